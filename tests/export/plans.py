@@ -48,8 +48,8 @@ def plan(model: str = "meta-llama/Llama-3.1-70B-Instruct", *, checkpoint: str = 
         accelerator=changes.pop("accelerator", "h100-sxm5-80gb"), layout=layout, precision=precision, engine=engine
     )
     bill = taken(BILL, changes)
-    named = changes.pop("named", None)
     day = changes.pop("day", None)
+    facts = {name: changes.pop(name) for name in ("named", "pools", "stored_bytes") if name in changes}
     option = taken(option_of(configuration, bill), changes)
     assert not changes, f"no such field: {changes}"
     return ServePlan(
@@ -57,7 +57,7 @@ def plan(model: str = "meta-llama/Llama-3.1-70B-Instruct", *, checkpoint: str = 
         feasible=True,
         sentence="Rent.",
         request=Serve(model=model, lengths=Lengths(prompt_tokens=1000, output_tokens=200), rate_per_s=4.0),
-        model={"id": model, "checkpoint": checkpoint, **({"named": named} if named else {})},
+        model={"id": model, "checkpoint": checkpoint, **facts},
         options=(option,),
         day=day,
         provenance=Provenance(version="0.1.0", catalogue={}, made="2026-11-21"),
@@ -130,5 +130,9 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "slurm-two-nodes": ("slurm", TWO_NODES),
     "ray-serve": ("ray-serve", {}),
     "terraform": ("terraform", {}),
+    "dynamo": ("dynamo", {}),
+    "dynamo-pools": ("dynamo", {"pools": {"prefill_workers": 2, "decode_workers": 6}, "stored_bytes": 1.4e11}),
+    "kserve": ("kserve", {"term": "spot", "provider": "aws", "instance_type": "p5.48xlarge"}),
+    "llm-d": ("llm-d", {"pools": {"prefill_workers": 2, "decode_workers": 6}}),
 }  # fmt: skip
 """Golden file -> target and what differs from the plain plan."""

@@ -27,6 +27,8 @@ SCHEMAS: Final = [
     ("check-jsonschema", ["--builtin-schema", "vendor.compose-spec"], ["compose*/compose.yaml"]),
     ("check-jsonschema", ["--schemafile", str(HERE / "leaderworkerset.schema.json")], ["*/leaderworkerset.yaml"]),
     ("check-jsonschema", ["--schemafile", str(HERE / "scaledobject.schema.json")], ["kubernetes*/scale-to-zero.yaml"]),
+    ("check-jsonschema", ["--schemafile", str(HERE / "llminferenceservice.schema.json")], ["kserve*/service.yaml"]),
+    ("check-jsonschema", ["--schemafile", str(HERE / "modelservice.schema.json")], ["llm-d*/values.yaml"]),
     ("kubernetes-validate", ["--strict"], [f"kubernetes*/{name}.yaml" for name in ("serve", "autoscale", "pods")]),
 ]
 PARSERS: Final = [

@@ -24,10 +24,11 @@ __all__ = ["export"]
 @click.option(
     "--checkpoint", metavar="ID", help="load this Hub checkpoint: the same model in the planned weight format"
 )
+@click.option("--pools", is_flag=True, help="start the plan's separate prefill and decode workers")
 @click.option("--output", "-o", "folder", type=click.Path(file_okay=False), help="write the files into this folder")
 @click.option("--force", is_flag=True, help="overwrite files that are there")
 @click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
-def export(path: str, target: str, rank: int, checkpoint: str | None, folder: str | None, force: bool,
+def export(path: str, target: str, rank: int, checkpoint: str | None, pools: bool, folder: str | None, force: bool,
            folders: tuple[str, ...]) -> None:  # fmt: skip
     """Write the files that start one option of a plan (`-` = standard input) on a target."""
     from tonnage import export
@@ -41,7 +42,9 @@ def export(path: str, target: str, rank: int, checkpoint: str | None, folder: st
     from tonnage.planning.plans import read_plan
 
     additions = gather(paths=folders)
-    plan, option = launchable_option(read_plan(path), rank=rank, checkpoint=checkpoint, additions=additions)
+    plan, option = launchable_option(
+        read_plan(path), rank=rank, pools=pools, checkpoint=checkpoint, additions=additions
+    )
     files = export.export(plan, option, to=target)
     if folder is None:
         _show(files)

@@ -70,6 +70,11 @@ def export(
     if objective not in module.TARGET.objectives:
         able = ", ".join(name for name, target in known_targets().items() if objective in target.objectives)
         raise BadRequest(f"{to} files here say nothing of {objective}; {objective}: {able or 'none'}")
+    if plan.model.get("pools") and not module.TARGET.pools:
+        able = ", ".join(name for name, target in known_targets().items() if target.pools)
+        raise BadRequest(
+            f"{to} files cannot keep prefill and decode workers apart; export to {able}, or without --pools"
+        )
     if isinstance(plan, TrainPlan) and isinstance(option, TrainOption):
         _runs_there(plan, option, target=module.TARGET)
     files: dict[str, str] = module.export(plan, option)

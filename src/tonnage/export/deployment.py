@@ -85,6 +85,10 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     """Of the checkpoint's files; absent = not known. [bytes]"""
     start_s: float | None = None
     """From an empty container to the first answer, as planned; absent = not known. [s]"""
+    prefill_workers: int = 0
+    """Replicas that only work on prompts, of all units; 0 = every replica does both."""
+    decode_workers: int = 0
+    """Replicas that only answer, of all units."""
     port: int = PORT
 
     @property
@@ -145,6 +149,7 @@ def deployment(plan: ServePlan | BatchPlan, option: ServeOption | BatchOption) -
         lines=_lines(plan, option, model),
         stored_bytes=_stored_bytes(plan, configuration.precision),
         start_s=plan.model.get("start_s"),
+        **plan.model.get("pools", {}),
     )
 
 

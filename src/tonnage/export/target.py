@@ -33,6 +33,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """Of fine-tuning, that its files can say."""
     vendors: tuple[str, ...] = ("nvidia", "amd")
     """Makers of the accelerators that its training files run on; serving files ask their engine."""
+    pools: bool = False
+    """Its files can say that prompts and answers are worked on by workers apart."""
     source: str = ""
     """Where its format is described."""
 

@@ -17,7 +17,7 @@ from typing import Any
 from tonnage.errors import BadRequest, echo
 from tonnage.version import __version__
 
-__all__ = ["comment", "head", "label", "safe_name", "shell", "yaml_text"]
+__all__ = ["comment", "head", "label", "safe_name", "shell", "templated_name", "yaml_text"]
 
 MAX_NAME_LENGTH = 512
 MAX_LABEL_LENGTH = 40
@@ -39,6 +39,23 @@ def safe_name(name: str, *, what: str) -> str:
         raise BadRequest(f"{what} '{echo(name)}' starts with '-' and would be read as an option; give its full id")
     if "\0" in name or any(0xD800 <= ord(character) <= 0xDFFF for character in name):
         raise BadRequest(f"{what} '{echo(name)}' holds characters that no command line can; correct the plan file")
+    return name
+
+
+def templated_name(name: str, *, what: str, by: str) -> str:
+    """
+    The name itself, where a program that cannot quote puts it into a template or a shell line.
+
+    Raises
+    ------
+    BadRequest
+        It holds more than letters, digits, dots, dashes, underscores and slashes.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]*", name):
+        raise BadRequest(
+            f"{what} '{echo(name)}' holds characters that {by} would read as a template; "
+            "expected letters, digits and . _ - /"
+        )
     return name
 
 

@@ -33,7 +33,12 @@ ServedOption = TypeVar("ServedOption", ServeOption, BatchOption)
 
 
 def launchable_option(
-    plan: Plan, *, rank: int = 1, checkpoint: str | None = None, additions: Additions = catalog.NOTHING
+    plan: Plan,
+    *,
+    rank: int = 1,
+    pools: bool = False,
+    checkpoint: str | None = None,
+    additions: Additions = catalog.NOTHING,
 ) -> (
     tuple[ServePlan, ServeOption]
     | tuple[TrainPlan, TrainOption]
@@ -49,6 +54,8 @@ def launchable_option(
         As `read_plan` gives it.
     rank : int
         Which option, 1 = the one ranked first.
+    pools : bool
+        Start the plan's separate prefill and decode workers in place of an option.
     checkpoint : str, optional
         What to load instead of the planned model: the same network in the planned weight format.
     additions : Additions
@@ -66,6 +73,8 @@ def launchable_option(
         )
     if not plan.options:
         raise BadRequest("the plan has no option: it is infeasible, and its sentence says what stands in the way")
+    if pools:
+        plan = _apart(plan)
     if rank > len(plan.options):
         raise BadRequest(f"option {rank} does not exist; choose 1 to {len(plan.options)}")
     facts = dict(plan.model)
@@ -83,6 +92,25 @@ def launchable_option(
     if isinstance(plan, BatchPlan):
         return _filled(plan, plan.options[rank - 1], facts, model=model, additions=additions, saturated=True)
     return _filled(plan, plan.options[rank - 1], facts, model=model, additions=additions)
+
+
+def _apart(plan: Plan) -> ServePlan:
+    """The plan with its separate pools as its first option."""
+    if not isinstance(plan, ServePlan) or plan.pools is None:
+        raise BadRequest(
+            "the plan has no separate pools; plan again with --pools, a rate and an objective, without --quick"
+        )
+    found = plan.pools
+    alike = next((option for option in plan.options if option.configuration == found.configuration), plan.options[0])
+    counts = {
+        "prefill_workers": found.units * found.prefill_workers,
+        "decode_workers": found.units * found.decode_workers,
+    }
+    option = msgspec.structs.replace(
+        alike, configuration=found.configuration, replicas=sum(counts.values()), bill=found.bill,
+        accelerators=found.accelerators,
+    )  # fmt: skip
+    return msgspec.structs.replace(plan, options=(option, *plan.options), model={**plan.model, "pools": counts})
 
 
 def _filled(

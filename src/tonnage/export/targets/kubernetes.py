@@ -21,7 +21,7 @@ from tonnage.export.deployment import Deployment, deployment, server
 from tonnage.export.target import Server, Target, names
 from tonnage.export.text import head, yaml_text
 
-__all__ = ["TARGET", "export"]
+__all__ = ["TARGET", "export", "literal_argument", "models_claim", "models_volume", "node_selector", "resource_name"]
 
 TARGET = Target(
     name="kubernetes",
@@ -59,7 +59,7 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
         lines.append("Needs the LeaderWorkerSet controller (leaderworkerset.x-k8s.io/v1).")
     top = head(f"{TARGET.title} {TARGET.version} and {d.engine.name}", made.version, lines=lines)
     work = _leader_worker_set(d, made) if d.nodes > 1 else _deployment(d, made)
-    files = {"serve.yaml": top + yaml_text(work, _service(d), *_claim(d), *_budget(d))}
+    files = {"serve.yaml": top + yaml_text(work, _service(d), *models_claim(d), *_budget(d))}
     if d.nodes == 1 and plan.day is not None and plan.day.best == ZERO and _running(d) is not None:
         files["scale-to-zero.yaml"] = _zero_head(d, plan) + yaml_text(_scaled_object(d, plan))
     elif d.nodes == 1 and d.replicas > 1 and _running(d) is not None:
@@ -110,11 +110,11 @@ def _leader_worker_set(d: Deployment, made: Server) -> dict[str, Any]:
 
 
 def _pod(d: Deployment, made: Server, command: list[str], *, answers: bool = True) -> dict[str, Any]:
-    ranks = {_resource(d): d.ranks_per_node}
+    ranks = {resource_name(d): d.ranks_per_node}
     container: dict[str, Any] = {
         "name": "server",
         "image": made.image,
-        "command": [_literal(argument) for argument in command],
+        "command": [literal_argument(argument) for argument in command],
         "env": [
             {
                 "name": "HF_TOKEN",
@@ -135,10 +135,10 @@ def _pod(d: Deployment, made: Server, command: list[str], *, answers: bool = Tru
         container["livenessProbe"] = {**probe, "periodSeconds": 15, "failureThreshold": 4}
     pod: dict[str, Any] = {
         "containers": [container],
-        "nodeSelector": _node_selector(d),
-        "tolerations": [{"key": _resource(d), "operator": "Exists", "effect": "NoSchedule"}],
+        "nodeSelector": node_selector(d),
+        "tolerations": [{"key": resource_name(d), "operator": "Exists", "effect": "NoSchedule"}],
         "volumes": [
-            {"name": "models", **_models(d)},
+            {"name": "models", **models_volume(d)},
             {"name": "shm", "emptyDir": {"medium": "Memory"}},
         ],
     }
@@ -147,7 +147,8 @@ def _pod(d: Deployment, made: Server, command: list[str], *, answers: bool = Tru
     return {name: value for name, value in pod.items() if value}
 
 
-def _node_selector(d: Deployment) -> dict[str, str]:
+def node_selector(d: Deployment) -> dict[str, str]:
+    """The labels that the plan's instances carry; empty where none is known."""
     found = names(d.accelerator)
     spot = _spot(d) if d.spot else {}
     if d.provider == "gcp" and found.gke:
@@ -167,27 +168,28 @@ def _spot(d: Deployment) -> dict[str, str]:
 
 
 def _where(d: Deployment) -> str:
-    chosen = _node_selector(d)
+    chosen = node_selector(d)
     if not chosen:
         return f"No node label is known for {d.accelerator} at {d.provider}: add a nodeSelector if nodes differ."
     return "Nodes are chosen by " + ", ".join(sorted(chosen)) + "."
 
 
-def _resource(d: Deployment) -> str:
+def resource_name(d: Deployment) -> str:
+    """What the maker's device plug-in calls the accelerator."""
     vendor = names(d.accelerator).vendor
     if vendor not in RESOURCE:
         raise BadRequest(f"image and device plug-in for '{d.accelerator}' are not known; export to {d.engine.name}")
     return RESOURCE[vendor]
 
 
-def _models(d: Deployment) -> dict[str, Any]:
+def models_volume(d: Deployment) -> dict[str, Any]:
     """Where weights are kept: a claim of their size, which outlives the pod; the node's disk where it is not known."""
     if d.stored_bytes is None:
         return {"emptyDir": {}}
     return {"persistentVolumeClaim": {"claimName": f"{d.name}-models"}}
 
 
-def _claim(d: Deployment) -> list[dict[str, Any]]:
+def models_claim(d: Deployment) -> list[dict[str, Any]]:
     """Shared by all replicas, so that weights are downloaded once: of a file system that many nodes mount."""
     if d.stored_bytes is None:
         return []
@@ -321,6 +323,6 @@ def _zero_head(d: Deployment, plan: ServePlan) -> str:
     return head(TARGET.title, TARGET.version, lines=lines)
 
 
-def _literal(argument: str) -> str:
+def literal_argument(argument: str) -> str:
     """Kubernetes replaces $(NAME) in commands; a doubled dollar stays a dollar."""
     return argument.replace("$", "$$")

@@ -1,0 +1,127 @@
+"""
+NVIDIA Dynamo: a DynamoGraphDeployment, with prefill and decode workers apart where the plan keeps them apart.
+
+A worker is the engine under Dynamo's own launcher, with the engine's options as planned. Prompts' caches move through
+NIXL. Weights lie on one claim that every worker mounts.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.errors import BadRequest
+from tonnage.export.deployment import Deployment, deployment, server
+from tonnage.export.target import Server, Target, names
+from tonnage.export.targets.kubernetes import literal_argument, models_claim, models_volume, node_selector
+from tonnage.export.text import head, yaml_text
+
+__all__ = ["TARGET", "export"]
+
+TARGET = Target(
+    name="dynamo",
+    title="NVIDIA Dynamo",
+    version="1.5.0",
+    files=("graph.yaml",),
+    start="kubectl apply -f graph.yaml",
+    pools=True,
+    source="ai-dynamo/dynamo: deploy/operator/api/v1alpha1 at 00686d6, components/src/dynamo/vllm/args.py at 000a36a",
+)
+
+MODEL_OPTION: Final = {"vllm": "--model", "sglang": "--model-path"}
+"""Engines whose launcher takes the engine's own options; TensorRT-LLM's takes files."""
+VLLM_TRANSFER: Final = json.dumps({"kv_connector": "NixlConnector", "kv_role": "kv_both"})
+
+
+def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+    """`graph.yaml`: the frontend and the workers, and the claim for their weights."""
+    d = deployment(plan, option)
+    if d.engine.name not in MODEL_OPTION:
+        raise BadRequest(
+            f"Dynamo files are written for {' and '.join(MODEL_OPTION)}, and the option was planned for "
+            f"{d.engine.name}; plan again with --engine vllm, or export to {d.engine.name}"
+        )
+    if d.nodes > 1:
+        raise BadRequest(f"a worker spans {d.nodes} nodes; Dynamo files for that are not written: export to kubernetes")
+    if names(d.accelerator).vendor != "nvidia":
+        raise BadRequest(f"Dynamo's images are built for NVIDIA's parts, not for {d.accelerator}; export to kubernetes")
+    made = server(d)
+    lines = [
+        *d.lines,
+        *made.notes,
+        f"The image brings its own {d.engine.name}; the plan was made for {made.version}.",
+        "A gated model needs a token: kubectl create secret generic hf-token-secret --from-literal=HF_TOKEN=...",
+    ]
+    if d.prefill_workers:
+        lines.append(f"{d.prefill_workers} workers take prompts, {d.decode_workers} answer; caches move through NIXL.")
+    document = {
+        "apiVersion": "nvidia.com/v1alpha1",
+        "kind": "DynamoGraphDeployment",
+        "metadata": {"name": d.name},
+        "spec": {"services": {"Frontend": _frontend(d), **_workers(d, made)}},
+    }
+    return {"graph.yaml": head(TARGET.title, TARGET.version, lines=lines) + yaml_text(document, *models_claim(d))}
+
+
+def _image(d: Deployment) -> str:
+    return f"nvcr.io/nvidia/ai-dynamo/{d.engine.name}-runtime:{TARGET.version}"
+
+
+def _frontend(d: Deployment) -> dict[str, Any]:
+    return {
+        "componentType": "frontend",
+        "replicas": 1,
+        "extraPodSpec": {"mainContainer": {"image": _image(d)}},
+    }
+
+
+def _workers(d: Deployment, made: Server) -> dict[str, Any]:
+    if not d.prefill_workers:
+        return {"Worker": _worker(d, made, role="", replicas=d.replicas)}
+    return {
+        "PrefillWorker": _worker(d, made, role="prefill", replicas=d.prefill_workers),
+        "DecodeWorker": _worker(d, made, role="decode", replicas=d.decode_workers),
+    }
+
+
+def _worker(d: Deployment, made: Server, *, role: str, replicas: int) -> dict[str, Any]:
+    part = {"subComponentType": role} if role else {}
+    return {
+        "componentType": "worker",
+        **part,
+        "replicas": replicas,
+        "envFromSecret": "hf-token-secret",
+        "envs": [{"name": "HF_HOME", "value": "/models"}],
+        "sharedMemory": {"size": "16Gi"},
+        "resources": {"limits": {"gpu": str(d.layout.ranks)}},
+        "extraPodSpec": {
+            **({"nodeSelector": chosen} if (chosen := node_selector(d)) else {}),
+            "volumes": [{"name": "models", **models_volume(d)}],
+            "mainContainer": {
+                "image": _image(d),
+                "command": ["python3", "-m", f"dynamo.{d.engine.name}"],
+                "args": [literal_argument(word) for word in (*_arguments(d, made), *_role_arguments(d, role))],
+                "volumeMounts": [{"name": "models", "mountPath": "/models"}],
+            },
+        },
+    }
+
+
+def _arguments(d: Deployment, made: Server) -> list[str]:
+    """The engine's options as its own server would take them, less where it listens: Dynamo's frontend does."""
+    model = MODEL_OPTION[d.engine.name]
+    options = list(made.argv[next(at for at, word in enumerate(made.argv) if word.startswith("--")) :])
+    for taken in ("--host", "--port", model):
+        if taken in options:
+            at = options.index(taken)
+            del options[at : at + 2]
+    return [model, d.model, *options]
+
+
+def _role_arguments(d: Deployment, role: str) -> list[str]:
+    if not role:
+        return []
+    moved = ["--kv-transfer-config", VLLM_TRANSFER] if d.engine.name == "vllm" else [
+        "--disaggregation-transfer-backend", "nixl"]  # fmt: skip
+    return ["--disaggregation-mode", role, *moved]

@@ -1,0 +1,105 @@
+"""
+KServe: an LLMInferenceService, which llm-d's scheduler serves; prefill and decode apart where the plan says so.
+
+KServe writes the start of vLLM's command itself, evaluates it in a shell and takes further options from one variable;
+so options are quoted for a shell, and a name that a shell or a template would read is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any, Final
+
+from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.errors import BadRequest
+from tonnage.export.deployment import Deployment, deployment, server
+from tonnage.export.target import Server, Target
+from tonnage.export.targets.kubernetes import literal_argument, node_selector, resource_name
+from tonnage.export.text import head, templated_name, yaml_text
+
+__all__ = ["TARGET", "export"]
+
+TARGET = Target(
+    name="kserve",
+    title="KServe LLMInferenceService",
+    version="serving.kserve.io/v1alpha2",
+    files=("service.yaml",),
+    start="kubectl apply -f service.yaml",
+    pools=True,
+    source="kserve/kserve: pkg/apis/serving/v1alpha2/llm_inference_service_types.go at 01b1241, docs/samples/llmisvc",
+)
+
+WRITTEN_BY_KSERVE: Final = {"--host": 2, "--port": 2, "--tensor-parallel-size": 2, "--pipeline-parallel-size": 2,
+                            "--data-parallel-size": 2, "--enable-expert-parallel": 1}  # fmt: skip
+"""Options that the resource's own fields become, and the words of each."""
+TRANSFER: Final = json.dumps({"kv_connector": "NixlConnector", "kv_role": "kv_both"})
+
+
+def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+    """`service.yaml`."""
+    d = deployment(plan, option)
+    if d.engine.name != "vllm":
+        raise BadRequest(
+            f"these KServe files start vLLM, and the option was planned for {d.engine.name}; plan with --engine vllm"
+        )
+    if d.nodes > 1:
+        raise BadRequest(f"a worker spans {d.nodes} nodes; KServe files for that are not written: export to kubernetes")
+    made = server(d)
+    model = templated_name(d.model, what="model", by="KServe")
+    lines = [
+        *d.lines,
+        *made.notes,
+        "A gated model needs a token: kubectl create secret generic hf-token --from-literal=HF_TOKEN=...",
+        "Needs KServe's LLMInferenceService controller and the Gateway API.",
+    ]
+    if d.prefill_workers:
+        lines.append("Caches move through NIXL; a network with RDMA has to be attached as your cluster offers it.")
+    spec: dict[str, Any] = {
+        "model": {"uri": f"hf://{model}", "name": model},
+        **_workload(d, made, replicas=d.decode_workers or d.replicas),
+        "router": {"route": {}, "gateway": {}, "scheduler": {}},
+    }
+    if d.prefill_workers:
+        spec["prefill"] = _workload(d, made, replicas=d.prefill_workers)
+    document = {
+        "apiVersion": "serving.kserve.io/v1alpha2",
+        "kind": "LLMInferenceService",
+        "metadata": {"name": d.name, "annotations": {"serving.kserve.io/secretName": "hf-token"}},
+        "spec": spec,
+    }
+    return {"service.yaml": head(TARGET.title, TARGET.version, lines=lines) + yaml_text(document)}
+
+
+def _workload(d: Deployment, made: Server, *, replicas: int) -> dict[str, Any]:
+    layout, count = d.layout, {resource_name(d): str(d.layout.ranks)}
+    degrees: dict[str, Any] = {"tensor": layout.tp}
+    if layout.pp > 1:
+        degrees["pipeline"] = layout.pp
+    if layout.dp > 1:
+        degrees |= {"data": layout.dp, "dataLocal": layout.dp}
+    if layout.ep > 1:
+        degrees["expert"] = True
+    env: list[dict[str, Any]] = [{"name": "VLLM_ADDITIONAL_ARGS", "value": _arguments(d, made)}]
+    if d.prefill_workers:
+        host = {"fieldRef": {"fieldPath": "status.podIP"}}
+        env.append({"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": host})
+    pod = {
+        **({"nodeSelector": chosen} if (chosen := node_selector(d)) else {}),
+        "containers": [
+            {"name": "main", "image": made.image, "env": env, "resources": {"limits": count, "requests": count}}
+        ],
+    }
+    return {"replicas": replicas, "parallelism": degrees, "template": pod}
+
+
+def _arguments(d: Deployment, made: Server) -> str:
+    """What no field of the resource says, quoted for the shell that evaluates it."""
+    options = list(made.argv[next(at for at, word in enumerate(made.argv) if word.startswith("--")) :])
+    for taken, words in WRITTEN_BY_KSERVE.items():
+        if taken in options:
+            at = options.index(taken)
+            del options[at : at + words]
+    if d.prefill_workers:
+        options += ["--kv-transfer-config", TRANSFER]
+    return literal_argument(shlex.join(options))

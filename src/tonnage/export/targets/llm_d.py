@@ -1,0 +1,107 @@
+"""
+llm-d: values for its ModelService chart; decode pods alone, or prefill and decode apart behind the routing sidecar.
+
+The chart renders texts of the values as templates, so that only plain names are taken. It starts vLLM; the whole
+command is written out, because the chart's own would leave settings to defaults.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.errors import BadRequest
+from tonnage.export.deployment import Deployment, deployment, server
+from tonnage.export.target import Server, Target, names
+from tonnage.export.targets.kubernetes import node_selector, resource_name
+from tonnage.export.text import head, templated_name, yaml_text
+
+__all__ = ["TARGET", "export"]
+
+TARGET = Target(
+    name="llm-d",
+    title="llm-d ModelService chart",
+    version="v0.4.1",
+    files=("values.yaml",),
+    start="helm install NAME llm-d-modelservice/llm-d-modelservice -f values.yaml",
+    pools=True,
+    source="llm-d-incubation/llm-d-modelservice: values.yaml at 024c0f2, templates/_helpers.tpl at 6ab49a0",
+)
+
+SERVICE_PORT: Final = 8000
+BEHIND_PROXY_PORT: Final = 8200
+"""Where a decode pod's vLLM listens when the routing sidecar stands before it."""
+TRANSFER: Final = json.dumps({"kv_connector": "NixlConnector", "kv_role": "kv_both"})
+
+
+def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+    """`values.yaml`."""
+    d = deployment(plan, option)
+    if d.engine.name != "vllm":
+        raise BadRequest(
+            f"llm-d starts vLLM, and the option was planned for {d.engine.name}; plan again with --engine vllm"
+        )
+    if d.nodes > 1:
+        raise BadRequest(f"a worker spans {d.nodes} nodes; llm-d files for that are not written: export to kubernetes")
+    made = server(d)
+    model = templated_name(d.model, what="model", by="the chart")
+    resource_name(d)  # refuses parts of makers whose image is not known
+    lines = [
+        *d.lines,
+        *made.notes,
+        "A gated model needs a token: kubectl create secret generic hf-token --from-literal=HF_TOKEN=...",
+        "Routing needs the Gateway API inference extension, installed as llm-d's guides say.",
+    ]
+    apart = d.prefill_workers > 0
+    values = {
+        "modelArtifacts": {
+            "name": model,
+            "uri": f"hf://{model}",
+            "size": f"{d.disk_gb}G",
+            "authSecretName": "hf-token",
+            "labels": {"llm-d.ai/inferenceServing": "true", "llm-d.ai/model": d.name},
+        },
+        "multinode": False,
+        "accelerator": {"type": names(d.accelerator).vendor},
+        "routing": {
+            "servicePort": SERVICE_PORT,
+            "proxy": {"enabled": apart, "targetPort": BEHIND_PROXY_PORT, "connector": "nixlv2"},
+        },
+        "decode": _pods(d, made, replicas=d.decode_workers or d.replicas, proxied=apart),
+        "prefill": _pods(d, made, replicas=d.prefill_workers, proxied=False) if apart else {"create": False},
+    }
+    return {"values.yaml": head(TARGET.title, TARGET.version, lines=lines) + yaml_text(values)}
+
+
+def _pods(d: Deployment, made: Server, *, replicas: int, proxied: bool) -> dict[str, Any]:
+    port = BEHIND_PROXY_PORT if proxied else SERVICE_PORT
+    argv = list(made.argv)
+    argv[argv.index("--port") + 1] = str(port)
+    if d.prefill_workers:
+        argv += ["--kv-transfer-config", TRANSFER]
+    return {
+        "create": True,
+        "replicas": replicas,
+        # The chart counts accelerators as tensor x data; stages of a pipeline are tensor ranks to it.
+        "parallelism": {"tensor": d.layout.tp * d.layout.pp, "data": d.layout.dp},
+        **({"extraConfig": {"nodeSelector": chosen}} if (chosen := node_selector(d)) else {}),
+        "containers": [
+            {
+                "name": "vllm",
+                "image": made.image,
+                "modelCommand": "custom",
+                "command": argv,
+                "ports": [{"containerPort": port, "name": "metrics"}],
+                "env": _env() if d.prefill_workers else [],
+                "mountModelVolume": True,
+                "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+            }
+        ],
+        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
+    }
+
+
+def _env() -> list[dict[str, Any]]:
+    """A worker tells its own address to those that fetch caches from it."""
+    return [{"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]

@@ -1,0 +1,133 @@
+"""Orchestrators that know prefill and decode workers: fields of their dated schemas, the plan's counts and settings."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from tests.export.plans import TWO_NODES, plan
+
+from tonnage import export
+from tonnage.domain.plan import SeparatePools, ServePlan
+from tonnage.errors import BadRequest
+from tonnage.planning.launchable import launchable_option
+
+SCHEMAS = Path(__file__).parents[2] / "tools" / "export-validators"
+POOLS = {"prefill_workers": 2, "decode_workers": 6}
+APART = {"pools": POOLS, "stored_bytes": 1.4e11}
+TARGETS = {"dynamo": "dynamographdeployment", "kserve": "llminferenceservice", "llm-d": "modelservice"}
+CASES: tuple[dict[str, Any], ...] = (
+    {},
+    APART,
+    {"tp": 1, "dp": 4, "ep": 4, "model": "deepseek-ai/DeepSeek-V2-Lite"},
+    {"term": "spot", "provider": "aws", "instance_type": "p5.48xlarge", "tp": 4, "pp": 2},
+)
+
+
+def written(target: str, **changes: Any) -> dict[str, Any]:
+    made = plan(**changes)
+    (text,) = export.export(made, made.options[0], to=target).values()
+    document: dict[str, Any] = next(iter(yaml.safe_load_all(text)))
+    return document
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("changes", CASES)
+def test_fields_are_those_of_the_dated_schema(target: str, changes: dict[str, Any]) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((SCHEMAS / f"{TARGETS[target]}.schema.json").read_text(encoding="utf-8"))
+    jsonschema.validate(written(target, **changes), schema)
+
+
+def dynamo_workers(**changes: Any) -> dict[str, tuple[int, list[str]]]:
+    services = written("dynamo", **changes)["spec"]["services"]
+    return {
+        service.get("subComponentType", ""): (
+            service["replicas"],
+            service["extraPodSpec"]["mainContainer"]["args"],
+        )
+        for service in services.values()
+        if service["componentType"] == "worker"
+    }
+
+
+def test_workers_are_counted_by_role() -> None:
+    assert {role: count for role, (count, _) in dynamo_workers(**APART).items()} == {"prefill": 2, "decode": 6}
+    assert {role: count for role, (count, _) in dynamo_workers(replicas=5).items()} == {"": 5}
+    values, service = written("llm-d", **APART), written("kserve", **APART)
+    assert (values["prefill"]["replicas"], values["decode"]["replicas"]) == (2, 6)
+    assert (service["spec"]["prefill"]["replicas"], service["spec"]["replicas"]) == (2, 6)
+    assert written("llm-d", replicas=5)["prefill"] == {"create": False}
+    assert "prefill" not in written("kserve", replicas=5)["spec"]
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang"])
+def test_dynamo_gets_the_engines_own_options(name: str) -> None:
+    changes = {"name": name, "max_num_seqs": 311, **({"block_tokens": 1} if name == "sglang" else {})}
+    made = plan(**changes)
+    ((_, arguments),) = dynamo_workers(**changes).values()
+    argv = shlex.split(
+        export.export(made, made.options[0], to=name)["serve.sh"].split("exec ", 1)[1].replace("\\\n", " ")
+    )
+    listens = {"--host", "0.0.0.0", "--port", "8000"}
+    assert set(argv) - listens - {"vllm", "serve", "python3", "-m", "sglang.launch_server"} == (
+        set(arguments) - {"--model"}
+    )
+    assert "311" in arguments and not listens & set(arguments)
+
+
+def test_what_kserve_writes_itself_is_not_said_twice() -> None:
+    spec = written("kserve", **CASES[3])["spec"]
+    assert spec["parallelism"] == {"tensor": 4, "pipeline": 2}
+    said = shlex.split(spec["template"]["containers"][0]["env"][0]["value"])
+    assert not [word for word in said if "parallel" in word or word in ("--host", "--port")]
+    assert said[said.index("--max-num-seqs") + 1] == "256"
+    experts = written("kserve", **CASES[2])["spec"]["parallelism"]
+    assert experts == {"tensor": 1, "data": 4, "dataLocal": 4, "expert": True}
+
+
+def test_only_targets_that_know_pools_take_them() -> None:
+    with pytest.raises(BadRequest, match="dynamo, kserve, llm-d"):
+        made = plan(**APART)
+        export.export(made, made.options[0], to="kubernetes")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (TWO_NODES, "export to kubernetes"),
+        ({"name": "trtllm", "named": "a/b"}, "--engine vllm"),
+        ({"accelerator": "m4-max"}, "m4-max"),
+    ],
+)
+def test_what_cannot_be_said_is_refused(target: str, changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(BadRequest, match=told):
+        written(target, **changes)
+
+
+@pytest.mark.parametrize("target", ["kserve", "llm-d"])
+@pytest.mark.parametrize("model", ["a/$(touch pwned)", "a/{{ .Values.secret }}", "a/`id`", "a/b c"])
+def test_names_that_a_template_would_read_are_refused(target: str, model: str) -> None:
+    with pytest.raises(BadRequest, match="template"):
+        written(target, model=model)
+
+
+def test_the_plans_pools_become_the_option() -> None:
+    made = plan()
+    with pytest.raises(BadRequest, match="no separate pools"):
+        launchable_option(made, pools=True)
+    option = made.options[0]
+    pools = SeparatePools(
+        configuration=option.configuration, prefill_workers=1, decode_workers=3, units=2, accelerators=16,
+        rate_per_s=3.0, together_per_s=2.5, limit="TPOT", ttft_s=0.4, tpot_s=0.02, transfer_s=0.01, leaves_node=False,
+        bill=option.bill, saves=0.3, simulations=9, sentence="",
+    )  # fmt: skip
+    filled, first = launchable_option(msgspec.structs.replace(made, pools=pools), pools=True)
+    assert isinstance(filled, ServePlan)
+    assert filled.model["pools"] == {"prefill_workers": 2, "decode_workers": 6} and first.replicas == 8
