@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from tests.conftest import Golden
-from tests.export.train_plans import SIXTEEN, TRAIN_CASES, train_plan
+from tests.export.train_plans import SHAPE, SIXTEEN, TRAIN_CASES, train_plan
 from tests.sweeps import FULL
 
 import tonnage
@@ -172,3 +173,52 @@ def test_fsdp2_shards_a_model_on_this_machine(tmp_path: Path, sharding: str) -> 
     assert len(results) == 2, done.stderr[-2000:]
     assert all(result[0] == "True" for result in results)
     assert sum(int(result[1]) for result in results) == int(results[0][2])
+
+
+TPU = {
+    "method": "pretrain", "accelerator": "tpu-v5p", "count": 64, "instances": 16, "tp": 2, "dp": 32, "sharding": "fsdp",
+    "vendor": "google", "shape": {**SHAPE, "group_query_attention": True, "num_query_groups": 8},
+}  # fmt: skip
+
+
+def maxtext_settings(tmp_path: Path, **changes: Any) -> dict[str, str]:
+    """What MaxText's program is started with, read back from a run of the script."""
+    tool = tmp_path / "python3"
+    tool.write_text('#!/bin/bash\nprintf "%s\\0" "$@"\n')
+    tool.chmod(0o755)
+    script = exported("maxtext", **{**TPU, **changes})["train.sh"]
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "OUTPUT": "gs://b", "DATA": "a b*", "TOKENIZER": "x/y"}
+    done = subprocess.run(["/bin/bash", "-c", script], env=env, capture_output=True, text=True, check=True, timeout=20)
+    return dict(word.split("=", 1) for word in done.stdout.split("\0") if "=" in word)
+
+
+def test_maxtext_trains_what_was_planned(tmp_path: Path) -> None:
+    options = json.loads((Path(export.__file__).parent / "data/options/maxtext.json").read_text())["options"]
+    found = maxtext_settings(tmp_path, recompute="selective")
+    assert set(found) <= set(options)
+    assert all(found[name] in options[name] for name in found if options[name])
+    mesh = [int(value) for name, value in found.items() if name.startswith("ici_")]
+    assert math.prod(mesh) == 64 and found["ici_fsdp_parallelism"] == "32"
+    sequences = float(found["per_device_batch_size"]) * 64 * int(found["gradient_accumulation_steps"])
+    assert (sequences, found["max_target_length"], found["steps"]) == (2 * 4 * 32, "4096", "1000")
+    assert (found["model_name"], found["remat_policy"], found["grain_train_files"]) == (
+        "llama3.1-8b",
+        "minimal",
+        "a b*",
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"precision": "fp8"}, "not fp8"),
+        ({"sharding": "zero1"}, "not zero1"),
+        ({"pp": 2, "dp": 16}, "pp 2"),
+        ({"model": "openai-community/gpt2"}, "MaxText files know"),
+        ({"shape": SHAPE}, "MaxText files know"),
+        ({"accelerator": "h100-sxm5-80gb", "vendor": "nvidia"}, "does not run on"),
+    ],
+)
+def test_what_maxtext_cannot_do_is_refused(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(BadRequest, match=told):
+        exported("maxtext", **{**TPU, **changes})

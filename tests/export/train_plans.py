@@ -56,6 +56,7 @@ def train_plan(model: str = "meta-llama/Llama-3.1-8B", *, method: str = "full", 
     )
     bill = taken(BILL, changes)
     shape = changes.pop("shape", SHAPE)
+    vendor = changes.pop("vendor", "nvidia")
     assert not changes, f"no such field: {changes}"
     option = TrainOption(
         configuration=configuration,
@@ -77,7 +78,12 @@ def train_plan(model: str = "meta-llama/Llama-3.1-8B", *, method: str = "full", 
         feasible=True,
         sentence="Rent.",
         request=request,
-        model={"id": model, "vendor": "nvidia", "compute_capability": "9.0", **({"shape": shape} if shape else {})},
+        model={
+            "id": model,
+            "vendor": vendor,
+            **({"compute_capability": "9.0"} if vendor == "nvidia" else {}),
+            **({"shape": shape} if shape else {}),
+        },
         options=(option,),
         provenance=Provenance(version="0.1.0", catalogue={}, made="2026-11-21"),
     )
@@ -100,6 +106,12 @@ TRAIN_CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {"method": "pretrain", "count": 16, "instances": 2, "tp": 2, "dp": 8, "sharding": "fsdp",
          "recompute": "selective",
          "shape": {**SHAPE, "group_query_attention": True, "num_query_groups": 8}},
+    ),
+    "maxtext": (
+        "maxtext",
+        {"method": "pretrain", "accelerator": "tpu-v5p", "count": 64, "instances": 16, "tp": 2, "dp": 32,
+         "sharding": "fsdp", "vendor": "google", "provider": "gcp", "instance_type": "ct5p-hightpu-4t",
+         "accelerators_per_instance": 4, "shape": {**SHAPE, "group_query_attention": True, "num_query_groups": 8}},
     ),
     "megatron": (
         "megatron",

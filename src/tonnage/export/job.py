@@ -17,7 +17,7 @@ from tonnage.errors import BadRequest
 from tonnage.export.deployment import checkpoint_of, offer_line
 from tonnage.export.text import label, safe_name
 
-__all__ = ["Job", "attention_of", "job"]
+__all__ = ["Job", "attention_of", "builds_as_planned", "job"]
 
 FLASH_FROM: Final = 8
 """First compute capability (major) that FlashAttention-2 runs on."""
@@ -159,6 +159,24 @@ def job(plan: TrainPlan, option: TrainOption) -> Job:
         instance_type=bill.instance_type,
         lines=_lines(plan, option, model),
     )
+
+
+def builds_as_planned(made: Job, built: tuple[int, ...]) -> bool:
+    """
+    Whether a framework's own network has the planned widths.
+
+    Parameters
+    ----------
+    built : tuple of int
+        Layers, width, heads, key-value heads, feed-forward width (of an expert), experts (0 = none).
+    """
+    shape = made.shape
+    planned = (
+        shape.get("num_layers", 0), shape.get("hidden_size", 0), shape.get("num_attention_heads", 0),
+        shape.get("num_query_groups", shape.get("num_attention_heads", 0)), shape.get("ffn_hidden_size", 0),
+        shape.get("num_experts", 0),
+    )  # fmt: skip
+    return planned == built
 
 
 def attention_of(made: Job) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
-from tonnage.export.job import Job, job
+from tonnage.export.job import Job, builds_as_planned, job
 from tonnage.export.options import Options, whole
 from tonnage.export.target import Target
 from tonnage.export.targets.torchrun import launcher
@@ -133,13 +133,7 @@ def arguments(made: Job) -> list[str]:
 def _flavour(made: Job) -> tuple[str, str]:
     name = made.model.rsplit("/", 1)[-1].removesuffix("-Instruct").removesuffix("-Base").removeprefix("Meta-")
     module, flavour, built = FLAVOURS.get(name, ("", "", ()))
-    shape = made.shape
-    planned = (
-        shape.get("num_layers", 0), shape.get("hidden_size", 0), shape.get("num_attention_heads", 0),
-        shape.get("num_query_groups", shape.get("num_attention_heads", 0)), shape.get("ffn_hidden_size", 0),
-        shape.get("num_experts", 0),
-    )  # fmt: skip
-    if not flavour or planned != built:
+    if not flavour or not builds_as_planned(made, built):
         raise BadRequest(
             f"torchtitan {TARGET.version} has no flavour of {made.name} ({', '.join(FLAVOURS)}); export to megatron"
         )

@@ -1,0 +1,124 @@
+"""MaxText: a script that trains one of its own networks on TPUs with the plan's mesh, batches and recomputation."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any, Final
+
+from tonnage.domain.train_plan import TrainOption, TrainPlan
+from tonnage.errors import BadRequest
+from tonnage.export.job import Job, builds_as_planned, job
+from tonnage.export.target import Target
+from tonnage.export.text import head
+
+__all__ = ["NETWORKS", "TARGET", "arguments", "export"]
+
+TARGET = Target(
+    name="maxtext",
+    title="MaxText",
+    version="000b810",
+    files=("train.sh",),
+    start="OUTPUT=gs://... DATA=... TOKENIZER=... bash train.sh, in a checkout, on every host",
+    kinds=("train",),
+    vendors=("google",),
+    source="AI-Hypercomputer/maxtext: src/maxtext/configs/base.yml at 000b810, src/maxtext/configs/models",
+)
+NETWORKS: Final = {
+    "Llama-3.1-8B": ("llama3.1-8b", (32, 4096, 32, 8, 14336, 0)),
+    "Llama-3.1-70B": ("llama3.1-70b", (80, 8192, 64, 8, 28672, 0)),
+    "Llama-3.1-405B": ("llama3.1-405b", (126, 16384, 128, 8, 53248, 0)),
+    "Llama-2-70b-hf": ("llama2-70b", (80, 8192, 64, 8, 28672, 0)),
+    "Mistral-7B-v0.3": ("mistral-7b", (32, 4096, 32, 8, 14336, 0)),
+    "Mixtral-8x7B-v0.1": ("mixtral-8x7b", (32, 4096, 32, 8, 14336, 8)),
+    "Qwen3-8B": ("qwen3-8b", (36, 4096, 32, 8, 12288, 0)),
+    "Qwen3-14B": ("qwen3-14b", (40, 5120, 40, 8, 17408, 0)),
+    "Qwen3-32B": ("qwen3-32b", (64, 5120, 64, 8, 25600, 0)),
+}
+"""Model -> its `model_name`, and what that file builds: layers, width, heads, key-value heads, feed-forward width,
+experts. Rotary base, vocabulary and norms are the file's own, those of the model named."""
+REMAT: Final = {"full": "full", "selective": "minimal", "none": "minimal_with_context"}
+"""Recomputation -> `remat_policy`: everything; attention's result and what is element-wise; the latter alone."""
+
+
+def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
+    """`train.sh`."""
+    made = job(plan, option)
+    made.only(TARGET.title, pp=1, vpp=1)
+    notes = [
+        *made.lines,
+        "One slice of TPUs. OUTPUT is a bucket, DATA a pattern of ArrayRecord files, TOKENIZER a Hugging Face id.",
+        "Learning rate and schedule: add learning_rate=... and warmup_steps_fraction=... after the script's name.",
+        "MaxText keeps weights and moments in 32 bits and multiplies in 16.",
+    ]
+    asked = "".join(
+        f': "${{{name}:?{what}}}"\n'
+        for name, what in (
+            ("OUTPUT", "bucket for checkpoints and logs"),
+            ("DATA", "pattern of the training files"),
+            ("TOKENIZER", "id of the tokenizer"),
+        )
+    )
+    lines = [
+        "exec python3 -m maxtext.trainers.pre_train.train src/maxtext/configs/base.yml",
+        *(shlex.quote(f"{name}={value}") for name, value in arguments(made).items()),
+        'base_output_directory="$OUTPUT" grain_train_files="$DATA" tokenizer_path="$TOKENIZER" "$@"',
+    ]
+    body = f"set -euo pipefail\n{asked}" + " \\\n  ".join(lines) + "\n"
+    return {"train.sh": "#!/usr/bin/env bash\n" + head(TARGET.title, TARGET.version, lines=notes) + body}
+
+
+def arguments(made: Job) -> dict[str, Any]:
+    """
+    The settings of base.yml that the plan decides.
+
+    Raises
+    ------
+    BadRequest
+        A network, a precision, an optimizer or a sharding that MaxText's files do not offer.
+    """
+    if made.precision != "bf16":
+        raise BadRequest(f"these MaxText files train in bf16, not {made.precision}; plan again with --precision bf16")
+    if made.optimizer not in ("adamw", "sgd", "muon"):
+        raise BadRequest(f"MaxText trains with adamw, sgd or muon, not {made.optimizer}; plan with --optimizer adamw")
+    layout = made.layout
+    if layout.sharding not in ("none", "fsdp", "zero3"):
+        raise BadRequest(
+            f"MaxText shards as fsdp or not at all, not {layout.sharding}; take an option with FSDP (--option)"
+        )
+    whole = layout.sharding == "none"
+    # Experts are spread over ranks that also take batches of their own.
+    apart = layout.dp // layout.ep
+    return {
+        "run_name": made.name,
+        "model_name": _network(made),
+        "dtype": "bfloat16",
+        "weight_dtype": "float32",
+        "opt_type": made.optimizer,
+        "max_target_length": made.seq_len,
+        "steps": made.steps,
+        "per_device_batch_size": f"{made.micro_batch / (layout.tp * layout.cp):g}",
+        "gradient_accumulation_steps": made.accumulation,
+        "packing": str(made.packed).lower(),
+        "remat_policy": REMAT[made.recompute],
+        "ici_data_parallelism": apart if whole else 1,
+        "ici_fsdp_parallelism": 1 if whole else apart,
+        "ici_tensor_parallelism": layout.tp,
+        "ici_context_parallelism": layout.cp,
+        "ici_expert_parallelism": layout.ep,
+        "dcn_data_parallelism": 1,
+        "enable_checkpointing": "true",
+        "async_checkpointing": str(made.asynchronous).lower(),
+        "checkpoint_period": made.checkpoint_steps,
+        "dataset_type": "grain",
+        "tokenizer_type": "huggingface",
+    }
+
+
+def _network(made: Job) -> str:
+    name = made.model.rsplit("/", 1)[-1].removesuffix("-Instruct").removesuffix("-Base").removeprefix("Meta-")
+    network, built = NETWORKS.get(name, ("", ()))
+    if not network or not builds_as_planned(made, built):
+        raise BadRequest(
+            f"these MaxText files know {', '.join(NETWORKS)}, not {made.name}; no other target here trains on TPUs"
+        )
+    return network
