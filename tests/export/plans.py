@@ -133,6 +133,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dynamo": ("dynamo", {}),
     "dynamo-pools": ("dynamo", {"pools": {"prefill_workers": 2, "decode_workers": 6}, "stored_bytes": 1.4e11}),
     "kserve": ("kserve", {"term": "spot", "provider": "aws", "instance_type": "p5.48xlarge"}),
+    "karpenter": ("karpenter", {"term": "spot", "provider": "aws", "instance_type": "p5.48xlarge"}),
     "llm-d": ("llm-d", {"pools": {"prefill_workers": 2, "decode_workers": 6}}),
 }  # fmt: skip
 """Golden file -> target and what differs from the plain plan."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.export.plans import TWO_NODES, plan
 from tests.export.test_hostile import HOSTILE
 
@@ -75,3 +76,30 @@ def _texts(value: Any) -> list[str]:
     if isinstance(value, dict):
         return [text for inner in value.values() for text in _texts(inner)]
     return [text for inner in value for text in _texts(inner)] if isinstance(value, list) else [str(value)]
+
+
+def karpenter(**changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    made = plan(**{**AWS, **changes})
+    pool, node_class = yaml.safe_load_all(export.export(made, made.options[0], to="karpenter")["pool.yaml"])
+    return pool, node_class
+
+
+def test_karpenter_may_start_the_planned_instances_and_one_more() -> None:
+    pool, node_class = karpenter(term="spot", instances=3)
+    spec = pool["spec"]["template"]["spec"]
+    asked = {one["key"]: one["values"] for one in spec["requirements"]}
+    assert asked["node.kubernetes.io/instance-type"] == ["p5.48xlarge"]
+    assert asked["karpenter.sh/capacity-type"] == ["spot"]
+    assert pool["spec"]["limits"] == {"nvidia.com/gpu": "32"}
+    assert spec["nodeClassRef"]["name"] == node_class["metadata"]["name"]
+    made = plan(**AWS)
+    pods = yaml.safe_load(export.export(made, made.options[0], to="kubernetes")["serve.yaml"].split("---")[0])
+    tolerated = pods["spec"]["template"]["spec"]["tolerations"]
+    assert spec["taints"][0]["key"] in [one["key"] for one in tolerated]
+
+
+def test_karpenter_is_for_eks_and_for_plain_names() -> None:
+    with pytest.raises(BadRequest, match="for EKS"):
+        karpenter(provider="gcp")
+    with pytest.raises(BadRequest, match="envsubst"):
+        karpenter(instance_type="p5.${HOME}")
