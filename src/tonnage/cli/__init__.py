@@ -45,6 +45,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "sweep": ("tonnage.cli.sweep:sweep", "A grid of questions over many cores or machines."),
     "explain": ("tonnage.cli.explain:explain", "Where each number of an answer comes from."),
     "export": ("tonnage.cli.export:export", "Files that start a plan on an engine or orchestrator."),
+    "advise": ("tonnage.cli.advise:advise", "What to change in a service that runs, by what its metrics show."),
     "adopt": ("tonnage.cli.adopt:adopt", "What a running deployment's own file does, and what should run instead."),
     "check": ("tonnage.cli.check:check", "What changed against a kept plan: for continuous integration."),
     "verify": ("tonnage.cli.verify:verify", "A kept plan made again: the same to the byte, or what differs and why."),

@@ -186,20 +186,28 @@ def measurement_of_page(seen: Evidence, source: str) -> Measurement:
         "requests that ran": seen.running, "prompt tokens": seen.prompt_tokens, "output tokens": seen.output_tokens
     }  # fmt: skip
     missing = [name for name, value in needed.items() if not value]
-    if missing or not (seen.ttft_s or seen.tpot_s):
-        lacks = ", ".join([*missing, *([] if seen.ttft_s or seen.tpot_s else ["TTFT and TPOT"])])
+    if missing or not (_unqueued(seen) or seen.tpot_s):
+        lacks = ", ".join([*missing, *([] if _unqueued(seen) or seen.tpot_s else ["TTFT and TPOT"])])
         raise BadRequest(f"{echo(source)}: its metrics lack {lacks} of answered requests; was it idle?")
     requests = max(1, round(seen.requests or 1.0))
+    ttft_s = _unqueued(seen)
     point = Point(
         concurrency=max(1.0, seen.running or 1.0), requests=requests, completed=requests,
         prompt_tokens=seen.prompt_tokens, output_tokens=seen.output_tokens,
-        ttft_s=Latency(mean=seen.ttft_s) if seen.ttft_s else None,
+        ttft_s=Latency(mean=ttft_s) if ttft_s else None,
         tpot_s=Latency(mean=seen.tpot_s) if seen.tpot_s else None,
     )  # fmt: skip
     return Measurement(
         schema=MEASUREMENT_SCHEMA, tool="metrics", model=seen.model, points=(point,),
         notes=(f"mean of {echo(source)} over what it has seen",),
     )  # fmt: skip
+
+
+def _unqueued(seen: Evidence) -> float | None:
+    """Time to the first token without waiting for a seat, which no cause of a calibration makes; None = not known."""
+    if seen.ttft_s is None or not seen.waiting:
+        return seen.ttft_s
+    return seen.ttft_s - seen.queue_s if seen.queue_s and seen.queue_s < seen.ttft_s else None
 
 
 def _kept(number: str, place: Place | None) -> Measurement:

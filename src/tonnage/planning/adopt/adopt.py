@@ -21,7 +21,7 @@ from tonnage.planning.adopt.serve import served_today
 from tonnage.planning.adopt.train import trained_today
 from tonnage.units import show
 
-__all__ = ["adopt"]
+__all__ = ["accelerator_of", "adopt"]
 
 WORTH: Final = 0.01
 """A saving below this share of today's cost is none: prices move more. [-]"""
@@ -50,7 +50,7 @@ def adopt(
         Model or accelerator cannot be known: the sentence says which field names it.
     """
     day = today or date.today()
-    accelerator = _accelerator(request, running.machine, additions)
+    accelerator = accelerator_of(request, running.machine, additions=additions)
     if running.kind == "serve":
         found = served_today(request, running, accelerator=accelerator, additions=additions, today=day)
     else:
@@ -71,7 +71,7 @@ def adopt(
     )
 
 
-def _accelerator(request: Adopt, machine: Machine, additions: Additions) -> str:
+def accelerator_of(request: Adopt, machine: Machine, *, additions: Additions) -> str:
     """The accelerator's id: as the user says, as the file says, or as the only offer of its instance type has it."""
     if request.accelerator is not None:
         return catalog.predictable_accelerator(request.accelerator, additions).id

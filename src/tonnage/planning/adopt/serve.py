@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from datetime import date
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -31,7 +31,7 @@ from tonnage.planning.serve.plan import outcome_of, plan_serve
 from tonnage.planning.sites import Site, sites
 from tonnage.units import show
 
-__all__ = ["served_today"]
+__all__ = ["Started", "served_today", "started"]
 
 USUAL_OBJECTIVES: Final = Slo(ttft_s=1.0, tpot_s=0.05)
 """Of chat, where the user states none: MLPerf's interactive limits lie on either side (assumed, and said so). [s]"""
@@ -44,6 +44,36 @@ _FORMATS: Final = {
 _WIDE: Final = frozenset({"bf16", "fp16", "fp32"})
 
 
+class Started(NamedTuple):
+    """What a file starts, in our nouns: the question it answers, where it stands, how it is arranged."""
+
+    serve: Serve
+    model: Model
+    site: Site
+    configuration: Configuration
+    replicas: int
+    assumed: tuple[str, ...]
+    findings: tuple[str, ...]
+
+
+def started(request: Adopt, running: Running, *, accelerator: str, additions: Additions) -> Started:
+    """
+    Read a running server into our nouns.
+
+    Raises
+    ------
+    TonnageError
+        The model is not known, or nobody in the catalogue rents the accelerator.
+    """
+    model, name = _model(request, running, additions)
+    assumed = list(running.notes)
+    serve = _request(request, running, model, name, accelerator=accelerator, assumed=assumed)
+    configuration, replicas, findings = _configuration(running, model, accelerator, request)
+    site = _site(request, running, accelerator, additions, assumed)
+    configuration = replace(configuration, intra_link=site.intra_link)
+    return Started(serve, model, site, configuration, replicas, tuple(assumed), tuple(findings))
+
+
 def served_today(request: Adopt, running: Running, *, accelerator: str, additions: Additions, today: date) -> Found:
     """
     Today's server under the load it carries or is said to carry, and what would carry it better.
@@ -53,13 +83,9 @@ def served_today(request: Adopt, running: Running, *, accelerator: str, addition
     TonnageError
         The model is not known, or nobody in the catalogue rents the accelerator.
     """
-    model, name = _model(request, running, additions)
-    assumed, findings = list(running.notes), []
-    serve = _request(request, running, model, name, accelerator=accelerator, assumed=assumed)
-    configuration, replicas, said = _configuration(running, model, accelerator, request)
-    findings += said
-    site = _site(request, running, accelerator, additions, assumed)
-    configuration = replace(configuration, intra_link=site.intra_link)
+    made = started(request, running, accelerator=accelerator, additions=additions)
+    serve, model, site, configuration = made.serve, made.model, made.site, made.configuration
+    replicas, assumed, findings = made.replicas, list(made.assumed), list(made.findings)
     outcome = outcome_of(serve, model, site=site, configuration=configuration)
     if isinstance(outcome, Infeasible) and outcome.verdict.limit in {"ttft", "tpot"} and not _has_objectives(request):
         assumed.append(

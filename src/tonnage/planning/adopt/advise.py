@@ -1,0 +1,337 @@
+"""
+A service that runs, as its metrics show it: each change worth making, with its money, its latencies and its risk.
+
+Every change is one variant of what runs, asked of the same model of the service under the traffic that was seen, with
+as many replicas as that then needs. Whoever calls calibrates first (`additions` with the service's own point), so that
+today's state is what was measured and only differences are predicted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from datetime import date
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.domain.adoption import Running
+from tonnage.domain.advice import ADVICE_SCHEMA, Action, Advice, Seen, State
+from tonnage.domain.diagnosis import Diagnosis
+from tonnage.domain.plan import Configuration, ServeOption
+from tonnage.domain.precision import number_format
+from tonnage.domain.requests.adopt import Adopt
+from tonnage.domain.requests.common import Filters
+from tonnage.domain.requests.serve import Serve
+from tonnage.errors import BadRequest
+from tonnage.planning.adopt.adopt import accelerator_of
+from tonnage.planning.adopt.serve import Started, started
+from tonnage.planning.calibrate.loads import Stack
+from tonnage.planning.core.header import Infeasible
+from tonnage.planning.serve.option import add_costs, bills_of, option_of
+from tonnage.planning.serve.plan import outcome_of, plan_serve
+from tonnage.units import show
+
+__all__ = ["advise", "stack_of"]
+
+WORTH: Final = 0.02
+"""A saving below this share of today's money is not told: prices move more. [-]"""
+FASTER: Final = 0.1
+"""A latency that falls by this share is worth a setting that costs nothing. [-]"""
+NEARLY: Final = 0.8
+"""Settings that save this share of the best move come before it: they can be undone in a minute. [-]"""
+COLD: Final = 3.0
+"""First requests this many times slower than later ones are a server that warms up. [-]"""
+
+
+class _Variant(NamedTuple):
+    name: str
+    change: str
+    serve: Serve
+    configuration: Configuration
+    risk: str
+    check: str
+
+
+def advise(
+    request: Adopt,
+    running: Running,
+    *,
+    diagnosis: Diagnosis,
+    seen: Seen,
+    calibrated: str = "",
+    additions: Additions = catalog.NOTHING,
+    today: date | None = None,
+) -> Advice:
+    """
+    What to change in a service, the most money first.
+
+    Parameters
+    ----------
+    request : Adopt
+        Objectives and what the file does not say.
+    running : Running
+        What the file starts.
+    diagnosis : Diagnosis
+        What limits the service, with its evidence.
+    seen : Seen
+        The traffic.
+    calibrated : str
+        What the answer says of the calibration in `additions`.
+    additions : Additions
+        The user's own facts, and the calibration of this service.
+    today : date, optional
+        The day prices are aged from.
+
+    Raises
+    ------
+    TonnageError
+        The file starts no server, or model or accelerator are not known.
+    """
+    if running.kind != "serve":
+        raise BadRequest(f"the {running.format} starts a training job; advice is for servers: tonnage adopt takes it")
+    day = today or date.today()
+    accelerator = accelerator_of(request, running.machine, additions=additions)
+    asked = replace(
+        request, rate_per_s=seen.rate_per_s, prompt_tokens=seen.prompt_tokens, output_tokens=seen.output_tokens
+    )
+    made = started(asked, running, accelerator=accelerator, additions=additions)
+    serve = _with_reuse(made, seen)
+    now = _state(serve, made, made.configuration, replicas=made.replicas, today=day)
+    if now is None:
+        raise BadRequest("what the file starts is predicted not to run; tonnage adopt FILE says what stands in the way")
+    actions = [
+        action
+        for variant in _variants(made, serve, seen, diagnosis)
+        if (action := _action(variant, made, now, today=day)) is not None
+    ]
+    actions += _other_part(serve, made, now, request, additions=additions, today=day)
+    actions += _by_evidence(diagnosis, now, seen)
+    ranked = _ranked(actions, now)
+    return Advice(
+        schema=ADVICE_SCHEMA,
+        sentence=_sentence(now, ranked, seen),
+        running=running,
+        seen=seen,
+        today=now,
+        verdicts=diagnosis.verdicts,
+        actions=ranked,
+        calibrated=calibrated,
+        assumed=made.assumed,
+        findings=made.findings,
+    )
+
+
+def stack_of(request: Adopt, running: Running, *, additions: Additions = catalog.NOTHING) -> Stack:
+    """What runs, as a calibration names it: one replica of it, with its own settings."""
+    accelerator = accelerator_of(request, running.machine, additions=additions)
+    made = started(request, running, accelerator=accelerator, additions=additions)
+    own = made.configuration
+    settings = {name: value for name, value in msgspec.structs.asdict(own.engine).items() if value is not None}
+    name, version = settings.pop("name"), settings.pop("version", None)
+    return Stack(
+        model=made.model, accelerator=accelerator, engine=name, engine_version=version, options=settings,
+        precision=own.precision, layout=own.layout,
+    )  # fmt: skip
+
+
+def _with_reuse(made: Started, seen: Seen) -> Serve:
+    """The question with the prompts that the cache of today leaves to compute."""
+    if not seen.reused_share or made.configuration.engine.prefix_caching is False:
+        return made.serve
+    return _computing(made.serve, 1.0 - seen.reused_share)
+
+
+def _computing(serve: Serve, share: float) -> Serve:
+    lengths = serve.lengths
+    return replace(serve, lengths=replace(lengths, computed_tokens=max(1.0, share * lengths.prompt_tokens)))
+
+
+def _state(
+    serve: Serve, made: Started, configuration: Configuration, *, replicas: int | None = None, today: date
+) -> State | None:
+    """The service under its traffic with so many replicas, or the fewest that carry it; None = it cannot run."""
+    outcome = outcome_of(serve, made.model, site=made.site, configuration=configuration)
+    if isinstance(outcome, Infeasible):
+        return None
+    rate, each = serve.rate_per_s or 0.0, outcome.best.rate_per_s
+    fewest = max(1, math.ceil(rate / (each * (1.0 - serve.headroom)) - 1e-9))
+    count = fewest if replicas is None else replicas
+    keeps = rate <= each * count
+    at = serve if keeps else replace(serve, rate_per_s=0.999 * each * count)
+    ranks = configuration.layout.ranks
+    bills = bills_of(made.site, replicas=count, ranks=ranks, request=at, today=today)
+    if not bills:
+        return None
+    option = add_costs(at, option_of(at, outcome, bills=bills, replicas=count), accelerator=made.site.accelerator)
+    return _state_of(option, keeps=keeps)
+
+
+def _state_of(option: ServeOption, *, keeps: bool = True) -> State:
+    configuration, capacity = option.configuration, option.capacity
+    return State(
+        accelerator=configuration.accelerator,
+        layout=configuration.layout,
+        precision=configuration.precision,
+        replicas=option.replicas,
+        accelerators=option.accelerators,
+        usd_per_month=option.usd_per_month,
+        most_per_s=option.replicas * capacity.max_rate_per_s.value,
+        ttft_s=capacity.ttft_s.value,
+        tpot_s=capacity.tpot_s.value,
+        keeps=keeps,
+    )
+
+
+def _variants(made: Started, serve: Serve, seen: Seen, diagnosis: Diagnosis) -> Iterator[_Variant]:
+    """Changes of what runs, one at a time, then the settings together."""
+    own = made.configuration
+    words: list[str] = []
+    better, asked = own, serve
+    yield _Variant("replicas", "as many replicas as the traffic needs", serve, own,
+                   "less room for a peak that the window did not see",
+                   "look at the busiest hour of a week: tonnage advise FILE http://PROMETHEUS --window 7d")  # fmt: skip
+    if own.engine.max_num_seqs is not None:
+        better = replace(own, engine=replace(own.engine, max_num_seqs=None))
+        yield _Variant("batch limit", f"let the engine choose its batch ({own.engine.max_num_seqs} now)",
+                       serve, better, "TPOT rises with the batch, as the prediction says",
+                       "tonnage measure serve at the new limit, TPOT at the planned rate")  # fmt: skip
+        words.append("batch limit")
+    if own.engine.prefix_caching is False and seen.reused_share:
+        asked = _computing(serve, 1.0 - seen.reused_share)
+        engine = replace(own.engine, prefix_caching=True)
+        yield _Variant("prefix cache", f"turn prefix caching on: {seen.reused_share:.0%} of a prompt was seen before",
+                       asked, replace(own, engine=engine), "none on answers; hits need requests to come back in time",
+                       "watch the engine's prefix hit rate for an hour")  # fmt: skip
+        better = replace(better, engine=replace(better.engine, prefix_caching=True))
+        words.append("prefix cache")
+    weights = number_format(own.precision.weights)
+    if weights.bits == 16 and "fp8" in made.site.accelerator.peaks:
+        precision = replace(own.precision, weights="fp8", activations="fp8")
+        yield _Variant("number format", "run the weights in FP8", serve, replace(own, precision=precision),
+                       "quality: evaluate your own task before and after",
+                       "lm-eval on your tasks with both checkpoints")  # fmt: skip
+        better = replace(better, precision=precision)
+        words.append("FP8")
+    if len(words) > 1:
+        yield _Variant("all settings", "together: " + ", ".join(words), asked, better,
+                       "those of its parts", "one at a time, in this order, each measured")  # fmt: skip
+
+
+def _action(variant: _Variant, made: Started, now: State, *, today: date) -> Action | None:
+    """The variant where it brings money, capacity that is missing, or latency for nothing."""
+    after = _state(variant.serve, made, variant.configuration, today=today)
+    if after is None:
+        return None
+    saved = now.usd_per_month - after.usd_per_month
+    same = after.replicas == now.replicas
+    quicker = same and min(after.ttft_s / now.ttft_s, after.tpot_s / now.tpot_s) < 1.0 - FASTER
+    if variant.name == "replicas" and same:
+        return None
+    if not (saved > WORTH * now.usd_per_month or not now.keeps or quicker):
+        return None
+    change = variant.change
+    if after.replicas != now.replicas:
+        change += f"; {_replicas(after.replicas)} instead of {now.replicas}"
+    return Action(
+        name=variant.name, change=change, state=after, usd_per_month=saved, risk=variant.risk, check=variant.check
+    )
+
+
+def _other_part(
+    serve: Serve, made: Started, now: State, request: Adopt, *, additions: Additions, today: date
+) -> list[Action]:
+    """The cheapest plan on another accelerator, where it pays to move."""
+    wanted = replace(serve, filters=Filters(providers=request.providers, terms=serve.filters.terms))
+    plan = plan_serve(wanted, additions=additions, today=today)
+    if not plan.options:
+        return []
+    option = plan.options[0]
+    saved = now.usd_per_month - option.usd_per_month
+    if option.configuration.accelerator == now.accelerator or saved <= WORTH * now.usd_per_month:
+        return []
+    return [
+        Action(
+            name="accelerator",
+            change=f"move to {option.accelerators} x {option.configuration.accelerator} at {option.bill.provider}",
+            state=_state_of(option),
+            usd_per_month=saved,
+            risk="another accelerator is predicted without the calibration of this service",
+            check="rent one replica for an hour and send it the recorded traffic: tonnage measure serve",
+        )
+    ]
+
+
+def _by_evidence(diagnosis: Diagnosis, now: State, seen: Seen) -> list[Action]:
+    """What the metrics show and no prediction is needed for."""
+    evidence, found = diagnosis.evidence, []
+    if evidence.first_s and evidence.later_s and evidence.first_s > COLD * evidence.later_s:
+        found.append(
+            Action(
+                name="warm-up",
+                change=(
+                    f"send requests before a replica takes traffic: the first took {show(evidence.first_s, 's')}, "
+                    f"later ones {show(evidence.later_s, 's')}"
+                ),
+                risk="none",
+                check="readiness probe on a generated token, not on /health",
+            )
+        )
+    if now.replicas > 1 and evidence.idle_share and evidence.idle_share > 0.2:
+        least = max(1, math.ceil(now.replicas * seen.rate_per_s / now.most_per_s))
+        found.append(
+            Action(
+                name="autoscaling",
+                change=(
+                    f"scale between {least} and {now.replicas} replicas: nothing ran in {evidence.idle_share:.0%} "
+                    "of the readings"
+                ),
+                risk="a replica takes its cold start to come back",
+                check="tonnage plan serve with --shape says what following the load saves",
+            )
+        )
+    return found
+
+
+def _ranked(actions: list[Action], now: State) -> tuple[Action, ...]:
+    """What repairs the service first, then money; settings before a move that brings little more."""
+    most = max((action.usd_per_month for action in actions), default=0.0)
+
+    def place(action: Action) -> tuple[bool, bool, float]:
+        here = action.name != "accelerator" and action.usd_per_month >= NEARLY * most > 0.0
+        return not _needed(action, now), not here, -action.usd_per_month
+
+    return tuple(sorted(actions, key=place))
+
+
+def _needed(action: Action, now: State) -> bool:
+    """Whether it makes a service that fails its objectives keep them."""
+    return not now.keeps and action.state is not None and action.state.keeps
+
+
+def _replicas(count: int) -> str:
+    return f"{count} replica{'s' if count != 1 else ''}"
+
+
+def _sentence(now: State, actions: tuple[Action, ...], seen: Seen) -> str:
+    rate = show(seen.rate_per_s, "1/s")
+    have = f"{_replicas(now.replicas)} on {now.accelerators} x {now.accelerator}"
+    carry, do = ("carry", "do") if now.replicas > 1 else ("carries", "does")
+    state = (
+        f"{carry} {rate} within the objectives"
+        if now.keeps
+        else f"{do} not carry {rate} within the objectives (at most {show(now.most_per_s, '1/s')})"
+    )
+    if not actions:
+        return f"{have} {state}, and no change looked at is worth making."
+    first = actions[0]
+    if first.usd_per_month > 0:
+        worth = f"saves ${first.usd_per_month:,.0f} a month ({first.usd_per_month / now.usd_per_month:.0%})"
+    elif first.state is not None and _needed(first, now):
+        worth = f"keeps them for ${-first.usd_per_month:,.0f} a month more"
+    else:
+        worth = "costs nothing"
+    return f"{have} {state}. First: {first.change} ({worth})."

@@ -1,0 +1,62 @@
+"""What to change in a service that runs, as a document: the actions with money, latencies, risk and check."""
+
+from __future__ import annotations
+
+from tonnage.domain.advice import Action, Advice, State
+from tonnage.report.document import Block, Column, Document, Headline, Note, Table, Text, grid, text_section
+from tonnage.report.names import with_names
+from tonnage.units import show
+
+__all__ = ["advice_document"]
+
+SHOWN = 5
+"""Actions on the first screen; the rest stand under --why."""
+
+
+def advice_document(answer: Advice) -> Document:
+    """The advice as blocks."""
+    seen = answer.seen
+    measured = [f"TTFT {show(seen.ttft_s, 's')}"] if seen.ttft_s else []
+    measured += [f"TPOT {show(seen.tpot_s, 's')}"] if seen.tpot_s else []
+    first: list[Block] = [
+        Text(
+            text=f"Seen: {show(seen.rate_per_s, '1/s')}, {seen.prompt_tokens:,.0f} prompt and "
+            f"{seen.output_tokens:,.0f} output tokens" + (", " + ", ".join(measured) if measured else "")
+        ),
+        Headline(text=answer.sentence, good=answer.today.keeps),
+        _table(answer),
+        *(Text(text=f"{action.name}: {action.change}") for action in answer.actions[:SHOWN]),
+        *(Note(text=f"check first: {action.check}") for action in answer.actions[:1]),
+        *([Note(text=answer.calibrated)] if answer.calibrated else []),
+        *(Note(text=f"assumed: {text}") for text in answer.assumed[:2]),
+    ]
+    why = (
+        *text_section("Answer", [answer.sentence]),
+        *text_section("What limits it", [f"{verdict.name}: {verdict.sentence}" for verdict in answer.verdicts]),
+        *text_section("Actions", [_line(action) for action in answer.actions]),
+        *text_section("Assumptions", answer.assumed),
+        *text_section("What was noticed", answer.findings),
+    )
+    return with_names(Document(first=tuple(first), why=why))
+
+
+def _table(answer: Advice) -> Table:
+    heads = ("", "accelerators", "format", "$/month", "saves", "TTFT", "TPOT", "req/s")
+    columns = [Column(head, number=head in ("$/month", "saves"), wraps=head == "") for head in heads]
+    rows = [_row("today", answer.today, 0.0)]
+    rows += [_row(a.name, a.state, a.usd_per_month) for a in answer.actions[:SHOWN] if a.state is not None]
+    return grid(columns, rows)
+
+
+def _row(name: str, state: State, saved: float) -> tuple[str, ...]:
+    return (
+        name, f"{state.accelerators} x {state.accelerator}", state.precision.weights.upper(),
+        f"{state.usd_per_month:,.0f}", f"{saved:,.0f}" if saved else "", show(state.ttft_s, "s", digits=2),
+        show(state.tpot_s, "s", digits=2), f"{state.most_per_s:.3g}",
+    )  # fmt: skip
+
+
+def _line(action: Action) -> str:
+    money = f" Saves ${action.usd_per_month:,.0f} a month." if action.usd_per_month > 0 else ""
+    risk = f" Risk: {action.risk}." if action.risk else ""
+    return f"{action.name}: {action.change}.{money}{risk} Check: {action.check}."
