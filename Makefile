@@ -22,7 +22,7 @@ help:  ## list the targets
 $(BIN)/python:
 	@PYTHON='$(PYTHON)' tools/venv.sh $(MAKECMDGOALS)
 $(CORE): pyproject.toml | $(BIN)/python
-	$(RUN) pip install --quiet --disable-pip-version-check -e . && touch $@
+	$(RUN) pip install --quiet --disable-pip-version-check -e '.[simulate]' && touch $@
 $(DEV): pyproject.toml | $(BIN)/python
 	$(RUN) pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]' && touch $(CORE) $@
 venv: $(DEV)  ## the environment the tests use, in .venv

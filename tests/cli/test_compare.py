@@ -66,7 +66,7 @@ def test_cases_in_lines_and_in_files(tmp_path: Path) -> None:
     paths = []
     for i, case in enumerate(CASES):
         paths.append(str(tmp_path / f"{i}.json"))
-        Path(paths[-1]).write_text(json.dumps(case))
+        Path(paths[-1]).write_text(json.dumps(case), encoding="utf-8")
     assert run(*paths).output == together.output
 
 

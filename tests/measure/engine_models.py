@@ -165,12 +165,12 @@ def best_of(path: Path, *, repeats: int, folder: Path) -> dict[str, str]:
 
 def _command(process: str) -> str:
     try:
-        return Path(f"/proc/{process}/cmdline").read_text().replace("\0", " ")
+        return Path(f"/proc/{process}/cmdline").read_text(encoding="utf-8").replace("\0", " ")
     except OSError:
         return ""
 
 
 def used_s(process: int) -> float:
     """Processor time of a process so far. [s]"""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

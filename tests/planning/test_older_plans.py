@@ -26,7 +26,7 @@ def test_there_are_older_plans() -> None:
 def test_an_older_plan_is_read_explained_exported_and_compared(path: Path, tmp_path: Path) -> None:
     plan = read_plan(str(path))
     assert isinstance(plan, ServePlan) and plan.options
-    told = json.loads(path.read_text())
+    told = json.loads(path.read_text(encoding="utf-8"))
     assert plan.options[0].accelerators == told["options"][0]["accelerators"]
     assert plan.options[0].cost.value == told["options"][0]["cost"]["value"]
     for arguments in (["explain", str(path)], ["export", str(path), "--to", "vllm", "-o", str(tmp_path / "files")]):
@@ -96,7 +96,7 @@ def test_a_plan_of_schema_1_keeps_every_number(path: Path) -> None:
     plan = read_plan(str(path))
     assert plan.schema == PLAN_SCHEMA
     written = json.loads(msgspec.json.encode(plan))
-    assert numbers(written) == numbers(json.loads(path.read_text()))
+    assert numbers(written) == numbers(json.loads(path.read_text(encoding="utf-8")))
     assert plan_of_text(json.dumps(written), "again") == plan
 
 

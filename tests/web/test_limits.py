@@ -193,7 +193,7 @@ def test_ctrl_c_ends_the_server_and_all_that_it_started() -> None:
 
 def _lives(pid: int) -> bool:
     try:
-        with open(f"/proc/{pid}/stat") as file:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False

@@ -35,7 +35,7 @@ COMMAND = f"vllm serve {MODEL} --max-model-len 16384 --max-num-seqs 64"
 
 def _adopted(file: str, **fields: Any) -> Any:
     """Python takes the path of a file where the page takes its text."""
-    with tempfile.NamedTemporaryFile("w", suffix=".sh") as kept:
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".sh") as kept:
         kept.write(file)
         kept.flush()
         return tonnage.plan_from_file(kept.name, **fields)

@@ -219,7 +219,7 @@ def interrupted_cpu_s(command: list[str], *, after_cpu_s: float) -> tuple[int, f
 def _cpu_s(pid: int) -> float:
     """Work of a process so far; without end once it has ended. [s]"""
     with suppress(OSError, IndexError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         if fields[0] != "Z":
             return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return math.inf
@@ -237,6 +237,6 @@ def family(pid: int) -> list[int]:
 
 def _proportional_bytes(pid: int) -> float:
     with suppress(OSError):
-        rolled = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        rolled = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8")
         return 1024.0 * int(re.search(r"^Pss:\s+(\d+)", rolled, re.MULTILINE)[1])  # type: ignore[index]
     return 0.0

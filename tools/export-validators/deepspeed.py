@@ -10,7 +10,7 @@ sys.path.pop(0)
 from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
 
 for path in sys.argv[1:]:
-    written = json.loads(Path(path).read_text())
+    written = json.loads(Path(path).read_text(encoding="utf-8"))
     zero = DeepSpeedZeroConfig(**written["zero_optimization"])
     each = written["train_micro_batch_size_per_gpu"] * written["gradient_accumulation_steps"]
     assert written["train_batch_size"] % each == 0, path

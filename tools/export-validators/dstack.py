@@ -10,5 +10,5 @@ import yaml
 from dstack._internal.core.models.configurations import parse_run_configuration
 
 for path in sys.argv[1:]:
-    parsed = parse_run_configuration(yaml.safe_load(Path(path).read_text()))
+    parsed = parse_run_configuration(yaml.safe_load(Path(path).read_text(encoding="utf-8")))
     print(f"ok: {path}: {parsed.type} {parsed.resources.gpu}")

@@ -38,4 +38,4 @@ if __name__ == "__main__":
         f"tools/export-validators/sglang_options.py: sglang/srt/arg_groups/fields of the sglang {sys.argv[2]} wheel"
     )
     listed = {"engine": "SGLang", "version": sys.argv[2], "source": source, "options": options(Path(sys.argv[1]))}
-    Path(sys.argv[3]).write_text(json.dumps(listed, indent=0, separators=(",", ":")) + "\n")
+    Path(sys.argv[3]).write_text(json.dumps(listed, indent=0, separators=(",", ":")) + "\n", encoding="utf-8")

@@ -32,7 +32,7 @@ def options() -> dict[str, list[str] | None]:
 
 def read(path: str) -> None:
     """Parse every `vllm serve` of a script."""
-    text = Path(path).read_text().replace("\\\n", " ")
+    text = Path(path).read_text(encoding="utf-8").replace("\\\n", " ")
     lines = [line.strip() for line in text.splitlines() if line.strip().startswith("exec vllm serve")]
     assert lines, f"{path} starts no server"
     for line in lines:
@@ -45,7 +45,7 @@ if __name__ == "__main__":
         version = vllm.__version__.split("+")[0]
         listed = {"engine": "vLLM", "version": version, "source": f"{HOW} {version}"}
         listed["options"] = dict(sorted(options().items()))
-        Path(sys.argv[2]).write_text(json.dumps(listed, indent=0, separators=(",", ":")) + "\n")
+        Path(sys.argv[2]).write_text(json.dumps(listed, indent=0, separators=(",", ":")) + "\n", encoding="utf-8")
     else:
         for script in sys.argv[1:]:
             read(script)

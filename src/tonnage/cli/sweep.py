@@ -10,7 +10,9 @@ from typing import Any
 import click
 
 from tonnage.cli.options import on_terminal, show_progress
+from tonnage.domain.plan import BY_AVERAGES
 from tonnage.errors import BadRequest, echo
+from tonnage.version import can_simulate
 
 __all__ = ["sweep"]
 
@@ -54,6 +56,8 @@ def sweep(
     if path == "-" and results is None:
         raise BadRequest("--results is missing: a sweep from standard input needs a file for its answers")
     asked = sweep_of(read_mapping(path, what="sweep"))
+    if asked.ask == "plan" and not asked.base.get("quick") and not can_simulate():
+        click.echo(f"tonnage: {BY_AVERAGES}", err=True)
     file = Path(results) if results is not None else Path(path).with_suffix(".sqlite")
     try:
         with show_progress(f"asking each point: {asked.ask}") as tell:

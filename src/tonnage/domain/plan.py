@@ -265,6 +265,12 @@ class Sizing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     covers: str
 
 
+BY_AVERAGES = (
+    "not simulated, for numba is not installed: ranked by averages, as --quick does; pip install 'tonnage[simulate]'"
+)
+"""Assumed of a plan that would have been simulated in another installation."""
+
+
 class Provenance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is needed to make the same plan again."""
 

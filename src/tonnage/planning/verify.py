@@ -14,6 +14,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.rows import data_version
 from tonnage.domain.compare import VERIFY_SCHEMA, Change, Verification
+from tonnage.domain.plan import BY_AVERAGES, Provenance
 from tonnage.errors import BadRequest
 from tonnage.planning.ask import QUESTIONS
 from tonnage.planning.check import Comparable, check
@@ -56,7 +57,7 @@ def verify(path: str, *, additions: Additions = catalog.NOTHING) -> Verification
         schema=VERIFY_SCHEMA, same=same, question=question_of(kept), version_before=before.version,
         version_now=__version__, data_before=before.catalogue.get("data", ""), data_now=data_version(),
         made=now.made, differences=len(found), first=tuple(found[:FIRST]), changes=changes,
-        sentence=_sentence(before.version, before.catalogue.get("data", ""), differences=len(found), written=written),
+        sentence=_sentence(before, now, differences=len(found), written=written),
     )  # fmt: skip
 
 
@@ -85,13 +86,16 @@ def remake(plan: Plan, *, additions: Additions = catalog.NOTHING) -> Plan:
     return made
 
 
-def _sentence(version: str, data: str, *, differences: int, written: bool) -> str:
+def _sentence(before: Provenance, now: Provenance, *, differences: int, written: bool) -> str:
     if not differences:
         return "Verified: the same plan, byte for byte." if written else \
             "Verified: the same plan; the file is of an older schema."  # fmt: skip
+    version, data = before.version, before.catalogue.get("data", "")
     causes = [f"made by tonnage {version}, this is {__version__}"] if version != __version__ else []
     if data and data != data_version():
         causes.append(f"from data {data}, this has {data_version()}")
+    if (BY_AVERAGES in before.assumed) != (BY_AVERAGES in now.assumed):
+        causes.append("one of the two was made without the simulator")
     if not data:
         causes.append("the file does not say which data it was made from")
     why = "; ".join(causes) or "program and data are the same: accelerators, prices or fits of one's own differ"

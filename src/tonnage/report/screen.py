@@ -14,15 +14,15 @@ from datetime import date
 from typing import Any, Final, NamedTuple
 
 from tonnage.domain.answer import Verdict
-from tonnage.domain.plan import BreakEven, Provenance, Rejection
+from tonnage.domain.plan import BY_AVERAGES, BreakEven, Provenance, Rejection
 from tonnage.report.document import Block, Document, Headline, Meter, Meters, Note, Table, Text, grid, text_section
 from tonnage.report.names import part_name, product
 from tonnage.report.wording import break_even_text, percent, plural
 from tonnage.units import show
 
 __all__ = [
-    "ROWS", "Pick", "Ranking", "capacity_meter", "closest_break_even", "columns_of", "first_screen", "left_out",
-    "no_plan", "parts_of", "picks", "price_dates", "rows_shown", "short_names", "stale_text", "weeks_old",
+    "ROWS", "Pick", "Ranking", "by_averages", "capacity_meter", "closest_break_even", "columns_of", "first_screen",
+    "left_out", "no_plan", "parts_of", "picks", "price_dates", "rows_shown", "short_names", "stale_text", "weeks_old",
 ]  # fmt: skip
 
 ROWS: Final = 5
@@ -113,6 +113,11 @@ def first_screen(
     blocks += [table] if table is not None and table.rows else []
     blocks += [Text(text=risk) for risk in [risk for risk in risks if risk][:MAX_RISKS]]
     return (*blocks, *([Note(text=rest)] if rest else []))
+
+
+def by_averages(plan: Any) -> list[str]:
+    """That a plan would have been simulated where numba is installed; nothing of one that was, or was not to be."""
+    return [f"Note: {BY_AVERAGES}."] if BY_AVERAGES in plan.provenance.assumed else []
 
 
 def no_plan(plan: Any, *, question: Sequence[str], what: str) -> tuple[Block, ...]:

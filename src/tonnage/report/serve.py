@@ -16,6 +16,7 @@ from tonnage.report.names import engine_title, model_name, part_name, provider_n
 from tonnage.report.screen import (
     Pick,
     Ranking,
+    by_averages,
     capacity_meter,
     closest_break_even,
     columns_of,
@@ -213,7 +214,7 @@ def _spread(quantity: Quantity) -> str:
 
 def _risks(plan: ServePlan, best: ServeOption) -> list[str]:
     """What could be cheaper, and what could go wrong; the largest first."""
-    told = []
+    told = by_averages(plan)
     if plan.sessions is not None:
         from tonnage.report.sessions import cache_line
 

@@ -24,8 +24,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import numba
-from numba.extending import intrinsic, overload
+from tonnage.errors import BadRequest
+
+try:
+    import numba
+    from numba.extending import intrinsic, overload
+except ModuleNotFoundError:
+    raise BadRequest("simulating needs numba, which is not installed: pip install 'tonnage[simulate]'") from None
 
 __all__ = ["announce", "at", "entry", "inline", "kernel", "offset", "pointer", "stamp_of"]
 

@@ -18,7 +18,7 @@ import msgspec
 from tonnage.errors import BadRequest, UnknownName, echo
 from tonnage.sweep import store as stores
 from tonnage.sweep.runners import on_processes, on_ray
-from tonnage.version import __version__
+from tonnage.version import __version__, can_simulate
 
 __all__ = ["ASKS", "Point", "Sweep", "points_of", "run", "sweep_of", "table"]
 
@@ -156,9 +156,17 @@ def points_of(sweep: Sweep) -> Iterator[Point]:
 
 
 def key_of(ask: str, request: Mapping[str, Any], *, take: Mapping[str, str]) -> str:
-    """The same for the same question to the same release, whatever the order of its fields."""
-    told = [__version__, ask, dict(request), dict(take)]
+    """
+    The same for the same question to the same release, whatever the order of its fields.
+
+    A plan by averages, for want of the simulator, is another answer: it is asked again where there is one.
+    """
+    told = [__version__, ask, dict(request), dict(take), *(["by averages"] if _by_averages(ask, request) else [])]
     return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()[:32]
+
+
+def _by_averages(ask: str, request: Mapping[str, Any]) -> bool:
+    return ask == "plan" and not request.get("quick") and not can_simulate()
 
 
 def _with(request: Mapping[str, Any], path: list[str], value: Any) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def main() -> None:
             torch.save(model.state_dict(), sys.argv[1] + ".pt")
             torch.load(sys.argv[1] + ".pt")
     rank = dist.get_rank() if joined else 0
-    with open(f"{sys.argv[1]}.{rank}.json", "w") as file:
+    with open(f"{sys.argv[1]}.{rank}.json", "w", encoding="utf-8") as file:
         json.dump(sum(took[WARMUP:]) / len(took[WARMUP:]), file)
     if joined:
         dist.barrier()

@@ -21,7 +21,7 @@ def written(log: Trace, path: Path) -> str:
         })
         for k in range(len(log.sent_s))
     ]  # fmt: skip
-    path.write_text("\n".join(lines))
+    path.write_text("\n".join(lines), encoding="utf-8")
     return str(path)
 
 

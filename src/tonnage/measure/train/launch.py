@@ -143,6 +143,10 @@ def _world(path: Path) -> int:
 
 def _end(child: subprocess.Popen[Any]) -> None:
     """The whole group: torchrun's workers are not its children's children only."""
+    if not hasattr(os, "killpg"):  # Windows has no groups of this kind
+        child.kill()
+        child.wait(_GRACE_S)
+        return
     for what in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(child.pid, what)

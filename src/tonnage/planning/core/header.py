@@ -19,9 +19,19 @@ from msgspec.structs import replace
 from tonnage.catalog import Additions, ambiguity
 from tonnage.catalog.rows import data_version
 from tonnage.domain.answer import Verdict
+from tonnage.domain.fleet_plan import FleetPlan
 from tonnage.domain.infer_plan import Infer
 from tonnage.domain.model import Model
-from tonnage.domain.plan import Bill, Configuration, Provenance, RankedPlan, Rejection, RejectionCount
+from tonnage.domain.plan import (
+    BY_AVERAGES,
+    Bill,
+    Configuration,
+    Provenance,
+    RankedPlan,
+    Rejection,
+    RejectionCount,
+    ServePlan,
+)
 from tonnage.domain.requests.common import Filters
 from tonnage.domain.requests.rl import Rl
 from tonnage.domain.requests.serve import Batch, Serve
@@ -29,7 +39,7 @@ from tonnage.domain.requests.train import FineTune, Train
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.planning.sites import ACCELERATOR_TESTS, OFFER_TESTS, none_passes
 from tonnage.simulation.capacity import Point
-from tonnage.version import __version__
+from tonnage.version import __version__, can_simulate
 
 __all__ = [
     "COMMUNITY",
@@ -45,6 +55,7 @@ __all__ = [
     "nearest_of_each",
     "nearness",
     "provenance",
+    "quick_without_simulator",
     "relaxations",
     "what_binds",
     "what_if",
@@ -53,6 +64,7 @@ __all__ = [
 
 COMMUNITY = "community marketplaces and brokers are left out (--community includes them)"
 """Assumed of every request that does not include them."""
+Simulated = TypeVar("Simulated", bound=ServePlan | FleetPlan)
 
 
 def model_facts(model: Model) -> dict[str, Any]:
@@ -277,6 +289,19 @@ def answer_or_relax(
         return led_by(options[0]) if options else None
 
     return replace(made, relaxing=what_relaxing_buys(request, leads))
+
+
+def quick_without_simulator(request: Any, plan: Callable[[Any], Simulated]) -> Simulated:
+    """
+    The plan for a request; where nothing can simulate, what its `quick` twin gives, and the sentence that says so.
+
+    The request stays as it was asked: where numba is installed, the same one is simulated.
+    """
+    if request.quick or can_simulate():
+        return plan(request)
+    averaged = plan(replace(request, quick=True))
+    said = replace(averaged.provenance, assumed=(BY_AVERAGES, *averaged.provenance.assumed))
+    return replace(averaged, request=request, provenance=said)
 
 
 def _filters(filters: Filters) -> Iterator[tuple[str, Filters]]:

@@ -22,7 +22,7 @@ from tonnage.catalog.rows import data_version
 from tonnage.domain.fleet_plan import FleetAlternative, FleetCheck, FleetPlan, FleetRequest
 from tonnage.domain.plan import PLAN_SCHEMA, Provenance, Rejection
 from tonnage.optimize.fleet import Fleet, FleetProblem, Way, cheapest_fleet, least_cost, takes_long
-from tonnage.planning.core.header import Infeasible, by_reason
+from tonnage.planning.core.header import Infeasible, by_reason, quick_without_simulator
 from tonnage.planning.fleet import alternatives, narrative
 from tonnage.planning.fleet.candidate import Candidate, candidates, keep_near_least, simulate_chances
 from tonnage.planning.fleet.hours import hours_of
@@ -72,7 +72,11 @@ def plan_fleet(
         A model or an accelerator is unknown, or the request contradicts itself. That nothing carries the load is an
         answer: `feasible` is False and `binding` says which limit stands in the way.
     """
-    today = today or date.today()
+    day = today or date.today()
+    return quick_without_simulator(request, lambda asked: _planned(asked, additions=additions, today=day))
+
+
+def _planned(request: FleetRequest, *, additions: Additions, today: date) -> FleetPlan:
     held, excluded = stock(request, additions=additions)
     found: list[Candidate] = []
     missed: dict[int, list[Infeasible]] = {}

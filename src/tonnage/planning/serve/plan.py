@@ -23,7 +23,15 @@ from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.answer import Verdict
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
-from tonnage.domain.plan import PLAN_SCHEMA, Configuration, Rejection, ServeOption, ServePlan
+from tonnage.domain.plan import (
+    BY_AVERAGES,
+    PLAN_SCHEMA,
+    Configuration,
+    Rejection,
+    SeparatePools,
+    ServeOption,
+    ServePlan,
+)
 from tonnage.domain.precision import Precision
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.sessions import SessionCosts
@@ -39,6 +47,7 @@ from tonnage.planning.core.header import (
     nearest_of_each,
     nearness,
     provenance,
+    quick_without_simulator,
 )
 from tonnage.planning.core.ranking import frontier, with_verdicts
 from tonnage.planning.deployment import notes_among
@@ -62,6 +71,7 @@ from tonnage.planning.sessions.reuse import reusing_replica, sessions_assumed
 from tonnage.planning.sites import Site, none_passes, sites
 from tonnage.pricing.bills import primary_first
 from tonnage.simulation.capacity import at_concurrency, largest_concurrency
+from tonnage.version import can_simulate
 
 __all__ = ["outcome_of", "plan_serve", "serve_options"]
 
@@ -85,9 +95,12 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
         The model or an accelerator is unknown, or the request contradicts itself. That nothing can
         serve it is an answer: `feasible` is False and `binding` says what stands in the way.
     """
-    plan = partial(_planned, additions=additions, today=today or date.today())
+    one = partial(_planned, additions=additions, today=today or date.today())
     return answer_or_relax(
-        request, plan, led_by=narrative.describe_option, cut=lambda other: replace(other, quick=True)
+        request,
+        lambda asked: quick_without_simulator(asked, one),
+        led_by=narrative.describe_option,
+        cut=lambda other: replace(other, quick=True),
     )
 
 
@@ -105,7 +118,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
     rejected = (*refused, *nearest_of_each(missed, doing=doing, by=BY_NEARNESS), *excluded)
     binding = no_format or _binding(request, missed, excluded)
     day = fleet_day(request, ranked[0]) if ranked and (request.shape.hours or request.shape.on_s) else None
-    apart = separate_pools(request, serving, first=ranked[0], today=today) if request.pools and ranked else None
+    apart = _pools(request, serving, first=ranked[0], today=today) if ranked else None
     return ServePlan(
         schema=PLAN_SCHEMA,
         feasible=bool(ranked),
@@ -146,6 +159,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
             assumed=(
                 *narrative.assumptions(request, model, additions=additions),
                 *sessions_assumed(request),
+                *([BY_AVERAGES] if request.pools and not can_simulate() else []),
                 *notes_among((o.configuration for o in ranked), model=model.id, additions=additions),
             ),
         ),
@@ -168,7 +182,8 @@ def _searched(
     outcomes = _worth_it(allowed, model, open_sites, today=today)
     candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]
     missed = [outcome for outcome in outcomes if isinstance(outcome, Infeasible)]
-    found = (estimate_candidates if request.quick else decide_candidates)(request, candidates, today=today)
+    by_averages = request.quick or not can_simulate()
+    found = (estimate_candidates if by_averages else decide_candidates)(request, candidates, today=today)
     missed += [outcome for outcome in found if isinstance(outcome, Infeasible)]
     serving = [pair for pair in found if not isinstance(pair, Infeasible)]
     ranked = _with_verdicts(request, tuple(primary_first(best_of_each(request, serving))))
@@ -182,6 +197,13 @@ def serve_options(request: Serve, *, additions: Additions = catalog.NOTHING, tod
     allowed, _, no_format = apply_quality_floor(request, model)
     open_sites = sites(request.filters, additions=additions)[0] if no_format is None else ()
     return _searched(request, allowed, model, open_sites=open_sites, today=today).ranked
+
+
+def _pools(request: Serve, serving: list[Priced], *, first: ServeOption, today: date) -> SeparatePools | None:
+    """The cheapest fleet of separate pools where they are asked for, and can be simulated."""
+    if not (request.pools and can_simulate()):
+        return None
+    return separate_pools(request, serving, first=first, today=today)
 
 
 def _sessions(
