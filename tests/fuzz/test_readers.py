@@ -17,6 +17,10 @@ FOUND = {
     "stream": b"HTTP/1.1 200 OK\r\nContent-Length: 20006\r\n\r\ndata: " + b"[" * 19_999 + b"\n",
     "requests": b"? [a, b]\n: 1\n",
     "metrics": b"# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{} 1%s\n" % (b"0" * 400),
+    "adopt-scripts": b"A=$A$A$A$A\nA=x\n" + b"A=$A$A$A$A\n" * 30 + b"vllm serve $A --data-parallel-size 9e999",
+    "adopt-documents": b"kind: Deployment\napiVersion: a\nspec:\n  replicas: .inf\n",
+    "adopt-toml": b"model.name = 'a'\n[training]\nlocal_batch_size = 1e400\nsteps = 1%s\n" % (b"0" * 5_000),
+    "pasted": b"TPOT 21 ms at 1%s clients" % (b"0" * 400),
     "reports": b'{"metadata": {}, "metrics": {"inter_chunk_latency": {"value": [1%s]}}}\n' % (b"0" * 400),
 }
 

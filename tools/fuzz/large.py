@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,6 +88,15 @@ SHAPES = (
     Shape("rows", "rows", b"id,accelerator_id,e2e_ms\n", b"a,b,1\n"), Shape("rows", "one line", b"", b"a"),
     Shape("plans", "lists", b'{"a": [', b"[],", b"1]}"), Shape("additions", "tables", b"", b"[[accelerator]]\n"),
     Shape("history", "no database", b"SQLite format 3\x00", b"\xff"),
+    *(Shape("inventory", name, begins, piece, ends) for name, begins, piece, ends in (
+        ("elements", b"<nvidia_smi_log>", b"<gpu/>", b"</nvidia_smi_log>"),
+        ("nodes", b"", b"NodeName=a Gres=gpu:8\n", b""),
+        ("lists", b'{"items": [', b"{},", b"{}]}"), ("rows", b"name, memory.total [MiB]\n", b"A, 1 MiB\n", b""),
+    )),
+    *(Shape("adopt", name, begins, piece) for name, begins, piece in (
+        ("an open quote", b"vllm serve 'a", b"b\n"), ("lines", b"", b"vllm serve a\n"), ("continued", b"", b"a \\\n"),
+        ("lists", b"- ", b"[],"), ("anchors", b"kind: &a [1]\nb: [", b"*a, "),
+    )),
 )  # fmt: skip
 
 
@@ -135,6 +144,15 @@ def read_large(reader: str, path: Path) -> object:
         from tonnage.planning.plans import read_plan
 
         return read_plan(str(path))
+    if reader == "inventory":
+        from tonnage.measure.machine.recorded import read_inventory
+
+        return read_inventory(path)
+    if reader == "adopt":
+        from tonnage.adopt import read_running
+        from tonnage.planning.files import read_text
+
+        return read_running(read_text(str(path)), name=path.name)
     if reader == "additions":
         from tonnage.catalog.additions import gather
         from tonnage.catalog.offers import offers
@@ -185,12 +203,13 @@ def child(reader: str, path: str) -> None:
     print(json.dumps({**told, "bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0}))
 
 
-def run(*, inputs: int, seed: int, most_mb: int = LARGEST) -> tuple[int, list[str]]:
-    """Read so many files; how many were read, and the findings."""
+def run(*, inputs: int, seed: int, most_mb: int = LARGEST, readers: Collection[str] = ()) -> tuple[int, list[str]]:
+    """Read so many files of some readers, or of all; how many were read, and the findings."""
+    shapes = [shape for shape in SHAPES if not readers or shape.reader in readers]
     pick = random.Random(f"large/{seed}")
     findings: list[str] = []
     for number in range(inputs):
-        shape = SHAPES[number % len(SHAPES)]
+        shape = shapes[number % len(shapes)]
         size = (SMALLEST if pick.random() < 0.4 else pick.randint(SMALLEST, max(SMALLEST, most_mb))) * 10**6
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"file{_SUFFIX.get(shape.reader, '')}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -313,6 +314,47 @@ def _owned(data: bytes) -> object:
     return read_owned(data.decode("utf-8", "replace"))
 
 
+def _running(name: str) -> Callable[[bytes], object]:
+    """What a running deployment's file starts; its name settles what kind of file it is."""
+
+    def read(data: bytes) -> object:
+        from tonnage.adopt import read_running
+
+        return read_running(data.decode("utf-8", "replace"), name=name)
+
+    return read
+
+
+def _adopted(*suffixes: str) -> Seeds:
+    found = sorted((ROOT / "tests" / "adopt" / "files").iterdir())
+    return files(*(path for path in found if path.suffix in suffixes))
+
+
+def _pasted(data: bytes) -> object:
+    from tonnage.measure.points import read_pasted
+
+    return read_pasted(data.decode("utf-8", "replace"), prompt_tokens=1024, output_tokens=256)
+
+
+def _sessions(path: Path) -> object:
+    from tonnage.planning.sessions.logs import trace_sessions
+
+    return trace_sessions(str(path))
+
+
+def _session_lines() -> Iterator[bytes]:
+    """Two sessions in turn, each turn with the blocks of the one before and one more."""
+    pick = random.Random(4)
+    held: dict[int, list[int]] = {0: [1], 1: [1]}
+    lines = []
+    for turn in range(8):
+        blocks = held[turn % 2]
+        blocks.append(100 + turn)
+        row = {"timestamp": turn * 3_000 + pick.randrange(900), "input_length": 512 * len(blocks), "output_length": 9}
+        lines.append(json.dumps({**row, "hash_ids": blocks}))
+    yield "\n".join(lines).encode()
+
+
 def _posted(data: bytes) -> object:
     from tonnage.web.guard import json_object
 
@@ -328,7 +370,8 @@ READERS: dict[str, Reader] = {
     "machine-names": Reader(plain(_owned), texts("8 x A100 80GB, 4 x L40S", "M4 Max 64GB", "CPU", "3090 Ti"),
                             (" x ", ",", "GB", "0", "-", "9" * 40, "MacBook Pro ", "(R)")),
     "requests": Reader(of_file(_request, "request.yaml"), files(*sorted(EXAMPLES.glob("*.yaml"))),
-                       ("plan: serve", "rate:", "&a", "*a", "!!python/object", "[", "{", "<<:", ".inf", "1e999", "- ")),
+                       ("plan: serve", "plan: rl", "plan: adopt", "rate:", "&a", "*a", "!!python/object", "[", "{",
+                        "<<:", ".inf", "1e999", "- ")),
     "request-json": Reader(of_file(_request, "request.json"),
                            texts('{"plan": "serve", "model": "8B", "rate": "2/s", "traffic": "chat"}',
                                  '{"plan": "train", "model": "8B", "tokens": "1B"}'),
@@ -354,6 +397,21 @@ READERS: dict[str, Reader] = {
     "additions": Reader(of_file(_additions, "own.toml"), _added,
                         ("[[accelerator]]", "[[offer]]", "=", '""', "1e999", "-", "inf", "2026-13-01")),
     "measurement-rows": Reader(of_file(_rows, "rows.csv"), _some_rows, (",", "\n", "-1", "nan", '"', "1e999")),
+    "adopt-scripts": Reader(plain(_running("run.sh")), _adopted(".sh", ".sbatch"),
+                            ("'", '"', "$(", "${", "<<EOF\n", "\\\n", "\n", "--tensor-parallel-size", "0", "A=$A$A\n",
+                             "#SBATCH ",
+                             "bash -c", "$((", "))", "(", "export A=")),
+    "adopt-documents": Reader(plain(_running("deployment.yaml")), _adopted(".yaml", ".yml"),
+                              ("&a ", "*a", "[", "{", "- ", "\n---\n", "args:", "command:", "null", "-1", ".inf",
+                               "!!x ",
+                               "items:", "spec:", "1e999", "<<: ")),
+    "adopt-toml": Reader(plain(_running("job.toml")), _adopted(".toml"), ("[", "]", "=", '"""', "1e999", "inf",
+                        "{", "\n")),
+    "pasted": Reader(plain(_pasted), texts("TPOT 21 ms at 32 clients", "TTFT 0.4 s, 1.2k tok/s with 64 users, 2048/256 "
+                                           "tokens", "ITL 12 ms, 3 requests/s, 1,024/256"),
+                     (",", ".", "-", "e", "0", "k", "9" * 30, " ms", " us", "/", "\u0663", "at")),
+    "sessions": Reader(of_file(_sessions, "sessions.jsonl"), _session_lines,
+                       ("hash_ids", "[", "]", "-1", "1e999", "null", "9" * 20, "\n", "{}")),
     "posted": Reader(plain(_posted), texts('{"model": "8B", "rate": "2/s"}'),
                      ("[" * 50, "null", '{"a":' * 20, "1e999")),
 }  # fmt: skip

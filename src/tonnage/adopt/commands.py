@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 import msgspec
 
+from tonnage.adopt.documents import whole_of
 from tonnage.adopt.shell import Script
 from tonnage.domain.adoption import Machine, Running
 from tonnage.export import known_targets, target_module
@@ -30,6 +32,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     """The words before it: a launcher, a container, variables."""
 
 
+@cache
 def programs() -> dict[str, Options]:
     """The options of every target that a file may start, by its name; those of serving engines first."""
     found = {name: getattr(target_module(name), "OPTIONS", None) for name in known_targets()}
@@ -187,8 +190,8 @@ def _visible(before: Iterable[str]) -> int | None:
             devices = (value or following).strip("'\"")
             if devices.startswith("device="):
                 return len(devices.removeprefix("device=").split(","))
-            if devices.isdigit():
-                return int(devices)
+            if (count := whole_of(devices)) is not None:
+                return count
     return None
 
 

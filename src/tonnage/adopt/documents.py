@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from typing import Any, Final
 
 from tonnage.errors import BadFact, echo
 
-__all__ = ["documents_of", "path_in", "toml_of"]
+__all__ = ["count_in", "documents_of", "group_in", "list_in", "path_in", "toml_of", "whole_of"]
 
 LARGEST: Final = 1024 * 1024
 """Characters of a file that is adopted; a rendered chart of a whole platform is some 300,000."""
 MOST_VALUES: Final = 100_000
+MOST: Final = 10**9
+"""Of replicas, nodes or accelerators."""
 DEEPEST: Final = 60
 
 
@@ -22,7 +25,7 @@ def documents_of(text: str, *, where: str) -> list[dict[str, Any]]:
     Raises
     ------
     BadFact
-        Too large, too deep, malformed, or a template that was not rendered.
+        Too large, too deep, malformed, a name given twice, or a template that was not rendered.
     """
     import yaml
 
@@ -35,7 +38,7 @@ def documents_of(text: str, *, where: str) -> list[dict[str, Any]]:
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > DEEPEST or values > MOST_VALUES:
                 raise BadFact(f"{where} is nested more than {DEEPEST} deep or holds more than {MOST_VALUES:,} values")
-        found = list(yaml.load_all(text, Loader=_lenient(kind)))
+        found = list(_built(_lenient(kind)(text), where))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" in line {mark.line + 1}" if mark else ""
@@ -50,6 +53,34 @@ def documents_of(text: str, *, where: str) -> list[dict[str, Any]]:
         items = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else [document]
         documents += [item for item in items or [] if isinstance(item, dict)]
     return documents
+
+
+def _built(loader: Any, where: str) -> Iterator[Any]:
+    """Each document's value, once its nodes are known to be few however often anchors repeat them."""
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            if _values(node, {}, where) > MOST_VALUES:
+                raise BadFact(f"{where} holds more than {MOST_VALUES:,} values once its anchors are written out")
+            yield loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _values(node: Any, known: dict[int, int], where: str) -> int:
+    """How many values a node is with every alias written out; one that holds itself is more than may be."""
+    if not isinstance(node.value, list):
+        return 1
+    if id(node) not in known:
+        known[id(node)] = MOST_VALUES + 1
+        pairs = [item for item in node.value if isinstance(item, tuple)]
+        names = [name.value for name, _ in pairs if isinstance(name.value, str) and name.value != "<<"]
+        if len(set(names)) < len(names):
+            twice = next(name for place, name in enumerate(names) if name in names[:place])
+            raise BadFact(f"{where} gives '{echo(twice)}' twice in one mapping; keep one")
+        inner = [part for item in node.value for part in (item if isinstance(item, tuple) else (item,))]
+        known[id(node)] = min(MOST_VALUES + 1, 1 + sum([_values(part, known, where) for part in inner]))
+    return known[id(node)]
 
 
 def _lenient(kind: Any) -> Any:
@@ -81,7 +112,7 @@ def toml_of(text: str, *, where: str) -> dict[str, Any]:
         raise BadFact(f"{where} is larger than {LARGEST // 1024} KiB, which no configuration needs")
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is no TOMLDecodeError
         raise BadFact(f"{where} is not valid TOML: {echo(error)}") from None
 
 
@@ -95,3 +126,40 @@ def path_in(document: Any, *path: str | int) -> Any:
         else:
             return None
     return document
+
+
+def group_in(document: Any, *path: str | int) -> dict[str, Any]:
+    """The mapping at the end of a path; an empty one where there is none, or something else."""
+    found = path_in(document, *path)
+    return found if isinstance(found, dict) else {}
+
+
+def list_in(document: Any, *path: str | int) -> list[Any]:
+    """The list at the end of a path; an empty one where there is none, or something else."""
+    found = path_in(document, *path)
+    return found if isinstance(found, list) else []
+
+
+def count_in(document: Any, *path: str | int) -> int | None:
+    """
+    The count at the end of a path; None where the document states none.
+
+    Raises
+    ------
+    BadFact
+        What stands there is no whole number: taking it for one would answer another question.
+    """
+    found = path_in(document, *path)
+    if found is None:
+        return None
+    count = whole_of(found)
+    if count is None:
+        name = ".".join(map(str, path))
+        raise BadFact(f"{name}: a whole number up to {MOST:,} is expected, not '{echo(found)}'")
+    return count
+
+
+def whole_of(value: Any) -> int | None:
+    """A count as documents write it, as number or text; None where it is none."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 and int(text) <= MOST else None

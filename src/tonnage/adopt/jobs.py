@@ -8,6 +8,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tonnage.adopt.commands import as_arguments, find_started, programs
+from tonnage.adopt.documents import whole_of
 from tonnage.adopt.shell import Command, Script
 from tonnage.domain.adoption import Machine, Running, Setting
 from tonnage.errors import BadRequest
@@ -91,13 +92,13 @@ def _placed(machine: Machine, before: Iterable[str]) -> Machine:
     for word, following in zip(words, [*words, ""][1:], strict=True):
         name, equals, value = word.partition("=")
         value = value if equals else following
-        if name.startswith("-") and value.isdigit():
-            stated[name.lstrip("-").replace("-", "_")] = int(value)
+        if name.startswith("-") and (number := whole_of(value)) is not None:
+            stated[name.lstrip("-").replace("-", "_")] = number
     nodes = next((stated[name] for name in _NODES if name in stated), machine.nodes)
     count = next((stated[name] for name in _PER_NODE if name in stated), machine.count)
     everywhere = next((stated[name] for name in _EVERYWHERE if name in stated), None)
     if everywhere is not None:
-        count = max(1, everywhere // nodes)
+        count = max(1, everywhere // max(1, nodes))
     return replace(machine, nodes=nodes, count=count)
 
 

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from tonnage.adopt.documents import whole_of
 from tonnage.domain.adoption import Machine
+from tonnage.errors import BadFact, echo
 from tonnage.export.target import accelerators_called
 from tonnage.export.target import names as spelled
 
@@ -59,10 +61,17 @@ def machine_of_directives(directives: Iterable[str]) -> tuple[Machine, int]:
     nodes, count, words, replicas = 1, None, "", 1
     for line in directives:
         if found := re.match(r"(?:--nodes[= ]|-N ?)(\d+)", line):
-            nodes = int(found[1])
+            nodes = _count(found[1], line)
         elif found := _GPUS.match(line):
-            words, count = found[1] or words, int(found[2])
+            words, count = found[1] or words, _count(found[2], line)
         elif found := re.match(r"--array[= ](\d+)-(\d+)", line):
-            replicas = int(found[2]) - int(found[1]) + 1
+            replicas = max(1, _count(found[2], line) - _count(found[1], line) + 1)
     accelerators = (words.lower(),) if words else ()
     return Machine(nodes=nodes, count=count, words=f"gpu:{words}" if words else "", accelerators=accelerators), replicas
+
+
+def _count(text: str, line: str) -> int:
+    count = whole_of(text)
+    if count is None:
+        raise BadFact(f"'#SBATCH {echo(line)}': a whole number is expected")
+    return count

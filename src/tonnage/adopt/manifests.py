@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tonnage.adopt.commands import Started, as_arguments, find_started, release_of, serving, serving_script
-from tonnage.adopt.documents import path_in
+from tonnage.adopt.documents import count_in, group_in, list_in, path_in, whole_of
 from tonnage.adopt.machine import machine_of_labels, machine_of_words
 from tonnage.adopt.shell import expanded, read_script
 from tonnage.domain.adoption import Machine, Running
@@ -46,7 +46,7 @@ def _kubernetes(documents: list[Document]) -> Running | None:
     notes = list(first.notes)
     if len(found) > 1:
         notes.append(f"{len(found) - 1} more servers in the file were not read: adopt each from a file of its own")
-    scaler = next((d for d in documents if d.get("kind") in {"HorizontalPodAutoscaler", "ScaledObject"}), None)
+    scaler = next((d for d in documents if d.get("kind") in ("HorizontalPodAutoscaler", "ScaledObject")), None)
     if scaler is not None:
         low, high = _scaled(scaler)
         notes.append(f"an autoscaler keeps {low} to {high} replicas; {max(low, high)} are taken, as at the peak")
@@ -55,10 +55,10 @@ def _kubernetes(documents: list[Document]) -> Running | None:
 
 
 def _scaled(document: Document) -> tuple[int, int]:
-    spec = document.get("spec") or {}
-    low = spec.get("minReplicas", spec.get("minReplicaCount", 1))
-    high = spec.get("maxReplicas", spec.get("maxReplicaCount", 1))
-    return int(low if isinstance(low, int) else 1), int(high if isinstance(high, int) else 1)
+    counts = [(count_in(document, "spec", f"{end}Replicas"), count_in(document, "spec", f"{end}ReplicaCount"))
+              for end in ("min", "max")]  # fmt: skip
+    low, high = (next((count for count in pair if count is not None), 1) for pair in counts)
+    return low, high
 
 
 def _workload(document: Document) -> Running | None:
@@ -73,33 +73,30 @@ def _workload(document: Document) -> Running | None:
         return next((found for one in served if (found := _ray_serve(one)) is not None), None)
     if kind not in _PODS:
         return None
-    spec = document.get("spec") or {}
-    group = spec.get("leaderWorkerTemplate") if kind == "LeaderWorkerSet" else None
-    if group is not None:
-        template = group.get("leaderTemplate") or group.get("workerTemplate") or {}
-        nodes = int(group.get("size") or 1)
+    group = group_in(document, "spec", "leaderWorkerTemplate") if kind == "LeaderWorkerSet" else {}
+    if group:
+        template = group_in(group, "leaderTemplate") or group_in(group, "workerTemplate")
+        nodes = count_in(group, "size") or 1
     else:
-        template, nodes = (document if kind == "Pod" else spec.get("template") or {}), 1
-    pod = template.get("spec") or {}
-    replicas = spec.get("replicas", spec.get("parallelism", 1)) if kind != "Pod" else 1
-    return _pod(pod, format=f"Kubernetes {kind}", replicas=int(replicas or 1), nodes=nodes)
+        template, nodes = (document if kind == "Pod" else group_in(document, "spec", "template")), 1
+    stated = [count_in(document, "spec", name) for name in ("replicas", "parallelism")] if kind != "Pod" else []
+    replicas = next((count for count in stated if count is not None), 1) or 1
+    return _pod(group_in(template, "spec"), format=f"Kubernetes {kind}", replicas=replicas, nodes=nodes)
 
 
 def _pod(pod: Document, *, format: str, replicas: int, nodes: int) -> Running | None:
     """The first container that starts a server."""
-    for container in pod.get("containers") or []:
+    for container in list_in(pod, "containers"):
         if not isinstance(container, dict):
             continue
         environment = {
-            str(entry.get("name")): str(entry["value"]) for entry in container.get("env") or []
+            str(entry.get("name")): str(entry["value"]) for entry in list_in(container, "env")
             if isinstance(entry, dict) and entry.get("value") is not None
         }  # fmt: skip
         words = [
             _expanded(str(word), environment) for name in ("command", "args") for word in _list(container.get(name))
         ]
-        machine = replace(
-            machine_of_labels(_labels(pod)), count=_reserved(container.get("resources") or {}), nodes=nodes
-        )
+        machine = replace(machine_of_labels(_labels(pod)), count=_reserved(container), nodes=nodes)
         found = _started(words, str(container.get("image") or ""), environment, format, machine, replicas)
         if found is not None:
             return found
@@ -128,27 +125,24 @@ def _expanded(word: str, environment: Mapping[str, str]) -> str:
     return expanded(named.replace("$$", "$"), environment)
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [] if value is None else str(value).split()
+def _list(value: Any) -> list[str]:
+    return [] if value is None else [str(word) for word in value] if isinstance(value, list) else str(value).split()
 
 
-def _reserved(resources: Document) -> int | None:
+def _reserved(container: Document) -> int | None:
     for part in ("limits", "requests"):
-        values = resources.get(part) or {}
         for name in _GPUS:
-            if str(values.get(name, "")).isdigit():
-                return int(values[name])
+            if (count := count_in(container, "resources", part, name)) is not None:
+                return count
     return None
 
 
 def _labels(pod: Document) -> dict[str, str]:
     """Labels that a node must have: by the selector, or by what affinity requires."""
-    found = {str(name): str(value) for name, value in (pod.get("nodeSelector") or {}).items()}
-    terms = path_in(
-        pod, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"
-    )
-    for term in terms if isinstance(terms, list) else []:
-        for expression in path_in(term, "matchExpressions") or []:
+    found = {str(name): str(value) for name, value in group_in(pod, "nodeSelector").items()}
+    required = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+    for term in list_in(pod, *required):
+        for expression in list_in(term, "matchExpressions"):
             values = path_in(expression, "values")
             if path_in(expression, "operator") == "In" and isinstance(values, list) and values:
                 found.setdefault(str(expression.get("key")), str(values[0]))
@@ -156,16 +150,16 @@ def _labels(pod: Document) -> dict[str, str]:
 
 
 def _kserve(document: Document) -> Running | None:
-    predictor = path_in(document, "spec", "predictor") or {}
-    model = predictor.get("model") or {}
-    replicas = max(1, int(predictor.get("maxReplicas") or predictor.get("minReplicas") or 1))
+    predictor = group_in(document, "spec", "predictor")
+    model = group_in(predictor, "model")
+    replicas = count_in(predictor, "maxReplicas") or count_in(predictor, "minReplicas") or 1
     if not model:
         return _pod(predictor, format="KServe InferenceService", replicas=replicas, nodes=1)
     arguments = [str(word) for word in _list(model.get("args"))]
     uri = str(model.get("storageUri") or "")
     if uri:
         arguments.insert(0, f"--model={uri}")
-    machine = replace(machine_of_labels(_labels(predictor)), count=_reserved(model.get("resources") or {}))
+    machine = replace(machine_of_labels(_labels(predictor)), count=_reserved(model))
     started = Started(program=ENGINE_OF_PLATFORMS, arguments=tuple(arguments))
     return serving(started, format="KServe InferenceService", machine=machine, replicas=replicas)
 
@@ -175,22 +169,23 @@ def _kserve(document: Document) -> Running | None:
 
 def _ray_serve(document: Document) -> Running | None:
     """Ray Serve's LLM API: applications of `llm_configs`, each with the engine's own arguments."""
-    for application in document.get("applications") or []:
+    for application in list_in(document, "applications"):
         config = path_in(application, "args", "llm_configs", 0)
         if not isinstance(config, dict):
             continue
         source = path_in(config, "model_loading_config", "model_source") or path_in(
             config, "model_loading_config", "model_id"
         )
-        replicas = path_in(config, "deployment_config", "num_replicas")
-        if not isinstance(replicas, int):
-            replicas = path_in(config, "deployment_config", "autoscaling_config", "max_replicas")
-        arguments = [f"--model={source}", *as_arguments(config.get("engine_kwargs") or {})]
+        deployed = group_in(config, "deployment_config")
+        # "auto" leaves the count to the scaler.
+        replicas = None if path_in(deployed, "num_replicas") == "auto" else count_in(deployed, "num_replicas")
+        replicas = replicas or count_in(deployed, "autoscaling_config", "max_replicas") or 1
+        arguments = [f"--model={source}", *as_arguments(group_in(config, "engine_kwargs"))]
         started = Started(program=ENGINE_OF_PLATFORMS, arguments=tuple(arguments))
         return serving(
             started, format="Ray Serve configuration",
             machine=machine_of_words(str(config.get("accelerator_type") or ""), by="ray"),
-            replicas=replicas if isinstance(replicas, int) else 1,
+            replicas=replicas,
         )  # fmt: skip
     return None
 
@@ -200,17 +195,17 @@ def _production_stack(document: Document) -> Running | None:
     spec = path_in(document, "servingEngineSpec", "modelSpec", 0)
     if not isinstance(spec, dict):
         return None
-    config = dict(spec.get("vllmConfig") or {})
-    extra = [str(word) for word in config.pop("extraArgs", None) or []]
+    config = {**group_in(spec, "vllmConfig")}
+    extra = _list(config.pop("extraArgs", None))
     named = {re.sub(r"(?<!^)(?=[A-Z])", "-", str(name)).lower(): value for name, value in config.items()}
     started = Started(
         program=ENGINE_OF_PLATFORMS,
         arguments=(f"--model={spec.get('modelURL')}", *as_arguments(named), *extra),
         version=release_of(f"{spec.get('repository', '')}:{spec.get('tag', '')}"),
     )
-    machine = replace(machine_of_labels(_labels(spec)), count=_whole(spec.get("requestGPU")))
+    machine = replace(machine_of_labels(_labels(spec)), count=count_in(spec, "requestGPU"))
     return serving(
-        started, format="production-stack values", machine=machine, replicas=_whole(spec.get("replicaCount")) or 1
+        started, format="production-stack values", machine=machine, replicas=count_in(spec, "replicaCount") or 1
     )
 
 
@@ -267,12 +262,8 @@ def _compose_devices(service: Document) -> int | None:
     devices = path_in(service, "deploy", "resources", "reservations", "devices", 0)
     if isinstance(devices, dict):
         ids, count = devices.get("device_ids"), devices.get("count")
-        return len(ids) if isinstance(ids, list) else _whole(count)
+        return len(ids) if isinstance(ids, list) else whole_of(count)
     return None
-
-
-def _whole(value: Any) -> int | None:
-    return int(value) if str(value).isdigit() else None
 
 
 def _skypilot(document: Document) -> Running | None:
@@ -286,17 +277,15 @@ def _skypilot(document: Document) -> Running | None:
     name, _, after = str(name).strip("{} ").partition(":")
     infra = str(resources.get("infra") or resources.get("cloud") or "").split("/")
     machine = replace(
-        machine_of_words(name.strip(), by="skypilot"), count=_whole(count if count is not None else after or 1),
-        nodes=_whole(document.get("num_nodes")) or 1, provider=infra[0] if infra[0] not in ("k8s",
+        machine_of_words(name.strip(), by="skypilot"), count=whole_of(count if count is not None else after or 1),
+        nodes=count_in(document, "num_nodes") or 1, provider=infra[0] if infra[0] not in ("k8s",
         "kubernetes") else "",
         region=infra[1] if len(infra) > 1 and infra[1] != "*" else str(resources.get("region") or ""),
         instance_type=str(resources.get("instance_type") or ""), spot=resources.get("use_spot") is True,
     )  # fmt: skip
-    service = document.get("service") or {}
-    policy = path_in(service, "replica_policy") or {}
-    replicas = (
-        _whole(service.get("replicas")) or _whole(policy.get("max_replicas")) or _whole(policy.get("min_replicas")) or 1
-    )
+    service = group_in(document, "service")
+    places = (("replicas",), ("replica_policy", "max_replicas"), ("replica_policy", "min_replicas"))
+    replicas = next((count for place in places if (count := count_in(service, *place))), 1)
     variables = {
         **environment,
         "SKYPILOT_NUM_GPUS_PER_NODE": str(machine.count or 1),
@@ -310,7 +299,7 @@ def _skypilot(document: Document) -> Running | None:
 
 def _dstack(document: Document) -> Running | None:
     commands, kind = document.get("commands"), document.get("type")
-    if kind not in {"service", "task"} or not isinstance(commands, list):
+    if kind not in ("service", "task") or not isinstance(commands, list):
         return None
     gpu = path_in(document, "resources", "gpu")
     words = (
@@ -318,19 +307,19 @@ def _dstack(document: Document) -> Running | None:
         if isinstance(gpu, dict)
         else dict(zip(("name", "memory", "count"), str(gpu or "").split(":"), strict=False))
     )
-    count = _whole(words.get("count")) or next(
-        (_whole(part) for part in str(gpu).split(":")[1:] if part.isdigit()), None
+    count = whole_of(words.get("count")) or next(
+        (whole_of(part) for part in str(gpu).split(":")[1:] if part.isdecimal()), None
     )
     machine = replace(
         machine_of_words(str(words.get("name") or ""), by="dstack", memory=str(words.get("memory") or "")), count=count
     )
+    # A range (1..4) is taken at its larger end, as at the peak.
+    replicas = count_in({"replicas": str(document.get("replicas", 1)).rpartition("..")[2]}, "replicas") or 1
     script = read_script(
         "\n".join(map(str, commands)),
         variables={**_environment(document.get("env")), "DSTACK_GPUS_NUM": str(count or 1)},
     )
-    return serving_script(
-        script, format="dstack configuration", machine=machine, replicas=_whole(document.get("replicas")) or 1
-    )
+    return serving_script(script, format="dstack configuration", machine=machine, replicas=max(replicas, 1))
 
 
 _OTHERS: Final[tuple[Callable[[Document], Running | None], ...]] = (

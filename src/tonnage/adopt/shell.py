@@ -16,10 +16,19 @@ from typing import Final
 
 import msgspec
 
+from tonnage.adopt.documents import whole_of
+from tonnage.errors import BadFact
+
 __all__ = ["Command", "Script", "expanded", "read_script"]
 
+LARGEST: Final = 256 * 1024
+"""Characters of a script: reading a word takes a microsecond a letter."""
+LONGEST: Final = 32 * 1024
+"""Characters of one command, its continued lines and variables filled in."""
 MOST_WORDS: Final = 20_000
 """Of a script's commands together."""
+MOST: Final = 10**15
+"""A sum beyond that counts no ranks and stays as it is written."""
 DEEPEST: Final = 4
 """Scripts inside `bash -c` inside scripts."""
 _ASSIGNED: Final = re.compile(
@@ -31,6 +40,9 @@ _SUM: Final = re.compile(r"\$\(\(([^()]*)\)\)")
 _TERMS: Final = re.compile(r"\s*\$?\{?([A-Za-z_]\w*|\d+)\}?\s*([-+*/]|$)")
 _DOCUMENT: Final = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?")
 _WRITTEN: Final = re.compile(r"(?<!<)>{1,2}\s*[\"']?([^\s\"'<>|;&]+)")
+_ARRAY_BEGINS: Final = re.compile(r"\s*(?:export\s+|declare\s+-\w+\s+)?[A-Za-z_]\w*\+?=\(")
+_QUOTING: Final = re.compile(r"\\.|['\"]|(?<!\S)#")
+"""What opens and closes quotes: an escaped character is none of them, a # begins a comment where a word would."""
 _ENDS: Final = frozenset({";", "&", "&&", "||", "|", ";;", "(", ")"})
 _WORDS: Final = frozenset(
     {"then", "else", "do", "fi", "done", "if", "while", "for", "!", "{", "}", "exec", "nohup", "time"}
@@ -55,7 +67,16 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_script(text: str, *, variables: Mapping[str, str] | None = None, depth: int = 0) -> Script:
-    """The commands of a script; `variables` are those that its surroundings set (a manifest's `env`)."""
+    """
+    The commands of a script; `variables` are those that its surroundings set (a manifest's `env`).
+
+    Raises
+    ------
+    BadFact
+        It is longer than launch scripts are; nothing is left out in silence.
+    """
+    if len(text) > LARGEST:
+        raise BadFact(f"the script is longer than {LARGEST // 1024} KiB, which none that starts a model needs")
     known = dict(variables or {})
     arrays: dict[str, list[str]] = {}
     commands: list[Command] = []
@@ -75,7 +96,7 @@ def read_script(text: str, *, variables: Mapping[str, str] | None = None, depth:
             filled = _filled(words, known, arrays)
             total += len(filled)
             if total > MOST_WORDS:
-                break
+                raise BadFact(f"the script has more than {MOST_WORDS:,} words, which none that starts a model needs")
             inner = _inner_script(filled)
             if inner is not None and depth < DEEPEST:
                 nested = read_script(inner, variables=known, depth=depth + 1)
@@ -98,6 +119,10 @@ def expanded(text: str, variables: Mapping[str, str]) -> str:
         return otherwise if how.endswith(("-", "=")) else found[0]
 
     for _ in range(DEEPEST):
+        if len(text) > LONGEST:
+            raise BadFact(
+                f"the script has a command of more than {LONGEST // 1024} KiB once its variables are filled in"
+            )
         text, before = _VARIABLE.sub(value, _SUM.sub(lambda found: _sum(found, variables), text)), text
         if text == before:
             break
@@ -110,9 +135,9 @@ def _sum(found: re.Match[str], variables: Mapping[str, str]) -> str:
     while place < len(text):
         term = _TERMS.match(text, place)
         number = variables.get(term[1], term[1]) if term else ""
-        if term is None or not number.isdigit() or (sign == "/" and int(number) == 0):
+        n = whole_of(number)
+        if term is None or n is None or (sign == "/" and n == 0) or total > MOST:
             return found[0]
-        n = int(number)
         total = {"+": total + n, "-": total - n, "*": total * n, "/": total // (n or 1)}[sign]
         sign, place = term[2] or "+", term.end()
     return str(total)
@@ -122,20 +147,25 @@ def _lines(text: str) -> tuple[list[str], dict[str, str]]:
     """Logical lines (continuations joined, arrays and quotes kept whole), and the here-documents by their files."""
     lines: list[str] = []
     files: dict[str, str] = {}
-    pending = ""
+    pending: list[str] = []
+    state = _Open()
     rest = iter(text.replace("\r\n", "\n").split("\n"))
     for raw in rest:
         if not pending and raw.lstrip().startswith("#"):
             lines.append(raw)
             continue
-        line = pending + raw
-        pending = ""
-        if line.rstrip().endswith("\\"):
-            pending = line.rstrip()[:-1] + " "
+        if raw.rstrip().endswith("\\"):
+            pending.append(raw.rstrip()[:-1] + " ")
+            state.read(pending[-1], first=len(pending) == 1)
             continue
-        if _is_open(line):
-            pending = line + "\n"
+        state.read(raw, first=not pending)
+        if state.is_open:
+            pending.append(raw + "\n")
             continue
+        line = "".join([*pending, raw])
+        if len(line) > LONGEST:
+            raise BadFact(f"the script has a command of more than {LONGEST // 1024} KiB (is a quote left open?)")
+        pending, state = [], _Open()
         document = _DOCUMENT.search(line)
         if document is not None:
             name = _WRITTEN.search(line)
@@ -147,18 +177,34 @@ def _lines(text: str) -> tuple[list[str], dict[str, str]]:
             files[name[1] if name else ""] = "\n".join(content)
             continue
         lines.append(line)
-    return [*lines, *([pending] if pending else [])], files
+    if sum(map(len, pending)) > LONGEST:
+        raise BadFact(f"the script has a command of more than {LONGEST // 1024} KiB (is a quote left open?)")
+    return [*lines, *(["".join(pending)] if pending else [])], files
 
 
-def _is_open(line: str) -> bool:
-    """A quote or an array that goes on in the next line."""
-    if re.match(r"\s*(?:export\s+|declare\s+-\w+\s+)?[A-Za-z_]\w*\+?=\((?!.*\))", line, re.S):
-        return True
-    try:
-        shlex.split(line, comments=True)
-    except ValueError:
-        return True
-    return False
+class _Open:
+    """Whether a quote or an array goes on in the next line; read line by line, so that a long one costs no more."""
+
+    def __init__(self) -> None:
+        self._quote, self._array = "", False
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._quote) or self._array
+
+    def read(self, text: str, *, first: bool) -> None:
+        """One more line, or the first one."""
+        self._array = (self._array or (first and _ARRAY_BEGINS.match(text) is not None)) and ")" not in text
+        for part in _QUOTING.finditer(text):
+            mark = part[0]
+            if self._quote:
+                # In single quotes a backslash is a letter like others.
+                closes = mark == self._quote or (self._quote == "'" and mark == "\\'")
+                self._quote = "" if closes else self._quote
+            elif mark in ("'", '"'):
+                self._quote = mark
+            elif mark == "#":
+                break
 
 
 def _assigned(line: str, known: dict[str, str], arrays: dict[str, list[str]]) -> bool:

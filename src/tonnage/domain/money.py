@@ -204,7 +204,7 @@ def is_stale(as_of: str, *, today: date) -> bool:
     [False, False, True, True]
     """
     parts = as_of.split("-")
-    if len(parts) < 2 or not all(part.isdigit() for part in parts):
+    if len(parts) < 2 or not all(part.isdecimal() and len(part) < 5 for part in parts):
         return True
     year, month = int(parts[0]), int(parts[1])
     if not 1 <= month <= 12:

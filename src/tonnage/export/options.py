@@ -24,6 +24,10 @@ __all__ = ["Options", "Read", "number", "read_options", "whole"]
 
 _SCALES: Final = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 _NUMBER: Final = re.compile(r"(\d+(?:\.\d+)?)([kKmMgG]?)")
+SUGGESTED: Final = 12
+"""Unknown options that a known one is named for; a search takes 20 ms, and a script may hold thousands."""
+MOST: Final = 1e15
+"""Largest count that is read: more than the tokens of any training run."""
 _NO: Final = frozenset({"false", "0", "no", "off"})
 _OPTION: Final = re.compile(r"--?[A-Za-z][\w.-]*\Z")
 
@@ -73,8 +77,18 @@ def number(text: str) -> float:
 
 
 def whole(text: str) -> int:
-    """The same for counts."""
-    return round(number(text))
+    """
+    The same for counts.
+
+    Raises
+    ------
+    BadRequest
+        It is none, has a fraction, or is larger than any count of these programs.
+    """
+    found = number(text)
+    if found > MOST or found != round(found):
+        raise BadRequest(f"'{echo(text)}' is no whole number up to {MOST:.0e}")
+    return round(found)
 
 
 def read_options(argv: Sequence[str], options: Options, *, program: str) -> Read:
@@ -97,12 +111,12 @@ def read_options(argv: Sequence[str], options: Options, *, program: str) -> Read
             field, read = options.values[name]
             try:
                 settings.append(Setting(name=field, value=read(value), written=written))
-            except BadRequest:
+            except (BadRequest, ValueError):
                 unknown.append(written)
         elif not known or name in known or name.partition(".")[0] in known:
             ignored.append(written)
         else:
-            close = nearest(name, sorted(known), count=1)
+            close = nearest(name, sorted(known), count=1) if len(unknown) < SUGGESTED else ()
             unknown.append(written + (f" (--{close[0].replace('_', '-')}?)" if close else ""))
     found = Read(settings=tuple(settings), ignored=tuple(ignored), unknown=tuple(unknown))
     return found if options.settle is None else _settled(found, options.settle)

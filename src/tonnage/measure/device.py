@@ -166,7 +166,8 @@ def _present(torch: Any, device: str) -> str:
         found = [name for name, check in there.items() if check()]
         raise BadRequest(f"device '{echo(device)}': PyTorch finds none here; there is {', '.join(found)}")
     index = device.partition(":")[2]
-    if kind == "cuda" and index and not (index.isdigit() and int(index) < torch.cuda.device_count()):
+    counted = index.isdecimal() and len(index) < 5 and int(index) < torch.cuda.device_count()
+    if kind == "cuda" and index and not counted:
         raise BadRequest(f"device '{echo(device)}': there are {torch.cuda.device_count()}, counted from cuda:0")
     return "rocm" if kind == "cuda" and getattr(torch.version, "hip", None) else kind
 

@@ -40,6 +40,9 @@ _PATTERNS: Final = {
     r"(?:\s*(?:out|answer))?(?:\s*tokens?)?",
 }
 _FILLING: Final = re.compile(r"[\s,;.@()]+|\b(?:at|with|and|for|tokens?|mean|median|on|the|a)\b", re.IGNORECASE)
+_THOUSANDS: Final = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?[kK]?", re.ASCII)
+MOST: Final = 1e12
+LONGEST_NUMBER: Final = 15
 _EACH: Final = 10
 """Requests a client, as public benchmarks send: enough to be steady. [requests]"""
 
@@ -112,8 +115,20 @@ def _taken(text: str) -> tuple[dict[str, float], str]:
 
 
 def _number(text: str) -> float:
-    thousands = text[-1:] in {"k", "K"}
-    return float(text.rstrip("kK").replace(",", "")) * (1000.0 if thousands else 1.0)
+    """
+    A number as it is pasted: 0.4, 1,024, 1.2k.
+
+    Raises
+    ------
+    BadRequest
+        Its commas are none between thousands: 2,5 may be 2.5. Or it is larger than anything that is measured.
+    """
+    if "," in text and _THOUSANDS.fullmatch(text) is None:
+        raise BadRequest(f"'{echo(text)}': a comma stands between thousands alone; write decimals with a point: 2.5")
+    found = float(text.rstrip("kK").replace(",", "")) * (1000.0 if text[-1:] in {"k", "K"} else 1.0)
+    if found > MOST:
+        raise BadRequest(f"'{echo(text)}' is larger than anything that is measured here ({MOST:.0e})")
+    return found
 
 
 def read_points(
@@ -216,7 +231,7 @@ def _kept(number: str, place: Place | None) -> Measurement:
     place = place or place_of()
     if place is None:
         raise BadRequest("history: TONNAGE_HISTORY is 'off'; name a file")
-    if not number.isdigit():
+    if not number.isdecimal() or len(number) > LONGEST_NUMBER:
         raise BadRequest(f"history:{echo(number)}: write history:N with a number of `tonnage history list`")
     found = entry(place, int(number))
     if found.kind != "serve" or found.document is None:

@@ -226,5 +226,5 @@ def _sizes(model: Model) -> tuple[float, float]:
 
 
 def _newest(date: str) -> int:
-    digits = "".join(char for char in date if char.isdigit())[:8]
+    digits = "".join(char for char in date if char.isdecimal())[:8]
     return -int(digits.ljust(8, "0")) if digits else 0

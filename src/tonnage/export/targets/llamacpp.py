@@ -31,7 +31,7 @@ _QUANT = re.compile(r"(?i)(?<![a-z0-9])(iq4_xs|q[2-8]_k(?:_[sml])?|q[458]_[01]|b
 
 def _counted(found: dict[str, Any]) -> dict[str, Any]:
     """The context is shared by the slots; weights are named by the file, or behind the repository's colon."""
-    slots = found.get("max_num_seqs", 1)
+    slots = max(1, found.get("max_num_seqs", 1))
     if found.get("max_model_len"):
         found["max_model_len"] = max(1, found["max_model_len"] // slots)
     else:

@@ -187,12 +187,13 @@ def _from_report(path: Path) -> Evidence:
 
 def _before(now: Measurement, baseline: str) -> Measurement:
     """What a file, a number of the history, or "last" means: the latest before now of the same model."""
-    if not (baseline == "last" or baseline.isdigit()):
+    number = baseline.isdecimal() and len(baseline) < 16
+    if not (baseline == "last" or number):
         return _measured(baseline)
     place = place_of()
     if place is None:
         raise BadRequest("--baseline: no history is kept (TONNAGE_HISTORY=off); name a file")
-    if baseline.isdigit():
+    if number:
         found = entry(place, int(baseline))
     else:
         kept = entries(place, kind="serve", model=now.model, most=1000).entries

@@ -222,7 +222,7 @@ def _buckets(said: Any, read: Serve) -> tuple[Bucket, ...]:
 
 def _window(text: str) -> tuple[int, int]:
     start, dash, stop = text.partition("-")
-    hours = tuple(int(part) for part in (start.strip(), stop.strip()) if part.isdigit())
+    hours = tuple(int(part) for part in (start.strip(), stop.strip()) if part.isdecimal() and len(part) < 3)
     if not dash or len(hours) != 2 or max(hours) > 24 or hours[0] % 24 == hours[1] % 24:
         raise BadRequest(f"window: '{echo(text)}' is not two different hours of the day, such as 22-6")
     return hours[0] % 24, hours[1]
