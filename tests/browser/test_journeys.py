@@ -23,6 +23,8 @@ FORMS = {
     "cost/rent-or-buy": "",
     "simulate": "objectives",
     "adopt": "",
+    "explain": "tokens in",
+    "diagnose": "",
 }
 ANSWER_MS = 120_000
 
@@ -203,7 +205,7 @@ def test_the_catalogue_is_searched_filtered_and_sorted_by_its_address(visit: Any
     page.wait_for_url("**q=h200*")
     assert {row.inner_text().split()[0] for row in page.query_selector_all("tbody tr")} == {"H200", "GH200"}
     page.goto(page.url.split("?")[0] + "?sort=-memory")
-    first = [float(row.query_selector_all("td")[1].inner_text().replace(",", "")) for row in
+    first = [float(row.query_selector_all("td")[3].inner_text().replace(",", "")) for row in
              page.query_selector_all("tbody tr")[:5]]  # fmt: skip
     assert first == sorted(first, reverse=True)
 
@@ -258,6 +260,9 @@ ANSWERS = (
     f"/simulate?{MODEL}&accelerator=H100&traffic.profile=chat&traffic.rate=3/s&traffic.requests=800",
     f"/compare/ways?{MODEL}&accelerator=H100&traffic.profile=chat&traffic.rate=3/s&traffic.requests=800",
     "/adopt?file=vllm+serve+meta-llama/Llama-3.1-8B-Instruct&accelerator=H100&traffic=chat&rate=2/s",
+    "/explain?file=kind:+serve%0Amodel:+8B%0Aaccelerator:+H100%0Atraffic:+{concurrency:+16}%0Aisl:+1024%0Aosl:+256",
+    "/diagnose?accelerator=H100&file=vllm:num_requests_running+31%0Avllm:num_requests_waiting+42%0A"
+    "vllm:kv_cache_usage_perc+0.98",
 )
 """One answer of every form."""
 
@@ -294,9 +299,9 @@ def test_accessibility(visit: Any, path: str) -> None:
 def test_what_ifs_comparisons_and_files_are_accessible(visit: Any) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
     page = visit(f"/plan/serve?{MODEL}&rate=2/s&traffic=chat&accelerator=L40S&quick=true", dark=True, width=360)
-    key = page.get_attribute("a[href^='/compare?left=']", "href").split("=")[1]
+    key = page.get_attribute("a[href^='/answer/']", "href").split("/")[2].split(".")[0]
     other = visit(f"/plan/serve?{MODEL}&rate=3/s&traffic=chat&accelerator=L40S&quick=true")
-    second = other.get_attribute("a[href^='/compare?left=']", "href").split("=")[1]
+    second = other.get_attribute("a[href^='/compare?left=']", "href").split("=", 1)[1]
     base = page.url.split("/plan/")[0]
     for path in (f"/what-ifs/{key}", f"/compare?left={key}", f"/compare?left={key}&right={second}",
                  f"/export/{key}?to=vllm"):  # fmt: skip

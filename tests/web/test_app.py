@@ -217,7 +217,7 @@ def test_what_ifs_say_what_moves(client: Any) -> None:
     page = client.get("/plan/batch", params=fields, headers=HTML).text
     key = page.split("/what-ifs/")[1].split('"')[0]
     told = client.get(f"/what-ifs/{key}", headers=HTML).text
-    assert told.count("its answer") == 3 and "twice the work: 100M" in told and "cost +" in told
+    assert told.count('class="apply"') == 3 and "twice the work: 100M" in told and "cost +" in told
     beside = told.split('href="/compare?')[1].split('"')[0].replace("&amp;", "&")
     both = client.get(f"/compare?{beside}", headers=HTML).text
     assert "second over first" in both and both.count('class="sentence') == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 from collections.abc import Callable
@@ -41,6 +42,24 @@ def _adopted(file: str, **fields: Any) -> Any:
         return tonnage.plan_from_file(kept.name, **fields)
 
 
+def _explained(file: str) -> Any:
+    return tonnage.explain(json.loads(file))
+
+
+def _diagnosed(file: str, **fields: Any) -> Any:
+    """A file of that name, where the page takes its text."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        Path("file").write_text(file)
+        return tonnage.diagnose("file", **fields)
+
+
+METRICS = f"""\
+vllm:num_requests_running{{model_name="{MODEL}"}} 31
+vllm:num_requests_waiting{{model_name="{MODEL}"}} 42
+vllm:kv_cache_usage_perc{{model_name="{MODEL}"}} 0.98
+"""
+
+
 ASKED: dict[str, tuple[dict[str, Any], Callable[..., Any]]] = {
     "plan/serve": ({"model": MODEL, **SERVE}, tonnage.plan_serve),
     "plan/finetune": ({"model": MODEL, **FINETUNE}, tonnage.plan_finetune),
@@ -62,6 +81,9 @@ ASKED: dict[str, tuple[dict[str, Any], Callable[..., Any]]] = {
     "compare/ways": ({**CASE, "ways": {"small steps": {"engine_options": {"max_num_batched_tokens": 512}},
                                        "as it is": {}}}, tonnage.compare),
     "adopt": ({"file": COMMAND, "accelerator": "H100", "rate": "2/s"}, _adopted),
+    "explain": ({"file": json.dumps({"kind": "serve", "model": MODEL, "accelerator": "H100",
+                                     "traffic": {"concurrency": 16}, "isl": 1024, "osl": 256})}, _explained),
+    "diagnose": ({"file": METRICS, "accelerator": "H100"}, _diagnosed),
 }  # fmt: skip
 
 
@@ -77,7 +99,8 @@ def test_every_face_gives_the_same_bytes(path: str, page_address: str, tmp_path:
         page = client.get(f"/{path}", params=_form(fields), headers={"accept": "text/html"}).text
         key = page.split("/answer/")[1].split(".json")[0]
         assert client.get(f"/answer/{key}.json").text == called
-    printed = CliRunner().invoke(root, [*_command(path, fields, tmp_path), "--json"])
+    with contextlib.chdir(tmp_path):
+        printed = CliRunner().invoke(root, [*_command(path, fields, tmp_path), "--json"])
     assert printed.output == called
 
 
@@ -99,6 +122,9 @@ def _command(path: str, fields: dict[str, Any], folder: Path) -> list[str]:
         return ["local", "-a", "RTX 4090", "--memory", "64 GB", "--context", "8k"]
     if path == "cost/rent-or-buy":
         return ["cost", "rent-or-buy", "H100", "--utilisation", "60 %", "--country", "DE"]
+    if path in ("explain", "diagnose"):
+        (folder / "file").write_text(fields["file"])
+        return [path, "file", *(["--accelerator", "H100"] if path == "diagnose" else [])]
     if path == "adopt":
         (folder / "run.sh").write_text(fields["file"])
         return ["adopt", str(folder / "run.sh"), "--accelerator", "H100", "--rate", "2/s"]
@@ -111,8 +137,12 @@ def _command(path: str, fields: dict[str, Any], folder: Path) -> list[str]:
 @pytest.mark.parametrize("name", ["/etc/hostname", "./src", "../x", "~/models/x", "/proc/self/environ"])
 def test_a_file_that_is_adopted_names_no_path_of_this_machine(name: str) -> None:
     from tonnage.errors import BadRequest
-    from tonnage.web.questions import answer_form
+    from tonnage.web.answering import answer_form
 
     request = {"file": f"vllm serve {name}", "accelerator": "H100"}
     with pytest.raises(BadRequest, match="is a path"):
         answer_form(QUESTIONS["adopt"], request, additions=NOTHING)
+    case = json.dumps({"kind": "serve", "model": name, "accelerator": "H100", "isl": 8, "osl": 8})
+    for text in (case, f"[{case}]", f"{case}\n{case}"):
+        with pytest.raises(BadRequest, match="is a path"):
+            answer_form(QUESTIONS["explain"], {"file": text}, additions=NOTHING)

@@ -125,6 +125,11 @@ class Breakdown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is assumed, and what could not be opened."""
     id: str | None = None
 
+    @property
+    def sentence(self) -> str:
+        """What is opened, as other answers say what they found."""
+        return self.label
+
 
 def leaves(node: Node) -> Iterator[Node]:
     """Every node without parts."""

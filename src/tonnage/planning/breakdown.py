@@ -7,6 +7,7 @@ that load, what the simulation adds to the steady state (bursts, spread lengths,
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -35,7 +36,7 @@ from tonnage.planning.serve.option import share_of
 from tonnage.planning.train.job import job_of
 from tonnage.planning.train.search import Place, templates
 
-__all__ = ["Explained", "explain_case", "explain_file", "explain_plan"]
+__all__ = ["Explained", "case_of_option", "explain_case", "explain_file", "explain_plan", "explain_text"]
 
 Kind = Literal["serve", "train"]
 
@@ -63,17 +64,34 @@ def explain_file(path: str, *, rank: int = 1, additions: Additions = NOTHING) ->
     TonnageError
         Not readable, nothing of the kind, a prediction without its parts, or no option of that rank.
     """
-    text = read_text(path, what="plan or case")
+    return explain_text(read_text(path, what="plan or case"), what=path, rank=rank, additions=additions)
+
+
+def explain_text(
+    text: str, *, what: str, rank: int = 1, additions: Additions = NOTHING, check: Callable[[Any], None] | None = None
+) -> Explained:
+    """
+    A plan, cases, or predictions in a text, opened; `check` sees each object first and refuses it by raising.
+
+    Raises
+    ------
+    TonnageError
+        As `explain_file`.
+    """
+    look = check or (lambda _: None)
     if _is_lines(text):
-        return Explained(None, tuple(_opened(each, additions) for each in _lines(text)))
-    value = read_written(text, what=path)
+        lines = _lines(text)
+        look(lines)
+        return Explained(None, tuple(_opened(each, additions) for each in lines))
+    value = read_written(text, what=what)
+    look(value)
     if isinstance(value, list):
         if not value:
-            raise BadRequest(f"'{echo(path)}' holds nothing to explain; give a plan, a case or a prediction")
+            raise BadRequest(f"'{echo(what)}' holds nothing to explain; give a plan, a case or a prediction")
         return Explained(None, tuple(_opened(each, additions) for each in value))
     if isinstance(value, dict) and _known(value):
         return Explained(None, (_opened(value, additions),))
-    plan = plan_of_text(text if isinstance(value, dict) else "{}", path)
+    plan = plan_of_text(text if isinstance(value, dict) else "{}", what)
     halves = (plan.make, plan.serve) if isinstance(plan, LifecyclePlan) else (plan,)
     opened = (explain_plan(half, rank=rank, additions=additions) for half in halves)
     return Explained(plan, tuple(found for found in opened if found is not None))
@@ -203,6 +221,13 @@ def explain_plan(plan: Plan, *, rank: int = 1, additions: Additions = NOTHING) -
         numbers=numbers,
         notes=result.notes,
     )
+
+
+def case_of_option(plan: Plan, rank: int) -> ServeCase | None:
+    """One replica of an option under its share of the load, as a case; none of other kinds of plan."""
+    if not isinstance(plan, ServePlan) or not 0 < rank <= len(plan.options):
+        return None
+    return _case_of(plan, plan.options[rank - 1])
 
 
 def _training(plan: TrainPlan, option: TrainOption, rank: int, additions: Additions) -> Breakdown:

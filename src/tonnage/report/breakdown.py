@@ -15,7 +15,7 @@ from tonnage.report.names import model_name, with_names
 from tonnage.report.wording import limits
 from tonnage.units import show
 
-__all__ = ["DEPTH", "PLAN_DEPTH", "breakdown_document", "plan_breakdown", "tree_table"]
+__all__ = ["DEPTH", "PLAN_DEPTH", "breakdown_answer", "breakdown_document", "plan_breakdown", "tree_table"]
 
 DEPTH: Final = 7
 """Levels below a number that are shown unless asked otherwise: operators of a steady state."""
@@ -59,6 +59,11 @@ def breakdown_document(opened: Breakdown, *, depth: int = DEPTH, only: str | Non
         return with_names(Document(first=(head, *map(_text, opened.notes[:1])), why=why))
     overview: list[Block] = [_overview([opened])] if only is None else []
     return with_names(Document(first=(head, *overview, *([Note(text=_REST)] if overview else [])), why=why))
+
+
+def breakdown_answer(opened: Breakdown, *, top: int | None = None, every: bool = False) -> Document:
+    """A configuration opened, as the page shows it: `top` and `every` choose among options, of which it has none."""
+    return breakdown_document(opened)
 
 
 def plan_breakdown(explanation: Document, plan: Any, *, rank: int, breakdowns: Sequence[Breakdown]) -> Document:

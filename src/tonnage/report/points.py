@@ -28,7 +28,7 @@ from tonnage.report.names import engine_title, model_name, part_name, product, w
 from tonnage.report.wording import plural, span
 from tonnage.units import show
 
-__all__ = ["Predicted", "predictions_document", "sweep_document"]
+__all__ = ["Predicted", "near_text", "predictions_document", "sweep_document"]
 
 ROWS: Final = 12
 """Cases or points of a first screen."""
@@ -102,10 +102,11 @@ def _single(one: Predicted) -> tuple[Block, ...]:
 
 def _published(one: Predicted, *, of: str = "this case", most: int | None = None) -> tuple[Section, ...]:
     """Published results near a case, the nearest first: what was measured, what is not as asked, and the source."""
-    return text_section(f"Published near {of}", map(_near, one.near[:most]))
+    return text_section(f"Published near {of}", map(near_text, one.near[:most]))
 
 
-def _near(near: Near) -> str:
+def near_text(near: Near) -> str:
+    """A published result: what was measured, what is not as asked, and its source."""
     found = near.result
     numbers = ", ".join(
         f"{name} {_amount(value, '')}{unit}".strip()

@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 import msgspec
-from litestar import Litestar, MediaType, Request, Response, get, post
+from litestar import Litestar, Response, get, post
 from litestar.config.compression import CompressionConfig
 from litestar.exceptions import HTTPException
 from litestar.response import ServerSentEvent, ServerSentEventMessage
@@ -28,9 +28,7 @@ from tonnage.web.guard import (
     NOT_ASKED,
     Asgi,
     guard_app,
-    is_loopback,
     json_object,
-    single_fields,
 )
 from tonnage.web.jobs import Jobs, key_of
 from tonnage.web.kept import Kept
@@ -38,13 +36,27 @@ from tonnage.web.limits import Busy, Limits, TooLong, TooMuchMemory, WorkerLost
 from tonnage.web.listings import LISTINGS
 from tonnage.web.openapi import openapi
 from tonnage.web.questions import QUESTIONS, at_first, nest_form_names
+from tonnage.web.replies import (
+    JSON,
+    Asked,
+    answer_of,
+    client_of,
+    csv_reply,
+    fields_of,
+    html_reply,
+    jobs_of,
+    json_reply,
+    kept_of,
+    still_here,
+    wants_csv,
+    wants_json,
+)
 from tonnage.web.worker import Settings
 
 __all__ = ["application"]
 
 METHOD_NOT_ALLOWED: Final = 405
 CACHED: Final = {"cache-control": "private, max-age=3600"}
-JSON: Final = "application/json"
 COMPRESSION: Final = CompressionConfig(backend="gzip", gzip_compress_level=5, minimum_size=1000, exclude="/progress/")
 STATUSES: Final[dict[type[TonnageError], int]] = {Busy: 503, TooLong: 504, TooMuchMemory: 507, WorkerLost: 500}
 NOT_ASKED_NOTE: Final = (
@@ -52,7 +64,8 @@ NOT_ASKED_NOTE: Final = (
 )
 _CHART: Final = re.compile(r"([a-z-]{1,40})-(light|dark)\.(svg|json)")
 
-Asked = Request[Any, Any, Any]
+_ONE_NAME: Final = re.compile(r"\{[^}:]*(?::(?!path)[^}]*)?\}")
+"""A name in the address of a handler, which holds no slash."""
 
 
 def application(
@@ -79,7 +92,7 @@ def application(
     app = Litestar(
         route_handlers=[
             _index, _example, _accuracy, _vega, _api, _document, _static, _answer, _chart, _compare, _what_ifs, _export,
-            _numbers, _models, _predict, _progress, _health, *(_listed(path) for path in LISTINGS),
+            _numbers, _models, _files, _predict, _progress, _health, *(_listed(path) for path in LISTINGS),
             *(_question(path) for path in QUESTIONS), *(_posted(path) for path in QUESTIONS),
         ],
         openapi_config=None,
@@ -112,75 +125,68 @@ def _with_options(app: Litestar) -> Asgi:
 
 def _methods(app: Litestar, path: str) -> str:
     """As an `Allow` header lists them; empty for an address without a handler."""
-    known = set(map(str, app.route_handler_method_map.get(path.rstrip("/") or "/", {})))
+    wanted = path.rstrip("/") or "/"
+    known = set(map(str, app.route_handler_method_map.get(wanted, {})))
+    for template, methods in () if known else app.route_handler_method_map.items():
+        if "{" in template and re.fullmatch(re.sub(r"\{[^}]*:path\}", ".+", _ONE_NAME.sub("[^/]+", template)), wanted):
+            known |= set(map(str, methods))
     return ", ".join(sorted(known | ({"HEAD"} if "GET" in known else set())))
-
-
-def _jobs(request: Asked) -> Jobs:
-    found: Jobs = request.app.state.jobs
-    return found
-
-
-def _client(request: Asked) -> str:
-    """Who asks, for taking turns: an address; on this machine, where all have the same, also the program."""
-    host = request.client.host if request.client is not None else "localhost"
-    return f"{host} {request.headers.get('user-agent', '')[:200]}" if is_loopback(host) else host
 
 
 @get(HEALTH, sync_to_thread=False)
 def _health(request: Asked) -> Response[bytes]:
     """For a watchdog: the server answers; its workers may be busy."""
-    line = _jobs(request).plans.line
+    line = jobs_of(request).plans.line
     state = {"schema": "tonnage.health/1", "status": "ok", "version": __version__, "working": line.taken,
              "waiting": line.length}  # fmt: skip
-    return _json(msgspec.json.encode(state), headers={"cache-control": "no-store"})
+    return json_reply(msgspec.json.encode(state), headers={"cache-control": "no-store"})
 
 
 @get("/")
 async def _index(request: Asked) -> Response[str]:
-    return _html(await _jobs(request).quick.run("front", {}, client=_client(request)))
+    return html_reply(await jobs_of(request).quick.run("front", {}, client=client_of(request)))
 
 
 @get("/example")
 async def _example(request: Asked) -> Response[str]:
     """The answer to the question on the first page, by averages; kept like any other."""
-    jobs, client, question = _jobs(request), _client(request), QUESTIONS[pages.EXAMPLE]
+    jobs, client, question = jobs_of(request), client_of(request), QUESTIONS[pages.EXAMPLE]
     asked = at_first(question, question.example) or nest_form_names(question.example)
     key, kept = await jobs.ask(question.path, request=asked, client=client)
-    return _html(await jobs.quick.run("example", {"key": key, "kept": kept}, client=client))
+    return html_reply(await jobs.quick.run("example", {"key": key, "kept": kept}, client=client))
 
 
 @get("/accuracy")
 async def _accuracy(request: Asked) -> Response[str]:
-    return _html(await _jobs(request).quick.run("accuracy", {}, client=_client(request)))
+    return html_reply(await jobs_of(request).quick.run("accuracy", {}, client=client_of(request)))
 
 
 def _listed(path: str) -> Any:
     """GET of a table of the catalogue: a page, or CSV or JSON by `format` or `Accept`."""
 
     async def handle(request: Asked) -> Response[Any]:
-        given = _fields(request)
-        form = given.pop("format", "json" if _wants_json(request) else "csv" if _wants_csv(request) else "html")
+        given = fields_of(request)
+        form = given.pop("format", "json" if wants_json(request) else "csv" if wants_csv(request) else "html")
         if form not in ("html", "csv", "json"):
             raise BadRequest(f"format: csv or json is expected, not '{form[:20]}'")
-        shown = await _jobs(request).quick.run("listing", {"path": path, "given": given, "form": form},
-                                               client=_client(request))  # fmt: skip
+        shown = await jobs_of(request).quick.run("listing", {"path": path, "given": given, "form": form},
+                                               client=client_of(request))  # fmt: skip
         if form == "json":
-            return _json(shown)
-        return _csv(shown) if form == "csv" else _html(shown)
+            return json_reply(shown)
+        return csv_reply(shown) if form == "csv" else html_reply(shown)
 
     return get(f"/{path}", name=f"list {path}")(handle)
 
 
 @get("/api", sync_to_thread=False)
 def _api(request: Asked) -> Response[str]:
-    return _html(pages.api_page(origin=f"http://{request.headers.get('host', 'localhost')}",
-                                limits=_jobs(request).limits))  # fmt: skip
+    return html_reply(pages.api_page(origin=f"http://{request.headers.get('host', 'localhost')}",
+                                limits=jobs_of(request).limits))  # fmt: skip
 
 
 @get("/openapi.json", sync_to_thread=False)
 def _document() -> Response[bytes]:
-    return _json(msgspec.json.encode(openapi()))
+    return json_reply(msgspec.json.encode(openapi()))
 
 
 @get("/static/{name:str}", sync_to_thread=False)
@@ -200,14 +206,14 @@ def _question(path: str) -> Any:
     question = QUESTIONS[path]
 
     async def handle(request: Asked) -> Response[Any]:
-        jobs, client, given = _jobs(request), _client(request), _fields(request)
+        jobs, client, given = jobs_of(request), client_of(request), fields_of(request)
         every = given.pop("all", "") == "true"
-        if _wants_json(request):
+        if wants_json(request):
             if request.scope.get(NOT_ASKED):
                 raise HTTPException(status_code=403, detail="requests from other sites are refused")
-            return _json((await jobs.ask(path, request=nest_form_names(given), client=client))[1].document)
+            return json_reply((await jobs.ask(path, request=nest_form_names(given), client=client))[1].document)
         if not given:
-            return _html(pages.question_page(question, given={}))
+            return html_reply(pages.question_page(question, given={}))
 
         async def page(kept: tuple[str, Kept] | None, *, waits: bool = False, note: str = "") -> str:
             shown: str = await jobs.quick.run(
@@ -218,7 +224,7 @@ def _question(path: str) -> Any:
             return shown
 
         if request.scope.get(NOT_ASKED):
-            return _html(await page(None, note=NOT_ASKED_NOTE), status=403)
+            return html_reply(await page(None, note=NOT_ASKED_NOTE), status=403)
         whole, first = nest_form_names(given), at_first(question, given)
         try:
             waits = first is not None and jobs.kept(key_of(path, whole)) is None
@@ -226,11 +232,11 @@ def _question(path: str) -> Any:
         except TonnageError as wrong:
             if type(wrong) in STATUSES and not isinstance(wrong, TooLong | TooMuchMemory):
                 raise
-            return _html(await page(None, note=str(wrong)), status=STATUSES.get(type(wrong), 400))
+            return html_reply(await page(None, note=str(wrong)), status=STATUSES.get(type(wrong), 400))
         shown = await page(kept, waits=waits)
         if waits:
             jobs.begin(path, request=whole, client=client)
-        return _html(shown)
+        return html_reply(shown)
 
     return get(f"/{path}", name=f"form {path}")(handle)
 
@@ -240,7 +246,7 @@ def _posted(path: str) -> Any:
 
     async def handle(request: Asked) -> Response[bytes]:
         asked = json_object(await request.body())
-        return _json((await _jobs(request).ask(path, request=asked, client=_client(request)))[1].document)
+        return json_reply((await jobs_of(request).ask(path, request=asked, client=client_of(request)))[1].document)
 
     return post(f"/{path}", name=f"ask {path}", status_code=200)(handle)
 
@@ -250,7 +256,7 @@ async def _predict(request: Asked) -> Response[bytes]:
     """Many cases in, as many predictions or sentences out, in their order."""
     body = json_object(await request.body())
     try:
-        return _json(await _jobs(request).plans.run("predict", {"body": body}, client=_client(request)))
+        return json_reply(await jobs_of(request).plans.run("predict", {"body": body}, client=client_of(request)))
     except TooLong as late:
         raise TooLong(f"{late}; send fewer cases at once") from None
 
@@ -261,7 +267,7 @@ async def _progress(request: Asked) -> ServerSentEvent:
     path = str(request.path_params["question"]).strip("/")
     if path not in QUESTIONS:
         raise HTTPException(status_code=404, detail=f"no question '{path[:40]}'")
-    jobs, client, given = _jobs(request), _client(request), nest_form_names(_fields(request))
+    jobs, client, given = jobs_of(request), client_of(request), nest_form_names(fields_of(request))
 
     async def events() -> AsyncIterator[ServerSentEventMessage]:
         async for event, figures in jobs.follow(path, request=given, client=client):
@@ -274,23 +280,23 @@ async def _progress(request: Asked) -> ServerSentEvent:
 async def _answer(request: Asked) -> Response[Any]:
     """A kept answer, as JSON; its options as CSV."""
     name: str = request.path_params["name"]
-    jobs = _jobs(request)
+    jobs = jobs_of(request)
     if name.endswith(".csv"):
-        found = _still_here(jobs, name.removesuffix(".csv"))
-        return _csv(await jobs.quick.run("options", {"kept": found}, client=_client(request)))
-    return _json(_still_here(_jobs(request), name.removesuffix(".json")).document)
+        found = still_here(jobs, name.removesuffix(".csv"))
+        return csv_reply(await jobs.quick.run("options", {"kept": found}, client=client_of(request)))
+    return json_reply(still_here(jobs_of(request), name.removesuffix(".json")).document)
 
 
 @get("/chart/{key:str}/{name:str}")
 async def _chart(request: Asked) -> Response[bytes]:
     """One picture of a kept answer."""
-    jobs, name = _jobs(request), request.path_params["name"]
+    jobs, name = jobs_of(request), request.path_params["name"]
     match = _CHART.fullmatch(name)
-    found = _still_here(jobs, request.path_params["key"])
+    found = still_here(jobs, request.path_params["key"])
     drawn = None
     if match is not None:
         drawn = await jobs.pictures.run(
-            "chart", {"kept": found, "name": match[1], "theme": match[2], "form": match[3]}, client=_client(request)
+            "chart", {"kept": found, "name": match[1], "theme": match[2], "form": match[3]}, client=client_of(request)
         )
     if drawn is None:
         raise HTTPException(status_code=404, detail=f"this answer has no picture '{name[:40]}'")
@@ -303,28 +309,32 @@ async def _vega(request: Asked) -> Response[bytes]:
     """The library that draws charts to be explored; without the `plots` extra pages keep their tables."""
     kept = request.app.state
     if kept.vega is None:
-        kept.vega = await _jobs(request).pictures.run("vega", {}, client=_client(request))
+        kept.vega = await jobs_of(request).pictures.run("vega", {}, client=client_of(request))
     return Response(kept.vega, media_type="text/javascript", headers=CACHED)
 
 
 @get("/compare")
 async def _compare(request: Asked) -> Response[str]:
-    """One or two kept answers side by side, and the others that could stand there."""
-    jobs = _jobs(request)
-    keys = [key for name in ("left", "right") if (key := request.query_params.get(name))]
-    if not keys:
-        raise BadRequest("compare: name a kept answer, /compare?left=KEY&right=KEY; each answer has a link to it")
-    columns = [(key, _still_here(jobs, key)) for key in keys]
-    return _html(
-        await jobs.quick.run("compare", {"columns": columns, "others": jobs.sentences(keys)}, client=_client(request))
+    """One or two answers side by side, each by its key or its question; and others that could stand there."""
+    jobs = jobs_of(request)
+    named = [text for name in ("left", "right") if (text := request.query_params.get(name))]
+    if not named:
+        raise BadRequest("compare: name an answer by its key or by its question's address, /compare?left=fit?model=8B; "
+                         "each answer has a link to it")  # fmt: skip
+    columns = [await answer_of(request, text) for text in named]
+    others = jobs.sentences([key for key, _ in columns])
+    return html_reply(
+        await jobs.quick.run(
+            "compare", {"columns": columns, "left": named[0], "others": others}, client=client_of(request)
+        )
     )
 
 
 @get("/what-ifs/{key:str}")
 async def _what_ifs(request: Asked) -> Response[str]:
     """A kept question changed in a few ways, and what each moves."""
-    jobs, client = _jobs(request), _client(request)
-    found = _still_here(jobs, request.path_params["key"])
+    jobs, client = jobs_of(request), client_of(request)
+    found = await kept_of(request)
     same, changes = await jobs.quick.run("changes", {"kept": found}, client=client)
     base = await jobs.ask(found.path, request=same, client=client)
     asked: list[tuple[Any, str, Kept | str]] = []
@@ -335,7 +345,7 @@ async def _what_ifs(request: Asked) -> Response[str]:
             raise
         except TonnageError as wrong:
             asked.append((change, "", str(wrong)))
-    return _html(
+    return html_reply(
         await jobs.quick.run("changes_page", {"path": found.path, "base": base, "asked": asked}, client=client)
     )
 
@@ -343,67 +353,47 @@ async def _what_ifs(request: Asked) -> Response[str]:
 @get("/export/{key:str}")
 async def _export(request: Asked) -> Response[Any]:
     """The files that start a kept plan on a target."""
-    jobs = _jobs(request)
-    found = _still_here(jobs, request.path_params["key"])
+    jobs = jobs_of(request)
+    found = await kept_of(request)
     target, rank = request.query_params.get("to", ""), request.query_params.get("option", "1")
     written, page = await jobs.quick.run(
-        "export", {"kept": found, "target": target, "rank": rank}, client=_client(request)
+        "export", {"kept": found, "target": target, "rank": rank}, client=client_of(request)
     )
-    return _json(msgspec.json.encode({"files": written})) if _wants_json(request) else _html(page)
+    return json_reply(msgspec.json.encode({"files": written})) if wants_json(request) else html_reply(page)
 
 
 @get("/numbers/{key:str}")
 async def _numbers(request: Asked) -> Response[Any]:
     """TTFT, TPOT or the step time of a kept plan's option, opened down to operators and overheads."""
-    jobs = _jobs(request)
-    found = _still_here(jobs, request.path_params["key"])
+    jobs = jobs_of(request)
+    found = await kept_of(request)
     rank = request.query_params.get("option", "1")
     key = request.path_params["key"]
-    document, page = await jobs.quick.run("numbers", {"kept": found, "rank": rank, "key": key}, client=_client(request))
-    return _json(document) if _wants_json(request) else _html(page)
+    document, page = await jobs.quick.run(
+        "numbers", {"kept": found, "rank": rank, "key": key}, client=client_of(request)
+    )
+    return json_reply(document) if wants_json(request) else html_reply(page)
 
 
 @post("/models", status_code=200)
 async def _models(request: Asked) -> Response[bytes]:
     """Keep an uploaded config.json; the name that questions can use for it."""
     body = await request.body()
-    name = await _jobs(request).quick.run(
-        "keep_model", {"config": json_object(body), "text": body}, client=_client(request)
+    name = await jobs_of(request).quick.run(
+        "keep_model", {"config": json_object(body), "text": body}, client=client_of(request)
     )
-    return _json(msgspec.json.encode({"model": name}))
+    return json_reply(msgspec.json.encode({"model": name}))
 
 
-def _fields(request: Asked) -> dict[str, str]:
-    return single_fields(request.query_params.multi_items())
-
-
-def _still_here(jobs: Jobs, key: str) -> Kept:
-    found = jobs.kept(key)
-    if found is None:
-        raise HTTPException(status_code=404, detail="this answer is not kept any more; ask its question again")
-    return found
-
-
-def _wants_json(request: Asked) -> bool:
-    accepted = request.headers.get("accept", "")
-    return JSON in accepted and "text/html" not in accepted
-
-
-def _wants_csv(request: Asked) -> bool:
-    accepted = request.headers.get("accept", "")
-    return "text/csv" in accepted and "text/html" not in accepted
-
-
-def _csv(text: str) -> Response[bytes]:
-    return Response(text.encode(), media_type="text/csv", headers={"vary": "accept"})
-
-
-def _html(page: str, *, status: int = 200) -> Response[str]:
-    return Response(page, media_type=MediaType.HTML, status_code=status, headers={"vary": "accept"})
-
-
-def _json(body: bytes, *, status: int = 200, headers: dict[str, str] | None = None) -> Response[bytes]:
-    return Response(body, media_type=JSON, status_code=status, headers={"vary": "accept", **(headers or {})})
+@post("/files", status_code=200)
+async def _files(request: Asked) -> Response[bytes]:
+    """Keep a text that is too long for an address; the name that a question's `file` can hold for it."""
+    body = json_object(await request.body())
+    text = body.get("text")
+    if set(body) != {"text"} or not isinstance(text, str) or not text.strip():
+        raise BadRequest("text: the content of a file is expected, and nothing beside it")
+    name = await jobs_of(request).quick.run("keep_text", {"text": text}, client=client_of(request))
+    return json_reply(msgspec.json.encode({"file": name}))
 
 
 def _said(request: Asked, wrong: TonnageError, *, status: int) -> Response[Any]:
@@ -422,5 +412,5 @@ def _refused(request: Asked, wrong: HTTPException) -> Response[Any]:
 
 def _problem(request: Asked, why: str, *, status: int) -> Response[Any]:
     if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
-        return _html(pages.problem_page(why), status=status)
-    return _json(pages.error_document(why), status=status)
+        return html_reply(pages.problem_page(why), status=status)
+    return json_reply(pages.error_document(why), status=status)

@@ -58,7 +58,7 @@ def _offers(additions: catalog.Additions) -> Listing:
 LISTINGS: Final[dict[str, _Kind]] = {
     "accelerators": _Kind(
         "Accelerators", "Memory, bandwidth, peaks, power and the lowest price of one; marketplaces counted in.",
-        ("id", "memory", "bandwidth", "bf16", "fp8", "link", "power", "price", "provider", "as_of"),
+        ("id", "price", "provider", "memory", "bandwidth", "bf16", "fp8", "power", "link", "as_of"),
         ("vendor", "segment", "status", "memory_type"), "id", part_name, "price", _accelerators,
     ),
     "models": _Kind(
@@ -68,7 +68,7 @@ LISTINGS: Final[dict[str, _Kind]] = {
     ),
     "prices": _Kind(
         "Prices", "Offers by the price of one accelerator-hour, each with its date.",
-        ("accelerator", "provider", "instance_type", "count", "region", "price", "spot", "reserved_1y", "as_of"),
+        ("accelerator", "price", "provider", "instance_type", "count", "region", "spot", "reserved_1y", "as_of"),
         ("provider", "country", "marketplace", "accelerator"), "accelerator", part_name, "price", _offers,
     ),
 }  # fmt: skip

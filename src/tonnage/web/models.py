@@ -15,7 +15,7 @@ from tonnage.catalog.hub.config import read_inline
 from tonnage.catalog.hub.names import looks_like_path
 from tonnage.errors import BadRequest, echo
 
-__all__ = ["UPLOAD", "refuse_paths", "store_model", "with_uploaded_models"]
+__all__ = ["UPLOAD", "refuse_named_paths", "refuse_paths", "store_model", "store_text", "with_uploaded_models"]
 
 UPLOAD: Final = "upload:"
 MOST_UPLOADS: Final = 64
@@ -44,6 +44,24 @@ def store_model(config: Mapping[str, Any], text: bytes, *, folder: Path) -> str:
     return UPLOAD + digest
 
 
+def store_text(text: str, *, folder: Path) -> str:
+    """
+    Store a text that is too long for an address; the name under which requests can use it.
+
+    Raises
+    ------
+    BadRequest
+        Too many are kept already.
+    """
+    digest = hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+    place = folder / f"{digest}.txt"
+    if not place.is_file():
+        if sum(1 for _ in folder.iterdir()) >= MOST_UPLOADS:
+            raise BadRequest(f"{MOST_UPLOADS} files are kept already; start the page again to drop them")
+        place.write_text(text, encoding="utf-8")
+    return UPLOAD + digest
+
+
 def with_uploaded_models(request: Any, *, folder: Path) -> Any:
     """
     The request with uploaded models in place of their names, at any depth.
@@ -63,6 +81,11 @@ def with_uploaded_models(request: Any, *, folder: Path) -> Any:
 
 
 def _value(name: str, value: Any, folder: Path) -> Any:
+    if name == "file" and isinstance(value, str) and value.strip().startswith(UPLOAD):
+        digest = value.strip().removeprefix(UPLOAD)
+        if not (digest.isalnum() and (folder / f"{digest}.txt").is_file()):
+            raise BadRequest(f"file: '{echo(value)}' is not kept here; choose the file again")
+        return (folder / f"{digest}.txt").read_text(encoding="utf-8")
     return (
         _model(value, folder)
         if name == "model" and isinstance(value, str)
@@ -94,6 +117,24 @@ def refuse_paths(text: str) -> None:
         raise BadRequest(
             f"model: '{echo(text)}' is a path; upload its config.json, or name a catalogue model or a size"
         )
+
+
+def refuse_named_paths(value: Any) -> None:
+    """
+    Refuse models that a pasted text names by a path, at any depth.
+
+    Raises
+    ------
+    BadRequest
+        A model or a request log is a file of this machine.
+    """
+    if isinstance(value, Mapping):
+        if value.get("trace"):
+            raise BadRequest("trace: a request log is a file of this machine; play it with `tonnage simulate`")
+        if isinstance(value.get("model"), str):
+            refuse_paths(value["model"])
+    for inner in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
+        refuse_named_paths(inner)
 
 
 def _is_here(text: str) -> bool:

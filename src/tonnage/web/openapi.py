@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -10,6 +11,7 @@ from tonnage.domain.requests.field import Field
 from tonnage.domain.requests.table import REQUESTS
 from tonnage.planning.request_schema import groups_schema, property_of
 from tonnage.version import __version__
+from tonnage.web.listings import LISTINGS
 from tonnage.web.questions import QUESTIONS, Question, nest_form_names
 
 __all__ = ["openapi", "request_schema"]
@@ -44,7 +46,7 @@ def openapi() -> dict[str, Any]:
                  "description": "Which accelerators a model needs: the same questions as the command line."},
         "paths": {f"/{path}": {"get": _page(question), "post": _operation(question)}
                   for path, question in QUESTIONS.items()}
-        | {"/predict": {"post": _predict()}},
+        | {"/predict": {"post": _predict()}} | _PAGES,
         "components": {"schemas": schemas},
     }  # fmt: skip
 
@@ -97,6 +99,120 @@ def _responses(answer: dict[str, Any]) -> dict[str, Any]:
         "504": {"description": "The question took too long and was stopped; the error says what to ask", **wrong},
         "507": {"description": "The question needs more memory than it may take", **wrong},
     }  # fmt: skip
+
+
+def _get(
+    summary: str,
+    *,
+    kinds: tuple[str, ...] = ("text/html",),
+    query: Mapping[str, str] | None = None,
+    path: Mapping[str, Any] | None = None,
+    statuses: tuple[str, ...] = ("400", "404"),
+) -> dict[str, Any]:
+    """A route that is read: what it gives, and the parameters of its address."""
+    known = _responses({})
+    text = {"schema": {"type": "string"}}
+    found = {"200": {"description": summary, "content": {kind: {} if kind == JSON else text for kind in kinds}}}
+    for status in (*statuses, "401", "403", "503", "504", "507"):
+        found[status] = {**known.get(status, known["400"]), **({"description": _NOT_FOUND} if status == "404" else {})}
+    parameters = [
+        *({"name": name, "in": "path", "required": True, "schema": schema} for name, schema in (path or {}).items()),
+        *(
+            {"name": name, "in": "query", "description": told, "schema": {"type": "string"}}
+            for name, told in (query or {}).items()
+        ),
+    ]
+    return {"get": {"summary": summary, "parameters": parameters, "responses": found}}
+
+
+def _kept(what: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """A route that keeps what is posted, and gives its name."""
+    answer = {"type": "object", "required": [what], "properties": {what: {"type": "string"}}}
+    body = {"required": True, "content": {JSON: {"schema": schema}}}
+    return {
+        "post": {
+            "summary": f"Keep a {what} under a name that questions can use",
+            "requestBody": body,
+            "responses": _responses(answer),
+        }
+    }
+
+
+JSON: Final = "application/json"
+_NOT_FOUND: Final = "No such thing, or an answer that is not kept any more: ask its question again"
+_KEY: Final = {"type": "string", "pattern": "^[0-9a-f]{24}$"}
+_OF: Final = {"of": "the question's own address, asked again where its answer is not kept any more"}
+_TABLE: Final = {
+    "q": "words that a row holds",
+    "sort": "a column, with - before it from the largest on",
+    "page": "from 1",
+    "format": "csv or json instead of a page",
+}
+_PAGES: Final[dict[str, Any]] = {
+    "/": _get("The first page", statuses=()),
+    "/example": _get("The answer to the question on the first page"),
+    "/api": _get("How programs ask", statuses=()),
+    "/openapi.json": _get("This document", kinds=(JSON,), statuses=()),
+    "/health": _get("Whether the server answers; its workers may be busy", kinds=(JSON,), statuses=()),
+    "/static/{name}": _get(
+        "Style, script and icon of the pages",
+        kinds=("text/css", "text/javascript", "image/svg+xml"),
+        path={"name": {"type": "string"}},
+    ),
+    "/static/vega.js": _get("The library that draws charts to be explored", kinds=("text/javascript",)),
+    **{
+        f"/{path}": _get(
+            f"{kind.title}: {kind.about}",
+            kinds=("text/html", "text/csv", JSON),
+            query={**_TABLE, **{name: f"only rows with this {name}" for name in kind.filters}},
+        )
+        for path, kind in LISTINGS.items()
+    },
+    "/accuracy": _get("Errors on measurements that no fit had seen", statuses=()),
+    "/answer/{name}": _get(
+        "A kept answer as JSON, its options as CSV",
+        kinds=(JSON, "text/csv"),
+        path={"name": {"type": "string", "pattern": r"^[0-9a-f]{24}(\.json|\.csv)?$"}},
+    ),
+    "/chart/{key}/{name}": _get(
+        "One picture of a kept answer, or its Vega-Lite document",
+        kinds=("image/svg+xml", JSON),
+        path={"key": _KEY, "name": {"type": "string", "pattern": r"^[a-z-]{1,40}-(light|dark)\.(svg|json)$"}},
+    ),
+    "/compare": _get(
+        "Two answers side by side",
+        query={"left": "key of a kept answer, or the address of its question", "right": "the other one"},
+    ),
+    "/what-ifs/{key}": _get("A kept question changed in a few ways", path={"key": _KEY}, query=_OF),
+    "/numbers/{key}": _get(
+        "The times of a plan's option, opened",
+        kinds=("text/html", JSON),
+        path={"key": _KEY},
+        query={"option": "from 1", **_OF},
+    ),
+    "/export/{key}": _get(
+        "Files that start a plan's option",
+        kinds=("text/html", JSON),
+        path={"key": _KEY},
+        query={"to": "target", "option": "from 1", **_OF},
+    ),
+    "/progress/{question}": _get(
+        "How far a question is, as events, until its end",
+        kinds=("text/event-stream",),
+        path={"question": {"enum": sorted(QUESTIONS)}},
+    ),
+    "/models": _kept("model", {"type": "object", "description": "a config.json of a model"}),
+    "/files": _kept(
+        "file",
+        {
+            "type": "object",
+            "required": ["text"],
+            "additionalProperties": False,
+            "properties": {"text": {"type": "string", "minLength": 1}},
+        },
+    ),
+}
+"""Every other route, those of the pages included."""
 
 
 def request_schema(question: Question) -> dict[str, Any]:

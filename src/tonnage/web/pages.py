@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -17,6 +17,7 @@ from tonnage.catalog.rows import data_version
 from tonnage.catalog.traffic import profiles
 from tonnage.domain.breakdown import Breakdown
 from tonnage.domain.plan import ServePlan
+from tonnage.domain.published import Near
 from tonnage.domain.requests.field import Field
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.report import html
@@ -45,6 +46,26 @@ CATALOGUE: Final = (*((path, kind.title) for path, kind in LISTINGS.items()), ("
 UNITS: Final = {"1/s": "per second", "s": "s", "USD": "$", "USD/h": "$/h", "bytes": "GB", "tokens": "tokens",
                 "bytes/s": "GB/s", "W": "W"}  # fmt: skip
 """Dimension -> what stands beside its input."""
+ACRONYMS: Final = {
+    "ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E", "eu": "EU only", "tp": "TP", "pp": "PP", "dp": "DP", "ep": "EP",
+    "cp": "CP", "kv": "KV cache", "ecc": "ECC", "mig": "MIG", "nvlink": "NVLink", "nvme": "NVMe", "lora": "LoRA",
+    "gpu": "GPU", "cpu": "CPU", "slo": "SLO", "fps": "FPS", "moe": "MoE", "rl": "RL", "usd": "USD", "pue": "PUE",
+}  # fmt: skip
+"""Words of field names that are written otherwise."""
+LABELS: Final = {"ttft": "Time to first token", "tpot": "Time per output token", "e2e": "End-to-end latency",
+                 "rate": "Requests"}  # fmt: skip
+"""Names of fields that a form writes out; chips keep the short ones."""
+GROUPS: Final = ("Workload", "Objectives", "Accelerators", "Offers", "Reliability", "Model and engine", "Search")
+NEAREST: Final = "Nearest measurements"
+"""Section that marks of evidence lead to."""
+FIGURES: Final = {
+    "TTFT": "Time to first token (TTFT)", "TPOT": "Time per output token (TPOT)", "output rate": "Output tokens/s",
+    "prompt": "Prompt tokens/s, one request", "energy per token": "Energy per token", "memory": "Memory, serving",
+    "networks": "Latency of vision, audio and embedding", "training step": "Step time, training",
+}  # fmt: skip
+"""Figures of the accuracy table, written out."""
+CARDS: Final = ("chat", "code", "rag", "summarise", "reasoning", "agent")
+"""Traffic profiles that a form shows side by side."""
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +83,11 @@ def front_page(additions: catalog.Additions = catalog.NOTHING) -> str:
     """The first page: a question to send as it is, beside its answer; the catalogue; how accurate answers are."""
     question = QUESTIONS[EXAMPLE]
     figures = [row for row in accuracy_rows() if row["left out"] == "its source"]
-    rows = [(row["figure"], row["mean of medians"], row["covered, mean"], row["numbers"]) for row in figures[:8]]
+    rows = [
+        (FIGURES.get(row["figure"], row["figure"]), row["mean of medians"], row["covered, mean"].replace("-", "–"),
+         row["numbers"])
+        for row in figures[:8]
+    ]  # fmt: skip
     heads = ("quantity", "error", "covered", "numbers")
     about = "Each source of measurements left out of every fit: mean error, and the share inside the 90 % interval."
     found = html.table(heads, rows, numeric=(False, True, True, True), caption="Accuracy")
@@ -87,7 +112,8 @@ def question_page(
         return _asking(question, values=values, error=without_commands(error) or error, problems=problems)
     answer, key = shown.answer, shown.key
     asked = urlencode(given)
-    view = answer_view(answer, key=key, every=shown.every)
+    view = answer_view(answer, key=key, every=shown.every, path=question.path, given=given,
+                       known=frozenset(field.name for field in question.fields))  # fmt: skip
     figure = "" if view.chart is None else html.figures([view.chart], picture=lambda chart: linked_picture(chart, key))
     inputs = _inputs(question, values)
     hidden = len(getattr(answer, "options", ())) - (len(view.table.rows) if view.table else 0)
@@ -98,10 +124,11 @@ def question_page(
         hidden=hidden if hidden > 0 else 0,
         chips=[one for one in inputs if one["value"]],
         essentials=[one for one in inputs if one["name"] in question.essentials],
-        others=[one for one in inputs if one["name"] not in question.essentials and not one["value"]],
+        grouped=_grouped(one for one in inputs if one["name"] not in question.essentials and not one["value"]),
         figure=Markup(figure), blocks=Markup(view.blocks),
         tabs=[(name, Markup(content)) for name, content in view.tabs],
-        link=f"/{question.path}?{asked}",
+        link=f"/{question.path}?{asked}", of=urlencode({"of": f"{question.path}?{asked}"}),
+        left=urlencode({"left": f"{question.path}?{asked}"}),
         changeable=bool(what_ifs(question.path, nest_form_names(given))),
         waits=f"/progress/{question.path}?{asked}" if shown.waits else "",
         opens=isinstance(answer, ServePlan | TrainPlan) and bool(answer.options),
@@ -116,12 +143,16 @@ def _asking(
     """A form without an answer."""
     inputs = _inputs(question, values, problems=problems or {})
     first = {name: place for place, name in enumerate(question.essentials)}
+    shown = [one for one in inputs if one["value"]] if front else inputs
     return _filled(
         "question.html",
         title="Tonnage" if front else question.title, question=question, front=front, error=error,
         problems=problems or {}, view=None, waits="",
-        essentials=sorted((one for one in inputs if one["name"] in first), key=lambda one: first[one["name"]]),
-        others=[one for one in inputs if one["name"] not in first], **more,
+        essentials=sorted(
+            (one for one in shown if one["name"] in first),
+            key=lambda one: (front and bool(one["cards"]), first[one["name"]]),
+        ),
+        grouped=_grouped([one for one in inputs if one not in shown or one["name"] not in first]), **more,
     )  # fmt: skip
 
 
@@ -156,7 +187,7 @@ def accuracy_page() -> str:
     return _filled("accuracy.html", title="Accuracy", tables=tables, listing="accuracy")
 
 
-def compare_page(columns: Sequence[tuple[str, Kept]], *, others: Sequence[tuple[str, str]]) -> str:
+def compare_page(columns: Sequence[tuple[str, Kept]], *, left: str, others: Sequence[tuple[str, str]]) -> str:
     """Kept answers side by side, and the sentences of others that could stand there."""
     answers = [found.answer for _, found in columns]
     told = []
@@ -175,7 +206,7 @@ def compare_page(columns: Sequence[tuple[str, Kept]], *, others: Sequence[tuple[
     heads = ("figure", "first", "second", "second over first")
     table = html.table(heads, rows, numeric=(False, True, True, True), caption="Both, figure by figure") if rows else ""
     recent = [{"key": key, "text": sentence} for key, sentence in reversed(others)]
-    return _filled("compare.html", title="Compare", columns=told, recent=recent, left=columns[0][0],
+    return _filled("compare.html", title="Compare", columns=told, recent=recent, left=left,
                    table=Markup(table))  # fmt: skip
 
 
@@ -199,7 +230,9 @@ def files_page(files: Mapping[str, str], *, title: str, about: str) -> str:
     return _filled("files.html", title=title, about=about, files=files)
 
 
-def numbers_page(kept: Kept, found: Breakdown | None, *, rank: int, key: str) -> str:
+def numbers_page(
+    kept: Kept, found: Breakdown | None, *, nearest: Sequence[Near] = (), rank: int, key: str
+) -> str:  # fmt: skip
     """An option of a plan opened: what each number is made of, and the times down to their kernels."""
     parts: list[tuple[str, Markup]] = []
     title = f"Option {rank}"
@@ -213,6 +246,12 @@ def numbers_page(kept: Kept, found: Breakdown | None, *, rank: int, key: str) ->
 
         title = f"{title}: {found.label}"
         parts.append(("Where the times come from", Markup(html.blocks(breakdown_document(found).blocks))))
+    if nearest:
+        from tonnage.report.points import near_text
+
+        told = "".join(f"<li>{html.escape(near_text(one))}</li>" for one in nearest)
+        about = "Published results nearest to this option, and in what they differ: what its speed can be held against."
+        parts.append((NEAREST, Markup(f"<p class='note'>{about}</p><ul class='plain'>{told}</ul>")))
     asked = urlencode(form_fields(kept.request))
     return _filled("numbers.html", title=title, parts=parts, back=f"/{kept.path}?{asked}", key=key)
 
@@ -245,20 +284,29 @@ def _inputs(
     ]  # fmt: skip
 
 
+def _grouped(inputs: Iterable[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Fields by their group, in the order in which people meet them."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for one in inputs:
+        groups.setdefault(one["group"] or "Other", []).append(one)
+    return sorted(groups.items(), key=lambda item: GROUPS.index(item[0]) if item[0] in GROUPS else len(GROUPS))
+
+
 def _input(field: Field, value: Any, *, written: bool, problem: str) -> dict[str, Any]:
     group, _, last = field.name.rpartition(".")
     choices = ("true", "false") if field.reads == "flag" else field.choices
-    words = last.replace("_", " ")
-    named = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E", "eu": "EU only", "tp": "TP", "pp": "PP", "kv": "KV cache"}
-    label = named.get(words, words[:1].upper() + words[1:])
+    label = _label(last)
+    cards = _cards(str(value)) if field.name == "traffic" else ()
     return {
         "name": field.name,
-        "label": f"{group.replace('_', ' ').capitalize()}: {label}" if group else label,
-        "help": field.help,
+        "chip": f"{group.replace('_', ' ').capitalize()}: {label}" if group else label,
+        "label": f"{group.replace('_', ' ').capitalize()}: {label}" if group else LABELS.get(last, label),
+        "help": "mean tokens of published traces" if cards else field.help.replace(", path, or", ", or"),
+        "cards": cards,
         "group": group.replace("_", " ").capitalize() if group else field.group,
         "value": str(value),
         "said": _model_said(str(value)) if last == "model" else str(value),
-        "unit": "" if field.choices else UNITS.get(field.reads, ""),
+        "unit": "" if field.choices or _has_unit(str(value)) else UNITS.get(field.reads, ""),
         "rows": max(3, str(value).count("\n") + 1) if written else 0,
         "wide": written or last == "model",
         "choices": choices if field.reads in ("flag", "text") else (),
@@ -268,9 +316,44 @@ def _input(field: Field, value: Any, *, written: bool, problem: str) -> dict[str
     }  # fmt: skip
 
 
+def _has_unit(text: str) -> bool:
+    """What is written says its unit by itself."""
+    return any(letter.isalpha() or letter in "$%/" for letter in text)
+
+
+def _cards(value: str) -> tuple[tuple[str, str, str], ...]:
+    """Traffic profiles to choose from, with their mean lengths; none where something else is asked for."""
+    if value not in ("", *CARDS):
+        return ()
+    lengths = {name: profiles()[name].lengths for name in CARDS}
+    known = (
+        (
+            name,
+            "RAG" if name == "rag" else name.capitalize(),
+            f"{it.prompt_tokens:,.0f} in, {it.output_tokens:,.0f} out",
+        )
+        for name, it in lengths.items()
+    )
+    return (*known, ("", "Own", "set lengths"))
+
+
+def _label(name: str) -> str:
+    """
+    A field's name as people write it.
+
+    Examples
+    --------
+    >>> _label("kv_host_link"), _label("ttft"), _label("peak_to_mean")
+    ('KV cache host link', 'TTFT', 'Peak to mean')
+    """
+    words = " ".join(ACRONYMS.get(word, word) for word in name.split("_"))
+    return words[:1].upper() + words[1:]
+
+
 def _model_said(text: str) -> str:
     """The model as people write it, where the catalogue knows the name."""
-    return model_name(text) if text in catalog.models() else text
+    known = "/" in text and not text.endswith((".json", ".gguf", ".yaml")) and "://" not in text
+    return model_name(text) if known else text
 
 
 def _filled(name: str, **values: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -10,8 +10,10 @@ import msgspec
 from tonnage.catalog import Additions
 from tonnage.domain.adoption import Adoption
 from tonnage.domain.batch_plan import BatchPlan
+from tonnage.domain.breakdown import Breakdown
 from tonnage.domain.compare import Comparison
 from tonnage.domain.cost import RentOrBuy
+from tonnage.domain.diagnosis import Diagnosis
 from tonnage.domain.fit import FitAnswer
 from tonnage.domain.fleet_plan import FleetPlan
 from tonnage.domain.infer_plan import InferPlan
@@ -19,20 +21,18 @@ from tonnage.domain.lifecycle import LifecyclePlan
 from tonnage.domain.machine import LocalAnswer
 from tonnage.domain.plan import ServePlan
 from tonnage.domain.requests.field import Field, groups_of
-from tonnage.domain.requests.simulate import SimulationTraffic
 from tonnage.domain.requests.table import REQUESTS
 from tonnage.domain.rl_plan import RlPlan
 from tonnage.domain.simulate import Simulated
 from tonnage.domain.train_plan import TrainPlan
-from tonnage.errors import BadRequest, TonnageError, UnknownName, echo
-from tonnage.planning import ask
+from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.planning.files import read_written
 from tonnage.planning.requests.reading import check_value, request_fields
-from tonnage.web.models import refuse_paths
 
-__all__ = ["QUESTIONS", "Question", "answer_form", "at_first", "field_problems", "nest_form_names", "parse_form_lists"]
-
-Watch = Callable[[int, int], None]
+__all__ = [
+    "LOCAL_FIELDS", "MAX_REQUESTS", "QUESTIONS", "Question", "at_first", "field_problems", "nest_form_names",
+    "parse_form_lists",
+]  # fmt: skip
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +126,30 @@ small steps: {engine_options: {max_num_batched_tokens: 512}}
 as it is: {}
 """
 
-_LOCAL_FIELDS: Final = (
+_CASE: Final = """\
+kind: serve
+model: 8B
+accelerator: H100
+traffic: {concurrency: 16}
+isl: 1024
+osl: 256
+"""
+_METRICS: Final = """\
+vllm:num_requests_running{model_name="meta-llama/Llama-3.1-8B-Instruct"} 31
+vllm:num_requests_waiting{model_name="meta-llama/Llama-3.1-8B-Instruct"} 42
+vllm:kv_cache_usage_perc{model_name="meta-llama/Llama-3.1-8B-Instruct"} 0.98
+vllm:num_preemptions_total{model_name="meta-llama/Llama-3.1-8B-Instruct"} 57
+"""
+_EXPLAIN_FIELDS: Final = (
+    Field(name="file", help="a plan or prediction as JSON, or a case as YAML: pasted, or chosen as a file"),
+    Field(name="option", help="which option of a plan, from 1", reads="integer", low=0, high=1000),
+)
+_DIAGNOSE_FIELDS: Final = (
+    Field(name="file", help="a scraped metrics page, or results of a measurement: pasted, or chosen as a file"),
+    Field(name="accelerator", help="accelerator of the system, for its peaks", group="Accelerators"),
+    Field(name="model", help="the model that runs: the plan that would do is shown"),
+)
+LOCAL_FIELDS: Final = (
     Field(name="accelerator", help='such as "RTX 4090", "M4 Max 64GB", "2 x RTX 3090", "Ryzen AI Max 395", "CPU"',
           group="Accelerators"),
     Field(name="memory", help="of the host, or the one that both share", reads="bytes", group="Accelerators"),
@@ -229,7 +252,7 @@ QUESTIONS: Final[dict[str, Question]] = {
         Question(
             path="local", title="What runs on my machine?", short="My hardware", button="Show models",
             about="A machine in; models and formats that run on it, their speed and longest context out.",
-            fields=_LOCAL_FIELDS, answers=LocalAnswer,
+            fields=LOCAL_FIELDS, answers=LocalAnswer,
             essentials=("accelerator", "memory", "context", "min_speed", "model"),
             example={"accelerator": "RTX 4090", "memory": "64 GB", "context": "8k"},
         ),
@@ -268,6 +291,18 @@ QUESTIONS: Final[dict[str, Question]] = {
             example={"file": f"vllm serve {LLAMA_8B} --max-model-len 16384 --max-num-seqs 64", "accelerator": "H100",
                      "traffic": "chat", "ttft": "1 s", "tpot": "50 ms"},
             instead="name a provider, or ask on the command line, which has no limit",
+        ),
+        Question(
+            path="explain", title="Explain a number", button="Explain",
+            about="A plan, a case or a prediction in; each time down to its operators and their sources out.",
+            fields=_EXPLAIN_FIELDS, answers=Breakdown, written=("file",), essentials=("file", "option"),
+            example={"file": _CASE},
+        ),
+        Question(
+            path="diagnose", title="Diagnose a running system", button="Diagnose",
+            about="A metrics page or a measurement in; what limits the system, the evidence and the next step out.",
+            fields=_DIAGNOSE_FIELDS, answers=Diagnosis, written=("file",), essentials=("file", "accelerator", "model"),
+            example={"file": _METRICS, "accelerator": "H100"},
         ),
     )
 }  # fmt: skip
@@ -347,92 +382,3 @@ def _nothing_empty(value: Any, name: str) -> None:
         inner = value.items() if isinstance(value, Mapping) else enumerate(value, 1)
         for key, item in inner:
             _nothing_empty(item, f"{name}.{key}")
-
-
-def answer_form(
-    question: Question, request: Mapping[str, Any], *, additions: Additions, watch: Watch | None = None
-) -> Any:
-    """
-    The answer to one form.
-
-    Raises
-    ------
-    TonnageError
-        The request is wrong.
-    """
-    if question.kind:
-        return ask.answer(question.kind, request, additions=additions)
-    return _OTHERS[question.path](request, additions, watch)
-
-
-def _fit(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> FitAnswer:
-    from tonnage.planning.fit.fit import fit
-    from tonnage.planning.requests.fit import fit_request
-
-    return fit(fit_request(request), additions=additions, offline=None)
-
-
-def _local(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> LocalAnswer:
-    from tonnage.planning.own.ask import local_request, machine_of_fields
-    from tonnage.planning.own.local import local
-
-    known = {field.name: field for field in _LOCAL_FIELDS}
-    for name, value in request.items():
-        if name not in known:
-            raise UnknownName("field", name, known=known)
-        check_value(value, known[name], additions=additions)
-    if not request.get("accelerator"):
-        raise BadRequest("accelerator is missing: name the machine, for example 'RTX 4090' or 'M4 Max 64GB'")
-    return local(local_request(request), machine_of_fields(request, additions=additions), additions=additions)
-
-
-def _rent_or_buy(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> RentOrBuy:
-    from tonnage.planning.cost.rent_or_buy import rent_or_buy
-    from tonnage.planning.requests.cost import rent_or_buy_request
-
-    return rent_or_buy(rent_or_buy_request(request, additions=additions), additions=additions)
-
-
-def _simulate(request: Mapping[str, Any], additions: Additions, watch: Watch | None) -> Simulated:
-    from tonnage.planning.requests.simulate import simulation_of
-    from tonnage.planning.simulate.simulate import simulate
-
-    asked = simulation_of(request)
-    _refuse_long(asked.traffic)
-    return simulate(asked, additions=additions, watch=watch or (lambda *_: None))
-
-
-def _compare(request: Mapping[str, Any], additions: Additions, watch: Watch | None) -> Comparison:
-    from tonnage.planning.compare.compare import compare, configurations_of
-
-    asked = configurations_of(request)
-    _refuse_long(asked.ways[0][1].traffic)
-    return compare(asked, additions=additions, watch=watch)
-
-
-def _adopt(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> Adoption:
-    from tonnage.adopt import read_running
-    from tonnage.planning.adopt.adopt import adopt
-    from tonnage.planning.requests.adopt import adopt_request
-
-    asked = adopt_request(request, additions=additions)
-    running = read_running(asked.file)
-    if asked.model is None:  # a name inside the file is a request's, too: never a path of this machine
-        for name in (running.model, running.model.rsplit("/", 1)[-1].partition(".gguf")[0]):
-            refuse_paths(name or "a/b")
-    return adopt(asked, running, additions=additions)
-
-
-def _refuse_long(traffic: SimulationTraffic) -> None:
-    if traffic.num_requests is not None and traffic.num_requests > MAX_REQUESTS:
-        raise BadRequest(f"traffic.requests: at most {MAX_REQUESTS:,} are played here; the command line has no limit")
-
-
-_OTHERS: Final[dict[str, Callable[[Mapping[str, Any], Additions, Watch | None], Any]]] = {
-    "fit": _fit,
-    "local": _local,
-    "cost/rent-or-buy": _rent_or_buy,
-    "simulate": _simulate,
-    "compare/ways": _compare,
-    "adopt": _adopt,
-}

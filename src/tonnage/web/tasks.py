@@ -13,9 +13,10 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.errors import BadRequest, TonnageError
+from tonnage.web.answering import answer_form
 from tonnage.web.kept import Kept
-from tonnage.web.models import store_model, with_uploaded_models
-from tonnage.web.questions import QUESTIONS, answer_form, parse_form_lists
+from tonnage.web.models import store_model, store_text, with_uploaded_models
+from tonnage.web.questions import QUESTIONS, parse_form_lists
 from tonnage.web.tool_results import Result, call
 from tonnage.web.worker import Settings, Told
 
@@ -116,11 +117,13 @@ def options(_: Settings, __: Told, *, kept: Kept) -> str:
     return held.getvalue()
 
 
-def compare(_: Settings, __: Told, *, columns: Sequence[tuple[str, Kept]], others: Sequence[tuple[str, str]]) -> str:
+def compare(
+    _: Settings, __: Told, *, columns: Sequence[tuple[str, Kept]], left: str, others: Sequence[tuple[str, str]]
+) -> str:  # fmt: skip
     """The page of one or two kept answers side by side."""
     from tonnage.web import pages
 
-    return pages.compare_page(columns, others=others)
+    return pages.compare_page(columns, left=left, others=others)
 
 
 def changes(_: Settings, __: Told, *, kept: Kept) -> tuple[dict[str, Any], list[tuple[Any, dict[str, Any]]]]:
@@ -152,6 +155,7 @@ def chart(_: Settings, __: Told, *, kept: Kept, name: str, theme: str, form: str
     found = next((found for found in charts_of(kept.answer) if found.name == name), None)
     if found is None:
         return None
+    found = msgspec.structs.replace(found, title="")  # which stands above it on the page
     return (
         msgspec.json.encode(specification(found, theme=theme)) if form == "json" else svg(found, theme=theme).encode()
     )
@@ -181,15 +185,18 @@ def export(settings: Settings, _: Told, *, kept: Kept, target: str, rank: str) -
 
 def numbers(settings: Settings, _: Told, *, kept: Kept, rank: str, key: str) -> tuple[bytes, str]:
     """The times of a kept plan's option, opened: as JSON, and their page."""
-    from tonnage.planning.breakdown import explain_plan
+    from tonnage.planning.breakdown import case_of_option, explain_plan
+    from tonnage.planning.near import near
     from tonnage.report.answers import explains
     from tonnage.report.document import as_json
     from tonnage.web import pages
 
+    case = case_of_option(kept.answer, _rank(rank))
+    nearest = () if case is None else near(case, additions=settings.additions)
     found = explain_plan(kept.answer, rank=_rank(rank), additions=settings.additions)
     if found is None and not explains(kept.answer):
         raise BadRequest("this answer has no times to open; plans with an option have")
-    return as_json(found).encode(), pages.numbers_page(kept, found, rank=_rank(rank), key=key)
+    return as_json(found).encode(), pages.numbers_page(kept, found, nearest=nearest, rank=_rank(rank), key=key)
 
 
 def _rank(text: str) -> int:
@@ -203,6 +210,11 @@ def keep_model(settings: Settings, _: Told, *, config: Mapping[str, Any], text: 
     return store_model(config, text, folder=Path(settings.uploads))
 
 
+def keep_text(settings: Settings, _: Told, *, text: str) -> str:
+    """The name under which questions can use a text that is too long for an address."""
+    return store_text(text, folder=Path(settings.uploads))
+
+
 def _kept(path: str, request: dict[str, Any], answer: Any) -> Kept:
     from tonnage.report.document import as_json
 
@@ -212,7 +224,7 @@ def _kept(path: str, request: dict[str, Any], answer: Any) -> Kept:
 
 _EVERY: Final[tuple[Callable[..., Any], ...]] = (
     ask, predict, tool, page, front, example, listing, accuracy, options, compare, changes, changes_page, chart, vega,
-    export, numbers, keep_model,
+    export, numbers, keep_model, keep_text,
 )  # fmt: skip
 TASKS: Final[dict[str, Callable[..., Any]]] = {task.__name__: task for task in _EVERY}
 """Name -> function of what the server's tasks share, of how far it is, and of its own arguments."""

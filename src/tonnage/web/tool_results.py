@@ -20,7 +20,8 @@ from tonnage.catalog import Additions
 from tonnage.errors import BadRequest, TonnageError, UnknownName
 from tonnage.report.answers import blocks_of
 from tonnage.report.markdown import markdown
-from tonnage.web.questions import QUESTIONS, answer_form, parse_form_lists
+from tonnage.web.answering import answer_form
+from tonnage.web.questions import QUESTIONS, parse_form_lists
 
 __all__ = ["CATALOGUE_KINDS", "TOOLS", "Result", "call"]
 

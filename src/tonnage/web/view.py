@@ -13,6 +13,7 @@ from tonnage.report.answers import document_of, explains, explanation_of
 from tonnage.report.charts import Chart, charts_of
 from tonnage.report.document import Block, Document, Headline, Meter, Meters, Note, Section, Table, Text
 from tonnage.report.names import in_names
+from tonnage.web.changes import Suggestion, suggestions
 
 __all__ = ["AnswerView", "answer_view", "linked_picture", "meter_view", "without_commands"]
 
@@ -72,23 +73,36 @@ class AnswerView(msgspec.Struct, frozen=True, kw_only=True):
     price: str
     beside: str
     meters: tuple[Mapping[str, Any], ...]
+    chances: bool
+    """Some meter says how likely it is to be met."""
     figures: tuple[Meter, ...]
     """Numbers without a limit."""
+    evidence: str
+    """What the first option's speed rests on: a mark that leads to the nearest measurements; empty = not said."""
+    price_note: str
+    """When the price was read, and who says it, where that is a reason to check it."""
+    old: bool
+    """The price is older than 90 days."""
     choices: tuple[Card, ...]
     chart: Chart | None
     table: Table | None
+    labels: tuple[str, ...]
+    """The choice that each row of the table is; empty for the others."""
     lead: tuple[str, ...]
     """Columns of the table that hold evidence: which cells get a mark."""
     blocks: str
     """Other blocks of the first screen, as HTML."""
-    changes: tuple[str, ...]
+    changes: tuple[Suggestion, ...]
     rest: str
     tabs: tuple[tuple[str, str], ...]
     opens: bool
     """Its options have a page of their own."""
 
 
-def answer_view(answer: Any, *, key: str, every: bool = False) -> AnswerView:
+def answer_view(
+    answer: Any, *, key: str, every: bool = False, path: str = "", given: Mapping[str, str] | None = None,
+    known: frozenset[str] = frozenset(),
+) -> AnswerView:  # fmt: skip
     """
     An answer as the page shows it.
 
@@ -99,6 +113,8 @@ def answer_view(answer: Any, *, key: str, every: bool = False) -> AnswerView:
         Under which it is kept: of its pictures and the pages of its options.
     every : bool
         All options in the table.
+    path, given, known
+        The question as its form wrote it, and the names of the form's fields: what a change of it is made of.
     """
     document = document_of(answer, every=every)
     headline = next((one for one in document.first if isinstance(one, Headline)), None)
@@ -106,13 +122,16 @@ def answer_view(answer: Any, *, key: str, every: bool = False) -> AnswerView:
     parts = headline.parts if headline is not None else (answer.sentence,)
     prices = [part for part in parts[1:] if "$" in part]
     meters = [one for block in document.first if isinstance(block, Meters) for one in block.meters]
-    table = next((one for one in document.first if isinstance(one, Table) and one.options), None)
+    named = next((one for one in document.first if isinstance(one, Table) and one.options), None)
+    table, labels = _labelled(named)
+    views = tuple(meter_view(one) for one in meters if one.share is not None)
+    first = next(iter(getattr(answer, "options", ())), None)
     texts = [one.text for one in document.first if isinstance(one, Text)]
     asked = texts[0] if texts and document.first[0] == Text(text=texts[0]) else ""
     charts = charts_of(answer)
     lead = charts[0] if charts and charts[0].name in ("frontier", "fleet", "cost", "owning") else None
     others = [
-        one for one in document.first if isinstance(one, Section) or (isinstance(one, Table) and one is not table)
+        one for one in document.first if isinstance(one, Section) or (isinstance(one, Table) and one is not named)
     ]
     return AnswerView(
         good=good,
@@ -122,15 +141,28 @@ def answer_view(answer: Any, *, key: str, every: bool = False) -> AnswerView:
         details=tuple(part for part in parts[1:] if "$" not in part),
         price=prices[0] if prices else "",
         beside=" ".join(prices[1:]),
-        meters=tuple(meter_view(one) for one in meters if one.share is not None),
+        meters=views,
+        chances=any(one["chance"] for one in views),
+        evidence=str(getattr(first, "basis", "")),
+        **_price_note(getattr(first, "bill", None)),
         figures=tuple(one for one in meters if one.share is None),
-        choices=_choices(answer, table),
+        choices=_choices(answer, named),
         chart=lead,
         table=table,
+        labels=labels,
         lead=EVIDENCE,
         blocks=html.blocks(others),
-        changes=tuple(
-            kept for text in texts if text not in (asked, answer.sentence) and (kept := without_commands(text))
+        changes=suggestions(
+            answer,
+            [
+                kept
+                for text in texts
+                if text not in (asked, answer.sentence)
+                and (kept := text if text.startswith("Would work: without") else without_commands(text))
+            ],
+            path=path,
+            given=given or {},
+            known=known,
         ),
         rest=without_commands(" ".join(one.text for one in document.first if isinstance(one, Note))),
         tabs=_tabs(document, [chart for chart in charts if chart is not lead], answer=answer, key=key),
@@ -158,12 +190,33 @@ def meter_view(meter: Meter) -> dict[str, Any]:
     word, _, rest = meter.name.partition(" ")
     long = WORDS.get(word, meter.name[:1].upper() + meter.name[1:])
     low, high = meter.low, meter.high
+    value, limit = meter.value, meter.limit
+    used = re.fullmatch(r"(.+), (.+ %|.+%) used", value)
+    if used and not limit:  # the share is what the bar shows; the most stands behind it, as limits do
+        value, limit = used[2].replace("%", " %").replace("  ", " "), used[1]
     ends = None if low is None or high is None else (_at(low), _at(high), high <= SCALE)
     return {
-        "name": long, "short": f"{word} {rest}".strip() if word in WORDS else "", "value": meter.value,
-        "limit": meter.limit, "interval": meter.interval, "chance": meter.chance, "fill": _at(meter.share or 0.0),
+        "name": long, "short": f"{word} {rest}".strip() if word in WORDS else "", "value": value,
+        "limit": limit, "interval": meter.interval, "chance": meter.chance, "fill": _at(meter.share or 0.0),
         "ends": ends, "over": (meter.share or 0.0) > 1.0, "now": f"{min(SCALE, meter.share or 0.0):.3f}",
     }  # fmt: skip
+
+
+def _labelled(table: Table | None) -> tuple[Table | None, tuple[str, ...]]:
+    """The table without its column of choices, and the choice that each row is."""
+    if table is None or table.columns[0].head:
+        return table, ()
+    labels = tuple(CHOICES.get(row[0], "") for row in table.rows)
+    rows = tuple(row[1:] for row in table.rows)
+    return msgspec.structs.replace(table, columns=table.columns[1:], rows=rows), labels
+
+
+def _price_note(bill: Any) -> dict[str, Any]:
+    """The day of a price, and whether it is old."""
+    if bill is None:
+        return {"price_note": "", "old": False}
+    who = {"primary": "", "contradicted": ", contradicted by its seller's list"}.get(bill.trust, ", not its seller's")
+    return {"price_note": f"price of {bill.as_of}{who}" if bill.as_of else "", "old": bool(bill.stale)}
 
 
 def _at(share: float) -> str:
@@ -218,10 +271,21 @@ def _tab(title: str) -> str:
 
 
 def _section(block: Block, *, without: str) -> str:
+    block = _here(block)
     if not isinstance(block, Section):
         return html.blocks([block], without=without)
     inner = html.blocks(block.blocks, without=without)
     return f"<section><h3>{html.escape(block.title)}</h3>{inner}</section>" if inner else ""
+
+
+def _here(block: Block) -> Block:
+    """The block without what tells how to go on in a terminal."""
+    if isinstance(block, Text | Note):
+        return msgspec.structs.replace(block, text=without_commands(block.text))
+    if isinstance(block, Section):
+        kept = [_here(one) for one in block.blocks]
+        return msgspec.structs.replace(block, blocks=tuple(one for one in kept if getattr(one, "text", "kept")))
+    return block
 
 
 def linked_picture(chart: Chart, key: str) -> str:

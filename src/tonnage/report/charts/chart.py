@@ -100,7 +100,7 @@ def specification(chart: Chart, *, theme: str = "light") -> dict[str, Any]:
     return {
         "$schema": SCHEMA,
         "description": chart.says,
-        "title": chart.title,
+        **({"title": chart.title} if chart.title else {}),
         "width": WIDTH,
         "height": chart.height,
         "config": config,

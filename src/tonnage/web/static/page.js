@@ -6,6 +6,7 @@ const busy = (text) => { const place = $("#busy"); if (place) place.textContent 
 // Questions: a changed one recalculates in place and cancels the work on the one before it.
 
 let work = null;
+const LONGEST = 4000; // characters of a field that an address holds
 
 async function recalculate(address, { push = true } = {}) {
   work?.abort();
@@ -38,10 +39,18 @@ function address(form) {
   return `${new URL(form.action).pathname}?${fields}`;
 }
 
-document.addEventListener("submit", (event) => {
+document.addEventListener("submit", async (event) => {
   const form = event.target;
   if (form.id !== "question") return;
   event.preventDefault();
+  // A file does not fit into an address: the server keeps it, and the address holds its name.
+  const text = $("#f-file", form);
+  if (text && text.value.length > LONGEST) {
+    const reply = await fetch("/files", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ text: text.value }) });
+    const told = await reply.json();
+    if (!reply.ok) return busy(told.error);
+    text.value = told.file;
+  }
   recalculate(address(form));
 });
 document.addEventListener("change", (event) => {
@@ -94,6 +103,15 @@ function await_simulation() {
     dress(tab);
   });
 }
+
+// A change that is suggested is asked in place, like a chip.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a.apply");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  recalculate(link.getAttribute("href"));
+  scrollTo({ top: 0 });
+});
 
 // What-ifs are fetched once somebody wants them, and stay on the page.
 document.addEventListener("click", async (event) => {
@@ -148,7 +166,7 @@ async function draw(picture) {
   try {
     const [embed, reply] = await Promise.all([vega(), fetch(`${picture.dataset.chart}-${theme}.json`)]);
     if (!reply.ok) return;
-    const specification = { ...(await reply.json()), width: "container", title: undefined };
+    const specification = { ...(await reply.json()), width: "container" };
     const place = document.createElement("div");
     place.setAttribute("role", "img");
     place.setAttribute("aria-label", $("img", picture).alt);
@@ -245,7 +263,7 @@ function dress(tab) {
   for (const figure of $$("figure:has(picture[data-chart])")) seen.observe(figure);
   const actions = $(".actions > div");
   if (actions && !$("#print")) {
-    const print = Object.assign(document.createElement("button"), { type: "button", id: "print", textContent: "Print" });
+    const print = Object.assign(document.createElement("button"), { type: "button", id: "print", className: "extra", textContent: "Print" });
     print.addEventListener("click", () => window.print());
     actions.append(print);
   }
@@ -260,7 +278,13 @@ function dress(tab) {
 }
 
 function upload() {
-  const [field, model] = [$("#upload"), $("#f-model")];
+  const [field, model, text] = [$("#upload"), $("#f-model"), $("#f-file")];
+  if (text && !$("#choose")) {
+    const choose = Object.assign(document.createElement("input"), { type: "file", id: "choose" });
+    choose.setAttribute("aria-label", "Choose a file");
+    text.after(choose);
+    choose.addEventListener("change", async () => { if (choose.files[0]) text.value = await choose.files[0].text(); });
+  }
   if (!field || !model) return;
   field.closest(".upload").hidden = false;
   field.addEventListener("change", async () => {

@@ -1,0 +1,165 @@
+"""How each form is answered: by the functions that the command line and Python call; no file here is read."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from tonnage.catalog import Additions
+from tonnage.domain.adoption import Adoption
+from tonnage.domain.breakdown import Breakdown
+from tonnage.domain.compare import Comparison
+from tonnage.domain.cost import RentOrBuy
+from tonnage.domain.diagnosis import Diagnosis
+from tonnage.domain.fit import FitAnswer
+from tonnage.domain.machine import LocalAnswer
+from tonnage.domain.requests.simulate import SimulationTraffic
+from tonnage.domain.simulate import Simulated
+from tonnage.errors import BadRequest, UnknownName
+from tonnage.planning import ask
+from tonnage.planning.requests.reading import check_value
+from tonnage.web.models import refuse_named_paths, refuse_paths
+from tonnage.web.questions import LOCAL_FIELDS, MAX_REQUESTS, QUESTIONS, Question
+
+__all__ = ["answer_form"]
+
+Watch = Callable[[int, int], None]
+
+
+def answer_form(
+    question: Question, request: Mapping[str, Any], *, additions: Additions, watch: Watch | None = None
+) -> Any:
+    """
+    The answer to one form.
+
+    Raises
+    ------
+    TonnageError
+        The request is wrong.
+    """
+    if question.kind:
+        return ask.answer(question.kind, request, additions=additions)
+    return _OTHERS[question.path](request, additions, watch)
+
+
+def _fit(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> FitAnswer:
+    from tonnage.planning.fit.fit import fit
+    from tonnage.planning.requests.fit import fit_request
+
+    return fit(fit_request(request), additions=additions, offline=None)
+
+
+def _local(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> LocalAnswer:
+    from tonnage.planning.own.ask import local_request, machine_of_fields
+    from tonnage.planning.own.local import local
+
+    known = {field.name: field for field in LOCAL_FIELDS}
+    for name, value in request.items():
+        if name not in known:
+            raise UnknownName("field", name, known=known)
+        check_value(value, known[name], additions=additions)
+    if not request.get("accelerator"):
+        raise BadRequest("accelerator is missing: name the machine, for example 'RTX 4090' or 'M4 Max 64GB'")
+    return local(local_request(request), machine_of_fields(request, additions=additions), additions=additions)
+
+
+def _rent_or_buy(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> RentOrBuy:
+    from tonnage.planning.cost.rent_or_buy import rent_or_buy
+    from tonnage.planning.requests.cost import rent_or_buy_request
+
+    return rent_or_buy(rent_or_buy_request(request, additions=additions), additions=additions)
+
+
+def _simulate(request: Mapping[str, Any], additions: Additions, watch: Watch | None) -> Simulated:
+    from tonnage.planning.requests.simulate import simulation_of
+    from tonnage.planning.simulate.simulate import simulate
+
+    asked = simulation_of(request)
+    _refuse_long(asked.traffic)
+    return simulate(asked, additions=additions, watch=watch or (lambda *_: None))
+
+
+def _compare(request: Mapping[str, Any], additions: Additions, watch: Watch | None) -> Comparison:
+    from tonnage.planning.compare.compare import compare, configurations_of
+
+    asked = configurations_of(request)
+    _refuse_long(asked.ways[0][1].traffic)
+    return compare(asked, additions=additions, watch=watch)
+
+
+def _adopt(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> Adoption:
+    from tonnage.adopt import read_running
+    from tonnage.planning.adopt.adopt import adopt
+    from tonnage.planning.requests.adopt import adopt_request
+
+    asked = adopt_request(request, additions=additions)
+    running = read_running(asked.file)
+    if asked.model is None:  # a name inside the file is a request's, too: never a path of this machine
+        for name in (running.model, running.model.rsplit("/", 1)[-1].partition(".gguf")[0]):
+            refuse_paths(name or "a/b")
+    return adopt(asked, running, additions=additions)
+
+
+def _explain(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> Breakdown:
+    from tonnage.planning.breakdown import explain_text
+
+    text = _given(request, "explain", additions)
+    found = explain_text(text, what="file", rank=int(str(request.get("option") or 1)), additions=additions,
+                         check=refuse_named_paths)  # fmt: skip
+    if not found.breakdowns:
+        raise BadRequest("file: this plan has no times to open; plans that serve or train with an option have")
+    return found.breakdowns[0]
+
+
+def _diagnose(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> Diagnosis:
+    from tonnage.measure.diagnose.sources import diagnose
+    from tonnage.planning.remedy import stated_facts, with_plan
+
+    text = _given(request, "diagnose", additions)
+    model, accelerator = request.get("model"), request.get("accelerator")
+    known = stated_facts(accelerator=accelerator, model=model, additions=additions)
+    with tempfile.TemporaryDirectory(prefix="tonnage-") as folder:
+        place = Path(folder) / "file"
+        place.write_text(text, encoding="utf-8")
+        try:
+            found = diagnose(str(place), known=known)
+        except BadRequest as wrong:
+            raise BadRequest(str(wrong).replace(str(place), "file")) from None
+    # Where the text lay is nobody's business.
+    found = msgspec.json.decode(msgspec.json.encode(found).replace(str(place).encode(), b"file"), type=Diagnosis)
+    return found if model is None else with_plan(found, model=model, additions=additions)
+
+
+def _given(request: Mapping[str, Any], path: str, additions: Additions) -> str:
+    """The pasted text, the other fields checked."""
+    known = {field.name: field for field in QUESTIONS[path].fields}
+    for name, value in request.items():
+        if name not in known:
+            raise UnknownName("field", name, known=known)
+        if name != "file" and value is not None:
+            check_value(value, known[name], additions=additions)
+    text = request.get("file")
+    if not isinstance(text, str) or not text.strip():
+        raise BadRequest("file is missing: paste its text, or choose it")
+    return text
+
+
+def _refuse_long(traffic: SimulationTraffic) -> None:
+    if traffic.num_requests is not None and traffic.num_requests > MAX_REQUESTS:
+        raise BadRequest(f"traffic.requests: at most {MAX_REQUESTS:,} are played here; the command line has no limit")
+
+
+_OTHERS: Final[dict[str, Callable[[Mapping[str, Any], Additions, Watch | None], Any]]] = {
+    "fit": _fit,
+    "local": _local,
+    "cost/rent-or-buy": _rent_or_buy,
+    "simulate": _simulate,
+    "compare/ways": _compare,
+    "adopt": _adopt,
+    "explain": _explain,
+    "diagnose": _diagnose,
+}

@@ -1,0 +1,148 @@
+"""What would change an answer: sentences with the fields that ask for the change, where the form has them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import msgspec
+
+from tonnage.domain.plan import BreakEven
+from tonnage.report.names import in_names
+from tonnage.units import show
+
+__all__ = ["Suggestion", "break_even_suggestions", "suggestions"]
+
+MOST_POINTS: Final = 4
+"""Break-even points that are shown, one of each input."""
+FEW_POINTS: Final = 2
+"""Points beyond error from which those within it are left to the reasons."""
+FIELDS: Final = {
+    "mean rate": "rate", "concurrency": "concurrency", "peak over mean": "peak_to_mean", "TTFT": "ttft", "TPOT": "tpot",
+    "E2E": "e2e", "deadline": "deadline", "budget": "budget", "tokens to train on": "tokens", "items": "items",
+}  # fmt: skip
+"""Input of a break-even point -> the field that holds it."""
+WORDS: Final = {
+    "ttft": "the TTFT objective", "tpot": "the TPOT objective", "e2e": "the E2E objective", "eu": "the EU filter",
+    "budget": "the budget", "deadline": "the deadline",
+}  # fmt: skip
+"""Field that is given up -> what it is called."""
+_OFFERED: Final = (
+    (re.compile(r"^Cheaper with disaggregated serving"), {"pools": "true"}),
+    (re.compile(r"^Survives the loss of any one replica"), {"spare_replicas": "1"}),
+    (re.compile(r"^Spot:"), {"term": "spot"}),
+)
+"""How a line of the first screen begins -> the fields that ask for what it offers."""
+_RELAXED: Final = re.compile(r"^(?:Would work: )?without --([a-z0-9-]+):? ", re.IGNORECASE)
+
+
+class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
+    """One change, in words, and the address that asks for it; empty where no field does."""
+
+    text: str
+    note: str = ""
+    href: str = ""
+
+
+def suggestions(
+    answer: Any, texts: Iterable[str], *, path: str, given: Mapping[str, str], known: frozenset[str]
+) -> tuple[Suggestion, ...]:
+    """
+    Lines of the first screen and break-even points of an answer, each with its address.
+
+    Parameters
+    ----------
+    answer : an answer
+    texts : iterable of str
+        Lines that say what could be cheaper or go wrong.
+    path : str
+        Of the question.
+    given : mapping
+        The question's fields as the form wrote them.
+    known : frozenset of str
+        Names of the form's fields: what it does not have is not applied.
+    """
+    points = getattr(answer, "break_even", ())
+    found = []
+    for text in texts:
+        if points and text.startswith("Would change with "):
+            continue
+        without = _RELAXED.match(text)
+        if without is not None:
+            name = without[1].replace("-", "_")
+            words = f"Without {WORDS.get(name, 'the limit on ' + name.replace('_', ' '))}: {text[without.end() :]}"
+            kept = {field: value for field, value in given.items() if field != name} if name in given else None
+            found.append(Suggestion(text=words, href=_address(path, kept)))
+            continue
+        fields = next((fields for begins, fields in _OFFERED if begins.match(text)), {})
+        apply = {**given, **fields} if fields and fields.keys() <= known and _new(fields, given) else None
+        found.append(Suggestion(text=text, href=_address(path, apply)))
+    return (*found, *break_even_suggestions(points, path=path, given=given, known=known))
+
+
+def break_even_suggestions(
+    points: Sequence[BreakEven], *, path: str, given: Mapping[str, str], known: frozenset[str]
+) -> tuple[Suggestion, ...]:
+    """The nearest point of each input, what is told apart within error first."""
+    nearest: dict[str, BreakEven] = {}
+    told_apart = sum(not point.ties for point in points)
+    for point in sorted(points, key=lambda one: (one.ties, _distance(one))):
+        if point.now and point.value > 0 and (not point.ties or told_apart < FEW_POINTS):
+            nearest.setdefault("price" if point.unit == "USD/h" else point.input, point)
+    return tuple(
+        _suggestion(point, path=path, given=given, known=known) for point in list(nearest.values())[:MOST_POINTS]
+    )
+
+
+def _suggestion(point: BreakEven, *, path: str, given: Mapping[str, str], known: frozenset[str]) -> Suggestion:
+    name, _, word = point.input.rpartition(" ")
+    becomes = in_names(point.becomes)
+    name_said, value, now = in_names(name), show(point.value, point.unit), show(point.now or 0.0, point.unit)
+    text = (
+        f"If {name_said} costs {'less' if word == 'below' else 'more'} than {value} (now {now}), it is {becomes}."
+        if point.unit == "USD/h"
+        else f"{name_said[:1].upper()}{name_said[1:]} {word} {value} (now {now}): {becomes}."
+    )
+    ends = [show(end, point.unit, digits=2) for end in (point.low, point.high) if end is not None]
+    note = f"90 % interval {' to '.join(ends)}" if len(set(ends)) == 2 else ""
+    if point.ties:
+        note = "; ".join(part for part in ("not told apart within error as it is", note) if part)
+    field = FIELDS.get(name, "")
+    apply = {**given, field: _past(point, word)} if field in known and field in given else None
+    return Suggestion(text=text, note=note, href=_address(path, apply))
+
+
+def _past(point: BreakEven, word: str) -> str:
+    """
+    The input just past the point, in two digits and the unit that a form reads.
+
+    Examples
+    --------
+    >>> _past(BreakEven(input="mean rate above", value=7.91, unit="1/s", becomes=""), "above")
+    '8/s'
+    >>> _past(BreakEven(input="TPOT below", value=0.01405, unit="s", becomes=""), "below")
+    '14 ms'
+    """
+    digit = 10.0 ** (math.floor(math.log10(point.value)) - 1)
+    steps = point.value / digit
+    value = (math.floor(steps + 1e-9) + 1 if word == "above" else math.ceil(steps - 1e-9) - 1) * digit
+    if point.unit == "1/s":
+        return f"{value:g}/s"
+    if point.unit == "s":
+        return f"{value * 1e3:g} ms" if value < 1 else f"{value:g} s"
+    return f"{value:.0f}" if point.unit in ("tokens", "count") and value >= 10 else f"{value:g}"
+
+
+def _distance(point: BreakEven) -> float:
+    return abs(math.log(point.value / point.now)) if point.now and point.value > 0 else math.inf
+
+
+def _new(fields: Mapping[str, str], given: Mapping[str, str]) -> bool:
+    return any(given.get(name) != value for name, value in fields.items())
+
+
+def _address(path: str, fields: Mapping[str, str] | None) -> str:
+    return "" if fields is None else f"/{path}?{urlencode(fields)}"

@@ -1,0 +1,93 @@
+"""What requests ask for, by their address and headers, and the replies they get."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from litestar import MediaType, Request, Response
+from litestar.exceptions import HTTPException
+
+from tonnage.web.guard import NOT_ASKED, is_loopback, single_fields
+from tonnage.web.jobs import Jobs
+from tonnage.web.kept import Kept
+from tonnage.web.questions import QUESTIONS, nest_form_names
+
+__all__ = [
+    "JSON", "Asked", "answer_of", "client_of", "csv_reply", "fields_of", "html_reply", "jobs_of", "json_reply",
+    "kept_of", "still_here", "wants_csv", "wants_json",
+]  # fmt: skip
+
+JSON: Final = "application/json"
+Asked = Request[Any, Any, Any]
+
+
+def jobs_of(request: Asked) -> Jobs:
+    """The questions under way."""
+    found: Jobs = request.app.state.jobs
+    return found
+
+
+def client_of(request: Asked) -> str:
+    """Who asks, for taking turns: an address; on this machine, where all have the same, also the program."""
+    host = request.client.host if request.client is not None else "localhost"
+    return f"{host} {request.headers.get('user-agent', '')[:200]}" if is_loopback(host) else host
+
+
+def fields_of(request: Asked) -> dict[str, str]:
+    """Fields of the address, each once."""
+    return single_fields(request.query_params.multi_items())
+
+
+def still_here(jobs: Jobs, key: str) -> Kept:
+    """The kept answer of that key."""
+    found = jobs.kept(key)
+    if found is None:
+        raise HTTPException(status_code=404, detail="this answer is not kept any more; ask its question again")
+    return found
+
+
+async def answer_of(request: Asked, text: str) -> tuple[str, Kept]:
+    """Key and answer of a kept key, or of a question's address: kept, or asked again (after a restart, say)."""
+    jobs = jobs_of(request)
+    path, mark, query = text.strip("/").partition("?")
+    if not mark or path not in QUESTIONS or request.scope.get(NOT_ASKED):
+        return text, still_here(jobs, text)
+    given = single_fields(parse_qsl(query))
+    given.pop("all", None)
+    return await jobs.ask(path, request=nest_form_names(given), client=client_of(request))
+
+
+async def kept_of(request: Asked) -> Kept:
+    """The kept answer of an address that holds its key; asked again where it is gone and `of` says its question."""
+    key, question = request.path_params["key"], request.query_params.get("of", "")
+    if question and jobs_of(request).kept(key) is None:
+        return (await answer_of(request, question))[1]
+    return still_here(jobs_of(request), key)
+
+
+def wants_json(request: Asked) -> bool:
+    """Whether a program asks."""
+    accepted = request.headers.get("accept", "")
+    return JSON in accepted and "text/html" not in accepted
+
+
+def wants_csv(request: Asked) -> bool:
+    """Whether a table is asked for."""
+    accepted = request.headers.get("accept", "")
+    return "text/csv" in accepted and "text/html" not in accepted
+
+
+def csv_reply(text: str) -> Response[bytes]:
+    """A table as a reply."""
+    return Response(text.encode(), media_type="text/csv", headers={"vary": "accept"})
+
+
+def html_reply(page: str, *, status: int = 200) -> Response[str]:
+    """A page as a reply."""
+    return Response(page, media_type=MediaType.HTML, status_code=status, headers={"vary": "accept"})
+
+
+def json_reply(body: bytes, *, status: int = 200, headers: dict[str, str] | None = None) -> Response[bytes]:
+    """A document as a reply."""
+    return Response(body, media_type=JSON, status_code=status, headers={"vary": "accept", **(headers or {})})
