@@ -46,6 +46,7 @@ DOCUMENTS: Final[dict[str, str]] = {
     "LocalAnswer": "tonnage.report.local:local_document",
     "Adoption": "tonnage.report.adopt:adoption_document",
     "RlPlan": "tonnage.report.rl:rl_document",
+    "BudgetPlan": "tonnage.report.budget:budget_document",
 }
 """
 Name of an answer's type -> its report, as "module:function", so that one kind loads no other's; each report takes the
