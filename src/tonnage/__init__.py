@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tonnage.domain.adoption import Adoption
     from tonnage.domain.batch_plan import BatchPlan
     from tonnage.domain.breakdown import Breakdown
+    from tonnage.domain.budget_plan import BudgetPlan
     from tonnage.domain.calibration import Calibrated
     from tonnage.domain.case import Case, Result
     from tonnage.domain.compare import Comparison
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from tonnage.domain.requests.typed import (
         AdoptFields,
         BatchFields,
+        BudgetFields,
         CalibrateFields,
         FinetuneFields,
         FitFields,
@@ -71,6 +73,7 @@ __all__ = [
     "model",
     "near",
     "plan_batch",
+    "plan_budget",
     "plan_finetune",
     "plan_fleet",
     "plan_from_file",
@@ -155,6 +158,21 @@ def plan_batch(model: str, *, additions: Additions | None = None, **fields: Unpa
         A field is wrong. That nothing finishes in time is an answer: `feasible` is False.
     """
     plan: BatchPlan = _planned("batch", {"model": model, **fields}, additions=additions)
+    return plan
+
+
+def plan_budget(
+    amount: str, model: str | None = None, *, additions: Additions | None = None, **fields: Unpack[BudgetFields]
+) -> BudgetPlan:
+    """
+    The largest rate, the best model or the best run that an amount buys. Fields as in `tonnage plan budget --help`.
+
+    Raises
+    ------
+    TonnageError
+        A field is wrong. That the amount buys nothing is an answer: `feasible` is False.
+    """
+    plan: BudgetPlan = _planned("budget", {"amount": amount, "model": model, **fields}, additions=additions)
     return plan
 
 

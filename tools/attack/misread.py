@@ -89,8 +89,9 @@ def _file(content: str, *command: str, name: str = "request.yaml") -> None:
 
 def _posted(body: dict[str, Any]) -> None:
     from tonnage.catalog import NOTHING
+    from tonnage.web.answering import answer_form
     from tonnage.web.guard import json_object
-    from tonnage.web.questions import QUESTIONS, answer_form, parse_form_lists
+    from tonnage.web.questions import QUESTIONS, parse_form_lists
 
     question = QUESTIONS["plan/serve"]
     answer_form(question, parse_form_lists(question, json_object(json.dumps(body).encode())), additions=NOTHING)

@@ -58,14 +58,16 @@ class Grouped(click.Command):
                     formatter.write_dl(rows[heading])
 
 
-def request_options(struct: type[msgspec.Struct], *, argument: str = "model") -> Callable[[Command], Command]:
-    """One option for each field of a request, except the one that is the command's argument."""
+def request_options(
+    struct: type[msgspec.Struct], *, argument: str | tuple[str, ...] = "model"
+) -> Callable[[Command], Command]:
+    """One option for each field of a request, except those that are the command's arguments."""
 
     from tonnage.planning.requests.reading import request_fields  # commands without such options load none of it
 
     def decorate(function: Command) -> Command:
         for field in reversed(request_fields(struct)):
-            if field.name != argument:
+            if field.name not in ((argument,) if isinstance(argument, str) else argument):
                 function = _option(field)(function)
         return function
 

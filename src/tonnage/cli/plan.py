@@ -36,7 +36,8 @@ class _Plan(click.Group):
 
 @click.group(
     cls=_Plan,
-    subcommand_metavar="REQUEST.yaml | serve|batch|train|finetune|rl|infer|lifecycle MODEL | fleet REQUEST.yaml",
+    subcommand_metavar="REQUEST.yaml | serve|batch|train|finetune|rl|infer|lifecycle MODEL | "
+    "fleet REQUEST.yaml | budget AMOUNT [MODEL]",
 )
 @click.option(
     "--schema",
@@ -184,6 +185,19 @@ def _fleet(ctx: click.Context, /, path: str, **options: Any) -> None:
     output = _Output(**{name: options.pop(name) for name in _Output.__struct_fields__})
     fields = {name: value for name, value in read_mapping(path).items() if name != "plan"}
     _answer(ctx, "fleet", {**fields, **{name: value for name, value in options.items() if value is not None}}, output)
+
+
+@plan.command("budget", cls=Grouped)
+@click.argument("amount")
+@click.argument("model", required=False)
+@click.option("--for", "purpose_for", metavar="PURPOSE", help="the same as --purpose")
+@request_options(REQUESTS["budget"], argument=("amount", "model"))
+@_output_options
+@click.pass_context
+def _budget(ctx: click.Context, /, purpose_for: str | None, **options: Any) -> None:
+    """The largest rate, the best model or the best run that AMOUNT buys: "$3,000/month" MODEL, "$50,000"."""
+    options["purpose"] = options.get("purpose") or purpose_for
+    _from_flags(ctx, "budget", options)
 
 
 def _from_flags(ctx: click.Context, kind: str, options: dict[str, Any]) -> None:

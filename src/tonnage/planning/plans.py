@@ -8,6 +8,7 @@ import msgspec
 
 from tonnage.catalog.hub.jsonfile import decode_json
 from tonnage.domain.batch_plan import BatchPlan
+from tonnage.domain.budget_plan import BudgetPlan
 from tonnage.domain.fleet_plan import FleetPlan
 from tonnage.domain.infer_plan import InferPlan
 from tonnage.domain.lifecycle import LifecyclePlan
@@ -19,7 +20,7 @@ from tonnage.planning.files import read_text
 
 __all__ = ["KINDS", "SCHEMA_1", "Plan", "from_schema_1", "plan_of_text", "read_plan"]
 
-Plan = ServePlan | TrainPlan | BatchPlan | LifecyclePlan | InferPlan | FleetPlan | RlPlan
+Plan = ServePlan | TrainPlan | BatchPlan | LifecyclePlan | InferPlan | FleetPlan | RlPlan | BudgetPlan
 """Any plan; `kind` in the file tells which."""
 
 KINDS: Final[dict[str, type[Plan]]] = {
@@ -31,6 +32,7 @@ KINDS: Final[dict[str, type[Plan]]] = {
     "infer": InferPlan,
     "rl": RlPlan,
     "fleet": FleetPlan,
+    "budget": BudgetPlan,
 }
 """`kind` in a file -> the plan that it is."""
 

@@ -47,6 +47,7 @@ DOCUMENTS: Final[dict[str, str]] = {
     "Adoption": "tonnage.report.adopt:adoption_document",
     "Breakdown": "tonnage.report.breakdown:breakdown_answer",
     "RlPlan": "tonnage.report.rl:rl_document",
+    "BudgetPlan": "tonnage.report.budget:budget_document",
 }
 """
 Name of an answer's type -> its report, as "module:function", so that one kind loads no other's; each report takes the

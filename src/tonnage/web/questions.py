@@ -11,6 +11,7 @@ from tonnage.catalog import Additions
 from tonnage.domain.adoption import Adoption
 from tonnage.domain.batch_plan import BatchPlan
 from tonnage.domain.breakdown import Breakdown
+from tonnage.domain.budget_plan import BudgetPlan
 from tonnage.domain.compare import Comparison
 from tonnage.domain.cost import RentOrBuy
 from tonnage.domain.diagnosis import Diagnosis
@@ -239,6 +240,14 @@ QUESTIONS: Final[dict[str, Question]] = {
             example={"workloads": _WORKLOADS, "provider": "gcp"},
             instead="ask with quick: true (averages), for fewer workloads or accelerators, or on the command line, "
                     "which has no limit",
+        ),
+        Question(
+            path="plan/budget", kind="budget", title="So much money", button="See what it buys",
+            about="An amount in; the largest rate, the best model, or the best training run that it pays out.",
+            fields=_form(REQUESTS["budget"]), answers=BudgetPlan,
+            essentials=("amount", "purpose", "model", "rate", "traffic", "ttft", "tpot", "tokens", "deadline", "eu",
+                        "accelerator"),
+            example={"amount": "$3,000/month", "model": LLAMA_8B, "traffic": "chat", "ttft": "1 s", "tpot": "50 ms"},
         ),
         Question(
             path="fit", title="Does it fit?", short="Check fit", button="Check",

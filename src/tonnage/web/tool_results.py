@@ -38,6 +38,7 @@ TOOLS: Final[dict[str, str]] = {
     "plan_vision_speech_embeddings": "plan/infer",
     "plan_reinforcement_learning": "plan/rl",
     "plan_fleet": "plan/fleet",
+    "plan_within_budget": "plan/budget",
     "check_memory_fit": "fit",
     "models_for_machine": "local",
     "rent_or_buy": "cost/rent-or-buy",
@@ -104,6 +105,8 @@ def _options(plan: Any) -> list[dict[str, Any]]:
     if hasattr(plan, "make"):
         halves = (("make", plan.make), ("serve", plan.serve))
         return [{"part": part, **option} for part, half in halves for option in _options(half)[:1]]
+    if hasattr(plan, "models"):
+        return [msgspec.to_builtins(one) for one in (*plan.models[:1], *plan.runs, *plan.tunes)][:TOP]
     if hasattr(plan, "instances"):
         found: list[dict[str, Any]] = [msgspec.to_builtins(line) for line in plan.instances]
         return found

@@ -28,14 +28,20 @@ from tonnage.planning.requests.simulate import simulation_of
 from tonnage.planning.requests.typed import typed_module
 
 COMMANDS = {
-    **{kind: ["plan", kind] for kind in ("serve", "batch", "train", "finetune", "rl", "infer", "lifecycle", "fleet")},
+    **{
+        kind: ["plan", kind]
+        for kind in ("serve", "batch", "train", "finetune", "rl", "infer", "lifecycle", "fleet", "budget")
+    },
     "fit": ["fit"],
     "calibrate": ["calibrate"],
     "rent-or-buy": ["cost", "rent-or-buy"],
     "adopt": ["adopt"],
 }
 FUNCTIONS = {
-    **{kind: f"plan_{kind}" for kind in ("serve", "batch", "train", "finetune", "rl", "infer", "lifecycle", "fleet")},
+    **{
+        kind: f"plan_{kind}"
+        for kind in ("serve", "batch", "train", "finetune", "rl", "infer", "lifecycle", "fleet", "budget")
+    },
     "fit": "fit",
     "calibrate": "calibrate",
     "rent-or-buy": "rent_or_buy",

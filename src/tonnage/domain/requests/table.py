@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from tonnage.domain.requests.adopt import Adopt
+from tonnage.domain.requests.budget import Budget
 from tonnage.domain.requests.calibrate import CalibrateRequest
 from tonnage.domain.requests.cost import RentOrBuyRequest
 from tonnage.domain.requests.fit import FitRequest
@@ -29,6 +30,7 @@ REQUESTS: Final[dict[str, type[msgspec.Struct]]] = {
     "infer": Infer,
     "lifecycle": LifecycleRequest,
     "fleet": FleetRequest,
+    "budget": Budget,
     "fit": FitRequest,
     "rent-or-buy": RentOrBuyRequest,
     "simulate": Simulation,

@@ -44,7 +44,7 @@ from tonnage.planning.train.search import Place, fastest_arrangements, floor, st
 from tonnage.pricing.bills import primary_first
 from tonnage.units import show
 
-__all__ = ["plan_train"]
+__all__ = ["plan_train", "train_options"]
 
 DOUBLINGS: Final = 3
 """Counts looked at beyond the first that could meet the deadline with perfect scaling."""
@@ -88,6 +88,23 @@ def plan_train(
     """
     plan = partial(_planned, additions=additions, today=today or date.today())
     return answer_or_relax(request, plan, led_by=narrative.describe_option)
+
+
+def train_options(
+    request: Train | FineTune, *, additions: Additions = catalog.NOTHING, today: date
+) -> tuple[TrainOption, ...]:
+    """The options of the plan in their order, without what explains them: what a search over many plans asks for."""
+    model = with_training_totals(resolve(request.model, additions=additions))
+    job = job_of(request, model)
+    asked = TrainContext(
+        request=request, model=model, job=job, coefficients=training_coefficients(), today=today, additions=additions
+    )
+    found, _ = sites(request.filters, additions=additions, without=WORKERS)
+    open_sites, _ = trainable_sites(
+        found, filters=request.filters, precision=job.precision, framework=request.framework
+    )  # fmt: skip
+    tries = [one for site in open_sites for one in _tries(asked, site) if isinstance(one, _Try)]
+    return tuple(_kept(asked, _evaluated(asked, tries)[0]))
 
 
 def _planned(request: Train | FineTune, *, additions: Additions, today: date) -> TrainPlan:

@@ -1,0 +1,50 @@
+"""The question of `tonnage plan budget`: so much money, and what is the most that it buys?"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from tonnage.domain.requests.common import MODEL
+from tonnage.domain.requests.field import Field, Group
+from tonnage.domain.requests.serve import Serve
+
+__all__ = ["Budget"]
+
+_FOUND: frozenset[str] = frozenset({
+    "model", "rate", "concurrency", "users", "think_time", "budget", "pools", "quick", "day", "on_for", "off_for",
+})  # fmt: skip
+"""Fields of a serving request that a budget finds, or that say nothing beside one."""
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The largest load, the best model, or the best training run that an amount of money buys."""
+
+    amount: Annotated[str, Field(group="Objectives", help='what may be spent: "$3,000/month", "$4/h", "$50,000"')]
+    """As written."""
+    purpose: Annotated[
+        Literal["serving", "training", "finetuning"],
+        Field(group="Objectives", help="what it is for: serving, training or finetuning; money without a time trains"),
+    ] = "serving"
+    model: Annotated[str | None, MODEL] = None
+    """Absent = the best of those that people run, by published quality."""
+    serve: Annotated[Serve | None, Group(without=_FOUND)] = None
+    """Lengths, objectives and filters of the service."""
+    rate_per_s: Annotated[
+        float | None,
+        Field(name="rate", reads="1/s", high=1e7, help="requests that the best model must carry: 2/s"),
+    ] = None
+    tokens: Annotated[
+        float | None,
+        Field(reads="tokens", group="Training", high=1e16, help="tokens there are to train on; else as many as pay"),
+    ] = None
+    deadline_s: Annotated[
+        float | None,
+        Field(name="deadline", reads="s", group="Objectives", high=20 * 8760 * 3600.0,
+              help="longest time for a training run: 30 days"),
+    ] = None  # fmt: skip
+    usd_per_h: float | None = None
+    """Of a service. [USD/h]"""
+    usd: float | None = None
+    """Of a training run. [USD]"""

@@ -1,0 +1,1 @@
+"""What so much money buys: the largest rate, the best model, sizes of a training run, fine-tunes."""

@@ -1,0 +1,145 @@
+"""Plan a budget: the largest rate of a model, the best model at a rate, or what a sum of money trains."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.catalog.downloads import BENCHMARK
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.domain.answer import Verdict
+from tonnage.domain.budget_plan import BudgetPlan
+from tonnage.domain.plan import PLAN_SCHEMA
+from tonnage.domain.requests.budget import Budget
+from tonnage.errors import BadRequest
+from tonnage.planning.budget.serving import best_models, largest_affordable
+from tonnage.planning.budget.training import DEADLINE_S, LAWS, affordable_runs, affordable_tunes, optimal_range
+from tonnage.planning.core.header import provenance
+from tonnage.planning.serve.plan import serve_options
+from tonnage.pricing.bills import HOURS_PER_MONTH
+from tonnage.units import show
+
+__all__ = ["plan_budget"]
+
+
+def plan_budget(request: Budget, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> BudgetPlan:
+    """
+    The most that the budget buys, with the plan behind it.
+
+    Raises
+    ------
+    TonnageError
+        A model or an accelerator is unknown, or the request contradicts itself. That the budget buys nothing is an
+        answer: `feasible` is False and `binding` says what the least costs.
+    """
+    today = today or date.today()
+    base = BudgetPlan(
+        schema=PLAN_SCHEMA, feasible=False, sentence="", request=request,
+        provenance=provenance((), today=today, assumed=_assumed(request)),
+    )  # fmt: skip
+    if request.purpose == "serving":
+        return _serving(base, additions=additions, today=today)
+    return (_training if request.purpose == "training" else _finetuning)(base, additions=additions, today=today)
+
+
+def _serving(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPlan:
+    request = base.request
+    budget = f"{show((request.usd_per_h or 0.0), 'USD/h')}"
+    if request.model is not None:
+        if not resolve(request.model, additions=additions).layers:
+            raise BadRequest(f"model: {request.model} decodes no text; ask `tonnage plan infer` with --budget")
+        models, looked = largest_affordable(request, additions=additions, today=today), 1
+    else:
+        models, looked = best_models(request, additions=additions, today=today)
+    if not models:
+        binding = _least(request, additions=additions, today=today)
+        nearest = f" Nearest: {binding.nearest}." if binding.nearest else ""
+        return replace(base, binding=binding, sentence=f"Not within {budget}: {binding.reason}.{nearest}")
+    first = models[0]
+    what = f"{first.option.accelerators} x {first.option.configuration.accelerator}"
+    served = f"{show(first.rate_per_s, '1/s')} of {first.model} ({first.output_tokens_per_s:,.0f} output tokens/s)"
+    lead = "The largest rate" if request.model is not None else "The best model by published score"
+    return replace(
+        base, feasible=True, models=models, benchmark=BENCHMARK, evaluated=looked,
+        provenance=provenance((one.option.bill for one in models), today=today, assumed=base.provenance.assumed),
+        sentence=f"{lead} within {budget}: {served} on {what}, ${first.usd_per_month:,.0f} a month.",
+    )  # fmt: skip
+
+
+def _least(request: Budget, *, additions: Additions, today: date) -> Verdict:
+    """Why nothing is bought, and what the least costs."""
+    serve = request.serve
+    assert serve is not None
+    if request.model is None:
+        return Verdict(
+            ok=False, limit="budget", nearest="a larger budget, a lower rate or looser objectives",
+            reason="no model with a published score carries that rate within the objectives",
+        )  # fmt: skip
+    asked = replace(serve, model=request.model, quick=True, rate_per_s=1e-3)
+    options = serve_options(asked, additions=additions, today=today)
+    if not options:
+        return Verdict(
+            ok=False, limit="objectives", reason="nothing that can be rented meets the objectives at any load",
+            nearest=f"ask `tonnage plan serve {request.model} --rate 1/s` for what stands in the way",
+        )  # fmt: skip
+    cheapest = min(option.bill.usd_per_hour for option in options)
+    monthly = cheapest * HOURS_PER_MONTH
+    return Verdict(
+        ok=False, limit="budget", short_by=cheapest - (request.usd_per_h or 0.0), unit="USD/h",
+        reason=f"the least that serves {request.model} costs ${monthly:,.0f} a month",
+        nearest=f"${monthly:,.0f}/month, fewer bits (--precision), or a smaller model",
+    )  # fmt: skip
+
+
+def _training(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPlan:
+    runs = affordable_runs(base.request, additions=additions, today=today)
+    if not runs:
+        return _no_run(base)
+    tunes = affordable_tunes(base.request, additions=additions, today=today)
+    first = runs[0]
+    low, high = optimal_range(first)
+    return replace(
+        base, feasible=True, runs=runs, tunes=tunes, laws=LAWS, optimal_range=(low, high),
+        sentence=f"{show(base.request.usd or 0.0, 'USD')} trains {first.parameters / 1e9:.3g}B parameters on "
+        f"{first.tokens / 1e9:,.3g}B tokens at the compute optimum, in {first.wall_s / 86400:.0f} days on "
+        f"{first.configuration.count} x {first.configuration.accelerator}.",
+    )  # fmt: skip
+
+
+def _finetuning(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPlan:
+    tunes = affordable_tunes(base.request, additions=additions, today=today)
+    if not tunes:
+        return _no_run(base)
+    first = tunes[0]
+    return replace(
+        base, feasible=True, tunes=tunes,
+        sentence=f"{show(base.request.usd or 0.0, 'USD')} tunes {first.model} by {first.method} on "
+        f"{first.tokens / 1e9:,.3g}B tokens, in {first.wall_s / 86400:.1f} days on {first.configuration.count} x "
+        f"{first.configuration.accelerator}.",
+    )  # fmt: skip
+
+
+def _no_run(base: BudgetPlan) -> BudgetPlan:
+    binding = Verdict(
+        ok=False, limit="budget", reason="no run of any size ends within deadline and budget on what can be rented",
+        nearest="a longer deadline, more money, or other accelerators",
+    )  # fmt: skip
+    return replace(base, binding=binding, sentence=f"No run: {binding.reason}. Nearest: {binding.nearest}.")
+
+
+def _assumed(request: Budget) -> list[str]:
+    if request.purpose == "serving":
+        return [
+            "rates by averages, not simulated: `tonnage plan serve` with the rate simulates it",
+            "the cheapest cost of the serving plan never falls with the rate; the bracket around the answer is 0.5 %",
+        ]
+    said = [] if request.deadline_s else [f"the run ends within {DEADLINE_S / 86400:.0f} days (--deadline)"]
+    if request.purpose == "training":
+        said += [
+            "a dense decoder of the size, sequences of 4,096 tokens, each token seen once, C = 6 N D",
+            "losses beyond about 100 tokens a parameter are extrapolated; a loss is no benchmark score",
+        ]
+    return said

@@ -1,0 +1,196 @@
+"""What a budget buys, as a document: the largest rate or the best models, or runs and fine-tunes; then the laws."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.domain.budget_plan import Affordable, AffordableRun, BudgetPlan
+from tonnage.report.document import Column, Document, Meter, Section, Table, grid, section, text_section
+from tonnage.report.names import model_name, part_name, with_names
+from tonnage.report.screen import first_screen, price_dates, stale_text
+from tonnage.report.serve import serve_question
+from tonnage.report.wording import (
+    chance_text,
+    degrees,
+    meter,
+    money,
+    percent,
+    rental_text,
+    spread_usd,
+)
+from tonnage.units import show
+
+__all__ = ["budget_document"]
+
+UNKNOWN: Final = "–"
+REST: Final = "Why, assumptions, sources: --why."
+
+
+def budget_document(plan: BudgetPlan, *, top: int | None = None, every: bool = False) -> Document:
+    """The plan as blocks; `top` models in the table, or every one."""
+    why = _why(plan)
+    if not plan.feasible:
+        first = first_screen(question=_question(plan), answer=plan.sentence, good=False, rest=REST)
+    elif plan.models:
+        first = _serving(plan, rows=len(plan.models) if every else top or len(plan.models))
+    else:
+        first = _runs(plan)
+    return with_names(Document(first=first, why=why))
+
+
+def _question(plan: BudgetPlan) -> list[str]:
+    request = plan.request
+    named = [] if request.model is None else [model_name(request.model)]
+    limits = [f"within {show(request.deadline_s, 's')}"] if request.deadline_s else []
+    if request.purpose != "serving":
+        return [*named, f"{request.amount} for {request.purpose}", *limits]
+    asked = serve_question(request.serve)[:1] + serve_question(request.serve)[2:] if request.serve else []
+    rate = f"{show(request.rate_per_s, '1/s')}" if request.rate_per_s else ""
+    return [*named, request.amount, rate, *asked, price_dates(plan.provenance)]
+
+
+def _serving(plan: BudgetPlan, *, rows: int) -> tuple:  # type: ignore[type-arg]
+    best = plan.models[0]
+    option, request = best.option, plan.request
+    rate = show(best.rate_per_s, "1/s").replace("/s", " req/s")
+    of = model_name(best.model)
+    what = f"{option.accelerators} x {part_name(option.configuration.accelerator)}"
+    meters = [
+        Meter(name="tokens", value=f"{best.output_tokens_per_s:,.0f} output tokens/s"),
+        meter("TTFT", option.capacity.ttft_s, limit=request.serve.slo.ttft_s if request.serve else None),
+        meter("TPOT", option.capacity.tpot_s, limit=request.serve.slo.tpot_s if request.serve else None),
+    ]
+    if request.usd_per_h:
+        spent = best.usd_per_month / (request.usd_per_h * 730.0)
+        meters.append(Meter(name="budget used", value=percent(spent)))
+    ends = best.next_rate_per_s
+    beyond = f"{money(best.next_usd_per_month)}/month" if best.next_usd_per_month else "more than the budget"
+    step = f"From {ends:.4g} req/s on it costs {beyond}." if ends and request.model else ""
+    simulate = f"By averages; this simulates it: `tonnage plan serve {best.model} --rate {best.rate_per_s:.3g}/s`"
+    return first_screen(
+        question=_question(plan),
+        answer=f"{rate} of {of}   {what}   {rental_text(option.bill)}   {money(best.usd_per_month)}/month",
+        meters=meters,
+        table=_models(plan.models[:rows], benchmark=plan.benchmark),
+        risks=[step, stale_text(option.bill, plan.provenance.made), f"{simulate}."],
+        rest=REST,
+    )
+
+
+def _models(models: tuple[Affordable, ...], *, benchmark: str) -> Table:
+    columns = (
+        Column("model"), Column(benchmark, True), Column("req/s", True), Column("tokens/s", True, spare=1),
+        Column("accelerators"), Column("layout", spare=3), Column("meets", True), Column("$/month", True),
+        Column("evidence", spare=2),
+    )  # fmt: skip
+    rows = tuple(
+        (
+            model_name(one.model),
+            UNKNOWN if one.quality is None else f"{one.quality:.1f}",
+            f"{one.rate_per_s:.3g}",
+            f"{one.output_tokens_per_s:,.0f}",
+            f"{one.option.accelerators} x {part_name(one.option.configuration.accelerator)}",
+            f"{degrees(one.option.configuration)} {one.option.configuration.precision.stored}",
+            chance_text(one.option.chance),
+            f"{one.usd_per_month:,.0f}",
+            str(one.option.basis),
+        )
+        for one in models
+    )
+    return Table(columns=columns, rows=rows)
+
+
+def _runs(plan: BudgetPlan) -> tuple:  # type: ignore[type-arg]
+    if not plan.runs:
+        tunes = _tunes(plan)
+        return first_screen(question=_question(plan), answer=plan.sentence, table=tunes, rest=REST)
+    first = plan.runs[0]
+    cut = max((one for one in plan.runs if one.saves_share), key=lambda one: one.saves_share or 0.0, default=None)
+    spread = ""
+    if plan.optimal_range is not None:
+        low, high = plan.optimal_range
+        spread = f"Published laws put the compute-optimal size between {_size(low)} and {_size(high)}."
+    saves = ""
+    if cut is not None and cut.saves_share and cut.pays_after_tokens:
+        saves = (
+            f"{_size(cut.parameters)} on {_size(cut.tokens)} tokens serves {percent(cut.saves_share)} cheaper than the "
+            f"optimal size of its loss: pays off after {_size(cut.pays_after_tokens)} output tokens."
+        )
+    tuned = f"Or fine-tune: {_tune_text(plan)}." if plan.tunes else ""
+    return first_screen(
+        question=_question(plan),
+        answer=f"{_size(first.parameters)} parameters on {_size(first.tokens)} tokens   "
+        f"{first.configuration.count} x {part_name(first.configuration.accelerator)}   "
+        f"{show(first.wall_s, 's')}   {spread_usd(first.cost)}",
+        table=_sizes(plan.runs),
+        risks=[spread, saves, tuned],
+        rest=REST,
+    )
+
+
+def _size(count: float) -> str:
+    """ "2.91B", "58B", "1.2T"."""
+    for unit, factor in (("T", 1e12), ("B", 1e9), ("M", 1e6)):
+        if count >= factor:
+            return f"{count / factor:.3g}{unit}"
+    return f"{count:,.0f}"
+
+
+def _sizes(runs: tuple[AffordableRun, ...]) -> Table:
+    columns = (
+        Column("size"), Column("parameters", True), Column("tokens", True), Column("a parameter", True, spare=2),
+        Column("loss (laws)", True), Column("accelerators"), Column("time", True), Column("cost", True),
+        Column("$/M out", True, spare=1),
+    )  # fmt: skip
+    rows = tuple(
+        (
+            one.name,
+            _size(one.parameters),
+            _size(one.tokens),
+            f"{one.tokens / one.parameters:,.0f}",
+            f"{one.loss:.2f} ({one.loss_low:.2f}-{one.loss_high:.2f})",
+            f"{one.configuration.count} x {part_name(one.configuration.accelerator)}",
+            show(one.wall_s, "s"),
+            money(one.cost.value),
+            UNKNOWN if one.usd_per_million_output_tokens is None else f"{one.usd_per_million_output_tokens:.3g}",
+        )
+        for one in runs
+    )
+    return Table(columns=columns, rows=rows)
+
+
+def _tune_text(plan: BudgetPlan) -> str:
+    return ", ".join(
+        f"{model_name(one.model)} by {one.method} on {_size(one.tokens)} tokens" for one in plan.tunes[:2]
+    )  # fmt: skip
+
+
+def _tunes(plan: BudgetPlan) -> Table:
+    rows = [
+        (model_name(one.model), one.method, _size(one.tokens),
+         f"{one.configuration.count} x {part_name(one.configuration.accelerator)}", show(one.wall_s, "s"),
+         spread_usd(one.cost))
+        for one in plan.tunes
+    ]  # fmt: skip
+    return grid(["model", "method", "tokens>", "accelerators", "time>", "cost>"], rows)
+
+
+def _why(plan: BudgetPlan) -> tuple[Section, ...]:
+    laws = [
+        f"{law.name}: L = {law.irreducible:g} + {law.parameter_factor:g} / N^{law.parameter_exponent:g} + "
+        f"{law.token_factor:g} / D^{law.token_exponent:g}; {law.source}"
+        for law in plan.laws
+    ]
+    bills = [
+        f"{model_name(one.model)}: {one.option.replicas} replicas, {rental_text(one.option.bill)}, "
+        f"price of {one.option.bill.as_of}"
+        for one in plan.models
+    ]
+    quality = [f"scores are {plan.benchmark} of the released weights as each publisher ran it"] if plan.models else []
+    return (
+        *text_section("Answer", [plan.sentence]),
+        *text_section("Bills", bills),
+        *section("Fine-tunes for the same money, one pass", _tunes(plan) if plan.tunes else None),
+        *text_section("Laws", laws),
+        *text_section("Assumptions", [*plan.provenance.assumed, *quality]),
+    )
