@@ -1,6 +1,7 @@
 """Legal layouts divide every matrix; illegal ones say which degree and the nearest that works."""
 
 import pytest
+from msgspec.structs import replace
 
 from tonnage.domain.accelerator import Accelerator, Fact, Link
 from tonnage.domain.layout import Layout
@@ -42,7 +43,22 @@ def test_illegal_layouts_say_what_would_work(model: Model, layout: Layout, limit
 def test_candidates_are_legal_and_inside_the_node() -> None:
     found = list(replica_layouts(LATENT, CARD, per_node=8, max_ranks=32))
     assert Layout(tp=8) in found and Layout(dp=8, ep=8) in found and Layout(tp=8, pp=2) in found
-    assert all(legal(LATENT, layout).ok and layout.tp * layout.dp <= 8 and layout.ranks <= 32 for layout in found)
+    assert all(legal(LATENT, layout).ok and layout.tp <= 8 and layout.ranks <= 32 for layout in found)
+
+
+def test_only_attention_data_parallelism_leaves_the_fast_links() -> None:
+    found = list(replica_layouts(LATENT, CARD, per_node=8, max_ranks=64))
+    beyond = [layout for layout in found if layout.ranks > 8 and layout.pp == 1]
+    assert beyond == [Layout(dp=n, ep=n) for n in (16, 32, 64)]
+    assert not [layout for layout in replica_layouts(DENSE, CARD, per_node=8, max_ranks=64) if layout.tp > 4]
+
+
+def test_a_rack_of_trays_is_searched_as_one_domain() -> None:
+    tray = replace(CARD, max_per_node=4)
+    found = list(replica_layouts(LATENT, tray, per_node=4, max_ranks=64, domain=64))
+    assert {Layout(dp=64, ep=64), Layout(tp=8, ep=8), Layout(tp=16)} <= set(found)
+    assert max(layout.tp for layout in found) == 16 and max(layout.ranks for layout in found) == 64
+    assert Layout(tp=8) not in set(replica_layouts(LATENT, tray, per_node=4, max_ranks=64))
 
 
 def test_heads_that_do_not_divide_end_the_list() -> None:

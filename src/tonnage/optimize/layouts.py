@@ -20,6 +20,12 @@ __all__ = ["legal", "replica_layouts"]
 
 _STAGES: Final = (1, 2, 3, 4, 6, 8)
 """Devices over which layers are spread."""
+WIDEST_TP: Final = 16
+"""Ranks of tensor parallelism, at most: an instance of today has no more, and shards of a rack would be slivers."""
+WIDEST: Final = 64
+"""Ranks of data-parallel attention with expert parallelism, at most: published deployments have 72 and fewer."""
+LONGEST_PIPELINE: Final = 32
+"""Accelerators of a replica of whole nodes behind each other, at most."""
 
 
 def legal(model: Model, layout: Layout) -> Verdict:
@@ -45,16 +51,23 @@ def legal(model: Model, layout: Layout) -> Verdict:
 
 
 def replica_layouts(
-    model: Model, accelerator: Accelerator, *, per_node: int, max_ranks: int, layered: bool = False
+    model: Model,
+    accelerator: Accelerator,
+    *,
+    per_node: int,
+    max_ranks: int,
+    layered: bool = False,
+    domain: int = 0,
 ) -> Iterator[Layout]:
     """
     Layouts of one replica worth evaluating, smallest first.
 
     A `layered` engine spreads layers over the devices of a node, and nothing else.
 
-    Tensor parallelism stays inside a node (its all-reduces need the fast link); pipeline stages
-    span nodes when one node is too small. Latent attention adds data-parallel attention with expert
-    parallelism, because its cache is replicated under tp.
+    Tensor parallelism stays inside a node, or the scale-up domain of `domain` accelerators whose trays are rented
+    one by one (its all-reduces need the fast link); pipeline stages span nodes when one node is too small. Latent
+    attention adds data-parallel attention with expert parallelism, because its cache is replicated under tp; that
+    exchange goes over the network too, up to `WIDEST` accelerators.
     """
     if layered:
         stages = (Layout(pp=n) for n in _STAGES if n <= min(per_node, max_ranks))
@@ -62,10 +75,10 @@ def replica_layouts(
         return
     moe = any(True for _ in _expert_counts(model))
     latent = any(isinstance(group.mixer, LatentAttention) for group in model.layers)
-    tp = 1
-    while tp <= min(per_node, max_ranks):
-        options = [Layout(tp=tp)]
-        if moe and tp > 1:
+    near, tp = max(per_node, domain), 1
+    while tp <= min(near, max_ranks):
+        options = [Layout(tp=tp)] if tp <= WIDEST_TP else []
+        if moe and 1 < tp <= WIDEST_TP:
             options.append(Layout(tp=tp, ep=tp))
         if moe and latent and tp > 1:
             options.append(Layout(dp=tp, ep=tp))
@@ -73,9 +86,11 @@ def replica_layouts(
         tp *= 2
     nodes = 2
     while accelerator.max_per_node and nodes * per_node <= max_ranks and per_node >= accelerator.max_per_node:
-        layout = Layout(tp=per_node, pp=nodes)
-        if legal(model, layout).ok:
-            yield layout
+        ranks = nodes * per_node
+        options = [Layout(tp=per_node, pp=nodes)] if ranks <= LONGEST_PIPELINE else []
+        if moe and latent and near < ranks <= WIDEST:
+            options.append(Layout(dp=ranks, ep=ranks))
+        yield from (layout for layout in options if legal(model, layout).ok)
         nodes *= 2
 
 

@@ -3,6 +3,11 @@
 A *site* is one accelerator as it is rented: with or without the fast link inside an instance,
 with the offers of that kind. Accelerators that no offer leaves are kept with the filter that
 removed them.
+
+What joins more accelerators than one instance holds: a rack such as GB200 NVL72 is one scale-up domain, so that a
+replica may reach over its trays as it does inside a node, as far as its spare trays allow. Whoever rents trays must be
+given those of one rack; the plan says so. Chips of a torus are sold by the chip and taken in the slices of their
+vendor, so that a replica is one slice: v5p has none below four.
 """
 
 from __future__ import annotations
@@ -10,6 +15,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from math import prod
 from typing import Final
 
 import msgspec
@@ -17,15 +23,17 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
+from tonnage.catalog.hardware import scale_up_domains
 from tonnage.catalog.providers import is_community
-from tonnage.domain.accelerator import Accelerator, Link
+from tonnage.domain.accelerator import Accelerator, Link, ScaleUpDomain
 from tonnage.domain.answer import Verdict
 from tonnage.domain.money import Offer, OfferKind, Price, Provider
-from tonnage.domain.plan import Rejection
+from tonnage.domain.plan import Rejection, ServeOption
 from tonnage.domain.requests.common import Filters
+from tonnage.optimize.layouts import WIDEST
 from tonnage.pricing.terms import billing_rules, stated_step_s
 
-__all__ = ["Site", "none_passes", "sites"]
+__all__ = ["Site", "domain_of", "none_passes", "rack_notes", "reach_of", "sites", "with_slices"]
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
@@ -269,3 +277,58 @@ def _certified(filters: Filters, provider: Provider | None) -> bool:
 
 def _excluded(accelerator: Accelerator, limit: str, why: str) -> Rejection:
     return Rejection(what=accelerator.id, verdict=Verdict(ok=False, limit=limit, reason=f"filter '{limit}' {why}"))
+
+
+def domain_of(site: Site) -> ScaleUpDomain | None:
+    """The rack that an offer's trays are parts of; None where an instance is all that the fabric joins."""
+    if site.intra_link is not None:
+        return None
+    trays = {int(offer.count) for offer in site.offers}
+    racks = (one for one in scale_up_domains(site.accelerator.id) if one.shape == "switched" and one.trays > 1)
+    return next((one for one in racks if one.packages_per_tray in trays), None)
+
+
+def reach_of(site: Site) -> int:
+    """Accelerators that one fast fabric joins for a replica on this site: an instance, or a rack less its spares."""
+    rack = domain_of(site)
+    return site.per_node if rack is None else max(site.per_node, rack.usable_packages)
+
+
+def rack_notes(options: Iterable[ServeOption], sites: Iterable[Site]) -> tuple[str, ...]:
+    """What must be true of the instances where a replica reaches over the trays of a rack."""
+    wide = {
+        option.configuration.accelerator
+        for option in options
+        if option.configuration.layout.pp == 1
+        and option.configuration.layout.ranks > option.bill.accelerators_per_instance
+    }
+    racks = {site.accelerator.id: rack for site in sites if (rack := domain_of(site)) is not None}
+    return tuple(
+        f"a replica over several trays of {racks[name].name} needs trays of one rack: ask the provider to place them so"
+        f" (up to {racks[name].usable_packages} of {racks[name].packages} are planned with, the spare trays left out)"
+        for name in sorted(wide & racks.keys())
+    )
+
+
+def with_slices(sites: Iterable[Site]) -> Iterator[Site]:
+    """Sites whose chips are sold one by one out of a torus, as the slices that can be taken of it."""
+    for site in sites:
+        slices = _slices(site)
+        if not slices or site.per_node != 1:
+            yield site
+            continue
+        offers = tuple(_slice(offer, sides) for offer in site.offers for sides in slices)
+        yield replace(site, offers=offers, per_node=prod(slices[-1]))
+
+
+def _slices(site: Site) -> list[tuple[int, ...]]:
+    """Those that a replica may have."""
+    tori = (one for one in scale_up_domains(site.accelerator.id) if one.shape == "torus")
+    return sorted({sides for one in tori for sides in one.slices if prod(sides) <= WIDEST}, key=prod)
+
+
+def _slice(offer: Offer, sides: tuple[int, ...]) -> Offer:
+    chips = prod(sides)
+    prices = tuple(replace(price, usd_per_hour=price.usd_per_hour * chips) for price in offer.prices)
+    name = f"{offer.instance_type} {'x'.join(map(str, sides))}"
+    return replace(offer, instance_type=name, count=float(chips), prices=prices)

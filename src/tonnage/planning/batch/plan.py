@@ -47,7 +47,7 @@ from tonnage.planning.error_model import ErrorModel, chance_of, end_at, serve_le
 from tonnage.planning.quality import apply_quality_floor, changes_among
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.traffic import served_latency
-from tonnage.planning.sites import Site, sites
+from tonnage.planning.sites import Site, reach_of, sites, with_slices
 from tonnage.pricing.bills import primary_first
 
 __all__ = ["LARGEST_FLEET", "plan_batch"]
@@ -94,7 +94,7 @@ def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
     missed: list[Infeasible] = []
     chances: list[Candidate] = []
     evaluated = 0
-    for site in open_sites:
+    for site in with_slices(open_sites):
         here: list[Found] = []
         for outcome in _works(allowed, model, site, additions=additions):
             evaluated += 1
@@ -178,7 +178,12 @@ def _works(request: Batch, model: Model, site: Site, *, additions: Additions) ->
         for precision in worth:
             served = 0
             for layout in replica_layouts(
-                model, site.accelerator, per_node=site.per_node, max_ranks=most, layered=engine_spec(engine).layered
+                model,
+                site.accelerator,
+                per_node=site.per_node,
+                max_ranks=most,
+                layered=engine_spec(engine).layered,
+                domain=reach_of(site),
             ):
                 configuration = Configuration(
                     accelerator=site.accelerator.id,

@@ -68,15 +68,15 @@ from tonnage.planning.serve.pools import separate_pools
 from tonnage.planning.serve.roofline import roofline
 from tonnage.planning.serve.tokens import tokens_instead
 from tonnage.planning.sessions.reuse import reusing_replica, sessions_assumed
-from tonnage.planning.sites import Site, none_passes, sites
+from tonnage.planning.sites import Site, none_passes, rack_notes, reach_of, sites, with_slices
 from tonnage.pricing.bills import primary_first
 from tonnage.simulation.capacity import at_concurrency, largest_concurrency
 from tonnage.version import can_simulate
 
 __all__ = ["outcome_of", "plan_serve", "serve_options"]
 
-LARGEST_REPLICA = 32
-"""Accelerators of the largest replica looked at: four nodes of eight. [accelerators]"""
+LARGEST_REPLICA = 64
+"""Of the largest replica looked at: eight nodes of eight, or a rack of 72 less its spare trays. [accelerators]"""
 FOLDED = 5.0
 """Times the cost of the plan, beyond which a single replica is not looked at. [-]"""
 BY_NEARNESS = nearness(
@@ -112,6 +112,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
     limits.check_context(model, request)
     allowed, refused, no_format = apply_quality_floor(request, model)
     open_sites, excluded = sites(request.filters, additions=additions) if no_format is None else ((), ())
+    open_sites = tuple(with_slices(open_sites))
     search = _searched(request, allowed, model, open_sites=open_sites, today=today)
     outcomes, serving, missed, ranked = search
     doing = {option.configuration.accelerator for option in ranked}
@@ -160,6 +161,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
                 *narrative.assumptions(request, model, additions=additions),
                 *sessions_assumed(request),
                 *([BY_AVERAGES] if request.pools and not can_simulate() else []),
+                *rack_notes(ranked, open_sites),
                 *notes_among((o.configuration for o in ranked), model=model.id, additions=additions),
             ),
         ),
@@ -196,7 +198,7 @@ def serve_options(request: Serve, *, additions: Additions = catalog.NOTHING, tod
     limits.check_context(model, request)
     allowed, _, no_format = apply_quality_floor(request, model)
     open_sites = sites(request.filters, additions=additions)[0] if no_format is None else ()
-    return _searched(request, allowed, model, open_sites=open_sites, today=today).ranked
+    return _searched(request, allowed, model, open_sites=tuple(with_slices(open_sites)), today=today).ranked
 
 
 def _pools(request: Serve, serving: list[Priced], *, first: ServeOption, today: date) -> SeparatePools | None:
@@ -340,7 +342,9 @@ def _without_kernels(request: Serve, site: Site, engine: str) -> Infeasible:
 
 def _layouts(request: Serve, model: Model, site: Site, *, layered: bool) -> Iterable[Layout]:
     most = min(LARGEST_REPLICA, request.filters.max_count or LARGEST_REPLICA)
-    return replica_layouts(model, site.accelerator, per_node=site.per_node, max_ranks=most, layered=layered)
+    return replica_layouts(
+        model, site.accelerator, per_node=site.per_node, max_ranks=most, layered=layered, domain=reach_of(site)
+    )
 
 
 def outcome_of(request: Serve, model: Model, *, site: Site, configuration: Configuration) -> Candidate | Infeasible:
