@@ -85,6 +85,18 @@ def test_a_provider_lists_a_model_once_at_one_price() -> None:
     assert len(keys) == len(set(keys))
 
 
+def test_asking_for_one_model_finds_every_row_whose_name_means_it() -> None:
+    meant: dict[str, set[tuple[str, float | None, float | None]]] = {}
+    for p in all_token_prices():
+        prices = (p.provider, p.input_usd_per_million_tokens, p.output_usd_per_million_tokens)
+        meant.setdefault(p.model, set()).add(prices)
+    del meant[""]
+    assert len(meant) > 150
+    for model, prices in meant.items():
+        found = catalog.token_prices(model)
+        assert {(p.provider, p.input_usd_per_million_tokens, p.output_usd_per_million_tokens) for p in found} == prices
+
+
 @pytest.mark.parametrize(
     ("cells", "complaint"),
     [

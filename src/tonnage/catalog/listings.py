@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import date
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -30,12 +30,14 @@ from tonnage.catalog.hardware import published_results, scale_up_domains
 from tonnage.catalog.models import explain_name, model
 from tonnage.catalog.offers import offers
 from tonnage.catalog.providers import CERTIFICATIONS, providers
-from tonnage.catalog.traces import PublicTrace
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.listing import AcceleratorCard, Column, Hidden, Listing
 from tonnage.domain.model import Model
 from tonnage.domain.money import Offer, Provider, is_stale
 from tonnage.errors import UnknownName
+
+if TYPE_CHECKING:
+    from tonnage.catalog.traces import PublicTrace
 
 __all__ = ["accelerator_card", "accelerators_listing", "models_listing", "offers_listing", "providers_listing",
            "traces_listing"]  # fmt: skip

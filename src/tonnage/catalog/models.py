@@ -26,7 +26,7 @@ from tonnage.domain.model import LatentAttention, Model, Moe, Network, Tower
 from tonnage.errors import BadFact
 from tonnage.units import GB
 
-__all__ = ["explain_name", "identify", "look_up", "model", "model_ids", "models"]
+__all__ = ["explain_name", "identify", "keys_of", "look_up", "model", "model_ids", "models"]
 
 FOLDER: Final = DATA / "models"
 
@@ -97,6 +97,12 @@ def identify(name: str, additions: Additions = NOTHING) -> str:
 def look_up(name: str) -> str | None:
     """The shipped id that a name means; none where `identify` would raise, without looking for near names."""
     return names.look_up(name, _index(()))
+
+
+def keys_of(id: str) -> frozenset[str]:
+    """What a shipped model's names are recognised by, once all that changes no shape is taken off them."""
+    known = _index(())
+    return frozenset((id, *(key for keys in (known.by_key, known.by_alias) for key in keys if keys[key] == id)))
 
 
 def explain_name(name: str, additions: Additions = NOTHING) -> str:

@@ -11,15 +11,14 @@ community: the same provider may list a model twice, and some rows are of retire
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
 from tonnage.catalog.additions import NOTHING, Additions
-from tonnage.catalog.models import identify, look_up
+from tonnage.catalog.models import identify, keys_of, look_up
 from tonnage.catalog.rows import DATA, Row, number, table
 from tonnage.domain.money import TokenPrice
 from tonnage.errors import BadFact
@@ -71,18 +70,39 @@ def token_prices(model: str, additions: Additions = NOTHING) -> tuple[TokenPrice
     >>> cheapest.model, cheapest.trusted, cheapest.output_usd_per_million_tokens < 1
     ('meta-llama/Llama-3.3-70B-Instruct', True, True)
     """
-    return _by_model().get(identify(model, additions), ())
+    return _prices_of(identify(model, additions))
+
+
+@lru_cache(maxsize=64)
+def _prices_of(id: str) -> tuple[TokenPrice, ...]:
+    return tuple(sorted(_once_each(price for price in _read(_rows_that_may_mean(id)) if price.model == id), key=_order))
 
 
 @cache
 def all_token_prices() -> tuple[TokenPrice, ...]:
     """Every row in the order of the file; `model` is empty where the name means no model of the catalogue."""
+    return _read(table(FOLDER / "prices.csv"))
+
+
+def _rows_that_may_mean(id: str) -> Iterator[Row]:
+    """
+    Rows in whose names the letters and digits of one of a model's keys follow in their order, all others left out.
+
+    Reading a name takes much longer than this, and most names are of other models. Nothing is lost: what is taken off a
+    name, or spelt in another way, are whole words and punctuation.
+    """
+    keys = {re.sub(r"[^a-z0-9]", "", key.lower()) for key in keys_of(id)}
+    may_mean = re.compile("|".join("".join(f"[^{sign}]*{sign}" for sign in key) for key in sorted(keys) if key))
+    return (row for row in table(FOLDER / "prices.csv") if may_mean.match(row["name"].lower()))
+
+
+def _read(rows: Iterable[Row]) -> tuple[TokenPrice, ...]:
     pages = {row["page"]: row["address"] for row in table(FOLDER / "pages.csv")}
     doubts = {(row["provider"], row["name"]): row["why"] for row in table(FOLDER / "doubts.csv")}
     (source,) = table(FOLDER / "sources.csv")
     seen: set[tuple[str, str]] = set()
     found = []
-    for row in table(FOLDER / "prices.csv"):
+    for row in rows:
         key = row["provider"], row["name"]
         if key in seen:
             raise BadFact(f"prices.csv: '{row['name']}' of {row['provider']} is listed twice")
@@ -133,20 +153,12 @@ def _meant(name: str) -> str:
     return ""
 
 
-@cache
-def _by_model() -> Mapping[str, tuple[TokenPrice, ...]]:
-    found: dict[str, list[TokenPrice]] = {}
-    for price in _once_each(all_token_prices()):
-        found.setdefault(price.model, []).append(price)
-    return MappingProxyType({id: tuple(sorted(prices, key=_order)) for id, prices in found.items() if id})
-
-
-def _once_each(prices: tuple[TokenPrice, ...]) -> Iterator[TokenPrice]:
-    """Without rows that repeat another of the same provider for the same model at the same price."""
+def _once_each(prices: Iterable[TokenPrice]) -> Iterator[TokenPrice]:
+    """Prices of one model without rows that repeat another of the same provider."""
     seen: set[tuple[object, ...]] = set()
     for price in sorted(prices, key=lambda price: not price.trusted):
-        key = (price.provider, price.model, *(getattr(price, amount) for amount in _AMOUNTS))
-        if not price.model or key not in seen:
+        key = (price.provider, *(getattr(price, amount) for amount in _AMOUNTS))
+        if key not in seen:
             yield price
         seen.add(key)
 

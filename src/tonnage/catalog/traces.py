@@ -13,12 +13,8 @@ the user's cache.
 from __future__ import annotations
 
 import gzip
-import http.client
 import io
 import os
-import urllib.error
-import urllib.parse
-import urllib.request
 import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping
@@ -258,13 +254,15 @@ def fetch_trace(
     BadFact
         The server cannot be reached, has no such file, or sends something else than the log.
     """
+    from urllib.parse import quote
+
     trace = public_trace(name)
     kept = trace_path(trace, folder)
     if kept.exists():
         return kept
     kept.parent.mkdir(parents=True, exist_ok=True)
     arriving = kept.with_name(f"{kept.name}.{os.getpid()}.part")
-    url = f"{base or BASE}/{trace.repository}/HEAD/{urllib.parse.quote(trace.path)}"
+    url = f"{base or BASE}/{trace.repository}/HEAD/{quote(trace.path)}"
     try:
         with arriving.open("wb") as file:
             _download(url, file, watch or (lambda _, __: None))
@@ -280,6 +278,11 @@ def fetch_trace(
 
 
 def _download(url: str, file: IO[bytes], watch: Callable[[int, int | None], None]) -> None:
+    # Here, for nothing else of the catalogue needs a network, and these take longer to load than to list it.
+    import http.client
+    import urllib.error
+    import urllib.request
+
     request = urllib.request.Request(url, headers={"User-Agent": "tonnage"})
     received = 0
     try:

@@ -88,12 +88,19 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def usd_per_hour(self, term: Term) -> float | None:
         """Listed price of the whole instance for one term; absent when not offered. [USD/h]"""
-        return next((price.usd_per_hour for price in self.prices if price.term == term), None)
+        for price in self.prices:
+            if price.term == term:
+                return price.usd_per_hour
+        return None
 
     def trust_of(self, term: Term) -> Trust:
         """Who says the price of one term; an estimated one is secondary, however the others were found."""
-        estimated = any(price.estimated for price in self.prices if price.term == term)
-        return "secondary" if estimated and self.trust == "primary" else self.trust
+        if self.trust != "primary":
+            return self.trust
+        for price in self.prices:
+            if price.term == term and price.estimated:
+                return "secondary"
+        return "primary"
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

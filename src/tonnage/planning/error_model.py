@@ -200,14 +200,23 @@ def joint_chance(ends: Sequence[float]) -> float:
     doubtful = [end * NINETY for end in ends if end < _CERTAIN]
     if len(doubtful) < 2 or least <= 0.0:
         return least
-    common, own = math.sqrt(SHARED_BY_LATENCIES), math.sqrt(2.0 * (1.0 - SHARED_BY_LATENCIES))
-    total = weights = 0.0
-    for i in range(_NODES + 1):
-        cause = _SPAN * (2.0 * i / _NODES - 1.0)
-        weight = math.exp(-cause * cause / 2.0)
-        weights += weight
-        total += weight * math.prod(0.5 * (1.0 + math.erf((end - common * cause) / own)) for end in doubtful)
+    nodes, weights = _shared_causes()
+    own, erf, total = math.sqrt(2.0 * (1.0 - SHARED_BY_LATENCIES)), math.erf, 0.0
+    for weight, moved in nodes:
+        all_hold = 1.0
+        for end in doubtful:
+            all_hold *= 0.5 * (1.0 + erf((end - moved) / own))
+        total += weight * all_hold
     return min(total / weights, least)
+
+
+@cache
+def _shared_causes() -> tuple[tuple[tuple[float, float], ...], float]:
+    """Each value of the cause in common: its weight and how far it moves all latencies; and the weights' sum."""
+    causes = [_SPAN * (2.0 * i / _NODES - 1.0) for i in range(_NODES + 1)]
+    weights = [math.exp(-cause * cause / 2.0) for cause in causes]
+    common = math.sqrt(SHARED_BY_LATENCIES)
+    return tuple((weight, common * cause) for weight, cause in zip(weights, causes, strict=True)), sum(weights)
 
 
 def basis_of_tier(tier: Rung, *, overheads_borrowed: bool = False, calibrated: bool = False) -> Basis:

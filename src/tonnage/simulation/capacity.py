@@ -25,6 +25,7 @@ from typing import Final
 import msgspec
 
 __all__ = [
+    "LONE",
     "MOST_BUSY",
     "Point",
     "ReplicaLoad",
@@ -36,6 +37,8 @@ __all__ = [
 ]
 
 
+LONE: Final = 0.01
+"""In flight where a request is as good as alone. [requests]"""
 MOST_BUSY: Final = 0.999
 """Share of time that prompts may take at most: beyond it queues have no end. [-]"""
 
@@ -114,9 +117,19 @@ def at_concurrency(times: ReplicaTimes, load: ReplicaLoad, *, concurrency: float
     )
 
 
-def largest_concurrency(times: ReplicaTimes, load: ReplicaLoad) -> tuple[Point, str] | tuple[None, str]:
+def largest_concurrency(
+    times: ReplicaTimes, load: ReplicaLoad, *, known: dict[float, Point] | None = None
+) -> tuple[Point, str] | tuple[None, str]:
     """
     The highest load that meets every objective, and what stops it.
+
+    Parameters
+    ----------
+    times : ReplicaTimes
+    load : ReplicaLoad
+    known : dict of float to Point, optional
+        Concurrency -> the steady state there, filled as it is computed: whoever asks again under other objectives, all
+        else alike, keeps it, because the bisection halves the same interval.
 
     Returns
     -------
@@ -124,23 +137,29 @@ def largest_concurrency(times: ReplicaTimes, load: ReplicaLoad) -> tuple[Point, 
         The steady state at capacity and the limit that binds there: "kv" (the concurrency limit),
         "ttft", "tpot" or "e2e". (None, limit) when even a single request misses an objective.
     """
-    lowest = 0.01
-    broken = _broken(at_concurrency(times, load, concurrency=lowest), load)
+    seen = {} if known is None else known
+
+    def at(concurrency: float) -> Point:
+        if concurrency not in seen:
+            seen[concurrency] = at_concurrency(times, load, concurrency=concurrency)
+        return seen[concurrency]
+
+    broken = _broken(at(LONE), load)
     if broken:
         return None, broken
     top = min(load.max_concurrency, times.batches[-1])
-    point = at_concurrency(times, load, concurrency=max(top, lowest))
+    point = at(max(top, LONE))
     limit = _broken(point, load)
     if limit is None:
         return point, "kv"
-    low, high = lowest, top
+    low, high = LONE, top
     for _ in range(24):
         middle = math.sqrt(low * high)
-        broken = _broken(at_concurrency(times, load, concurrency=middle), load)
+        broken = _broken(at(middle), load)
         low, high, limit = (low, middle, broken) if broken else (middle, high, limit)
         if high / low < 1.005:
             break
-    return at_concurrency(times, load, concurrency=low), limit
+    return at(low), limit
 
 
 def at_rate(times: ReplicaTimes, load: ReplicaLoad, *, rate_per_s: float) -> Point:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from datetime import date
 from functools import partial
 from typing import Final
 
@@ -26,7 +25,15 @@ from tonnage.planning.core.header import Infeasible
 from tonnage.planning.replica import Replica
 from tonnage.planning.serve.chance import Curve, Odds
 from tonnage.planning.serve.decide import rank_of
-from tonnage.planning.serve.option import SEATS, Candidate, bills_of, has_objectives, load_of, replicas_of, share_of
+from tonnage.planning.serve.option import (
+    SEATS,
+    Candidate,
+    has_objectives,
+    least_cost_of,
+    load_of,
+    replicas_of,
+    share_of,
+)
 from tonnage.planning.sessions.reuse import reusing_replica
 from tonnage.planning.sites import Site
 from tonnage.simulation.capacity import Point, largest_concurrency
@@ -59,12 +66,28 @@ class _PlacedReplica(msgspec.Struct, frozen=True, kw_only=True):
     """Objectives -> its chances under them; filled as they are asked for."""
     bills: dict[int, float]
     """Replicas -> what they cost; filled as they are asked for. [USD/h]"""
+    most: dict[Slo, tuple[Point | None, str]]
+    """Objectives -> the most that it takes and what stops it, which no load changes; filled as they are asked for."""
+    points: dict[float, Point]
+    """Concurrency -> the steady state there; filled as it is asked for."""
+    listed: bool
+    """At a price that its seller states."""
 
     def odds_under(self, slo: Slo) -> Odds:
         """Its chances under some objectives."""
         if slo not in self.odds:
             self.odds[slo] = Odds(self.curve, slo)
         return self.odds[slo]
+
+    def most_under(self, request: Serve) -> tuple[Point | None, str]:
+        """The most that it takes by the mean field under the objectives of a request with its lengths."""
+        if request.slo not in self.most:
+            times, load = self.replica.times, load_of(request, self.replica)
+            fits = times is not None and load.max_concurrency >= 1
+            self.most[request.slo] = (
+                largest_concurrency(times, load, known=self.points) if times and fits else (None, "kv")
+            )
+        return self.most[request.slo]
 
 
 def serve_break_even(
@@ -75,7 +98,6 @@ def serve_break_even(
     missed: Iterable[Infeasible],
     open_sites: Sequence[Site],
     model: Model,
-    today: date,
 ) -> tuple[BreakEven, ...]:
     """
     Every input at which the first option stops being the first, or needs one more replica.
@@ -91,12 +113,10 @@ def serve_break_even(
         What does not; those that are too slow may with looser objectives.
     open_sites : sequence of Site
     model : Model
-    today : date
     """
     if not options:
         return ()
     few = _few(request, found)
-    ask = partial(_contenders, today=today)
     flips = [
         *break_even_prices([priced_option(option) for option in options]),
         *_another_replica(request, options[0], firm=_firm(request, options[0], few)),
@@ -105,21 +125,20 @@ def serve_break_even(
     for (axis, changed), chances in (
         *((each, few) for each in _loads(request)), *((each, [*few, *late]) for each in _objectives(request))
     ):  # fmt: skip
-        flips += break_even_along(axis, at=partial(_along, changed, chances, ask), nothing=NOTHING)
+        flips += break_even_along(axis, at=partial(_along, changed, chances), nothing=NOTHING)
     longer = _longer(request, few[:LENGTHENED], model)
     tokens = request.lengths.prompt_tokens + request.lengths.output_tokens
     reach = 2.0 ** DOUBLINGS[-1]
     length = Axis(name="tokens of a request", now=tokens, unit="tokens", least=tokens / reach, most=tokens * reach)
-    flips += break_even_along(length, at=lambda n: ask(request, longer(n / tokens)), nothing=NOTHING)
+    flips += break_even_along(length, at=lambda n: _contenders(request, longer(n / tokens)), nothing=NOTHING)
     return tuple(flips)
 
 
 Changed = Callable[[float], Serve]
-Ask = Callable[[Serve, Iterable[_PlacedReplica]], list[Contender]]
 
 
-def _along(changed: Changed, chances: Sequence[_PlacedReplica], ask: Ask, value: float) -> list[Contender]:
-    return ask(changed(value), chances)
+def _along(changed: Changed, chances: Sequence[_PlacedReplica], value: float) -> list[Contender]:
+    return _contenders(changed(value), chances)
 
 
 def _loads(request: Serve) -> list[tuple[Axis, Changed]]:
@@ -150,16 +169,13 @@ def _with_objective(request: Serve, name: str, value: float) -> Serve:
     return replace(request, slo=replace(request.slo, **{name: value}))
 
 
-def _contenders(request: Serve, chances: Iterable[_PlacedReplica], *, today: date) -> list[Contender]:
+def _contenders(request: Serve, chances: Iterable[_PlacedReplica]) -> list[Contender]:
     """What each costs at this request; those that cannot serve it are left out."""
     found = []
     for chance in chances:
-        times, load = chance.replica.times, load_of(request, chance.replica)
-        if times is None or load.max_concurrency < 1:
-            continue
-        best, binds = largest_concurrency(times, load)
+        best, binds = chance.most_under(request)
         if best is not None:
-            made = _contender(request, chance, best=_scaled(best, chance.scale), binds=binds, today=today)
+            made = _contender(request, chance, best=_scaled(best, chance.scale), binds=binds)
             found += [made] if made is not None else []
     return found
 
@@ -168,35 +184,32 @@ def _scaled(best: Point, scale: float) -> Point:
     return replace(best, rate_per_s=best.rate_per_s * scale, concurrency=best.concurrency * scale)
 
 
-def _contender(
-    request: Serve, chance: _PlacedReplica, *, best: Point, binds: str, today: date
-) -> Contender | None:  # fmt: skip
+def _contender(request: Serve, chance: _PlacedReplica, *, best: Point, binds: str) -> Contender | None:
     error = chance.replica.rate_factor
     firm = chance.odds_under(request.slo).capacity(request.confidence) * chance.scale
     counts = [
         replicas_of(request, best, factor=factor, firm=firm, seats=binds in SEATS)
         for factor in (1.0, error, 1.0 / error)
     ]
-    usd, low, high = (_usd(request, chance, count, today) for count in counts)
+    usd, low, high = (_usd(request, chance, count) for count in counts)
     ranks = chance.configuration.layout.ranks
     most, budget = request.filters.max_count, request.budget_usd_per_h
     if usd is None or (most is not None and counts[0] * ranks > most) or (budget is not None and usd > budget):
         return None
     c = chance.configuration
     told = f"{counts[0] * ranks} x {c.accelerator} ({c.precision.stored}) at {show(usd, 'USD/h')}"
-    listed = any(o.trust_of(t) == "primary" for o in chance.site.offers for t in request.filters.terms)
     return Contender(
-        name=_name(c), usd=usd, low=low or usd, high=high or usd, told=told, sure=firm > 0.0, listed=listed,
-        configuration=c,
+        name=_name(c), usd=usd, low=low or usd, high=high or usd, told=told, sure=firm > 0.0,
+        listed=chance.listed, configuration=c,
     )  # fmt: skip
 
 
-def _usd(request: Serve, chance: _PlacedReplica, replicas: int, today: date) -> float | None:
+def _usd(request: Serve, chance: _PlacedReplica, replicas: int) -> float | None:
     """What so many replicas cost on the cheapest offer of the site; None where none holds them. [USD/h]"""
     if replicas not in chance.bills:
         ranks = chance.configuration.layout.ranks
-        bills = bills_of(chance.site, replicas=replicas, ranks=ranks, request=request, today=today)
-        chance.bills[replicas] = bills[0].usd_per_hour if bills else math.inf
+        least = least_cost_of(chance.site, replicas=replicas, ranks=ranks, request=request)
+        chance.bills[replicas] = math.inf if least is None else least[1]
     usd = chance.bills[replicas]
     return usd if math.isfinite(usd) else None
 
@@ -215,17 +228,26 @@ def _few(request: Serve, found: Iterable[tuple[Candidate, ServeOption]]) -> list
         name = _name(candidate.configuration)
         if counts.get(name, 0) >= OF_ONE or len(kept) >= CONTENDERS or candidate.replica.times is None:
             continue
-        guess, _ = largest_concurrency(candidate.replica.times, load_of(request, candidate.replica))
+        placed = _placed(
+            request, candidate.site, candidate.configuration, replica=candidate.replica, curve=candidate.odds.curve
+        )
+        guess, _ = placed.most_under(request)
         if guess is None:
             continue
         counts[name] = counts.get(name, 0) + 1
-        kept.append(
-            _PlacedReplica(
-                site=candidate.site, configuration=candidate.configuration, replica=candidate.replica,
-                scale=candidate.best.rate_per_s / guess.rate_per_s, curve=candidate.odds.curve, odds={}, bills={},
-            )
-        )  # fmt: skip
+        kept.append(replace(placed, scale=candidate.best.rate_per_s / guess.rate_per_s))
     return kept
+
+
+def _placed(
+    request: Serve, site: Site, configuration: Configuration, *, replica: Replica, curve: Curve
+) -> _PlacedReplica:  # fmt: skip
+    """A replica as the mean field sees it, of which nothing was asked yet."""
+    listed = any(offer.trust_of(term) == "primary" for offer in site.offers for term in request.filters.terms)
+    return _PlacedReplica(
+        site=site, configuration=configuration, replica=replica, scale=1.0, curve=curve, odds={}, bills={}, most={},
+        points={}, listed=listed,
+    )  # fmt: skip
 
 
 def _late(
@@ -242,9 +264,7 @@ def _late(
             continue
         replica = reusing_replica(request, c, model=model, accelerator=site.accelerator)
         curve = Curve(request, replica, load=load_of(request, replica))
-        kept[c.accelerator] = _PlacedReplica(
-            site=site, configuration=c, replica=replica, scale=1.0, curve=curve, odds={}, bills={}
-        )
+        kept[c.accelerator] = _placed(request, site, c, replica=replica, curve=curve)
     return list(kept.values())
 
 
@@ -265,8 +285,7 @@ def _longer(request: Serve, chances: Sequence[_PlacedReplica], model: Model) -> 
 
 def _at_lengths(request: Serve, chance: _PlacedReplica, model: Model) -> list[tuple[float, float]]:
     """(share of the lengths, capacity over that at the present ones); those that it cannot serve are left out."""
-    assert chance.replica.times is not None
-    now, _ = largest_concurrency(chance.replica.times, load_of(request, chance.replica))
+    now, _ = chance.most_under(request)
     points = []
     for power in DOUBLINGS:
         share = 2.0**power

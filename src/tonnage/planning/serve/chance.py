@@ -33,6 +33,8 @@ LEAST: Final = 0.01
 """The least load, in requests at once: a lone request. [requests]"""
 PRECISE: Final = 1.004
 """A capacity is narrowed to this factor. [-]"""
+BEYOND_DOUBT: Final = 1e-6
+"""More than the integral of a joint chance is off. [-]"""
 
 
 class _Class(NamedTuple):
@@ -107,9 +109,16 @@ class Odds:
         return min(least, joint_chance(ends))
 
     def _likely(self, load: float, confidence: float) -> bool:
-        """Whether the chance at a load is at least a confidence; most often the least likely limit alone says no."""
+        """
+        Whether the chance at a load is at least a confidence.
+
+        The joint chance lies between the product of the chances and the least of them, which mostly say it alone.
+        """
         least, ends = self._ends(load)
-        return min(least, chance_of(min(ends))) >= confidence and joint_chance(ends) >= confidence
+        chances = [chance_of(end) for end in ends]
+        if min(least, *chances) < confidence:
+            return False
+        return math.prod(chances) >= confidence + BEYOND_DOUBT or joint_chance(ends) >= confidence
 
     def _ends(self, load: float) -> tuple[float, list[float]]:
         """The least chance of lighter classes of load, and how far the error of each latency may go."""
@@ -163,7 +172,8 @@ class Odds:
             return min((limit - latencies[0]) / own, (loads[0] - at) / steps)
         if low == len(loads):
             return (loads[-1] - at) / steps
-        one, other = (latencies[i] + (loads[i] - at) / steps * own for i in (low - 1, low))
+        one = latencies[low - 1] + (loads[low - 1] - at) / steps * own
+        other = latencies[low] + (loads[low] - at) / steps * own
         share = (limit - one) / (other - one) if other > one else 0.0
         return (loads[low - 1] + share * (loads[low] - loads[low - 1]) - at) / steps
 

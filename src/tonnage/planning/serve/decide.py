@@ -19,8 +19,16 @@ from tonnage.domain.plan import ConfidencePrice, Configuration, ServeOption
 from tonnage.domain.requests.serve import Serve
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.serve import limits
-from tonnage.planning.serve.option import Candidate, add_costs, bills_of, has_objectives, needed_of, option_of, share_of
-from tonnage.pricing.bills import by_trust_and_cost
+from tonnage.planning.serve.option import (
+    Candidate,
+    add_costs,
+    bills_of,
+    has_objectives,
+    least_cost_of,
+    needed_of,
+    option_of,
+    share_of,
+)
 
 if TYPE_CHECKING:
     from tonnage.planning.serve.capacity_search import SearchedCapacity
@@ -95,7 +103,7 @@ def _contended(
     At best, a replica takes `margin` times what is known of it, or less once enough looks have shown less. Once
     `CONTENDERS` sure options that were looked at cost no more than a candidate at best, it stays as it is.
     """
-    order = sorted(((_least_cost(request, c, today=today, margin=margin), i) for i, c in enumerate(candidates)))
+    order = sorted(((_least_cost(request, c, margin=margin), i) for i, c in enumerate(candidates)))
     leaders: list[float] = []
     ratios: list[float] = []
     found: list[Priced | Infeasible] = []
@@ -103,7 +111,7 @@ def _contended(
         candidate = candidates[i]
         if len(leaders) >= CONTENDERS:
             learnt = min(margin, BEYOND * max(ratios)) if len(ratios) >= ENOUGH else margin
-            at_best = max(least, _least_cost(request, candidate, today=today, margin=learnt))
+            at_best = max(least, _least_cost(request, candidate, margin=learnt))
             if at_best > sorted(leaders)[CONTENDERS - 1]:
                 found.append(_priced(request, candidate, today=today))
                 continue
@@ -142,12 +150,11 @@ def _name(configuration: Configuration) -> str:
     return f"{configuration.label()} {link or ''}"
 
 
-def _least_cost(request: Serve, candidate: Candidate, *, today: date, margin: float) -> float:
+def _least_cost(request: Serve, candidate: Candidate, *, margin: float) -> float:
     """What it costs if one replica takes `margin` times what is known. [USD/h]"""
-    replicas = needed_of(request, candidate, factor=margin)
-    ranks = candidate.configuration.layout.ranks
-    bills = bills_of(candidate.site, replicas=replicas, ranks=ranks, request=request, today=today)
-    return bills[0].usd_per_hour if bills else math.inf
+    replicas, ranks = needed_of(request, candidate, factor=margin), candidate.configuration.layout.ranks
+    least = least_cost_of(candidate.site, replicas=replicas, ranks=ranks, request=request)
+    return math.inf if least is None else least[1]
 
 
 def _simulated(request: Serve, candidate: Candidate, *, tested: SearchedCapacity) -> Candidate | Infeasible:
@@ -179,40 +186,43 @@ def _priced(request: Serve, candidate: Candidate, *, today: date) -> Priced | In
     bills = bills_of(candidate.site, replicas=replicas, ranks=ranks, request=request, today=today)
     if not bills:
         return Infeasible(configuration=configuration, verdict=limits.no_offer(candidate.site, configuration))
-    beyond = limits.beyond_limits(request, replicas * ranks, bills=bills)
+    beyond = limits.beyond_limits(request, replicas * ranks, usd_per_h=bills[0].usd_per_hour)
     if beyond is not None:
         return Infeasible(configuration=configuration, verdict=beyond)
     return candidate, option_of(request, candidate, bills=bills)
 
 
-def confidence_prices(request: Serve, found: list[Priced], *, today: date) -> tuple[ConfidencePrice, ...]:
+def confidence_prices(request: Serve, found: list[Priced]) -> tuple[ConfidencePrice, ...]:
     """What other confidences cost, ten points apart: the cheapest option that has each of them."""
     if not has_objectives(request):
         return ()
     asked = request.confidence
     levels = sorted({round(asked + step, 4) for step in CONFIDENCE_STEPS if LEAST <= asked + step <= MOST} | {asked})
     # At another confidence nothing costs less than at the least one: in that order, the search ends early.
-    order = sorted((pair[0] for pair in found), key=lambda c: _least_cost(request, c, today=today, margin=math.inf))
-    return tuple(price for level in levels if (price := _price_of(request, order, level, today=today)) is not None)
+    order = sorted((_least_cost(request, pair[0], margin=math.inf), i) for i, pair in enumerate(found))
+    tries = [(least, found[i][0]) for least, i in order]
+    return tuple(price for level in levels if (price := _price_of(request, tries, level)) is not None)
 
 
-def _price_of(request: Serve, order: list[Candidate], confidence: float, *, today: date) -> ConfidencePrice | None:
+def _price_of(
+    request: Serve, tries: list[tuple[float, Candidate]], confidence: float
+) -> ConfidencePrice | None:  # fmt: skip
     best: tuple[bool, float] | None = None
     price: ConfidencePrice | None = None
-    for candidate in order:
+    for least, candidate in tries:
         ranks = candidate.configuration.layout.ranks
-        if best is not None and (False, _least_cost(request, candidate, today=today, margin=math.inf)) >= best:
+        if best is not None and (False, least) >= best:
             break
         if not candidate.firm(request, confidence):
             continue
         replicas = needed_of(request, candidate, confidence=confidence)
-        bills = bills_of(candidate.site, replicas=replicas, ranks=ranks, request=request, today=today)
-        if not bills or limits.beyond_limits(request, replicas * ranks, bills=bills):
+        cost = least_cost_of(candidate.site, replicas=replicas, ranks=ranks, request=request)
+        if cost is None or limits.beyond_limits(request, replicas * ranks, usd_per_h=cost[1]):
             continue
-        if best is None or by_trust_and_cost(bills[0]) < best:
-            best = by_trust_and_cost(bills[0])
+        if best is None or cost < best:
+            best = cost
             price = ConfidencePrice(
-                confidence=confidence, usd_per_hour=bills[0].usd_per_hour,
+                confidence=confidence, usd_per_hour=cost[1],
                 accelerator=candidate.configuration.accelerator, accelerators=replicas * ranks,
             )  # fmt: skip
     return price

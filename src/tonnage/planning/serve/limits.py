@@ -11,7 +11,7 @@ from tonnage.catalog.engines import formats, support
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Verdict
 from tonnage.domain.model import Model
-from tonnage.domain.plan import Bill, Configuration
+from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import engine_spec, planned_engines
@@ -140,7 +140,7 @@ def unreachable_text(missed: Sequence[Infeasible]) -> Verdict:
     return replace(closest, reason=f"no accelerator is fast enough; {closest.reason}", nearest=nearest)
 
 
-def beyond_limits(request: Serve, accelerators: int, *, bills: list[Bill]) -> Verdict | None:
+def beyond_limits(request: Serve, accelerators: int, *, usd_per_h: float) -> Verdict | None:
     """Whether a plan exceeds the count or the budget, and by how much."""
     most = request.filters.max_count
     if most is not None and accelerators > most:
@@ -153,15 +153,15 @@ def beyond_limits(request: Serve, accelerators: int, *, bills: list[Bill]) -> Ve
             nearest=f"max_accelerators {accelerators}",
         )
     budget = request.budget_usd_per_h
-    if budget is not None and bills and bills[0].usd_per_hour > budget:
-        cost = bills[0].usd_per_hour
+    if budget is not None and usd_per_h > budget:
+        cost = show(usd_per_h, "USD/h")
         return Verdict(
             ok=False,
             limit="budget",
-            reason=f"{accelerators} accelerators cost {show(cost, 'USD/h')}, above {show(budget, 'USD/h')}",
-            short_by=cost - budget,
+            reason=f"{accelerators} accelerators cost {cost}, above {show(budget, 'USD/h')}",
+            short_by=usd_per_h - budget,
             unit="USD/h",
-            nearest=f"budget {show(cost, 'USD/h')}",
+            nearest=f"budget {cost}",
         )
     return None
 

@@ -7,6 +7,7 @@ What one replica takes comes in as a `Point`, from the mean field or from the si
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from datetime import date
 from typing import Final
 
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from tonnage.catalog import providers
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
-from tonnage.domain.money import Offer
+from tonnage.domain.money import Offer, Term
 from tonnage.domain.plan import Bill, Capacity, Configuration, ServeOption, SimulatedCapacity
 from tonnage.domain.requests.serve import Serve
 from tonnage.planning.host import energy_use, offer_of, serving_needs
@@ -24,20 +25,22 @@ from tonnage.planning.replica import Replica, concurrency_limit
 from tonnage.planning.serve import narrative
 from tonnage.planning.serve.chance import Odds
 from tonnage.planning.sites import Site
-from tonnage.pricing.bills import HOURS_PER_MONTH, bill, by_trust_and_cost, usd_per_hour_of
+from tonnage.pricing.bills import HOURS_PER_MONTH, bill, instances_needed, usd_per_hour_of
 from tonnage.pricing.energy import busy_share
 from tonnage.pricing.terms import billing_rules, idle_usd, unit_costs
 from tonnage.simulation.autoscale import fleet_of, replicas_carrying
 from tonnage.simulation.capacity import Point, ReplicaLoad, at_concurrency, at_rate
 
 __all__ = [
-    "Candidate", "add_costs", "bills_of", "has_objectives", "load_of", "needed_of", "option_of", "replicas_of",
-    "share_of", "working_replicas",
+    "Candidate", "add_costs", "bills_of", "has_objectives", "least_cost_of", "load_of", "needed_of", "option_of",
+    "replicas_of", "share_of", "working_replicas",
 ]  # fmt: skip
 
 SEATS: Final = frozenset({"kv", "batch"})
 """What binds where only room for more requests is missing."""
 ROUNDING: Final = 1e-9
+OFFERS: Final = 4
+"""Of one site that an option keeps: what it is ranked by, and others."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,15 +137,32 @@ def share_of(request: Serve, replicas: int) -> float:
 
 
 def bills_of(site: Site, *, replicas: int, ranks: int, request: Serve, today: date) -> list[Bill]:
-    """What so many replicas cost on each offer of the site, cheapest first."""
-    made = [
-        bill(offer, replicas=replicas, ranks=ranks, term=term, today=today)
-        for offer in site.offers
-        if _holds(offer, ranks, site)
-        for term in request.filters.terms
-        if offer.usd_per_hour(term) is not None
-    ]
-    return sorted((b for b in made if isinstance(b, Bill)), key=by_trust_and_cost)
+    """What so many replicas cost on the first few offers of the site, by trust and cost."""
+    first = sorted(_costs(site, replicas=replicas, ranks=ranks, request=request), key=_by_trust_and_cost)[:OFFERS]
+    made = (bill(offer, replicas=replicas, ranks=ranks, term=term, today=today) for _, _, offer, term in first)
+    return [b for b in made if isinstance(b, Bill)]
+
+
+def least_cost_of(site: Site, *, replicas: int, ranks: int, request: Serve) -> tuple[bool, float] | None:
+    """Trust and cost of the first of those bills, which is not made; None where no offer holds a replica. [-, USD/h]"""
+    costs = _costs(site, replicas=replicas, ranks=ranks, request=request)
+    return min(map(_by_trust_and_cost, costs), default=None)
+
+
+def _costs(site: Site, *, replicas: int, ranks: int, request: Serve) -> Iterator[tuple[bool, float, Offer, Term]]:
+    """Whether no primary source states the price, what so many replicas cost, on which offer and term."""
+    for offer in site.offers:
+        if not _holds(offer, ranks, site):
+            continue
+        instances = instances_needed(replicas=replicas, ranks=ranks, per_instance=offer.count)
+        for term in request.filters.terms:
+            price = offer.usd_per_hour(term)
+            if price is not None:
+                yield offer.trust_of(term) != "primary", instances * price, offer, term
+
+
+def _by_trust_and_cost(found: tuple[bool, float, Offer, Term]) -> tuple[bool, float]:
+    return found[:2]
 
 
 def _holds(offer: Offer, ranks: int, site: Site) -> bool:
@@ -174,7 +194,7 @@ def option_of(request: Serve, found: Candidate, *, bills: list[Bill], replicas: 
         limit_bytes=replica.limit_bytes,
         kv_tokens=replica.kv_tokens,
         bill=bills[0],
-        other_offers=tuple(bills[1:4]),
+        other_offers=tuple(bills[1:OFFERS]),
         cost=cost,
         headroom=1.0 - share / full,
         usd_per_month=cost.value * HOURS_PER_MONTH,

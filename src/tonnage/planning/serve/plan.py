@@ -63,7 +63,7 @@ from tonnage.planning.serve.decide import (
     decide_candidates,
     estimate_candidates,
 )
-from tonnage.planning.serve.option import Candidate, bills_of, has_objectives, load_of, needed_of
+from tonnage.planning.serve.option import Candidate, has_objectives, least_cost_of, load_of, needed_of
 from tonnage.planning.serve.pools import separate_pools
 from tonnage.planning.serve.roofline import roofline
 from tonnage.planning.serve.tokens import tokens_instead
@@ -129,7 +129,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
         options=ranked,
         frontier=frontier(ranked, objectives=(_cost, lambda o: o.capacity.tpot_s.value, _ttft)),
         cheaper_at_risk=narrative.cheaper_at_risk(request, ranked),
-        confidence_prices=confidence_prices(request, serving, today=today),
+        confidence_prices=confidence_prices(request, serving),
         why_not_fewer=narrative.why_not_fewer(request, ranked),
         choices=choices([serve_traits(request, option) for option in ranked]),
         sizes=narrative.sizes(request, ranked),
@@ -143,7 +143,6 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
             missed=missed,
             open_sites=open_sites,
             model=model,
-            today=today,
         ),
         binding=None if ranked else binding,
         evaluated=len(outcomes),
@@ -181,7 +180,7 @@ def _searched(
     request: Serve, allowed: Serve, model: Model, *, open_sites: Sequence[Site], today: date
 ) -> _Search:  # fmt: skip
     """Every configuration of every site, by averages or simulated, and the options among them in their order."""
-    outcomes = _worth_it(allowed, model, open_sites, today=today)
+    outcomes = _worth_it(allowed, model, open_sites)
     candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]
     missed = [outcome for outcome in outcomes if isinstance(outcome, Infeasible)]
     by_averages = request.quick or not can_simulate()
@@ -251,9 +250,7 @@ def _ttft(option: ServeOption) -> float:
     return option.capacity.ttft_s.value
 
 
-def _worth_it(
-    request: Serve, model: Model, open_sites: Sequence[Site], *, today: date
-) -> list[Candidate | Infeasible]:  # fmt: skip
+def _worth_it(request: Serve, model: Model, open_sites: Sequence[Site]) -> list[Candidate | Infeasible]:
     """
     Every configuration of every site whose single replica costs no more than `FOLDED` times the plan.
 
@@ -278,7 +275,7 @@ def _worth_it(
         outcome = outcome_of(request, model, site=site, configuration=configuration)
         kept.append(outcome)
         if isinstance(outcome, Candidate) and not (asked and outcome.firm(request) <= 0.0):
-            best = min(best, _primary_cost(request, outcome, today=today))
+            best = min(best, _primary_cost(request, outcome))
     seen = {each.configuration.accelerator for each in kept if isinstance(each, Candidate)}
     places = {configuration.accelerator: configuration for _, _, _, configuration in reversed(tries)}
     kept += [
@@ -297,13 +294,13 @@ def _least_of_one(site: Site, request: Serve) -> Iterator[float]:
                 yield price / offer.count
 
 
-def _primary_cost(request: Serve, found: Candidate, *, today: date) -> float:
+def _primary_cost(request: Serve, found: Candidate) -> float:
     """What a candidate costs at prices that sellers state, if its numbers hold; infinite without. [USD/h]"""
     ranks, replicas = found.configuration.layout.ranks, needed_of(request, found)
-    bills = bills_of(found.site, replicas=replicas, ranks=ranks, request=request, today=today)
-    if not bills or bills[0].trust != "primary" or limits.beyond_limits(request, replicas * ranks, bills=bills):
+    others_say, usd = least_cost_of(found.site, replicas=replicas, ranks=ranks, request=request) or (True, math.inf)
+    if others_say or limits.beyond_limits(request, replicas * ranks, usd_per_h=usd):
         return math.inf
-    return bills[0].usd_per_hour
+    return usd
 
 
 def _outcomes(request: Serve, model: Model, site: Site) -> Iterator[Candidate | Infeasible]:
@@ -363,7 +360,7 @@ def outcome_of(request: Serve, model: Model, *, site: Site, configuration: Confi
         alone = at_concurrency(replica.times, load, concurrency=0.01)
         missing = limits.misses_objective(request, alone, limit=binds)
         return Infeasible(configuration=configuration, verdict=missing, alone=alone)
-    if not bills_of(site, replicas=1, ranks=configuration.layout.ranks, request=request, today=date.min):
+    if least_cost_of(site, replicas=1, ranks=configuration.layout.ranks, request=request) is None:
         return Infeasible(configuration=configuration, verdict=limits.no_offer(site, configuration))
     odds = Odds(Curve(request, replica, load=load), request.slo)
     return Candidate(site=site, configuration=configuration, replica=replica, best=best, binds=binds, odds=odds)

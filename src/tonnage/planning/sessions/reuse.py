@@ -185,14 +185,14 @@ def with_reuse(
     best_of: Callable[[Replica], Point | None],
 ) -> Replica:
     """The replica as `build` makes it from lengths, with what its cache gives at the rate that it then takes."""
-    import numpy as np
-
     lengths = request.lengths
     plain = build(lengths)
     profile = profile_of(request.sessions, lengths)
     caching = plain.engine.prefix_caching if plain.times is not None else None
     if profile is None or not caching or plain.times is None or _too_short(profile, lengths):
         return plain
+    import numpy as np
+
     turns = drawn_turns(profile, prompt_tokens=lengths.prompt_tokens, output_tokens=lengths.output_tokens)
     long_prompt = lengths.prompt_p95 or float(np.quantile(turns.prompt, 0.95))
     best = best_of(plain)
