@@ -49,7 +49,7 @@ def _explained(file: str) -> Any:
 def _diagnosed(file: str, **fields: Any) -> Any:
     """A file of that name, where the page takes its text."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        Path("file").write_text(file)
+        Path("file").write_text(file, encoding="utf-8")
         return tonnage.diagnose("file", **fields)
 
 

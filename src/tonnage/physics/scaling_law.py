@@ -58,7 +58,9 @@ def loss_of(
     >>> round(loss_of(parameters=70e9, tokens=1.4e12, token_exponent=0.28, **law), 3)
     1.937
     """
-    return irreducible + parameter_factor / parameters**parameter_exponent + token_factor / tokens**token_exponent
+    return float(
+        irreducible + parameter_factor / parameters**parameter_exponent + token_factor / tokens**token_exponent
+    )
 
 
 def compute_optimal_parameters(
