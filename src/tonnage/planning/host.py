@@ -26,7 +26,7 @@ from tonnage.domain.layout import Layout
 from tonnage.domain.money import Offer
 from tonnage.domain.plan import Bill
 from tonnage.errors import Unmeasured
-from tonnage.physics.operators import peak_flop_per_s
+from tonnage.physics.efficiency import peak_flop_per_s
 from tonnage.physics.transformer import Tokens, step_work
 from tonnage.planning.cold_start import STARTS, TIMED_WEIGHT_BYTES
 from tonnage.planning.deployment import Deployment
