@@ -360,9 +360,14 @@ def serving_needs(layout: Layout, *, weight_bytes: float, offer: Offer | None) -
 
 
 def sampling_needs(
-    request: Infer, *, per: float, rate_per_s: float, weight_bytes: float, link_bytes_per_s: float | None,
+    request: Infer,
+    *,
+    per: float,
+    rate_per_s: float,
+    weight_bytes: float,
+    link_bytes_per_s: float | None,
     offer: Offer | None,
-) -> tuple[HostNeed, ...]:  # fmt: skip
+) -> tuple[HostNeed, ...]:
     """
     What one instance needs whose accelerators look at samples: pictures it decodes and sends, memory for its processes.
 
