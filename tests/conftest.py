@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests import patience
+
 ROOT = Path(__file__).parents[1]
 
 # The same examples on every machine: a failure seen once is a failure anyone can see.
@@ -32,6 +34,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--online", action="store_true", help="run the tests that need a network")
     parser.addoption("--wall", action="store_true", help="run the tests that hold wall times of this machine")
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files that differ")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--wall"):
+        patience.times = 1.0
 
 
 def folder_rank(path: Path) -> int:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 DATA = Path(__file__).parent / "data" / "measure"
 FOLDERS = ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
 NOWHERE = "/proc/nowhere"
@@ -28,8 +30,8 @@ def test_answers_need_no_home(command: list[str], told: int) -> None:
     environment = {**os.environ, **dict.fromkeys(FOLDERS, NOWHERE)}
     environment.pop("TONNAGE_HISTORY", None)
     done = subprocess.run(
-        [sys.executable, "-m", "tonnage", *command], env=environment, capture_output=True, text=True, timeout=120,
-        check=False,
+        [sys.executable, "-m", "tonnage", *command], env=environment, capture_output=True, text=True, check=False,
+        timeout=PATIENCE_S,
     )  # fmt: skip
     assert done.returncode == 0 and done.stdout, done.stderr
     assert "Traceback" not in done.stderr and done.stderr.count("\n") == told, done.stderr

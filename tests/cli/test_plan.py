@@ -1,8 +1,6 @@
 """The plan and explain commands: sentence first, JSON whole, exit codes kept, one sentence for each mistake."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,10 +12,8 @@ SERVE = ["plan", "serve", "meta-llama/Llama-3.1-8B", "--rate", "4/s", "--traffic
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "tonnage", *arguments], capture_output=True, text=True, timeout=60, check=False
-    )
-    return done.returncode, " ".join((done.stdout + done.stderr).split())
+    done = CliRunner().invoke(root, arguments, prog_name="tonnage")
+    return done.exit_code, " ".join((done.stdout + done.stderr).split())
 
 
 def test_answers_in_a_sentence_and_exits_zero() -> None:

@@ -1,8 +1,6 @@
 """`plan train` and `plan finetune` on the command line: sentence, files, JSON, explain, exit codes, mistakes."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,10 +15,8 @@ TUNE = ["plan", "finetune", "meta-llama/Llama-2-7b-hf", "--method", "lora", "--e
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "tonnage", *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
-    return done.returncode, done.stdout + done.stderr
+    done = CliRunner().invoke(root, arguments, prog_name="tonnage")
+    return done.exit_code, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("arguments", [TRAIN, TUNE])

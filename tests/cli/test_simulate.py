@@ -7,6 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from tests.patience import PATIENCE_S
+
+from tonnage.cli import root
 
 ROOT = Path(__file__).parents[2]
 CASE = """
@@ -18,15 +22,8 @@ slo: {ttft: 1 s, tpot: 50 ms}
 
 
 def run(*arguments: str, text: str | None = None) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "tonnage", "simulate", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=250,
-        input=text,
-        check=False,
-    )
-    return done.returncode, done.stdout, done.stderr
+    done = CliRunner().invoke(root, ["simulate", *arguments], input=text, prog_name="tonnage")
+    return done.exit_code, done.stdout, done.stderr
 
 
 def test_answers_in_a_sentence() -> None:
@@ -113,13 +110,13 @@ def test_a_long_run_shows_a_bar_and_ctrl_c_leaves_what_was_done(tmp_path: Path) 
     )  # fmt: skip
     signal.signal(signal.SIGINT, before)
     os.close(theirs)
-    seen, limit = b"", time.monotonic() + 120
+    seen, limit = b"", time.monotonic() + PATIENCE_S
     while b"of 500,000 requests" not in seen and time.monotonic() < limit and started.poll() is None:
         if select.select([ours], [], [], 0.2)[0]:
             seen += os.read(ours, 4096)
     assert b"\r[" in seen, seen
     started.send_signal(signal.SIGINT)
-    out, _ = started.communicate(timeout=60)
+    out, _ = started.communicate(timeout=PATIENCE_S)
     os.close(ours)
     assert started.returncode == 130
     found = json.loads(out)

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -56,7 +57,7 @@ def run(command: str, *, desk: Path, bench: Path) -> str:
     path = f"{bench}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-c", command], cwd=desk, env={**os.environ, **ENVIRONMENT, "PATH": path}, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
+        stderr=subprocess.STDOUT, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     assert "Traceback" not in done.stdout, f"{command}: {done.stdout}"
     return "\n".join(line.rstrip() for line in done.stdout.rstrip().splitlines())
@@ -89,7 +90,7 @@ def test_commands_print_what_the_document_shows(
 def test_python_of_a_document_runs(name: str, desk: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", "\n".join(blocks(name, "python"))], cwd=desk, env={**os.environ, **ENVIRONMENT},
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
@@ -42,7 +43,7 @@ def run(command: str, *, house: Path) -> str:
     environment = {**os.environ, "COLUMNS": "120", "PYTHONPATH": str(house / "src"),
                    "PATH": f"{shim}{os.pathsep}{os.environ['PATH']}"}  # fmt: skip
     done = subprocess.run(["bash", "-c", command], cwd=house, env=environment, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=120, check=False)  # fmt: skip
+                          stderr=subprocess.STDOUT, text=True, timeout=PATIENCE_S, check=False)  # fmt: skip
     return done.stdout.strip()
 
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE_S
 
 from tonnage.cli import COMMANDS
 
@@ -20,7 +21,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(folder)],
-        cwd=ROOT, capture_output=True, text=True, timeout=200, check=False, env=offline(),
+        cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=offline(),
     )  # fmt: skip
     assert built.returncode == 0 and "WARNING" not in built.stderr, built.stderr
     return folder

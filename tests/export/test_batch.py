@@ -15,6 +15,7 @@ import msgspec
 import pytest
 import yaml
 from tests.export.test_hostile import HOSTILE
+from tests.patience import PATIENCE_S
 
 import tonnage
 from tonnage import export
@@ -153,5 +154,5 @@ def test_names_are_inert(target: str, name: str, tmp_path: Path) -> None:
         else:
             (tmp_path / file).write_text(text.replace("python3 batch.py", "true").replace("sky jobs launch", "true"))
             variables = {"PATH": "/usr/bin:/bin", "INPUT": "x", "OUTPUT": "y", "BUCKET": "z"}
-            subprocess.run(["bash", str(tmp_path / file)], cwd=tmp_path, env=variables, check=True, timeout=20)
+            subprocess.run(["bash", str(tmp_path / file)], cwd=tmp_path, env=variables, check=True, timeout=PATIENCE_S)
     assert not (tmp_path / "pwned").exists()

@@ -13,6 +13,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
+from tests.patience import PATIENCE_S
+
 __all__ = ["Stub", "behave", "serving"]
 
 
@@ -165,7 +167,7 @@ def serving(stub: Stub) -> Iterator[str]:
 
     thread = threading.Thread(target=whole, daemon=True)
     thread.start()
-    assert up.wait(5)
+    assert up.wait(PATIENCE_S)
 
     def down() -> None:
         with contextlib.suppress(RuntimeError):

@@ -87,8 +87,22 @@ def test_without_pytorch_numpy_measures_the_processor(monkeypatch: pytest.Monkey
         measure_device("cuda")
 
 
-def test_the_command_writes_the_file(tmp_path: Path) -> None:
+def test_a_run_that_outlasts_its_share_of_the_time_is_not_repeated() -> None:
+    made: list[int] = []
+
+    def clock(run: Callable[[], Any], count: int) -> float:
+        for _ in range(count):
+            run()
+        return 2.0 * count
+
+    assert measuring._best(lambda: made.append(1), clock, seconds=0.1) == (2.0, 1)
+    assert len(made) == 2, "once to warm up, once to time"
+    assert measuring._best(lambda: made.append(1), clock, seconds=16.0) == (2.0, 8)
+
+
+def test_the_command_writes_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
+    monkeypatch.setitem(measuring._SIDES, True, (64, 128, 256))
     file = tmp_path / "box.toml"
     args = ["measure", "device", "--threads", "1", "--seconds", "200 ms", "--id", "own-box", "--out", str(file)]
     result = CliRunner().invoke(cli.root, args, prog_name="tonnage")

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.patience import assert_quick
 from tests.training_setups import train_setup
 
 from tonnage import catalog
@@ -118,4 +119,5 @@ def test_the_bubble_is_that_of_its_schedule(pp: int, vpp: int, expected: float) 
 def test_thousands_of_accelerators_are_enumerated_quickly(dense: Model) -> None:
     start = time.process_time()
     found = search(dense, space(16384, batch=4096), fits=over, seconds=seconds, bounds=(roofline,))
-    assert found.best and time.process_time() - start < 5.0
+    assert_quick(time.process_time() - start, 5.0)
+    assert found.best

@@ -12,7 +12,8 @@ from tonnage.domain.accelerator import Accelerator, Fact, Link
 from tonnage.domain.efficiency import Curve, Grid, Ladder
 from tonnage.domain.precision import number_format
 from tonnage.errors import Unmeasured
-from tonnage.physics.operators import operator_evidence, operator_s, peak_flop_per_s, work_s
+from tonnage.physics.efficiency import peak_flop_per_s
+from tonnage.physics.operators import operator_evidence, operator_s, work_s
 from tonnage.physics.work import Operator
 
 H100 = accelerator("h100-sxm5-80gb")

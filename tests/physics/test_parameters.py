@@ -3,15 +3,13 @@
 import pytest
 
 from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe, StateSpace, Tower
+from tonnage.physics.matrices import feed_forward_matrices, matrix_parameters, mixer_matrices
 from tonnage.physics.parameters import (
     active_parameters,
     embedding_parameters,
-    feed_forward_matrices,
     feed_forward_parameters,
     head_parameters,
     layer_parameters,
-    matrix_parameters,
-    mixer_matrices,
     mixer_parameters,
     parameters,
 )

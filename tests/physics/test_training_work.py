@@ -7,7 +7,8 @@ from tests.training_setups import train_setup
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe, StateSpace
 from tonnage.domain.training import TrainSetup
-from tonnage.physics.parameters import layer_parameters, matrix_parameters, mixer_matrices
+from tonnage.physics.matrices import matrix_parameters, mixer_matrices
+from tonnage.physics.parameters import layer_parameters
 from tonnage.physics.training_work import LayerWork, head_work, layer_work
 from tonnage.physics.work import Operator
 

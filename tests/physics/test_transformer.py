@@ -6,7 +6,7 @@ import pytest
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe, StateSpace
 from tonnage.domain.precision import Precision
-from tonnage.physics.parameters import feed_forward_matrices, matrix_parameters, mixer_matrices
+from tonnage.physics.matrices import feed_forward_matrices, matrix_parameters, mixer_matrices
 from tonnage.physics.transformer import Tokens, decode_work, encode_work, forward_work, prefill_work, step_work
 from tonnage.physics.work import Work
 

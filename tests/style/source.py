@@ -4,6 +4,7 @@ Tonnage's own source as the style tests see it: every function and class below s
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,16 +78,25 @@ def functions_in(text: str, module: str) -> Iterator[Function]:
             else:
                 yield from visit(child, owner, nested)
 
-    yield from visit(ast.parse(text), None, False)
+    yield from visit(tree_of(text), None, False)
 
 
-def modules() -> Iterator[tuple[str, str]]:
+@cache
+def tree_of(text: str) -> ast.Module:
+    """A file's syntax tree, made once for all tests of a process; nobody changes it."""
+    return ast.parse(text)
+
+
+@cache
+def modules() -> tuple[tuple[str, str], ...]:
     """Every file below src/tonnage: its path there, and its text."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield path.relative_to(PACKAGE).as_posix(), path.read_text(encoding="utf-8")
+    return tuple(
+        (path.relative_to(PACKAGE).as_posix(), path.read_text(encoding="utf-8"))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    )
 
 
-def functions() -> Iterator[Function]:
+@cache
+def functions() -> tuple[Function, ...]:
     """Every function below src/tonnage."""
-    for module, text in modules():
-        yield from functions_in(text, module)
+    return tuple(function for module, text in modules() for function in functions_in(text, module))

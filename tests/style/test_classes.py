@@ -3,7 +3,7 @@
 import ast
 
 import pytest
-from tests.style.source import modules
+from tests.style.source import modules, tree_of
 
 ALLOWED = {
     "Struct",
@@ -38,7 +38,7 @@ def forbidden_bases(sources: dict[str, str]) -> list[str]:
     classes = [
         (f"src/tonnage/{module}:{node.lineno} {node.name}", node)
         for module, text in sources.items()
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(tree_of(text))
         if isinstance(node, ast.ClassDef)
     ]
     found = {node.name: [base_name(base) for base in node.bases] for _, node in classes}
@@ -58,7 +58,7 @@ def thawed_structs(sources: dict[str, str]) -> list[str]:
         f"src/tonnage/{module}:{node.lineno} {node.name}: a noun is frozen=True"
         for module, text in sources.items()
         if module.startswith("domain/")
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(tree_of(text))
         if isinstance(node, ast.ClassDef)
         and {"Struct", *HEADERS} & {base_name(base).rpartition(".")[2] for base in node.bases}
         and not any(

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.style.source import PACKAGE
+from tests.style.source import PACKAGE, tree_of
 
 Graph = dict[str, set[str]]
 
@@ -35,7 +35,10 @@ def imported(tree: ast.Module, known: set[str]) -> Iterator[str]:
 
 def graph(root: Path) -> Graph:
     paths = {module_name(path, root): path for path in root.rglob("*.py")}
-    return {name: set(imported(ast.parse(path.read_text()), set(paths))) - {name} for name, path in paths.items()}
+    return {
+        name: set(imported(tree_of(path.read_text(encoding="utf-8")), set(paths))) - {name}
+        for name, path in paths.items()
+    }
 
 
 def cycles(edges: Graph) -> list[list[str]]:

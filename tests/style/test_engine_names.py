@@ -3,7 +3,7 @@
 import ast
 
 import pytest
-from tests.style.source import modules
+from tests.style.source import modules, tree_of
 
 from tonnage.engines.registry import engines, server_metrics
 from tonnage.engines.training import framework_words, training_families
@@ -46,7 +46,7 @@ def named(text: str, known: frozenset[str]) -> list[tuple[int, str]]:
     """Line and name of every string of a file that is such a name."""
     return [
         (node.lineno, node.value.lower())
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(tree_of(text))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.lower() in known
     ]
 

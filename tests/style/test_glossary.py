@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.report.examples import answered, names, texts_of
-from tests.style.source import modules
+from tests.style.source import modules, tree_of
 
 from tonnage.report.answers import document_of
 
@@ -53,7 +53,7 @@ def hits(text: str) -> list[str]:
 
 def literals(source: str) -> Iterator[tuple[int, str]]:
     """Line and text of every string of a file that is not a docstring, and that people may read: it has a blank."""
-    tree = ast.parse(source)
+    tree = tree_of(source)
     parents = [node for node in ast.walk(tree) if hasattr(node, "body") and isinstance(node.body, list)]
     documented = {
         id(statement.value)

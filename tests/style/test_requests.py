@@ -7,7 +7,7 @@ from collections import Counter
 
 import msgspec
 import pytest
-from tests.style.source import modules
+from tests.style.source import modules, tree_of
 
 from tonnage.domain.requests.field import GROUPS, Field, attributes_of, fields_of, groups_of
 from tonnage.domain.requests.table import REQUESTS
@@ -44,7 +44,7 @@ def _structs() -> list[type[msgspec.Struct]]:
 def _calls(text: str, name: str) -> list[ast.Call]:
     return [
         node
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(tree_of(text))
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == name
     ]
 
@@ -61,7 +61,7 @@ def test_no_help_of_a_field_stands_anywhere_else() -> None:
         (path, node.value)
         for path, text in modules()
         if not path.startswith(DECLARING)
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(tree_of(text))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in helps
     ]
     assert not again

@@ -12,16 +12,20 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture(scope="session")
 def page_address() -> Iterator[str]:
     pytest.importorskip("litestar")
     pytest.importorskip("uvicorn")
+    from tonnage.web import jobs
     from tonnage.web.limits import Limits
 
-    with serving(Limits(question_s=300.0)) as address:  # a busy machine is no fault of a question
-        yield address
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jobs, "NICE", 0)  # beside other tests a polite worker would get no time at all
+        with serving(Limits(question_s=PATIENCE_S)) as address:  # a busy machine is no fault of a question
+            yield address
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import jsonschema_rs
 import pytest
+from tests.patience import PATIENCE_S
 
 schemathesis = pytest.importorskip("schemathesis", reason="the dev extra brings it")
 pytest.importorskip("litestar", reason="the web extra brings it")
@@ -37,7 +38,7 @@ contract = schemathesis.openapi.from_dict(openapi(), config=schemathesis.Config.
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_answer_breaks_the_contract(case: Any, page_address: str) -> None:
     """No 5xx, a body of the promised shape, the promised content type; wrong requests are refused."""
-    case.call_and_validate(base_url=page_address, excluded_checks=LEFT_OUT, timeout=300)
+    case.call_and_validate(base_url=page_address, excluded_checks=LEFT_OUT, timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize("path", QUESTIONS)
@@ -52,7 +53,7 @@ def test_one_field_of_the_wrong_kind_in_a_good_request_is_refused(path: str, pag
     groups = {field.name.partition(".")[0] for field in question.fields if "." in field.name}
     wrong += [{**good, group: value} for group in groups for value in ([], 5, "x", True, [{}])]
     assert len(wrong) > 50
-    with httpx.Client(base_url=page_address, timeout=300, trust_env=False) as client:
+    with httpx.Client(base_url=page_address, timeout=PATIENCE_S, trust_env=False) as client:
         for body in wrong:
             reply = client.post(f"/{path}", json=body)
             assert reply.status_code == 400 and len(reply.json()["error"]) > 10, body

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE_S
 from tools.attack.server import LONG
 
 from tonnage.catalog import NOTHING
@@ -103,7 +104,7 @@ def test_every_example_runs_through_the_protocols_own_client(tmp_path: Path) -> 
 
     async def talk() -> None:
         # As long as a busy machine needs; a question's own limit is tested below.
-        command = ["-m", "tonnage", "mcp", "--time-limit", "250 s"]
+        command = ["-m", "tonnage", "mcp", "--time-limit", f"{PATIENCE_S:g} s"]
         own = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         started = StdioServerParameters(command=sys.executable, args=command, env=own, cwd=tmp_path)
         async with stdio_client(started) as (reads, writes), ClientSession(reads, writes) as session:

@@ -20,9 +20,9 @@ from tonnage.domain.model import Attention, LatentAttention, Model, Moe
 from tonnage.domain.precision import Precision, number_format
 from tonnage.errors import TonnageError, Unmeasured
 from tonnage.physics.collectives import has_link, link_rate
+from tonnage.physics.efficiency import peak_flop_per_s
 from tonnage.physics.feed_forward import experts_hit
 from tonnage.physics.memory import weight_bytes
-from tonnage.physics.operators import peak_flop_per_s
 from tonnage.physics.transformer import Tokens, step_work
 from tonnage.planning.deployment import resolve
 from tonnage.planning.error_model import structure

@@ -20,7 +20,7 @@ from tables import FAMILIES, FORMATS, SYSTEMS
 from tonnage import catalog
 from tonnage.catalog import efficiency
 from tonnage.domain.precision import number_format
-from tonnage.physics.operators import peak_flop_per_s
+from tonnage.physics.efficiency import peak_flop_per_s
 
 ROWS = 1500
 

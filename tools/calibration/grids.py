@@ -19,8 +19,7 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.efficiency import LOG_STEP, Grid, Machine
 from tonnage.domain.precision import number_format
 from tonnage.physics.collectives import has_link, link_rate, ring_traffic
-from tonnage.physics.efficiency import DEMANDS
-from tonnage.physics.operators import peak_flop_per_s
+from tonnage.physics.efficiency import DEMANDS, peak_flop_per_s
 
 GEMM_M = [1, 2, 4, 8, 12, 16, 32, 33, 48, 64, 65, 96, 128, 129, 160, 192, 224, 256, 257, 384, 512, 513, 768, 1024, 1025,
           1280, 1536, 1792, 2048, 2049, 2560, 3072, 3584, 4096, 8192, 16384, 32768]  # fmt: skip

@@ -31,7 +31,7 @@ from scipy.optimize import least_squares
 from tonnage.domain.case import ServeCase
 from tonnage.domain.precision import number_format
 from tonnage.errors import TonnageError
-from tonnage.physics.operators import peak_flop_per_s
+from tonnage.physics.efficiency import peak_flop_per_s
 from tonnage.physics.parameters import active_parameters
 from tonnage.planning.deployment import Deployment, resolve
 from tonnage.planning.serve.traffic import grid_of, pool_grids, pools_of, under_load

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import Grouped, request_options, show_progress, why_option
+from tonnage.cli.options import Grouped, own_facts, own_facts_options, request_options, show_progress, why_option
 from tonnage.domain.requests.calibrate import CalibrateRequest
 from tonnage.domain.requests.field import fields_of
 from tonnage.units import read
@@ -26,9 +26,7 @@ __all__ = ["calibrate"]
 @click.option("--out", type=click.Path(dir_okay=False), help="file to write; the user folder's without this")
 @why_option
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.calibrate/1")
-@click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
-@click.option("--additions", "--calibration", "folders", multiple=True, type=click.Path(),
-              help="your own accelerators, offers and calibrations")  # fmt: skip
+@own_facts_options
 def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
     """
     Fit an engine on an accelerator to MEASUREMENTS: any file that `tonnage measure import` reads, the address of a
@@ -39,7 +37,6 @@ def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
     the user folder every later plan, prediction and simulation of that engine on that accelerator takes it; elsewhere
     name it with --calibration. `--calibration none` leaves all out, to see the difference.
     """
-    from tonnage.catalog import gather
     from tonnage.catalog.additions import save_calibration
     from tonnage.measure.points import read_points
     from tonnage.planning.calibrate.calibrate import calibrate as answer
@@ -51,7 +48,7 @@ def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
 
     window_s = read(options["window"], "s", field="--window")
     found = read_points(measurements, options["pasted"], lengths=(options["isl"], options["osl"]), window_s=window_s)
-    additions = gather(paths=options["folders"], overrides=options["overrides"])
+    additions = own_facts(options)
     asked = calibrate_request(
         {field.name: options[field.name] for field in fields_of(CalibrateRequest)}, additions=additions
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 import click
 
 from tonnage.cli import remark_date
-from tonnage.cli.options import show_options, show_progress
+from tonnage.cli.options import own_facts, own_facts_options, show_options, show_progress
 
 __all__ = ["check"]
 
@@ -21,8 +22,7 @@ INFEASIBLE = 3
 @click.option("--tolerance", default="5%", show_default=True, help="a figure that moves by no more counts as unchanged")
 @click.option("--markdown", type=click.Path(dir_okay=False), help="also write a pull-request comment to this file")
 @click.option("--today", type=click.DateTime(["%Y-%m-%d"]), help="count the age of prices from this date")
-@click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
-@click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
+@own_facts_options
 @show_options("figures")
 @click.option("--json", "as_json", is_flag=True, help='the answer as JSON, "schema": "tonnage.check/1"')
 @click.pass_context
@@ -34,19 +34,14 @@ def check(
     tolerance: str,
     markdown: str | None,
     today: datetime | None,
-    overrides: tuple[str, ...],
-    folders: tuple[str, ...],
-    top: int | None,
-    show_all: bool,
-    why: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """
     Plan the request (`-` = standard input) again and say what changed in fit, accelerators, cost and latency.
 
     Exit codes: 0 unchanged, 1 changed beyond the tolerance, 2 bad request, 3 infeasible now.
     """
-    from tonnage.catalog import gather
     from tonnage.errors import BadRequest
     from tonnage.planning import check as checking
     from tonnage.planning.ask import answer_file
@@ -60,7 +55,7 @@ def check(
     if not 0 <= share <= 10:
         raise BadRequest(f"tolerance: {tolerance} must be from 0 % to 1000 %")
     kept = read_plan(baseline)  # before the work, which a wrong file would waste
-    additions, day = gather(paths=folders, overrides=overrides), today.date() if today else None
+    additions, day = own_facts(options), today.date() if today else None
     remark_date(day, additions)
     with show_progress("planning again"):
         fresh = answer_file(path, additions=additions, today=day)
@@ -71,7 +66,7 @@ def check(
     if as_json:
         click.echo(document(found))
     else:
-        show(found, top=top, every=show_all, why=why)
+        show(found, top=options["top"], every=options["show_all"], why=options["why"])
     if not found.feasible:
         ctx.exit(INFEASIBLE)
     if found.changed:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from tonnage.cli.options import watch_bar, why_option
+from tonnage.cli.options import own_facts, own_facts_options, watch_bar, why_option
 from tonnage.cli.simulate import print_simulated
 
 __all__ = ["compare"]
@@ -15,9 +17,7 @@ __all__ = ["compare"]
 @click.option("--plot", type=click.Path(dir_okay=False), help="draw it, too: FILE.svg, .png, or .html with the report")
 @why_option
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.compare/1")
-@click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
-@click.option("--additions", "--calibration", "folders", multiple=True, type=click.Path(),
-              help="your own accelerators, offers and calibrations")  # fmt: skip
+@own_facts_options
 @click.pass_context
 def compare(
     ctx: click.Context,
@@ -26,8 +26,7 @@ def compare(
     plot: str | None,
     as_json: bool,
     why: bool,
-    overrides: tuple[str, ...],
-    folders: tuple[str, ...],
+    **facts: Any,
 ) -> None:
     """
     Answers side by side (- = standard input).
@@ -46,13 +45,12 @@ def compare(
       small steps: {engine_options: {max_num_batched_tokens: 512}}
       as it is: {}
     """
-    from tonnage.catalog import gather
     from tonnage.planning.compare.files import compare_files
     from tonnage.report.picture import check_path
 
     if plot is not None:
         check_path(plot)
-    additions = gather(paths=folders, overrides=overrides)
+    additions = own_facts(facts)
     found = compare_files(files, additions=additions, watch=watch_bar())
     asked = [*_models(files), f"{len(found.sides)} configurations: {', '.join(found.sides)}"]
     print_simulated(ctx, found, plot=plot, as_json=as_json, why=why, question=asked)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tonnage.cli import remark_date
-from tonnage.cli.options import Grouped, request_options, show_options, show_progress
+from tonnage.cli.options import Grouped, own_facts, own_facts_options, request_options, show_options, show_progress
 from tonnage.domain.requests.cost import RentOrBuyRequest
 
 __all__ = ["cost"]
@@ -25,7 +25,7 @@ def cost() -> None:
 @click.argument("machine", required=False)
 @request_options(RentOrBuyRequest, argument="machine")
 @click.option("--file", "path", metavar="REQUEST.yaml", help="read the fields from a file; flags win over it")
-@click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
+@own_facts_options
 @click.option("--today", type=click.DateTime(["%Y-%m-%d"]), help="count the age of prices from this date")
 @show_options("prices")
 @click.option("--plot", "picture", metavar="FILE", help="draw it: .svg, .png, or .html with the whole report")
@@ -35,7 +35,6 @@ def _rent_or_buy(
     ctx: click.Context,
     /,
     path: str | None,
-    folders: tuple[str, ...],
     today: datetime | None,
     top: int | None,
     show_all: bool,
@@ -52,12 +51,11 @@ def _rent_or_buy(
     tonnage cost rent-or-buy l40s-8gpu-pcie --country DE --electricity '$0.24/kWh'
     tonnage cost rent-or-buy H200 --purchase '$310000' --rent '$2.60/h'
     """
-    from tonnage.catalog import gather
     from tonnage.planning.cost.rent_or_buy import rent_or_buy
     from tonnage.planning.files import read_mapping
     from tonnage.planning.requests.cost import rent_or_buy_request
 
-    additions = gather(paths=folders, overrides=())
+    additions = own_facts(fields)
     if path is None and str(fields.get("machine")).endswith((".yaml", ".yml")):
         path = fields.pop("machine")
     told = read_mapping(path) if path is not None else {}

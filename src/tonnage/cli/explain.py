@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from tonnage.cli.options import show_progress, why_option
+from tonnage.cli.options import own_facts, own_facts_options, show_progress, why_option
 
 __all__ = ["explain"]
 
@@ -18,20 +20,18 @@ INFEASIBLE = 3
 @click.option("--number", "only", metavar="NAME", help="one of them alone: TTFT, TPOT, 'end to end', step …")
 @why_option
 @click.option("--json", "as_json", is_flag=True, help="the times as nested nodes, schema tonnage.breakdown/1")
-@click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
-@click.option("--additions", "--calibration", "folders", multiple=True, type=click.Path(),
-              help="your own accelerators, offers and calibrations")  # fmt: skip
+@own_facts_options
 @click.pass_context
 def explain(
     ctx: click.Context,
+    /,
     path: str,
     rank: int,
     depth: int | None,
     only: str | None,
     why: bool,
     as_json: bool,
-    overrides: tuple[str, ...],
-    folders: tuple[str, ...],
+    **facts: Any,
 ) -> None:
     """
     Open one option of a plan, a case as `tonnage predict` reads it, or a prediction with its parts.
@@ -41,7 +41,6 @@ def explain(
     operators, each with its shape, its share of the roofline, and the measured grid it rests on. --number and --depth
     open times alone.
     """
-    from tonnage.catalog import gather
     from tonnage.errors import BadRequest
     from tonnage.planning.breakdown import explain_file
     from tonnage.report.answers import explanation_of, show_document
@@ -49,7 +48,7 @@ def explain(
     from tonnage.report.document import as_json as json_text
 
     with show_progress("opening every number"):
-        found = explain_file(path, rank=rank, additions=gather(paths=folders, overrides=overrides))
+        found = explain_file(path, rank=rank, additions=own_facts(facts))
     if as_json:
         if not found.breakdowns:
             raise BadRequest("this plan has no times to open; plans that serve or train with an option have")

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import Grouped, request_options, show_options, show_progress
+from tonnage.cli.options import Grouped, own_facts, own_facts_options, request_options, show_options, show_progress
 from tonnage.domain.requests.fit import FitRequest
 
 __all__ = ["fit"]
@@ -17,8 +17,7 @@ INFEASIBLE = 3
 @click.command("fit", cls=Grouped)
 @click.argument("model", required=False)
 @request_options(FitRequest)
-@click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
-@click.option("--additions", multiple=True, metavar="PATH", help="file or folder of your own accelerators and models")
+@own_facts_options
 @click.option("--offline", is_flag=True, help="read nothing over the network")
 @show_options("accelerators", most=500)
 @click.option("--plot", "picture", metavar="FILE", help="draw it: .svg, .png, or .html with the whole report")
@@ -27,8 +26,6 @@ INFEASIBLE = 3
 def fit(
     ctx: click.Context,
     /,
-    overrides: tuple[str, ...],
-    additions: tuple[str, ...],
     offline: bool,
     top: int | None,
     show_all: bool,
@@ -46,11 +43,10 @@ def fit(
     tonnage fit Qwen/Qwen3-32B -a "RTX 4090" --solve context
     tonnage fit Llama-3.1-8B -a A100 --finetune lora --batch 4 --seq-len 4096
     """
-    from tonnage.catalog import gather
     from tonnage.planning.fit.fit import fit as answer_fit
     from tonnage.planning.requests.fit import fit_request
 
-    own = gather(paths=additions, overrides=overrides)
+    own = own_facts(fields)
     with show_progress("checking what fits: accelerators, layouts, formats"):
         answer = answer_fit(fit_request(fields), additions=own, offline=offline or None)
     if picture is not None:

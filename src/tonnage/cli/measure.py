@@ -223,9 +223,7 @@ def _budget(trained: TrainMeasurement, options: dict[str, Any]) -> TrainBudget:
 @click.option("--id", "name", help="Id of the accelerator in answers; absent = own- and its name.")
 @click.option("--out", "-o", type=click.Path(dir_okay=False), help="File to write; absent = ID.toml.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable (schema tonnage.device/1), and no file.")
-def device(
-    device: str, threads: int | None, seconds: float, name: str | None, out: str | None, as_json: bool
-) -> None:  # fmt: skip
+def device(device: str, threads: int | None, seconds: float, name: str | None, out: str | None, as_json: bool) -> None:
     """
     Microbenchmarks of the device at hand become an accelerator of your own.
 

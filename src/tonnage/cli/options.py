@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 import msgspec
@@ -20,9 +20,14 @@ from click.shell_completion import CompletionItem
 
 from tonnage.domain.requests.field import GROUPS, Field, groups_of
 
+if TYPE_CHECKING:
+    from tonnage.catalog import Additions
+
 __all__ = [
     "Grouped",
     "on_terminal",
+    "own_facts",
+    "own_facts_options",
     "request_groups",
     "request_options",
     "show_options",
@@ -138,6 +143,28 @@ def why_option(command: Shown) -> Shown:
     return click.option("--why", is_flag=True, help="the reasons as well: every section below the first screen")(
         command
     )
+
+
+def own_facts_options(command: Shown) -> Shown:
+    """Adds `--set` and `--additions`, which `own_facts` takes out of the options of the command again."""
+    command = click.option(
+        "--additions",
+        "--calibration",
+        "folders",
+        multiple=True,
+        type=click.Path(),
+        help="your own accelerators, offers and calibrations",
+    )(command)
+    return click.option(
+        "--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact"
+    )(command)
+
+
+def own_facts(options: dict[str, Any]) -> Additions:
+    """The user's own facts and what-ifs, as `--set` and `--additions` name them."""
+    from tonnage.catalog import gather
+
+    return gather(paths=options.pop("folders"), overrides=options.pop("overrides"))
 
 
 def show_options(of: str, *, most: int = 200) -> Callable[[Shown], Shown]:

@@ -14,7 +14,15 @@ import click
 import msgspec
 
 from tonnage.cli import remark_date
-from tonnage.cli.options import Grouped, request_groups, request_options, show_options, show_progress
+from tonnage.cli.options import (
+    Grouped,
+    own_facts,
+    own_facts_options,
+    request_groups,
+    request_options,
+    show_options,
+    show_progress,
+)
 from tonnage.domain.requests.table import REQUESTS
 
 __all__ = ["plan"]
@@ -67,15 +75,7 @@ Command = Callable[..., None]
 def _output_options(function: Command) -> Command:
     """Options that every kind of plan has."""
     for option in (
-        click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact"),
-        click.option(
-            "--additions",
-            "--calibration",
-            "folders",
-            multiple=True,
-            type=click.Path(),
-            help="your own accelerators, offers and calibrations",
-        ),
+        own_facts_options,
         click.option("--today", type=click.DateTime(["%Y-%m-%d"]), help="count the age of prices from this date"),
         click.option(
             "--output", "-o", type=click.Path(dir_okay=False), help="also write the plan as JSON to this file"
@@ -219,14 +219,13 @@ def _from_file(ctx: click.Context, /, path: str, **options: Any) -> None:
 
 
 def _answer(ctx: click.Context, kind: str, fields: dict[str, Any], output: _Output) -> None:
-    from tonnage.catalog import gather
     from tonnage.planning import ask
     from tonnage.report import answers, picture
     from tonnage.report.document import as_json
 
     if output.plot is not None:
         picture.check_path(output.plot)
-    additions = gather(paths=output.folders, overrides=output.overrides)
+    additions = own_facts({"folders": output.folders, "overrides": output.overrides})
     today = output.today.date() if output.today else None
     remark_date(today, additions)
     with show_progress(f"planning: {kind}, layouts, offers, simulations"):

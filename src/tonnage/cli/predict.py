@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.cli.options import on_terminal, show_progress
+from tonnage.cli.options import on_terminal, own_facts, own_facts_options, show_progress
 from tonnage.errors import BadFact, echo
 
 if TYPE_CHECKING:
@@ -31,16 +31,13 @@ BAD_REQUEST = 2
 @click.option("--why", is_flag=True, help="open each number down to operators and overheads (field `opened`)")
 @click.option("--all", "every", is_flag=True, help="on a terminal: every case")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines on a terminal too, as a file or pipe gets them")
-@click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
-@click.option("--additions", "--calibration", "folders", multiple=True, type=click.Path(),
-              help="your own accelerators, offers and calibrations")  # fmt: skip
+@own_facts_options
 @click.option("--near", "limit", type=click.IntRange(1, 100), metavar="N",
               help="Beside each prediction the N nearest published results, and what differs in each.")  # fmt: skip
 @click.pass_context
 def predict(
-    ctx: click.Context, cases: str, why: bool, every: bool, as_json: bool, overrides: tuple[str, ...],
-    folders: tuple[str, ...], limit: int | None,
-) -> None:  # fmt: skip
+    ctx: click.Context, /, cases: str, why: bool, every: bool, as_json: bool, limit: int | None, **facts: Any
+) -> None:
     """
     Predict each case of a file, or of standard input.
 
@@ -52,12 +49,11 @@ def predict(
     {"kind": "serve", "model": "meta-llama/Llama-3.1-8B-Instruct", "accelerator": "h100-sxm5-80gb",
      "traffic": {"concurrency": 64}, "isl": 1024, "osl": 1024}
     """
-    from tonnage.catalog import gather
     from tonnage.planning.near import near
     from tonnage.planning.predict.case_lines import raw_cases
     from tonnage.planning.predict.predict import predict as one
 
-    additions = gather(paths=folders, overrides=overrides)
+    additions = own_facts(facts)
     try:
         with nullcontext(sys.stdin.buffer) if cases == "-" else Path(cases).open("rb") as file:
             listed = Path(cases).suffix.lower() in {".yaml", ".yml"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.cli.options import watch_bar, why_option
+from tonnage.cli.options import own_facts, own_facts_options, watch_bar, why_option
 
 if TYPE_CHECKING:
     from tonnage.domain.compare import Comparison
@@ -27,9 +27,7 @@ INTERRUPTED = 130
 @click.option("--plot", type=click.Path(dir_okay=False), help="draw it, too: FILE.svg, .png, or .html with the report")
 @why_option
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.simulate/1")
-@click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
-@click.option("--additions", "--calibration", "folders", multiple=True, type=click.Path(),
-              help="your own accelerators, offers and calibrations")  # fmt: skip
+@own_facts_options
 @click.pass_context
 def simulate(ctx: click.Context, /, case: str, **options: Any) -> None:
     """
@@ -42,7 +40,6 @@ def simulate(ctx: click.Context, /, case: str, **options: Any) -> None:
     slo: {ttft: 1 s, tpot: 50 ms}
     capacity: true
     """
-    from tonnage.catalog import gather
     from tonnage.planning.files import read_mapping
     from tonnage.planning.requests.simulate import simulation_of
     from tonnage.planning.simulate.simulate import simulate as answer
@@ -61,7 +58,7 @@ def simulate(ctx: click.Context, /, case: str, **options: Any) -> None:
         _play_rl(ctx, fields, **options)
         return
     asked = simulation_of(fields)
-    additions = gather(paths=options["folders"], overrides=options["overrides"])
+    additions = own_facts(options)
     found = answer(
         asked,
         additions=additions,
@@ -75,7 +72,6 @@ def simulate(ctx: click.Context, /, case: str, **options: Any) -> None:
 
 def _play_rl(ctx: click.Context, fields: dict[str, Any], **options: Any) -> None:
     """A step of reinforcement learning, its rollout played response by response, as `predict` does it as well."""
-    from tonnage.catalog import gather
     from tonnage.errors import BadRequest
     from tonnage.planning.predict.case_lines import case_of_object
     from tonnage.planning.predict.predict import predict
@@ -86,7 +82,7 @@ def _play_rl(ctx: click.Context, fields: dict[str, Any], **options: Any) -> None
     if options["rows"] is not None or options["plot"] is not None:
         raise BadRequest("rows and plot: a step of rl has phases, not requests; leave them out")
     case = case_of_object(fields)
-    found = predict(case, additions=gather(paths=options["folders"], overrides=options["overrides"]))
+    found = predict(case, additions=own_facts(options))
     if options["as_json"]:
         click.echo(json_text(found))
     else:

@@ -194,12 +194,12 @@ def _clock(torch: Any, kind: str, threads: int) -> Callable[[Run, int], float]:
 
 
 def _best(run: Run, clock: Callable[[Run, int], float], *, seconds: float) -> tuple[float, int]:
-    """The shortest time of one run, and how many were made: at least five rounds, within the time where it can be."""
+    """The shortest time of one run, and how many were made: seven rounds, fewer of a run that outlasts its share."""
     run()
     once = max(clock(run, 1), 1e-7)
     count = max(1, min(10_000, int(seconds / 8 / once)))
-    rounds = [clock(run, count) / count for _ in range(7 if once * count * 7 < 2 * seconds else 5)]
-    return min(*rounds, once), count * len(rounds)
+    rounds = [clock(run, count) / count for _ in range(min(7, int(5 * seconds / (once * count))))]
+    return min([once, *rounds]), 1 + count * len(rounds)
 
 
 def _all(torch: Any, device: str, *, clock: Callable[[Run, int], float], kind: str, seconds: float) -> Iterator[Rate]:

@@ -31,7 +31,8 @@ from typing import Any
 from tonnage.optimize.fleet_machines import drop_dominated, merge_machines, place_on_instances
 from tonnage.optimize.fleet_problem import Fleet, FleetProblem, Machine, Pool, Quota, Term, Way, classes_of
 from tonnage.optimize.fleet_zones import slot_rows, zone_columns, zone_rows
-from tonnage.optimize.programme import UNLIMITED, Column, Programme, Row, Solved, is_large, lower_bound, solve
+from tonnage.optimize.highs import UNLIMITED, Column, Row
+from tonnage.optimize.programme import Programme, Solved, is_large, lower_bound, solve
 
 __all__ = [
     "Fleet",

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tonnage.optimize.fleet_problem import FleetProblem, Machine, Way, classes_of
-from tonnage.optimize.programme import UNLIMITED, Column
+from tonnage.optimize.highs import UNLIMITED, Column
 
 __all__ = ["slot_rows", "zone_columns", "zone_rows"]
 

@@ -21,9 +21,10 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from tonnage.optimize.highs import Column, Row, add_rows, highs_model
 from tonnage.optimize.programme_cuts import Cover, Point, Room, violated_cuts
 
-__all__ = ["Column", "Programme", "Row", "Solved", "is_large", "lower_bound", "solve"]
+__all__ = ["Programme", "Solved", "is_large", "lower_bound", "solve"]
 
 WHOLE_AT_MOST: Final = 200
 """Whole-number columns up to which HiGHS takes the programme as it is. [-]"""
@@ -59,28 +60,6 @@ MAX_PERIOD_COST: Final = 0.001
 PERIOD_GAP: Final = 0.006
 PERIOD_NODES: Final = 60
 TOLERANCE: Final = 1e-7
-UNLIMITED: Final = 1e6
-"""Upper bound of a count that nothing limits."""
-
-
-class Column(NamedTuple):
-    """One unknown, at least zero."""
-
-    cost: float
-    whole: bool = True
-    period: int | None = None
-    """Absent = shared by all periods."""
-    upper: float = UNLIMITED
-
-
-class Row(NamedTuple):
-    """lower <= sum of factor x column <= upper."""
-
-    terms: dict[int, float]
-    lower: float = -math.inf
-    upper: float = math.inf
-    elastic: bool = False
-    """A column of its own makes it hold whatever the others are."""
 
 
 class Programme(NamedTuple):
@@ -135,7 +114,7 @@ def is_large(programme: Programme) -> bool:
 def _solve_whole(
     programme: Programme, *, gap: float, nodes: int, start: tuple[float, ...] | None = None, few: bool = False
 ) -> Solved:
-    model = _model(programme.columns, programme.rows)
+    model = highs_model(programme.columns, programme.rows)
     if start is not None:
         import highspy
 
@@ -208,7 +187,7 @@ def _tighten(programme: Programme) -> _Tight | None:
     """The relaxation with rows by rounding, until another round raises its bound by less than `MIN_ROUND_GAIN`."""
     columns, whole = programme.columns, [column.whole for column in programme.columns]
     covers, rooms = _covers(programme), _rooms(programme)
-    model = _model([column._replace(whole=False) for column in columns], programme.rows)
+    model = highs_model([column._replace(whole=False) for column in columns], programme.rows)
     model.run()
     if model.getInfo().primal_solution_status != FEASIBLE:
         return None
@@ -229,7 +208,7 @@ def _tighten(programme: Programme) -> _Tight | None:
         if gone:
             model.deleteRows(len(gone), gone)
         known = [cover for cover, idle in zip(known, slack, strict=True) if not idle] + new
-        _add(model, [Row(cover.terms, cover.least) for cover in new])
+        add_rows(model, [Row(cover.terms, cover.least) for cover in new])
         model.run()
     rows = [*programme.rows, *(Row(cover.terms, cover.least) for cover in known)]
     return _Tight(rows, _solution(model), model)
@@ -390,7 +369,7 @@ def _solve_held(
             return None
         values |= {i: value for i, value in zip(piece.places, found, strict=True) if programme.columns[i].whole}
     columns = [column._replace(whole=False) for column in programme.columns]
-    final = _model(columns, programme.rows, held=values)
+    final = highs_model(columns, programme.rows, held=values)
     final.run()
     if final.getInfo().primal_solution_status != FEASIBLE:
         return None
@@ -398,7 +377,7 @@ def _solve_held(
 
 
 def _solve_pieces(columns: Sequence[Column], rows: Sequence[Row], held: dict[int, float]) -> tuple[float, ...] | None:
-    model = _model(columns, rows, held=held)
+    model = highs_model(columns, rows, held=held)
     model.setOptionValue("mip_rel_gap", PERIOD_GAP)
     model.setOptionValue("mip_max_nodes", PERIOD_NODES)
     model.setOptionValue("time_limit", SAFETY_S)
@@ -418,7 +397,7 @@ def _round(programme: Programme, relaxed: _Relaxed) -> tuple[float, ...] | None:
             for i, column in enumerate(programme.columns)
             if column.whole and (column.cost == 0) is free
         }
-        model = _model([column._replace(whole=False) for column in programme.columns], programme.rows, held=held)
+        model = highs_model([column._replace(whole=False) for column in programme.columns], programme.rows, held=held)
         model.run()
         if model.getInfo().primal_solution_status != FEASIBLE:
             return None
@@ -438,39 +417,6 @@ def _portion(programme: Programme, relaxed: _Relaxed, *, priced: _Priced, piece:
         if terms and share > TOLERANCE:
             found.append(Row({at[i]: factor for i, factor in terms.items()}, lower=share * (1.0 - 1e-9)))
     return found
-
-
-def _model(columns: Sequence[Column], rows: Sequence[Row], *, held: dict[int, float] | None = None) -> Any:
-    """The programme as HiGHS takes it; imported here, because only fleets need it."""
-    import highspy
-
-    model: Any = highspy.Highs()  # type: ignore[no-untyped-call]
-    model.silent()
-    model.setOptionValue("threads", 1)  # the same answer on every machine
-    fixed = held or {}
-    count = len(columns)
-    lower = [fixed.get(i, 0.0) for i in range(count)]
-    upper = [fixed.get(i, column.upper) for i, column in enumerate(columns)]
-    model.addVars(count, lower, upper)
-    model.changeColsCost(count, list(range(count)), [float(column.cost) for column in columns])
-    whole = [i for i, column in enumerate(columns) if column.whole]
-    if whole:
-        model.changeColsIntegrality(len(whole), whole, [highspy.HighsVarType.kInteger] * len(whole))
-    _add(model, rows)
-    return model
-
-
-def _add(model: Any, rows: Sequence[Row]) -> None:
-    starts: list[int] = []
-    index: list[int] = []
-    factors: list[float] = []
-    for row in rows:
-        starts.append(len(index))
-        index += row.terms.keys()
-        factors += (float(factor) for factor in row.terms.values())
-    if rows:
-        low, high = [row.lower for row in rows], [row.upper for row in rows]
-        model.addRows(len(rows), low, high, len(index), starts, index, factors)
 
 
 def _tidy(columns: Sequence[Column], values: Sequence[float]) -> tuple[float, ...]:

@@ -17,7 +17,7 @@ import msgspec
 
 from tonnage.domain.model import Attention, FeedForward, LatentAttention, LayerGroup, Mixer, Mlp, Moe, StateSpace
 from tonnage.domain.training import TrainSetup
-from tonnage.physics.parameters import feed_forward_matrices, mixer_matrices
+from tonnage.physics.matrices import feed_forward_matrices, mixer_matrices
 
 __all__ = ["gpt_layer_bytes", "layer_bytes_per_token", "logit_bytes", "recomputed_layer_bytes"]
 

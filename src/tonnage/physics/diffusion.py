@@ -30,7 +30,7 @@ _TEXT_TOKENS: Final = 77
 
 def latent_tokens(
     *, resolution: float, latent_px: float = 16, frames: float = 0, frame_stride: float = 4, aspect: float = 832 / 480
-) -> float:  # fmt: skip
+) -> float:
     """
     Tokens that a diffusion transformer makes of an image or a clip.
 
@@ -86,7 +86,7 @@ def text_tokens(model: Model) -> float:
 
 def denoiser_transformer_work(
     model: Model, *, resolution: float, batch: float, precision: Precision, frames: int | None = None
-) -> Work:  # fmt: skip
+) -> Work:
     """One call of a diffusion transformer on `batch` latent images, or clips of so many frames."""
     at = share(hidden=model.hidden_size, layout=Layout(), precision=precision, encoder=True)
     known = model.network or Network(flop=0.0)
@@ -122,9 +122,7 @@ def _streams(group: LayerGroup, hidden: int) -> int:
     return 2 if group.extra_parameters >= 0.9 * own else 1
 
 
-def _block(
-    group: LayerGroup, look: Attention, at: Share, *, image: float, text: float, batch: float
-) -> Work:  # fmt: skip
+def _block(group: LayerGroup, look: Attention, at: Share, *, image: float, text: float, batch: float) -> Work:
     count, streams = float(group.count), _streams(group, at.hidden)
     crossed = group.cross_attention is not None
     both = image if crossed else image + text
@@ -171,9 +169,7 @@ def _linear(name: str, at: Share, rows: float, outputs: float, inputs: float, co
     return gemm(name, at, m=rows, n=outputs, k=inputs, count=count, weights=at.weights, compute=at.compute)
 
 
-def _attention(
-    look: Attention, at: Share, *, queries: float, keys: float, batch: float, count: float
-) -> Operator:  # fmt: skip
+def _attention(look: Attention, at: Share, *, queries: float, keys: float, batch: float, count: float) -> Operator:
     width = float(look.num_attention_heads * look.head_dim)
     wide = number_format(at.sixteen).bytes
     return Operator(

@@ -17,9 +17,43 @@ from functools import lru_cache
 from math import exp, log
 from typing import Final
 
+from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.efficiency import LOG_STEP, RUNGS, Grid, Machine, Rung
+from tonnage.errors import Unmeasured
 
-__all__ = ["DEMANDS", "Point", "grid_s", "model_s", "roofline_s", "smooth_max", "weakest_rung"]
+__all__ = ["DEMANDS", "Point", "grid_s", "model_s", "peak_flop_per_s", "roofline_s", "smooth_max", "weakest_rung"]
+
+
+_EMULATED: Final = {
+    "fp4": ("fp8", "bf16", "fp16", "fp32"),
+    "fp8": ("bf16", "fp16", "fp32"),
+    "int8": ("bf16", "fp16", "fp32"),
+    "bf16": ("fp32", "fp16"),
+    "fp16": ("bf16", "fp32"),
+    "tf32": ("fp32", "bf16", "fp16"),
+    "fp32": ("bf16", "fp16"),
+}
+"""What multiplies a dtype that the part has no unit for: the weights are widened on the way in."""
+
+
+def peak_flop_per_s(accelerator: Accelerator, dtype: str) -> float:
+    """
+    Peak at which a product in this dtype runs: its own unit's, else that of the dtype it is widened to. [FLOP/s]
+
+    Raises
+    ------
+    Unmeasured
+        The accelerator has no published peak for any of them.
+    """
+    peaks = accelerator.peaks
+    if dtype in peaks:
+        return peaks[dtype]
+    for other in _EMULATED.get(dtype, ("fp32",)):
+        if other in peaks:
+            return peaks[other]
+    raise Unmeasured(
+        f"{accelerator.id}: no published peak for {dtype}; add one with --set {accelerator.id}.peaks.{dtype}"
+    )
 
 
 def weakest_rung(rungs: tuple[Rung, ...]) -> Rung:

@@ -21,7 +21,7 @@ import msgspec
 from tonnage.domain.answer import Basis, Part, Quantity
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention, LayerGroup, Model, Moe, StateSpace
-from tonnage.domain.precision import Precision, number_format
+from tonnage.domain.precision import Format, Precision, number_format
 from tonnage.physics.cache import (
     cache_bytes_per_sequence,
     cache_layers,
@@ -32,14 +32,10 @@ from tonnage.physics.cache import (
     state_bytes_per_sequence,
 )
 from tonnage.physics.gguf import gguf_bits
+from tonnage.physics.matrices import Matrix, feed_forward_matrices, feed_forward_vectors, mixer_matrices, mixer_vectors
 from tonnage.physics.parameters import (
-    Matrix,
     embedding_parameters,
-    feed_forward_matrices,
-    feed_forward_vectors,
     head_parameters,
-    mixer_matrices,
-    mixer_vectors,
     norm_parameters,
     parameters,
     position_parameters,
@@ -277,8 +273,8 @@ def _ends(model: Model, precision: Precision, layout: Layout, *, padded: bool) -
     padding = padded_vocabulary(vocab_size=model.vocab_size, tp=layout.tp) / model.vocab_size if model.vocab_size else 1
     padding = 1.0 if not padded or (whole and stored.bits < 16) else padding
     tied = model.tie_word_embeddings or not model.has_head
-    table = gguf_bits(stored, "head" if tied else "embedding") / 8 if whole else SIXTEEN
-    last = gguf_bits(stored, "head") / 8 if whole else SIXTEEN
+    table = _bits(stored, "head" if tied else "embedding") / 8 if whole else SIXTEEN
+    last = _bits(stored, "head") / 8 if whole else SIXTEEN
     embedding = embedding_parameters(model) * table * padding / layout.tp + position_parameters(model) * SIXTEEN
     head = head_parameters(model) * last * padding / layout.tp
     if layout.pp == 1:
@@ -339,10 +335,16 @@ def _bytes_of(matrix: Matrix, model: Model, precision: Precision, *, held: Layou
     if matrix.split == "experts":
         experts = number_format(precision.experts or precision.weights)
         padding = _mxfp4_padding(matrix, held) if held and experts.name == "mxfp4" else 1.0
-        return padding * gguf_bits(experts, _gguf_role(matrix), depth=depth, shared_kv=_shares_kv(model)) / 8
+        return padding * _bits(experts, _gguf_role(matrix), depth=depth, shared_kv=_shares_kv(model)) / 8
     if matrix.name in KEPT_AT_SIXTEEN and not stored.name.startswith(WHOLE_FILE):
         return max(SIXTEEN, stored.bytes) if stored.bits >= 16 else SIXTEEN
-    return gguf_bits(stored, _gguf_role(matrix), depth=depth, shared_kv=_shares_kv(model)) / 8
+    return _bits(stored, _gguf_role(matrix), depth=depth, shared_kv=_shares_kv(model)) / 8
+
+
+def _bits(stored: Format, role: str, *, depth: float = 0.0, shared_kv: int = 1) -> float:
+    """Bits of one value of a matrix in that role: only files of GGUF mix formats."""
+    mixed = stored.name.startswith(WHOLE_FILE)
+    return gguf_bits(stored, role, depth=depth, shared_kv=shared_kv) if mixed else stored.bits
 
 
 def _mxfp4_padding(matrix: Matrix, layout: Layout) -> float:

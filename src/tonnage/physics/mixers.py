@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from tonnage.domain.model import Attention, LatentAttention, Mixer, StateSpace
 from tonnage.domain.precision import number_format
 from tonnage.physics.cache import index_key_bytes
-from tonnage.physics.parameters import mixer_matrices
+from tonnage.physics.matrices import mixer_matrices
 from tonnage.physics.shares import Share, Tokens, attended_tokens, elementwise_pass, gemm, units_per_rank
 from tonnage.physics.work import Kind, Operator, Work
 

@@ -191,9 +191,15 @@ def element_bytes(precision: str) -> float:
 
 
 def network_work(
-    *, flop: float, activation_values: float, parameters: float, kernels: float, batch: float, precision: str,
+    *,
+    flop: float,
+    activation_values: float,
+    parameters: float,
+    kernels: float,
+    batch: float,
+    precision: str,
     style: str = "convolution",
-) -> Work:  # fmt: skip
+) -> Work:
     """
     A network known by its totals, as `kernels` equal layers.
 

@@ -20,23 +20,11 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.breakdown import Evidence, Tier
 from tonnage.domain.efficiency import Grid, Ladder, Machine, Rung
 from tonnage.domain.precision import FORMATS, number_format
-from tonnage.errors import Unmeasured
 from tonnage.physics.collectives import collective_timed, level_bytes, link_rate, network_rate, ring_traffic
-from tonnage.physics.efficiency import Point, grid_s, smooth_max, weakest_rung
+from tonnage.physics.efficiency import Point, grid_s, peak_flop_per_s, smooth_max, weakest_rung
 from tonnage.physics.work import Operator, Work
 
-__all__ = ["operator_evidence", "operator_s", "peak_flop_per_s", "roofline_of", "work_s"]
-
-_EMULATED: Final = {
-    "fp4": ("fp8", "bf16", "fp16", "fp32"),
-    "fp8": ("bf16", "fp16", "fp32"),
-    "int8": ("bf16", "fp16", "fp32"),
-    "bf16": ("fp32", "fp16"),
-    "fp16": ("bf16", "fp32"),
-    "tf32": ("fp32", "bf16", "fp16"),
-    "fp32": ("bf16", "fp16"),
-}
-"""What multiplies a dtype that the part has no unit for: the weights are widened on the way in."""
+__all__ = ["operator_evidence", "operator_s", "roofline_of", "work_s"]
 
 SLOWER: Final = 1.3
 """How much longer than the 16-bit kernel of its shape a product in fewer bits may take on the word of one table. [-]"""
@@ -187,26 +175,6 @@ def work_s(work: Work, *, accelerator: Accelerator, ladder: Ladder, eager: bool 
         total += seconds * op.count
         rungs.add(rung)
     return total, weakest_rung(tuple(rungs))
-
-
-def peak_flop_per_s(accelerator: Accelerator, dtype: str) -> float:
-    """
-    Peak at which a product in this dtype runs: its own unit's, else that of the dtype it is widened to. [FLOP/s]
-
-    Raises
-    ------
-    Unmeasured
-        The accelerator has no published peak for any of them.
-    """
-    peaks = accelerator.peaks
-    if dtype in peaks:
-        return peaks[dtype]
-    for other in _EMULATED.get(dtype, ("fp32",)):
-        if other in peaks:
-            return peaks[other]
-    raise Unmeasured(
-        f"{accelerator.id}: no published peak for {dtype}; add one with --set {accelerator.id}.peaks.{dtype}"
-    )
 
 
 Measured = tuple[Grid, Point, float, float]

@@ -51,7 +51,7 @@ def encoder_work(model: Model, *, windows: float, precision: Precision, mel_bins
 
 def decoder_step_work(
     model: Model, *, windows: float, context: float, precision: Precision, beams: float = 1.0
-) -> Work:  # fmt: skip
+) -> Work:
     """
     One decoder step over `windows` sequences that hold `context` tokens each, and their windows.
 

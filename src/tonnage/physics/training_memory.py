@@ -21,15 +21,13 @@ from tonnage.domain.precision import number_format
 from tonnage.domain.profile import Profile
 from tonnage.domain.training import TrainCoefficients, TrainSetup
 from tonnage.physics.activations import layer_bytes_per_token, logit_bytes, recomputed_layer_bytes
+from tonnage.physics.matrices import Matrix, feed_forward_matrices, mixer_matrices
 from tonnage.physics.network import network_totals
 from tonnage.physics.optimizers import optimizer, state_bytes_per_parameter
 from tonnage.physics.parameters import (
-    Matrix,
     embedding_parameters,
-    feed_forward_matrices,
     head_parameters,
     layer_parameters,
-    mixer_matrices,
     parameters,
     position_parameters,
 )

@@ -17,8 +17,7 @@ import msgspec
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.training import TrainCoefficients, TrainSetup
 from tonnage.physics.collectives import level_bytes
-from tonnage.physics.efficiency import smooth_max
-from tonnage.physics.operators import peak_flop_per_s
+from tonnage.physics.efficiency import peak_flop_per_s, smooth_max
 from tonnage.physics.work import Operator
 
 __all__ = [

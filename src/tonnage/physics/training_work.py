@@ -18,7 +18,7 @@ import msgspec
 from tonnage.domain.model import Attention, FeedForward, LatentAttention, LayerGroup, Mixer, Mlp, Model, Moe, StateSpace
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import OBJECTIVES, TrainSetup
-from tonnage.physics.parameters import Matrix, feed_forward_matrices, mixer_matrices
+from tonnage.physics.matrices import Matrix, feed_forward_matrices, mixer_matrices
 from tonnage.physics.work import Kind, Operator
 
 __all__ = ["LayerWork", "head_work", "layer_work"]

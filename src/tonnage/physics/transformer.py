@@ -47,18 +47,30 @@ def step_work(model: Model, tokens: Tokens, *, precision: Precision, layout: Lay
 
 
 def decode_work(
-    model: Model, *, sequences: float, context: float, precision: Precision, layout: Layout, domain: int = 8,
+    model: Model,
+    *,
+    sequences: float,
+    context: float,
+    precision: Precision,
+    layout: Layout,
+    domain: int = 8,
     drafted: float = 1.0,
-) -> Work:  # fmt: skip
+) -> Work:
     """One decode step of `sequences` per attention rank, each with `context` tokens cached."""
     tokens = Tokens(decodes=sequences, context=context, drafted=drafted, emitted=sequences * drafted)
     return step_work(model, tokens, precision=precision, layout=layout, domain=domain)
 
 
 def prefill_work(
-    model: Model, *, prompts: float, chunk: float, precision: Precision, layout: Layout, cached: float = 0.0,
+    model: Model,
+    *,
+    prompts: float,
+    chunk: float,
+    precision: Precision,
+    layout: Layout,
+    cached: float = 0.0,
     domain: int = 8,
-) -> Work:  # fmt: skip
+) -> Work:
     """A prefill of `prompts` chunks of `chunk` tokens after `cached` ones; each emits one row."""
     tokens = Tokens(prompts=prompts, chunk=chunk, cached=cached, emitted=prompts)
     return step_work(model, tokens, precision=precision, layout=layout, domain=domain)

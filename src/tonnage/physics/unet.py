@@ -118,7 +118,7 @@ def _residual(at: Share, pixels: float, inputs: float, outputs: float) -> Iterat
 
 def _transformer(
     unet: Unet, at: Share, pixels: float, batch: float, level: int, depth: int | None = None
-) -> Iterator[Operator]:  # fmt: skip
+) -> Iterator[Operator]:
     layers = unet.transformer_layers_per_block[level] if depth is None else depth
     if not layers:
         return

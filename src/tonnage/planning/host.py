@@ -26,7 +26,7 @@ from tonnage.domain.layout import Layout
 from tonnage.domain.money import Offer
 from tonnage.domain.plan import Bill
 from tonnage.errors import Unmeasured
-from tonnage.physics.operators import peak_flop_per_s
+from tonnage.physics.efficiency import peak_flop_per_s
 from tonnage.physics.transformer import Tokens, step_work
 from tonnage.planning.cold_start import STARTS, TIMED_WEIGHT_BYTES
 from tonnage.planning.deployment import Deployment
@@ -360,9 +360,14 @@ def serving_needs(layout: Layout, *, weight_bytes: float, offer: Offer | None) -
 
 
 def sampling_needs(
-    request: Infer, *, per: float, rate_per_s: float, weight_bytes: float, link_bytes_per_s: float | None,
+    request: Infer,
+    *,
+    per: float,
+    rate_per_s: float,
+    weight_bytes: float,
+    link_bytes_per_s: float | None,
     offer: Offer | None,
-) -> tuple[HostNeed, ...]:  # fmt: skip
+) -> tuple[HostNeed, ...]:
     """
     What one instance needs whose accelerators look at samples: pictures it decodes and sends, memory for its processes.
 

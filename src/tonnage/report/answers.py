@@ -55,7 +55,7 @@ answer, `top` and `every`.
 """
 
 EXPLANATIONS: Final[dict[str, str]] = {
-    "ServePlan": "tonnage.report.serve:explain_serve_plan",
+    "ServePlan": "tonnage.report.serve_option:explain_serve_plan",
     "TrainPlan": "tonnage.report.train:explain_train_plan",
     "BatchPlan": "tonnage.report.batch:explain_batch_plan",
     "InferPlan": "tonnage.report.infer:explain_infer_plan",

@@ -14,6 +14,7 @@ from tonnage.report.screen import (
     Pick,
     Ranking,
     columns_of,
+    explain_option,
     first_screen,
     left_out,
     no_plan,
@@ -25,11 +26,9 @@ from tonnage.report.screen import (
 from tonnage.report.wording import (
     bill_lines,
     chance_text,
-    closing_sections,
     limits,
     meter,
     money,
-    option_at_rank,
     parts_table,
     plural,
     rejections,
@@ -224,29 +223,24 @@ def account_lines(option: InferOption) -> list[str]:
 
 
 def explain_infer_plan(plan: InferPlan, *, rank: int = 1) -> Document:
-    """
-    What the option of that rank is made of.
+    """What the option of that rank is made of; a BadRequest where the plan has none of that rank."""
+    return explain_option(
+        plan,
+        rank,
+        question=_question(plan),
+        name=lambda option: f"{option.count} x {option.accelerator} {option.precision} {option.engine}",
+        parts=_option_parts,
+    )
 
-    Raises
-    ------
-    BadRequest
-        The plan has no option of that rank.
-    """
-    blocks: list[Block] = []
-    if plan.options:
-        option = option_at_rank(plan.options, rank)
-        label = f"{option.count} x {option.accelerator} {option.precision} {option.engine}"
-        blocks += [
-            *section(f"Option {rank}: {label}", option.verdict),
-            *section("Memory of one accelerator", parts_table(option.memory)),
-            *text_section("What one does, and how many that takes", _count(plan, option)),
-            *text_section("Bill", [] if option.bill is None else bill_lines(option.bill)),
-            *text_section("What the money buys", account_lines(option)),
-            *text_section("Sources of decoder rates", [option.source] if option.source else []),
-        ]
-    blocks += closing_sections((), plan.rejected, made=plan.provenance, title="Ruled out")
-    question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
-    return with_names(Document(first=question, why=tuple(blocks)))
+
+def _option_parts(plan: InferPlan, option: InferOption) -> list[Block]:
+    return [
+        *section("Memory of one accelerator", parts_table(option.memory)),
+        *text_section("What one does, and how many that takes", _count(plan, option)),
+        *text_section("Bill", [] if option.bill is None else bill_lines(option.bill)),
+        *text_section("What the money buys", account_lines(option)),
+        *text_section("Sources of decoder rates", [option.source] if option.source else []),
+    ]
 
 
 def _count(plan: InferPlan, option: InferOption) -> list[str]:

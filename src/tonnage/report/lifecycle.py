@@ -18,7 +18,8 @@ from tonnage.report.screen import (
     short_names,
     stale_text,
 )
-from tonnage.report.serve import explain_serve_plan, serve_question
+from tonnage.report.serve import serve_question
+from tonnage.report.serve_option import explain_serve_plan
 from tonnage.report.train import explain_train_plan, train_question
 from tonnage.report.wording import degrees, interval, money, parts_table, percent, spread_usd
 from tonnage.units import show

@@ -13,6 +13,7 @@ from tonnage.report.screen import (
     Pick,
     Ranking,
     columns_of,
+    explain_option,
     first_screen,
     left_out,
     no_plan,
@@ -25,13 +26,11 @@ from tonnage.report.wording import (
     bill_lines,
     chance,
     chance_text,
-    closing_sections,
     decisions,
     interval,
     limits,
     money,
     need_text,
-    option_at_rank,
     parts_table,
     plural,
     rejections,
@@ -220,27 +219,23 @@ def _opened(node: Node, depth: int = 0) -> list[str]:
 
 
 def explain_rl_plan(plan: RlPlan, *, rank: int = 1) -> Document:
-    """
-    What the option of that rank is made of.
+    """What the option of that rank is made of; a BadRequest where the plan has none of that rank."""
+    return explain_option(
+        plan,
+        rank,
+        question=_question(plan),
+        name=lambda option: f"{option.accelerators} x {option.case.accelerator}",
+        parts=_option_parts,
+    )
 
-    Raises
-    ------
-    BadRequest
-        The plan has no option of that rank.
-    """
-    blocks: list[Block] = []
-    if plan.options:
-        option = option_at_rank(plan.options, rank)
-        blocks += [
-            *section(f"Option {rank}: {option.accelerators} x {option.case.accelerator}", option.verdict),
-            *text_section("One step", _opened(option.step)),
-            *section("Memory of an accelerator that trains", parts_table(option.memory)),
-            *section("Memory of an accelerator that generates", parts_table(option.rollout_memory)),
-            *text_section("Rates", _rates(option)),
-            *text_section("Host and storage", [need_text(need) for need in option.needs]),
-            *section("Cost of the run", parts_table(option.cost)),
-            *text_section("Bill", bill_lines(option.bill)),
-        ]
-    blocks += closing_sections(plan.trail, plan.rejected, made=plan.provenance, title="Ruled out")
-    question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
-    return with_names(Document(first=question, why=tuple(blocks)))
+
+def _option_parts(plan: RlPlan, option: RlOption) -> list[Block]:
+    return [
+        *text_section("One step", _opened(option.step)),
+        *section("Memory of an accelerator that trains", parts_table(option.memory)),
+        *section("Memory of an accelerator that generates", parts_table(option.rollout_memory)),
+        *text_section("Rates", _rates(option)),
+        *text_section("Host and storage", [need_text(need) for need in option.needs]),
+        *section("Cost of the run", parts_table(option.cost)),
+        *text_section("Bill", bill_lines(option.bill)),
+    ]

@@ -15,13 +15,26 @@ from typing import Any, Final, NamedTuple
 
 from tonnage.domain.answer import Verdict
 from tonnage.domain.plan import BY_AVERAGES, BreakEven, Provenance, Rejection
-from tonnage.report.document import Block, Document, Headline, Meter, Meters, Note, Table, Text, grid, text_section
-from tonnage.report.names import part_name, product
-from tonnage.report.wording import break_even_text, percent, plural
+from tonnage.report.document import (
+    Block,
+    Document,
+    Headline,
+    Meter,
+    Meters,
+    Note,
+    Table,
+    Text,
+    grid,
+    section,
+    text_section,
+)
+from tonnage.report.names import part_name, product, with_names
+from tonnage.report.wording import break_even_text, closing_sections, option_at_rank, percent, plural
 from tonnage.units import show
 
 __all__ = [
-    "ROWS", "Pick", "Ranking", "by_averages", "capacity_meter", "closest_break_even", "columns_of", "first_screen",
+    "ROWS", "Pick", "Ranking", "by_averages", "capacity_meter", "closest_break_even", "columns_of", "explain_option",
+    "first_screen",
     "left_out", "no_plan", "parts_of", "picks", "price_dates", "rows_shown", "short_names", "stale_text", "weeks_old",
 ]  # fmt: skip
 
@@ -147,6 +160,43 @@ def _nearest(losers: Sequence[Rejection]) -> str:
     best = min(known, key=lambda loser: loser.verdict.short_by or 0.0) if known else losers[0]
     said = best.verdict.nearest or best.verdict.reason or ""
     return f"{best.what}: {said}" if said else best.what
+
+
+def explain_option(
+    plan: Any,
+    rank: int,
+    *,
+    question: Sequence[str],
+    name: Callable[[Any], str],
+    parts: Callable[[Any, Any], Sequence[Block]],
+) -> Document:
+    """
+    The option of that rank opened into its parts, then how the plan was made; only that where it has no options.
+
+    Parameters
+    ----------
+    plan : RankedPlan
+    rank : int
+        Counted from one.
+    question : sequence of str
+        In parts of a line.
+    name : callable
+        Option -> what its heading calls it.
+    parts : callable
+        (plan, option) -> sections.
+
+    Raises
+    ------
+    BadRequest
+        The plan has no option of that rank.
+    """
+    blocks: list[Block] = []
+    if plan.options:
+        option = option_at_rank(plan.options, rank)
+        blocks += [*section(f"Option {rank}: {name(option)}", option.verdict), *parts(plan, option)]
+    blocks += closing_sections(getattr(plan, "trail", ()), plan.rejected, made=plan.provenance, title="Ruled out")
+    screen = first_screen(question=question, answer=plan.sentence, good=plan.feasible)
+    return with_names(Document(first=screen, why=tuple(blocks)))
 
 
 def left_out(

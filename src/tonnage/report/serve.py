@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 import msgspec
@@ -11,7 +10,7 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.fleet import FleetDay, FleetWay
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.requests.serve import Serve
-from tonnage.report.document import Block, Column, Document, Meter, Section, Table, section, text_section
+from tonnage.report.document import Block, Column, Document, Meter, Section, Table, text_section
 from tonnage.report.names import engine_title, model_name, part_name, provider_name, with_names
 from tonnage.report.screen import (
     Pick,
@@ -31,27 +30,20 @@ from tonnage.report.screen import (
 )
 from tonnage.report.wording import (
     account_texts,
-    bill_lines,
     break_even_text,
     chance_text,
-    closing_sections,
     decisions,
     degrees,
     meter,
-    need_text,
-    offer_text,
-    option_at_rank,
-    parts_table,
     percent,
     plural,
     rejections,
     rental_text,
     shortages_text,
-    value_with_bounds,
 )
 from tonnage.units import show
 
-__all__ = ["explain_serve_plan", "serve_document", "serve_question"]
+__all__ = ["BINDS", "plan_question", "serve_document", "serve_question"]
 
 BINDS: Final = {"kv": "KV cache", "ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E", "batch": "concurrent sequences",
                 "compute": "arithmetic"}  # fmt: skip
@@ -69,7 +61,7 @@ TOKENS_CHEAPER = 3.0
 def serve_document(plan: ServePlan, *, top: int | None = None, every: bool = False) -> Document:
     """The plan as blocks; `top` options in the table, or every one."""
     if not plan.options:
-        first = no_plan(plan, question=_question(plan), what="configurations")
+        first = no_plan(plan, question=plan_question(plan), what="configurations")
         return with_names(Document(first=first, why=_why(plan)))
     ranking = _ranking(plan)
     rows = rows_shown(plan, ranking, top=top, every=every)
@@ -78,7 +70,7 @@ def serve_document(plan: ServePlan, *, top: int | None = None, every: bool = Fal
     hidden = len(plan.options) - len(rows)
     best = plan.options[0]
     first = first_screen(
-        question=_question(plan),
+        question=plan_question(plan),
         answer=_recommendation(plan, best),
         meters=_meters(plan, best),
         table=_table(plan, rows),
@@ -110,7 +102,8 @@ def serve_question(request: Serve) -> list[str]:
     return parts
 
 
-def _question(plan: ServePlan) -> list[str]:
+def plan_question(plan: ServePlan) -> list[str]:
+    """The model, the load and the objectives, and the dates of prices, in parts of a line."""
     return [model_name(plan.request.model), *serve_question(plan.request), price_dates(plan.provenance)]
 
 
@@ -356,105 +349,3 @@ def _way(way: FleetWay) -> str:
 
 
 # One option opened
-
-
-def explain_serve_plan(plan: ServePlan, *, rank: int = 1) -> Document:
-    """
-    What the option of that rank is made of.
-
-    Raises
-    ------
-    BadRequest
-        The plan has no option of that rank.
-    """
-    blocks: list[Block] = []
-    if plan.options:
-        option = option_at_rank(plan.options, rank)
-        blocks += [
-            *section(f"Option {rank}: {option.configuration.label()}", option.verdict),
-            *section("Memory of one accelerator", parts_table(option.memory)),
-            *text_section("Capacity of one replica", _capacity(option)),
-            *text_section("Replicas", _replicas(plan, option)),
-            *text_section("Bill", _bill(option)),
-            *text_section("What the money buys", _delivers(option)),
-            *text_section("Electricity and carbon", _energy(option)),
-            *text_section("What the host must bring", [need_text(need) for need in option.needs]),
-            *text_section("Other offers", [offer_text(bill) for bill in option.other_offers]),
-        ]
-    blocks += closing_sections(plan.trail, plan.rejected, made=plan.provenance, title="Ruled out")
-    question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
-    return with_names(Document(first=question, why=tuple(blocks)))
-
-
-def _capacity(option: ServeOption) -> list[str]:
-    c = option.capacity
-    return [
-        f"KV cache capacity: {option.kv_tokens:,.0f} tokens",
-        f"at most {value_with_bounds(c.max_rate_per_s)}; {BINDS.get(c.binds, c.binds)} binds: {c.binds_text}",
-        f"at the planned peak {c.concurrency:.1f} requests run at once",
-        f"TTFT {value_with_bounds(c.ttft_s)} (mean {show(c.ttft_mean_s, 's')}), TPOT {value_with_bounds(c.tpot_s)} "
-        f"(mean {show(c.tpot_mean_s, 's')}), basis {option.basis}",
-    ]
-
-
-def _replicas(plan: ServePlan, option: ServeOption) -> list[str]:
-    request = plan.request
-    layout = option.configuration.layout
-    each = f"{option.replicas} replicas x {layout.ranks} = {option.accelerators} accelerators"
-    if request.rate_per_s is None:
-        return [each]
-    peak = request.rate_per_s * request.shape.peak_to_mean
-    most = option.capacity.max_rate_per_s.value
-    needed = math.ceil(peak / most / (1 - request.headroom) - 1e-9)
-    return [
-        f"peak {show(request.rate_per_s, '1/s')} x {request.shape.peak_to_mean:g} = {show(peak, '1/s')}",
-        f"{show(peak, '1/s')} / ({show(most, '1/s')} x (1 - {request.headroom:g} headroom)) "
-        f"= {peak / most / (1 - request.headroom):.2f}, rounded up to {needed}, "
-        f"plus {option.replicas - needed} that may fail",
-        each,
-        f"headroom {option.headroom:.0%} at the peak",
-    ]
-
-
-def _bill(option: ServeOption) -> list[str]:
-    bill = option.bill
-    month = f"{show(bill.usd_per_hour, 'USD/h')} x 730 h = ${option.usd_per_month:,.0f} a month"
-    return [*bill_lines(bill), month, *([bill.notes] if bill.notes else [])]
-
-
-def _delivers(option: ServeOption) -> list[str]:
-    costs, summary = option.unit_costs, []
-    if costs is not None:
-        summary += [
-            f"${costs.usd_per_request * 1000:,.3f} per thousand requests; {costs.requests_per_usd:,.0f} requests for a "
-            f"dollar; {costs.max_requests_per_s_per_usd_hour:.2f} requests/s at most per dollar and hour",
-            f"per million tokens, by the time each takes: ${costs.usd_per_million_input_share:,.3g} input, "
-            f"${costs.usd_per_million_answer_share:,.3g} output; "
-            f"${costs.usd_per_million_blended_tokens:,.3g} over both",
-        ]
-    if option.idle_usd_per_month is not None:
-        summary.append(f"${option.idle_usd_per_month:,.0f} a month pay for capacity that the mean load leaves unused")
-    if option.billing is not None:
-        egress = option.billing.egress_usd_per_gb
-        bytes_out = "egress not published" if egress is None else f"egress ${egress:g}/GB"
-        summary.append(f"billed by: {option.billing.stated}; {bytes_out} ({option.billing.source})")
-    return summary
-
-
-def _energy(option: ServeOption) -> list[str]:
-    use = option.energy
-    if use is None:
-        return ["the accelerator's power is not published"]
-    each = "" if use.kwh_per_million_tokens is None else f", {use.kwh_per_million_tokens:.3g} kWh per million tokens"
-    watt = "" if use.tokens_per_joule is None else f", {use.tokens_per_joule:.3g} output tokens per joule"
-    summary = [
-        f"{show(use.power_w, 'W')} ({show(use.power_w_low, 'W')}-{show(use.power_w_high, 'W')}) on average: "
-        f"accelerators {show(use.board_w, 'W')} + hosts {show(use.host_w, 'W')}, x PUE {use.pue:g}",
-        f"{use.kwh_per_month:,.0f} kWh a month{each}{watt}",
-    ]
-    if use.kg_co2_per_month is None:
-        summary.append("carbon: the grid of this region is not known")
-    else:
-        grams = "" if use.g_co2_per_million_tokens is None else f", {use.g_co2_per_million_tokens:,.0f} g per million"
-        summary.append(f"{use.kg_co2_per_month:,.0f} kg CO2 a month{grams} ({use.grid}, {use.grams_per_kwh:g} g/kWh)")
-    return [*summary, *(f"from {source}" for source in use.sources)]

@@ -14,6 +14,7 @@ from tonnage.report.screen import (
     Ranking,
     closest_break_even,
     columns_of,
+    explain_option,
     first_screen,
     left_out,
     no_plan,
@@ -25,14 +26,12 @@ from tonnage.report.screen import (
 from tonnage.report.wording import (
     bill_lines,
     break_even_text,
-    closing_sections,
     decisions,
     interval,
     meter,
     money,
     need_text,
     offer_text,
-    option_at_rank,
     parts_table,
     percent,
     plural,
@@ -182,32 +181,24 @@ def _why(plan: TrainPlan) -> tuple[Block, ...]:
 
 
 def explain_train_plan(plan: TrainPlan, *, rank: int = 1) -> Document:
-    """
-    What the option of that rank is made of.
+    """What the option of that rank is made of; a BadRequest where the plan has none of that rank."""
+    return explain_option(
+        plan, rank, question=_question(plan), name=lambda option: option.configuration.label(), parts=_option_parts
+    )
 
-    Raises
-    ------
-    BadRequest
-        The plan has no option of that rank.
-    """
-    blocks: list[Block] = []
-    if plan.options:
-        option = option_at_rank(plan.options, rank)
-        blocks += [
-            *section(f"Option {rank}: {option.configuration.label()}", option.verdict),
-            *section("Memory of one accelerator", parts_table(option.memory)),
-            *section("One step", parts_table(option.step_s)),
-            *text_section("The run", _run(option)),
-            *text_section("Timeline", _timeline(option)),
-            *text_section("Host and storage", [need_text(need) for need in option.needs]),
-            *section("Cost of the run", parts_table(option.cost)),
-            *text_section("Bill", _bill(option)),
-            *text_section("Other offers", [offer_text(bill) for bill in option.other_offers]),
-            *text_section("Scaling", [_point(point) for point in plan.scaling] if rank == 1 else []),
-        ]
-    blocks += closing_sections(plan.trail, plan.rejected, made=plan.provenance, title="Ruled out")
-    question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
-    return with_names(Document(first=question, why=tuple(blocks)))
+
+def _option_parts(plan: TrainPlan, option: TrainOption) -> list[Block]:
+    return [
+        *section("Memory of one accelerator", parts_table(option.memory)),
+        *section("One step", parts_table(option.step_s)),
+        *text_section("The run", _run(option)),
+        *text_section("Timeline", _timeline(option)),
+        *text_section("Host and storage", [need_text(need) for need in option.needs]),
+        *section("Cost of the run", parts_table(option.cost)),
+        *text_section("Bill", _bill(option)),
+        *text_section("Other offers", [offer_text(bill) for bill in option.other_offers]),
+        *text_section("Scaling", [_point(point) for point in plan.scaling if option is plan.options[0]]),
+    ]
 
 
 def _verdict(index: int, option: TrainOption) -> str:

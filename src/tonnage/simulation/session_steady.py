@@ -90,9 +90,7 @@ def steady_turns(profile: SessionProfile, *, seed: int = 0) -> SteadyTurns:
     return SteadyTurns(**columns, sessions=int(first.sum()), beginnings=tuple(beginnings))
 
 
-def _class_turns(
-    rng: np.random.Generator, profile: SessionProfile, one: SessionClass, n: int
-) -> dict[str, Array]:  # fmt: skip
+def _class_turns(rng: np.random.Generator, profile: SessionProfile, one: SessionClass, n: int) -> dict[str, Array]:
     import numpy as np
 
     tokens, shares = (np.array(column, float) for column in zip(*(profile.shared or ((0.0, 0.0),)), strict=True))

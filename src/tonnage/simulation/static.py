@@ -63,7 +63,7 @@ def static_batch(
 
 def burst(
     table: StepTable, *, requests: float, slots: float, prompt_tokens: float, output_tokens: float, budget: float
-) -> Served:  # fmt: skip
+) -> Served:
     """`requests` sent at once to an engine that runs at most `slots`: fill, steady refill, drain."""
     together = min(requests, slots)
     wave = static_batch(table, batch=together, prompt_tokens=prompt_tokens, output_tokens=output_tokens, budget=budget)

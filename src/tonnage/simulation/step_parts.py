@@ -15,8 +15,8 @@ from tonnage.domain.efficiency import Ladder, Rung
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Model
 from tonnage.domain.precision import FORMATS, Precision, number_format
-from tonnage.physics.efficiency import weakest_rung
-from tonnage.physics.operators import operator_evidence, operator_s, peak_flop_per_s
+from tonnage.physics.efficiency import peak_flop_per_s, weakest_rung
+from tonnage.physics.operators import operator_evidence, operator_s
 from tonnage.physics.transformer import Tokens, encode_work, step_work
 from tonnage.physics.work import Operator, Work
 from tonnage.simulation.overheads import Overheads

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 import tonnage
 from tests.measure.diagnose import pages
 from tests.measure.stub import Stub, serving
+from tests.patience import PATIENCE_S
 from tonnage import catalog
 from tonnage.cli import root
 from tonnage.domain.measurement import Load
@@ -96,14 +97,14 @@ def prometheus(tmp_path: Path) -> Iterator[Callable[[str], str]]:
     yield start
     for child in children:
         child.terminate()
-        child.wait(30)
+        child.wait(PATIENCE_S)
 
 
 @pytest.mark.slow
 def test_a_real_prometheus_server_says_what_its_target_did(prometheus: Callable[[str], str]) -> None:
     with exporter(full) as url:
         server = prometheus(url.removeprefix("http://"))
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE_S
         while True:
             try:
                 found = diagnose(server, watch=Watch(window_s=20.0))

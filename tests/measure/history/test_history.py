@@ -19,6 +19,7 @@ from click.testing import CliRunner
 
 from tests.measure.history import killed
 from tests.measure.stub import Stub, serving
+from tests.patience import PATIENCE_S
 from tonnage.cli import root
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Measurement, Point
 from tonnage.errors import BadFact, BadRequest, TonnageError
@@ -94,7 +95,7 @@ def test_two_writers_at_once_both_succeed(place: Place) -> None:
         "for n in range(10): remember(measurement(model=f'{sys.argv[2]}/{n}'), place=Place(path=Path(sys.argv[1])))"
     )
     children = [subprocess.Popen([sys.executable, "-c", code, str(place.path), name]) for name in "ab"]
-    assert [child.wait(60) for child in children] == [0, 0]
+    assert [child.wait(PATIENCE_S) for child in children] == [0, 0]
     assert len(entries(place).entries) == 20
 
 
@@ -196,7 +197,7 @@ def postgres() -> Iterator[Place]:
     )
     try:
         place = Place(url=f"postgresql://tester@127.0.0.1:{port}/postgres")
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE_S
         while True:
             try:
                 with history.open_store(place, write=False):
@@ -207,7 +208,7 @@ def postgres() -> Iterator[Place]:
         yield place
     finally:
         server.terminate()
-        server.wait(30)
+        server.wait(PATIENCE_S)
         shutil.rmtree(home, ignore_errors=True)
 
 

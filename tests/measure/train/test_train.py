@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -26,14 +27,35 @@ def trained(mark: Path, monkeypatch: pytest.MonkeyPatch, *, devices: int = 2, **
     return measure_train([sys.executable, SCRIPT, str(mark)], devices=[devices])
 
 
-def test_the_parts_add_up_to_the_step_that_the_script_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = trained(tmp_path / "mark", monkeypatch)
-    run = found.runs[0]
-    own = max(json.loads((tmp_path / f"mark.{rank}.json").read_text()) for rank in (0, 1))
+@pytest.fixture(scope="module")
+def scaled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A run on one device and on two, from the command line: the folder of its files, and what was printed."""
+    folder = tmp_path_factory.mktemp("scaled")
+    told = CliRunner().invoke(
+        root,
+        ["measure", "train", "--devices", "1,2", "--output", str(folder / "m.json"), "--", sys.executable, SCRIPT,
+         str(folder / "mark")],
+    )  # fmt: skip
+    assert told.exit_code == 0, told.output
+    return folder, told.output
+
+
+@pytest.fixture(scope="module")
+def stalled(tmp_path_factory: pytest.TempPathFactory) -> TrainMeasurement:
+    """A sharded run on two devices that waits for its input."""
+    with pytest.MonkeyPatch.context() as patch:
+        return trained(tmp_path_factory.mktemp("stalled") / "mark", patch, STALL_S=str(STALL_S), SHARDED="1")
+
+
+def test_the_parts_add_up_to_the_step_that_the_script_times(scaled: tuple[Path, str]) -> None:
+    folder, _ = scaled
+    found = msgspec.json.decode((folder / "m.json").read_bytes(), type=TrainMeasurement)
+    run = found.runs[1]
+    own = max(json.loads((folder / f"mark.{rank}.json").read_text()) for rank in (0, 1))
     assert run.devices == 2 and run.steps >= 10
     assert run.parts.sum_s == pytest.approx(run.step_s, rel=1e-6)
     for rank in run.ranks:
-        theirs = json.loads((tmp_path / f"mark.{rank.rank}.json").read_text())
+        theirs = json.loads((folder / f"mark.{rank.rank}.json").read_text())
         assert rank.parts.sum_s == pytest.approx(theirs, rel=0.03)
     assert run.step_s == pytest.approx(own, rel=0.1)
     assert run.parts.forward_s and run.parts.backward_s and run.parts.optimizer_s and run.parts.communication_s
@@ -41,7 +63,7 @@ def test_the_parts_add_up_to_the_step_that_the_script_times(tmp_path: Path, monk
     assert (found.parallel, found.backend, found.model) == ("DDP", "gloo", "Net")
     assert run.samples_per_step == 8 and run.tokens_per_step == 8 * 64
     assert found.checkpoint is not None and found.checkpoint.writes == 1
-    assert found.checkpoint.size_bytes == (tmp_path / "mark.pt").stat().st_size
+    assert found.checkpoint.size_bytes == (folder / "mark.pt").stat().st_size
     assert found.checkpoint.restore_s and found.checkpoint.write_s
     parameters = found.parameters
     assert parameters is not None
@@ -49,13 +71,12 @@ def test_the_parts_add_up_to_the_step_that_the_script_times(tmp_path: Path, monk
     assert run.memory.optimizer_bytes == pytest.approx(8 * parameters, rel=0.01)
 
 
-def test_an_input_stall_is_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = trained(tmp_path / "mark", monkeypatch, STALL_S=str(STALL_S))
-    run = found.runs[0]
+def test_an_input_stall_is_input(stalled: TrainMeasurement) -> None:
+    run = stalled.runs[0]
     assert run.parts.input_s == pytest.approx(STALL_S, rel=0.35)
     assert run.parts.input_s > 0.9 * STALL_S
     assert run.parts.input_s > 1.5 * (run.parts.communication_s or 0.0)
-    named = judge(evidence_of_training(found)).verdicts[0]
+    named = judge(evidence_of_training(stalled)).verdicts[0]
     assert (named.name, named.remedy) == ("input-bound", "code")
 
 
@@ -73,30 +94,24 @@ def test_a_slow_link_is_communication(tmp_path: Path, monkeypatch: pytest.Monkey
     assert run.parts.communication_s > 3 * (run.parts.input_s or 0.0)
 
 
-def test_sharding_divides_weights_gradients_and_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = trained(tmp_path / "mark", monkeypatch, SHARDED="1")
-    run, parameters = found.runs[0], found.parameters
-    assert found.parallel == "FSDP" and parameters is not None
+def test_sharding_divides_weights_gradients_and_states(stalled: TrainMeasurement) -> None:
+    run, parameters = stalled.runs[0], stalled.parameters
+    assert stalled.parallel == "FSDP" and parameters is not None
     assert run.memory.weights_bytes == pytest.approx(4 * parameters / 2, rel=0.01)
     assert run.memory.gradients_bytes == pytest.approx(4 * parameters / 2, rel=0.01)
     assert run.memory.optimizer_bytes == pytest.approx(8 * parameters / 2, rel=0.01)
     assert run.parts.communication_s
 
 
-def test_scaling_over_devices_from_the_command_line(tmp_path: Path) -> None:
-    out, mark = tmp_path / "m.json", str(tmp_path / "mark")
-    told = CliRunner().invoke(
-        root,
-        ["measure", "train", "--devices", "1,2", "--output", str(out), "--", sys.executable, SCRIPT, mark],
-    )  # fmt: skip
-    assert told.exit_code == 0, told.output
-    found = json.loads(out.read_text())
+def test_scaling_over_devices_from_the_command_line(scaled: tuple[Path, str]) -> None:
+    folder, printed = scaled
+    found = json.loads((folder / "m.json").read_text())
     assert found["schema"] == "tonnage.train_measurement/1"
     assert [run["devices"] for run in found["runs"]] == [1, 2]
     first, second = found["runs"]
     rates = [run["samples_per_step"] / run["step_s"] / run["devices"] for run in (first, second)]
     assert second["efficiency"] == pytest.approx(rates[1] / rates[0]) and first["efficiency"] == 1.0
-    assert "A step takes" in told.output and "efficiency" in told.output
+    assert "A step takes" in printed and "efficiency" in printed
 
 
 def test_a_run_is_ended_at_its_bound(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.patience import assert_quick
 
 from tonnage.domain.case import Links, ServeCase, Traffic
 from tonnage.domain.layout import Disaggregation, Layout
@@ -202,4 +203,4 @@ def test_a_result_is_json_and_a_warm_prediction_is_cheap() -> None:
         start = time.process_time()
         predict_serve(asked)
         spent.append(time.process_time() - start)
-    assert min(spent) < 0.02
+    assert_quick(min(spent), 0.02)

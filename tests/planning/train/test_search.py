@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from tests.patience import assert_quick
 
 from tonnage import catalog
 from tonnage.catalog.fitted import training_coefficients
@@ -29,7 +30,7 @@ def test_large_jobs_are_arranged_in_time(model: str, count: int, batch: int, seq
     nouns = catalog.model(model), Place(accelerator=H100, count=count, per_node=8)
     start = time.process_time()
     found = fastest_arrangements(*nouns, job=job(batch, seq_len), coefficients=C)
-    assert time.process_time() - start < limit_s
+    assert_quick(time.process_time() - start, limit_s)
     layout = found.best[0].setup.layout
     assert layout.ranks == count and layout.tp <= 8
 

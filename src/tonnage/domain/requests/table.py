@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from tonnage.domain.requests.accuracy import AccuracyRequest
 from tonnage.domain.requests.adopt import Adopt
 from tonnage.domain.requests.budget import Budget
 from tonnage.domain.requests.calibrate import CalibrateRequest
@@ -36,5 +37,6 @@ REQUESTS: Final[dict[str, type[msgspec.Struct]]] = {
     "simulate": Simulation,
     "adopt": Adopt,
     "calibrate": CalibrateRequest,
+    "accuracy": AccuracyRequest,
 }
 """By the name that `tonnage fields` and plan files use, in the order people meet them."""

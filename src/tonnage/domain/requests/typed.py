@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 __all__ = [
+    "AccuracyFields",
     "AdoptFields",
     "BatchFields",
     "BudgetFields",
@@ -600,3 +601,15 @@ class CalibrateFields(TypedDict, total=False):
     tp: Whole | None
     pp: Whole | None
     machine: str | None
+
+
+class AccuracyFields(TypedDict, total=False):
+    """Published measurements held against predictions. Absent = every usable row, by block alone."""
+
+    block: Names | None
+    limit: Whole | None
+    by: Literal["engine", "accelerator", "family", "precision", "load"] | None
+    leave_out: Literal["accelerator", "family", "engine", "source"] | None
+    predictor: str | None
+    layouts: bool | None
+    workers: Whole | None

@@ -166,7 +166,7 @@ def _further(name: str, level: str, known: str) -> float:
 
 def _errors(
     loads: Sequence[MeasuredLoad], found: Fit, base: Overheads, alone: Sequence[Stretch]
-) -> list[CalibrationError]:  # fmt: skip
+) -> list[CalibrationError]:
     errors, weights = [], iter(found.found.weights)
     before = stretch_of([0.0] * len(NAMES), base)
     for place, load in enumerate(loads):

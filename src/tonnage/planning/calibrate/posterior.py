@@ -94,9 +94,7 @@ def _gain(known: Array, shares: Array, variance: Array) -> Array:
     return np.asarray(gain, dtype=np.float64)
 
 
-def _noise(
-    seen: Sequence[Seen], left: Array, leverage: Array, weights: Array, priors: Priors
-) -> dict[str, float]:  # fmt: skip
+def _noise(seen: Sequence[Seen], left: Array, leverage: Array, weights: Array, priors: Priors) -> dict[str, float]:
     """By quantity: the catalogue's, pooled with what is left of the points, as if each were predicted by the others."""
     found = {}
     for quantity, usual in priors.noise.items():

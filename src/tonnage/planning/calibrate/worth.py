@@ -151,9 +151,7 @@ def _correlations(rivals: Sequence[_Unknown]) -> Array:
     return np.array(shared)
 
 
-def _costs(
-    one: _Unknown, faster: Array, *, limits: tuple[float | None, float | None]
-) -> Array:  # fmt: skip
+def _costs(one: _Unknown, faster: Array, *, limits: tuple[float | None, float | None]) -> Array:
     """What an option costs in each draw; infinite where it misses an objective. [USD/h]"""
     o = one.option
     spare = o.replicas - math.ceil(one.units - 1e-9)

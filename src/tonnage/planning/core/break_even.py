@@ -88,9 +88,14 @@ Along = Callable[[float], Sequence[Contender]]
 
 
 def contender(
-    name: str, *, cost: Quantity, told: str, sure: bool = True, listed: bool = True,
+    name: str,
+    *,
+    cost: Quantity,
+    told: str,
+    sure: bool = True,
+    listed: bool = True,
     configuration: Configuration | TrainConfiguration | None = None,
-) -> Contender:  # fmt: skip
+) -> Contender:
     """A contender from a cost; one without an interval is exact."""
     low = cost.value if cost.low is None else cost.low
     high = cost.value if cost.high is None else cost.high

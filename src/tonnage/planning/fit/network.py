@@ -36,7 +36,7 @@ def samples_of(request: FitRequest) -> int:
 
 def network_row(
     model: Model, accelerator: Accelerator, *, request: FitRequest, additions: Additions = NOTHING
-) -> FitRow:  # fmt: skip
+) -> FitRow:
     """One accelerator of a type with the batch asked for (one when not said), and the largest that fits."""
     from tonnage.planning.predict.infer_work import precision_of  # `fit` of a language model does without
     from tonnage.planning.predict.inference import batch_times, memory_of, setup_of

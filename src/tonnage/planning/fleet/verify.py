@@ -142,9 +142,14 @@ def _hardest(
 
 
 def _worst_loss(
-    problem: FleetProblem, *, number: int, period: int, behind: tuple[Candidate | None, ...], fleet: Fleet,
+    problem: FleetProblem,
+    *,
+    number: int,
+    period: int,
+    behind: tuple[Candidate | None, ...],
+    fleet: Fleet,
     request: FleetRequest,
-) -> tuple[str, list[Group]]:  # fmt: skip
+) -> tuple[str, list[Group]]:
     """The failure domain that carries most of a workload, and the replicas that are left without it."""
     standing = _standing(problem, fleet, period)
     if request.zones > 1:

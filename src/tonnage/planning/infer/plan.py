@@ -206,9 +206,14 @@ def case_of(request: Infer, model: Model, *, part: str, precision: str, engine: 
 
 
 def _option(
-    request: Infer, model: Model, part: Accelerator, *, precision: str, bills: dict[str, list[Bill]],
+    request: Infer,
+    model: Model,
+    part: Accelerator,
+    *,
+    precision: str,
+    bills: dict[str, list[Bill]],
     additions: Additions,
-) -> InferOption | Rejection:  # fmt: skip
+) -> InferOption | Rejection:
     label = f"{part.id} {precision}"
     if (missing := no_unit(part, precision)) is not None:
         return _lost(label, "precision", missing)
@@ -348,7 +353,7 @@ def _decoder_source(request: Infer, part: Accelerator) -> str:
 
 def _made(
     request: Infer, setup: Setup, best: _Sized, *, decoded: tuple[int, float | None], made: list[Bill]
-) -> InferOption:  # fmt: skip
+) -> InferOption:
     count, times, waits, chance = best
     decoders, decode_used = decoded
     capacity = times.batch / times.interval_s * times.stages.per_sample

@@ -163,9 +163,13 @@ def _made(life: _Life, make: Train | FineTune) -> float | str:
 
 
 def _lever(
-    life: _Life, change: str, *, quality: QualityChange | None, served: float | str | None = None,
+    life: _Life,
+    change: str,
+    *,
+    quality: QualityChange | None,
+    served: float | str | None = None,
     made: float | str | None = None,
-) -> SavingsOption:  # fmt: skip
+) -> SavingsOption:
     """The lever with what it saves; halves that are not given stay as they are."""
     halves = (life.made_usd if made is None else made, life.served_usd if served is None else served)
     for half in halves:

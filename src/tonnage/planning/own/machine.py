@@ -29,9 +29,12 @@ KEPT_BY_SYSTEM: Final = 4 * GiB
 
 
 def host_of(
-    *, processor: str = "", bytes_per_s: float | None = None, memory_bytes: float | None = None,
+    *,
+    processor: str = "",
+    bytes_per_s: float | None = None,
+    memory_bytes: float | None = None,
     additions: Additions = catalog.NOTHING,
-) -> Host:  # fmt: skip
+) -> Host:
     """The processor's side from what is known of it; the rest is assumed and said."""
     known = processor_named(processor, additions=additions) if processor else None
     part = known or catalog.accelerator(USUAL_PROCESSOR, additions)
@@ -96,7 +99,7 @@ def machine_named(
 
 def machine_found(
     inventory: Inventory, *, engines: tuple[str, ...] = (), additions: Additions = catalog.NOTHING
-) -> Machine:  # fmt: skip
+) -> Machine:
     """
     The machine that a tool's output describes.
 
@@ -126,9 +129,7 @@ def _memory(part: Accelerator | None) -> float:
     return part.memory_bytes if part is not None else 0.0
 
 
-def _machine(
-    part: Accelerator, count: int, host: Host, *, beside: tuple[DeviceGroup, ...], evidence: str
-) -> Machine:  # fmt: skip
+def _machine(part: Accelerator, count: int, host: Host, *, beside: tuple[DeviceGroup, ...], evidence: str) -> Machine:
     if is_unified(part):
         # One memory: nothing is gained by moving weights to the processor's side.
         host = msgspec.structs.replace(host, memory_bytes=0.0, assumed=())

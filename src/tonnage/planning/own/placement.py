@@ -50,9 +50,7 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
         return self.read_expert_bytes + self.read_layer_bytes + self.read_end_bytes
 
 
-def shares_of(
-    model: Model, precision: Precision, *, cache_bytes: float, depth: float, piece_tokens: float
-) -> Shares:  # fmt: skip
+def shares_of(model: Model, precision: Precision, *, cache_bytes: float, depth: float, piece_tokens: float) -> Shares:
     """Counts a model: the cache that is allocated, the tokens behind the one that is read, a piece of a prompt."""
     weights = weight_bytes(model, precision)
     experts = weights.part("experts")

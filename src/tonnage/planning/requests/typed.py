@@ -67,7 +67,7 @@ def _class(name: str, struct: type[msgspec.Struct]) -> str:
     rows: dict[str, str] = {field.name: _type(field) for field in request_fields(struct)}
     rows |= {group.name: "Entries" if group.many else "Entry" for group in groups_of(struct)}
     rows |= {one.name: "Entry" for one in attributes_of(struct) if _is_plain(one.fields, one.groups, one.type)}
-    first = () if name in {"SimulateFields", "CalibrateFields"} else POSITIONAL
+    first = () if name in {"SimulateFields", "CalibrateFields", "AccuracyFields"} else POSITIONAL
     lines = [_row(key, kind) for key, kind in rows.items() if key not in first]
     return f'class {name}(TypedDict, total=False):\n    """{about}"""\n\n' + "\n".join(lines) + "\n"
 

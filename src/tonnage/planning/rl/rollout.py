@@ -112,9 +112,7 @@ def rollout_case(case: RlCase, model: Model, *, replicas: int, requests: float) 
     )
 
 
-def generation(
-    case: RlCase, model: Model, *, accelerator: Accelerator, kept: float, host_s: float = 0.0
-) -> Generation:  # fmt: skip
+def generation(case: RlCase, model: Model, *, accelerator: Accelerator, kept: float, host_s: float = 0.0) -> Generation:
     """The rollout of a case; without a time where the model does not fit beside its cache."""
     replicas = rollout_count(case) // case.rollout_layout.ranks
     responses = case.prompts_per_step * case.responses_per_prompt / kept

@@ -35,9 +35,7 @@ TRAINING: Final = "training"
 WEIGHTS: Final = "weights"
 
 
-def predict_rl(
-    case: RlCase, *, additions: Additions = NOTHING, loop: RlCoefficients | None = None
-) -> RlResult:  # fmt: skip
+def predict_rl(case: RlCase, *, additions: Additions = NOTHING, loop: RlCoefficients | None = None) -> RlResult:
     """
     Time of one step, opened, and the memory of both sides; `fits` is False, with the reason, where either is short.
 

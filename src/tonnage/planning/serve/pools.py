@@ -124,9 +124,7 @@ def _capacity(
     )
 
 
-def _together(
-    request: Serve, candidate: Candidate, *, workers: int, requests: Requests
-) -> tuple[float, int]:  # fmt: skip
+def _together(request: Serve, candidate: Candidate, *, workers: int, requests: Requests) -> tuple[float, int]:
     """What as many workers take behind one router when each does both, and the simulations that it took. [1/s]"""
     from tonnage.planning.serve import capacity_search
     from tonnage.simulation.router import simulate_fleet

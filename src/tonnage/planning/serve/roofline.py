@@ -10,7 +10,8 @@ from tonnage.domain.case import Traffic
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Roofline, RooflinePoint, ServeOption
 from tonnage.domain.requests.serve import Serve
-from tonnage.physics.operators import operator_s, peak_flop_per_s
+from tonnage.physics.efficiency import peak_flop_per_s
+from tonnage.physics.operators import operator_s
 from tonnage.physics.transformer import decode_work, prefill_work
 from tonnage.physics.work import Work
 from tonnage.planning.deployment import case_of, deploy

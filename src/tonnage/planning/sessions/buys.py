@@ -32,7 +32,7 @@ BLOCK: Final = 16
 
 def session_costs(
     request: Serve, option: ServeOption, *, found: Candidate, model: Model, today: date
-) -> SessionCosts | None:  # fmt: skip
+) -> SessionCosts | None:
     """Of an option whose prompts find their sessions' cache; None where nothing comes back."""
     profile = profile_of(request.sessions, request.lengths)
     if option.reuse is None or profile is None:
@@ -55,7 +55,7 @@ def session_costs(
 
 def _sizes(
     request: Serve, option: ServeOption, *, found: Candidate, model: Model, today: date
-) -> tuple[CacheSize, ...]:  # fmt: skip
+) -> tuple[CacheSize, ...]:
     """The option's configuration with less and with more cache, as far as it then meets the objectives."""
     fields = request.sessions
     none = replace(request, sessions=SessionFields(reuse=False))

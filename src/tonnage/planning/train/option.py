@@ -71,9 +71,15 @@ def evaluate(asked: TrainContext, rental: Rental) -> list[TrainOption | Infeasib
 
 
 def run_of(
-    asked: TrainContext, setup: TrainSetup, *, step_s: float, step_factor: float, instances: int, instance_size: float,
+    asked: TrainContext,
+    setup: TrainSetup,
+    *,
+    step_s: float,
+    step_factor: float,
+    instances: int,
+    instance_size: float,
     term: str,
-) -> Run:  # fmt: skip
+) -> Run:
     """The run over time of one setup on instances of one term."""
     request, count = asked.request, setup.layout.ranks
     nodes = max(1.0, count / ACCELERATORS_PER_RATED_NODE)

@@ -82,9 +82,15 @@ def precision_on(accelerator: Accelerator, precision: str) -> str:
 
 
 def fastest_arrangements(
-    model: Model, place: Place, *, job: Job, coefficients: TrainCoefficients, framework: str | None = None,
-    recompute: Recompute | None = None, keep: int = 1,
-) -> Found:  # fmt: skip
+    model: Model,
+    place: Place,
+    *,
+    job: Job,
+    coefficients: TrainCoefficients,
+    framework: str | None = None,
+    recompute: Recompute | None = None,
+    keep: int = 1,
+) -> Found:
     """
     The fastest arrangements that fit, best first, in the plainest software that has one.
 
@@ -108,9 +114,15 @@ def _per_sequence(found: Found) -> float:
 
 
 def _of_batch(
-    model: Model, place: Place, *, job: Job, coefficients: TrainCoefficients, framework: str | None,
-    recompute: Recompute | None, keep: int,
-) -> Found:  # fmt: skip
+    model: Model,
+    place: Place,
+    *,
+    job: Job,
+    coefficients: TrainCoefficients,
+    framework: str | None,
+    recompute: Recompute | None,
+    keep: int,
+) -> Found:
     """The same for one global batch."""
     tried = [(framework,)] if framework else _frameworks(job, place)
     found = Found(best=(), pruned={}, timed=0)

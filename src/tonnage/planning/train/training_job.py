@@ -13,7 +13,7 @@ from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.model import Model
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import TrainCoefficients, TrainSetup
-from tonnage.physics.operators import peak_flop_per_s
+from tonnage.physics.efficiency import peak_flop_per_s
 from tonnage.physics.parameters import layer_parameters
 from tonnage.physics.training_memory import EXACT, training_memory
 from tonnage.planning.error_model import ErrorModel, train_level

@@ -136,7 +136,7 @@ def _limit_layers(time: Axis, x: dict[str, Any], *, right: float) -> list[dict[s
 
 def _name_layers(
     position: dict[str, Any], placed: Sequence[tuple[str, int, list[int]]], *, low: float
-) -> list[dict[str, Any]]:  # fmt: skip
+) -> list[dict[str, Any]]:
     """The chosen option ringed and named, above it where it lies lower than `low`; names of others on the frontier."""
     text: dict[str, Any] = {"text": {"field": "label"}}
     named: dict[str, Any] = {**position, **text}

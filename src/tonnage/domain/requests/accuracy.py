@@ -1,0 +1,36 @@
+"""The question of `tonnage accuracy`: which measured rows are predicted, and how is what comes out split?"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from tonnage.domain.requests.field import Field
+
+__all__ = ["AccuracyRequest", "LeftOut"]
+
+LeftOut = Literal["accelerator", "family", "engine", "source"]
+By = Literal["engine", "accelerator", "family", "precision", "load"]
+
+
+class AccuracyRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Published measurements held against predictions. Absent = every usable row, by block alone."""
+
+    files: tuple[str, ...] = ()
+    """Tables with the columns of measurements/README.md; empty = those of the checkout."""
+    blocks: Annotated[
+        tuple[str, ...], Field(name="block", reads="list", help="only this block; may be given several times")
+    ] = ()
+    limit: Annotated[int | None, Field(reads="integer", help="at most this many rows of each block")] = None
+    by: Annotated[By | None, Field(help="split each block further")] = None
+    leave_out: Annotated[
+        LeftOut | None, Field(help="score what fits say that never saw the row's group (tools/calibration/left_out.py)")
+    ] = None
+    predictor: Annotated[
+        str | None, Field(help="score what this command answers to the same rows (docs/how-to/referee.md)")
+    ] = None
+    layouts: Annotated[
+        bool, Field(reads="flag", help="hold published training layouts against the search too (15 s)")
+    ] = False
+    workers: Annotated[int, Field(reads="integer", high=256, group="Search", help="processes")] = 1

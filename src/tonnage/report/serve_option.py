@@ -1,0 +1,108 @@
+"""One option of a serving plan opened: memory, capacity, replicas, bill, energy."""
+
+from __future__ import annotations
+
+import math
+
+from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.report.document import Block, Document, section, text_section
+from tonnage.report.screen import explain_option
+from tonnage.report.serve import BINDS, plan_question
+from tonnage.report.wording import bill_lines, need_text, offer_text, parts_table, value_with_bounds
+from tonnage.units import show
+
+__all__ = ["explain_serve_plan"]
+
+
+def explain_serve_plan(plan: ServePlan, *, rank: int = 1) -> Document:
+    """What the option of that rank is made of; a BadRequest where the plan has none of that rank."""
+    return explain_option(
+        plan, rank, question=plan_question(plan), name=lambda option: option.configuration.label(), parts=_parts
+    )
+
+
+def _parts(plan: ServePlan, option: ServeOption) -> list[Block]:
+    return [
+        *section("Memory of one accelerator", parts_table(option.memory)),
+        *text_section("Capacity of one replica", _capacity(option)),
+        *text_section("Replicas", _replicas(plan, option)),
+        *text_section("Bill", _bill(option)),
+        *text_section("What the money buys", _delivers(option)),
+        *text_section("Electricity and carbon", _energy(option)),
+        *text_section("What the host must bring", [need_text(need) for need in option.needs]),
+        *text_section("Other offers", [offer_text(bill) for bill in option.other_offers]),
+    ]
+
+
+def _capacity(option: ServeOption) -> list[str]:
+    c = option.capacity
+    return [
+        f"KV cache capacity: {option.kv_tokens:,.0f} tokens",
+        f"at most {value_with_bounds(c.max_rate_per_s)}; {BINDS.get(c.binds, c.binds)} binds: {c.binds_text}",
+        f"at the planned peak {c.concurrency:.1f} requests run at once",
+        f"TTFT {value_with_bounds(c.ttft_s)} (mean {show(c.ttft_mean_s, 's')}), TPOT {value_with_bounds(c.tpot_s)} "
+        f"(mean {show(c.tpot_mean_s, 's')}), basis {option.basis}",
+    ]
+
+
+def _replicas(plan: ServePlan, option: ServeOption) -> list[str]:
+    request = plan.request
+    layout = option.configuration.layout
+    each = f"{option.replicas} replicas x {layout.ranks} = {option.accelerators} accelerators"
+    if request.rate_per_s is None:
+        return [each]
+    peak = request.rate_per_s * request.shape.peak_to_mean
+    most = option.capacity.max_rate_per_s.value
+    needed = math.ceil(peak / most / (1 - request.headroom) - 1e-9)
+    return [
+        f"peak {show(request.rate_per_s, '1/s')} x {request.shape.peak_to_mean:g} = {show(peak, '1/s')}",
+        f"{show(peak, '1/s')} / ({show(most, '1/s')} x (1 - {request.headroom:g} headroom)) "
+        f"= {peak / most / (1 - request.headroom):.2f}, rounded up to {needed}, "
+        f"plus {option.replicas - needed} that may fail",
+        each,
+        f"headroom {option.headroom:.0%} at the peak",
+    ]
+
+
+def _bill(option: ServeOption) -> list[str]:
+    bill = option.bill
+    month = f"{show(bill.usd_per_hour, 'USD/h')} x 730 h = ${option.usd_per_month:,.0f} a month"
+    return [*bill_lines(bill), month, *([bill.notes] if bill.notes else [])]
+
+
+def _delivers(option: ServeOption) -> list[str]:
+    costs, summary = option.unit_costs, []
+    if costs is not None:
+        summary += [
+            f"${costs.usd_per_request * 1000:,.3f} per thousand requests; {costs.requests_per_usd:,.0f} requests for a "
+            f"dollar; {costs.max_requests_per_s_per_usd_hour:.2f} requests/s at most per dollar and hour",
+            f"per million tokens, by the time each takes: ${costs.usd_per_million_input_share:,.3g} input, "
+            f"${costs.usd_per_million_answer_share:,.3g} output; "
+            f"${costs.usd_per_million_blended_tokens:,.3g} over both",
+        ]
+    if option.idle_usd_per_month is not None:
+        summary.append(f"${option.idle_usd_per_month:,.0f} a month pay for capacity that the mean load leaves unused")
+    if option.billing is not None:
+        egress = option.billing.egress_usd_per_gb
+        bytes_out = "egress not published" if egress is None else f"egress ${egress:g}/GB"
+        summary.append(f"billed by: {option.billing.stated}; {bytes_out} ({option.billing.source})")
+    return summary
+
+
+def _energy(option: ServeOption) -> list[str]:
+    use = option.energy
+    if use is None:
+        return ["the accelerator's power is not published"]
+    each = "" if use.kwh_per_million_tokens is None else f", {use.kwh_per_million_tokens:.3g} kWh per million tokens"
+    watt = "" if use.tokens_per_joule is None else f", {use.tokens_per_joule:.3g} output tokens per joule"
+    summary = [
+        f"{show(use.power_w, 'W')} ({show(use.power_w_low, 'W')}-{show(use.power_w_high, 'W')}) on average: "
+        f"accelerators {show(use.board_w, 'W')} + hosts {show(use.host_w, 'W')}, x PUE {use.pue:g}",
+        f"{use.kwh_per_month:,.0f} kWh a month{each}{watt}",
+    ]
+    if use.kg_co2_per_month is None:
+        summary.append("carbon: the grid of this region is not known")
+    else:
+        grams = "" if use.g_co2_per_million_tokens is None else f", {use.g_co2_per_million_tokens:,.0f} g per million"
+        summary.append(f"{use.kg_co2_per_month:,.0f} kg CO2 a month{grams} ({use.grid}, {use.grams_per_kwh:g} g/kWh)")
+    return [*summary, *(f"from {source}" for source in use.sources)]

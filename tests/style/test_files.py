@@ -1,0 +1,33 @@
+"""A file is read in one sitting: at most 450 lines, but for what a program writes."""
+
+from tests.style.source import modules
+
+MOST_LINES = 450
+GENERATED = {"domain/requests/typed.py": "python -m tonnage.planning.requests.typed"}
+"""Files that a program writes, and the program; a test holds each against what it writes today."""
+LONGER = {"__init__.py": "the Python interface, a function a question: one page for help() and completion"}
+"""Files that may be longer, and why one file answers one question there."""
+
+
+def too_long(sources: dict[str, str]) -> list[str]:
+    """Files above the limit that neither a program writes nor a reason excuses."""
+    return [
+        f"src/tonnage/{module}: {lines} lines, at most {MOST_LINES}: which two questions does it answer?"
+        for module, text in sources.items()
+        if (lines := len(text.splitlines())) > MOST_LINES and module not in {**GENERATED, **LONGER}
+    ]
+
+
+def test_files_have_at_most_450_lines() -> None:
+    wrong = too_long(dict(modules()))
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_every_exemption_is_needed() -> None:
+    sources = dict(modules())
+    assert all(len(sources[name].splitlines()) > MOST_LINES for name in LONGER)
+    assert all("generated" in sources[name].splitlines()[0] for name in GENERATED)
+
+
+def test_a_long_file_is_caught() -> None:
+    assert too_long({"x.py": "x\n" * 451}) and not too_long({"x.py": "x\n" * 450})
