@@ -107,7 +107,8 @@ class Numbers(msgspec.Struct, frozen=True):
     values: np.ndarray
     groups: np.ndarray
     weights: np.ndarray
-    sources: np.ndarray
+    sources: Mapping[int, int]
+    """Of each group, its source."""
 
 
 Levels = Mapping[str, Numbers]
@@ -231,17 +232,18 @@ def _levels(residuals: Sequence[Residual], places: Places) -> dict[str, Numbers]
     """Every level that occurs, widest first, with the residuals in it and below it."""
     import numpy as np
 
-    members: dict[str, list[tuple[float, int, int]]] = {ANY: []}
+    source_of = {place: places.sources[group] for group, place in places.groups.items()}
+    members: dict[str, list[tuple[float, int]]] = {ANY: []}
     for level, group, value in residuals:
         for name in levels_of(level):
-            members.setdefault(name, []).append((value, places.groups[group], places.sources[group]))
+            members.setdefault(name, []).append((value, places.groups[group]))
     found = {}
     for name, own in sorted(members.items(), key=lambda item: (item[0] != ANY, item[0].count(":"), item[0])):
         own.sort()
-        groups = np.array([group for _, group, _ in own], dtype=int)
+        groups = np.array([group for _, group in own], dtype=int)
         weights = 1.0 / np.bincount(groups)[groups]
-        sources = np.array([source for _, _, source in own], dtype=int)
-        found[name] = Numbers(np.array([value for value, _, _ in own]), groups, weights, sources)
+        sources = {place: source_of[place] for place in sorted(set(groups.tolist()))}
+        found[name] = Numbers(np.array([value for value, _ in own]), groups, weights, sources)
     return found
 
 
@@ -291,6 +293,6 @@ def _width(levels: Levels, level: str, share: float, *, without: int = -1) -> fl
         place = min(int(reached.searchsorted(share * groups - 1e-9)), len(reached) - 1)
         found = max(float(own.values[kept][place]), 1e-4)
         parent = PARENT_GROUPS if name != ANY else 0.0
-        told = min(groups, SOURCE_GROUPS * len(set(own.sources[kept].tolist())))
+        told = min(groups, SOURCE_GROUPS * len({of for group, of in own.sources.items() if group != without}))
         width = math.exp((told * math.log(found) + parent * math.log(width or 1.0)) / (told + parent))
     return width
