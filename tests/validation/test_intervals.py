@@ -50,12 +50,13 @@ def test_a_level_needs_enough_groups_of_its_own() -> None:
 
 
 def test_a_small_level_leans_on_its_parent_and_a_large_one_does_not() -> None:
-    def width(groups: int) -> float:
-        good = [made(g, 0.1, "calibrated:steady") for g in range(groups)]
+    def width(groups: int, *, sources: int) -> float:
+        good = [made(g, 0.1, "calibrated:steady", block=f"B{g % sources}") for g in range(groups)]
         bad = [made(1000 + g, 1.0, "calibrated:open") for g in range(60)]
         return math.log(fitted(good + bad)["calibrated:steady"].factor)
 
-    assert 0.1 < width(60) < width(4) < 1.0
+    assert 0.1 < width(60, sources=60) < width(4, sources=4) < 1.0
+    assert width(60, sources=60) < width(60, sources=3) < width(60, sources=1), "one source errs together"
 
 
 def test_loads_that_are_harder_get_wider_intervals() -> None:

@@ -55,7 +55,7 @@ def main() -> None:
     rows = [row for row in every if row.usable and row.table not in unseen]
     scores = [item for item in left_out(rows) if given.kind in (None, item.kind)]
     doubtful = contradicting(rows) | queueing(rows)
-    factors = fit(item for item in scores if item.id not in doubtful)
+    factors = fit((item for item in scores if item.id not in doubtful), source=read_grouping(ROOT).publisher)
     for found in factors:
         groups, every = ("-" if s is None else f"{s:.3f}" for s in (found.coverage_90, found.coverage_rows))
         print(f"{found.kind:6} {found.quantity:22} {found.rung:42} x {found.factor:6.3f}", end="")

@@ -51,7 +51,8 @@ def main() -> None:
         asked = group_by(((group[row.id], key) for row in every for key in numbers(row)), lambda pair: pair[0])
         for hidden in dict.fromkeys(group[row.id] for row in taught):
             own = {key for _, key in asked[hidden]}
-            kept = widths(s for s in scores if _named(s.kind, s.quantity) in own and group[s.id] != hidden)
+            rest = (s for s in scores if _named(s.kind, s.quantity) in own and group[s.id] != hidden)
+            kept = widths(rest, source=grouping.publisher)
             lines += [(kind, hidden, *key, f"{value:.4g}") for key, value in kept.items()]
     lines = [*(line for line in stored() if line[0] not in kinds), *lines]
     text = io.StringIO()

@@ -185,7 +185,11 @@ Case = ServeCase | TrainCase | InferCase
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A latency over requests; `low` and `high` bound the mean (90 %). [s]"""
+    """
+    A latency over requests; `low` and `high` bound the mean (90 %). [s]
+
+    Where more arrives than is served, `high` is infinite (null in JSON): a wait that grows as long as this lasts.
+    """
 
     mean: float
     p50: float | None = None

@@ -97,6 +97,11 @@ class ErrorModel(msgspec.Struct, frozen=True, kw_only=True):
         own = None if self.calibration is None else self.calibration.factors.get(quantity)
         return factor(self.kind, quantity, rung=self.level) if own is None else own
 
+    @property
+    def service_factor(self) -> float:
+        """The 90 % factor of what a replica serves in a second: near its capacity latencies follow from it. [-]"""
+        return max(self.factor("tpot_s"), self.factor("output_tokens_per_s"))
+
     def bounds(self, name: str, value: float) -> tuple[float, float]:
         """The ends of the 90 % interval of a value."""
         error, (less, more) = self.factor(name), self.queueing.get(name, (1.0, 1.0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -12,7 +12,7 @@ from tonnage.domain.answer import Basis, Quantity, Verdict
 from tonnage.domain.case import Traffic
 from tonnage.domain.efficiency import Rung
 from tonnage.domain.layout import Engine
-from tonnage.domain.model import Model
+from tonnage.domain.model import Model, Moe
 from tonnage.domain.plan import Configuration
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.sessions import PrefixReuse
@@ -30,6 +30,8 @@ __all__ = [
     "concurrency_limit",
     "decode_tokens",
     "drafting_grid",
+    "mixes_prompts",
+    "prefill_launch_s",
     "prefill_tokens",
     "queueing_of",
     "replica_of",
@@ -45,6 +47,10 @@ LEAST_PREFILL: Final = 0.05
 MOST_QUEUEING: Final = 10.0
 """Most that queueing adds to an interval's end: beyond it the replica is overloaded, and latency depends on how long
 the overload lasts. [-]"""
+_AT_CAPACITY: Final = 1.01
+"""Rate over what a replica takes, up to which it is at its capacity and not overloaded: bisection is as good. [-]"""
+_SEVERAL: Final = 1.001
+"""Prompts that a step's budget holds, from which what many add is told from what one adds. [-]"""
 MOST_CACHE: Final = 1e12
 """Stands for a cache that nothing limits. [tokens]"""
 
@@ -90,7 +96,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
         errors = self.errors_under(load_class(point.concurrency, prompt_tokens))
         if load is None or self.times is None:
             return errors
-        queueing = queueing_of(self.times, load, rate_per_s=point.rate_per_s, error=errors.factor("tpot_s"))
+        queueing = queueing_of(self.times, load, rate_per_s=point.rate_per_s, error=errors.service_factor)
         return msgspec.structs.replace(errors, queueing=queueing)
 
     def errors_under(self, load: str) -> ErrorModel:
@@ -165,16 +171,20 @@ def queueing_of(
     What the queue makes of latencies at a rate, if every step takes 1 / error or error times as long. [-]
 
     With all steps k times as long, T(rate; k D) = k T(k rate; D): the k is the interval's own factor, what is left is
-    the steady state at k times the rate, at most overload.
+    the steady state at k times the rate. Where that is more than the replica takes, first tokens wait as long as the
+    overload has lasted: `MOST_QUEUEING` times where overload is possible, without end where it is what is predicted.
     """
-    known = _at_most(times, load, rate_per_s)
-    less, more = (_at_most(times, load, rate_per_s * k) for k in (1.0 / error, error))
+    (known, _), (less, _), (more, full) = (
+        steady_state(times, load, rate_per_s=rate_per_s * k) for k in (1.0, 1.0 / error, error)
+    )
+    over = rate_per_s > known.rate_per_s * _AT_CAPACITY
     found = {}
     for name in ("ttft", "tpot", "e2e"):
         base, low, high = (_latency(point, name, load) for point in (known, less, more))
-        found[f"{name}_s"] = (
-            max(1.0 / MOST_QUEUEING, min(1.0, low / base)), min(MOST_QUEUEING, max(1.0, high / base))
-        )  # fmt: skip
+        end = min(MOST_QUEUEING, max(1.0, high / base))
+        if full and name != "tpot":
+            end = math.inf if over else MOST_QUEUEING
+        found[f"{name}_s"] = max(1.0 / MOST_QUEUEING, min(1.0, low / base)), end
     return found
 
 
@@ -182,10 +192,6 @@ def _latency(point: Point, name: str, load: ReplicaLoad) -> float:
     """Mean TTFT, TPOT or end-to-end latency of a point. [s]"""
     ttft, tpot = point.ttft_mean_s, point.tpot_mean_s
     return {"ttft": ttft, "tpot": tpot, "e2e": ttft + max(0.0, load.output_tokens - 1.0) * tpot}[name]
-
-
-def _at_most(times: ReplicaTimes, load: ReplicaLoad, rate_per_s: float) -> Point:
-    return steady_state(times, load, rate_per_s=rate_per_s)[0]
 
 
 def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
@@ -207,23 +213,56 @@ def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
     long, hard = lengths.prompt_p95, lengths.computed_p95
     alone = _prefill_s(at, computed, cached=prompt - computed)
     tail = _prefill_s(at, hard or long, cached=max(0.0, (long or prompt) - hard) if hard else 0.0) if long else alone
-    # Prompts that join a running step share its weights' traffic, and each other's: what one adds is its part of a
-    # full step's excess over an empty one.
-    filled = max(computed, budget)
     # What a request waits for alone (reading, tokenising) takes nothing away from others.
-    own = at.overheads.request_s
-    excess = (_prefill_s(at, filled, cached=prompt - computed) - own - steps[0][0]) * computed / filled
-    layout = at.placement.layout
+    own, layout = at.overheads.request_s, at.placement.layout
+    beside = _beside(at, rising, alone=alone - own, computed=computed, prompt=prompt)
     times = ReplicaTimes(
         batches=sizes,
         decode_s=tuple(rising),
         prefill_s=alone,
         prefill_tail_s=max(tail, alone),
         # It keeps one rank or stage of several busy.
-        prefill_work_s=max(excess, (alone - own) * LEAST_PREFILL) / (layout.dp * layout.pp),
+        prefill_work_s=max(beside.each_s, (alone - own) * LEAST_PREFILL) / (layout.dp * layout.pp),
+        prefill_first_s=beside.first_s / layout.pp,
+        free_s=beside.free_s / (layout.dp * layout.pp),
+        free_batch=beside.free_rows * layout.dp * layout.pp,
+        request_s=own,
+        separate=not mixes_prompts(at),
         step_share=computed / budget,
     )
     return times, steps[-1][1]
+
+
+class _Beside(NamedTuple):
+    """What mean prompts add to a decode step: `first_s` the least, then `each_s` of every one, less `free_s`."""
+
+    first_s: float
+    each_s: float
+    free_s: float
+    free_rows: float
+    """Decodes of a rank's step that use up what is free. [requests]"""
+
+
+def _beside(at: Deployment, decode_s: list[float], *, alone: float, computed: float, prompt: float) -> _Beside:
+    """
+    What one prompt adds to a step, and many that fill its budget: each at most its part of these.
+
+    They share the step's weights, and what the accelerator could multiply while a small step waits for memory is free
+    until decodes use it. Where prompts have steps of their own, decodes wait for the whole of it.
+    """
+    budget = float(at.engine.max_num_batched_tokens or prompt)
+    filled, cached = max(computed, budget), prompt - computed
+    # Experts are read by any step of several requests, so what prompts share is such a step.
+    shared = decode_s[min(1, len(decode_s) - 1)] if mixes_prompts(at) else 0.0
+    first = max(alone - shared * max(1.0, computed / budget), alone * LEAST_PREFILL)
+    many = filled / computed
+    if many < _SEVERAL:
+        return _Beside(first, first, 0.0, 0.0)
+    whole = _prompts_s(at, Tokens(prompts=many, chunk=computed, cached=cached, emitted=many)) - shared
+    if first >= whole / many:
+        return _Beside(first, whole / many, 0.0, 0.0)
+    each = (whole - first) / (many - 1.0)
+    return _Beside(first, each, each - first, (each - first) / each * computed)
 
 
 def drafting_grid(at: Deployment, lengths: Lengths, *, batch: float) -> StepGrid:
@@ -248,12 +287,32 @@ def decode_tokens(at: Deployment, sequences: float, *, context: float) -> Tokens
     return Tokens(decodes=mine, context=context, emitted=mine)
 
 
+def mixes_prompts(at: Deployment) -> bool:
+    """Whether prompts share steps with decodes."""
+    # TensorRT-LLM batches in flight whether or not it cuts prompts; others need chunks to mix.
+    rules, chunked = at.running.spec.scheduling, at.engine.chunked_prefill is not False
+    return rules.mixes_whole_prompts or (chunked and (not rules.separate_prompts or bool(at.engine.mixed_chunk)))
+
+
 def _prefill_s(at: Deployment, prompt: float, *, cached: float = 0.0) -> float:
     """One prompt on an idle replica, behind tokens whose cache is there: whole chunks of the budget, then the rest."""
     tokens, steps = prefill_tokens(at, prompt)
     tokens = msgspec.structs.replace(tokens, cached=tokens.cached + cached) if cached else tokens
-    parts = step_parts(at.placement, tokens)
-    return at.overheads.request_s + steps * seconds(parts, at.overheads, sequences=0.0, prompts=1.0)
+    return at.overheads.request_s + steps * _prompts_s(at, tokens)
+
+
+def _prompts_s(at: Deployment, tokens: Tokens) -> float:
+    """A step of prompts alone: no graph captured it, so its launches may be what it waits for. [s]"""
+    parts, o = step_parts(at.placement, tokens), at.overheads
+    launched = prefill_launch_s(at, parts.kernels) + o.step_s + o.prompt_s * tokens.prompts
+    return max(seconds(parts, o, sequences=0.0, prompts=tokens.prompts), launched)
+
+
+def prefill_launch_s(at: Deployment, kernels: float) -> float:
+    """Host time to launch a step of so many kernels that carries prompts. [s]"""
+    layers, o = at.placement.model.layers, at.overheads
+    routed = sum(group.count for group in layers if isinstance(group.feed_forward, Moe))
+    return o.prefill_launch_s * kernels + o.prefill_routed_s * routed / at.placement.layout.pp
 
 
 def prefill_tokens(at: Deployment, prompt: float) -> tuple[Tokens, float]:

@@ -107,7 +107,11 @@ def span(low: float, high: float, *, unit: str) -> str:
     --------
     >>> span(0.2, 0.7, unit="s"), span(0.3, 2.0, unit="s"), span(230, 760, unit="USD"), span(0.6, 14, unit="1/s")
     ('200-700 ms', '300 ms-2 s', '$230-760', '0.6-14/s')
+    >>> span(0.2, float("inf"), unit="s")
+    '200 ms and more'
     """
+    if high == float("inf"):
+        return f"{show(low, unit, digits=2)} and more"
     if unit.startswith("USD"):
         per, millions = unit.removeprefix("USD"), high >= 1e6 and low >= 1e5
         ends = [

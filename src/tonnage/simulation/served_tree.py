@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tonnage.domain.breakdown import Node
-from tonnage.simulation.capacity import MOST_BUSY, ReplicaLoad, ReplicaTimes
+from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, mean_step
 from tonnage.simulation.closed_loop import Load, LoopLog, RequestSeen, Saturation, round_weights, saturation
 from tonnage.simulation.served import Served
 from tonnage.simulation.static import prefill_steps
@@ -67,31 +67,24 @@ def steady_tree(
     alone, share = prefill
     tokens = max(1.0, load.output_tokens - 1.0)
     step = _between(times, concurrency, decode)
-    rate = concurrency / (tokens * step.value + concurrency * share.value)
-    busy = min(rate * share.value, MOST_BUSY)
-    per_token = step.value / (1.0 - busy)
+    mean = mean_step(times, load, concurrency=concurrency)
+    added, prompts = mean.total_s - mean.decode_s, concurrency / tokens
     tpot = Node.total(
         TPOT,
         (
             step,
-            Node.total("prompts that share steps", (share,), times=busy * per_token / share.value,
-                       how=f"{rate:.3g} prompts/s x {per_token * 1e3:.3g} ms a token"),
+            Node.total("prompts that share steps", (share,), times=added / share.value,
+                       how=f"{prompts:.3g} prompts a step, {added * 1e3:.3g} ms"),
         ),
         how=f"steady state of {concurrency:.3g} requests",
     )  # fmt: skip
-    service = Node.total(
-        "one prompt ahead",
-        (share, Node.total("step it rides on", (step,), times=times.step_share, how="its share of a step's budget")),
-    )
-    prompts_busy = min(rate * service.value, MOST_BUSY)
-    waits = (load.dispersion + 1.0) / 2.0 * prompts_busy / (1.0 - prompts_busy)
     ttft = Node.total(
         TTFT,
         (
-            Node.total("running step", (step,), times=0.5, how="a request comes in the middle of a step"),
-            Node.total("queueing delay", (service,), times=waits,
-                       how=f"M/G/1: prompts take {prompts_busy:.1%} of the time"),
-            alone,
+            Node.total("queueing delay", (step,), times=mean.wait_s / step.value,
+                       how=f"rest of the running step and prompts that came with it: {mean.wait_s * 1e3:.3g} ms"),
+            Node.total("own step", (alone,), times=mean.own_s / alone.value,
+                       how="a prompt alone, or beside running decodes where that takes longer"),
         ),
     )  # fmt: skip
     if not overload:
@@ -100,7 +93,9 @@ def steady_tree(
         "time in the batch",
         (
             Node.total(_DECODE, (step,), times=tokens, how=f"{tokens:.4g} steps"),
-            Node.total("prompts of all", (share,), times=concurrency, how=f"{concurrency:.4g} prompts"),
+            Node.total(
+                "prompts of all", (share,), times=tokens * added / share.value, how=f"{concurrency:.4g} prompts"
+            ),
         ),
     )
     return _served(ttft, tpot, load.output_tokens - 1.0, work=concurrency, cost=(cost,))

@@ -85,7 +85,11 @@ class Grouping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def leaves_with(self, row: Row) -> str:
         """What is left out when the row's source is: its block, or all blocks of one publisher."""
-        return next((name for name, blocks in self.together.items() if row.block in blocks), row.block)
+        return self.publisher(row.block)
+
+    def publisher(self, block: str) -> str:
+        """The publisher that fills a block, and others with it; the block itself where that is all it fills."""
+        return next((name for name, blocks in self.together.items() if block in blocks), block)
 
     def group(self, row: Row, kind: str) -> str:
         """The row's group of a kind: source, family, accelerator, engine."""

@@ -6,9 +6,10 @@ The residuals are those of predictions by fits that had not seen the row's accel
 load, the structure of the model, the software (`planner.error_model`). Rows of one deployment are near-duplicates, so
 the unit that is exchanged is the *group* (block, model, accelerator and engine): within a level every group weighs the
 same. A level with few groups is drawn towards its parent, in the logarithm of the width, as if the parent were
-`PARENT_GROUPS` groups more. The share of residuals that a width must hold is not 0.9 but whatever makes measured
-coverage 0.9: each group in turn is judged by widths fitted on all the others, and one share for each kind and quantity
-is chosen so that coverage, the mean of that by groups and that by rows, is 0.9.
+`PARENT_GROUPS` groups more; groups of one source err together, so that a source counts as `SOURCE_GROUPS` at most. The
+share of residuals that a width must hold is not 0.9 but whatever makes measured coverage 0.9: each group in turn is
+judged by widths fitted on all the others, and one share for each kind and quantity is chosen so that coverage, the mean
+of that by groups and that by rows, is 0.9.
 
 Source: Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World"; for groups, Dunn, Wasserman and Ramdas,
 arXiv 1809.07441.
@@ -17,7 +18,7 @@ arXiv 1809.07441.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -47,6 +48,11 @@ MIN_GROUPS: Final = 3
 """A level with fewer groups has no row of its own."""
 PARENT_GROUPS: Final = 4.0
 """How many groups a level's parent weighs in its width."""
+SOURCE_GROUPS: Final = 2.0
+"""
+How many groups those of one source weigh against their level's parent, at most. Of 1, 2, 3 and no limit, 2 covers
+sources and families left out best for the width (log, 2026-11-22).
+"""
 ANY: Final = "any"
 _SHARES: Final = (0.6, 0.999)
 _HALVINGS: Final = 9
@@ -101,6 +107,8 @@ class Numbers(msgspec.Struct, frozen=True):
     values: np.ndarray
     groups: np.ndarray
     weights: np.ndarray
+    sources: Mapping[int, int]
+    """Of each group, its source."""
 
 
 Levels = Mapping[str, Numbers]
@@ -108,25 +116,32 @@ Residual = tuple[str, Group, float]
 """Level, group, |ln(predicted / measured)|."""
 
 
-def fit(scores: Iterable[Score]) -> list[Factor]:
+class Places(msgspec.Struct, frozen=True):
+    """Numbers by which arrays name groups and sources."""
+
+    groups: Mapping[Group, int]
+    sources: Mapping[Group, int]
+    """Of each group, that of its source."""
+
+
+def fit(scores: Iterable[Score], *, source: Callable[[str], str] = str) -> list[Factor]:
     """
     The factor of every kind and quantity, and of every level below with enough groups.
 
     A number may come several times, as predicted without this and without that. Quantities without a name in the
-    results (`fits`) have no interval and are left out.
+    results (`fits`) have no interval and are left out. `source` names what publishes a block.
     """
     usable = [s for s in scores if s.predicted and s.measured and (s.kind, s.quantity) in QUANTITY_OF]
     found: list[Factor] = []
     for (kind, quantity), own in sorted(
         group_by(usable, lambda s: (s.kind, QUANTITY_OF[s.kind, s.quantity][0])).items()
     ):
-        found += [
-            msgspec.structs.replace(factor, kind=kind, quantity=quantity) for factor in _fit(list(_residuals(own)))
-        ]
+        residuals = list(_residuals(own))
+        found += [msgspec.structs.replace(one, kind=kind, quantity=quantity) for one in _fit(residuals, source)]
     return found
 
 
-def widths(scores: Iterable[Score]) -> dict[tuple[str, str, str], float]:
+def widths(scores: Iterable[Score], *, source: Callable[[str], str] = str) -> dict[tuple[str, str, str], float]:
     """
     Only the factors of `fit`, by kind, quantity and level: what the shipped table would hold without other rows.
     """
@@ -134,9 +149,9 @@ def widths(scores: Iterable[Score]) -> dict[tuple[str, str, str], float]:
     found: dict[tuple[str, str, str], float] = {}
     for (kind, quantity), own in group_by(usable, lambda s: (s.kind, QUANTITY_OF[s.kind, s.quantity][0])).items():
         residuals = list(_residuals(own))
-        numbers = {group: place for place, group in enumerate(dict.fromkeys(group for _, group, _ in residuals))}
-        levels = _levels(residuals, numbers)
-        share = _share(levels, residuals, numbers)
+        places = _places(residuals, source)
+        levels = _levels(residuals, places)
+        share = _share(levels, residuals, places)
         for name in levels:
             if name == ANY or len(set(levels[name].groups.tolist())) >= MIN_GROUPS:
                 found[kind, quantity, name] = math.exp(_width(levels, name, share))
@@ -168,12 +183,20 @@ def _residuals(scores: Iterable[Score]) -> Iterable[Residual]:
             yield score.level, group_of(score), abs(ratio)
 
 
-def _fit(residuals: Sequence[Residual]) -> list[Factor]:
+def _places(residuals: Sequence[Residual], source: Callable[[str], str]) -> Places:
+    groups = dict.fromkeys(group for _, group, _ in residuals)
+    sources = {name: place for place, name in enumerate(dict.fromkeys(source(group[0]) for group in groups))}
+    return Places(
+        {group: place for place, group in enumerate(groups)}, {group: sources[source(group[0])] for group in groups}
+    )
+
+
+def _fit(residuals: Sequence[Residual], source: Callable[[str], str]) -> list[Factor]:
     """Factors of one kind and quantity."""
-    numbers = {group: place for place, group in enumerate(dict.fromkeys(group for _, group, _ in residuals))}
-    levels = _levels(residuals, numbers)
-    share = _share(levels, residuals, numbers)
-    held = _held(levels, residuals, numbers, share)
+    places = _places(residuals, source)
+    levels = _levels(residuals, places)
+    share = _share(levels, residuals, places)
+    held = _held(levels, residuals, places, share)
     found = []
     for name in levels:
         groups = sorted(set(levels[name].groups.tolist()))
@@ -189,7 +212,7 @@ def _fit(residuals: Sequence[Residual]) -> list[Factor]:
             lambda item: item[0],
         )
         shares = [sum(own for _, own in items) / len(items) for items in by_group.values()]
-        judged = len(numbers) >= MIN_GROUPS
+        judged = len(places.groups) >= MIN_GROUPS
         found.append(
             Factor(
                 kind="",
@@ -205,31 +228,33 @@ def _fit(residuals: Sequence[Residual]) -> list[Factor]:
     return found
 
 
-def _levels(residuals: Sequence[Residual], numbers: Mapping[Group, int]) -> dict[str, Numbers]:
+def _levels(residuals: Sequence[Residual], places: Places) -> dict[str, Numbers]:
     """Every level that occurs, widest first, with the residuals in it and below it."""
     import numpy as np
 
+    source_of = {place: places.sources[group] for group, place in places.groups.items()}
     members: dict[str, list[tuple[float, int]]] = {ANY: []}
     for level, group, value in residuals:
         for name in levels_of(level):
-            members.setdefault(name, []).append((value, numbers[group]))
+            members.setdefault(name, []).append((value, places.groups[group]))
     found = {}
     for name, own in sorted(members.items(), key=lambda item: (item[0] != ANY, item[0].count(":"), item[0])):
         own.sort()
         groups = np.array([group for _, group in own], dtype=int)
         weights = 1.0 / np.bincount(groups)[groups]
-        found[name] = Numbers(np.array([value for value, _ in own]), groups, weights)
+        sources = {place: source_of[place] for place in sorted(set(groups.tolist()))}
+        found[name] = Numbers(np.array([value for value, _ in own]), groups, weights, sources)
     return found
 
 
-def _share(levels: Levels, residuals: Sequence[Residual], numbers: Mapping[Group, int]) -> float:
+def _share(levels: Levels, residuals: Sequence[Residual], places: Places) -> float:
     """The share of residuals to hold for which left-out coverage, by groups and by rows, is 0.9."""
-    if len(numbers) < MIN_GROUPS:
+    if len(places.groups) < MIN_GROUPS:
         return 1.0
     low, high = _SHARES
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        held = _held(levels, residuals, numbers, middle)
+        held = _held(levels, residuals, places, middle)
         shares = [sum(own) / len(own) for own in _by_group(residuals, held)]
         groups, rows = sum(shares) / len(shares), sum(held) / len(held)
         covered = groups + max(-_APART, min(rows - groups, _APART)) / 2
@@ -242,13 +267,13 @@ def _by_group(residuals: Sequence[Residual], held: Sequence[bool]) -> Iterable[l
     return ([own for _, own in items] for items in pairs.values())
 
 
-def _held(levels: Levels, residuals: Sequence[Residual], numbers: Mapping[Group, int], share: float) -> list[bool]:
+def _held(levels: Levels, residuals: Sequence[Residual], places: Places, share: float) -> list[bool]:
     """Whether each number lies inside the width fitted without its group."""
     widths: dict[tuple[str, Group], float] = {}
     held = []
     for level, group, value in residuals:
         if (level, group) not in widths:
-            widths[level, group] = _width(levels, level, share, without=numbers[group])
+            widths[level, group] = _width(levels, level, share, without=places.groups[group])
         held.append(value <= widths[level, group] + 1e-12)
     return held
 
@@ -268,5 +293,6 @@ def _width(levels: Levels, level: str, share: float, *, without: int = -1) -> fl
         place = min(int(reached.searchsorted(share * groups - 1e-9)), len(reached) - 1)
         found = max(float(own.values[kept][place]), 1e-4)
         parent = PARENT_GROUPS if name != ANY else 0.0
-        width = math.exp((groups * math.log(found) + parent * math.log(width or 1.0)) / (groups + parent))
+        told = min(groups, SOURCE_GROUPS * len({of for group, of in own.sources.items() if group != without}))
+        width = math.exp((told * math.log(found) + parent * math.log(width or 1.0)) / (told + parent))
     return width

@@ -70,7 +70,7 @@ def _errors(at: Deployment, found: Served, basis: Basis) -> ErrorModel:
         return errors
     times, arriving = open_load(at)
     rate = case.traffic.rate_per_s / case.replicas
-    queueing = queueing_of(times, arriving, rate_per_s=rate, error=errors.factor("tpot_s"))
+    queueing = queueing_of(times, arriving, rate_per_s=rate, error=errors.service_factor)
     return msgspec.structs.replace(errors, queueing=queueing)
 
 
@@ -96,8 +96,20 @@ def _result(at: Deployment, found: Served, *, basis: Basis, memory: dict[str, An
         requests_per_s=quantity("requests_per_s", rate, "1/s"),
         saturated=found.saturated,
         level=errors.level,
-        notes=at.notes,
+        notes=(*at.notes, *_overload(at, found)),
         id=case.id,
+    )
+
+
+def _overload(at: Deployment, found: Served) -> tuple[str, ...]:
+    """What arrivals beyond capacity mean for the latencies; nothing where they are not."""
+    asked = at.case.traffic.rate_per_s
+    if not found.saturated or asked is None:
+        return ()
+    served = found.requests_per_s * at.case.replicas
+    return (
+        f"{asked:,.3g} requests/s arrive and {served:,.3g} are served: the queue, and with it the time to first token, "
+        "grows without end; the latencies are those of a full replica, the wait before it left out",
     )
 
 

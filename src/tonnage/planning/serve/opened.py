@@ -16,7 +16,7 @@ from tonnage.domain.breakdown import Evidence, Node
 from tonnage.domain.requests.common import Lengths
 from tonnage.physics.transformer import Tokens, encode_work, step_work
 from tonnage.planning.deployment import Deployment
-from tonnage.planning.replica import LEAST_PREFILL, decode_tokens, drafting_grid, prefill_tokens, steady_state
+from tonnage.planning.replica import decode_tokens, drafting_grid, prefill_tokens, steady_state
 from tonnage.planning.serve import traffic
 from tonnage.simulation.closed_loop import Load, LoopLog, closed_loop
 from tonnage.simulation.served import Served
@@ -148,22 +148,8 @@ def _steady(at: Deployment, trees: StepTrees, *, rate_per_s: float) -> ServedTre
 
     work = worked("prefill", prompt)
     own = Node.total("own prefill", (trees.request(), work))
-    filled = max(prompt, float(at.engine.max_num_batched_tokens or prompt))
-    ranks = layout.dp * layout.pp
-    beside = Node.total(
-        "prompt beside decodes",
-        (
-            worked("step full of prompts", filled),
-            Node.total("less a decode step", (decode(times.batches[0]),), times=-1.0),
-        ),
-        times=prompt / filled / ranks, how=f"{prompt / filled:.1%} of what a full step takes longer",
-    )  # fmt: skip
-    least = Node.total(
-        "prompt beside decodes", (work,), times=LEAST_PREFILL / ranks, how=f"{LEAST_PREFILL:.0%} at least"
-    )
-    share = max(beside, least, key=lambda node: node.value)
     tree = steady_tree(
-        times, load, concurrency=point.concurrency, overload=overload, decode=decode, prefill=(own, share)
+        times, load, concurrency=point.concurrency, overload=overload, decode=decode, prefill=(own, work)
     )
     seen = Served(
         ttft_s=point.ttft_mean_s, tpot_s=point.tpot_mean_s, e2e_s=0.0, requests_per_s=min(rate_per_s, point.rate_per_s),

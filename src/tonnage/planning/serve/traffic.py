@@ -15,7 +15,7 @@ from tonnage.physics.efficiency import weakest_rung
 from tonnage.physics.operators import operator_s
 from tonnage.physics.work import Operator
 from tonnage.planning.deployment import Deployment
-from tonnage.planning.replica import concurrency_limit, replica_of, steady_state
+from tonnage.planning.replica import concurrency_limit, mixes_prompts, replica_of, steady_state
 from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, at_concurrency
 from tonnage.simulation.closed_loop import Load, closed_loop, saturated_loop
 from tonnage.simulation.disaggregated import Pools, disaggregated_loop
@@ -189,11 +189,7 @@ def _budget(at: Deployment) -> float:
 def load_of(at: Deployment) -> Load:
     """What arrives at one replica, and the engine's limits on what runs together."""
     most, stated = slots(at), at.case.length_spread
-    # TensorRT-LLM batches in flight whether or not it cuts prompts; others need chunks to mix.
-    chunked = at.engine.chunked_prefill is not False
-    rules = at.running.spec.scheduling
-    together = not rules.separate_prompts or bool(at.engine.mixed_chunk)
-    mixed = rules.mixes_whole_prompts or (chunked and together)
+    chunked, mixed = at.engine.chunked_prefill is not False, mixes_prompts(at)
     return Load(
         prompt_tokens=max(1.0, at.case.isl),
         output_tokens=max(1.0, at.case.osl),

@@ -98,7 +98,7 @@ def _errors(asked: Simulation, at: Deployment, *, replica: ReplicaArrays, run: R
         return errors
     times, arriving = open_load(at)
     rate = len(spent) / run.span_s / replicas
-    queueing = queueing_of(times, arriving, rate_per_s=rate, error=errors.factor("tpot_s"))
+    queueing = queueing_of(times, arriving, rate_per_s=rate, error=errors.service_factor)
     return msgspec.structs.replace(errors, queueing=queueing)
 
 
