@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds the wheel twice into dist/; both must be the same to the last byte. Dated by the last commit.
+# Builds the wheel twice into dist/; both must be the same to the last byte. Dated by the last commit. Beside it lies its
+# bill of materials (CycloneDX), with the versions of the environment that the tests run in.
 set -eu
 cd "$(dirname "$0")/.."
 build="$(dirname "$("${PYTHON:-python3}" tools/environments.py wheel)")/pyproject-build"
@@ -10,4 +11,7 @@ for n in 1 2; do
 done
 cmp build/wheel/1/*.whl build/wheel/2/*.whl
 cp build/wheel/1/*.whl dist/
-sha256sum dist/*.whl
+for wheel in build/wheel/1/*.whl; do
+  "${BIN:-.venv/bin}/python" tools/sbom.py "$wheel" >"dist/$(basename "$wheel" -py3-none-any.whl).cdx.json"
+done
+sha256sum dist/*.whl dist/*.cdx.json

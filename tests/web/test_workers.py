@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from tonnage.catalog import NOTHING
 from tonnage.errors import TonnageError
 from tonnage.web.limits import Limits, TooLong, TooMuchMemory, WorkerLost
-from tonnage.web.worker import Settings
+from tonnage.web.worker import ANSWER, Settings
 from tonnage.web.workers import Lane, spawn_context
 
 pytest.importorskip("litestar", reason="the web extra brings it")
@@ -126,3 +127,45 @@ def test_a_worker_that_dies_or_fails_is_a_sentence(capfd: pytest.CaptureFixture[
     told = capfd.readouterr()
     assert "ZeroDivisionError" in told.err
     assert "may be written" not in told.out, "a worker wrote into the protocol of a server of tools"
+
+
+def test_clients_that_leave_do_not_make_a_storm_of_new_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that is being started for somebody who has left is there for the next one."""
+    begun = 0
+    gate = threading.Event()
+
+    class Slow:
+        lives = True
+
+        def __init__(self, *_: Any, **__: Any) -> None:
+            nonlocal begun
+            begun += 1
+            gate.wait(60.0)
+
+        def exchange(self, *_: Any, **__: Any) -> tuple[str, Any]:
+            return ANSWER, 1
+
+        def kill(self) -> None:
+            pass
+
+        end = kill
+
+    async def test() -> None:
+        lane = Lane(
+            spawn_context(), settings=Settings(additions=NOTHING), warm="", workers=2,
+            limits=Limits(waiting=100, waiting_each=100),
+        )  # fmt: skip
+        for _ in range(20):
+            left = [asyncio.ensure_future(lane.run("name", {}, client="a")) for _ in range(10)]
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            for one in left:
+                one.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+        gate.set()
+        assert await lane.run("name", {}, client="a") == 1
+        lane.kill()
+
+    monkeypatch.setattr("tonnage.web.workers.Worker", Slow)
+    asyncio.run(test())
+    assert begun <= 2

@@ -41,8 +41,8 @@ import sys
 from pathlib import Path
 from tonnage.sweep import store
 for i in range(int(sys.argv[3])):
-    with store.opened(Path(sys.argv[1])) as held:
-        store.put(held, [(f"{sys.argv[2]}-{i}", b'{"x": 1}')])
+    with store.open_store(Path(sys.argv[1])) as held:
+        store.keep_answers(held, [(f"{sys.argv[2]}-{i}", b'{"x": 1}')])
     print(f"{sys.argv[2]}-{i}", flush=True)
 """
 
@@ -84,7 +84,13 @@ def _killed(what: str, script: str, kept: Callable[[Path], set[str]], *, kills: 
         lost = said - {""} - kept(path)
         with contextlib.closing(sqlite3.connect(path)) as store:
             sound = store.execute("PRAGMA integrity_check").fetchone()[0]
-    wrong = [f"{len(lost)} rows that were said to be kept are lost"] if lost else []
+    said.discard("")
+    wrong = (
+        []
+        if len(said) >= kills
+        else [f"only {len(said)} rows by {kills} writers: these were no kills of writers at work"]
+    )
+    wrong += [f"{len(lost)} rows that were said to be kept are lost"] if lost else []
     wrong += [f"integrity check: {sound}"] if sound != "ok" else []
     return Outcome(kills, tuple(wrong), f"{len(said):,} rows said to be kept, {len(lost)} lost, integrity {sound}")
 
@@ -130,6 +136,7 @@ def full_disk(_: float) -> Outcome:
                     wrong.append(f"{limit}: {last[:120]}")
                 elif said and (lost := said - kept(path)):
                     wrong.append(f"{limit}: {len(lost)} of {len(said)} lost")
+    wrong += [] if rows else ["no writer kept a row before its disk was full"]
     return Outcome(attacks, tuple(wrong), f"{rows:,} rows said to be kept, all there" if not wrong else "")
 
 

@@ -20,8 +20,9 @@ from tonnage.domain.diagnosis import Reading
 from tonnage.domain.measurement import Load, Measurement
 from tonnage.errors import BadRequest, echo
 from tonnage.measure.client import Connection, Target, close, key_of, open_connection, target_of
+from tonnage.measure.clients import Clients
 from tonnage.measure.knee import next_level
-from tonnage.measure.load import Stage, run_stage, words_for
+from tonnage.measure.load import Stage, faster_loop, words_for
 from tonnage.measure.records import (
     Header,
     Log,
@@ -110,21 +111,12 @@ def measure_serve(
     target = target_of(spec.url, model=spec.model, kind=spec.kind)
     connection = open_connection(target, key=key_of(key_env))
     log = _resumable(spec, output) if resume else None
+    clients = Clients(spec, output, key_env=key_env)
     _raise_file_limit()
     pages = pages_of(target, metrics)
-    with asyncio.Runner(loop_factory=_faster_loop()) as runner:
-        runner.run(_run(spec, output, connection=connection, log=log, progress=progress, pages=pages))
+    with asyncio.Runner(loop_factory=faster_loop()) as runner:
+        runner.run(_run(spec, clients, output, connection=connection, log=log, progress=progress, pages=pages))
     return measurement_of(read_log(output))
-
-
-def _faster_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's where it is installed: half the time between bytes that arrive and the clock that is read."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
 
 
 def _resumable(spec: Spec, output: Path) -> Log:
@@ -144,8 +136,9 @@ def _text(value: object) -> str:
 
 
 async def _run(
-    spec: Spec, output: Path, *, connection: Connection, log: Log | None, progress: Progress | None, pages: Pages
-) -> None:
+    spec: Spec, clients: Clients, output: Path, *, connection: Connection, log: Log | None, progress: Progress | None,
+    pages: Pages,
+) -> None:  # fmt: skip
     for page, named in pages:
         if named:
             await _answers(page)
@@ -172,7 +165,7 @@ async def _run(
                 done=done,
                 spent_s=spent_s,
             )
-            await _stage(stage, progress, pages)
+            await _stage(stage, clients, progress, pages)
             segment += 1
     finally:
         os.close(file)
@@ -195,7 +188,7 @@ async def _answers(page: Target) -> None:
         asked.result()
 
 
-async def _stage(stage: Stage, progress: Progress | None, pages: Pages) -> None:
+async def _stage(stage: Stage, clients: Clients, progress: Progress | None, pages: Pages) -> None:
     if progress is not None:
         progress.begin(stage.load)
     readings: list[Reading] = []
@@ -210,7 +203,7 @@ async def _stage(stage: Stage, progress: Progress | None, pages: Pages) -> None:
 
     watchers = [asyncio.create_task(watch(page, keeper(page))) for page, _ in pages]
     try:
-        stop = await run_stage(stage, progress.step if progress is not None else None)
+        stop = await clients.run(stage, progress.step if progress is not None else None)
     finally:
         for watcher in watchers:
             watcher.cancel()
