@@ -6,6 +6,10 @@ states no memory rate, the host is what `tonnage local` assumes for a machine of
 user's question would be. A sweep that states its own rate with everything on the processor (`host_basis` "own run …")
 is held against that rate, so that it judges the formula and not the memory of an unknown machine. Nothing is fitted
 here; `CROSSING_S` and `LINK_SHARE` of `physics.offload` were chosen by hand once and are the same for every row.
+
+Then models that lie wholly on one device: every llama.cpp row with one request in `measurements/inference*.csv.gz`, by
+vendor. A point is one model in one format on one part, the median of its rows. These rows are among those that the
+engine's efficiencies were fitted on; what the fit makes of parts it has not seen is in `docs/accuracy.md`.
 """
 
 from __future__ import annotations
@@ -20,14 +24,20 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog.hub import resolve
+from tonnage.domain.case import ServeResult
 from tonnage.domain.machine import Machine
 from tonnage.domain.precision import Precision
 from tonnage.planning.own.machine import host_of
 from tonnage.planning.own.speed import Asked, Speed, speed_of, speed_with
+from tonnage.planning.predict.predict import predict
+from tonnage.validation.cases import case_of
+from tonnage.validation.rows import Row, number, read_rows, text
 
 __all__ = ["POINTS", "errors", "main"]
 
 POINTS = Path(__file__).resolve().parents[1] / "measurements" / "local.csv"
+PART_LIMIT = 0.30
+"""Median error of one part that is told. [-]"""
 _OWN_RATE = re.compile(r"own run with -ngl 0: ([\d.]+)")
 
 
@@ -87,6 +97,35 @@ def errors(*, prompt: bool = False) -> list[tuple[dict[str, str], float, float]]
     return found
 
 
+def whole_points() -> list[tuple[str, str, float]]:
+    """Vendor, part with model and format, and ln(predicted / published) of one request's rate, a point each."""
+    groups: dict[tuple[str, str, str], list[float]] = {}
+    for file in sorted(POINTS.parent.glob("inference*.csv.gz")):
+        for row in read_rows(file):
+            alone = text(row, "engine") == "llamacpp" and text(row, "num_accel") == "1"
+            if not alone or not row.usable or number(row, "concurrency_or_batch") != 1.0:
+                continue
+            error = _row_error(row)
+            if error is not None:
+                key = text(row, "accelerator_id"), text(row, "model_id"), text(row, "weight_precision")
+                groups.setdefault(key, []).append(error)
+    return [
+        (catalog.accelerator(part).vendor, f"{part:18} {model:36} {weights}", median(found))
+        for (part, model, weights), found in sorted(groups.items())
+    ]
+
+
+def _row_error(row: Row) -> float | None:
+    """ln(predicted / published) of the time between tokens, or of the whole output where that alone is published."""
+    found = predict(case_of(row))
+    if not isinstance(found, ServeResult) or not found.fits:
+        return None
+    tpot_ms, rate = number(row, "tpot_mean_ms"), number(row, "output_tokens_per_s_total")
+    if tpot_ms and found.tpot_s:
+        return math.log(tpot_ms / 1e3 / found.tpot_s.mean)
+    return math.log(found.output_tokens_per_s.value / rate) if rate and found.output_tokens_per_s else None
+
+
 def main() -> None:
     """Print every point and the median error of each kind."""
     for prompt, title in ((False, "decode"), (True, "prompt")):
@@ -98,6 +137,19 @@ def main() -> None:
             print(f"  {row['id']:14} {what} {float(row[column]):8.1f} {value:8.1f} {math.expm1(error):+7.0%}")
         misses = [abs(math.expm1(error)) for _, _, error in found]
         print(f"  median {median(misses):.0%} of {len(misses)} points; worst {max(misses):.0%}\n")
+    points = whole_points()
+    print("one request, all on one device, llama.cpp: points, median error, worst, by vendor")
+    for vendor in [*sorted({vendor for vendor, _, _ in points}), ""]:
+        misses = [abs(math.expm1(error)) for one, _, error in points if vendor in {"", one}]
+        print(f"  {vendor or 'all':8} {len(misses):4d}   {median(misses):4.0%}   {max(misses):4.0%}")
+    parts = {what.split()[0] for _, what, _ in points}
+    by_part = {
+        part: median(abs(math.expm1(error)) for _, what, error in points if what.split()[0] == part) for part in parts
+    }
+    beyond = sorted(((error, part) for part, error in by_part.items() if error > PART_LIMIT), reverse=True)
+    print(f"  parts: {len(parts)}, of which {len(beyond)} have a median above {PART_LIMIT:.0%}")
+    for error, part in beyond:
+        print(f"    {part:18} {error:.0%}")
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tonnage.domain.lifecycle import LifecyclePlan
     from tonnage.domain.machine import LocalAnswer
     from tonnage.domain.model import Model
+    from tonnage.domain.own_plan import OwnPlan
     from tonnage.domain.plan import ServePlan
     from tonnage.domain.published import Near
     from tonnage.domain.requests.typed import (
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
         FleetFields,
         InferFields,
         LifecycleFields,
+        OwnFields,
         RentOrBuyFields,
         RlFields,
         ServeFields,
@@ -79,6 +81,7 @@ __all__ = [
     "plan_from_file",
     "plan_infer",
     "plan_lifecycle",
+    "plan_own",
     "plan_rl",
     "plan_serve",
     "plan_train",
@@ -158,6 +161,25 @@ def plan_batch(model: str, *, additions: Additions | None = None, **fields: Unpa
         A field is wrong. That nothing finishes in time is an answer: `feasible` is False.
     """
     plan: BatchPlan = _planned("batch", {"model": model, **fields}, additions=additions)
+    return plan
+
+
+def plan_own(
+    own: str | Sequence[str],
+    model: str | None = None,
+    *,
+    additions: Additions | None = None,
+    **fields: Unpack[OwnFields],
+) -> OwnPlan:
+    """
+    What accelerators that are there serve best, share and lack. Fields as in `tonnage plan own --help`.
+
+    Raises
+    ------
+    TonnageError
+        A name or a field is wrong. That nothing runs on them is an answer: `feasible` is False.
+    """
+    plan: OwnPlan = _planned("own", {"own": own, "model": model, **fields}, additions=additions)
     return plan
 
 

@@ -17,6 +17,8 @@ FORMS = {
     "plan/rl": "step",
     "plan/infer": "streams",
     "plan/fleet": "workloads",
+    "plan/own": "tokens/s",
+    "plan/budget": "largest rate",
     "compare/ways": "",
     "fit": "fits",
     "local": "runs",

@@ -35,6 +35,10 @@ ASKED: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
     "fleet": (tonnage.plan_fleet, {"workloads": [{"name": "chat", "model": "8B", "rate": "2/s", "traffic": "chat"}],
                                    "provider": "gcp", "accelerator": "L4", "quick": True},
               ("The month's bill, opened", "Instances, by the hour")),
+    "own": (tonnage.plan_own, {"own": "2 x L40S, RTX 3060", "min_speed": "20"},
+            ("Electricity, opened", "Every group", "Power and money")),
+    "budget": (tonnage.plan_budget, {"amount": "$900/month", "model": MODEL, "traffic": "chat", "accelerator": "L40S"},
+               ("Bill of the first, opened", "Assumptions")),
 }  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def test_a_first_screen_holds_the_answer(name: str, capsys: pytest.CaptureFixtur
     assert "--why" in text
     plan = answered(name)
     request = getattr(plan, "request", None)
-    if hasattr(request, "model"):
+    if getattr(request, "model", None):
         assert " ".join(text.split()).startswith(model_name(request.model))
     elif hasattr(request, "workloads"):
         for workload in request.workloads:

@@ -45,7 +45,7 @@ class _Plan(click.Group):
 @click.group(
     cls=_Plan,
     subcommand_metavar="REQUEST.yaml | serve|batch|train|finetune|rl|infer|lifecycle MODEL | "
-    "fleet REQUEST.yaml | budget AMOUNT [MODEL]",
+    "fleet REQUEST.yaml | own INVENTORY | budget AMOUNT [MODEL]",
 )
 @click.option(
     "--schema",
@@ -185,6 +185,34 @@ def _fleet(ctx: click.Context, /, path: str, **options: Any) -> None:
     output = _Output(**{name: options.pop(name) for name in _Output.__struct_fields__})
     fields = {name: value for name, value in read_mapping(path).items() if name != "plan"}
     _answer(ctx, "fleet", {**fields, **{name: value for name, value in options.items() if value is not None}}, output)
+
+
+@plan.command("own", cls=Grouped)
+@click.argument("own", metavar="INVENTORY")
+@request_options(REQUESTS["own"], argument="own")
+@_output_options
+@click.pass_context
+def _own(ctx: click.Context, /, own: str, **options: Any) -> None:
+    """What INVENTORY serves best: "8 x A100 80GB, 4 x L40S", a request file, or recorded output of nvidia-smi …"""
+    output = _Output(**{name: options.pop(name) for name in _Output.__struct_fields__})
+    stated = {name: value for name, value in options.items() if value is not None}
+    _answer(ctx, "own", {**_inventory(own), **stated}, output)
+
+
+def _inventory(text: str) -> dict[str, Any]:
+    """The fields of a request file, the devices of a tool's recorded output, or the text itself."""
+    from pathlib import Path
+
+    if not (text.endswith((".yaml", ".yml")) or Path(text).is_file()):
+        return {"own": text}
+    from tonnage.planning.files import read_mapping
+
+    if text.endswith((".yaml", ".yml")):
+        return {name: value for name, value in read_mapping(text).items() if name != "plan"}
+    from tonnage.measure.machine.recorded import read_inventory
+    from tonnage.planning.requests.own import inventory_fields
+
+    return inventory_fields(read_inventory(text))
 
 
 @plan.command("budget", cls=Grouped)

@@ -85,6 +85,8 @@ class BudgetPlan(
 ):  # fmt: skip
     """The answer to a budget."""
 
+    bill: Quantity | None = None
+    """Of the first: of a service by the hour, of a run whole. [USD/h] or [USD]"""
     benchmark: str = ""
     """That `quality` is a score of."""
     models: tuple[Affordable, ...] = ()

@@ -47,6 +47,7 @@ QUESTIONS: Final[dict[str, Question]] = {
     "infer": _question("infer", "infer"),
     "lifecycle": _question("lifecycle", "lifecycle"),
     "fleet": _question("fleet", "fleet"),
+    "own": _question("own", "own"),
     "budget": _question("budget", "budget"),
 }
 """Every kind of plan, in the order people meet them."""

@@ -12,6 +12,7 @@ from tonnage.domain.budget_plan import BudgetPlan
 from tonnage.domain.fleet_plan import FleetPlan
 from tonnage.domain.infer_plan import InferPlan
 from tonnage.domain.lifecycle import LifecyclePlan
+from tonnage.domain.own_plan import OwnPlan
 from tonnage.domain.plan import PLAN_SCHEMA, ServePlan
 from tonnage.domain.rl_plan import RlPlan
 from tonnage.domain.train_plan import TrainPlan
@@ -20,7 +21,7 @@ from tonnage.planning.files import read_text
 
 __all__ = ["KINDS", "SCHEMA_1", "Plan", "from_schema_1", "plan_of_text", "read_plan"]
 
-Plan = ServePlan | TrainPlan | BatchPlan | LifecyclePlan | InferPlan | FleetPlan | RlPlan | BudgetPlan
+Plan = ServePlan | TrainPlan | BatchPlan | LifecyclePlan | InferPlan | FleetPlan | RlPlan | OwnPlan | BudgetPlan
 """Any plan; `kind` in the file tells which."""
 
 KINDS: Final[dict[str, type[Plan]]] = {
@@ -32,6 +33,7 @@ KINDS: Final[dict[str, type[Plan]]] = {
     "infer": InferPlan,
     "rl": RlPlan,
     "fleet": FleetPlan,
+    "own": OwnPlan,
     "budget": BudgetPlan,
 }
 """`kind` in a file -> the plan that it is."""

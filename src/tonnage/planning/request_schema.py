@@ -20,7 +20,7 @@ from tonnage.planning.requests.reading import request_fields
 
 __all__ = ["groups_schema", "property_of", "request_schema"]
 
-REQUIRED: Final = {"lifecycle": ("months", "serve"), "fleet": ("workloads",), "budget": ("amount",)}
+REQUIRED: Final = {"lifecycle": ("months", "serve"), "fleet": ("workloads",), "own": ("own",), "budget": ("amount",)}
 """Fields that no request of the kind goes without; of the others, the model."""
 BARE: Final = frozenset({"count", "tokens", "fraction", "years", "USD", "USD/year"})
 """Dimensions whose numbers need no unit."""

@@ -47,6 +47,7 @@ DOCUMENTS: Final[dict[str, str]] = {
     "Adoption": "tonnage.report.adopt:adoption_document",
     "Breakdown": "tonnage.report.breakdown:breakdown_answer",
     "RlPlan": "tonnage.report.rl:rl_document",
+    "OwnPlan": "tonnage.report.own:own_document",
     "BudgetPlan": "tonnage.report.budget:budget_document",
 }
 """
@@ -62,6 +63,8 @@ EXPLANATIONS: Final[dict[str, str]] = {
     "FleetPlan": "tonnage.report.fleet:explain_fleet_plan",
     "LifecyclePlan": "tonnage.report.lifecycle:explain_lifecycle_plan",
     "RlPlan": "tonnage.report.rl:explain_rl_plan",
+    "OwnPlan": "tonnage.report.own:explain_own_plan",
+    "BudgetPlan": "tonnage.report.budget:explain_budget_plan",
 }
 """Name of a plan's type -> the report that opens one of its options, or its bill where it has none to choose from."""
 

@@ -12,15 +12,18 @@ from tonnage.report.serve import serve_question
 from tonnage.report.wording import (
     chance_text,
     degrees,
+    made_note,
     meter,
     money,
+    option_at_rank,
+    parts_table,
     percent,
     rental_text,
     spread_usd,
 )
 from tonnage.units import show
 
-__all__ = ["budget_document"]
+__all__ = ["budget_document", "explain_budget_plan"]
 
 UNKNOWN: Final = "–"
 REST: Final = "Why, assumptions, sources: --why."
@@ -36,6 +39,21 @@ def budget_document(plan: BudgetPlan, *, top: int | None = None, every: bool = F
     else:
         first = _runs(plan)
     return with_names(Document(first=first, why=why))
+
+
+def explain_budget_plan(plan: BudgetPlan, *, rank: int = 1) -> Document:
+    """
+    The plan with the bill of its first line opened; `rank` is a line of it.
+
+    Raises
+    ------
+    BadRequest
+        It has no line of that rank.
+    """
+    option_at_rank(plan.models or plan.runs or plan.tunes or (plan,), rank)
+    opened = section("Bill of the first, opened", parts_table(plan.bill)) if plan.bill is not None else ()
+    question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
+    return with_names(Document(first=question, why=(*_why(plan), *opened, made_note(plan.provenance))))
 
 
 def _question(plan: BudgetPlan) -> list[str]:

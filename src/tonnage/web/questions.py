@@ -20,6 +20,7 @@ from tonnage.domain.fleet_plan import FleetPlan
 from tonnage.domain.infer_plan import InferPlan
 from tonnage.domain.lifecycle import LifecyclePlan
 from tonnage.domain.machine import LocalAnswer
+from tonnage.domain.own_plan import OwnPlan
 from tonnage.domain.plan import ServePlan
 from tonnage.domain.requests.field import Field, groups_of
 from tonnage.domain.requests.table import REQUESTS
@@ -240,6 +241,14 @@ QUESTIONS: Final[dict[str, Question]] = {
             example={"workloads": _WORKLOADS, "provider": "gcp"},
             instead="ask with quick: true (averages), for fewer workloads or accelerators, or on the command line, "
                     "which has no limit",
+        ),
+        Question(
+            path="plan/own", kind="own", title="My accelerators", button="See what they serve",
+            about="What is there in; what each group serves best, what is missing, and what it draws out.",
+            fields=_form(REQUESTS["own"]), answers=OwnPlan, written=("workloads",),
+            essentials=("own", "workloads", "traffic", "min_speed", "one_box", "host_memory", "site_power",
+                        "electricity"),
+            example={"own": "8 x A100 80GB, 4 x L40S", "traffic": "chat", "min_speed": "20"},
         ),
         Question(
             path="plan/budget", kind="budget", title="So much money", button="See what it buys",

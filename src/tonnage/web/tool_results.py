@@ -38,6 +38,7 @@ TOOLS: Final[dict[str, str]] = {
     "plan_vision_speech_embeddings": "plan/infer",
     "plan_reinforcement_learning": "plan/rl",
     "plan_fleet": "plan/fleet",
+    "plan_owned_accelerators": "plan/own",
     "plan_within_budget": "plan/budget",
     "check_memory_fit": "fit",
     "models_for_machine": "local",
@@ -105,6 +106,8 @@ def _options(plan: Any) -> list[dict[str, Any]]:
     if hasattr(plan, "make"):
         halves = (("make", plan.make), ("serve", plan.serve))
         return [{"part": part, **option} for part, half in halves for option in _options(half)[:1]]
+    if hasattr(plan, "groups"):
+        return [{"group": one.name, **msgspec.to_builtins(row)} for one in plan.groups for row in one.rows[:1]][:TOP]
     if hasattr(plan, "models"):
         return [msgspec.to_builtins(one) for one in (*plan.models[:1], *plan.runs, *plan.tunes)][:TOP]
     if hasattr(plan, "instances"):

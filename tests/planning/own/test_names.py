@@ -53,7 +53,7 @@ def test_the_processor_alone() -> None:
     [
         ("RTX 4090 48GB", "has 24 GiB"),
         ("4090 laptop", "no accelerator"),
-        ("Apple M4", "m4-max"),
+        ("Apple M4 Mega", "no accelerator"),
         ("0 x H100", "between 1 and"),
         ("99999 x H100", "between 1 and"),
         ("M4 Max 9999GB", "no size"),

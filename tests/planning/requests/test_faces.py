@@ -30,7 +30,7 @@ from tonnage.planning.requests.typed import typed_module
 COMMANDS = {
     **{
         kind: ["plan", kind]
-        for kind in ("serve", "batch", "train", "finetune", "rl", "infer", "lifecycle", "fleet", "budget")
+        for kind in ("serve", "batch", "train", "finetune", "rl", "infer", "lifecycle", "fleet", "own", "budget")
     },
     "fit": ["fit"],
     "calibrate": ["calibrate"],
@@ -40,7 +40,7 @@ COMMANDS = {
 FUNCTIONS = {
     **{
         kind: f"plan_{kind}"
-        for kind in ("serve", "batch", "train", "finetune", "rl", "infer", "lifecycle", "fleet", "budget")
+        for kind in ("serve", "batch", "train", "finetune", "rl", "infer", "lifecycle", "fleet", "own", "budget")
     },
     "fit": "fit",
     "calibrate": "calibrate",

@@ -15,6 +15,7 @@ from tonnage.domain.requests.fit import FitRequest
 from tonnage.domain.requests.fleet import FleetRequest
 from tonnage.domain.requests.infer import Infer
 from tonnage.domain.requests.lifecycle import LifecycleRequest
+from tonnage.domain.requests.own import Own
 from tonnage.domain.requests.rl import Rl
 from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.domain.requests.simulate import Simulation
@@ -31,6 +32,7 @@ REQUESTS: Final[dict[str, type[msgspec.Struct]]] = {
     "infer": Infer,
     "lifecycle": LifecycleRequest,
     "fleet": FleetRequest,
+    "own": Own,
     "budget": Budget,
     "fit": FitRequest,
     "rent-or-buy": RentOrBuyRequest,

@@ -21,6 +21,7 @@ __all__ = [
     "FleetFields",
     "InferFields",
     "LifecycleFields",
+    "OwnFields",
     "RentOrBuyFields",
     "RlFields",
     "ServeFields",
@@ -417,8 +418,73 @@ class FleetFields(TypedDict, total=False):
     max_kinds: Whole | None
     quick: bool | None
     workloads: Entries | None
-    own: Entries | None
     quotas: Entries | None
+
+
+class OwnFields(TypedDict, total=False):
+    """What accelerators that are there serve best, what they share, and what is missing."""
+
+    prompt_tokens: Tokens | None
+    output_tokens: Tokens | None
+    traffic: str | None
+    reuse: bool | None
+    turns: Count | None
+    turn_gap: Seconds | None
+    system_prompt: Tokens | None
+    branching: Fraction | None
+    success_rate: Fraction | None
+    kv_host: Bytes | None
+    kv_host_link: BytesPerSecond | None
+    kv_nvme: Bytes | None
+    kv_nvme_link: BytesPerSecond | None
+    kv_store: Bytes | None
+    kv_store_link: BytesPerSecond | None
+    percentile: Count | None
+    confidence: Fraction | None
+    precision: Names | None
+    quality: Fraction | None
+    kv_precision: str | None
+    engine: Names | None
+    accelerator: Names | None
+    exclude: Names | None
+    vendor: Names | None
+    segment: Names | None
+    provider: Names | None
+    region: Names | None
+    country: Names | None
+    eu: bool | None
+    ecc: bool | None
+    nvlink: bool | None
+    term: Names | None
+    max_accelerators: Whole | None
+    certification: Names | None
+    max_power: Watts | None
+    marketplace: bool | None
+    community: bool | None
+    mig: bool | None
+    always_on: bool | None
+    provider_kind: Names | None
+    eu_owned: bool | None
+    billing: Literal["second", "minute", "hour"] | None
+    free_egress: bool | None
+    provisioning: Seconds | None
+    price: Names | None
+    discount: Names | None
+    headroom: Fraction | None
+    spare_replicas: Whole | None
+    zones: Whole | None
+    idle_timeout: Seconds | None
+    start_from: Literal["network", "disk", "cached"] | None
+    cold_start: Seconds | None
+    context: Tokens | None
+    min_speed: Count | None
+    host_memory: Bytes | None
+    one_box: bool | None
+    network: BytesPerSecond | None
+    site_power: Watts | None
+    rack_power: Watts | None
+    electricity: UsdPerKwh | None
+    workloads: Entries | None
 
 
 class BudgetFields(TypedDict, total=False):

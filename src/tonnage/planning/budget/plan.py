@@ -63,7 +63,7 @@ def _serving(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPl
     served = f"{show(first.rate_per_s, '1/s')} of {first.model} ({first.output_tokens_per_s:,.0f} output tokens/s)"
     lead = "The largest rate" if request.model is not None else "The best model by published score"
     return replace(
-        base, feasible=True, models=models, benchmark=BENCHMARK, evaluated=looked,
+        base, feasible=True, models=models, bill=first.option.cost, benchmark=BENCHMARK, evaluated=looked,
         provenance=provenance((one.option.bill for one in models), today=today, assumed=base.provenance.assumed),
         sentence=f"{lead} within {budget}: {served} on {what}, ${first.usd_per_month:,.0f} a month.",
     )  # fmt: skip
@@ -102,7 +102,7 @@ def _training(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetP
     first = runs[0]
     low, high = optimal_range(first)
     return replace(
-        base, feasible=True, runs=runs, tunes=tunes, laws=LAWS, optimal_range=(low, high),
+        base, feasible=True, runs=runs, tunes=tunes, bill=first.cost, laws=LAWS, optimal_range=(low, high),
         sentence=f"{show(base.request.usd or 0.0, 'USD')} trains {first.parameters / 1e9:.3g}B parameters on "
         f"{first.tokens / 1e9:,.3g}B tokens at the compute optimum, in {first.wall_s / 86400:.0f} days on "
         f"{first.configuration.count} x {first.configuration.accelerator}.",
@@ -115,7 +115,7 @@ def _finetuning(base: BudgetPlan, *, additions: Additions, today: date) -> Budge
         return _no_run(base)
     first = tunes[0]
     return replace(
-        base, feasible=True, tunes=tunes,
+        base, feasible=True, tunes=tunes, bill=first.cost,
         sentence=f"{show(base.request.usd or 0.0, 'USD')} tunes {first.model} by {first.method} on "
         f"{first.tokens / 1e9:,.3g}B tokens, in {first.wall_s / 86400:.1f} days on {first.configuration.count} x "
         f"{first.configuration.accelerator}.",

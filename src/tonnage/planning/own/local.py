@@ -27,7 +27,7 @@ from tonnage.planning.own.names import is_unified
 from tonnage.planning.own.speed import PROMPT, Asked, Speed, speed_of
 from tonnage.units import GiB
 
-__all__ = ["CONTEXT", "SPEED", "LocalRequest", "local"]
+__all__ = ["CONTEXT", "SPEED", "LocalRequest", "local", "top_rows"]
 
 CONTEXT: Final = 8192
 """Context when none is asked for. [tokens]"""
@@ -80,6 +80,22 @@ def local(
             lacking.append((model.id, why))
     best.sort(key=lambda row: _rank(row, request))
     return _answer(request, machine, best, every=every, lacking=lacking)
+
+
+def top_rows(
+    request: LocalRequest, machine: Machine, *, most: int, additions: Additions = catalog.NOTHING
+) -> list[LocalRow]:
+    """The first models of the answer, without looking at those that cannot come before them."""
+    found: list[LocalRow] = []
+    for download in sorted(downloads(), key=lambda one: -(published_score(one.model) or 0.0)):
+        if request.model is not None and request.model.lower() not in download.model.lower():
+            continue
+        rows, _ = _rows(request, machine, catalog.model(download.model, additions), download)
+        if rows:
+            found.append(_best(rows, request))
+        if sum(row.decode_per_s.value >= request.min_per_s for row in found) == most:
+            break
+    return sorted(found, key=lambda row: _rank(row, request))[:most]
 
 
 def _check(request: LocalRequest) -> None:

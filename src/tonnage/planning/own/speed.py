@@ -29,7 +29,7 @@ from tonnage.planning.error_model import ErrorModel, serve_level
 from tonnage.planning.own.placement import Shares, place_layers, shares_of, smallest_placement
 from tonnage.planning.serve.traffic import served_latency
 
-__all__ = ["PIECE", "PROMPT", "Asked", "Speed", "speed_of", "speed_with"]
+__all__ = ["PIECE", "PROMPT", "Asked", "Side", "Speed", "device_room", "side_of", "speed_of", "speed_with"]
 
 PIECE: Final = 512
 """Tokens of a prompt that the engine takes at once unless it is told otherwise (llama.cpp n_ubatch). [tokens]"""
@@ -67,7 +67,7 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
-class _Side(msgspec.Struct, frozen=True, kw_only=True):
+class Side(msgspec.Struct, frozen=True, kw_only=True):
     """One memory of the machine with all of the model in it."""
 
     at: Deployment
@@ -127,14 +127,21 @@ def _deployed(asked: Asked, part: Accelerator, *, count: int = 1) -> Deployment:
     return deploy(case, model=asked.model, accelerator=part)
 
 
-def _side(asked: Asked, part: Accelerator, *, count: int = 1) -> _Side:
+def side_of(asked: Asked, part: Accelerator, *, count: int = 1) -> Side:
+    """Times with all of the model in one memory, as if there were room."""
     roomy = msgspec.structs.replace(part, memory_bytes=_ROOM, usable_memory_bytes=None)
     at = _deployed(asked, roomy, count=count)
     found, tier = served_latency(at)
     basis = at.basis(tier)
     level = serve_level(asked.model, basis=basis, load="steady", engine=at.times.engine)
     errors = ErrorModel(kind="serve", level=level, calibration=at.calibration)
-    return _Side(at=at, token_s=found.tpot_s, prompt_s=found.ttft_s, basis=basis, errors=errors)
+    return Side(at=at, token_s=found.tpot_s, prompt_s=found.ttft_s, basis=basis, errors=errors)
+
+
+def device_room(asked: Asked, part: Accelerator, *, movable: float) -> float:
+    """Memory of a device for weights and cache, when so many bytes of them are all that may lie elsewhere. [bytes]"""
+    pool = _deployed(asked, part).pool
+    return pool.limit_bytes - max(0.0, pool.need.value - movable)
 
 
 def _shares(asked: Asked, at: Deployment) -> Shares:
@@ -145,8 +152,8 @@ def _shares(asked: Asked, at: Deployment) -> Shares:
 
 def _joined(asked: Asked, machine: Machine, shares: Shares, offload: Offload) -> Speed:
     """Both sides put together; only the sides that are used are predicted."""
-    side = None if machine.device is None else _side(asked, machine.device, count=machine.count)
-    host = _side(asked, machine.host.part) if offload.read_share > 0.0 else None
+    side = None if machine.device is None else side_of(asked, machine.device, count=machine.count)
+    host = side_of(asked, machine.host.part) if offload.read_share > 0.0 else None
     shown = side or host
     assert shown is not None, "a model lies somewhere"
     moved = offload.layers + offload.expert_layers
@@ -181,7 +188,7 @@ def _joined(asked: Asked, machine: Machine, shares: Shares, offload: Offload) ->
     )
 
 
-def _rate(side: _Side, value: float, name: str, basis: Basis) -> Quantity:
+def _rate(side: Side, value: float, name: str, basis: Basis) -> Quantity:
     return Quantity(value=value, unit="tokens/s", basis=basis).within(side.errors.factor(name))
 
 

@@ -34,7 +34,7 @@ UNITS: Final = {
     "years": "Years",
 }
 """Dimension -> name of the type: a number in that unit, or a text with its own."""
-POSITIONAL: Final = ("model", "machine", "file", "amount")
+POSITIONAL: Final = ("model", "machine", "file", "amount", "own")
 """The argument that comes first in a question's function."""
 LONGEST: Final = 120
 HEAD: Final = '''"""Keyword arguments of the Python functions, generated from the requests; do not edit.

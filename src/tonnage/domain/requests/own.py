@@ -1,0 +1,80 @@
+"""The question of `tonnage plan own`: accelerators that are there, and what they are best used for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from tonnage.domain.requests.common import MODEL
+from tonnage.domain.requests.field import Field, Group
+from tonnage.domain.requests.fleet import FleetWorkload
+from tonnage.domain.requests.serve import Serve
+
+__all__ = ["Own", "OwnedGroup"]
+
+_BESIDE: Final = frozenset({
+    "model", "rate", "concurrency", "users", "think_time", "budget", "pools", "quick", "day", "on_for", "off_for",
+    "ttft", "tpot", "e2e", "peak_to_mean",
+})  # fmt: skip
+"""Fields of a serving request that a group of accelerators has no use for, or that follow from others."""
+
+
+class OwnedGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Equal accelerators that are there."""
+
+    name: str
+    """As it was written, with the catalogue's name of the part."""
+    accelerator: str
+    count: int
+    per_node: int
+    """Of one machine; what is left over sits in smaller ones."""
+    memory_bytes: float | None = None
+    """Of one, where the part is sold with several sizes. [bytes]"""
+
+
+class Own(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What accelerators that are there serve best, what they share, and what is missing."""
+
+    own: Annotated[
+        tuple[OwnedGroup, ...],
+        Field(reads="list", group="Accelerators", help="what is there: 8 x A100 80GB, 4 x L40S, M4 Max 64GB"),
+    ]
+    serve: Annotated[Serve, Group(without=_BESIDE)]
+    """Lengths of requests, and filters on what may be rented beside."""
+    model: Annotated[str | None, MODEL] = None
+    """Absent = those that people run, by published quality."""
+    workloads: Annotated[
+        tuple[FleetWorkload, ...],
+        Group(name="workloads", many=True, help="what they shall carry, with the fields of `plan fleet`"),
+    ] = ()
+    min_speed: Annotated[
+        float, Field(reads="count", group="Objectives", high=1e4, help="output of one request, in tokens/s: 20")
+    ] = 20.0
+    """[tokens/s]"""
+    host_bytes: Annotated[
+        float | None,
+        Field(name="host_memory", reads="bytes", group="Accelerators", high=1e14,
+              help="of the machine around a consumer's card"),
+    ] = None  # fmt: skip
+    one_box: Annotated[
+        bool, Field(reads="flag", group="Accelerators", help="all groups sit in one machine, and may share a model")
+    ] = False
+    network_bytes_per_s: Annotated[
+        float | None,
+        Field(name="network", reads="bytes/s", group="Accelerators", high=1e13,
+              help="between machines, to run one model over all of them (RPC): 10 Gbit/s"),
+    ] = None  # fmt: skip
+    site_power_w: Annotated[
+        float | None,
+        Field(name="site_power", reads="W", group="Cost of owning", high=1e11, help="what the site may draw: 2 MW"),
+    ] = None
+    rack_power_w: Annotated[
+        float | None,
+        Field(name="rack_power", reads="W", group="Cost of owning", high=1e7, help="what one rack may draw: 40 kW"),
+    ] = None
+    electricity: Annotated[
+        float | None,
+        Field(reads="USD/kWh", group="Cost of owning", high=10.0, help="what power costs: $0.15/kWh"),
+    ] = None
+    """[USD/kWh]"""

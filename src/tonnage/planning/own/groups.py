@@ -1,0 +1,249 @@
+"""
+What does a group of equal accelerators serve best?
+
+Models are taken in the order of their published score. On accelerators of data centres each is planned as a service:
+every format that the engine runs there, every layout inside a machine, as many replicas as the group holds, at the
+largest concurrency that keeps the wanted speed for each request; the configuration with the most output is shown. On a
+person's own card, or where no serving engine is known to run, it is `tonnage local`: one request, llama.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.catalog.downloads import downloads, published_score
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.answer import Quantity
+from tonnage.domain.layout import Engine
+from tonnage.domain.machine import LocalRow, Machine
+from tonnage.domain.model import Model
+from tonnage.domain.money import Offer, Price
+from tonnage.domain.own_plan import OwnedAnswer, OwnRow
+from tonnage.domain.plan import Configuration
+from tonnage.domain.requests.common import Slo
+from tonnage.domain.requests.own import Own, OwnedGroup
+from tonnage.domain.requests.serve import Serve
+from tonnage.optimize.layouts import replica_layouts
+from tonnage.planning.core.header import Infeasible
+from tonnage.planning.own.local import CONTEXT, LocalRequest, top_rows
+from tonnage.planning.own.machine import host_of
+from tonnage.planning.own.names import is_unified
+from tonnage.planning.own.power import group_power
+from tonnage.planning.serve import limits
+from tonnage.planning.serve.option import Candidate
+from tonnage.planning.serve.plan import outcome_of
+from tonnage.planning.sites import Site
+
+__all__ = ["ROWS", "answer_group", "models_of", "part_of", "site_of"]
+
+ROWS: Final = 5
+"""Models of a group."""
+SERVED: Final = frozenset({"datacenter", "cloud-only", "workstation"})
+"""Segments of accelerators that people run a serving engine on."""
+OWN_TERM: Final = "on-demand"
+"""Term under which what is owned is offered to the planner, at the price of its power."""
+
+
+def part_of(group: OwnedGroup, additions: Additions) -> Accelerator:
+    """The accelerator of a group, with the memory that the group states."""
+    part = catalog.accelerator(group.accelerator, additions)
+    if group.memory_bytes is None:
+        return part
+    share = (part.usable_memory_bytes or part.memory_bytes) / part.memory_bytes
+    usable = None if part.usable_memory_bytes is None else share * group.memory_bytes
+    return replace(part, memory_bytes=group.memory_bytes, usable_memory_bytes=usable)
+
+
+def site_of(group: OwnedGroup, part: Accelerator) -> Site:
+    """The group's machines as an offer that costs nothing: what a replica takes does not depend on its price."""
+    offer = Offer(
+        provider="own", instance_type=group.name, accelerator=part.id, count=float(group.per_node),
+        prices=(Price(term=OWN_TERM, usd_per_hour=0.0),), source="yours", as_of_kind="exact",
+    )  # fmt: skip
+    return Site(accelerator=part, intra_link=None, per_node=group.per_node, offers=(offer,))
+
+
+def answer_group(request: Own, group: OwnedGroup, *, additions: Additions) -> OwnedAnswer:
+    """Models that the group serves at the wanted speed, best first, and what the group draws."""
+    part = part_of(group, additions)
+    power = group_power(request, part, count=group.count)
+    watts = power.watts if power else None
+    served = list(_served(request, group, part, watts=watts, additions=additions)) if part.segment in SERVED else []
+    rows = served or _at_home(request, group, part, additions=additions)
+    rows.sort(key=lambda row: (row.per_request < request.min_speed, -(row.quality or 0.0)))
+    rack = None
+    if request.rack_power_w is not None and power is not None:
+        rack = int(request.rack_power_w // (power.machine_watts / group.count * group.per_node))
+    return OwnedAnswer(
+        name=group.name,
+        accelerator=part.id,
+        count=group.count,
+        memory_bytes=part.memory_bytes * group.count,
+        rows=tuple(rows[:ROWS]),
+        none_because="" if rows else "no downloadable model fits in its memory, or no engine is known to run there",
+        power_w=watts,
+        usd_per_month=power.usd_per_month if power else None,
+        rented_usd_per_month=_rented(part, group.count, additions),
+        nodes_per_rack=rack,
+    )
+
+
+def _served(
+    request: Own, group: OwnedGroup, part: Accelerator, *, watts: float | None, additions: Additions
+) -> Iterator[OwnRow]:
+    """The best configuration of each model, by score, until enough are found."""
+    site = site_of(group, part)
+    found = 0
+    for name in models_of(request):
+        model = resolve(name, additions=additions)
+        longest = request.serve.lengths.prompt_tokens + request.serve.lengths.output_tokens
+        if not model.layers or (model.max_context or longest) < longest:
+            continue
+        asked = replace(request.serve, model=name, slo=Slo(tpot_s=1.0 / request.min_speed, percentile=50.0), quick=True)
+        best = _most_output(asked, model, site=site, count=group.count)
+        if best is not None:
+            found += 1
+            yield _row(asked, best, count=group.count, watts=watts)
+        if found == ROWS:
+            return
+
+
+def models_of(request: Own) -> list[str]:
+    """The model asked for, or those that people run, those with a score first."""
+    if request.model is not None:
+        return [request.model]
+    return sorted((one.model for one in downloads()), key=lambda name: -(published_score(name) or 0.0))
+
+
+def _most_output(request: Serve, model: Model, *, site: Site, count: int) -> Candidate | None:
+    """Of all formats and layouts, that with the most output of the whole group."""
+    best: tuple[float, Candidate] | None = None
+    part = site.accelerator
+    for engine in request.engines:
+        for precision in limits.precisions(request, model, accelerator=part, engine=engine):
+            for layout in replica_layouts(model, part, per_node=site.per_node, max_ranks=count):
+                configuration = Configuration(
+                    accelerator=part.id, layout=layout, precision=precision,
+                    engine=Engine(name=engine, max_model_len=request.max_context),
+                )  # fmt: skip
+                outcome = outcome_of(request, model, site=site, configuration=configuration)
+                if isinstance(outcome, Infeasible):
+                    continue
+                rate = outcome.best.rate_per_s * replicas_of(count, layout.ranks, per_node=site.per_node)
+                if best is None or rate > best[0]:
+                    best = rate, outcome
+    return best[1] if best else None
+
+
+def replicas_of(count: int, ranks: int, *, per_node: int) -> int:
+    """
+    Replicas that so many accelerators hold: a replica that fits a machine does not reach over two.
+
+    Examples
+    --------
+    >>> replicas_of(12, 4, per_node=8), replicas_of(12, 8, per_node=8), replicas_of(32, 16, per_node=8)
+    (3, 1, 2)
+    """
+    if ranks > per_node:
+        return count // per_node * per_node // ranks
+    return count // per_node * (per_node // ranks) + count % per_node // ranks
+
+
+def _row(request: Serve, found: Candidate, *, count: int, watts: float | None) -> OwnRow:
+    replica, layout = found.replica, found.configuration.layout
+    replicas = replicas_of(count, layout.ranks, per_node=found.site.per_node)
+    output = found.best.rate_per_s * replicas * request.lengths.output_tokens
+    errors = replica.errors(found.best, prompt_tokens=request.lengths.prompt_tokens)
+    total = Quantity(value=output, unit="tokens/s", basis=replica.basis).within(errors.factor("tpot_s"))
+    degrees = [f"{name}{n}" for name in ("tp", "pp", "dp", "ep") if (n := getattr(layout, name)) > 1]
+    return OwnRow(
+        model=request.model,
+        engine=found.configuration.engine.name,
+        weights=found.configuration.precision.stored,
+        layout=" ".join(degrees) or "tp1",
+        replicas=replicas,
+        concurrency=found.best.concurrency * replicas,
+        output_tokens_per_s=total,
+        per_request=1.0 / found.best.tpot_mean_s,
+        quality=published_score(request.model),
+        prompt_share=min(1.0, found.best.rate_per_s * replica.times.prefill_work_s) if replica.times else 0.0,
+        tokens_per_joule=output / watts if watts else None,
+    )
+
+
+def _at_home(request: Own, group: OwnedGroup, part: Accelerator, *, additions: Additions) -> list[OwnRow]:
+    """
+    Models on a person's own machines: spread over the cards of each, or a copy on every card, whichever makes more.
+
+    What lies in host memory is read by one copy at a time: such a copy is counted once for each machine.
+    """
+    machine = _machine_of(request, group, part, additions=additions)
+    asked = LocalRequest(
+        context=request.serve.max_context or CONTEXT, min_per_s=request.min_speed, model=request.model
+    )  # fmt: skip
+    machines = max(1, group.count // group.per_node)
+    rows = [_local_row(row, cards=group.per_node, copies=machines)
+            for row in top_rows(asked, machine, most=ROWS, additions=additions)]  # fmt: skip
+    if group.per_node > 1:
+        one = replace(machine, count=1)
+        rows += [
+            _local_row(row, cards=1, copies=machines if row.offload.moved_bytes else group.count)
+            for row in top_rows(asked, one, most=ROWS, additions=additions)
+        ]
+    best: dict[str, OwnRow] = {}
+    for row in rows:
+        before = best.get(row.model)
+        if before is None or row.output_tokens_per_s.value > before.output_tokens_per_s.value:
+            best[row.model] = row
+    return list(best.values())
+
+
+def _machine_of(request: Own, group: OwnedGroup, part: Accelerator, *, additions: Additions) -> Machine:
+    """One machine of a group, with the host memory that the request states."""
+    host = host_of(processor=part.id if part.segment == "cpu" else "", memory_bytes=request.host_bytes,
+                   additions=additions)  # fmt: skip
+    if part.segment == "cpu":
+        return Machine(title=part.name, host=host, evidence="named")
+    if is_unified(part):
+        host = replace(host, memory_bytes=0.0, assumed=())
+    return Machine(title=group.name, host=host, device=part, count=group.per_node, evidence="named")
+
+
+def _local_row(row: LocalRow, *, cards: int, copies: int) -> OwnRow:
+    each = row.decode_per_s
+    all_of = Quantity(value=each.value * copies, unit="tokens/s", basis=each.basis, low=_times(each.low, copies),
+                      high=_times(each.high, copies))  # fmt: skip
+    return OwnRow(
+        model=row.model,
+        engine=row.engine,
+        weights=row.precision.experts or row.precision.weights,
+        layout=f"layers over {cards}" if cards > 1 else "one card",
+        replicas=copies,
+        concurrency=float(copies),
+        output_tokens_per_s=all_of,
+        per_request=each.value,
+        quality=row.quality,
+        moved_bytes=row.offload.moved_bytes,
+        command=row.commands[0][1] if row.commands else "",
+    )
+
+
+def _times(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def _rented(part: Accelerator, count: int, additions: Additions) -> float | None:
+    """The cheapest on-demand price that a seller states, for as many. [USD/month]"""
+    prices = [
+        price / offer.count
+        for offer in catalog.offers(additions=additions)
+        if offer.accelerator == part.id and not offer.history and offer.count >= 1
+        and (price := offer.usd_per_hour("on-demand")) is not None and offer.trust_of("on-demand") == "primary"
+    ]  # fmt: skip
+    return min(prices) * count * 730.0 if prices else None

@@ -1,0 +1,85 @@
+"""What do owned accelerators draw and cost, and what would a site's power feed?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.own_plan import OwnedAnswer, PowerCap, SiteAnswer
+from tonnage.domain.requests.own import Own
+from tonnage.errors import Unmeasured
+from tonnage.physics.power_cap import capped_clock
+from tonnage.planning.host import machine_power
+from tonnage.pricing.bills import HOURS_PER_MONTH
+from tonnage.pricing.energy import energy_kwh
+
+__all__ = ["GroupPower", "group_power", "site_answer", "tariff"]
+
+USUAL_TARIFF: Final = ("electricity_default", "US")
+CAPS: Final = (1.0, 0.8, 0.6)
+AT_HOME: Final = frozenset({"consumer", "apple", "edge"})
+"""Segments without a cooled room around them."""
+
+
+class GroupPower(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a group at work."""
+
+    machine_watts: float
+    """The most that its machines draw at the plug. [W]"""
+    watts: float
+    """At work on average, cooling included. [W]"""
+    usd_per_month: float
+    source: str
+
+
+def tariff(request: Own) -> float:
+    """What power costs: as stated, or the planning value for the United States. [USD/kWh]"""
+    return request.electricity or catalog.parameter(*USUAL_TARIFF).value
+
+
+def group_power(request: Own, part: Accelerator, *, count: int) -> GroupPower | None:
+    """What so many accelerators draw with their hosts and cooling; None where the part's power is not published."""
+    try:
+        machine = machine_power(part, count=count)
+    except Unmeasured:
+        return None
+    load = catalog.parameter("server_power", "typical_load_factor").value
+    pue = catalog.parameter("pue", "office_workstation" if part.segment in AT_HOME else "modern_ai_dc").value
+    watts = machine.watts * load * pue
+    month = energy_kwh(power_w=watts, hours=HOURS_PER_MONTH) * tariff(request)
+    return GroupPower(machine_watts=machine.watts, watts=watts, usd_per_month=month, source=machine.source)
+
+
+def site_answer(request: Own, groups: tuple[OwnedAnswer, ...], *, additions: Additions) -> SiteAnswer | None:
+    """What the site's power feeds of the group that makes the most of it, at the board limit and below."""
+    if request.site_power_w is None:
+        return None
+    able = [one for one in groups if one.rows and one.power_w]
+    if not able:
+        return None
+    best = max(able, key=lambda one: one.rows[0].output_tokens_per_s.value / (one.power_w or 1.0))
+    part = catalog.accelerator(best.accelerator, additions)
+    row, watts = best.rows[0], best.power_w or 0.0
+    each = row.output_tokens_per_s.value / best.count
+    board = (part.power_w or 0.0) / (watts / best.count)
+    caps = []
+    for share in CAPS:
+        # Hosts and fans stay as they are: only the boards are held.
+        per_accelerator = watts / best.count * (1.0 - min(1.0, board) * (1.0 - share))
+        clock = capped_clock(power_share=share)
+        rate = each / (row.prompt_share / clock + 1.0 - row.prompt_share)
+        fed = int(request.site_power_w // per_accelerator)
+        caps.append(
+            PowerCap(
+                share=share, accelerators=fed, tokens_per_s=fed * rate,
+                tokens_per_s_per_mw=rate / per_accelerator * 1e6,
+            )
+        )  # fmt: skip
+    return SiteAnswer(
+        site_power_w=request.site_power_w, owned_power_w=sum(one.power_w or 0.0 for one in groups),
+        group=best.name, model=row.model, caps=tuple(caps),
+    )  # fmt: skip

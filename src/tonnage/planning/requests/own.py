@@ -1,0 +1,107 @@
+"""`tonnage plan own`: an inventory as people write it, the requests it is judged by, and what it shall carry."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.domain.machine import Inventory
+from tonnage.domain.requests.field import fields_of
+from tonnage.domain.requests.own import Own, OwnedGroup
+from tonnage.domain.requests.serve import Serve
+from tonnage.errors import BadRequest, echo
+from tonnage.planning.own.names import MOST_GROUPS, read_owned
+from tonnage.planning.requests.fleet import fleet_request
+from tonnage.planning.requests.reading import build, read_fields
+from tonnage.planning.requests.serve import serve_request
+
+__all__ = ["inventory_fields", "own_request"]
+
+SIZES: Final = (8, 4, 2, 1)
+UNNAMED: Final = "8B"
+OF_ONE_MACHINE: Final = ("nvidia-smi", "rocm-smi", "amd-smi", "system_profiler")
+"""Tools that list what sits in one machine."""
+NOMINAL: Final = "1/s"
+"""Model and load that the lengths are read with; a group's own replace them."""
+
+
+def own_request(values: Mapping[str, Any], *, additions: Additions = catalog.NOTHING) -> Own:
+    """
+    An inventory with what it is judged by, from named values.
+
+    Raises
+    ------
+    TonnageError
+        Nothing is owned, a name is unknown, or a field is out of range or contradicts another.
+    """
+    plain = {name: value for name, value in values.items() if name not in {"own", "workloads"}}
+    given = read_fields(plain, Own)
+    groups = tuple(_groups(values.get("own"), additions))
+    known = {field.name for field in fields_of(Serve)} - {"rate", "model"}
+    asked = {name: value for name, value in plain.items() if name in known}
+    serve = serve_request(
+        {**asked, "model": given.get("model") or UNNAMED, "rate": NOMINAL, "headroom": 0.0}, additions=additions
+    )
+    workloads = values.get("workloads")
+    filters = {name: value for name, value in asked.items() if name not in _OF_REQUESTS}
+    shared = fleet_request({**filters, "workloads": workloads}, additions=additions).workloads if workloads else ()
+    return build(Own, given, additions=additions, own=groups, serve=serve, workloads=shared)
+
+
+_OF_REQUESTS: Final = frozenset({
+    "traffic", "prompt_tokens", "output_tokens", "context", "precision", "quality", "kv_precision", "engine",
+    "headroom", "confidence", "model",
+})  # fmt: skip
+"""Fields that a fleet states for each workload."""
+
+
+def inventory_fields(found: Inventory) -> dict[str, Any]:
+    """
+    What a tool's output lists, as it is written: equal devices of several machines are one group.
+
+    Raises
+    ------
+    BadRequest
+        It lists no accelerator.
+    """
+    counts: Counter[str] = Counter()
+    for group in found.devices:
+        counts[group.name] += group.count
+    if not counts:
+        raise BadRequest(f"{found.evidence} lists no accelerator; name what is there: '8 x A100 80GB, 4 x L40S'")
+    fields: dict[str, Any] = {"own": [f"{count} x {name}" for name, count in counts.items()]}
+    if found.host_memory_bytes is not None:
+        fields["host_memory"] = f"{found.host_memory_bytes:.0f} B"
+    if len(counts) > 1 and found.evidence.startswith(OF_ONE_MACHINE):
+        fields["one_box"] = True
+    return fields
+
+
+def _groups(said: Any, additions: Additions) -> Iterator[OwnedGroup]:
+    """Groups from a text or a list of texts."""
+    if not said:
+        raise BadRequest("own is missing: say what is there, such as '8 x A100 80GB, 4 x L40S'")
+    entries = [said] if isinstance(said, str) else said
+    if not isinstance(entries, (list, tuple)) or not all(isinstance(entry, str) for entry in entries):
+        raise BadRequest(f"own: write groups such as '8 x A100 80GB, 4 x L40S', or a list of them, not {echo(said)}")
+    found = [group for entry in entries[: MOST_GROUPS + 1] for group in read_owned(entry, additions=additions)]
+    if len(found) > MOST_GROUPS:
+        raise BadRequest(f"own: {len(entries)} entries are more than {MOST_GROUPS} groups; plan them in parts")
+    for group in found:
+        if group.part is None:
+            raise BadRequest("own: name the processor, such as 'Ryzen 9 9950X'; 'CPU' alone is none")
+        whole = catalog.accelerator(group.part.id, additions)
+        other = group.part.memory_bytes if group.part.memory_bytes != whole.memory_bytes else None
+        yield OwnedGroup(
+            name=f"{group.count} x {group.part.name}" if group.count > 1 else group.part.name,
+            accelerator=group.part.id, count=group.count,
+            per_node=_per_node(group.count, whole.max_per_node or 1), memory_bytes=other,
+        )  # fmt: skip
+
+
+def _per_node(count: int, most: int) -> int:
+    """The largest usual machine that so many fill; what is left over sits in smaller ones."""
+    return next(size for size in SIZES if size <= count and size <= max(1, most))

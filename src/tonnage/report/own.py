@@ -1,0 +1,221 @@
+"""An inventory as a document: what each group serves best; then what is shared, rented, split over cards and drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tonnage.domain.own_plan import OwnedAnswer, OwnPlan, OwnRow
+from tonnage.report.document import Block, Column, Document, Meter, Section, Table, grid, section, text_section
+from tonnage.report.fleet import fleet_document
+from tonnage.report.names import model_name, part_name, provider_name, with_names
+from tonnage.report.screen import first_screen
+from tonnage.report.wording import made_note, money, option_at_rank, parts_table, plural
+from tonnage.units import show
+
+__all__ = ["explain_own_plan", "own_document"]
+
+UNKNOWN: Final = "–"
+LINES: Final = 10
+"""Rows of a first screen, over all groups."""
+REST: Final = "Why, assumptions, sources: --why"
+
+
+def own_document(plan: OwnPlan, *, top: int | None = None, every: bool = False) -> Document:
+    """The plan as blocks; `top` models of each group, or every one."""
+    able = [group for group in plan.groups if group.rows]
+    most = max(1, LINES // max(1, len(able)))
+    shown = None if every else top or most
+    hidden = 0 if shown is None else sum(max(0, len(group.rows) - shown) for group in able)
+    first = first_screen(
+        question=_question(plan),
+        answer=_headline(plan),
+        good=plan.feasible,
+        meters=_meters(plan),
+        table=_table(able if every or top else able[:LINES], most=shown, benchmark=plan.benchmark) if able else None,
+        risks=[_short_of(plan), _mixed_line(plan), *_idle(plan)],
+        rest=(f"{plural(hidden, 'more row')}: --all. " if hidden else "") + f"{REST}.",
+    )
+    return with_names(Document(first=first, why=_why(plan)))
+
+
+def explain_own_plan(plan: OwnPlan, *, rank: int = 1) -> Document:
+    """
+    Every group whole, and the bill of their power opened; `rank` is a group.
+
+    Raises
+    ------
+    BadRequest
+        There is no group of that rank.
+    """
+    option_at_rank(plan.groups, rank)
+    opened = section("Electricity, opened", parts_table(plan.electricity)) if plan.electricity is not None else ()
+    question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
+    return with_names(Document(first=question, why=(*_why(plan), *opened, made_note(plan.provenance))))
+
+
+def _question(plan: OwnPlan) -> list[str]:
+    request = plan.request
+    named = ", ".join(group.name for group in request.own[:6]) + (", …" if len(request.own) > 6 else "")
+    lengths = request.serve.lengths
+    models = [model_name(one.serve.model) for one in request.workloads if one.serve is not None]
+    work = [f"{plural(len(request.workloads), 'workload')}: {', '.join(dict.fromkeys(models))}"] if models else []
+    box = ["in one machine"] if request.one_box else []
+    return [
+        named, *box, f"{lengths.prompt_tokens:,.0f} in / {lengths.output_tokens:,.0f} out",
+        f"{request.min_speed:g} tokens/s a request", *work,
+    ]  # fmt: skip
+
+
+def _headline(plan: OwnPlan) -> str:
+    able = [group for group in plan.groups if group.rows]
+    if not able:
+        return plan.sentence
+    best = max(able, key=lambda group: (group.rows[0].quality or 0.0, group.rows[0].output_tokens_per_s.value))
+    row = best.rows[0]
+    rate = f"{row.output_tokens_per_s.value:,.0f} tokens/s"
+    if plan.shared is not None:
+        carried = (
+            "carries every workload"
+            if plan.feasible and not plan.rented
+            else "carries the workloads with what is rented beside"
+            if plan.feasible
+            else "does not carry the workloads"
+        )
+        return f"What is owned {carried}   best: {model_name(row.model)} on {best.name}, {rate}"
+    return f"{model_name(row.model)} on {best.name}   {row.weights}   {rate}"
+
+
+def _meters(plan: OwnPlan) -> list[Meter]:
+    power = sum(group.power_w or 0.0 for group in plan.groups)
+    limit = plan.request.site_power_w
+    meters = [Meter(name="power at work", value=show(power, "W"), limit=show(limit, "W") if limit else "",
+                    share=power / limit if limit else None)] if power else []  # fmt: skip
+    if plan.electricity is not None:
+        meters.append(Meter(name="electricity", value=f"{money(plan.electricity.value)}/month"))
+    rents = [group.rented_usd_per_month for group in plan.groups if group.rented_usd_per_month]
+    if rents:
+        meters.append(Meter(name="renting the same", value=f"{money(sum(rents))}/month"))
+    return meters
+
+
+def _table(groups: Sequence[OwnedAnswer], *, most: int | None, benchmark: str) -> Table:
+    columns = (
+        Column("group"), Column("model"), Column("format"), Column(benchmark, True, spare=2),
+        Column("layout", spare=4), Column("tokens/s", True), Column("at once", True, spare=1),
+        Column("each", True), Column("evidence", spare=3),
+    )  # fmt: skip
+    rows = tuple(
+        (group.name if number == 0 else "", *_cells(row))
+        for group in groups
+        for number, row in enumerate(group.rows[:most])
+    )
+    return Table(columns=columns, rows=rows)
+
+
+def _cells(row: OwnRow) -> tuple[str, ...]:
+    layout = f"{row.replicas} x {row.layout.upper()}" if row.layout and not row.command else ""
+    moved = f"{row.moved_bytes / 1e9:.0f} GB in host" if row.moved_bytes else layout
+    return (
+        model_name(row.model),
+        row.weights.removeprefix("gguf-"),
+        UNKNOWN if row.quality is None else f"{row.quality:.1f}",
+        moved,
+        f"{row.output_tokens_per_s.value:,.0f}",
+        f"{row.concurrency:,.0f}",
+        f"{row.per_request:.0f}",
+        str(row.output_tokens_per_s.basis),
+    )
+
+
+def _short_of(plan: OwnPlan) -> str:
+    if not plan.rented:
+        return ""
+    said = []
+    for one in plan.rented[:2]:
+        buy = f", or buy for {money(one.purchase_usd)}" if one.purchase_usd else ""
+        pays = f" ({one.months:.0f} months of rent)" if buy and one.months else ""
+        said.append(f"{one.accelerators:g} x {part_name(one.accelerator)} at {provider_name(one.provider)}, "
+                    f"{one.term}, {money(one.usd_per_month)}/month{buy}{pays}")  # fmt: skip
+    more = f"; {len(plan.rented) - 2} more" if len(plan.rented) > 2 else ""
+    return f"Rent beside it: {'; '.join(said)}{more}."
+
+
+def _mixed_line(plan: OwnPlan) -> str:
+    if not plan.mixed:
+        return ""
+    best = plan.mixed[0]
+    return (
+        f"Over all cards: {model_name(best.model)} {best.weights.removeprefix('gguf-')}, layers {_split(best.layers)}"
+        f"{f' and {best.host_layers} in host memory' if best.host_layers else ''}: "
+        f"{best.decode_per_s.value:.0f} tokens/s alone, {best.pipeline_per_s:.0f} with {len(best.layers)} requests."
+    )
+
+
+def _split(layers: Sequence[int]) -> str:
+    return "+".join(map(str, layers))
+
+
+def _idle(plan: OwnPlan) -> list[str]:
+    return [f"{group.name}: {group.none_because}." for group in plan.groups if not group.rows][:1]
+
+
+def _why(plan: OwnPlan) -> tuple[Block, ...]:
+    able = [group for group in plan.groups if group.rows]
+    commands = [f"{group.name}: {group.rows[0].command}" for group in able if group.rows[0].command]
+    shared = fleet_document(plan.shared).why if plan.shared is not None else ()
+    return (
+        *text_section("Answer", [plan.sentence]),
+        *section("Every group", _table(able, most=None, benchmark=plan.benchmark) if able else None),
+        *section("Power and money", _power(plan)),
+        *section("One model over all cards", _mixed(plan)),
+        *section("The site", *_site(plan)),
+        *text_section("What starts the first model", commands),
+        *(Section(title=f"Workloads: {one.title}", blocks=one.blocks) for one in shared if isinstance(one, Section)),
+        *text_section("Assumptions", plan.provenance.assumed),
+    )  # fmt: skip
+
+
+def _power(plan: OwnPlan) -> Table:
+    rows = [
+        (
+            group.name, UNKNOWN if group.power_w is None else show(group.power_w, "W"),
+            UNKNOWN if group.usd_per_month is None else f"{group.usd_per_month:,.0f}",
+            UNKNOWN if group.rented_usd_per_month is None else f"{group.rented_usd_per_month:,.0f}",
+            UNKNOWN if not group.rows or not group.rows[0].tokens_per_joule
+            else f"{group.rows[0].tokens_per_joule:.3g}",
+            UNKNOWN if group.nodes_per_rack is None else str(group.nodes_per_rack),
+        )
+        for group in plan.groups
+    ]  # fmt: skip
+    return grid(
+        ["group", "at work>", "electricity, $/month>", "rented, $/month>", "tokens/J>", "machines a rack>"], rows
+    )
+
+
+def _mixed(plan: OwnPlan) -> Table | None:
+    if not plan.mixed:
+        return None
+    rows = [
+        (model_name(one.model), one.weights.removeprefix("gguf-"), _split(one.layers), str(one.host_layers),
+         f"{one.decode_per_s.value:.0f}", f"{one.pipeline_per_s:.0f}", one.alone or "none", one.command)
+        for one in plan.mixed
+    ]  # fmt: skip
+    heads = ["model", "format", "layers", "in host>", "one request>", "all at work>", "holds it alone~", "command~"]
+    return grid(heads, rows)
+
+
+def _site(plan: OwnPlan) -> tuple[Table | str | None, ...]:
+    site = plan.site
+    if site is None:
+        return ()
+    rows = [
+        (f"{cap.share:.0%}".replace("%", " %"), f"{cap.accelerators:,}", f"{cap.tokens_per_s:,.0f}",
+         f"{cap.tokens_per_s_per_mw:,.0f}")
+        for cap in site.caps
+    ]  # fmt: skip
+    left = site.site_power_w - site.owned_power_w
+    said = f"owned draws {show(site.owned_power_w, 'W')} of {show(site.site_power_w, 'W')}"
+    said += f"; {show(left, 'W')} are free" if left >= 0 else f": {show(-left, 'W')} too much"
+    told = f"{said}. Were all of it like {site.group} with {model_name(site.model)}:"
+    return told, grid(["board limit", "accelerators>", "tokens/s>", "tokens/s per MW>"], rows)
