@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import Grouped, request_options, show_options, show_progress
+from tonnage.cli.options import Grouped, name_argument, request_options, show_options, show_progress
 from tonnage.domain.requests.fit import FitRequest
 
 __all__ = ["fit"]
@@ -15,7 +15,7 @@ INFEASIBLE = 3
 
 
 @click.command("fit", cls=Grouped)
-@click.argument("model", required=False)
+@name_argument("model", "models", required=False)
 @request_options(FitRequest)
 @click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
 @click.option("--additions", multiple=True, metavar="PATH", help="file or folder of your own accelerators and models")

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from tonnage.cli import remark_date
-from tonnage.cli.options import Grouped, request_groups, request_options, show_options, show_progress
+from tonnage.cli.options import Grouped, name_argument, request_groups, request_options, show_options, show_progress
 from tonnage.domain.requests.table import REQUESTS
 
 __all__ = ["plan"]
@@ -102,7 +102,7 @@ class _Output(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @plan.command("serve", cls=Grouped)
-@click.argument("model")
+@name_argument("model", "models")
 @request_options(REQUESTS["serve"])
 @_output_options
 @click.pass_context
@@ -112,7 +112,7 @@ def _serve(ctx: click.Context, /, **options: Any) -> None:
 
 
 @plan.command("batch", cls=Grouped)
-@click.argument("model")
+@name_argument("model", "models")
 @request_options(REQUESTS["batch"])
 @_output_options
 @click.pass_context
@@ -122,7 +122,7 @@ def _batch(ctx: click.Context, /, **options: Any) -> None:
 
 
 @plan.command("train", cls=Grouped)
-@click.argument("model")
+@name_argument("model", "models")
 @request_options(REQUESTS["train"])
 @_output_options
 @click.pass_context
@@ -132,7 +132,7 @@ def _train(ctx: click.Context, /, **options: Any) -> None:
 
 
 @plan.command("finetune", cls=Grouped)
-@click.argument("model")
+@name_argument("model", "models")
 @request_options(REQUESTS["finetune"])
 @_output_options
 @click.pass_context
@@ -142,7 +142,7 @@ def _finetune(ctx: click.Context, /, **options: Any) -> None:
 
 
 @plan.command("rl", cls=Grouped)
-@click.argument("model")
+@name_argument("model", "models")
 @request_options(REQUESTS["rl"])
 @_output_options
 @click.pass_context
@@ -152,7 +152,7 @@ def _rl(ctx: click.Context, /, **options: Any) -> None:
 
 
 @plan.command("infer", cls=Grouped)
-@click.argument("model")
+@name_argument("model", "models")
 @request_options(REQUESTS["infer"])
 @_output_options
 @click.pass_context
@@ -162,7 +162,7 @@ def _infer(ctx: click.Context, /, **options: Any) -> None:
 
 
 @plan.command("lifecycle", cls=Grouped)
-@click.argument("model")
+@name_argument("model", "models")
 @request_options(REQUESTS["lifecycle"])
 @request_groups(REQUESTS["lifecycle"])
 @_output_options
