@@ -185,7 +185,7 @@ def with_html_view(answer: Answer) -> Answer:
 
 
 def _as_html(answer: Any) -> str:
-    """An answer or chart as a notebook shows it, in its own style; without the `plots` extra tables stand for pictures."""
+    """An answer or chart as a notebook shows it, in its own style; tables stand in without the `plots` extra."""
     from tonnage.report import html
     from tonnage.report.charts.chart import Chart
 
