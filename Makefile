@@ -15,7 +15,7 @@ PARALLEL := --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal
 # Tests start Tonnage some hundred times; without byte code each start compiles it anew, and pytest rewrites every test.
 export PYTHONDONTWRITEBYTECODE :=
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint format types coverage mutate compat wheel integrity golden browser bench laws fuzz attack export-matrix audit export-validators handoff engines accuracy peers docs clean
+.PHONY: help venv demo test lint format types coverage mutate compat wheel integrity golden browser bench laws contract fuzz attack export-matrix audit export-validators handoff engines accuracy peers docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z -]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -48,6 +48,8 @@ bench: $(DEV)  ## how fast Tonnage itself is
 laws: $(DEV)  ## laws that no plan or prediction may break, swept over the catalogue
 	$(RUN) tools.benchmarks.laws $(ARGS)
 	TONNAGE_SWEEPS=full $(RUN) pytest $(PARALLEL) tests/property tests/planning tests/docs/test_request_files.py
+contract: $(DEV)  ## the HTTP API against its own document, every route and every check, by schemathesis
+	$(RUN) tools.contract $(ARGS)
 fuzz attack: $(DEV)  ## a million bad inputs for every reader of files; every promise of SECURITY.md tried from outside
 	$(RUN) tools.$@ $(ARGS)
 export-matrix: $(DEV)  ## every export target against every plan, hostile name and architecture of the catalogue, counted

@@ -28,11 +28,28 @@ def paths() -> str:
     from tonnage.web.openapi import openapi
 
     document = openapi()
-    return "\n\n".join(section(path, told["post"]) for path, told in document["paths"].items())
+    posts = {path: told["post"] for path, told in document["paths"].items() if "post" in told}
+    sections = [section(path, post) for path, post in posts.items() if "example" in body_of(post) or path == "/predict"]
+    others = [
+        f"| `{method.upper()} {path}` | {one['summary']} | {', '.join(p['name'] for p in one.get('parameters', ()))} |"
+        for path, told in document["paths"].items()
+        for method, one in told.items()
+        if method == "get" or "example" not in body_of(one)
+    ]
+    rest = "\n".join(
+        ["## Pages, kept answers and files", "", "| route | gives | parameters |", "|---|---|---|", *others]
+    )
+    return "\n\n".join([*sections, rest])
+
+
+def body_of(post: dict[str, Any]) -> dict[str, Any]:
+    """What a route takes as JSON; nothing where it takes none."""
+    body: dict[str, Any] = post.get("requestBody", {}).get("content", {}).get("application/json", {})
+    return body
 
 
 def section(path: str, post: dict[str, Any]) -> str:
-    body = post["requestBody"]["content"]["application/json"]
+    body = body_of(post)
     rows = [f"| `{name}` | {kind(field)} | {field.get('description', '')} |" for name, field in fields(body["schema"])]
     shown = json.dumps(body["example"], ensure_ascii=False) if "example" in body else '{"cases": […]}'
     call = f"curl -s localhost:8042{path} -H 'Content-Type: application/json' \\\n  -d '{shown}'"

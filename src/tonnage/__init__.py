@@ -62,11 +62,13 @@ if TYPE_CHECKING:
     from tonnage.domain.simulate import Simulated
     from tonnage.domain.train_plan import TrainPlan
     from tonnage.measure.train.probe import Probe
+    from tonnage.report.charts.chart import Chart
 
 __all__ = [
     "__version__",
     "accelerator",
     "calibrate",
+    "charts",
     "compare",
     "diagnose",
     "explain",
@@ -544,17 +546,36 @@ def to_dict(answer: Any) -> dict[str, Any]:
     return plain
 
 
-def to_frame(answer: Any) -> Any:
+def to_frame(answer: Any, what: str = "rows") -> Any:
     """
-    The rows of an answer (options of a plan, accelerators of a fit, offers of a comparison) as a data frame.
+    Rows of an answer as a data frame: pandas where it is installed, else polars.
 
-    pandas where it is installed, else polars. Nested values become columns named `bill.provider`, lists stay out.
+    Parameters
+    ----------
+    answer : an answer
+    what : str
+        rows: options of a plan, accelerators of a fit, offers of a comparison; nested values become columns named
+        `bill.provider`, lists stay out. break_even: what would change a plan. tree: every node of what `explain`
+        returns, with its path, depth, value [its unit], share of its number and evidence.
 
     Raises
     ------
     BadRequest
-        The answer has no rows, or neither library is installed.
+        The answer has no such rows, or neither library is installed.
     """
     from tonnage.report.rows import frame
 
-    return frame(answer)
+    return frame(answer, what)
+
+
+def charts(answer: Any) -> tuple[Chart, ...]:
+    """
+    The pictures of an answer, the most telling first; none for kinds without.
+
+    Each holds its numbers as a table (`columns`, `rows`); `chart.vega(theme)` is its Vega-Lite document, a plain
+    dictionary for any renderer; a notebook shows it.
+    """
+    from tonnage.report.answers import with_html_view
+    from tonnage.report.charts import charts_of
+
+    return tuple(map(with_html_view, charts_of(answer)))

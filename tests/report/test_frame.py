@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import tonnage
-from tonnage.errors import BadRequest
-from tonnage.report.rows import rows_of
+from tonnage.errors import BadRequest, UnknownName
+from tonnage.report.rows import break_even_rows, rows_of, tree_rows
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 
@@ -35,3 +35,28 @@ def test_an_answer_without_rows_says_so() -> None:
     )
     with pytest.raises(BadRequest, match="no rows"):
         rows_of(found)
+
+
+def test_break_even_points_and_opened_numbers_are_rows() -> None:
+    plan = tonnage.plan_serve(model=MODEL, rate="4/s", traffic="chat", ttft="1 s", accelerator="L40S", quick=True)
+    points = break_even_rows(plan)
+    assert len(points) == len(plan.break_even) and {"input", "value", "becomes", "now"} <= set(points[0])
+    opened = tonnage.explain(plan)
+    rows = tree_rows(opened)
+    roots = [row for row in rows if row["depth"] == 0]
+    assert [row["number"] for row in roots] == [number.name for number in opened.numbers]
+    assert all(row["share"] == 1.0 for row in roots if row["unit"] == "s")
+    assert any(row["tier"] for row in rows if row["leaf"]) and max(row["depth"] for row in rows) > 2
+    with pytest.raises(BadRequest, match="is not opened"):
+        tree_rows(plan)
+    with pytest.raises(UnknownName, match="break_even"):
+        tonnage.to_frame(plan, "breakeven")
+
+
+def test_charts_hold_their_numbers_and_stand_alone() -> None:
+    answer = tonnage.fit(MODEL, accelerator="H100", context="8k")
+    (chart,) = tonnage.charts(answer)
+    assert chart.rows and chart.vega("dark")["$schema"].endswith("v6.json")
+    for shown in (chart._repr_html_(), answer._repr_html_()):  # type: ignore[attr-defined]
+        assert shown.startswith('<div class="tonnage"><style>@scope (.tonnage){')
+        assert "http://" not in shown.replace("http://www.w3.org", "") and "body{" not in shown

@@ -17,7 +17,7 @@ from click.core import ParameterSource
 
 from tonnage.catalog.additions import TEMPLATE, Additions, gather
 from tonnage.catalog.filters import Order, Wanted
-from tonnage.cli.options import on_terminal
+from tonnage.cli.options import name_argument, on_terminal
 from tonnage.domain.listing import AcceleratorCard, Listing
 from tonnage.units import read
 
@@ -107,7 +107,7 @@ def _limit(default: int) -> tuple[Callable[[Command], Command], ...]:
 
 
 @catalog.command("accelerators")
-@click.argument("names", nargs=-1, metavar="[NAME]…")
+@name_argument("names", "accelerators", nargs=-1, metavar="[NAME]…")
 @_with(_OF_PART, _OF_OFFER, _OUTPUT, _limit(0), _OWN)
 def accelerators_command(names: tuple[str, ...], **options: Any) -> None:
     """Accelerators: memory, bandwidth, dense peaks, link, power, cheapest prices. One NAME shows every fact."""
@@ -163,7 +163,7 @@ def providers_command(**options: Any) -> None:
 
 
 @catalog.command("refresh")
-@click.argument("providers", nargs=-1, metavar="[PROVIDER]…")
+@name_argument("providers", "providers", nargs=-1, metavar="[PROVIDER]…")
 @click.option("--model", "models", metavar="ID", multiple=True, help="ask the hub for this model again instead")
 @click.option("--rollback", is_flag=True, help="back to the prices fetched before")
 @click.option("--drop", is_flag=True, help="back to the shipped prices")
@@ -211,7 +211,7 @@ def _print(found: Any, report: Callable[[Any], Document], *, as_json: bool) -> N
 
 
 @catalog.command("models")
-@click.argument("names", nargs=-1, metavar="[NAME]…")
+@name_argument("names", "models", nargs=-1, metavar="[NAME]…")
 @click.option("--kind", "kinds", multiple=True, help="llm, moe, diffusion …; repeat for several")
 @_with(_OUTPUT, _limit(0))
 def models_command(names: tuple[str, ...], *, kinds: tuple[str, ...], **options: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tonnage.cli.options import on_terminal
+from tonnage.cli.options import complete_from, on_terminal
 
 if TYPE_CHECKING:
     from tonnage.export.target import Target
@@ -15,10 +15,21 @@ if TYPE_CHECKING:
 __all__ = ["export"]
 
 
+def _targets() -> list[str]:
+    from tonnage import export
+
+    return ["list", *export.known_targets()]
+
+
 @click.command()
 @click.argument("path", metavar="PLAN.json")
 @click.option(
-    "--to", "target", required=True, metavar="TARGET", help="vllm, kubernetes, skypilot, …; `--to list` names all"
+    "--to",
+    "target",
+    required=True,
+    metavar="TARGET",
+    shell_complete=complete_from(_targets),
+    help="vllm, kubernetes, skypilot, …; `--to list` names all",
 )
 @click.option("--option", "rank", type=click.IntRange(1), default=1, show_default=True, help="which option to start")
 @click.option(

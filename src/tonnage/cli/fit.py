@@ -6,7 +6,15 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import Grouped, own_facts, own_facts_options, request_options, show_options, show_progress
+from tonnage.cli.options import (
+    Grouped,
+    name_argument,
+    own_facts,
+    own_facts_options,
+    request_options,
+    show_options,
+    show_progress,
+)
 from tonnage.domain.requests.fit import FitRequest
 
 __all__ = ["fit"]
@@ -15,7 +23,7 @@ INFEASIBLE = 3
 
 
 @click.command("fit", cls=Grouped)
-@click.argument("model", required=False)
+@name_argument("model", "models", required=False)
 @request_options(FitRequest)
 @own_facts_options
 @click.option("--offline", is_flag=True, help="read nothing over the network")

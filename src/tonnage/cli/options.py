@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Grouped",
+    "complete_from",
+    "name_argument",
     "on_terminal",
     "own_facts",
     "own_facts_options",
@@ -111,17 +113,33 @@ def _completing(field: Field) -> Callable[..., list[CompletionItem]]:
     """What a shell offers: the field's choices, or the names of its table."""
 
     def names() -> Iterable[str]:
-        if field.choices or not field.known:
-            return field.choices
-        from tonnage.catalog import NOTHING
-        from tonnage.planning.requests.reading import NAMES
+        return field.choices if field.choices or not field.known else _listed(field.known)
 
-        return NAMES[field.known].listed(NOTHING)
+    return complete_from(names)
+
+
+def _listed(known: str) -> Iterable[str]:
+    from tonnage.catalog import NOTHING
+    from tonnage.planning.requests.reading import NAMES
+
+    return NAMES[known].listed(NOTHING)
+
+
+def complete_from(names: Callable[[], Iterable[str]]) -> Callable[..., list[CompletionItem]]:
+    """A completion of names in any case: those that begin so, else those that hold it, after a publisher, say."""
 
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+        begun = incomplete.lower()
+        known = list(names())
+        found = [name for name in known if name.lower().startswith(begun)]
+        return [CompletionItem(name) for name in found or [name for name in known if begun in name.lower()]]
 
     return complete
+
+
+def name_argument(name: str, known: str, **more: Any) -> Callable[[Command], Command]:
+    """An argument that is the name of something in the catalogue: models, accelerators, providers."""
+    return click.argument(name, shell_complete=complete_from(lambda: _listed(known)), **more)
 
 
 Shown = TypeVar("Shown", bound=Callable[..., Any])

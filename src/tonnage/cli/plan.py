@@ -16,6 +16,7 @@ import msgspec
 from tonnage.cli import remark_date
 from tonnage.cli.options import (
     Grouped,
+    name_argument,
     own_facts,
     own_facts_options,
     request_groups,
@@ -103,7 +104,7 @@ class _Output(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @plan.command("serve", cls=Grouped)
-@click.argument("model")
+@name_argument("model", "models")
 @request_options(REQUESTS["serve"])
 @_output_options
 @click.pass_context
@@ -113,7 +114,7 @@ def _serve(ctx: click.Context, /, **options: Any) -> None:
 
 
 @plan.command("batch", cls=Grouped)
-@click.argument("model")
+@name_argument("model", "models")
 @request_options(REQUESTS["batch"])
 @_output_options
 @click.pass_context
@@ -123,7 +124,7 @@ def _batch(ctx: click.Context, /, **options: Any) -> None:
 
 
 @plan.command("train", cls=Grouped)
-@click.argument("model")
+@name_argument("model", "models")
 @request_options(REQUESTS["train"])
 @_output_options
 @click.pass_context
@@ -133,7 +134,7 @@ def _train(ctx: click.Context, /, **options: Any) -> None:
 
 
 @plan.command("finetune", cls=Grouped)
-@click.argument("model")
+@name_argument("model", "models")
 @request_options(REQUESTS["finetune"])
 @_output_options
 @click.pass_context
@@ -143,7 +144,7 @@ def _finetune(ctx: click.Context, /, **options: Any) -> None:
 
 
 @plan.command("rl", cls=Grouped)
-@click.argument("model")
+@name_argument("model", "models")
 @request_options(REQUESTS["rl"])
 @_output_options
 @click.pass_context
@@ -153,7 +154,7 @@ def _rl(ctx: click.Context, /, **options: Any) -> None:
 
 
 @plan.command("infer", cls=Grouped)
-@click.argument("model")
+@name_argument("model", "models")
 @request_options(REQUESTS["infer"])
 @_output_options
 @click.pass_context
@@ -163,7 +164,7 @@ def _infer(ctx: click.Context, /, **options: Any) -> None:
 
 
 @plan.command("lifecycle", cls=Grouped)
-@click.argument("model")
+@name_argument("model", "models")
 @request_options(REQUESTS["lifecycle"])
 @request_groups(REQUESTS["lifecycle"])
 @_output_options

@@ -189,9 +189,14 @@ def with_html_view(answer: Answer) -> Answer:
 
 
 def _as_html(answer: Any) -> str:
-    """The answer as a notebook shows it; without the `plots` extra its tables stand for the pictures."""
-    if importlib.util.find_spec("vl_convert") is not None:
-        return fragment(answer)
+    """An answer or chart as a notebook shows it, in its own style; tables stand in without the `plots` extra."""
     from tonnage.report import html
+    from tonnage.report.charts.chart import Chart
 
-    return fragment(answer, picture=lambda chart: f"<p>{html.escape(chart.title)}</p>")
+    drawn = importlib.util.find_spec("vl_convert") is not None
+    if isinstance(answer, Chart):
+        table = html.table(answer.columns, answer.rows, caption=answer.title)
+        return html.scoped(html.figures([answer]) if drawn else table)
+    if drawn:
+        return html.scoped(fragment(answer))
+    return html.scoped(fragment(answer, picture=lambda chart: f"<p>{html.escape(chart.title)}</p>"))

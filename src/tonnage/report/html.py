@@ -12,7 +12,7 @@ from typing import Final
 from tonnage.report.charts.chart import Chart
 from tonnage.report.document import Block, Command, Headline, Meter, Meters, Note, Section, Table
 
-__all__ = ["STYLE", "blocks", "escape", "figures", "folding_section", "report", "standalone", "table"]
+__all__ = ["STYLE", "blocks", "escape", "figures", "folding_section", "report", "scoped", "standalone", "table"]
 
 OPEN_SECTIONS: Final = 3
 """Parts of a report shown at once; the rest opens when asked for."""
@@ -71,6 +71,12 @@ def standalone(body: str, *, title: str) -> str:
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><main>{body}</main></body></html>\n"
     )
+
+
+def scoped(body: str) -> str:
+    """A part of somebody else's page, such as a notebook's: it brings its style, which touches nothing around it."""
+    style = STYLE.replace(":root{", ":scope{").replace("body{", ":scope{")
+    return f'<div class="tonnage"><style>@scope (.tonnage){{{style}}}</style>{body}</div>'
 
 
 def blocks(given: Iterable[Block], *, without: str = "") -> str:

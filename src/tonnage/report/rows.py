@@ -5,24 +5,25 @@ from __future__ import annotations
 import csv
 import importlib
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isnan
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from tonnage.domain.breakdown import Breakdown, Node
 from tonnage.domain.compare import Comparison
-from tonnage.errors import BadRequest, echo
+from tonnage.errors import BadRequest, UnknownName, echo
 
-__all__ = ["SUFFIXES", "check_path", "frame", "rows_of", "write_requests"]
+__all__ = ["SUFFIXES", "WHAT", "break_even_rows", "check_path", "frame", "rows_of", "tree_rows", "write_requests"]
 
 ROWS: Final = ("options", "rows", "rents", "instances")
 """Fields that hold an answer's rows, by kind of answer."""
 LIBRARIES: Final = ("pandas", "polars")
 
 
-def frame(answer: Any) -> Any:
+def frame(answer: Any, what: str = "rows") -> Any:
     """
     The answer's rows in pandas, else in polars.
 
@@ -30,8 +31,12 @@ def frame(answer: Any) -> Any:
     ------
     BadRequest
         It has no rows, or neither library is installed.
+    UnknownName
+        `what` is none of `WHAT`.
     """
-    rows = rows_of(answer)
+    if what not in WHAT:
+        raise UnknownName("kind of rows", what, known=WHAT)
+    rows = WHAT[what](answer)
     for name in LIBRARIES:
         if importlib.util.find_spec(name) is not None:
             return importlib.import_module(name).DataFrame(rows)
@@ -60,6 +65,48 @@ def rows_of(answer: Any) -> list[dict[str, Any]]:
     return [{key: row.get(key) for key in keys} for row in rows]
 
 
+def break_even_rows(answer: Any) -> list[dict[str, Any]]:
+    """
+    What would change a plan: an input, from which value on, and what the answer becomes.
+
+    Raises
+    ------
+    BadRequest
+        This kind of answer looks for none.
+    """
+    if not hasattr(answer, "break_even"):
+        raise BadRequest(f"{type(answer).__name__} has no break-even points; plans to serve, train and fine-tune have")
+    return [{name: getattr(point, name) for name in point.__struct_fields__} for point in answer.break_even]
+
+
+def tree_rows(answer: Any) -> list[dict[str, Any]]:
+    """
+    An opened answer (`tonnage.explain`), a row each node: its path, depth, value, share of its number, and evidence.
+
+    Raises
+    ------
+    BadRequest
+        It is not opened.
+    """
+    if not isinstance(answer, Breakdown):
+        raise BadRequest(f"{type(answer).__name__} is not opened; give what tonnage.explain returns")
+    rows: list[dict[str, Any]] = []
+
+    def add(node: Node, path: tuple[str, ...], whole: float) -> None:
+        evidence = node.evidence
+        rows.append({
+            "number": path[0], "path": " > ".join(path), "depth": len(path) - 1, "value": node.value, "unit": node.unit,
+            "share": node.value / whole if whole and node.unit == "s" else None, "leaf": not node.parts,
+            "tier": evidence.tier if evidence else None, "source": evidence.source if evidence else None,
+        })  # fmt: skip
+        for part in node.parts:
+            add(part, (*path, part.name), whole)
+
+    for number in answer.numbers:
+        add(number, (number.name,), number.value if number.unit == "s" else 0.0)
+    return rows
+
+
 def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested names joined by dots; lists stay out."""
     flat: dict[str, Any] = {}
@@ -71,6 +118,10 @@ def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+WHAT: Final[dict[str, Callable[[Any], list[dict[str, Any]]]]] = {
+    "rows": rows_of, "break_even": break_even_rows, "tree": tree_rows,
+}  # fmt: skip
+"""What a data frame can hold of an answer."""
 SUFFIXES: Final = (".csv", ".parquet")
 AT_ONCE: Final = 50_000
 """Rows turned into text at a time, so that a million requests need no more memory than a few. [rows]"""

@@ -108,8 +108,10 @@ def _explain(request: Mapping[str, Any], additions: Additions, _: Watch | None) 
     from tonnage.planning.breakdown import explain_text
 
     text = _given(request, "explain", additions)
-    found = explain_text(text, what="file", rank=int(str(request.get("option") or 1)), additions=additions,
-                         check=refuse_named_paths)  # fmt: skip
+    rank = float(str(request.get("option") or 1))
+    if rank != int(rank) or rank < 1:
+        raise BadRequest(f"option: '{request['option']}' is not the rank of an option, counted from 1")
+    found = explain_text(text, what="file", rank=int(rank), additions=additions, check=refuse_named_paths)
     if not found.breakdowns:
         raise BadRequest("file: this plan has no times to open; plans that serve or train with an option have")
     return found.breakdowns[0]
@@ -120,7 +122,7 @@ def _diagnose(request: Mapping[str, Any], additions: Additions, _: Watch | None)
     from tonnage.planning.remedy import stated_facts, with_plan
 
     text = _given(request, "diagnose", additions)
-    model, accelerator = request.get("model"), request.get("accelerator")
+    model, accelerator = (None if (one := request.get(name)) is None else str(one) for name in ("model", "accelerator"))
     known = stated_facts(accelerator=accelerator, model=model, additions=additions)
     with tempfile.TemporaryDirectory(prefix="tonnage-") as folder:
         place = Path(folder) / "file"

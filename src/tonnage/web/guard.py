@@ -47,6 +47,11 @@ HEADERS: Final = {
     "cross-origin-resource-policy": "same-origin",
 }
 HEALTH: Final = "/health"
+READ_ONLY: Final = frozenset({
+    "", "example", "accuracy", "api", "openapi.json", "static", "answer", "chart", "what-ifs", "export",
+    "numbers", "progress", "accelerators", "prices",
+})  # fmt: skip
+"""First parts of addresses that take no POST, whatever its type: they say so (405) and do nothing."""
 NOT_ASKED: Final = "tonnage.not_asked"
 """Key of a request's scope: another site leads here, so that the question is shown and not asked."""
 COOKIE: Final = "tonnage_token"
@@ -191,7 +196,9 @@ def _from_elsewhere(scope: Any, given: dict[str, str]) -> Refusal | None:
 def _wrong_type(scope: Any, given: dict[str, str]) -> Refusal | None:
     """A form of another site can send any type but this one."""
     kind = given.get("content-type", "").partition(";")[0].strip().lower()
-    if scope["method"] != "POST" or kind == "application/json":
+    path = scope["path"].strip("/")
+    read_only = path == "compare" or path.partition("/")[0] in READ_ONLY
+    if scope["method"] != "POST" or kind == "application/json" or read_only:
         return None
     was = f"not '{echo(kind)}'" if kind else "and none was given"
     return Refusal(415, f"Content-Type: application/json is expected, {was}; with curl, use --json")

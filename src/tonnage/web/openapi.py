@@ -46,7 +46,8 @@ def openapi() -> dict[str, Any]:
                  "description": "Which accelerators a model needs: the same questions as the command line."},
         "paths": {f"/{path}": {"get": _page(question), "post": _operation(question)}
                   for path, question in QUESTIONS.items()}
-        | {"/predict": {"post": _predict()}} | _PAGES,
+        | {"/predict": {"post": _predict()}} | {path: {**_PAGES.get(path, {}), **_KEEPING.get(path, {})}
+                                                for path in (*_PAGES, *_KEEPING)},
         "components": {"schemas": schemas},
     }  # fmt: skip
 
@@ -55,7 +56,7 @@ def _operation(question: Question) -> dict[str, Any]:
     return {
         "operationId": question.path.replace("/", "_").replace("-", "_"),
         "summary": question.title,
-        "requestBody": {"required": False, "content": {"application/json": {
+        "requestBody": {"required": True, "content": {"application/json": {
             "schema": request_schema(question), "example": nest_form_names(question.example)}}},
         "responses": _responses({"$ref": REF.format(name=question.answers.__name__)}),
     }  # fmt: skip
@@ -111,7 +112,7 @@ def _get(
 ) -> dict[str, Any]:
     """A route that is read: what it gives, and the parameters of its address."""
     known = _responses({})
-    text = {"schema": {"type": "string"}}
+    text = {"schema": _EVENT if kinds == (EVENTS,) else {"type": "string"}}
     found = {"200": {"description": summary, "content": {kind: {} if kind == JSON else text for kind in kinds}}}
     for status in (*statuses, "401", "403", "503", "504", "507"):
         found[status] = {**known.get(status, known["400"]), **({"description": _NOT_FOUND} if status == "404" else {})}
@@ -139,6 +140,10 @@ def _kept(what: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
+_EVENT: Final = {"type": "object", "required": ["event", "data"], "properties": {
+    "event": {"enum": ["waiting", "working", "progress", "end"]},
+    "data": {"type": "string", "description": "figures as JSON"}}}  # fmt: skip
 _NOT_FOUND: Final = "No such thing, or an answer that is not kept any more: ask its question again"
 _KEY: Final = {"type": "string", "pattern": "^[0-9a-f]{24}$"}
 _OF: Final = {"of": "the question's own address, asked again where its answer is not kept any more"}
@@ -198,9 +203,12 @@ _PAGES: Final[dict[str, Any]] = {
     ),
     "/progress/{question}": _get(
         "How far a question is, as events, until its end",
-        kinds=("text/event-stream",),
+        kinds=(EVENTS,),
         path={"question": {"enum": sorted(QUESTIONS)}},
     ),
+}
+"""Every other route that is read, those of the pages included."""
+_KEEPING: Final[dict[str, Any]] = {
     "/models": _kept("model", {"type": "object", "description": "a config.json of a model"}),
     "/files": _kept(
         "file",
@@ -212,7 +220,7 @@ _PAGES: Final[dict[str, Any]] = {
         },
     ),
 }
-"""Every other route, those of the pages included."""
+"""Routes that keep what is posted."""
 
 
 def request_schema(question: Question) -> dict[str, Any]:

@@ -58,6 +58,11 @@ LABELS: Final = {"ttft": "Time to first token", "tpot": "Time per output token",
 GROUPS: Final = ("Workload", "Objectives", "Accelerators", "Offers", "Reliability", "Model and engine", "Search")
 NEAREST: Final = "Nearest measurements"
 """Section that marks of evidence lead to."""
+MOST_TYPE: Final = 90
+"""Of the types of a field. [characters]"""
+PREDICTED: Final = {"cases": [{"kind": "serve", "model": "13B", "accelerator": "H200", "traffic": {"concurrency": 8},
+                               "isl": 1024, "osl": 256}]}  # fmt: skip
+"""Example of a prediction."""
 FIGURES: Final = {
     "TTFT": "Time to first token (TTFT)", "TPOT": "Time per output token (TPOT)", "output rate": "Output tokens/s",
     "prompt": "Prompt tokens/s, one request", "energy per token": "Energy per token", "memory": "Memory, serving",
@@ -262,9 +267,44 @@ def problem_page(why: str) -> str:
 
 
 def api_page(*, origin: str, limits: Limits) -> str:
-    """How programs ask."""
-    bodies = {path: _one_line(nest_form_names(question.example)) for path, question in QUESTIONS.items()}
-    return _filled("api.html", title="HTTP API", origin=origin, bodies=bodies, limits=limits)
+    """Every route of the API, from the document that programs read."""
+    return _filled("api.html", title="HTTP API", origin=origin, routes=_routes(), limits=limits)
+
+
+@lru_cache(maxsize=1)
+def _routes() -> list[dict[str, Any]]:
+    """Method, path and summary of each route, its example, its fields as a table, and what it answers."""
+    from tonnage.web.openapi import openapi
+
+    found = []
+    for path, operations in openapi()["paths"].items():
+        for method, told in operations.items():
+            content = told.get("requestBody", {}).get("content", {}).get("application/json", {})
+            rows = [(one["name"], one["in"], one.get("description", "")) for one in told.get("parameters", ())]
+            rows += _fields_of(content.get("schema", {}))
+            fields = html.table(("field", "type", "what it says"), rows, caption=f"{method} {path}") if rows else ""
+            example = content.get("example", PREDICTED if path == "/predict" else None)
+            answers = "; ".join(
+                f"{status} {reply['description'][:1].lower()}{reply['description'][1:]}"
+                for status, reply in sorted(told["responses"].items()) if status < "500"
+            )  # fmt: skip
+            found.append({"method": method.upper(), "path": path, "summary": told["summary"], "answers": answers,
+                          "body": "" if example is None else _one_line(example), "fields": Markup(fields)})  # fmt: skip
+    return found
+
+
+def _fields_of(schema: Mapping[str, Any], group: str = "") -> list[tuple[str, str, str]]:
+    """Fields of a request with their types and help, those of groups as group.field."""
+    rows = []
+    for name, told in schema.get("properties", {}).items():
+        if "properties" in told:
+            rows += _fields_of(told, f"{group}{name}.")
+            continue
+        kinds = [one.get("type", "") if "enum" not in one else " | ".join(map(str, one["enum"]))
+                 for one in told.get("anyOf", [told])]  # fmt: skip
+        words = dict.fromkeys(str(kind) for kind in kinds if kind and kind != "null")
+        rows.append((f"{group}{name}", " or ".join(words)[:MOST_TYPE], told.get("description", "")))
+    return rows
 
 
 @lru_cache(maxsize=1)

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 import tonnage
+from tonnage.domain.plan import LoadPoint
+from tonnage.domain.requests.common import Slo
 from tonnage.report.charts import charts_of, specification
 from tonnage.report.charts.serving import load_chart
 
@@ -70,3 +72,18 @@ def test_no_operator_lies_above_the_roof() -> None:
     assert decode < prefill
     (chart,) = [chart for chart in charts_of(plan) if chart.name == "roofline"]
     assert len(chart.rows) == len(roof.points)
+
+
+def test_the_asked_load_is_ringed_on_the_curve_that_it_leads_to() -> None:
+    slo = Slo(ttft_s=1.0, tpot_s=0.05)
+    tried = tuple(
+        LoadPoint(rate_per_s=rate, ttft_s=(0.1, 0.2 * rate, 1.0), tpot_s=(0.01, 0.01 * rate, 0.1), passed=rate < 4)
+        for rate in (3.0, 4.0)
+    )
+    chart = load_chart(tried, slo=slo, knee_per_s=9.0, most_per_s=3.0, peak_per_s=1.0, own={"TTFT": 0.15, "TPOT": 0.02})
+    assert chart is not None and "rings" in chart.says
+    dashed, ringed = (layer for layer in chart.body["layer"] if layer.get("data", {}).get("values", [{}])[0].get("p95"))
+    assert {(row["latency"], row["rate"]) for row in ringed["data"]["values"]} == {("TTFT", 1.0), ("TPOT", 1.0)}
+    assert {row["rate"] for row in dashed["data"]["values"]} == {1.0, 3.0}
+    bare = load_chart(tried, slo=slo, knee_per_s=9.0, most_per_s=3.0)
+    assert bare is not None and "rings" not in bare.says

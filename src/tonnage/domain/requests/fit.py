@@ -32,6 +32,7 @@ class FitRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             reads="list",
             group="Accelerators",
             short="-a",
+            known="names of accelerators",
             help="accelerators to try; none = all usual ones, smallest first",
         ),
     ] = ()

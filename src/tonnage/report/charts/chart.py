@@ -41,6 +41,10 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[tuple[str, ...], ...]
     height: int = 300
 
+    def vega(self, theme: str = "light") -> dict[str, Any]:
+        """The Vega-Lite document: light or dark text and lines, on no ground."""
+        return specification(self, theme=theme)
+
 
 def records(columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> dict[str, Any]:
     """Inline data of a specification."""

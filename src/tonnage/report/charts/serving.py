@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tonnage.domain.plan import LoadPoint, Roofline, ServeOption, ServePlan
@@ -61,8 +62,9 @@ def _latency_by_load(plan: ServePlan) -> Chart | None:
         return None
     peak = None if request.rate_per_s is None else request.rate_per_s * request.shape.peak_to_mean / best.replicas
     return load_chart(
-        seen.tried, slo=request.slo, knee_per_s=seen.knee_per_s, most_per_s=seen.low_per_s, peak_per_s=peak
-    )
+        seen.tried, slo=request.slo, knee_per_s=seen.knee_per_s, most_per_s=seen.low_per_s, peak_per_s=peak,
+        own={name: getattr(best.capacity, field).value for name, field in LATENCIES},
+    )  # fmt: skip
 
 
 def _cost_by_use(plan: ServePlan) -> Chart:
@@ -134,8 +136,9 @@ LATENCIES: Final = (("TTFT", "ttft_s"), ("TPOT", "tpot_s"))
 
 
 def load_chart(
-    tried: tuple[LoadPoint, ...], *, slo: Slo, knee_per_s: float, most_per_s: float, peak_per_s: float | None = None
-) -> Chart | None:
+    tried: tuple[LoadPoint, ...], *, slo: Slo, knee_per_s: float, most_per_s: float, peak_per_s: float | None = None,
+    own: Mapping[str, float] | None = None,
+) -> Chart | None:  # fmt: skip
     """
     Percentiles over the rate of one replica; None where fewer than two rates were simulated.
 
@@ -150,6 +153,8 @@ def load_chart(
         Largest rate within the objectives. [1/s]
     peak_per_s : float, optional
         What this replica is asked for at the peak. [1/s]
+    own : mapping, optional
+        Latency -> what the plan says of it at that peak: a ring on the curve, which it leads to. [s]
     """
     if len(tried) < 2:
         return None
@@ -182,6 +187,7 @@ def load_chart(
            "encoding": {"x": x, "text": {"field": "mark"}}}
           for mark in placed),
     ]  # fmt: skip
+    layers += _own_load(own or {}, peak_per_s, tried, x=x, y=y, colour=colour)
     if limits:
         layers.append({"data": records(("latency", "limit"), limits), "mark": {"type": "rule", "strokeDash": [5, 4]},
                        "encoding": {"y": {**y, "field": "limit"}, "color": colour}})  # fmt: skip
@@ -189,7 +195,8 @@ def load_chart(
     return Chart(
         name="load",
         title="Latency against load",
-        says=f"95th percentiles over the rate of one replica, shaded from the 50th to the 99th{dashed}.",
+        says=f"95th percentiles over the rate of one replica, shaded from the 50th to the 99th{dashed}"
+        f"{'; the rings are what your load sees' if own and peak_per_s is not None else ''}.",
         body=layer_charts(records(("latency", "rate", "p50", "p95", "p99", "passed"), values), *layers),
         columns=("latency", "requests/s", "p50", "p95", "p99", "objectives"),
         rows=tuple(
@@ -197,6 +204,34 @@ def load_chart(
             for name, rate, p50, p95, p99, passed in values
         ),
     )
+
+
+def _own_load(
+    own: Mapping[str, float], peak_per_s: float | None, tried: Sequence[LoadPoint], *, x: dict[str, Any],
+    y: dict[str, Any], colour: dict[str, Any],
+) -> list[dict[str, Any]]:  # fmt: skip
+    """What the asked load sees, ringed, and dashed from there to the least rate beyond it that was simulated."""
+    if peak_per_s is None or not own:
+        return []
+    beyond = min((point for point in tried if point.rate_per_s > peak_per_s), key=_point_rate, default=None)
+    here = [(name, peak_per_s, value) for name, value in own.items() if value > 0]
+    ways = [
+        (name, beyond.rate_per_s, seen[1])
+        for name, field in LATENCIES
+        if beyond is not None and name in own and (seen := getattr(beyond, field)) is not None
+    ]
+    encoding = {"x": x, "y": y, "color": colour}
+    return [
+        {"data": records(("latency", "rate", "p95"), [*here, *ways]),
+         "mark": {"type": "line", "strokeDash": [2, 3]}, "encoding": encoding},
+        {"data": records(("latency", "rate", "p95"), here),
+         "mark": {"type": "point", "size": 160, "strokeWidth": 2.5, "tooltip": {"content": "data"}},
+         "encoding": encoding},
+    ]  # fmt: skip
+
+
+def _point_rate(point: LoadPoint) -> float:
+    return point.rate_per_s
 
 
 def _rate_of(mark: tuple[str, float]) -> float:

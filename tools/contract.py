@@ -1,0 +1,34 @@
+"""
+The HTTP API against the document that it publishes, by schemathesis: every route, every check, every phase.
+
+    python -m tools.contract [--max-examples 20] [any option of `st run`]
+
+Starts a server of its own and ends with schemathesis' exit status. A body or a field of every wrong kind is ten
+thousand requests: about ten minutes of a quiet core, so this is a target of its own and the suite takes a sample
+(`tests/web/test_contract.py`).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tools.benchmarks.browser import server
+
+CONFIG = Path(__file__).with_suffix(".toml")
+USUAL = ("--max-examples", "20", "--request-timeout", "120", "--generation-deterministic", "--continue-on-failure")
+
+
+def main() -> int:
+    """The exit status of schemathesis."""
+    program = Path(sys.executable).parent / "st"
+    if not program.exists():
+        sys.exit("schemathesis is not installed here; the dev extra brings it")
+    with server() as base:
+        command = [program, "--config-file", CONFIG, "run", f"{base}/openapi.json", *USUAL, *sys.argv[1:]]
+        return subprocess.run(list(map(str, command)), check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
