@@ -26,7 +26,10 @@ from tonnage.domain.model import LatentAttention, Model, Moe, Network, Tower
 from tonnage.errors import BadFact
 from tonnage.units import GB
 
-__all__ = ["explain_name", "identify", "keys_of", "look_up", "model", "model_ids", "models"]
+__all__ = [
+    "PublishedDraft", "explain_name", "identify", "keys_of", "look_up", "model", "model_ids", "models",
+    "published_draft",
+]  # fmt: skip
 
 FOLDER: Final = DATA / "models"
 
@@ -36,6 +39,34 @@ SHAPE: Final = (
     "moe_intermediate_size",
 )  # fmt: skip
 """Columns that are fields of config.json."""
+
+
+class PublishedDraft(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens drafted a step, and the share of them that is kept, from and to. [tokens, -]"""
+
+    tokens: int
+    low: float
+    high: float
+    source: str
+
+
+def published_draft(id: str) -> PublishedDraft | None:
+    """
+    What was published of a model's drafting by its own layers; None where nothing was.
+
+    Examples
+    --------
+    >>> found = published_draft("deepseek-ai/DeepSeek-R1-0528")
+    >>> (found.tokens, found.low, found.high) if found else None
+    (1, 0.85, 0.9)
+    """
+    for row in table(FOLDER / "drafts.csv"):
+        if any(id.startswith(name) for name in row["models"].split(";")):
+            tokens, low, high = (number(row, name) for name in ("tokens", "acceptance_low", "acceptance_high"))
+            if not tokens or low is None or high is None or not 0.0 < low <= high <= 1.0:
+                raise BadFact(f"drafts.csv: {row['models']} needs tokens and an acceptance from 0 to 1, low to high")
+            return PublishedDraft(tokens=int(tokens), low=low, high=high, source=row["source"])
+    return None
 
 
 def models(additions: Additions = NOTHING) -> Mapping[str, Model]:

@@ -208,6 +208,8 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Lowest CUDA compute capability it supports (installation page of the project)."""
     fp8_cache: bool = True
     """It can keep its cache in FP8."""
+    drafts: bool = False
+    """It drafts with a model's own layers (multi-token prediction) or a layer trained for it."""
     bench_tool: str | None = None
     """Measuring tool that comes with it and measures it alone, as imported measurements call it."""
     single_user: bool = False

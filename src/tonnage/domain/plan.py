@@ -17,7 +17,7 @@ from tonnage.domain.cost import BillingRules, EnergyUse, TokensInstead, UnitCost
 from tonnage.domain.fleet import FleetDay
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.money import OfferKind, Trust
-from tonnage.domain.precision import Precision
+from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.published import QualityChange
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.sessions import PrefixReuse, SessionCosts
@@ -62,7 +62,20 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     def label(self) -> str:
         """A few words that name it in a table: "H200 x2 tp2 fp8 vllm"."""
         degrees = [f"{name}{n}" for name in ("tp", "pp", "dp", "ep") if (n := getattr(self.layout, name)) > 1]
-        return " ".join([self.accelerator, *(degrees or ["tp1"]), self.precision.stored, self.engine.name])
+        settings = [said.lower().replace(" ", "-") for said in self.settings()]
+        return " ".join([self.accelerator, *(degrees or ["tp1"]), self.precision.stored, self.engine.name, *settings])
+
+    def settings(self) -> tuple[str, ...]:
+        """Settings besides layout and weights that are not the usual ones, in a word each: "KV FP8", "MTP 1"."""
+        engine, kv = self.engine, self.precision.kv
+        return tuple(
+            said
+            for said, unusual in (
+                (f"KV {kv.upper()}", number_format(kv).bits < 16),
+                (f"MTP {engine.speculative_tokens}", bool(engine.speculative_tokens)),
+            )
+            if unusual
+        )
 
 
 class LoadPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -140,6 +153,11 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trust: Trust = "primary"
     """Who says the price; what is not primary comes after every option whose price is."""
     kind: OfferKind = "instance"
+
+    @property
+    def accelerators(self) -> float:
+        """That are rented; a replica of four on a node of eight uses half of them."""
+        return self.instances * self.accelerators_per_instance
 
     @property
     def usd_per_hour(self) -> float:

@@ -105,6 +105,7 @@ _RELEASES: Final = (
 
 ENGINE: Final = EngineSpec(
     name="sglang",
+    drafts=True,
     title="SGLang",
     defaults=_defaults,
     planned=2,

@@ -66,6 +66,7 @@ _RELEASES: Final = (
 
 ENGINE: Final = EngineSpec(
     name="vllm",
+    drafts=True,
     title="vLLM",
     defaults=_defaults,
     planned=1,

@@ -20,6 +20,7 @@ from tonnage.report.screen import (
     rows_shown,
     short_names,
     stale_text,
+    used_of,
 )
 from tonnage.report.wording import (
     break_even_text,
@@ -85,7 +86,8 @@ def _recommendation(best: BatchOption) -> str:
     how = f"{plural(best.replicas, 'replica')}, {degrees(c)}, {c.precision.stored.upper()}"
     run = engine_title(c.engine.name, c.engine)
     price = f"{money(best.cost.value)} in {show(best.wall_s.value, 's')} (${best.bill.usd_per_hour:,.2f}/h)"
-    return f"{best.accelerators} x {product(c.accelerator)}   {how}, {run}   {rental_text(best.bill)}   {price}"
+    parts = used_of(best.accelerators, best.bill, name=product(c.accelerator))
+    return f"{parts}   {how}, {run}   {rental_text(best.bill)}   {price}"
 
 
 def _meters(plan: BatchPlan, best: BatchOption) -> list[Meter]:
@@ -110,7 +112,7 @@ def _table(options: list[BatchOption], rows: list[Pick]) -> Table:
     cells = [
         (
             label,
-            f"{o.accelerators} x {short[o.configuration.accelerator]}",
+            used_of(o.accelerators, o.bill, name=short[o.configuration.accelerator]),
             f"{o.replicas}x{degrees(o.configuration)} {o.configuration.precision.stored.upper()}",
             interval(o.wall_s),
             spread_usd(o.cost),

@@ -14,7 +14,7 @@ from datetime import date
 from typing import Any, Final, NamedTuple
 
 from tonnage.domain.answer import Verdict
-from tonnage.domain.plan import BY_AVERAGES, BreakEven, Provenance, Rejection
+from tonnage.domain.plan import BY_AVERAGES, Bill, BreakEven, Provenance, Rejection
 from tonnage.report.document import (
     Block,
     Document,
@@ -34,8 +34,8 @@ from tonnage.units import show
 
 __all__ = [
     "ROWS", "Pick", "Ranking", "by_averages", "capacity_meter", "closest_break_even", "columns_of", "explain_option",
-    "first_screen",
-    "left_out", "no_plan", "parts_of", "picks", "price_dates", "rows_shown", "short_names", "stale_text", "weeks_old",
+    "first_screen", "left_out", "no_plan", "parts_of", "picks", "price_dates", "rows_shown", "short_names",
+    "stale_text", "used_of", "weeks_old",
 ]  # fmt: skip
 
 ROWS: Final = 5
@@ -268,6 +268,12 @@ def short_names(ids: Iterable[str]) -> dict[str, str]:
 def parts_of(count: float, id: str) -> str:
     """ "2 x NVIDIA B200 180 GB"."""
     return f"{count:g} x {product(id)}"
+
+
+def used_of(used: float, bill: Bill, *, name: str) -> str:
+    """Accelerators that work, and those that are rented where these are more: "4 of 8 x H100"."""
+    rented = f" of {bill.accelerators:g}" if bill.accelerators > used else ""
+    return f"{used:g}{rented} x {name}"
 
 
 def columns_of(rows: Sequence[Pick]) -> list[str]:

@@ -11,7 +11,7 @@ from tonnage.domain.fleet import FleetDay, FleetWay
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.requests.serve import Serve
 from tonnage.report.document import Block, Column, Document, Meter, Section, Table, text_section
-from tonnage.report.names import engine_title, model_name, part_name, provider_name, with_names
+from tonnage.report.names import engine_title, model_name, part_name, product, provider_name, with_names
 from tonnage.report.screen import (
     Pick,
     Ranking,
@@ -22,11 +22,11 @@ from tonnage.report.screen import (
     first_screen,
     left_out,
     no_plan,
-    parts_of,
     price_dates,
     rows_shown,
     short_names,
     stale_text,
+    used_of,
 )
 from tonnage.report.wording import (
     account_texts,
@@ -142,11 +142,12 @@ def _load(request: Serve) -> float:
 
 def _recommendation(plan: ServePlan, best: ServeOption) -> str:
     c = best.configuration
-    how = f"{plural(best.replicas, 'replica')}, {degrees(c)}, {c.precision.stored.upper()}"
+    how = ", ".join((plural(best.replicas, "replica"), degrees(c), c.precision.stored.upper(), *c.settings()))
     run = engine_title(c.engine.name, c.engine)
     price = f"${best.bill.usd_per_hour:,.2f}/h   ${best.usd_per_month:,.0f}/month"
     lead = "Cheapest, no objective given: " if _open(plan.request) else ""
-    return f"{lead}{parts_of(best.accelerators, c.accelerator)}   {how}, {run}   {rental_text(best.bill)}   {price}"
+    parts = used_of(best.accelerators, best.bill, name=product(c.accelerator))
+    return f"{lead}{parts}   {how}, {run}   {rental_text(best.bill)}   {price}"
 
 
 def _meters(plan: ServePlan, best: ServeOption) -> list[Meter]:
@@ -179,8 +180,14 @@ def _table(plan: ServePlan, rows: list[Pick]) -> Table:
     cells = [
         (
             label,
-            f"{o.accelerators} x {short[o.configuration.accelerator]}",
-            f"{o.replicas}x{degrees(o.configuration)} {o.configuration.precision.stored.upper()}",
+            used_of(o.accelerators, o.bill, name=short[o.configuration.accelerator]),
+            " ".join(
+                (
+                    f"{o.replicas}x{degrees(o.configuration)}",
+                    o.configuration.precision.stored.upper(),
+                    *o.configuration.settings(),
+                )
+            ),
             f"{o.bill.usd_per_hour:,.2f}",
             _spread(o.capacity.ttft_s),
             _spread(o.capacity.tpot_s),

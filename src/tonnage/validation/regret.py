@@ -127,6 +127,8 @@ def confidence_regrets(
     found = [
         _by_rule(known, _likely(confidence), who=who, rule=f"chance {confidence:.0%}") for confidence in CONFIDENCES
     ]
+    likeliest = f"chance {DEFAULT:.0%}, else the likeliest"
+    found.append(_by_rule(known, _likely(DEFAULT), who=who, rule=likeliest, likeliest=True))
     if margins:
         found += [_by_rule(known, _below(margin), who=who, rule=f"margin {margin:.0%}") for margin in MARGINS]
     return found
@@ -170,8 +172,14 @@ def _pick_of(points: list[_Point], limit_ms: float, allowed: Allowed) -> _Point 
     return max((p for p in points if allowed(p, limit_ms)), key=lambda p: p.said_rate, default=None)
 
 
-def _by_rule(known: list[list[_Point]], allowed: Allowed, *, who: str, rule: str) -> ConfidenceRegret:
-    """What a rule reaches and keeps under each limit; no answer reaches and keeps nothing."""
+def _by_rule(
+    known: list[list[_Point]], allowed: Allowed, *, who: str, rule: str, likeliest: bool = False
+) -> ConfidenceRegret:  # fmt: skip
+    """
+    What a rule reaches and keeps under each limit; no answer reaches and keeps nothing.
+
+    `likeliest`: where the rule allows nothing, the option with the largest chance is picked, as plans rank them.
+    """
     reached, kept, unanswered, questions = [], [], 0, 0
     for limit in LIMITS_MS:
         shares, held = [], 0
@@ -180,6 +188,8 @@ def _by_rule(known: list[list[_Point]], allowed: Allowed, *, who: str, rule: str
             if best is None:
                 continue
             pick = _pick_of(points, limit, allowed)
+            if pick is None and likeliest:
+                pick = max(points, key=lambda p: p.chance(limit))
             good = pick is not None and pick.tpot_ms <= limit
             shares.append(min(1.0, pick.rate / best) if pick is not None and good else 0.0)
             held += good

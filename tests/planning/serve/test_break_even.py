@@ -24,7 +24,7 @@ def plan(**changes: Any) -> ServePlan:
 
 def leader(made: ServePlan) -> str:
     best = made.options[0].configuration
-    return f"{best.accelerator} ({best.precision.weights})"
+    return f"{best.accelerator} ({', '.join((best.precision.weights, *best.settings()))})"
 
 
 def flips_of(made: ServePlan, words: str) -> list[BreakEven]:

@@ -27,7 +27,10 @@ def chat() -> ServePlan:
 
 
 def test_options_are_ranked_by_cost_and_meet_the_objectives(chat: ServePlan) -> None:
-    ranks = [(not option.sure, option.bill.trust != "primary", option.bill.usd_per_hour) for option in chat.options]
+    ranks = [
+        (not o.sure, o.bill.trust != "primary", o.bill.usd_per_hour if o.sure else -round(o.chance or 0.0, 3))
+        for o in chat.options
+    ]
     assert chat.feasible and ranks == sorted(ranks)
     for option in chat.options:
         assert option.capacity.ttft_s.value <= 1.0 and option.capacity.tpot_s.value <= 0.05

@@ -50,6 +50,20 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     kv_precision: Annotated[
         str | None, Field(group="Model and engine", known="formats", help="format of the KV cache")
     ] = None
+    draft_acceptance: Annotated[
+        float | None,
+        Field(
+            reads="fraction",
+            group="Model and engine",
+            high=1.0,
+            help="share of drafted tokens that are kept, as you measured it: speculative decoding is tried with it",
+        ),
+    ] = None
+    """Absent = what is published of the checkpoint's own layers, if anything is. [-]"""
+    draft_tokens: Annotated[
+        int,
+        Field(reads="integer", group="Model and engine", high=16, help="tokens drafted a step where you state a share"),
+    ] = 1
     engines: Annotated[tuple[str, ...], ENGINES] = (SERVING_ENGINE,)
     filters: Annotated[Filters, Group()] = Filters()
     headroom: Annotated[

@@ -21,6 +21,11 @@ class SessionFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     reuse: Annotated[
         bool, Field(reads="flag", help="prompts find the cache of their session again; no = every prompt in full")
     ] = True
+    prefix_hits: Annotated[
+        float | None,
+        Field(reads="fraction", low=-1e-9, high=0.999, help="share of prompt tokens found in the cache, as measured"),
+    ] = None
+    """Stated instead of computed from sessions: the same for every option, however much cache it has. [-]"""
     turns: Annotated[float | None, Field(reads="count", low=_ABOVE, high=1e4, help="mean turns of a session")] = None
     turn_gap_s: Annotated[
         float | None,

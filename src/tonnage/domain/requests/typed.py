@@ -61,6 +61,7 @@ class ServeFields(TypedDict, total=False):
     users: Count | None
     think_time: Seconds | None
     reuse: bool | None
+    prefix_hits: Fraction | None
     turns: Count | None
     turn_gap: Seconds | None
     system_prompt: Tokens | None
@@ -84,6 +85,8 @@ class ServeFields(TypedDict, total=False):
     precision: Names | None
     quality: Fraction | None
     kv_precision: str | None
+    draft_acceptance: Fraction | None
+    draft_tokens: Whole | None
     engine: Names | None
     accelerator: Names | None
     exclude: Names | None

@@ -111,6 +111,11 @@ def _options(d: Deployment) -> list[str]:
         "mem-fraction-static": engine.memory_fraction,
         "page-size": engine.block_tokens,
     }
+    if engine.speculative_tokens:  # the checkpoint's own layers, in a chain
+        options |= {
+            "speculative-algorithm": "NEXTN", "speculative-num-steps": engine.speculative_tokens,
+            "speculative-eagle-topk": 1, "speculative-num-draft-tokens": engine.speculative_tokens + 1,
+        }  # fmt: skip
     argv = [part for name, value in options.items() if value is not None for part in (f"--{name}", str(value))]
     argv += ["--enable-dp-attention"] if layout.dp > 1 else []
     if layout.ep > 1 and layout.dp > 1 and d.nodes > 1:  # as plans count it: half a step beside the other's exchange

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import Any
 
@@ -87,11 +88,17 @@ def settings(d: Deployment) -> dict[str, str | int | float | bool]:
         "block_size": engine.block_tokens,
         "enable_chunked_prefill": engine.chunked_prefill,
         "enable_prefix_caching": engine.prefix_caching,
+        "speculative_config": _drafting(engine.speculative_tokens),
         "enforce_eager": True if engine.cuda_graphs is False else None,
         "distributed_executor_backend": "ray" if d.nodes > 1 else None,
         "data_parallel_backend": "ray" if d.nodes > 1 and layout.dp > 1 else None,
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _drafting(tokens: int | None) -> str | None:
+    """Drafting by the checkpoint's own layers, the only kind that plans choose."""
+    return json.dumps({"method": "mtp", "num_speculative_tokens": tokens}) if tokens else None
 
 
 def serve(d: Deployment) -> Server:

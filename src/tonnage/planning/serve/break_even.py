@@ -45,6 +45,8 @@ CONTENDERS: Final = 14
 """Options that are asked again, cheapest first."""
 OF_ONE: Final = 3
 """Of one accelerator."""
+VARIED: Final = 6
+"""Contenders of which other settings are looked at as well."""
 LATE: Final = 5
 """Accelerators too slow for the objectives, that looser ones may bring in."""
 LENGTHENED: Final = 5
@@ -95,6 +97,7 @@ def serve_break_even(
     options: Sequence[ServeOption],
     *,
     found: Iterable[tuple[Candidate, ServeOption]],
+    varied: Callable[[Candidate], list[Candidate]],
     missed: Iterable[Infeasible],
     open_sites: Sequence[Site],
     model: Model,
@@ -109,6 +112,8 @@ def serve_break_even(
         Ranked.
     found : iterable of (Candidate, ServeOption)
         Everything that serves the load.
+    varied : callable
+        A candidate -> the same with other settings, which another load may call for.
     missed : iterable of Infeasible
         What does not; those that are too slow may with looser objectives.
     open_sites : sequence of Site
@@ -116,20 +121,25 @@ def serve_break_even(
     """
     if not options:
         return ()
-    few = _few(request, found)
+    few = _few(request, found, varied=varied)
     flips = [
         *break_even_prices([priced_option(option) for option in options]),
-        *_another_replica(request, options[0], firm=_firm(request, options[0], few)),
+        *_another_replica(request, options[0], few),
     ]
     late = _late(request, missed, open_sites=open_sites, model=model)
     for (axis, changed), chances in (
         *((each, few) for each in _loads(request)), *((each, [*few, *late]) for each in _objectives(request))
     ):  # fmt: skip
         flips += break_even_along(axis, at=partial(_along, changed, chances), nothing=NOTHING)
-    longer = _longer(request, few[:LENGTHENED], model)
+    lengthened = [(one, _at_lengths(request, one, model)) for one in _lengthened(few)]
     tokens = request.lengths.prompt_tokens + request.lengths.output_tokens
-    reach = 2.0 ** DOUBLINGS[-1]
-    length = Axis(name="tokens of a request", now=tokens, unit="tokens", least=tokens / reach, most=tokens * reach)
+    # Beyond the longest that one of them was built for, nothing is known: somewhere before the next doubling it ends.
+    known = [points[-1][0] for _, points in lengthened if points]
+    length = Axis(
+        name="tokens of a request", now=tokens, unit="tokens",
+        least=tokens / 2.0 ** DOUBLINGS[-1], most=tokens * max(known, default=1.0),
+    )  # fmt: skip
+    longer = _longer(lengthened)
     flips += break_even_along(length, at=lambda n: _contenders(request, longer(n / tokens)), nothing=NOTHING)
     return tuple(flips)
 
@@ -197,7 +207,8 @@ def _contender(request: Serve, chance: _PlacedReplica, *, best: Point, binds: st
     if usd is None or (most is not None and counts[0] * ranks > most) or (budget is not None and usd > budget):
         return None
     c = chance.configuration
-    told = f"{counts[0] * ranks} x {c.accelerator} ({c.precision.stored}) at {show(usd, 'USD/h')}"
+    how = ", ".join((c.precision.stored, *c.settings()))
+    told = f"{counts[0] * ranks} x {c.accelerator} ({how}) at {show(usd, 'USD/h')}"
     return Contender(
         name=_name(c), usd=usd, low=low or usd, high=high or usd, told=told, sure=firm > 0.0,
         listed=chance.listed, configuration=c,
@@ -215,18 +226,28 @@ def _usd(request: Serve, chance: _PlacedReplica, replicas: int) -> float | None:
 
 
 def _name(configuration: Configuration) -> str:
-    return f"{configuration.accelerator} {configuration.precision.stored}"
+    return " ".join((configuration.accelerator, configuration.precision.stored, *configuration.settings()))
 
 
-def _few(request: Serve, found: Iterable[tuple[Candidate, ServeOption]]) -> list[_PlacedReplica]:
-    """The cheapest options, a few of one accelerator, with what the simulation adds to the mean field."""
+def _few(
+    request: Serve,
+    found: Iterable[tuple[Candidate, ServeOption]],
+    *,
+    varied: Callable[[Candidate], list[Candidate]],
+) -> list[_PlacedReplica]:
+    """
+    The cheapest options, a few of one accelerator, with what the simulation adds to the mean field.
+
+    Of the first few, other settings are contenders too; what simulation says of them is that of the option itself.
+    """
     # In the plan's own order: at one price the faster leads.
     ranked = sorted(found, key=lambda pair: rank_of(pair[1]))
     counts: dict[str, int] = {}
     kept: list[_PlacedReplica] = []
+    known = {candidate.configuration for candidate, _ in ranked}
     for candidate, _ in ranked:
         name = _name(candidate.configuration)
-        if counts.get(name, 0) >= OF_ONE or len(kept) >= CONTENDERS or candidate.replica.times is None:
+        if counts.get(name, 0) >= OF_ONE or sum(counts.values()) >= CONTENDERS or candidate.replica.times is None:
             continue
         placed = _placed(
             request, candidate.site, candidate.configuration, replica=candidate.replica, curve=candidate.odds.curve
@@ -235,7 +256,16 @@ def _few(request: Serve, found: Iterable[tuple[Candidate, ServeOption]]) -> list
         if guess is None:
             continue
         counts[name] = counts.get(name, 0) + 1
-        kept.append(replace(placed, scale=candidate.best.rate_per_s / guess.rate_per_s))
+        scale = candidate.best.rate_per_s / guess.rate_per_s
+        kept.append(replace(placed, scale=scale))
+        others = varied(candidate) if sum(counts.values()) <= VARIED else []
+        kept += [
+            replace(
+                _placed(request, one.site, one.configuration, replica=one.replica, curve=one.odds.curve), scale=scale
+            )
+            for one in others
+            if one.configuration not in known
+        ]
     return kept
 
 
@@ -268,9 +298,19 @@ def _late(
     return list(kept.values())
 
 
-def _longer(request: Serve, chances: Sequence[_PlacedReplica], model: Model) -> Callable[[float], list[_PlacedReplica]]:
+def _lengthened(few: list[_PlacedReplica]) -> list[_PlacedReplica]:
+    """The first contenders without other settings, and the first of all with them."""
+    plain = [one for one in few if not one.configuration.settings()][:LENGTHENED]
+    first = _plain(few[0].configuration) if few else None
+    return plain + [one for one in few if one.configuration.settings() and _plain(one.configuration) == first]
+
+
+Lengthened = list[tuple[_PlacedReplica, list[tuple[float, float]]]]
+"""Contenders, each with its capacity at shares of the present lengths over that at the present ones."""
+
+
+def _longer(known: Lengthened) -> Callable[[float], list[_PlacedReplica]]:
     """Share of the present lengths -> the chances whose replica takes what one built for such lengths takes."""
-    known = [(chance, _at_lengths(request, chance, model)) for chance in chances]
 
     def at(share: float) -> list[_PlacedReplica]:
         found = []
@@ -335,24 +375,38 @@ def _between(points: Sequence[tuple[float, float]], share: float) -> float | Non
     return float(a ** (1.0 - t) * b**t)
 
 
-def _firm(request: Serve, first: ServeOption, chances: Iterable[_PlacedReplica]) -> float | None:
-    """The load that one replica of the first option meets surely enough, where that limits it."""
-    if not first.sure or not has_objectives(request):
-        return None
-    own = next((each for each in chances if each.configuration == first.configuration), None)
-    return None if own is None else own.odds_under(request.slo).capacity(request.confidence) * own.scale
-
-
-def _another_replica(request: Serve, best: ServeOption, *, firm: float | None) -> list[BreakEven]:
-    """The mean rate from which the first option needs one more replica."""
+def _another_replica(request: Serve, best: ServeOption, contenders: Iterable[_PlacedReplica]) -> list[BreakEven]:
+    """The mean rate from which the first option needs one more replica, whatever its settings."""
     if request.rate_per_s is None:
         return []
     share = best.capacity.max_rate_per_s
     working = request.rate_per_s * request.shape.peak_to_mean / share_of(request, best.replicas)
     error = 1.0 if share.high is None else share.high / share.value
     able = share.value * (1.0 - request.headroom)
-    most = (min(able, firm) if firm else able) * working / request.shape.peak_to_mean
+    for one in sorted(contenders, key=lambda one: one.configuration != best.configuration):
+        if _plain(one.configuration) != _plain(best.configuration):
+            continue
+        own = one.configuration == best.configuration
+        rate = share.value if own else _most_of(request, one)
+        firm = one.odds_under(request.slo).capacity(request.confidence) * one.scale if has_objectives(request) else 0.0
+        surely = rate * (1.0 - request.headroom)
+        if firm and best.sure:
+            surely = min(surely, firm)
+        able = surely if own else max(able, surely)
+    most = able * working / request.shape.peak_to_mean
     return [
         BreakEven(input="mean rate above", value=most, unit="1/s", becomes=f"{best.replicas + 1} replicas are needed",
              low=most / error, high=most * error, now=request.rate_per_s)
     ]  # fmt: skip
+
+
+def _plain(configuration: Configuration) -> tuple[str, object, str, str | None]:
+    """A configuration without the settings that vary."""
+    c = configuration
+    return c.accelerator, c.layout, c.precision.stored, c.intra_link
+
+
+def _most_of(request: Serve, one: _PlacedReplica) -> float:
+    """The rate that a replica takes within the objectives. [1/s]"""
+    best, _ = one.most_under(request)
+    return best.rate_per_s * one.scale if best is not None else 0.0

@@ -53,9 +53,7 @@ def lead_reason(first: ServeOption, *, request: Serve) -> str:
         return "cheapest at this load; no objective was given"
     asked = whole_percent(request.confidence)
     if not first.sure:
-        return (
-            f"cheapest by its estimates: all objectives hold with {whole_percent(first.chance)}, and none has {asked}"
-        )
+        return f"likeliest to meet every objective: {whole_percent(first.chance)}, and none has {asked}"
     return f"cheapest that meets every objective with at least {asked} ({whole_percent(first.chance)})"
 
 

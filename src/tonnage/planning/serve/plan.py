@@ -67,9 +67,11 @@ from tonnage.planning.serve.option import Candidate, has_objectives, least_cost_
 from tonnage.planning.serve.pools import separate_pools
 from tonnage.planning.serve.roofline import roofline
 from tonnage.planning.serve.tokens import tokens_instead
+from tonnage.planning.serve.variations import Variations, variation_notes
 from tonnage.planning.sessions.reuse import reusing_replica, sessions_assumed
 from tonnage.planning.sites import Site, none_passes, rack_notes, reach_of, sites, with_slices
 from tonnage.pricing.bills import primary_first
+from tonnage.simulation.autoscale import fleet_of
 from tonnage.simulation.capacity import at_concurrency, largest_concurrency
 from tonnage.version import can_simulate
 
@@ -140,6 +142,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
             request,
             ranked,
             found=_equally_confirmed(serving, ranked),
+            varied=partial(_variations_of, request, model),
             missed=missed,
             open_sites=open_sites,
             model=model,
@@ -161,6 +164,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
                 *sessions_assumed(request),
                 *([BY_AVERAGES] if request.pools and not can_simulate() else []),
                 *rack_notes(ranked, open_sites),
+                *variation_notes(request, model),
                 *notes_among((o.configuration for o in ranked), model=model.id, additions=additions),
             ),
         ),
@@ -268,14 +272,17 @@ def _worth_it(request: Serve, model: Model, open_sites: Sequence[Site]) -> list[
             else:
                 tries.append((each * tried.layout.ranks, len(tries), site, tried))
     asked, dear = has_objectives(request), dict[str, float]()
+    looked_at: list[tuple[Site, Candidate | Infeasible]] = []
     for least, _, site, configuration in sorted(tries, key=lambda one: one[:2]):
         if least > FOLDED * best:
             dear[configuration.accelerator] = min(dear.get(configuration.accelerator, math.inf), least)
             continue
         outcome = outcome_of(request, model, site=site, configuration=configuration)
         kept.append(outcome)
+        looked_at.append((site, outcome))
         if isinstance(outcome, Candidate) and not (asked and outcome.firm(request) <= 0.0):
             best = min(best, _primary_cost(request, outcome))
+    kept += _varied(request, model, looked_at, best=best)
     seen = {each.configuration.accelerator for each in kept if isinstance(each, Candidate)}
     places = {configuration.accelerator: configuration for _, _, _, configuration in reversed(tries)}
     kept += [
@@ -283,6 +290,71 @@ def _worth_it(request: Serve, model: Model, open_sites: Sequence[Site]) -> list[
         for name, least in dear.items() if name not in seen
     ]  # fmt: skip
     return kept
+
+
+def _varied(
+    request: Serve,
+    model: Model,
+    looked_at: Iterable[tuple[Site, Candidate | Infeasible]],
+    *,
+    best: float,
+) -> list[Candidate]:
+    """
+    Other settings of what was looked at, the cheapest of each, where they cost less than the same without: in the order
+    of what they cost at least, until none that is left can cost less than the best plan.
+    """
+    tries: list[tuple[float, int, Site, Candidate | Infeasible, Configuration]] = []
+    costs: dict[int, float] = {}
+    variations = Variations(request, model)
+    for site, found in looked_at:
+        for configuration, gain in variations.of(site, found):
+            least = _least_with(request, found, site=site, gain=gain)
+            if least < best:
+                tries.append((least, len(tries), site, found, configuration))
+                costs[id(found)] = _sure_cost(request, found)
+    chosen: dict[int, tuple[float, int, Candidate]] = {}
+    for least, _, site, found, configuration in sorted(tries, key=lambda one: one[:2]):
+        if least >= best:
+            break
+        outcome = outcome_of(request, model, site=site, configuration=configuration)
+        cost, changes = _sure_cost(request, outcome), len(configuration.settings())
+        before = chosen[id(found)][:2] if id(found) in chosen else (costs[id(found)], 0)
+        if isinstance(outcome, Candidate) and (cost, changes) < before:
+            chosen[id(found)] = cost, changes, outcome
+            best = min(best, cost)
+    return [outcome for _, _, outcome in chosen.values()]
+
+
+def _variations_of(request: Serve, model: Model, found: Candidate) -> list[Candidate]:
+    """A candidate with other settings, wherever it serves with them: what another load may call for."""
+    if found.configuration.settings():
+        return []
+    tried = (
+        outcome_of(request, model, site=found.site, configuration=one.configuration)
+        for one in Variations(request, model).of(found.site, found)
+    )
+    return [one for one in tried if isinstance(one, Candidate)]
+
+
+def _sure_cost(request: Serve, found: Candidate | Infeasible) -> float:
+    """What it costs at prices that sellers state; infinite where it serves nothing, or not surely enough. [USD/h]"""
+    if isinstance(found, Infeasible) or (has_objectives(request) and found.firm(request) <= 0.0):
+        return math.inf
+    return _primary_cost(request, found)
+
+
+def _least_with(request: Serve, found: Candidate | Infeasible, *, site: Site, gain: float) -> float:
+    """What a configuration costs if a replica takes `gain` times the most that it keeps up with. [USD/h]"""
+    replicas = 1
+    if isinstance(found, Candidate):
+        load = request.rate_per_s if request.rate_per_s is not None else request.concurrency or 1.0
+        replicas = fleet_of(
+            max(1, math.ceil(load * request.shape.peak_to_mean / (found.odds.most * gain) - 1e-9)),
+            spare=request.spare_replicas, zones=request.zones,
+        )  # fmt: skip
+    ranks = found.configuration.layout.ranks
+    least = least_cost_of(site, replicas=replicas, ranks=ranks, request=request)
+    return math.inf if least is None else least[1]
 
 
 def _least_of_one(site: Site, request: Serve) -> Iterator[float]:

@@ -80,6 +80,9 @@ def check_sessions(fields: SessionFields, *, profile: str | None) -> None:
     """
     stated = [name for name in STATED if getattr(fields, name) is not None]
     known = session_profile(profile)
+    if fields.prefix_hits is not None and (stated or not fields.reuse):
+        other = stated[0].removesuffix("_s") if stated else "reuse: no"
+        raise BadRequest(f"prefix_hits and {other} contradict: hits are stated, or follow from sessions; leave out one")
     if not fields.reuse and stated:
         raise BadRequest(f"reuse: no and {stated[0].removesuffix('_s')} contradict; leave out one of them")
     if fields.turns == 1.0 and fields.turn_gap_s is not None:
@@ -105,7 +108,7 @@ def profile_of(fields: SessionFields, lengths: Lengths) -> SessionProfile | None
     """The sessions of a request: its traffic's, with what it states itself; None = nothing comes back."""
     known = session_profile(fields.profile or lengths.profile)
     stated = any(getattr(fields, name) is not None for name in STATED)
-    if not fields.reuse or (known is None and not stated):
+    if not fields.reuse or fields.prefix_hits is not None or (known is None and not stated):
         return None
     found = known or SessionProfile(
         name="stated", what="sessions as stated", source="stated in the request", max_context=1e9,
@@ -185,7 +188,7 @@ def with_reuse(
     best_of: Callable[[Replica], Point | None],
 ) -> Replica:
     """The replica as `build` makes it from lengths, with what its cache gives at the rate that it then takes."""
-    lengths = request.lengths
+    lengths = _stated_hits(request)
     plain = build(lengths)
     profile = profile_of(request.sessions, lengths)
     caching = plain.engine.prefix_caching if plain.times is not None else None
@@ -212,6 +215,15 @@ def with_reuse(
             break
         rate = best.rate_per_s if turn < 2 else math.sqrt(rate * best.rate_per_s)
     return found
+
+
+def _stated_hits(request: Serve) -> Lengths:
+    """The lengths with what is left of prompts to compute, where the request states the hits of its cache."""
+    lengths, hits = request.lengths, request.sessions.prefix_hits
+    if not hits:
+        return lengths
+    long = lengths.prompt_p95 * (1.0 - hits) if lengths.prompt_p95 else None
+    return replace(lengths, computed_tokens=max(1.0, lengths.prompt_tokens * (1.0 - hits)), computed_p95=long)
 
 
 def _apart(turns: SteadyTurns, answered_s: float) -> SteadyTurns:
@@ -314,7 +326,9 @@ def _of_store(request: Serve, rate_per_s: float) -> float:
 
 def sessions_assumed(request: Serve) -> tuple[str, ...]:
     """What is taken for granted of prompts that come back."""
-    profile = profile_of(request.sessions, request.lengths)
+    profile, hits = profile_of(request.sessions, request.lengths), request.sessions.prefix_hits
+    if hits:
+        return (f"{hits:.0%} of the prompts' tokens are found in the cache, as stated, on every option alike",)
     if profile is None:
         why = "as asked" if not request.sessions.reuse else "none is known of this traffic; state turns and turn_gap"
         return (f"every prompt is computed in full: prefix caching is on, and finds nothing ({why})",)
@@ -333,6 +347,9 @@ def draw_reused(request: Serve, replica: Replica, *, requests: Any) -> Any:
     """Drawn requests with the prompts of sessions, and of each what this replica's cache gives at its capacity."""
     import numpy as np
 
+    hits = request.sessions.prefix_hits
+    if hits:
+        return requests._replace(cached=np.minimum(requests.prompt - 1, (requests.prompt * hits).astype(np.int64)))
     reuse, profile = replica.reuse, profile_of(request.sessions, request.lengths)
     if reuse is None or profile is None:
         return requests
