@@ -224,6 +224,8 @@ def interrupted_cpu_s(command: list[str], *, after_cpu_s: float) -> tuple[int, f
         process.send_signal(signal.SIGINT)
         _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode == -signal.SIGINT:  # the second one met an interpreter that was ending already
+        process.returncode = 130
     return process.returncode, used.ru_utime + used.ru_stime - before_s
 
 
