@@ -197,10 +197,11 @@ def show_options(of: str, *, most: int = 200) -> Callable[[Shown], Shown]:
 
 
 @contextmanager
-def show_progress(what: str) -> Iterator[Callable[[int, int], None]]:
+def show_progress(what: str, *, quiet_s: float | None = None) -> Iterator[Callable[[int, int], None]]:
     """
-    After two seconds a line on stderr, if someone looks there, that says what is being done, for how long, and how to
-    stop it; gone when the work ends. Work that knows how far it is tells (done, all) to what this gives.
+    After two seconds, or `quiet_s`, a line on stderr, if someone looks there, that says what is being done, for how
+    long, and how to stop it; gone when the work ends. Work that knows how far it is tells (done, all) to what this
+    gives.
     """
     far = (0, 0)
 
@@ -211,10 +212,10 @@ def show_progress(what: str) -> Iterator[Callable[[int, int], None]]:
     if not sys.stderr.isatty():
         yield reached
         return
-    ended, began = threading.Event(), time.monotonic()
+    ended, began, quiet = threading.Event(), time.monotonic(), QUIET_S if quiet_s is None else quiet_s
 
     def tell() -> None:
-        seen = ended.wait(QUIET_S)
+        seen = ended.wait(quiet)
         while not seen:
             spent = time.monotonic() - began
             place = int(spent / BETWEEN_S) % (2 * BAR)
@@ -223,7 +224,7 @@ def show_progress(what: str) -> Iterator[Callable[[int, int], None]]:
             count = f" {done:,} of {total:,}," if total else ""
             click.echo(f"\r[{bar:<{BAR + 2}}] {what},{count} {spent:,.0f} s; Ctrl-C stops it\x1b[K", err=True, nl=False)
             seen = ended.wait(BETWEEN_S)
-        if time.monotonic() - began > QUIET_S:
+        if time.monotonic() - began > quiet:
             click.echo("\r\x1b[K", err=True, nl=False)
 
     teller = threading.Thread(target=tell, daemon=True)

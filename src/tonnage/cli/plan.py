@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import datetime
 from typing import Any
 
@@ -29,6 +30,8 @@ from tonnage.domain.requests.table import REQUESTS
 __all__ = ["plan"]
 
 INFEASIBLE = 3
+INTERRUPTED = 130
+"""Stopped by Ctrl-C, with the best found so far if there was one."""
 
 
 class _Plan(click.Group):
@@ -248,7 +251,10 @@ def _from_file(ctx: click.Context, /, path: str, **options: Any) -> None:
 
 
 def _answer(ctx: click.Context, kind: str, fields: dict[str, Any], output: _Output) -> None:
+    from msgspec.structs import replace
+
     from tonnage.planning import ask
+    from tonnage.planning.core.stop import UNFINISHED, ends_at_best, stop_asked
     from tonnage.report import answers, picture
     from tonnage.report.document import as_json
 
@@ -257,8 +263,17 @@ def _answer(ctx: click.Context, kind: str, fields: dict[str, Any], output: _Outp
     additions = own_facts({"folders": output.folders, "overrides": output.overrides})
     today = output.today.date() if output.today else None
     remark_date(today, additions)
-    with show_progress(f"planning: {kind}, layouts, offers, simulations"):
+    # A fleet says from the start how long it looks already; other plans rarely take so long.
+    quiet_s = 0.5 if kind == "fleet" else None
+    # A quick plan is there before anybody could stop it.
+    quick = fields.get("quick") is True
+    with (
+        show_progress(f"planning: {kind}, layouts, offers, simulations", quiet_s=quiet_s),
+        nullcontext() if quick else ends_at_best(),
+    ):
         answer = ask.answer(kind, fields, additions=additions, today=today)
+        if not quick and stop_asked():
+            answer = replace(answer, unfinished=UNFINISHED)
     if output.output is not None:
         with open(output.output, "w", encoding="utf-8") as file:
             file.write(as_json(answer) + "\n")
@@ -268,5 +283,8 @@ def _answer(ctx: click.Context, kind: str, fields: dict[str, Any], output: _Outp
         answers.show(answer, top=output.top, every=output.show_all, why=output.why)
     if output.plot is not None:
         answers.plot(answer, output.plot)
+    if answer.unfinished:
+        click.echo(f"tonnage: {answer.unfinished}", err=True)
+        ctx.exit(INTERRUPTED)
     if not answer.feasible:
         ctx.exit(INFEASIBLE)

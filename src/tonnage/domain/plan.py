@@ -372,6 +372,8 @@ class PlanHeader(msgspec.Struct, Generic[Request], frozen=True, kw_only=True, om
     """Configurations looked at."""
     simulated: int = 0
     """Of them, those whose capacity was simulated."""
+    unfinished: str = ""
+    """Why the search ended before its end: the answer is the best found by then; empty = it did not."""
     provenance: Provenance
 
 

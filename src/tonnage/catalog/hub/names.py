@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Final, NamedTuple
 
 from tonnage.errors import BadRequest, UnknownName
@@ -64,7 +65,6 @@ _SUFFIXES: Final[tuple[tuple[str, str], ...]] = (
     (r"fp16|f16", "fp16"),
     (r"fp32|f32", "fp32"),
 )
-_SUFFIX: Final = tuple((re.compile(rf"(?:^|[-.:])(?:{pattern})$"), name) for pattern, name in _SUFFIXES)
 _HINT: Final = re.compile(r"bit|fp|nf4|qlora|float8|gptq|awq|w[48]a|int[48]|smoothquant|f16|f32|gguf|exl[23]|q\d")
 """Stands in every suffix that names a format: most names of the catalogue have none, and are read at once."""
 _GGUF: Final = re.compile(r"[-.:](i?q\d(?:_[0-9a-z]+)*|bf16|f16|f32)$")
@@ -170,6 +170,12 @@ def _without_last_word(name: str) -> str:
     return name[: len(head)] if head and (word in SAME_SHAPE or _DATE.fullmatch(word)) else name
 
 
+@cache
+def _suffixes() -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Compiled when a name may have one, for most commands read no such name."""
+    return tuple((re.compile(rf"(?:^|[-.:])(?:{pattern})$"), name) for pattern, name in _SUFFIXES)
+
+
 def _one_precision(name: str, gguf: bool) -> tuple[str, str | None]:
     level = _GGUF.search(name)
     if level is not None and (level.group(1)[0] in "iq" or gguf):
@@ -179,7 +185,7 @@ def _one_precision(name: str, gguf: bool) -> tuple[str, str | None]:
     if bits is not None:
         kind, rate = bits.group(1) or bits.group(4), bits.group(2) or bits.group(3) or "4.0"
         return name[: bits.start()], f"{kind}-{rate}bpw"
-    for pattern, said in _SUFFIX:
+    for pattern, said in _suffixes():
         match = pattern.search(name)
         if match is not None and match.start() > 0:
             return name[: match.start()], said

@@ -13,6 +13,7 @@ from tonnage.domain.fleet_plan import FleetAlternative, FleetLimit, FleetRequest
 from tonnage.domain.plan import Rejection
 from tonnage.optimize.fleet import Fleet, FleetProblem, Machine, Quota, cheapest_fleet, least_cost, takes_long
 from tonnage.planning.core.header import Infeasible
+from tonnage.planning.core.stop import stop_asked
 from tonnage.planning.fleet.candidate import Candidate
 from tonnage.planning.fleet.narrative import kinds_of
 from tonnage.planning.fleet.problem import FleetContext, problem_of
@@ -63,7 +64,7 @@ def cost_range(
     if not factors:
         return None, None
     factor = math.exp(sum(math.log(one) for one in factors) / len(factors))
-    if asked.request.quick:
+    if asked.request.quick or stop_asked():
         return fleet.cost / factor, fleet.cost * factor
     scale = bound_scale(solution[0], fleet)
     found = []
@@ -143,6 +144,8 @@ def cheaper_alternative(found: Iterable[Other], fleet: Fleet) -> Other | None:
 
 def _under(beside: Beside, name: str, *, narrowed: FleetContext) -> Other:
     fleet = beside.tried.get(name)
+    if fleet is None and stop_asked():
+        return Other(FleetAlternative(name=name, what="not looked for: stopped"))
     if fleet is None and beside.scale is not None:
         return _by_bound(beside, name, narrowed)
     if fleet is None:
@@ -241,6 +244,8 @@ def _at_one_provider(beside: Beside) -> Other | None:
         kept = tuple(m for m in sorted(_kept(asked)) if asked.held[m].own or asked.held[m].offer.provider == provider)
         found.append(_under(beside, f"one provider alone: {provider}", narrowed=replace(asked, kept=kept)))
     able = [one for one in found if one.row.usd_per_month is not None]
+    if not able and stop_asked():
+        return None
     if not able:
         return Other(FleetAlternative(name="one provider alone", what="none of those in use carries the load"))
     return min(able, key=lambda one: one.row.usd_per_month or math.inf)

@@ -28,6 +28,7 @@ from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.optimize.layouts import replica_layouts
 from tonnage.planning.core.header import Infeasible
+from tonnage.planning.core.stop import stop_asked
 from tonnage.planning.fleet.requests import draw_for_workload, of_bucket
 from tonnage.planning.fleet.stock import Stock
 from tonnage.planning.predict.inference import Times
@@ -357,7 +358,7 @@ def simulate_chances(
     for chance in found:
         # What carries samples has no requests of prompts and answers to play.
         played = request.workloads[chance.workload].kind != "infer"
-        if played and chance.name in names and not chance.simulated and chance.name not in done:
+        if played and not stop_asked() and chance.name in names and not chance.simulated and chance.name not in done:
             done[chance.name] = _simulated(request, chance, known=known)
     return [
         replace(chance, rates=done[chance.name].rates, simulated=True) if chance.name in done else chance

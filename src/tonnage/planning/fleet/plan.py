@@ -23,6 +23,7 @@ from tonnage.domain.fleet_plan import FleetAlternative, FleetCheck, FleetPlan, F
 from tonnage.domain.plan import PLAN_SCHEMA, Provenance, Rejection
 from tonnage.optimize.fleet import Fleet, FleetProblem, Way, cheapest_fleet, least_cost, takes_long
 from tonnage.planning.core.header import Infeasible, by_reason, quick_without_simulator
+from tonnage.planning.core.stop import best_is_known, stop_asked
 from tonnage.planning.fleet import alternatives, narrative
 from tonnage.planning.fleet.candidate import Candidate, candidates, keep_near_least, simulate_chances
 from tonnage.planning.fleet.hours import hours_of
@@ -125,6 +126,8 @@ def _planned(request: FleetRequest, *, additions: Additions, today: date) -> Fle
     settled: Settled = (asked, solution, checks)
     over = alternatives.over_kinds(asked, solution[2])
     if over is not None:
+        if stop_asked():  # none of so few kinds was found yet
+            raise KeyboardInterrupt
         return replace(base, simulated=_simulations(asked), binding=over, sentence=narrative.refusal(over))
     if request.quick:
         return _answer(base, settled, beside=())
@@ -146,7 +149,7 @@ def _bettered(settled: Settled, known: Known) -> tuple[Settled, tuple[FleetAlter
     tried: dict[str, Fleet] = {}
     refused: dict[str, str] = {}
     found = _beside(settled, tried)
-    for _ in range(ADOPTED):
+    for _ in range(0 if stop_asked() else ADOPTED):
         better = alternatives.cheaper_alternative([one for one in found if one.row.name not in refused], settled[1][2])
         if better is None or better.fleet is None:
             break
@@ -209,12 +212,12 @@ def _settled(asked: FleetContext, known: Known) -> Settled:
     asked, solution = _solved(asked, known)
     checks: tuple[FleetCheck, ...] = ()
     for again in range(RAISES + 1):
-        if asked.request.quick or not solution[2].feasible:
+        if asked.request.quick or not solution[2].feasible or stop_asked():
             break
         problem, behind, fleet = solution
         checks = checks_of(asked, problem, behind=behind, fleet=fleet, known=known)
         missing = {check.workload for check in checks if not check.meets}
-        if not missing or again == RAISES:
+        if not missing or again == RAISES or stop_asked():
             break
         raised = tuple(
             up * (RAISE if w.name in missing else 1.0)
@@ -236,7 +239,7 @@ def _simplest(settled: Settled, known: Known) -> Settled:
     of so many of the kinds in use on the way is looked at: a part of few hours may carry everything alone.
     """
     start, seen = settled, dict[str, None]()
-    while settled[1][2].feasible:
+    while settled[1][2].feasible and not stop_asked():
         asked, (problem, _, fleet), checks = settled
         kinds = kinds_of(asked, fleet)
         seen |= dict.fromkeys(kinds)
@@ -252,6 +255,8 @@ def _simplest(settled: Settled, known: Known) -> Settled:
         if least is None or (not must and least > fleet.cost * (1.0 + EQUAL)):
             break
         other = _settled(narrowed, known)
+        if stop_asked():
+            break
         again = other[1][2]
         worse = sum(not one.meets for one in other[2]) > sum(not one.meets for one in checks)
         if not again.feasible or (not must and (worse or again.cost > fleet.cost * (1.0 + EQUAL))):
@@ -276,7 +281,7 @@ def _of_these_kinds(asked: FleetContext, kinds: Iterable[str], known: Known) -> 
     best: Settled | None = None
     missed, cost = len(asked.request.workloads) + 1, math.inf
     for least, narrowed in sorted(choices, key=lambda choice: choice[0]):
-        if not missed and least >= cost:
+        if stop_asked() or (not missed and least >= cost):
             break
         other = _settled(narrowed, known)
         fleet, late = other[1][2], sum(not one.meets for one in other[2])
@@ -300,11 +305,15 @@ def _solved(asked: FleetContext, known: Known) -> tuple[FleetContext, Solution]:
         if earlier and earlier[1].cost < fleet.cost and _stands(earlier[1], problem, before=earlier[0]):
             fleet = replace(earlier[1], bound=min(fleet.bound, earlier[1].cost))
         earlier = problem, fleet
-        if asked.request.quick or again == ROUNDS - 1:
+        if fleet.feasible:
+            best_is_known()
+        if asked.request.quick or again == ROUNDS - 1 or stop_asked():
             break
         unsure = _unsure(asked, behind, fleet)
         if unsure:
             asked = _surer(asked, unsure, known)
+            if stop_asked():
+                break
         elif again or fleet.gap <= (LARGE_GAP if large else GAP):
             break
     return asked, (problem, behind, fleet)
@@ -341,7 +350,7 @@ def _answer(base: FleetPlan, settled: Settled, *, beside: tuple[FleetAlternative
         replicas=replicas_of(asked, problem, behind=behind, fleet=fleet),
         checks=checks,
         alternatives=beside,
-        binds=() if request.quick else alternatives.binding_limits(asked, problem, fleet=fleet),
+        binds=() if request.quick or stop_asked() else alternatives.binding_limits(asked, problem, fleet=fleet),
         binding=over,
     )
     return replace(plan, sentence=narrative.sentence(plan) if over is None else narrative.refusal(over))

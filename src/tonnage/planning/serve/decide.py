@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from tonnage.domain.plan import ConfidencePrice, Configuration, ServeOption
 from tonnage.domain.requests.serve import Serve
 from tonnage.planning.core.header import Infeasible
+from tonnage.planning.core.stop import best_is_known, stop_asked
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.option import (
     Candidate,
@@ -71,6 +72,7 @@ def decide_candidates(request: Serve, candidates: list[Candidate], *, today: dat
 
     if not candidates:
         return []
+    best_is_known()
     requests = draw_requests(request)
     found = _contended(request, candidates, today=today, margin=MARGIN, look=_look(request, requests, close=False))
     seen = [pair[0] for pair in found if not isinstance(pair, Infeasible) and pair[0].simulated is not None]
@@ -84,7 +86,7 @@ def _completed(
     request: Serve, found: list[Priced | Infeasible], *, today: date, look: Look
 ) -> list[Priced | Infeasible]:
     """A close look may leave the leaders dearer; what is then shown among the first as estimated is looked at, too."""
-    while True:
+    while not stop_asked():
         shown = _shown([pair for pair in found if not isinstance(pair, Infeasible) and pair[1].sure])[:CONTENDERS]
         pair = next((pair for pair in shown if pair[0].simulated is None), None)
         if pair is None:
@@ -92,6 +94,7 @@ def _completed(
         seen = look(pair[0])
         place = next(i for i, other in enumerate(found) if other is pair)
         found[place] = seen if isinstance(seen, Infeasible) else _priced(request, seen, today=today)
+    return found
 
 
 def _contended(
@@ -109,6 +112,9 @@ def _contended(
     found: list[Priced | Infeasible] = []
     for least, i in order:
         candidate = candidates[i]
+        if stop_asked():
+            found.append(_priced(request, candidate, today=today))
+            continue
         if len(leaders) >= CONTENDERS:
             learnt = min(margin, BEYOND * max(ratios)) if len(ratios) >= ENOUGH else margin
             at_best = max(least, _least_cost(request, candidate, margin=learnt))
