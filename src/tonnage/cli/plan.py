@@ -112,7 +112,14 @@ class _Output(msgspec.Struct, frozen=True, kw_only=True):
 @_output_options
 @click.pass_context
 def _serve(ctx: click.Context, /, **options: Any) -> None:
-    """Accelerators, layout and replicas that serve MODEL at this load, within the objectives, cheapest first."""
+    """
+    Accelerators, layout and replicas that serve MODEL at this load, within the objectives, cheapest first.
+
+    \b
+    tonnage plan serve Llama-3.1-70B --rate 4/s --traffic chat --ttft "1 s" --tpot "50 ms"
+    tonnage plan serve 8B --users 500 --traffic rag --ttft "2 s" --eu --quick
+    tonnage plan serve Qwen/Qwen3-32B --concurrency 32 --traffic code -a H100 --why
+    """
     _from_flags(ctx, "serve", options)
 
 
@@ -122,7 +129,12 @@ def _serve(ctx: click.Context, /, **options: Any) -> None:
 @_output_options
 @click.pass_context
 def _batch(ctx: click.Context, /, **options: Any) -> None:
-    """The cheapest way to answer so many prompts with MODEL by a deadline, and what more speed would cost."""
+    """
+    The cheapest way to answer so many prompts with MODEL by a deadline, and what more speed would cost.
+
+    \b
+    tonnage plan batch 8B --items 50M --deadline "8 h" --prompt-tokens 400 --output-tokens 60
+    """
     _from_flags(ctx, "batch", options)
 
 
@@ -132,7 +144,12 @@ def _batch(ctx: click.Context, /, **options: Any) -> None:
 @_output_options
 @click.pass_context
 def _train(ctx: click.Context, /, **options: Any) -> None:
-    """Accelerators, layout, time and cost of pre-training MODEL on so many tokens, by a deadline or within a budget."""
+    """
+    Accelerators, layout, time and cost of pre-training MODEL on so many tokens, by a deadline or within a budget.
+
+    \b
+    tonnage plan train 8B --tokens 100B --deadline "30 days" --seq-len 8192
+    """
     _from_flags(ctx, "train", options)
 
 
@@ -142,7 +159,12 @@ def _train(ctx: click.Context, /, **options: Any) -> None:
 @_output_options
 @click.pass_context
 def _finetune(ctx: click.Context, /, **options: Any) -> None:
-    """Accelerators, layout, time and cost of adapting MODEL to a data set: LoRA, QLoRA, DoRA or in full."""
+    """
+    Accelerators, layout, time and cost of adapting MODEL to a data set: LoRA, QLoRA, DoRA or in full.
+
+    \b
+    tonnage plan finetune 8B --method lora --examples 50k --tokens-per-example 800 --deadline "24 h"
+    """
     _from_flags(ctx, "finetune", options)
 
 
@@ -152,7 +174,12 @@ def _finetune(ctx: click.Context, /, **options: Any) -> None:
 @_output_options
 @click.pass_context
 def _rl(ctx: click.Context, /, **options: Any) -> None:
-    """Accelerators for rollout and for training of MODEL by PPO, GRPO, RLOO or DAPO: split, layouts, time and cost."""
+    """
+    Accelerators for rollout and for training of MODEL by PPO, GRPO, RLOO or DAPO: split, layouts, time and cost.
+
+    \b
+    tonnage plan rl 8B --steps 200 --prompts-per-step 64 --response-tokens 2000 -a H100 --count 16
+    """
     _from_flags(ctx, "rl", options)
 
 
@@ -162,7 +189,12 @@ def _rl(ctx: click.Context, /, **options: Any) -> None:
 @_output_options
 @click.pass_context
 def _infer(ctx: click.Context, /, **options: Any) -> None:
-    """Accelerators for cameras, images, texts or audio through MODEL, which decodes no text, and how much is used."""
+    """
+    Accelerators for cameras, images, texts or audio through MODEL, which decodes no text, and how much is used.
+
+    \b
+    tonnage plan infer ultralytics/yolov8m --streams 20 --fps 25 --latency "200 ms"
+    """
     _from_flags(ctx, "infer", options)
 
 

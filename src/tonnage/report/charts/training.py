@@ -68,8 +68,8 @@ def _time_and_cost(points: Sequence[Point], *, deadline_s: float | None) -> Char
 
 
 def _scaling(plan: TrainPlan) -> Chart | None:
-    """Speed over the number of accelerators, beside perfect scaling."""
-    if len(plan.scaling) < 2:
+    """Speed over the number of accelerators, beside perfect scaling; two counts alone tell nothing of a curve."""
+    if len({point.count for point in plan.scaling}) < 3:
         return None
     values = [(point.kind, point.count, point.tokens_per_s, point.efficiency) for point in plan.scaling]
     first = plan.scaling[0]
