@@ -39,7 +39,12 @@ PRELOADED: Final = "tonnage.web.ready"
 START_S: Final = 5.0
 """For a process that is just being started, before its server ends without it. [s]"""
 STARTS: Final = threading.Lock()
-"""Held while a process starts: one whose server ends in the middle of that would complain of half an order."""
+"""Held while an interpreter starts: one whose server ends in the middle of that would complain of half an order."""
+FORK_S: Final = 0.2
+"""The same for a process that is forked: its order is written at once, and the rest of its start may be seconds of
+loading, for which nobody who pressed Ctrl-C waits. [s]"""
+FORKS: Final = threading.Lock()
+"""Held while a process is forked."""
 
 
 def spawn_context() -> BaseContext:
@@ -59,6 +64,7 @@ def fork_context() -> BaseContext:
 def stop_starts() -> None:
     """Let the process that is just being started begin, and start no other: this program ends."""
     STARTS.acquire(timeout=START_S)
+    FORKS.acquire(timeout=FORK_S)
 
 
 atexit.register(stop_starts)
@@ -72,7 +78,7 @@ class Worker:
         self._process: BaseProcess = context.Process(  # type: ignore[attr-defined]
             target=work, args=(theirs, settings), kwargs={"warm": warm}, daemon=True
         )
-        with STARTS, _uninterrupted():
+        with FORKS if context.get_start_method() == "forkserver" else STARTS, _uninterrupted():
             self._process.start()
         theirs.close()
         kind, _ = self._pipe.recv()  # what it imports is no part of its first task
