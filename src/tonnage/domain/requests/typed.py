@@ -431,6 +431,7 @@ class OwnFields(TypedDict, total=False):
     output_tokens: Tokens | None
     traffic: str | None
     reuse: bool | None
+    prefix_hits: Fraction | None
     turns: Count | None
     turn_gap: Seconds | None
     system_prompt: Tokens | None
@@ -447,6 +448,8 @@ class OwnFields(TypedDict, total=False):
     precision: Names | None
     quality: Fraction | None
     kv_precision: str | None
+    draft_acceptance: Fraction | None
+    draft_tokens: Whole | None
     engine: Names | None
     accelerator: Names | None
     exclude: Names | None
@@ -498,6 +501,7 @@ class BudgetFields(TypedDict, total=False):
     output_tokens: Tokens | None
     traffic: str | None
     reuse: bool | None
+    prefix_hits: Fraction | None
     turns: Count | None
     turn_gap: Seconds | None
     system_prompt: Tokens | None
@@ -518,6 +522,8 @@ class BudgetFields(TypedDict, total=False):
     precision: Names | None
     quality: Fraction | None
     kv_precision: str | None
+    draft_acceptance: Fraction | None
+    draft_tokens: Whole | None
     engine: Names | None
     accelerator: Names | None
     exclude: Names | None
