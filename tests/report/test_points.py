@@ -109,3 +109,12 @@ def test_a_sweep_document_counts_what_is_refused_and_hides_what_is_beyond_a_scre
     )
     whole = sweep_document(rows, ask="plan", varied=["rate"], new=0, file="f", every=True).first[1]
     assert isinstance(whole, Table) and len(whole.rows) == 30
+
+
+@pytest.mark.usefixtures("looked_at")
+def test_results_of_mlperf_beside_a_prediction_say_that_nobody_verified_the_figures() -> None:
+    bert = {"kind": "infer", "model": "google-bert/bert-large-uncased", "accelerator": "h100-nvl-94gb", "batch": 64,
+            "count": 4}  # fmt: skip
+    seen = " ".join(asked("predict", "--near", "12", "--why", given=json.dumps(bert)).stdout.split())
+    assert "mlcommons/inference_results_v4.1" in seen and "not verified by MLCommons" in seen
+    assert "MLCommons" not in asked("predict", "--near", "3", given=json.dumps(TRAIN)).stdout

@@ -37,6 +37,9 @@ RANGES: Final = 3
 MOST_NOTES: Final = 2
 MOST_NEAR: Final = 3
 """Published results of a first screen; the rest stands under why."""
+MLPERF: Final = "mlcommons/"
+UNVERIFIED: Final = "MLPerf: figures derived from results, and predictions beside them, are not verified by MLCommons."
+"""What its rules ask of whoever shows other figures beside its results."""
 NUMBERS: Final = {
     "ttft_s": ("TTFT", "s"), "tpot_s": ("TPOT", "s"), "e2e_s": ("end to end", "s"),
     "output_tokens_per_s": ("output tokens/s", ""), "step_s": ("step", "s"),
@@ -102,7 +105,9 @@ def _single(one: Predicted) -> tuple[Block, ...]:
 
 def _published(one: Predicted, *, of: str = "this case", most: int | None = None) -> tuple[Section, ...]:
     """Published results near a case, the nearest first: what was measured, what is not as asked, and the source."""
-    return text_section(f"Published near {of}", map(near_text, one.near[:most]))
+    shown = one.near[:most]
+    mark = (UNVERIFIED,) if any(near.result.source.startswith(MLPERF) for near in shown) else ()
+    return text_section(f"Published near {of}", (*map(near_text, shown), *mark))
 
 
 def near_text(near: Near) -> str:
