@@ -376,7 +376,11 @@ def _between(points: Sequence[tuple[float, float]], share: float) -> float | Non
 
 
 def _another_replica(request: Serve, best: ServeOption, contenders: Iterable[_PlacedReplica]) -> list[BreakEven]:
-    """The mean rate from which the first option needs one more replica, whatever its settings."""
+    """
+    The mean rate from which the first option needs one more replica; by averages alone, whatever its settings.
+
+    Where options are simulated, what other settings take is not known without simulating them too.
+    """
     if request.rate_per_s is None:
         return []
     share = best.capacity.max_rate_per_s
@@ -387,6 +391,8 @@ def _another_replica(request: Serve, best: ServeOption, contenders: Iterable[_Pl
         if _plain(one.configuration) != _plain(best.configuration):
             continue
         own = one.configuration == best.configuration
+        if not own and not request.quick:
+            continue
         rate = share.value if own else _most_of(request, one)
         firm = one.odds_under(request.slo).capacity(request.confidence) * one.scale if has_objectives(request) else 0.0
         surely = rate * (1.0 - request.headroom)
