@@ -107,7 +107,10 @@ def _result(outcome: Outcome) -> str:
 
 
 def _kept() -> str:
-    return TABLE.read_text(encoding="utf-8") if TABLE.exists() else HEAD
+    """The head as it is now, and the sections as they were."""
+    written = TABLE.read_text(encoding="utf-8") if TABLE.exists() else ""
+    begin = written.find("\n## ")
+    return HEAD + written[begin:] if begin >= 0 else HEAD
 
 
 if __name__ == "__main__":
