@@ -22,7 +22,7 @@ from tonnage.catalog.accelerators import accelerator
 from tonnage.catalog.additions import NOTHING, Additions, FileStates, file_states, tables
 from tonnage.catalog.providers import Country, countries, is_community, providers
 from tonnage.catalog.rows import DATA, Row, number, table, yes_no
-from tonnage.catalog.snapshots import State, snapshots, state
+from tonnage.catalog.snapshots import Snapshot, State, snapshots, state
 from tonnage.domain.money import Offer, OfferKind, Price, SpotRecord, Trust
 from tonnage.errors import BadFact, BadRequest, UnknownName, echo
 from tonnage.units import GB, read
@@ -107,12 +107,19 @@ def _all(additions: Additions, _stamp: FileStates, which: tuple[bool, State]) ->
     marketplace, fetched = which
     own = tuple(_own(given, where=where, additions=additions) for where, given in tables(additions, "offer"))
     shipped = (*_sheet("listed"), *(_sheet("marketplace") if marketplace else ()))
-    return (*(_with_fetched(shipped) if fetched else shipped), *own)
+    newest: dict[str, Snapshot] = {}
+    for found in (*snapshots(DATA / "offers" / "fetched"), *(snapshots() if fetched else ())):
+        if found.provider not in newest or newest[found.provider].as_of <= found.as_of:
+            newest[found.provider] = found
+    return (*(_with_fetched(shipped, tuple(newest.values())) if newest else shipped), *own)
 
 
-def _with_fetched(shipped: tuple[Offer, ...]) -> tuple[Offer, ...]:
-    """The shipped offers, with fetched on-demand and spot prices in the place of a provider's own."""
-    found = snapshots()
+def _with_fetched(shipped: tuple[Offer, ...], found: tuple[Snapshot, ...]) -> tuple[Offer, ...]:
+    """
+    The shipped offers, with fetched on-demand and spot prices in the place of a provider's own.
+
+    Fetched by a release of the data, or by the user: the later day of a provider counts.
+    """
     fetched = {snapshot.provider for snapshot in found}
     rest = (_without_hourly(offer) if offer.provider in fetched else offer for offer in shipped)
     return (*(offer for offer in rest if offer.prices), *(_fetched(row) for each in found for row in each.rows))

@@ -1,40 +1,178 @@
 """
-How is a shipped table read? CSV with a header row; an empty cell is an absent fact, never zero.
+How is a table read, and of which data is it: what ships with the program, or a later release of the data alone?
 
-Loaders name a column once and get a number in the base unit or nothing. What is wrong in a table is a
-BadFact that names file, row and column: the shipped tables are tested, but people edit copies of them.
+CSV with a header row; an empty cell is an absent fact, never zero. Loaders name a column once and get a number in the
+base unit or nothing. What is wrong in a table is a BadFact that names file, row and column: the shipped tables are
+tested, but people edit copies of them.
+
+A release of the data holds the facts of the world (accelerators, models, offers, token prices, published results) and
+takes the place of the shipped folders of those names; what is fitted to measurements belongs to the program and stays.
+The newest installed release counts when its day is later than that of the shipped data. `tonnage data pin` or
+TONNAGE_DATA (a version, `shipped` or `latest`) says otherwise. Decided once in a process; fetching, checking and
+installing is `tonnage.data`'s.
 """
 
 from __future__ import annotations
 
 import csv
 import hashlib
+import json
 import math
+import os
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from tonnage.errors import BadFact, echo
+from tonnage.errors import BadFact, BadRequest, echo
 
-__all__ = ["DATA", "data_version", "number", "table", "yes_no"]
+__all__ = [
+    "DATA", "LATEST", "LIVING", "SHIPPED", "VERSION", "Choice", "chosen", "data_version", "files_of", "folder_in",
+    "installed", "number", "order", "pinned", "place", "shipped_version", "table", "yes_no",
+]  # fmt: skip
 
-DATA: Final = Path(__file__).parent / "data"
+HERE: Final = Path(__file__).parent / "data"
+LIVING: Final = ("accelerators", "carbon", "models", "offers", "prices", "providers", "published", "quality", "results",
+                 "spot", "tco", "tokens")  # fmt: skip
+"""Folders that a release brings; the others are fitted, or describe programs that this one knows."""
+SHIPPED: Final = "shipped"
+LATEST: Final = "latest"
+VARIABLE: Final = "TONNAGE_DATA"
+VERSION: Final = re.compile(r"20\d\d\.(0[1-9]|1[0-2])\.([0-2]\d|3[01])(\.\d{1,2})?")
+"""Year, month, day, and a number where a day has several."""
+
+
+class Choice(NamedTuple):
+    """The data in use."""
+
+    version: str
+    release: Path | None
+    """Folder of the release; absent = what ships."""
+    why: str = ""
+    """What asked for it: TONNAGE_DATA, a pin, or nothing."""
+
+
+def place() -> Path:
+    """Where releases are kept: TONNAGE_DATA_FOLDER, else the user's data folder; it need not exist."""
+    own = os.environ.get("TONNAGE_DATA_FOLDER")
+    if own:
+        return Path(own)
+    from platformdirs import user_data_path
+
+    return user_data_path("tonnage", appauthor=False) / "data"
+
+
+def shipped_version() -> str:
+    """The day of the shipped data."""
+    return (HERE / "VERSION").read_text(encoding="utf-8").strip()
+
+
+def installed() -> tuple[str, ...]:
+    """Versions of the releases on this machine, oldest first."""
+    try:
+        names = [entry.name for entry in os.scandir(place() / "releases") if entry.is_dir()]
+    except OSError:
+        return ()
+    return tuple(sorted((name for name in names if VERSION.fullmatch(name)), key=order))
+
+
+def order(version: str) -> tuple[int, ...]:
+    """By day, then by number."""
+    return tuple(map(int, version.split(".")))
+
+
+def pinned() -> str | None:
+    """What `tonnage data pin` has written down."""
+    try:
+        said = json.loads((place() / "pin.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    found = said.get("version") if isinstance(said, dict) else None
+    return found if isinstance(found, str) else None
+
+
+@cache
+def chosen() -> Choice:
+    """
+    The data of this process.
+
+    Raises
+    ------
+    BadRequest
+        TONNAGE_DATA or the pin names a release that is not installed.
+    """
+    ours = shipped_version()
+    for said, why in ((os.environ.get(VARIABLE), VARIABLE), (pinned(), "pinned")):
+        if said:
+            return _named(said, why) if said != LATEST else _newest(ours, why)
+    return _newest(ours, "")
+
+
+def _named(version: str, why: str) -> Choice:
+    if version in (SHIPPED, shipped_version()) and version not in installed():
+        return Choice(shipped_version(), None, why)
+    if version not in installed():
+        where = f"{VARIABLE} names" if why == VARIABLE else "the pin names"
+        known = ", ".join((SHIPPED, LATEST, *installed()))
+        raise BadRequest(
+            f"{where} data '{echo(version)}', which is not installed; there are: {known} (`tonnage data update`)"
+        )
+    return Choice(version, folder_in(version), why)
+
+
+def _newest(ours: str, why: str) -> Choice:
+    last = max(installed(), key=order, default=ours)
+    return Choice(last, folder_in(last), why) if order(last) > order(ours) else Choice(ours, None, why)
+
+
+def folder_in(version: str) -> Path:
+    """Folder of an installed release."""
+    return place() / "releases" / version
+
+
+def files_of(release: Path | None) -> Iterator[tuple[str, Path]]:
+    """Every file that answers are made of, by its name below the data, in order; `release` over what ships."""
+    found = {}
+    for root in (HERE, release):
+        if root is None:
+            continue
+        for path in root.rglob("*"):
+            name = path.relative_to(root).as_posix()
+            folder = name.partition("/")[0]
+            of_release = release is not None and folder in LIVING and (release / folder).is_dir()
+            if path.is_file() and name != "VERSION" and (root == release) == of_release:
+                found[name] = path
+    yield from sorted(found.items())
+
+
+class _Data:
+    """The folder of all tables: a release of the data stands in for the shipped folders that it brings."""
+
+    def __truediv__(self, name: str) -> Path:
+        folder, release = name.partition("/")[0], chosen().release
+        root = release if folder in LIVING and release is not None and (release / folder).is_dir() else HERE
+        return root / name
+
+
+DATA: Final = _Data()
 
 Row = dict[str, str]
 
 
 @cache
-def data_version() -> str:
+def data_version(release: Path | str | None = "in use") -> str:
     """
-    Which data answers are made of: twelve digits over the name and content of every shipped table.
+    Which data answers are made of: twelve digits over the name and content of every table; 15 ms.
 
-    Two installations that give the same have the same prices, models, parts and fits, byte for byte; 15 ms.
+    Two installations that give the same have the same prices, models, parts and fits, byte for byte. Of the data in
+    use, or of what answers would be made of with a release's folder (None = with what ships).
     """
     digest = hashlib.sha256()
-    for path in sorted(path for path in DATA.rglob("*") if path.is_file()):
+    root = chosen().release if isinstance(release, str) else release
+    for name, path in files_of(root):
         content = path.read_bytes()
-        digest.update(f"{path.relative_to(DATA).as_posix()} {len(content)}\n".encode())
+        digest.update(f"{name} {len(content)}\n".encode())
         digest.update(content)
     return digest.hexdigest()[:12]
 

@@ -58,6 +58,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "web": ("tonnage.cli.web:web", "The page and the HTTP API, on this machine."),
     "trace": ("tonnage.cli.trace:trace", "Any PyTorch module becomes a profile that stands wherever a model does."),
     "fields": ("tonnage.cli.fields:fields", "The fields of a question: unit, bounds, default, meaning, by group."),
+    "data": ("tonnage.cli.data:data", "Tables newer than the program: in use, update, what differs, pin, verify."),
     "catalog": ("tonnage.cli.catalog:catalog", "Accelerators, models, offers and providers, with sources and dates."),
 }
 """Each command: where its function is ("module:function"), and the sentence that --help shows for it."""

@@ -162,6 +162,34 @@ def providers_command(**options: Any) -> None:
     _show(providers_listing(asked.wanted(), order=asked.order, today=asked.today, additions=asked.additions), asked)
 
 
+@catalog.command("prices")
+@click.argument("names", nargs=-1, metavar="[ACCELERATOR]…")
+@click.option("--history", "every_day", is_flag=True, help="every day that a seller's price is of, not the last alone")
+@click.option("--plot", "plot", type=click.Path(dir_okay=False), metavar="FILE", help="draw the paths: .svg or .png")
+@_with(_OUTPUT, _limit(0), _OWN)
+def prices_command(names: tuple[str, ...], every_day: bool, plot: str | None, **options: Any) -> None:
+    """
+    The market of each accelerator: median and spread over sellers, and how fast sellers lower their price.
+
+    Sellers' own dated on-demand prices, superseded ones and those of earlier releases of the data (`tonnage data`)
+    included. A fall is of sellers with two prices ninety days apart, where three have them.
+    """
+    asked = _asked(options)
+    if asked is None:
+        return
+    from tonnage.catalog.price_history import prices_listing
+
+    found = prices_listing(names, every=every_day or plot is not None, today=asked.today, additions=asked.additions,
+                           order=asked.order)  # fmt: skip
+    if plot is not None:
+        from tonnage.report.charts.prices import price_chart
+        from tonnage.report.picture import save
+
+        save(price_chart(found), plot, title="Tonnage: prices", page="")
+    else:
+        _show(found, asked)
+
+
 @catalog.command("refresh")
 @name_argument("providers", "providers", nargs=-1, metavar="[PROVIDER]…")
 @click.option("--model", "models", metavar="ID", multiple=True, help="ask the hub for this model again instead")

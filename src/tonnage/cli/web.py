@@ -22,12 +22,13 @@ SPARE_FILES = 200
 """Open files beside connections."""
 
 
-@click.command()
+@click.command(context_settings={"auto_envvar_prefix": "TONNAGE_WEB"})
 @click.option("--host", default="127.0.0.1", show_default=True, help="address to listen on")
 @click.option("--port", type=click.IntRange(0, 65535), default=8042, show_default=True, help="0 = any free one")
 @click.option("--name", "names", multiple=True, help="also answer to this name in Host (behind a proxy, say)")
 @click.option("--online", is_flag=True, help="let questions look up models on the Hugging Face hub")
 @click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
+@click.option("--audit", metavar="FILE", help="append a JSON line for each question; - = standard output")
 @limit_options
 def web(*, host: str, port: int, **options: Any) -> None:
     """
@@ -35,7 +36,8 @@ def web(*, host: str, port: int, **options: Any) -> None:
 
     It listens on this machine alone unless --host says otherwise; then every request must know a token, which is
     printed, or taken from TONNAGE_TOKEN. Nothing is fetched from the network unless --online allows models to be
-    looked up.
+    looked up. Every option can be set by environment: TONNAGE_WEB_HOST, TONNAGE_WEB_PORT, TONNAGE_WEB_NAMES,
+    TONNAGE_WEB_TIME_LIMIT, …
     """
     missing = [name for name in ("litestar", "uvicorn", "jinja2") if importlib.util.find_spec(name) is None]
     if missing:
@@ -54,6 +56,10 @@ def web(*, host: str, port: int, **options: Any) -> None:
     token = "" if is_loopback(host) else _token()
     hosts = (*LOOPBACK, host.lower(), *(name.lower() for name in options["names"]))
     app = application(additions=gather(paths=options["folders"]), hosts=hosts, limits=limits, token=token)
+    if options["audit"]:
+        from tonnage.web.audit import audited, writer_of
+
+        app = audited(app, writer_of(options["audit"]))
     http: Any = protocol(H11Protocol, limits=limits)
     config = uvicorn.Config(
         app, host=host, port=port, log_level="warning", server_header=False, ws="none", lifespan="on", http=http,

@@ -120,3 +120,5 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The first of them: where it stands, before, now."""
     changes: tuple[Change, ...] = ()
     """Figures of the leading option, where plans of that kind are compared."""
+    release: str = ""
+    """Version of the data that the plan was made again from, where that is not the data in use."""

@@ -12,7 +12,7 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.catalog.rows import data_version
+from tonnage.catalog.rows import SHIPPED, data_version, folder_in, installed
 from tonnage.domain.compare import VERIFY_SCHEMA, Change, Verification
 from tonnage.domain.plan import BY_AVERAGES, Provenance
 from tonnage.errors import BadRequest
@@ -22,7 +22,7 @@ from tonnage.planning.files import read_text
 from tonnage.planning.plans import Plan, plan_of_text
 from tonnage.version import __version__
 
-__all__ = ["question_of", "remake", "verify"]
+__all__ = ["question_of", "release_of", "remake", "verify"]
 
 FIRST: Final = 12
 """Differences that are named."""
@@ -59,6 +59,12 @@ def verify(path: str, *, additions: Additions = catalog.NOTHING) -> Verification
         made=now.made, differences=len(found), first=tuple(found[:FIRST]), changes=changes,
         sentence=_sentence(before, now, differences=len(found), written=written),
     )  # fmt: skip
+
+
+def release_of(data: str) -> str | None:
+    """The release on this machine that gives those twelve digits, the shipped data included; absent = none does."""
+    folders = {SHIPPED: None, **{version: folder_in(version) for version in installed()}}
+    return next((version for version, folder in folders.items() if data_version(folder) == data), None)
 
 
 def question_of(plan: Plan) -> str:

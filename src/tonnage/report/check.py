@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import html
+
 from tonnage.domain.compare import Change, Check, Verification
-from tonnage.report.document import Block, Column, Document, Headline, Note, Table
+from tonnage.report.document import Block, Column, Document, Headline, Note, Table, Text
 from tonnage.report.names import with_names
 from tonnage.units import show
 
-__all__ = ["as_markdown", "check_document", "verification_document"]
+__all__ = ["as_markdown", "badge", "check_document", "record", "verification_document"]
 
 FIRST_ROWS = 12
 """Figures of the first screen, those that moved first."""
@@ -44,8 +46,35 @@ def verification_document(found: Verification, *, top: int | None = None, every:
     file = f"File: tonnage {found.version_before}, {data}."
     here = f"Here: tonnage {found.version_now}, data {found.data_now}."
     blocks.append(Note(text=f"Question {found.question}, made {found.made}. {file} {here}"))
+    if found.same:
+        blocks.append(Text(text=f"For the record: {record(found)}."))
     why = (Table(columns=columns, rows=found.first, title="First differences"),) if found.changes else ()
     return Document(first=tuple(blocks), why=why)
+
+
+def record(found: Verification) -> str:
+    """One line for a procurement note: what made the numbers, of which question, and that they were made again."""
+    outcome = "made again byte for byte" if found.same else "not the same when made again"
+    return (
+        f"Tonnage {found.version_before}, data {found.data_before or 'not said'}, question {found.question}, "
+        f"as of {found.made}, {outcome}"
+    )
+
+
+def badge(found: Verification) -> str:
+    """The outcome as a small picture: what it is, the question, yes or no."""
+    left, right = f"tonnage {found.question}", "verified" if found.same else "differs"
+    width, end = 7 * len(left) + 12, 7 * len(right) + 12
+    colour = "#2e7d32" if found.same else "#b71c1c"
+    text = 'y="14" text-anchor="middle" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" fill="#fff"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + end}" height="20" role="img">'
+        f"<title>{html.escape(record(found))}</title>"
+        f'<rect width="{width}" height="20" fill="#424242"/>'
+        f'<rect x="{width}" width="{end}" height="20" fill="{colour}"/>'
+        f'<text x="{width / 2:g}" {text}>{html.escape(left)}</text>'
+        f'<text x="{width + end / 2:g}" {text}>{right}</text></svg>\n'
+    )
 
 
 def as_markdown(check: Check) -> str:

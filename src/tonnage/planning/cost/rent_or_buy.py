@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
+from tonnage.catalog.price_history import price_fall, price_points
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.cost import (
     COST_SCHEMA,
@@ -173,12 +174,13 @@ def _tornado(
         )
     swings.sort(key=lambda swing: -swing.width)
     if reference is not None:
-        (cost, still), (_, falling) = at(machine, 0.0), at(machine, FASTEST_DECLINE)
+        fastest = _seen_decline(request)[0]
+        (cost, still), (_, falling) = at(machine, 0.0), at(machine, fastest)
         swings.append(
             Swing(
                 name="rent_decline",
                 low=0.0,
-                high=FASTEST_DECLINE,
+                high=fastest,
                 unit="fraction",
                 usd_per_used_hour_at_low=cost,
                 usd_per_used_hour_at_high=cost,
@@ -227,6 +229,16 @@ def _bounded(cost: Quantity) -> str:
     return f"${cost.value:,.2f} ({cost.low or 0.0:,.2f}-{cost.high or 0.0:,.2f})"
 
 
+def _seen_decline(request: RentOrBuyRequest) -> tuple[float, str]:
+    """The yearly fall of rents that was seen: of this accelerator where three sellers have dated prices, or of all."""
+    points = price_points()
+    for part, whose in ((request.accelerator, request.accelerator), (None, "all accelerators")):
+        fall = price_fall(points, part)
+        if fall is not None and fall.per_year > 0:
+            return fall.per_year, f"the middle of {fall.pairs} sellers of {whose} fell {fall.per_year:.0%} a year"
+    return FASTEST_DECLINE, f"p5.48xlarge fell {FASTEST_DECLINE:.0%} a year from July 2023 to July 2026"
+
+
 def _assumed(request: RentOrBuyRequest, machine: OwnedMachine, *, reference: Rent | None) -> tuple[str, ...]:
     said = [
         f"the machine works {request.utilisation:.0%} of its {machine.years:g} years, repairs take "
@@ -236,7 +248,7 @@ def _assumed(request: RentOrBuyRequest, machine: OwnedMachine, *, reference: Ren
         if request.rent_decline == 0
         else f"prices exclude VAT; rents fall by {request.rent_decline:.0%} a year",
         "spot loses a restart and half of a quarter of an hour's work at each reclaim",
-        f"rent_decline in the sensitivities: p5.48xlarge fell {FASTEST_DECLINE:.0%} a year from July 2023 to July 2026",
+        f"rent_decline in the sensitivities: {_seen_decline(request)[1]}",
     ]
     if reference is not None and reference.stale:
         said.append(f"the cheapest price is of {reference.as_of}, older than 90 days: ask again before deciding")

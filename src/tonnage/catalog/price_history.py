@@ -1,0 +1,209 @@
+"""
+How did the price of an accelerator move? Dated on-demand prices of each seller, the market's middle, and its fall.
+
+A point is what a provider asked for one accelerator-hour on a day: the least of its instances, superseded prices and
+those of earlier releases of the data (`prices/history.csv`, to which each release adds its day) included. The market on
+a day is the median over the providers' last prices until then; its spread their tenth and ninetieth percentiles.
+
+The fall is that of sellers, not of the mix of sellers: from each provider with two prices at least ninety days apart
+the logarithm of last over first by the years between; of an accelerator the median of those, where there are three. All
+accelerators together say how fast the market falls where one has too few.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from datetime import date
+from functools import lru_cache
+from statistics import median, quantiles
+from typing import Any, Final, NamedTuple
+
+from tonnage.catalog.accelerators import accelerators
+from tonnage.catalog.additions import NOTHING, Additions
+from tonnage.catalog.filters import Order
+from tonnage.catalog.offers import offers
+from tonnage.catalog.rows import DATA, table
+from tonnage.domain.listing import Column, Listing
+from tonnage.errors import UnknownName
+
+__all__ = ["Fall", "PricePoint", "market_path", "price_fall", "price_points", "prices_listing"]
+
+LEAST_DAYS: Final = 90
+"""Between two prices of one seller, for their ratio to say anything."""
+PAIRS: Final = 3
+"""Sellers with such prices, for an accelerator to have a fall of its own."""
+FORGOTTEN_DAYS: Final = 400
+"""A price that old no longer belongs to the market of a day."""
+FILE: Final = ("prices", "history.csv")
+COLUMNS: Final = tuple(
+    Column(name=name, unit=unit)
+    for name, unit in (
+        ("accelerator", "text"), ("date", "date"), ("market", "USD/h"), ("low", "USD/h"), ("high", "USD/h"),
+        ("sellers", "count"), ("fall", "1/year"), ("pairs", "count"),
+    )
+)  # fmt: skip
+
+
+class PricePoint(NamedTuple):
+    """What a provider asked for one accelerator-hour."""
+
+    date: str
+    provider: str
+    accelerator: str
+    term: str
+    usd_per_hour: float
+
+
+class Fall(NamedTuple):
+    """How fast prices fall."""
+
+    per_year: float
+    """-d ln(price) / dt: 0.2 = 18 % a year; below 0 they rise. [1/year]"""
+    pairs: int
+    """Sellers behind it."""
+    low: float
+    high: float
+    """Least and most of them. [1/year]"""
+
+
+class MarketDay(NamedTuple):
+    """The market of an accelerator on a day."""
+
+    date: str
+    usd_per_hour: float
+    low: float
+    high: float
+    sellers: int
+
+
+def price_points(additions: Additions = NOTHING) -> tuple[PricePoint, ...]:
+    """Every dated on-demand price, the oldest first; the cheapest of a seller's instances on a day."""
+    return _points(offers(additions=additions))
+
+
+@lru_cache(maxsize=4)
+def _points(book: tuple[Any, ...]) -> tuple[PricePoint, ...]:
+    least: dict[tuple[str, str, str, str], float] = {}
+    for point in (*_of_book(book), *_of_releases()):
+        least[point[:4]] = min(point.usd_per_hour, least.get(point[:4], math.inf))
+    return tuple(sorted(PricePoint(*key, price) for key, price in least.items()))
+
+
+def _of_book(book: Iterable[Any]) -> Iterator[PricePoint]:
+    parts = {id for id, one in accelerators().items() if one.segment != "cpu"}
+    for offer in book:
+        price = offer.usd_per_hour("on-demand")
+        sold = offer.kind == "instance" and offer.trust == "primary" and offer.count >= 1 and offer.as_of
+        if price is not None and sold and offer.accelerator in parts:
+            yield PricePoint(offer.as_of, offer.provider, offer.accelerator, "on-demand", price / offer.count)
+
+
+def _of_releases() -> Iterator[PricePoint]:
+    path = DATA / FILE[0] / FILE[1]
+    if path.is_file():
+        for row in table(path):
+            yield PricePoint(
+                row["date"], row["provider"], row["accelerator"], row["term"], float(row["usd_per_hour"])
+            )  # fmt: skip
+
+
+def market_path(points: Iterable[PricePoint], accelerator: str) -> tuple[MarketDay, ...]:
+    """The market on every day that some seller's price is of."""
+    mine = [point for point in points if point.accelerator == accelerator]
+    found = []
+    for day in sorted({point.date for point in mine}):
+        last: dict[str, float] = {}
+        for point in mine:
+            if point.date <= day and _days(point.date, day) <= FORGOTTEN_DAYS:
+                last[point.provider] = point.usd_per_hour
+        low, high = _spread(list(last.values()))
+        found.append(MarketDay(day, median(last.values()), low, high, len(last)))
+    return tuple(found)
+
+
+def _spread(prices: list[float]) -> tuple[float, float]:
+    if len(prices) < 2:
+        return prices[0], prices[0]
+    cuts = quantiles(prices, n=10, method="inclusive")
+    return cuts[0], cuts[-1]
+
+
+def price_fall(points: Iterable[PricePoint], accelerator: str | None = None) -> Fall | None:
+    """How fast sellers lowered their prices, of one accelerator or of all; absent where fewer than three say."""
+    sellers: dict[tuple[str, str], list[PricePoint]] = {}
+    for point in points:
+        if accelerator in (None, point.accelerator):
+            sellers.setdefault((point.provider, point.accelerator), []).append(point)
+    falls = []
+    for path in sellers.values():
+        first, last = path[0], path[-1]
+        days = _days(first.date, last.date)
+        if days >= LEAST_DAYS:
+            falls.append(math.log(first.usd_per_hour / last.usd_per_hour) / (days / 365.25))
+    return Fall(median(falls), len(falls), min(falls), max(falls)) if len(falls) >= PAIRS else None
+
+
+def _days(before: str, now: str) -> int:
+    return (_day(now) - _day(before)).days
+
+
+def _day(text: str) -> date:
+    """A month without a day counts from its middle."""
+    return date.fromisoformat(text if len(text) == 10 else f"{text}-15")
+
+
+def prices_listing(
+    names: Iterable[str] = (),
+    *,
+    every: bool = False,
+    today: date,
+    additions: Additions = NOTHING,
+    order: Order | None = None,
+) -> Listing:
+    """The market of each accelerator on its last day, or on all its days, and how fast sellers lower its price."""
+    from tonnage.catalog.accelerators import accelerator
+
+    points = price_points(additions)
+    asked = [accelerator(name, additions=additions).id for name in names]
+    rows = []
+    for part in asked or sorted({point.accelerator for point in points}):
+        fall = price_fall(points, part)
+        path = market_path(points, part)
+        for day in path if every else path[-1:]:
+            rows.append(
+                {
+                    "accelerator": part, "date": day.date, "market": day.usd_per_hour, "low": day.low, "high": day.high,
+                    "sellers": float(day.sellers), "fall": fall.per_year if fall else None,
+                    "pairs": float(fall.pairs) if fall else None,
+                }
+            )  # fmt: skip
+    kept = _ordered(rows, order or Order())
+    return Listing(kind="prices", columns=COLUMNS, rows=kept, notes=(fall_text(price_fall(points)),),
+                   today=today.isoformat())  # fmt: skip
+
+
+def _ordered(rows: list[dict[str, Any]], order: Order) -> tuple[dict[str, Any], ...]:
+    if order.sort:
+        known = [column.name for column in COLUMNS]
+        if order.sort not in known:
+            raise UnknownName("column", order.sort, known=known)
+        there = sorted((row for row in rows if row[order.sort] is not None), key=lambda row: row[order.sort])
+        rows = [*there, *(row for row in rows if row[order.sort] is None)]
+    rows = rows[::-1] if order.reverse else rows
+    return tuple(rows[: order.limit] if order.limit else rows)
+
+
+def fall_text(fall: Fall | None) -> str:
+    """How fast the whole market falls, in words."""
+    if fall is None:
+        return "fewer than three sellers have two prices ninety days apart: how fast prices fall is not known"
+    say = "fell" if fall.per_year >= 0 else "rose"
+    return (
+        f"of {fall.pairs} sellers with prices at least {LEAST_DAYS} days apart the middle one {say} by "
+        f"{abs(1 - math.exp(-fall.per_year)):.0%} a year ({_change(fall.low)} to {_change(fall.high)})"
+    )
+
+
+def _change(per_year: float) -> str:
+    return f"{math.exp(-per_year) - 1:+.0%}"

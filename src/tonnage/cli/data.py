@@ -1,0 +1,121 @@
+"""`tonnage data`: the tables that answers are made of: which are in use, newer ones, and what differs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tonnage.cli.options import show_progress
+from tonnage.errors import BadRequest
+
+__all__ = ["data"]
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="the answer as JSON")
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def data(ctx: click.Context) -> None:
+    """
+    Models, accelerators, offers and prices that are newer than the program.
+
+    Without a command: which data is in use, and what is installed. A release is a signed file; the newest one is used
+    when its day is later than that of the shipped data, unless one is pinned (here, or by TONNAGE_DATA=VERSION).
+    """
+    if ctx.invoked_subcommand is None:
+        from tonnage.report.answers import show_document
+        from tonnage.report.data import status_document
+
+        show_document(status_document())
+
+
+@data.command("update")
+@click.option("--from", "sources", multiple=True, metavar="URL|FILE",
+              help="server, mirror or file, tried in this order  [TONNAGE_DATA_URL]")  # fmt: skip
+@_JSON
+def update_command(sources: tuple[str, ...], as_json: bool) -> None:
+    """Fetch the newest release, check its signature, and keep it beside the others; a file needs no network."""
+    from tonnage.data.archive import trusted_keys
+    from tonnage.data.update import sources_of, update
+    from tonnage.report.answers import show_document
+    from tonnage.report.data import update_document
+    from tonnage.report.document import as_json as document
+
+    with show_progress("fetching data") as tell:
+        found = update(sources_of(sources), keys=trusted_keys(), watch=tell)
+    if as_json:
+        click.echo(document(found))
+    else:
+        show_document(update_document(found))
+
+
+@data.command("diff")
+@click.argument("before", required=False)
+@click.argument("now", required=False)
+@click.option("--all", "every", is_flag=True, help="every table, with its first rows")
+@_JSON
+def diff_command(before: str | None, now: str | None, every: bool, as_json: bool) -> None:
+    """What differs between two releases: VERSION, `shipped` or a FILE each  [shipped, and the one in use]"""
+    from tonnage.catalog.rows import SHIPPED, chosen
+    from tonnage.data.diff import DataDiff, diff_of
+    from tonnage.report.answers import show_document
+    from tonnage.report.data import diff_document
+    from tonnage.report.document import as_json as document
+
+    names = (before or SHIPPED, now or chosen().version)
+    found = DataDiff(before=names[0], now=names[1], tables=diff_of(_tables(names[0]), _tables(names[1])))
+    if as_json:
+        click.echo(document(found))
+    else:
+        show_document(diff_document(found, every=every))
+
+
+def _tables(name: str) -> dict[str, bytes]:
+    from tonnage.catalog.rows import SHIPPED, folder_in, installed, shipped_version
+    from tonnage.data.archive import read_release, trusted_keys
+    from tonnage.data.diff import tables_of
+    from tonnage.errors import echo
+
+    if name in installed():
+        return tables_of(folder_in(name))
+    if name in (SHIPPED, shipped_version()):
+        return tables_of(None)
+    if Path(name).is_file():
+        return read_release(Path(name), keys=trusted_keys())[2]
+    known = ", ".join((SHIPPED, *installed()))
+    raise BadRequest(f"data '{echo(name)}' is neither installed nor a file; there are: {known}")
+
+
+@data.command("pin")
+@click.argument("version")
+def pin_command(version: str) -> None:
+    """Answer from VERSION until told otherwise; `shipped` = what came with the program, `latest` = the newest."""
+    from tonnage.catalog import rows
+    from tonnage.data.update import pin
+    from tonnage.report.answers import show_document
+    from tonnage.report.data import status_document
+
+    pin(version)
+    rows.chosen.cache_clear()
+    show_document(status_document())
+
+
+@data.command("verify")
+@click.argument("version", required=False)
+@click.pass_context
+def verify_command(ctx: click.Context, version: str | None) -> None:
+    """Hold every file of VERSION against its signed manifest  [all that are installed]; exit code 1: one differs."""
+    from tonnage.catalog.rows import installed
+    from tonnage.data.archive import checked_release, trusted_keys
+    from tonnage.errors import echo
+    from tonnage.report.answers import show_document
+    from tonnage.report.data import checked_document
+
+    if version is not None and version not in installed():
+        raise BadRequest(f"data '{echo(version)}' is not installed; there are: {', '.join(installed()) or 'none'}")
+    keys = trusted_keys()
+    found = {one: checked_release(one, keys=keys) for one in ([version] if version else installed())}
+    show_document(checked_document(found))
+    if any(found.values()):
+        ctx.exit(1)

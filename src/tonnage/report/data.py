@@ -1,0 +1,85 @@
+"""The data in use, an update, and two releases side by side, as documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tonnage.catalog.rows import chosen, data_version, installed, shipped_version
+from tonnage.report.document import Block, Document, Headline, Note, Text, grid, section
+from tonnage.report.wording import plural
+
+__all__ = ["checked_document", "diff_document", "status_document", "update_document"]
+
+FIRST: Final = 14
+"""Tables of a first screen."""
+
+
+def status_document() -> Document:
+    """Which data is in use, why, and which other there is."""
+    used, ours, there = chosen(), shipped_version(), installed()
+    origin = "shipped with the program" if used.release is None else "installed"
+    why = f", by {used.why}" if used.why == "TONNAGE_DATA" else f", {used.why}" if used.why else ""
+    rows = [(version, "installed", "in use" if version == used.version and used.release else "") for version in there]
+    rows.append((ours, "shipped", "in use" if used.release is None else ""))
+    return Document(
+        first=(
+            Headline(text=f"Data {used.version} ({data_version()}), {origin}{why}."),
+            grid(["version", "where", ""], sorted(rows, reverse=True)),
+            Note(
+                text="Newer: tonnage data update. Another: tonnage data pin VERSION. What differs: tonnage data diff."
+            ),
+        )
+    )
+
+
+def update_document(found: Any) -> Document:
+    """What an update did, and which sources gave nothing."""
+    used = chosen()
+    if found.new:
+        said = f"Data {found.version} is installed, from {found.source}."
+    else:
+        said = f"Nothing newer: {found.source} has data {found.version}, this machine {used.version}."
+    notes: list[Block] = [Text(text=f"Not used: {why}") for why in found.failed]
+    if found.new and used.why:
+        notes.append(
+            Note(text=f"Answers still come from {used.version} ({used.why}); `tonnage data pin latest` ends that.")
+        )
+    return Document(first=(Headline(text=said), *notes))
+
+
+def diff_document(found: Any, *, every: bool) -> Document:
+    """Tables that differ, and by how much prices moved."""
+    tables = found.tables if every else found.tables[:FIRST]
+    if not tables:
+        return Document(first=(Headline(text=f"Data {found.before} and {found.now} are the same."),))
+    rows = [
+        (one.name, _count(one.new), _count(one.gone), _count(one.changed),
+         f"{one.moved - 1.0:+.1%}" if one.moved is not None else "")
+        for one in tables
+    ]  # fmt: skip
+    title = f"{plural(len(found.tables), 'table')} differ between data {found.before} and {found.now}."
+    blocks: list[Block] = [Headline(text=title), grid(["table~", "new>", "gone>", "changed>", "prices>"], rows)]
+    if every:
+        for one in tables:
+            blocks += section(one.name, *one.rows) if one.rows else ()
+    elif len(found.tables) > FIRST:
+        blocks.append(Note(text=f"{len(found.tables) - FIRST} more tables, and the rows of each: --all."))
+    else:
+        blocks.append(Note(text="The rows of each table: --all."))
+    return Document(first=tuple(blocks))
+
+
+def checked_document(found: Mapping[str, Sequence[str]]) -> Document:
+    """Releases held against their manifests."""
+    if not found:
+        return Document(first=(Headline(text="No release is installed: answers come from the shipped data."),))
+    blocks: list[Block] = []
+    for version, wrong in found.items():
+        said = "not whole: remove it, or fetch it again" if wrong else "whole, and signed by a known key"
+        blocks += [Headline(text=f"Data {version}: {said}.", good=not wrong), *(Text(text=line) for line in wrong)]
+    return Document(first=tuple(blocks))
+
+
+def _count(number: int) -> str:
+    return f"{number:,}" if number else ""

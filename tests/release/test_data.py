@@ -1,0 +1,240 @@
+"""`tonnage data` against a local server: newer data comes in, what is not whole or not signed stays out."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from click.testing import CliRunner, Result
+from tools.data_release import build
+
+from tonnage.catalog import rows
+from tonnage.cli import root
+from tonnage.data.diff import tables_of
+from tonnage.data.signature import public_key
+
+SEED, OTHER = bytes(range(32)), bytes(32)
+SOON, LATER = "2099.01.01", "2099.02.01"
+PRICES = "offers/listed/prices.csv"
+
+
+class Server(NamedTuple):
+    """A folder over HTTP; answers can be told to break off."""
+
+    url: str
+    folder: Path
+    breaks: list[int]
+    """Bytes after which the next answers end."""
+    asked: list[str]
+    """Path and range of each question."""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    folder, breaks, asked = tmp_path / "www", list[int](), list[str]()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path + self.headers.get("Range", ""))
+            file = folder / self.path.lstrip("/")
+            if not file.is_file():
+                self.send_error(404)
+                return
+            data, start = file.read_bytes(), int(self.headers.get("Range", "bytes=0-")[6:-1])
+            self.send_response(206 if start else 200)
+            self.send_header("Content-Length", str(len(data) - start))
+            self.end_headers()
+            most = breaks.pop(0) if breaks and self.path.endswith(".zip") else len(data)
+            self.wfile.write(data[start : start + most])
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        thread = threading.Thread(target=http.serve_forever, daemon=True)
+        thread.start()
+        yield Server(f"http://127.0.0.1:{http.server_port}", folder, breaks, asked)
+        http.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TONNAGE_DATA_FOLDER", str(tmp_path / "mine"))
+    monkeypatch.setenv("TONNAGE_DATA_KEY", public_key(SEED).hex())
+    for name in ("TONNAGE_DATA", "TONNAGE_DATA_URL", "TONNAGE_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    rows.chosen.cache_clear()
+    yield
+    rows.chosen.cache_clear()
+
+
+def publish(server: Server, version: str, *, factor: float = 0.9, seed: bytes = SEED) -> Path:
+    """A release in which the first shipped price is another."""
+    tables = server.folder.parent / f"tables-{version}"
+    text = tables_of(None)[PRICES].decode()
+    head, first, rest = text.split("\n", 2)
+    cells = first.split(",")
+    cells[3] = f"{float(cells[3]) * factor:.4f}"
+    for name, data in tables_of(None).items():
+        if name.startswith("offers/"):
+            (tables / name).parent.mkdir(parents=True, exist_ok=True)
+            (tables / name).write_bytes(data)
+    (tables / PRICES).write_text("\n".join((head, ",".join(cells), rest)), encoding="utf-8", newline="\n")
+    return build(tables, out=server.folder, seed=seed, version=version)
+
+
+def run(*arguments: str) -> Result:
+    rows.chosen.cache_clear()
+    return CliRunner().invoke(root, ["data", *arguments], prog_name="tonnage")
+
+
+def words(result: Result) -> str:
+    return " ".join((result.stdout + result.stderr).split())
+
+
+def in_use() -> str:
+    rows.chosen.cache_clear()
+    return rows.chosen().version
+
+
+def test_an_update_is_installed_used_listed_and_compared(server: Server) -> None:
+    publish(server, SOON)
+    done = run("update", "--from", server.url)
+    assert done.exit_code == 0 and f"Data {SOON} is installed" in words(done)
+    assert in_use() == SOON and f"Data {SOON}" in words(run())
+    diff = json.loads(run("diff", "--json").stdout)
+    (table,) = diff["tables"]
+    assert table["name"] == PRICES and table["changed"] == 1 and table["moved"] == pytest.approx(0.9, rel=1e-3)
+    assert "whole, and signed by a known key" in words(run("verify"))
+
+
+def test_the_same_tables_make_the_same_file(server: Server) -> None:
+    first = publish(server, SOON).read_bytes()
+    (server.folder / "index.json").unlink()
+    assert publish(server, SOON).read_bytes() == first
+
+
+def test_an_interrupted_update_keeps_what_came_and_goes_on(server: Server) -> None:
+    size = publish(server, SOON).stat().st_size
+    server.breaks.append(1000)
+    broken = run("update", "--from", server.url)
+    assert broken.exit_code == 2 and f"broke off after 1,000 of {size:,} bytes" in broken.stderr
+    assert "what is installed stays" in broken.stderr and "Traceback" not in broken.stderr
+    assert in_use() == rows.shipped_version()
+    assert run("update", "--from", server.url).exit_code == 0
+    assert server.asked[-1] == f"/tonnage-data-{SOON}.zipbytes=1000-" and in_use() == SOON
+
+
+@pytest.mark.parametrize("damage", ["signature", "content", "index"])
+def test_what_is_not_whole_or_not_signed_is_not_used(server: Server, damage: str) -> None:
+    file = publish(server, SOON)
+    assert run("update", "--from", server.url).exit_code == 0
+    file = publish(server, LATER, seed=SEED)
+    index = server.folder / "index.json"
+    if damage == "signature":
+        (server.folder / "index.json").unlink()
+        file = publish(server, LATER, seed=OTHER)
+        first = {"version": SOON, **_listed(server, SOON)}
+        listed = json.loads(index.read_text())
+        index.write_text(json.dumps({**listed, "releases": [first, *listed["releases"]]}))
+    elif damage == "content":
+        file.write_bytes(file.read_bytes()[:-100] + bytes(100))
+    else:
+        index.write_text("{")
+    done = run("update", "--from", server.url)
+    said = {"signature": "is not signed by a known key", "content": "checksum", "index": "no index of data"}[damage]
+    assert done.exit_code == 2 and said in done.stderr and "what is installed stays" in done.stderr
+    assert in_use() == SOON and len(rows.installed()) == 1
+    assert run("verify").exit_code == 0
+
+
+def _listed(server: Server, version: str) -> dict[str, object]:
+    import hashlib
+
+    data = (server.folder / f"tonnage-data-{version}.zip").read_bytes()
+    return {"file": f"tonnage-data-{version}.zip", "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+
+
+def test_a_mirror_stands_in_for_a_server_that_is_gone(server: Server) -> None:
+    publish(server, SOON)
+    done = run("update", "--from", "http://127.0.0.1:9", "--from", server.url)
+    assert done.exit_code == 0 and "Not used: 'http://127.0.0.1:9/index.json' cannot be reached" in words(done)
+    assert in_use() == SOON
+
+
+def test_older_data_is_not_fetched_and_a_history_that_was_rewritten_is_refused(server: Server) -> None:
+    publish(server, "2020.01.01")
+    done = run("update", "--from", server.url)
+    assert done.exit_code == 0 and "Nothing newer" in words(done) and in_use() == rows.shipped_version()
+    index = server.folder / "index.json"
+    listed = json.loads(index.read_text())
+    listed["releases"][0]["sha256"] = "0" * 64
+    index.write_text(json.dumps(listed))
+    again = run("update", "--from", server.url)
+    assert again.exit_code == 2 and "a release never changes" in again.stderr
+
+
+def test_a_pin_holds_until_it_is_taken_back(server: Server) -> None:
+    publish(server, SOON)
+    assert run("update", "--from", server.url).exit_code == 0
+    assert run("pin", "shipped").exit_code == 0 and in_use() == rows.shipped_version()
+    publish(server, LATER, factor=0.8)
+    done = run("update", "--from", server.url)
+    assert done.exit_code == 0 and "Answers still come from" in words(done)
+    assert in_use() == rows.shipped_version()
+    assert run("pin", SOON).exit_code == 0 and in_use() == SOON
+    assert run("pin", "latest").exit_code == 0 and in_use() == LATER
+    wrong = run("pin", "2030.01.01")
+    assert wrong.exit_code == 2 and SOON in wrong.stderr and LATER in wrong.stderr
+
+
+def test_offline_a_file_does_and_a_server_is_not_asked(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = publish(server, SOON)
+    monkeypatch.setenv("TONNAGE_OFFLINE", "1")
+    refused = run("update", "--from", server.url)
+    assert refused.exit_code == 2 and "TONNAGE_OFFLINE is set" in refused.stderr and not server.asked
+    assert run("update", "--from", str(file)).exit_code == 0 and in_use() == SOON
+
+
+def test_a_changed_file_of_an_installed_release_is_found(server: Server) -> None:
+    assert run("update", "--from", str(publish(server, SOON))).exit_code == 0
+    path = rows.folder_in(SOON) / PRICES
+    path.write_text(path.read_text().replace("aws", "was", 1))
+    done = run("verify")
+    assert done.exit_code == 1 and f"{PRICES} is missing or was changed" in words(done)
+
+
+def test_no_key_no_data(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(server, SOON)
+    monkeypatch.delenv("TONNAGE_DATA_KEY")
+    done = run("update", "--from", server.url)
+    assert done.exit_code == 2 and "TONNAGE_DATA_KEY" in done.stderr
+
+
+def test_a_release_only_adds(server: Server) -> None:
+    tables = server.folder.parent / "less"
+    (tables / "models").mkdir(parents=True)
+    for name, data in tables_of(None).items():
+        if name.startswith("models/"):
+            (tables / name).parent.mkdir(parents=True, exist_ok=True)
+            (tables / name).write_bytes(data)
+    models = tables / "models" / "models.csv"
+    lines = models.read_text(encoding="utf-8").splitlines(keepends=True)
+    models.write_text("".join((lines[0], *lines[2:])), encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"data is only added:\n  models/models\.csv"):
+        build(tables, out=server.folder, seed=SEED, version=SOON)
+
+
+def test_a_member_outside_of_the_tables_is_refused(server: Server, tmp_path: Path) -> None:
+    from tonnage.data.archive import pack, written
+    from tonnage.data.signature import sign
+
+    manifest, members = pack(SOON, {"../../evil.csv": b"x"}, needs="0.1.0", before="")
+    file = tmp_path / "evil.zip"
+    file.write_bytes(written(members, sign(SEED, manifest)))
+    done = run("update", "--from", str(file))
+    assert done.exit_code == 2 and "which no release brings" in done.stderr
+    assert not list(tmp_path.rglob("evil.csv"))

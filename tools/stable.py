@@ -1,0 +1,242 @@
+"""
+What is promised for 1.0, listed name by name; and whether the code still keeps it.
+
+    python -m tools.stable           what was added, changed or removed since docs/reference/stable.txt; exit code 1: a
+                                     promised name is gone or another, and tools/stable.toml does not list it
+    python -m tools.stable --write   writes docs/reference/stable.txt and stable.md; refuses an unlisted break
+
+One line a name: Python names with their parameters, commands with their options, fields of questions, values of answers
+with their types, environment variables, sections of files, exit codes. Additions are free; what is there stays, or is
+listed in tools/stable.toml with its day, the release that removes it and what to use instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+LIST: Final = ROOT / "docs" / "reference" / "stable.txt"
+PAGE: Final = LIST.with_suffix(".md")
+CHANGES: Final = ROOT / "tools" / "stable.toml"
+EXIT_CODES: Final = {
+    "0": "answered",
+    "1": "answered, and not as it should be (check, verify, data verify); or the reader of the output went away",
+    "2": "the request is wrong; one sentence says how", "3": "it cannot be done; what binds is the answer",
+    "130": "interrupted",
+}  # fmt: skip
+VARIABLES: Final = {
+    "TONNAGE_CATALOG": "one more folder of your own accelerators, offers and calibrations",
+    "TONNAGE_DATA": "data to answer from: a version, shipped or latest",
+    "TONNAGE_DATA_FOLDER": "where releases of the data are kept",
+    "TONNAGE_DATA_KEY": "public keys whose releases are believed",
+    "TONNAGE_DATA_URL": "servers and mirrors of the data",
+    "TONNAGE_HISTORY": "file of measurements, or a PostgreSQL address",
+    "TONNAGE_OFFLINE": "1 = asks no server",
+    "TONNAGE_WEB_…": "any option of `tonnage web`, such as TONNAGE_WEB_PORT",
+    "TONNAGE_TOKEN": "token that the page and the HTTP API ask for",
+}
+
+
+def names() -> dict[str, str]:
+    """Every promised name of this code, and its type or what it takes."""
+    found: dict[str, str] = {}
+    for part in (_python, _commands, _fields, _answers, _files):
+        found |= dict(part())
+    return dict(sorted(found.items()))
+
+
+def _python() -> Iterator[tuple[str, str]]:
+    import tonnage
+
+    for name in tonnage.__all__:
+        thing = getattr(tonnage, name)
+        if callable(thing):
+            taken = [
+                str(one).partition(":")[0].partition("=")[0] for one in inspect.signature(thing).parameters.values()
+            ]
+            yield f"python {name}", ", ".join(taken)
+        else:
+            yield f"python {name}", type(thing).__name__
+
+
+def _commands() -> Iterator[tuple[str, str]]:
+    import click
+
+    from tonnage.cli import root
+
+    def walk(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
+        if isinstance(command, click.Group):
+            for name in command.list_commands(click.Context(command)):
+                under = command.get_command(click.Context(command), name)
+                if under is not None:
+                    yield from walk(under, f"{path} {name}")
+            return
+        yield (
+            f"command {path}",
+            " ".join(one.human_readable_name for one in command.params if one.param_type_name == "argument"),
+        )
+        for one in command.params:
+            if one.param_type_name == "option" and not getattr(one, "hidden", False):
+                for spelling in one.opts:
+                    yield f"option {path} {spelling}", "flag" if getattr(one, "is_flag", False) else one.type.name
+
+    yield from walk(root, "tonnage")
+
+
+def _fields() -> Iterator[tuple[str, str]]:
+    import msgspec
+
+    from tonnage.domain.requests.table import REQUESTS
+    from tonnage.planning.requests.described import describe_fields
+
+    for question in REQUESTS:
+        for field in msgspec.to_builtins(describe_fields(question)):
+            yield f"field {question}.{field['name']}", field["reads"]
+
+
+def _answers() -> Iterator[tuple[str, str]]:
+    import msgspec
+
+    kinds = _answer_types()
+    _, components = msgspec.json.schema_components(tuple(kinds), ref_template="{name}")
+    for kind, schema in components.items():
+        for name, value in schema.get("properties", {}).items():
+            yield f"answer {kind}.{name}", _type_text(value)
+
+
+def _answer_types() -> list[Any]:
+    from tonnage.domain import accuracy, adoption, breakdown, compare, cost, diagnosis, fit, listing, simulate
+    from tonnage.planning.plans import KINDS
+
+    found = [*dict.fromkeys(KINDS.values()), compare.Check, compare.Verification, cost.RentOrBuy, diagnosis.Diagnosis]
+    found += [fit.FitAnswer, listing.Listing, simulate.Simulated]
+    return [*found, adoption.Adoption, *(getattr(breakdown, n) for n in ("Breakdown",) if hasattr(breakdown, n)),
+            *(getattr(accuracy, n) for n in ("Accuracy",) if hasattr(accuracy, n))]  # fmt: skip
+
+
+def _type_text(schema: dict[str, Any]) -> str:
+    if "$ref" in schema:
+        return str(schema["$ref"])
+    if "anyOf" in schema:
+        return " | ".join(sorted(_type_text(one) for one in schema["anyOf"]))
+    if "enum" in schema:
+        return " | ".join(sorted(json.dumps(one) for one in schema["enum"]))
+    if schema.get("type") == "array":
+        inner = schema.get("items") or {}
+        return f"[{_type_text(inner) if isinstance(inner, dict) else ''}]"
+    if schema.get("type") == "object":
+        more = schema.get("additionalProperties")
+        return f"{{{_type_text(more)}}}" if isinstance(more, dict) else "object"
+    return str(schema.get("type", "any"))
+
+
+def _files() -> Iterator[tuple[str, str]]:
+    for name, said in EXIT_CODES.items():
+        yield f"exit {name}", said
+    for name, said in VARIABLES.items():
+        yield f"variable {name}", said
+    from tonnage.catalog.additions import SECTIONS
+
+    for name in sorted(SECTIONS):
+        yield f"section [[{name}]]", "of a file of additions"
+    for path in sorted((ROOT / "src" / "tonnage").rglob("*.py")):
+        for schema in re.findall(r'"(tonnage\.[a-z-]+/\d+)"', path.read_text(encoding="utf-8")):
+            yield f"schema {schema}", "of a file or of --json"
+
+
+def kept() -> dict[str, str]:
+    """What docs/reference/stable.txt promises."""
+    lines = LIST.read_text(encoding="utf-8").splitlines()
+    return dict(line.split(": ", 1) if ": " in line else (line.rstrip(":"), "") for line in lines if line)
+
+
+def listed() -> dict[str, dict[str, str]]:
+    """Breaks that are announced: name -> day, the release that removes it, what to use instead."""
+    return {one["name"]: one for one in tomllib.loads(CHANGES.read_text(encoding="utf-8")).get("change", [])}
+
+
+def breaks(before: dict[str, str], now: dict[str, str], allowed: dict[str, dict[str, str]]) -> list[str]:
+    """Promised names that are gone or another, and are not listed."""
+    gone = [f"gone: {name}" for name in before if name not in now and name not in allowed]
+    other = [
+        f"another: {name}: {before[name] or '-'} -> {now[name] or '-'}"
+        for name in before
+        if name in now
+        and now[name] != before[name]
+        and name not in allowed
+        and not _wider(name, before[name], now[name])
+    ]
+    return [*gone, *other]
+
+
+def _wider(name: str, before: str, now: str) -> bool:
+    """More of the same: a parameter or a kind of value more; words of a meaning are free."""
+    if name.startswith(("exit ", "variable ", "section ", "schema ")):
+        return True
+    if name.startswith("python "):
+        return set(before.split(", ")) <= set(now.split(", "))
+    return set(before.split(" | ")) <= set(now.split(" | "))
+
+
+def page(now: dict[str, str], allowed: dict[str, dict[str, str]]) -> str:
+    """The promise in words, with what is announced and how much is listed."""
+    counts: dict[str, int] = {}
+    for name in now:
+        counts[name.split(" ")[0]] = counts.get(name.split(" ")[0], 0) + 1
+    lines = [
+        "# What stays", "",
+        "Written by `python -m tools.stable --write`; the whole list is [stable.txt](stable.txt).", "",
+        "From 1.0 on these names keep their meaning through every release of the same major number; until then a name",
+        "of this list goes only after it was announced here. Additions come in any release.",
+        "`tests/release/test_stable.py` fails on a name that is gone, or is of another type, and is not announced.",
+        "Plans of 0.1 open in every later release (`tests/planning/test_older_plans.py`).", "",
+        "| kind | names |", "|---|---|",
+        *(f"| {WORDS[kind]} | {number:,} |" for kind, number in counts.items()), "",
+        "## Exit codes", "", "| code | means |", "|---|---|", *(f"| {k} | {v} |" for k, v in EXIT_CODES.items()), "",
+        "## Settings by environment", "", "| variable | sets |", "|---|---|",
+        *(f"| `{k}` | {v} |" for k, v in VARIABLES.items()), "",
+        "## Python", "", ", ".join(f"`{name[7:]}`" for name in now if name.startswith("python ")) + ".", "",
+        "## Schemas", "", ", ".join(f"`{name[7:]}`" for name in now if name.startswith("schema ")) + ".", "",
+        "## Announced", "",
+    ]  # fmt: skip
+    if not allowed:
+        return "\n".join([*lines, "Nothing is announced to go.", ""])
+    lines += ["| name | since | gone in | instead |", "|---|---|---|---|"]
+    lines += [f"| `{k}` | {v['since']} | {v['removed']} | {v['instead']} |" for k, v in sorted(allowed.items())]
+    return "\n".join([*lines, ""])
+
+
+WORDS: Final = {
+    "python": "Python names", "command": "commands", "option": "options of commands", "field": "fields of questions",
+    "answer": "values of answers", "exit": "exit codes", "variable": "environment variables",
+    "section": "sections of files of additions", "schema": "schemas of files and answers",
+}  # fmt: skip
+
+
+def run() -> int:
+    """Exit code 1: an unlisted break."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true")
+    write = parser.parse_args().write
+    now, before, allowed = names(), kept() if LIST.exists() else {}, listed()
+    wrong = breaks(before, now, allowed)
+    print("\n".join(wrong) or f"{len(before):,} promised names hold; {len(now.keys() - before.keys()):,} are new")
+    if wrong:
+        print("list each in tools/stable.toml: name, since, removed, instead", file=sys.stderr)
+        return 1
+    if write:
+        LIST.write_text("".join(f"{name}: {said}\n" for name, said in now.items()), encoding="utf-8")
+        PAGE.write_text(page(now, allowed), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run())
