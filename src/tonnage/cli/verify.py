@@ -50,10 +50,10 @@ def verify(
     from tonnage.report.answers import show
     from tonnage.report.document import as_json as document
 
+    given = [("--set", facts["overrides"]), ("--additions", facts["folders"])]
     with show_progress("planning again"):
         found = verified(path, additions=own_facts(facts))
         if not found.same and found.data_before != found.data_now:
-            given = [("--set", facts["overrides"]), ("--additions", facts["folders"])]
             found = _from_its_data(found, [path, *(f"{flag}={one}" for flag, each in given for one in each)])
     if badge is not None:
         from tonnage.report.check import badge as drawn
