@@ -81,12 +81,12 @@ def _commands() -> Iterator[tuple[str, str]]:
             return
         yield (
             f"command {path}",
-            " ".join(one.human_readable_name for one in command.params if one.param_type_name == "argument"),
+            " ".join(str(one.name) for one in command.params if one.param_type_name == "argument"),
         )
         for one in command.params:
             if one.param_type_name == "option" and not getattr(one, "hidden", False):
                 for spelling in one.opts:
-                    yield f"option {path} {spelling}", "flag" if getattr(one, "is_flag", False) else one.type.name
+                    yield f"option {path} {spelling}", "flag" if getattr(one, "is_flag", False) else "value"
 
     yield from walk(root, "tonnage")
 

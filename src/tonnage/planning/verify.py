@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import date
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
@@ -22,7 +26,7 @@ from tonnage.planning.files import read_text
 from tonnage.planning.plans import Plan, plan_of_text
 from tonnage.version import __version__
 
-__all__ = ["question_of", "release_of", "remake", "verify"]
+__all__ = ["question_of", "release_of", "remake", "verify", "verify_asked"]
 
 FIRST: Final = 12
 """Differences that are named."""
@@ -33,13 +37,55 @@ ABSENT: Final = "(absent)"
 
 def verify(path: str, *, additions: Additions = catalog.NOTHING) -> Verification:
     """
-    The plan in a file against the one that its request and day give now.
+    The plan in a file against the one that its request and day give, from the data that it names where that is here.
 
     Raises
     ------
     TonnageError
         The file is no plan, or its request can no longer be read.
     """
+    found = _verified_here(path, additions=additions)
+    if found.same or not found.data_before or found.data_before == found.data_now or path == "-":
+        return found
+    return _from_its_data(found, path, additions=additions)
+
+
+AGAIN: Final = "from tonnage.planning.verify import verify_asked; verify_asked()"
+"""The program of the process that makes a plan again from other data: loaders keep what they read."""
+
+
+class Asked(msgspec.Struct):
+    """What that process is to hold against its plan."""
+
+    path: str
+    additions: Additions
+
+
+def verify_asked() -> None:
+    """Reads what is asked from standard input, and writes its verification with the data of this process."""
+    asked = msgspec.json.decode(sys.stdin.buffer.read(), type=Asked)
+    sys.stdout.buffer.write(msgspec.json.encode(_verified_here(asked.path, additions=asked.additions)))
+
+
+def _from_its_data(found: Verification, path: str, *, additions: Additions) -> Verification:
+    """The plan made again from the data that it names; as it was where that data is not on this machine."""
+    release = release_of(found.data_before)
+    if release is None:
+        return found
+    again = subprocess.run(
+        [sys.executable, "-c", AGAIN], input=msgspec.json.encode(Asked(path, additions)), capture_output=True,
+        check=False, env={**os.environ, "TONNAGE_DATA": release},
+    )  # fmt: skip
+    if again.returncode:
+        return found
+    then = msgspec.json.decode(again.stdout, type=Verification)
+    said = f"{then.sentence.rstrip('.')}, from data {release} ({found.data_before})."
+    with_now = f" With the data in use ({found.data_now}) {found.differences:,} values differ." if then.same else ""
+    return replace(found, same=then.same, sentence=said + with_now, release=release)
+
+
+def _verified_here(path: str, *, additions: Additions) -> Verification:
+    """The plan in a file against the one that its request and day give with the data of this process."""
     text = read_text(path, what="plan")
     kept = plan_of_text(text, path)
     fresh = remake(kept, additions=additions)

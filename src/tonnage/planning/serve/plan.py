@@ -28,7 +28,6 @@ from tonnage.domain.plan import (
     PLAN_SCHEMA,
     Configuration,
     Rejection,
-    SeparatePools,
     ServeOption,
     ServePlan,
 )
@@ -121,7 +120,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
     rejected = (*refused, *nearest_of_each(missed, doing=doing, by=BY_NEARNESS), *excluded)
     binding = no_format or _binding(request, missed, excluded)
     day = fleet_day(request, ranked[0]) if ranked and (request.shape.hours or request.shape.on_s) else None
-    apart = _pools(request, serving, first=ranked[0], today=today) if ranked else None
+    apart = separate_pools(request, serving, first=ranked[0], today=today) if request.pools and ranked else None
     return ServePlan(
         schema=PLAN_SCHEMA,
         feasible=bool(ranked),
@@ -202,13 +201,6 @@ def serve_options(request: Serve, *, additions: Additions = catalog.NOTHING, tod
     allowed, _, no_format = apply_quality_floor(request, model)
     open_sites = sites(request.filters, additions=additions)[0] if no_format is None else ()
     return _searched(request, allowed, model, open_sites=tuple(with_slices(open_sites)), today=today).ranked
-
-
-def _pools(request: Serve, serving: list[Priced], *, first: ServeOption, today: date) -> SeparatePools | None:
-    """The cheapest fleet of separate pools where they are asked for, and can be simulated."""
-    if not (request.pools and can_simulate()):
-        return None
-    return separate_pools(request, serving, first=first, today=today)
 
 
 def _sessions(

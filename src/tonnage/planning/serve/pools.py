@@ -20,6 +20,7 @@ from tonnage.planning.replica_arrays import ReplicaArrays
 from tonnage.planning.serve.option import Candidate, bills_of, replicas_of, share_of
 from tonnage.simulation.capacity import Point
 from tonnage.units import show
+from tonnage.version import can_simulate
 
 if TYPE_CHECKING:
     from tonnage.simulation.serving import Simulated
@@ -41,8 +42,12 @@ GUESS: Final = 0.7
 def separate_pools(
     request: Serve, serving: list[tuple[Candidate, ServeOption]], *, first: ServeOption, today: date
 ) -> SeparatePools | None:
-    """The cheapest fleet of separate pools on the configurations that cost least; absent = none serves."""
-    if request.rate_per_s is None or (request.slo.ttft_s, request.slo.tpot_s, request.slo.e2e_s) == (None, None, None):
+    """The cheapest fleet of pools on the configurations that cost least; absent = none serves, or none is simulated."""
+    if (
+        not can_simulate()
+        or request.rate_per_s is None
+        or (request.slo.ttft_s, request.slo.tpot_s, request.slo.e2e_s) == (None, None, None)
+    ):
         return None
     from tonnage.planning.serve.capacity_search import draw_requests
 
