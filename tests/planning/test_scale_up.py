@@ -18,7 +18,7 @@ def site_of(accelerator: str) -> Site:
     return sites(request.filters, additions=catalog.NOTHING)[0][0]
 
 
-def planned(model: str, **asked: str) -> ServePlan:
+def planned(model: str, **asked: str | None) -> ServePlan:
     fields = {"model": model, "traffic": "chat", "quick": True, "tpot": "80 ms", **asked}
     return plan_serve(serve_request(fields), today=TODAY)
 
@@ -33,10 +33,12 @@ def test_a_rack_reaches_over_its_trays_less_the_spare_ones_and_a_board_over_itse
 
 
 def test_deepseek_r1_on_gb200_is_planned_over_several_trays_and_says_so() -> None:
-    plan = planned("deepseek-ai/DeepSeek-R1", rate="200/s", accelerator="gb200-nvl72", tpot="50 ms", ttft="2 s")
+    # Mostly answers: with long prompts every rank of a wide replica waits for one rank's prompt, and trays alone win.
+    load = {"rate": "100/s", "prompt_tokens": "64", "output_tokens": "1024", "traffic": None, "tpot": "50 ms"}
+    plan = planned("deepseek-ai/DeepSeek-R1", accelerator="gb200-nvl72", **load)
     wide = [option for option in plan.options if option.configuration.layout.ranks > 4]
-    assert wide and all(option.configuration.layout.pp == 1 for option in wide)
-    assert plan.options[0].configuration.layout.ep > 4
+    assert {option.configuration.layout.ep for option in wide} >= {8, 16}
+    assert all(option.configuration.layout.pp == 1 for option in wide)
     assert any("trays of one rack" in said for said in plan.provenance.assumed)
 
 

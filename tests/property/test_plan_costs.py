@@ -2,6 +2,7 @@
 730 hours (D1, D2)."""
 
 import math
+import re
 from datetime import date
 from typing import Any
 
@@ -21,12 +22,15 @@ EIGHT = "meta-llama/Llama-3.1-8B-Instruct"
 
 
 def listed(bill: Bill) -> float:
-    """The price of the offer that a bill names. [USD/h]"""
+    """The price of the offer that a bill names; a slice of a torus costs its chips. [USD/h]"""
+    name, _, slice_of = bill.instance_type.partition(" ")
+    chips = math.prod(map(int, slice_of.split("x"))) if re.fullmatch(r"\d+(x\d+)+", slice_of) else 1
+    kind = name if chips > 1 or slice_of == "1x1" else bill.instance_type
     found = {
-        offer.usd_per_hour(bill.term)
+        chips * (offer.usd_per_hour(bill.term) or 0.0)
         for offer in catalog.offers()
         if (offer.provider, offer.instance_type, offer.region, offer.as_of)
-        == (bill.provider, bill.instance_type, bill.region, bill.as_of)
+        == (bill.provider, kind, bill.region, bill.as_of)
     }
     assert bill.usd_per_instance_hour in found, bill
     return bill.usd_per_instance_hour

@@ -54,7 +54,7 @@ def test_one_field_of_the_wrong_kind_in_a_good_request_is_refused(path: str, pag
              if not allowed.is_valid(body := _with(good, field.name, value))]  # fmt: skip
     groups = {field.name.partition(".")[0] for field in question.fields if "." in field.name}
     wrong += [{**good, group: value} for group in groups for value in ([], 5, "x", True, [{}])]
-    assert len(wrong) > 50
+    assert len(wrong) > 5 * len(question.fields)
     with httpx.Client(base_url=page_address, timeout=PATIENCE_S, trust_env=False) as client:
         for body in wrong:
             reply = client.post(f"/{path}", json=body)

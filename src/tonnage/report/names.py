@@ -27,6 +27,8 @@ GENERIC: Final = re.compile(r"^(?:GeForce|Instinct|Tesla|Radeon|Cloud|NVIDIA|AMD
 """What a short name leaves out: lines of products, and remarks in brackets."""
 SIZE: Final = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?) ?[Gg][Bb]\b")
 CODE: Final = re.compile(r"`[^`]*`")
+BARE: Final = re.compile(r"m\d")
+"""Ids of accelerators that are words of other names as well."""
 WORD: Final = re.compile(r"[\w./@-]{2,}")
 SIZE_OF_MODEL: Final = re.compile(r"(?<![A-Za-z0-9.])\d+(?:\.\d+)?[bm](?![A-Za-z0-9])")
 UNSAID: Final = re.compile(r"-(?:hf|HF|v0\.0)$")
@@ -162,6 +164,8 @@ def _said(word: re.Match[str]) -> str:
     """A word of a text, named if it is an id; a full stop behind it stays."""
     parts, models = _known()
     id = word[0].rstrip(".")
+    if BARE.fullmatch(id) and not word.string[: word.start()].endswith(" x ") and word.string.strip() != id:
+        return word[0]  # as in "BGE reranker v2 m3"
     name = part_name(id) if id in parts else model_name(id) if id in models else id
     return name + word[0][len(id) :]
 

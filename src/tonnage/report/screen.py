@@ -258,11 +258,15 @@ def capacity_meter(*, load: float, most: float) -> Meter:
 
 
 def short_names(ids: Iterable[str]) -> dict[str, str]:
-    """Names for one table: without the memory where that tells no two of them apart."""
+    """Names for one table: without the memory, and the words of the maker, where these tell no two of them apart."""
     parts = {id: part_name(id) for id in ids}
     bare = {id: " ".join(name.split()[:-2]) if name.endswith(" GB") else name for id, name in parts.items()}
-    counts = Counter(bare.values())
-    return {id: bare[id] if counts[bare[id]] == 1 and bare[id] else parts[id] for id in parts}
+    plain = {id: name.removesuffix(" Grace Hopper") for id, name in bare.items()}
+    found = dict(parts)
+    for names in (bare, plain):
+        counts = Counter(names.values())
+        found |= {id: name for id, name in names.items() if name and counts[name] == 1}
+    return found
 
 
 def parts_of(count: float, id: str) -> str:
