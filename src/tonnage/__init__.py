@@ -52,6 +52,10 @@ if TYPE_CHECKING:
         InferFields,
         LifecycleFields,
         OwnFields,
+        PredictInferFields,
+        PredictRlFields,
+        PredictServeFields,
+        PredictTrainFields,
         RentOrBuyFields,
         RlFields,
         ServeFields,
@@ -340,7 +344,10 @@ def near(case: Case | Mapping[str, Any], *, limit: int = 5, additions: Additions
     return answer(_case(case), limit=limit, additions=additions or NOTHING)
 
 
-def predict(case: Case | Mapping[str, Any], *, additions: Additions | None = None, why: bool = False) -> Result:
+def predict(
+    case: Case | PredictServeFields | PredictTrainFields | PredictInferFields | PredictRlFields | Mapping[str, Any], *,
+    additions: Additions | None = None, why: bool = False,
+) -> Result:  # fmt: skip
     """
     What one configuration will do: a case noun, or the mapping that `tonnage predict` reads as a JSON line.
 

@@ -169,7 +169,7 @@ def test_all_options_are_shown_when_asked_for() -> None:
     plan = answered("embed-texts")
     table = next(block for block in document_of(plan, every=True).first if isinstance(block, Table))
     assert len(table.rows) == len(plan.options)
-    assert "more option" not in left_out((), hidden=0)
+    assert "more option" not in left_out((), hidden=0).full
 
 
 def test_an_old_price_says_its_age_once() -> None:

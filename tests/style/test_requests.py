@@ -14,7 +14,7 @@ from tonnage.domain.requests.table import REQUESTS
 from tonnage.planning.requests.reading import NAMES, request_fields
 from tonnage.units import DIMENSIONS
 
-DECLARING = ("domain/requests/", "domain/layout.py")
+DECLARING = ("domain/requests/", "domain/layout.py", "domain/case.py", "domain/rl.py")
 BESIDE = {"web/questions.py": "lists of groups and the ways of a comparison, as one box of a form"}
 """Modules that make a `Field` of their own, and why."""
 DERIVED = {
@@ -85,7 +85,7 @@ def test_no_reader_repeats_the_default_of_a_field() -> None:
 def test_every_field_can_be_read_listed_and_completed(name: str) -> None:
     for field in request_fields(REQUESTS[name]):
         assert field.help and field.group in GROUPS
-        assert field.reads in {*DIMENSIONS, "text", "list", "flag", "integer"}
+        assert field.reads in {*DIMENSIONS, "text", "list", "flag", "integer", "mapping", "numbers"}
         assert not field.known or field.known in NAMES
         assert field.low < field.high
 

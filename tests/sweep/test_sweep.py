@@ -53,6 +53,8 @@ def test_points_are_every_combination_once(values: list[list[int]]) -> None:
         {"sweep": "fit", "grid": {"a": []}},
         {"sweep": "fit", "grid": [1]},
         {"sweep": "fit", "grid": {"a": [1]}, "more": 1},
+        {"sweep": "fit", "grid": {"a": [1]}, "workers": 0},
+        {"sweep": "fit", "grid": {"a": [1]}, "take": "usd"},
         {"sweep": "fit", "grid": {name: list(range(100)) for name in "abcd"}},
     ],
 )

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import on_terminal, show_progress
+from tonnage.cli.options import on_terminal, request_options, show_progress
 from tonnage.domain.plan import BY_AVERAGES
+from tonnage.domain.requests.sweep import Sweep
 from tonnage.errors import BadRequest, echo
 from tonnage.version import can_simulate
 
@@ -24,16 +25,13 @@ INTERRUPTED = 130
 @click.option("--results", type=click.Path(dir_okay=False), help="file that keeps answers as they come  [SWEEP.sqlite]")
 @click.option("--output", "-o", type=click.Path(dir_okay=False), help="write the table: .csv, .jsonl or .parquet")
 @click.option("--all", "every", is_flag=True, help="on a terminal: every point")
-@click.option("--workers", type=click.IntRange(1, 1024), default=None, help="processes  [one a core]")
-@click.option(
-    "--ray", "address", metavar="ADDRESS", help="work on this Ray cluster instead; local = one on this machine"
-)
+@request_options(Sweep, argument=("sweep", "base", "grid", "take"))
 @click.option("--additions", "--calibration", "folders", multiple=True, type=click.Path(),
               help="your own accelerators, offers and calibrations")  # fmt: skip
 @click.pass_context
 def sweep(
-    ctx: click.Context, /, path: str, results: str | None, output: str | None, every: bool, workers: int | None,
-    address: str | None, folders: tuple[str, ...],
+    ctx: click.Context, /, path: str, results: str | None, output: str | None, every: bool, folders: tuple[str, ...],
+    **options: Any,
 ) -> None:  # fmt: skip
     """
     Ask every combination of a grid; what is answered once is never asked again.
@@ -55,13 +53,16 @@ def sweep(
         raise BadRequest(f"--output: '{echo(output)}' must end in .csv, .jsonl or .parquet")
     if path == "-" and results is None:
         raise BadRequest("--results is missing: a sweep from standard input needs a file for its answers")
-    asked = sweep_of(read_mapping(path, what="sweep"))
+    given = {name: value for name, value in options.items() if value is not None}
+    asked = sweep_of({**read_mapping(path, what="sweep"), **given})
     if asked.ask == "plan" and not asked.base.get("quick") and not can_simulate():
         click.echo(f"tonnage: {BY_AVERAGES}", err=True)
     file = Path(results) if results is not None else Path(path).with_suffix(".sqlite")
     try:
         with show_progress(f"asking each point: {asked.ask}") as tell:
-            new = run(asked, file, workers=workers or os.cpu_count() or 1, ray=address, folders=folders, watch=tell)
+            new = run(
+                asked, file, workers=asked.workers or os.cpu_count() or 1, ray=asked.ray, folders=folders, watch=tell
+            )
     except KeyboardInterrupt:
         click.echo(f"\nstopped; '{file}' keeps what was answered, the same command goes on from there", err=True)
         ctx.exit(INTERRUPTED)

@@ -7,7 +7,7 @@ measured row into a case, so what is scored is what users call.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -15,6 +15,7 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.breakdown import Node
 from tonnage.domain.layout import NETWORK_ENGINE, SERVING_ENGINE, Disaggregation, Layout
 from tonnage.domain.precision import Precision
+from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group
 
 __all__ = [
     "Case",
@@ -31,14 +32,50 @@ __all__ = [
     "TrainResult",
 ]
 
+MODEL: Final = Field(
+    group="Model and engine",
+    known="models",
+    help="catalogue id, Hugging Face id, path, bare size, or an inline description",
+)
+RUNS_ON: Final = Field(
+    group="Accelerators", known="names of accelerators", help="what it runs on: id, name, or one of your own"
+)
+ENGINE: Final = Field(group="Model and engine", known="engines", help="engine that runs it")
+RELEASE: Final = Field(group="Model and engine", help="release of the engine")
+SETTINGS: Final = Field(
+    group="Model and engine", reads="mapping", help="settings of the engine by name: max_num_seqs: 64"
+)
+FORMATS: Final = Field(
+    group="Model and engine",
+    reads="mapping",
+    help="formats of weights, products and KV cache by name; absent = the checkpoint's own",
+)
+FRACTION: Final = Field(
+    group="Accelerators",
+    reads="fraction",
+    high=1.0,
+    help="share of the catalogue part that one counted device is: one die of an MI250X is 0.5",
+)
+PER_NODE: Final = Field(group="Accelerators", reads="integer", help="accelerators of one server")
+LINKS: Final = Group(name="links")
+YEAR: Final = Field(
+    group="Model and engine", reads="integer", help="when it ran; dates an engine whose version is not known"
+)
+RECOMPUTE: Final = Field(group="Training", help="activations that are computed again in the backward pass")
+OPTIMIZER: Final = Field(group="Training", known="optimizers", help="optimizer of the run")
+ID: Final = Field(help="name that the answer repeats")
+
 
 class Links(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Links inside a node and between nodes, when they differ from the accelerator's usual ones."""
 
-    intra: str | None = None
-    """nvlink, pcie, pcie-host (through host memory: the accelerators do not reach each other), xgmi, ici, none."""
-    inter_bytes_per_s: float | None = None
-    """Network between nodes, per accelerator, one direction. [bytes/s]"""
+    intra: Annotated[
+        str | None, Field(group="Accelerators", help="nvlink, pcie, pcie-host (through host memory), xgmi, ici or none")
+    ] = None
+    inter_bytes_per_s: Annotated[
+        float | None,
+        Field(group="Accelerators", reads="bytes/s", help="network between nodes, per accelerator, one direction"),
+    ] = None
 
 
 class Traffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -50,135 +87,241 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     as it takes; `trace` a request log.
     """
 
-    concurrency: float | None = None
-    rate_per_s: float | None = None
-    batch: int | None = None
-    static: bool = False
-    saturated: bool = False
-    trace: str | None = None
-    requests_per_client: int | None = None
-    num_requests: int | None = None
+    concurrency: Annotated[float | None, Field(reads="count", help="clients in a closed loop")] = None
+    rate_per_s: Annotated[float | None, Field(reads="1/s", help="requests that arrive, open-loop Poisson")] = None
+    batch: Annotated[int | None, Field(reads="integer", help="requests sent at once")] = None
+    static: Annotated[bool, Field(reads="flag", help="the batch starts together and ends together")] = False
+    saturated: Annotated[bool, Field(reads="flag", help="as many requests as it takes")] = False
+    trace: Annotated[str | None, Field(help="a request log to play")] = None
+    requests_per_client: Annotated[
+        int | None, Field(reads="integer", help="requests that each client of the loop sends")
+    ] = None
+    num_requests: Annotated[int | None, Field(reads="integer", help="requests of the run")] = None
 
 
 class ServeCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="serve"):
     """One language model served by one engine on one accelerator type."""
 
-    model: Any
-    """Catalogue id, Hugging Face id, path, bare size, or an inline description."""
-    accelerator: str
-    traffic: Traffic
-    isl: float
-    osl: float
-    layout: Layout = Layout()
-    precision: Precision | None = None
-    """Absent = the checkpoint's own formats and the engine's default KV format."""
-    engine: str = SERVING_ENGINE
-    engine_version: str | None = None
-    engine_options: dict[str, Any] = {}
-    length_spread: tuple[float, float] | None = None
-    links: Links = Links()
-    disaggregation: Disaggregation | None = None
-    phase: Literal["both", "prefill", "decode", "encode"] = "both"
-    split_mode: Literal["tensor", "layer"] = "tensor"
-    accelerator_fraction: float = 1.0
-    """Share of the catalogue part that one counted device is (one die of an MI250X: 0.5)."""
-    replicas: int = 1
-    """Independent copies that share the load."""
-    year: int | None = None
-    """When it ran; dates an engine whose version is not known."""
-    id: str | None = None
+    model: Annotated[Any, MODEL]
+    accelerator: Annotated[str, RUNS_ON]
+    traffic: Annotated[Traffic, Group(name="traffic")]
+    isl: Annotated[float, Field(reads="tokens", low=MAY_BE_NOTHING, help="mean prompt length")]
+    osl: Annotated[float, Field(reads="tokens", help="mean answer length")]
+    layout: Annotated[Layout, Group(name="layout")] = Layout()
+    precision: Annotated[Precision | None, FORMATS] = None
+    engine: Annotated[str, ENGINE] = SERVING_ENGINE
+    engine_version: Annotated[str | None, RELEASE] = None
+    engine_options: Annotated[dict[str, Any], SETTINGS] = {}
+    length_spread: Annotated[
+        tuple[float, float] | None,
+        Field(reads="numbers", help="even draw between these fractions of the lengths; absent = fixed"),
+    ] = None
+    links: Annotated[Links, LINKS] = Links()
+    disaggregation: Annotated[Disaggregation | None, Group(name="disaggregation")] = None
+    phase: Annotated[
+        Literal["both", "prefill", "decode", "encode"],
+        Field(help="what is timed: whole requests, prompts, answers or an image encoder alone"),
+    ] = "both"
+    split_mode: Annotated[
+        Literal["tensor", "layer"],
+        Field(group="Layout", help="how a model is spread over cards: each layer, or whole layers"),
+    ] = "tensor"
+    accelerator_fraction: Annotated[float, FRACTION] = 1.0
+    replicas: Annotated[
+        int, Field(group="Layout", reads="integer", low=-1.0, help="independent copies that share the load")
+    ] = 1
+    year: Annotated[int | None, YEAR] = None
+    id: Annotated[str | None, ID] = None
 
 
 class TrainCaseLayout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Degrees as stated; an absent one is chosen by the planner, which says so."""
 
-    tp: int | None = None
-    pp: int | None = None
-    vpp: int | None = None
-    cp: int | None = None
-    ep: int | None = None
-    dp: int | None = None
-    sharding: str | None = None
-    schedule: Literal["1f1b", "zb-h1", "zb-h2", "dualpipe"] | None = None
-    async_tp: bool = False
+    tp: Annotated[int | None, Field(group="Layout", reads="integer", help="tensor-parallel ranks of training")] = None
+    pp: Annotated[int | None, Field(group="Layout", reads="integer", help="pipeline stages of training")] = None
+    vpp: Annotated[
+        int | None, Field(group="Layout", reads="integer", help="chunks of layers that each stage holds")
+    ] = None
+    cp: Annotated[int | None, Field(group="Layout", reads="integer", help="context-parallel ranks")] = None
+    ep: Annotated[int | None, Field(group="Layout", reads="integer", help="expert-parallel ranks of training")] = None
+    dp: Annotated[int | None, Field(group="Layout", reads="integer", help="data-parallel ranks")] = None
+    sharding: Annotated[
+        str | None, Field(group="Layout", help="what data-parallel ranks share: none, zero1, zero2, zero3, fsdp, hsdp")
+    ] = None
+    schedule: Annotated[
+        Literal["1f1b", "zb-h1", "zb-h2", "dualpipe"] | None,
+        Field(group="Layout", help="order of work in the pipeline"),
+    ] = None
+    async_tp: Annotated[
+        bool, Field(group="Layout", reads="flag", help="products cut into pieces, the exchange of one beside the next")
+    ] = False
 
 
 class TrainCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="train"):
     """One training configuration: a step on `count` accelerators."""
 
-    model: Any
-    accelerator: str
-    method: Literal["pretrain", "full", "lora", "qlora", "dora"] = "pretrain"
-    count: int = 1
-    accelerators_per_node: int | None = None
-    links: Links = Links()
-    layout: TrainCaseLayout = TrainCaseLayout()
-    precision: str = "bf16"
-    """What the products are computed in: fp32, tf32, fp16, bf16, fp8."""
-    weight_precision: str | None = None
-    """How the weights used in the forward pass are held; absent = follows `precision`."""
-    micro_batch: int | None = None
-    global_batch: int | None = None
-    seq_len: int | None = None
-    image_px: int | None = None
-    recompute: Literal["none", "selective", "full"] | None = None
-    recompute_share: float | None = None
-    """Share of the layers that full recompute covers: 0.5 is every second one; absent = all, or as memory needs."""
-    expert_load: float = 1.0
-    """Tokens of the fullest rank of experts over the mean: 1 = balanced, or the capacity factor; more = dropless."""
-    optimizer: str = "adamw"
-    master_weights: bool | None = None
-    objective: Literal["sft", "dpo", "kto", "orpo", "simpo", "reward"] = "sft"
-    """Next tokens, or preferences; a micro-batch then counts examples, which are pairs of sequences but for kto."""
-    reference: Literal["model", "cached"] = "model"
-    """Of dpo and kto: a frozen model beside the policy, or its log-probabilities from before the run."""
-    grads_kept: bool = True
-    """False = the optimizer runs inside the backward pass and gradients are never all held."""
-    flash_attention: bool | None = None
-    offload: Literal["none", "optimizer", "all"] = "none"
-    """Kept in host memory: nothing, optimizer and master copy, or weights and gradients as well."""
-    lora_rank: int = 16
-    lora_targets: str | None = None
-    trainable_parameters: float | None = None
-    framework: str | None = None
-    """megatron, composer, pytorch, torchtitan, torchtune, litgpt, maxtext, deepspeed, hf …"""
-    year: int | None = None
-    accelerator_fraction: float = 1.0
-    memory_kind: Literal["allocated", "reserved", "device"] = "reserved"
-    """What `memory_peak_bytes` means: allocator's own peak, with its cache, or as the driver shows it."""
-    id: str | None = None
+    model: Annotated[Any, MODEL]
+    accelerator: Annotated[str, RUNS_ON]
+    method: Annotated[
+        Literal["pretrain", "full", "lora", "qlora", "dora"],
+        Field(group="Training", help="pretraining, full fine-tuning, or an adapter"),
+    ] = "pretrain"
+    count: Annotated[int, Field(group="Accelerators", reads="integer", help="accelerators of the run")] = 1
+    accelerators_per_node: Annotated[int | None, PER_NODE] = None
+    links: Annotated[Links, LINKS] = Links()
+    layout: Annotated[TrainCaseLayout, Group(name="layout")] = TrainCaseLayout()
+    precision: Annotated[
+        str,
+        Field(group="Training", known="formats", help="what the products are computed in: fp32, tf32, fp16, bf16, fp8"),
+    ] = "bf16"
+    weight_precision: Annotated[
+        str | None,
+        Field(
+            group="Training",
+            known="formats",
+            help="how weights of the forward pass are held; absent = follows precision",
+        ),
+    ] = None
+    micro_batch: Annotated[
+        int | None,
+        Field(group="Training", reads="integer", help="samples of one pass of a rank"),
+        Field(name="batch", group="Training", reads="integer", help="micro_batch, as vision cases call it"),
+    ] = None
+    global_batch: Annotated[
+        int | None, Field(group="Training", reads="integer", help="samples of one optimizer step")
+    ] = None
+    seq_len: Annotated[int | None, Field(reads="tokens", group="Training", help="length of the sequences")] = None
+    image_px: Annotated[
+        int | None,
+        Field(group="Training", reads="integer", help="side of the images, in pixels"),
+        Field(name="resolution", group="Training", reads="integer", help="image_px, as vision cases call it"),
+    ] = None
+    recompute: Annotated[
+        Literal["none", "selective", "full"] | None,
+        RECOMPUTE,
+    ] = None
+    recompute_share: Annotated[
+        float | None,
+        Field(
+            group="Training",
+            reads="fraction",
+            help="share of the layers that full recompute covers; absent = all, or as memory needs",
+        ),
+    ] = None
+    expert_load: Annotated[
+        float,
+        Field(
+            group="Training",
+            reads="count",
+            help="tokens of the fullest rank of experts over the mean; 1 = balanced, or the capacity factor",
+        ),
+    ] = 1.0
+    optimizer: Annotated[str, OPTIMIZER] = "adamw"
+    master_weights: Annotated[
+        bool | None,
+        Field(group="Training", reads="flag", help="an fp32 copy of the weights; absent = as the framework does"),
+    ] = None
+    objective: Annotated[
+        Literal["sft", "dpo", "kto", "orpo", "simpo", "reward"],
+        Field(group="Training", help="next tokens, or preferences, whose examples are pairs but for kto"),
+    ] = "sft"
+    reference: Annotated[
+        Literal["model", "cached"],
+        Field(
+            group="Training", help="of dpo and kto: a frozen model beside the policy, or log-probabilities from before"
+        ),
+    ] = "model"
+    grads_kept: Annotated[
+        bool, Field(group="Training", reads="flag", help="false = the optimizer runs inside the backward pass")
+    ] = True
+    flash_attention: Annotated[
+        bool | None,
+        Field(
+            group="Training",
+            reads="flag",
+            help="attention without its matrix in memory; absent = as the framework does",
+        ),
+    ] = None
+    offload: Annotated[
+        Literal["none", "optimizer", "all"],
+        Field(
+            group="Training",
+            help="kept in host memory: nothing, optimizer and master copy, or weights and gradients as well",
+        ),
+    ] = "none"
+    lora_rank: Annotated[int, Field(group="Training", reads="integer", help="rank of the adapters")] = 16
+    lora_targets: Annotated[str | None, Field(group="Training", help="matrices that have adapters")] = None
+    trainable_parameters: Annotated[
+        float | None,
+        Field(group="Training", reads="count", help="parameters that are trained, where the case knows them"),
+    ] = None
+    framework: Annotated[
+        str | None,
+        Field(group="Training", help="trainer: megatron, composer, pytorch, torchtitan, torchtune, deepspeed, hf …"),
+    ] = None
+    year: Annotated[int | None, YEAR] = None
+    accelerator_fraction: Annotated[float, FRACTION] = 1.0
+    memory_kind: Annotated[
+        Literal["allocated", "reserved", "device"],
+        Field(
+            group="Training", help="what the peak of memory means: the allocator's own, with its cache, or the driver's"
+        ),
+    ] = "reserved"
+    id: Annotated[str | None, ID] = None
 
 
 class InferCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="infer"):
     """One batch through a model that does not decode text: vision, encoder, diffusion, speech, recommender."""
 
-    model: Any
-    accelerator: str
-    batch: int = 1
-    resolution: int | None = None
-    steps: int | None = None
-    seq_len: int | None = None
-    frames: int | None = None
-    """Of a video clip that is generated."""
-    beams: int = 1
-    """Hypotheses that a speech decoder keeps beside each other."""
-    precision: str = "fp16"
-    engine: str = NETWORK_ENGINE
-    engine_version: str | None = None
-    engine_mode: str | None = None
-    count: int = 1
-    tp: int = 1
-    saturated: bool = False
-    """Throughput of many batches in flight rather than the latency of one."""
-    rate_per_s: float | None = None
-    """Samples that arrive per second over all accelerators, when a rate and not a batch drives it. [1/s]"""
-    flop: float | None = None
-    """FLOP of one sample where the case knows it better than the catalogue. [FLOP]"""
-    activation_values: float | None = None
-    accelerator_fraction: float = 1.0
-    links: Links = Links()
-    year: int | None = None
-    id: str | None = None
+    model: Annotated[Any, MODEL]
+    accelerator: Annotated[str, RUNS_ON]
+    batch: Annotated[int, Field(reads="integer", help="samples that run at once")] = 1
+    resolution: Annotated[int | None, Field(reads="integer", help="side of the images, in pixels")] = None
+    steps: Annotated[int | None, Field(reads="integer", help="steps of a diffusion model")] = None
+    seq_len: Annotated[int | None, Field(reads="tokens", help="length of the inputs")] = None
+    frames: Annotated[int | None, Field(reads="integer", help="of a video clip that is generated")] = None
+    beams: Annotated[int, Field(reads="integer", help="hypotheses that a speech decoder keeps beside each other")] = 1
+    precision: Annotated[
+        str,
+        Field(
+            group="Model and engine",
+            known="formats",
+            help="what the products are computed in: fp32, tf32, fp16, bf16, fp8, int8",
+        ),
+    ] = "fp16"
+    engine: Annotated[str, ENGINE] = NETWORK_ENGINE
+    engine_version: Annotated[str | None, RELEASE] = None
+    engine_mode: Annotated[
+        str | None, Field(group="Model and engine", help="eager, compiled, or another mode of the engine")
+    ] = None
+    count: Annotated[int, Field(group="Accelerators", reads="integer", help="accelerators that run it")] = 1
+    tp: Annotated[int, Field(group="Layout", reads="integer", help="ranks that share one copy")] = 1
+    saturated: Annotated[
+        bool, Field(reads="flag", help="throughput of many batches in flight rather than the latency of one")
+    ] = False
+    rate_per_s: Annotated[
+        float | None, Field(reads="1/s", help="samples that arrive over all accelerators, where no batch drives it")
+    ] = None
+    flop: Annotated[
+        float | None,
+        Field(
+            group="Model and engine",
+            reads="count",
+            help="FLOP of one sample where the case knows it better than the catalogue",
+        ),
+    ] = None
+    activation_values: Annotated[
+        float | None,
+        Field(
+            group="Model and engine",
+            reads="count",
+            help="values of activations of one sample, where the case knows them",
+        ),
+    ] = None
+    accelerator_fraction: Annotated[float, FRACTION] = 1.0
+    links: Annotated[Links, LINKS] = Links()
+    year: Annotated[int | None, YEAR] = None
+    id: Annotated[str | None, ID] = None
 
 
 Case = ServeCase | TrainCase | InferCase

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from tonnage.domain.requests.field import Field
+from tonnage.domain.requests.field import Field, Group
 
 __all__ = [
     "NETWORK_ENGINE",
@@ -53,10 +53,10 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Disaggregation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Separate prefill and decode workers, with their own layouts and counts."""
 
-    prefill_workers: int
-    prefill: Layout
-    decode_workers: int
-    decode: Layout
+    prefill_workers: Annotated[int, Field(group="Layout", reads="integer", help="workers that only read prompts")]
+    prefill: Annotated[Layout, Group(name="prefill")]
+    decode_workers: Annotated[int, Field(group="Layout", reads="integer", help="workers that only write answers")]
+    decode: Annotated[Layout, Group(name="decode")]
 
 
 class Engine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -7,16 +7,30 @@ simulate`); `tonnage plan rl` searches over layouts and splits and returns an `R
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity
 from tonnage.domain.breakdown import Node
-from tonnage.domain.case import Links, TrainCaseLayout
+from tonnage.domain.case import (
+    ENGINE,
+    FORMATS,
+    ID,
+    LINKS,
+    MODEL,
+    OPTIMIZER,
+    PER_NODE,
+    RECOMPUTE,
+    RUNS_ON,
+    SETTINGS,
+    Links,
+    TrainCaseLayout,
+)
 from tonnage.domain.layout import SERVING_ENGINE, Layout
 from tonnage.domain.precision import Precision
+from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group
 
 __all__ = ["ALGORITHMS", "NOTHING_FITTED", "Algorithm", "RlCase", "RlCoefficients", "RlResult"]
 
@@ -46,61 +60,102 @@ NOTHING_FITTED: Final = RlCoefficients()
 class RlCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="rl"):
     """One step of reinforcement learning on `count` accelerators of one type."""
 
-    model: Any
-    """Catalogue id, Hugging Face id, path, bare size, or an inline description."""
-    accelerator: str
-    count: int
-    """For rollout and training together."""
-    prompts_per_step: int
-    responses_per_prompt: int
-    prompt_tokens: float
-    """Mean of a prompt. [tokens]"""
-    response_tokens: float
-    """Mean of a response as generated, cut ones included. [tokens]"""
-    max_response_tokens: float
-    """Where responses are cut. [tokens]"""
-    algorithm: Algorithm = "grpo"
-    train_batch: int | None = None
-    """Responses of an optimizer step; absent = all of the step's at once."""
-    rollout_count: int | None = None
-    """Accelerators that only generate; absent = the same ones generate and train in turn."""
-    staleness: int = 0
-    """Steps that a response may be older than the weights it trains; 0 = on policy, generation and training in turn."""
-    partial_rollouts: bool = False
-    """Responses are carried on over an update of the weights, so that nothing waits for the longest one."""
-    rollout_layout: Layout = Layout()
-    """Of one replica of the engine."""
-    train_layout: TrainCaseLayout = TrainCaseLayout()
-    precision: str = "bf16"
-    """Of the products of training."""
-    rollout_precision: Precision | None = None
-    engine: str = SERVING_ENGINE
-    engine_options: dict[str, Any] = {}
-    framework: str | None = None
-    """Of the trainer; absent = what large trainings usually run on."""
-    recompute: Literal["none", "selective", "full"] | None = None
-    optimizer: str = "adamw"
-    old_policy: bool = True
-    """Log-probabilities under the policy that trains are computed before it changes."""
-    reference: bool = True
-    """Log-probabilities under a frozen reference are computed as well (a KL penalty)."""
-    kept: float | None = None
-    """Share of the generated responses that is trained on; absent = all, or what dynamic sampling keeps. [-]"""
-    turns: float = 1.0
-    """Of a conversation with an environment."""
-    environment_s: float = 0.0
-    """The environment's answer to one turn. [s]"""
-    observation_tokens: float = 0.0
-    """What it adds to the context each time. [tokens]"""
-    reward_s: float = 0.0
-    """CPU time to score or verify one response. [s]"""
-    reward_cores: float | None = None
-    """CPU cores that score; absent = enough to keep up with generation, and the answer says how many."""
-    lengths: str = "reasoning"
-    """Profile of the catalogue whose distribution of answers the responses' lengths follow."""
-    links: Links = Links()
-    accelerators_per_node: int | None = None
-    id: str | None = None
+    model: Annotated[Any, MODEL]
+    accelerator: Annotated[str, RUNS_ON]
+    count: Annotated[
+        int, Field(group="Accelerators", reads="integer", help="accelerators for rollout and training together")
+    ]
+    prompts_per_step: Annotated[int, Field(reads="integer", help="prompts of one step")]
+    responses_per_prompt: Annotated[int, Field(reads="integer", help="responses to each prompt")]
+    prompt_tokens: Annotated[float, Field(reads="tokens", help="mean of a prompt")]
+    response_tokens: Annotated[float, Field(reads="tokens", help="mean of a response as generated, cut ones included")]
+    max_response_tokens: Annotated[float, Field(reads="tokens", help="where responses are cut")]
+    algorithm: Annotated[Algorithm, Field(group="Training", help="how the policy is updated")] = "grpo"
+    train_batch: Annotated[
+        int | None,
+        Field(
+            group="Training", reads="integer", help="responses of an optimizer step; absent = all of the step's at once"
+        ),
+    ] = None
+    rollout_count: Annotated[
+        int | None,
+        Field(
+            group="Accelerators",
+            reads="integer",
+            help="accelerators that only generate; absent = the same ones generate and train in turn",
+        ),
+    ] = None
+    staleness: Annotated[
+        int,
+        Field(
+            group="Training",
+            reads="integer",
+            low=-1.0,
+            help="steps that a response may be older than the weights it trains; 0 = on policy",
+        ),
+    ] = 0
+    partial_rollouts: Annotated[
+        bool, Field(group="Training", reads="flag", help="responses are carried on over an update of the weights")
+    ] = False
+    rollout_layout: Annotated[Layout, Group(name="rollout_layout")] = Layout()
+    train_layout: Annotated[TrainCaseLayout, Group(name="train_layout")] = TrainCaseLayout()
+    precision: Annotated[
+        str, Field(group="Training", known="formats", help="what the products of training are computed in")
+    ] = "bf16"
+    rollout_precision: Annotated[Precision | None, FORMATS] = None
+    engine: Annotated[str, ENGINE] = SERVING_ENGINE
+    engine_options: Annotated[dict[str, Any], SETTINGS] = {}
+    framework: Annotated[
+        str | None, Field(group="Training", help="trainer; absent = what large trainings usually run on")
+    ] = None
+    recompute: Annotated[
+        Literal["none", "selective", "full"] | None,
+        RECOMPUTE,
+    ] = None
+    optimizer: Annotated[str, OPTIMIZER] = "adamw"
+    old_policy: Annotated[
+        bool,
+        Field(
+            group="Training",
+            reads="flag",
+            help="log-probabilities under the policy that trains are computed before it changes",
+        ),
+    ] = True
+    reference: Annotated[
+        bool,
+        Field(
+            group="Training",
+            reads="flag",
+            help="log-probabilities under a frozen reference are computed as well (a KL penalty)",
+        ),
+    ] = True
+    kept: Annotated[
+        float | None,
+        Field(
+            group="Training",
+            reads="fraction",
+            help="share of the responses that is trained on; absent = all, or what dynamic sampling keeps",
+        ),
+    ] = None
+    turns: Annotated[float, Field(reads="count", help="of a conversation with an environment")] = 1.0
+    environment_s: Annotated[
+        float, Field(reads="s", low=MAY_BE_NOTHING, help="the environment's answer to one turn")
+    ] = 0.0
+    observation_tokens: Annotated[
+        float, Field(reads="tokens", low=MAY_BE_NOTHING, help="what the environment adds to the context each time")
+    ] = 0.0
+    reward_s: Annotated[
+        float, Field(reads="s", low=MAY_BE_NOTHING, help="CPU time to score or verify one response")
+    ] = 0.0
+    reward_cores: Annotated[
+        float | None, Field(reads="count", help="CPU cores that score; absent = enough to keep up with generation")
+    ] = None
+    lengths: Annotated[
+        str, Field(known="profiles", help="profile whose distribution of answers the responses' lengths follow")
+    ] = "reasoning"
+    links: Annotated[Links, LINKS] = Links()
+    accelerators_per_node: Annotated[int | None, PER_NODE] = None
+    id: Annotated[str | None, ID] = None
 
 
 class RlResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="rl"):

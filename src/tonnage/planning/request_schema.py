@@ -13,12 +13,13 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.domain.requests.field import Field, Group, groups_of
-from tonnage.domain.requests.table import REQUESTS
+from tonnage import units
+from tonnage.domain.requests.field import Field, Group, attributes_of, groups_of
+from tonnage.domain.requests.table import CASES, REQUESTS
 from tonnage.planning.ask import QUESTIONS
 from tonnage.planning.requests.reading import request_fields
 
-__all__ = ["groups_schema", "property_of", "request_schema"]
+__all__ = ["case_schemas", "groups_schema", "property_of", "request_schema"]
 
 REQUIRED: Final = {"lifecycle": ("months", "serve"), "fleet": ("workloads",), "own": ("own",), "budget": ("amount",)}
 """Fields that no request of the kind goes without; of the others, the model."""
@@ -79,6 +80,9 @@ def property_of(field: Field) -> dict[str, Any]:
     about = {"description": field.help}
     if field.reads == "flag":
         return {"type": "boolean", **about}
+    if field.reads in ("mapping", "numbers"):
+        kind = {"type": "object"} if field.reads == "mapping" else {"type": "array", "items": {"type": "number"}}
+        return {**kind, **about}
     text: dict[str, Any] = {"type": "string", "minLength": 1}
     if field.choices and field.reads == "list":
         listed = {"type": "array", "minItems": 1, "items": {"enum": list(field.choices)}}
@@ -93,6 +97,35 @@ def property_of(field: Field) -> dict[str, Any]:
         return {"anyOf": [{"type": "number", **_bounds(field)}, text], **about}
     unit = "" if field.reads == "text" else f"; a text with its unit ({field.reads})"
     return {**text, "description": field.help + unit}
+
+
+def case_schemas() -> list[dict[str, Any]]:
+    """What `tonnage predict` reads, one alternative per kind of case: numbers are plain, in the unit of their field."""
+    return [
+        {
+            **_plain(case),
+            "required": ["kind", *(one.name for one in attributes_of(case) if one.required)],
+            "properties": {"kind": {"const": kind}, **_plain(case)["properties"]},
+        }
+        for kind, case in CASES.items()
+    ]
+
+
+def _plain(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    fields = {field.name: _plain_property(field) for field in request_fields(struct)}
+    groups = {group.name: _plain(group.of) for group in groups_of(struct)}
+    return {"type": "object", "properties": {**fields, **groups}, "additionalProperties": False}
+
+
+def _plain_property(field: Field) -> dict[str, Any]:
+    """The schema of a field that holds what JSON has, and no unit."""
+    if field.reads not in units.DIMENSIONS and field.reads != "integer":
+        inline = {"type": ["string", "object"], "description": field.help} if field.known == "models" else None
+        return inline or property_of(field)
+    unit = "" if field.reads in ("integer", "count") else f" [{field.reads}]"
+    return {
+        "type": "integer" if field.whole else "number", **_bounds(field), "description": field.help + unit
+    }  # fmt: skip
 
 
 def _bounds(field: Field) -> dict[str, float]:

@@ -115,7 +115,7 @@ def accuracy_document(report: AccuracyReport) -> Document:
         *([grid(heads, rows, title=title)] if rows else []),
         *([Text(text=duel_sentence(report.predictor, report.duels))] if report.duels else []),
         *([Text(text=why)] if why else []),
-        Note(text="Every block, decisions, request logs, reasons: --why; each number: --rows FILE."),
+        Note(hint="Every block, decisions, request logs, reasons: --why; each number: --rows FILE."),
     ]
     return Document(first=tuple(blocks))
 

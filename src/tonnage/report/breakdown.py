@@ -58,7 +58,7 @@ def breakdown_document(opened: Breakdown, *, depth: int = DEPTH, only: str | Non
     if not opened.numbers:
         return with_names(Document(first=(head, *map(_text, opened.notes[:1])), why=why))
     overview: list[Block] = [_overview([opened])] if only is None else []
-    return with_names(Document(first=(head, *overview, *([Note(text=_REST)] if overview else [])), why=why))
+    return with_names(Document(first=(head, *overview, *([Note(hint=_REST)] if overview else [])), why=why))
 
 
 def breakdown_answer(opened: Breakdown, *, top: int | None = None, every: bool = False) -> Document:
@@ -77,7 +77,7 @@ def plan_breakdown(explanation: Document, plan: Any, *, rank: int, breakdowns: S
     ]
     table = _overview(breakdowns, sums)
     said = f"Option {rank} of {len(options)}: {option.configuration.label()}" if _configured(option) else ""
-    blocks: list[Block] = [*([Text(text=said)] if said else []), *([table] if table.rows else []), Note(text=_REST)]
+    blocks: list[Block] = [*([Text(text=said)] if said else []), *([table] if table.rows else []), Note(hint=_REST)]
     return msgspec.structs.replace(
         explanation, first=(*explanation.first, *with_names(Document(first=tuple(blocks))).first)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.domain.budget_plan import Affordable, AffordableRun, BudgetPlan
-from tonnage.report.document import Column, Document, Meter, Section, Table, grid, section, text_section
+from tonnage.report.document import Column, Document, Meter, Note, Section, Table, grid, section, text_section
 from tonnage.report.names import model_name, part_name, with_names
 from tonnage.report.screen import first_screen, price_dates, stale_text
 from tonnage.report.serve import serve_question
@@ -33,7 +33,7 @@ def budget_document(plan: BudgetPlan, *, top: int | None = None, every: bool = F
     """The plan as blocks; `top` models in the table, or every one."""
     why = _why(plan)
     if not plan.feasible:
-        first = first_screen(question=_question(plan), answer=plan.sentence, good=False, rest=REST)
+        first = first_screen(question=_question(plan), answer=plan.sentence, good=False, rest=Note(hint=REST))
     elif plan.models:
         first = _serving(plan, rows=len(plan.models) if every else top or len(plan.models))
     else:
@@ -91,7 +91,7 @@ def _serving(plan: BudgetPlan, *, rows: int) -> tuple:  # type: ignore[type-arg]
         meters=meters,
         table=_models(plan.models[:rows], benchmark=plan.benchmark),
         risks=[step, stale_text(option.bill, plan.provenance.made), f"{simulate}."],
-        rest=REST,
+        rest=Note(hint=REST),
     )
 
 
@@ -121,7 +121,7 @@ def _models(models: tuple[Affordable, ...], *, benchmark: str) -> Table:
 def _runs(plan: BudgetPlan) -> tuple:  # type: ignore[type-arg]
     if not plan.runs:
         tunes = _tunes(plan)
-        return first_screen(question=_question(plan), answer=plan.sentence, table=tunes, rest=REST)
+        return first_screen(question=_question(plan), answer=plan.sentence, table=tunes, rest=Note(hint=REST))
     first = plan.runs[0]
     cut = max((one for one in plan.runs if one.saves_share), key=lambda one: one.saves_share or 0.0, default=None)
     spread = ""
@@ -142,7 +142,7 @@ def _runs(plan: BudgetPlan) -> tuple:  # type: ignore[type-arg]
         f"{show(first.wall_s, 's')}   {spread_usd(first.cost)}",
         table=_sizes(plan.runs),
         risks=[spread, saves, tuned],
-        rest=REST,
+        rest=Note(hint=REST),
     )
 
 

@@ -48,7 +48,7 @@ def calibrated_document(found: Calibrated, *, path: str = "", own: bool = False)
         use = "every later answer takes it" if own else f"use it with --calibration {path}"
         first.append(Command(text=f"Written to {path}; {use}."))
     more = len(loads.rows) - FIRST_ROWS
-    first.append(Note(text=(f"{more} more loads and n" if more > 0 else "N") + "otes: --why."))
+    first.append(Note(hint=(f"{more} more loads and n" if more > 0 else "N") + "otes: --why."))
     return with_names(Document(first=tuple(first), why=(*section("Every load", loads if more > 0 else None),
                                                    *text_section("Notes", found.notes))))  # fmt: skip
 
@@ -82,7 +82,7 @@ def measure_plan_document(found: MeasurePlan) -> Document:
     first: list[Block] = [Headline(text=found.sentence), *([grid(heads, rows)] if rows else [])]
     if rows:
         first.append(Command(text="Measure with `tonnage measure quick URL`; plan again with what it wrote."))
-    first.append(Note(text=f"{found.competing} options compete. Notes: --why."))
+    first.append(Note(text=f"{found.competing} options compete.", hint="Notes: --why."))
     return with_names(Document(first=tuple(first), why=tuple(text_section("Notes", found.notes))))
 
 

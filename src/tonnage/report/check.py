@@ -21,11 +21,11 @@ def check_document(check: Check, *, top: int | None = None, every: bool = False)
     shown = moved_first if every else moved_first[: top or FIRST_ROWS]
     rest = len(moved_first) - len(shown)
     made = f"Kept plan: {check.made_before}. Made now: {check.made_now}."
-    more = f" {rest} more figures: --why." if rest else ""
+    more = f"{rest} more figures: --why." if rest else ""
     first: tuple[Block, ...] = (
         Headline(text=check.sentence, good=not check.changed and check.feasible),
         _figures(shown),
-        Note(text=made + more),
+        Note(text=made, hint=more),
     )
     return with_names(Document(first=first, why=(_figures(list(check.changes)),) if rest else ()))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.domain.cost import Input, Rent, RentOrBuy, Swing
-from tonnage.report.document import Column, Document, Meter, Table, grid, section, text_section
+from tonnage.report.document import Column, Document, Meter, Note, Table, grid, section, text_section
 from tonnage.report.names import product, provider_name, with_names
 from tonnage.report.screen import first_screen
 from tonnage.report.wording import limits, money, percent, plural
@@ -35,8 +35,10 @@ def rent_or_buy_document(answer: RentOrBuy, *, top: int | None = None, every: bo
         ],
         table=_rents(answer, rents) if rents else None,
         risks=[f"Decides most: {_swing_text(largest)}." if largest else ""],
-        rest=(f"{plural(hidden, 'more price')}: --all. " if hidden > 0 else "")
-        + "Where the money goes, sensitivities, inputs: --why.",
+        rest=Note(
+            hint=(f"{plural(hidden, 'more price')}: --all. " if hidden > 0 else "")
+            + "Where the money goes, sensitivities, inputs: --why."
+        ),
     )
     why = (
         *section("Where the money of owning goes", _owning(answer)),

@@ -34,7 +34,7 @@ def diagnosis_document(diagnosis: Diagnosis, *, top: int | None = None, every: b
     if diagnosis.plan_command is not None:
         first.append(Command(text=diagnosis.plan_command))
     more = len(diagnosis.verdicts) - len(shown)
-    first.append(Note(text=(f"{more} more findings: --all. " if more else "") + "Evidence, what is not known: --why."))
+    first.append(Note(hint=(f"{more} more findings: --all. " if more else "") + "Evidence, what is not known: --why."))
     why: list[Block] = [_finding(verdict) for verdict in diagnosis.verdicts]
     why += text_section(
         "Not known", [f"{one.verdict}: needs {one.needs}. To have it: {one.how}." for one in diagnosis.missing]

@@ -105,7 +105,14 @@ class Text(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="te
 class Note(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="note"):
     """A remark that can be skipped."""
 
-    text: str
+    text: str = ""
+    hint: str = ""
+    """How to go on in a terminal, after the text; a page, whose links do that, leaves it out."""
+
+    @property
+    def full(self) -> str:
+        """The text and the hint, as a terminal shows them."""
+        return f"{self.text} {self.hint}".strip()
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="command"):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tonnage.domain.fit import FitAnswer, FitRow, Rule
-from tonnage.report.document import Block, Column, Document, Meter, Table, Text, grid, section, text_section
+from tonnage.report.document import Block, Column, Document, Meter, Note, Table, Text, grid, section, text_section
 from tonnage.report.names import engine_title, model_name, product, with_names
 from tonnage.report.screen import first_screen
 from tonnage.report.wording import limits, meter, plural
@@ -29,7 +29,7 @@ def fit_document(answer: FitAnswer, *, top: int | None = None, every: bool = Fal
     asked = bool(answer.request.accelerators)
     single = len(answer.rows) == 1
     hidden = len(answer.rows) - len(rows)
-    small = f"{plural(answer.too_small, 'accelerator')} too small. " if answer.too_small else ""
+    small = f"{plural(answer.too_small, 'accelerator')} too small." if answer.too_small else ""
     more = f"{plural(hidden, 'more accelerator')}: --all. " if hidden > 0 else ""
     first = first_screen(
         question=_question(answer),
@@ -43,7 +43,7 @@ def fit_document(answer: FitAnswer, *, top: int | None = None, every: bool = Fal
             *(f"Would fit: {text}" for text in _remedies(answer.rows)[:2] if text != _nearest(answer)),
             *(f"Largest {text}" for text in _largest(answer.rows[:1])[:LARGEST_FIRST] if asked),
         ],
-        rest=f"{small}{more}Every part, its source, rules of thumb, assumptions: --why.",
+        rest=Note(text=small, hint=f"{more}Every part, its source, rules of thumb, assumptions: --why."),
     )
     return with_names(Document(first=first, why=_why(answer)))
 

@@ -98,8 +98,9 @@ def _block(block: Block) -> str:
         return f"<h2>{escape(block.title)}</h2>{blocks(block.blocks)}"
     if isinstance(block, Command):
         return f"<p><code>{escape(block.text)}</code></p>"
-    kind = ' class="note"' if isinstance(block, Note) else ""
-    return f"<p{kind}>{escape(block.text)}</p>"
+    if isinstance(block, Note):
+        return f'<p class="note">{escape(block.full)}</p>'
+    return f"<p>{escape(block.text)}</p>"
 
 
 def _meter(meter: Meter) -> str:

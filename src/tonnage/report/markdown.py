@@ -28,8 +28,10 @@ def _written(blocks: Iterable[Block]) -> list[str]:
             parts += [f"- {_plain(meter.text())}" for meter in block.meters]
         elif isinstance(block, Command):
             parts.append(f"`{block.text.replace('`', '')}`")
+        elif isinstance(block, Note):
+            parts += [f"_{_plain(block.full)}_"] if block.full else []
         elif block.text:
-            parts.append(f"_{_plain(block.text)}_" if isinstance(block, Note) else f"- {_plain(block.text)}")
+            parts.append(f"- {_plain(block.text)}")
     return parts
 
 

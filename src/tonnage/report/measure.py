@@ -85,7 +85,7 @@ def measurement_document(measurement: Measurement) -> Document:
     first += [Text(text=f"Objectives: {wanted}")] if wanted else []
     first += [Table(columns=columns, rows=rows[:FIRST_ROWS])] if rows else []
     first += (
-        [Note(text=f"{len(notes)} notes{', every load' if len(rows) > FIRST_ROWS else ''}: --why.")] if notes else []
+        [Note(hint=f"{len(notes)} notes{', every load' if len(rows) > FIRST_ROWS else ''}: --why.")] if notes else []
     )
     whole = section("Every load", Table(columns=columns, rows=rows) if len(rows) > FIRST_ROWS else None)
     return Document(first=tuple(first), why=(*whole, *text_section("Notes", notes)))
@@ -263,7 +263,7 @@ def train_measurement_document(found: TrainMeasurement) -> Document:
         Table(columns=tuple(columns), rows=tuple(rows)),
     )
     return Document(
-        first=(*first, *([Note(text=f"Memory, checkpoints, {len(notes)} notes: --why.")] if notes else [])),
+        first=(*first, *([Note(hint=f"Memory, checkpoints, {len(notes)} notes: --why.")] if notes else [])),
         why=(
             *text_section("Memory of the fullest rank", _memory(found.runs[-1])),
             *text_section("Checkpoints", _checkpoints(found)),

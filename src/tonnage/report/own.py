@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tonnage.domain.own_plan import OwnedAnswer, OwnPlan, OwnRow
-from tonnage.report.document import Block, Column, Document, Meter, Section, Table, grid, section, text_section
+from tonnage.report.document import Block, Column, Document, Meter, Note, Section, Table, grid, section, text_section
 from tonnage.report.fleet import fleet_document
 from tonnage.report.names import model_name, part_name, provider_name, with_names
 from tonnage.report.screen import first_screen
@@ -34,7 +34,7 @@ def own_document(plan: OwnPlan, *, top: int | None = None, every: bool = False) 
         meters=_meters(plan),
         table=_table(able if every or top else able[:LINES], most=shown, benchmark=plan.benchmark) if able else None,
         risks=[_short_of(plan), _mixed_line(plan), *_idle(plan)],
-        rest=(f"{plural(hidden, 'more row')}: --all. " if hidden else "") + f"{REST}.",
+        rest=Note(hint=(f"{plural(hidden, 'more row')}: --all. " if hidden else "") + f"{REST}."),
     )
     return with_names(Document(first=first, why=_why(plan)))
 

@@ -84,7 +84,7 @@ def predictions_document(found: Sequence[Predicted], *, every: bool = False) -> 
         rest = f"Published results near each case: --why. {rest}" if any(one.near for one in found) else rest
     for one in answered:
         why += _opened(one)
-    return with_names(Document(first=(*first, Note(text=rest)), why=tuple(why)))
+    return with_names(Document(first=(*first, Note(hint=rest)), why=tuple(why)))
 
 
 def _single(one: Predicted) -> tuple[Block, ...]:
@@ -131,7 +131,7 @@ def _several(found: Sequence[Predicted], refused: Sequence[str], *, every: bool)
         Headline(text=counts + (f", {len(refused)} refused." if refused else "."), good=not refused),
         *_tables(shown),
         *(Text(text=text) for text in refused[:MOST_NOTES]),
-        *([Note(text=f"{plural(left, 'more case')}: --all.")] if left else []),
+        *([Note(hint=f"{plural(left, 'more case')}: --all.")] if left else []),
     )
 
 
@@ -276,7 +276,7 @@ def sweep_document(
         *([Table(columns=columns, rows=cells)] if rows else []),
         *(Text(text=text) for text in [text for text in ranges if text][:RANGES]),
         *(Text(text=f"Refused: {text}") for text in list(dict.fromkeys(row["error"] for row in wrong))[:MOST_NOTES]),
-        Note(text=f"{more}As a table: -o grid.csv, .jsonl or .parquet, or piped. Answers are kept in {file}."),
+        Note(hint=f"{more}As a table: -o grid.csv, .jsonl or .parquet, or piped. Answers are kept in {file}."),
     ]
     return with_names(Document(first=tuple(blocks)))
 

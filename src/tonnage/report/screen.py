@@ -116,7 +116,7 @@ def first_screen(
     meters: Sequence[Meter] = (),
     table: Table | None = None,
     risks: Sequence[str] = (),
-    rest: str = "",
+    rest: Note | None = None,
     good: bool = True,
 ) -> tuple[Block, ...]:
     """The blocks of a first screen, in the order of all of them."""
@@ -125,7 +125,7 @@ def first_screen(
     blocks += [Meters(meters=tuple(meters))] if meters else []
     blocks += [table] if table is not None and table.rows else []
     blocks += [Text(text=risk) for risk in [risk for risk in risks if risk][:MAX_RISKS]]
-    return (*blocks, *([Note(text=rest)] if rest else []))
+    return (*blocks, *([rest] if rest is not None else []))
 
 
 def by_averages(plan: Any) -> list[str]:
@@ -201,13 +201,13 @@ def explain_option(
 
 def left_out(
     rejected: Sequence[Rejection], *, what: str = "configurations", hidden: int = 0, opened: str = EXPLAIN
-) -> str:
+) -> Note:
     """How many are ruled out or not shown, by reason, and how to see them."""
     counts = Counter(_reason(loser.verdict) for loser in rejected)
     reasons = ", ".join(f"{count} {reason}" for reason, count in counts.most_common(SHORTEST_REASON))
-    out = f"{plural(len(rejected), what.removesuffix('s'))} ruled out ({reasons}). " if rejected else ""
+    out = f"{plural(len(rejected), what.removesuffix('s'))} ruled out ({reasons})." if rejected else ""
     more = f"{plural(hidden, 'more option')}: --all. " if hidden > 0 else ""
-    return f"{out}{more}Why, assumptions, sources: --why{opened}."
+    return Note(text=out, hint=f"{more}Why, assumptions, sources: --why{opened}.")
 
 
 # Lines that several kinds share

@@ -32,7 +32,7 @@ def simulation_document(found: Simulated, *, top: int | None = None, every: bool
     """A simulation as blocks."""
     good = found.slo_met is not False and found.fits
     if found.ttft_s is None:
-        first = first_screen(question=[], answer=found.sentence, good=good, rest="Assumptions: --why.")
+        first = first_screen(question=[], answer=found.sentence, good=good, rest=Note(hint="Assumptions: --why."))
         return with_names(Document(first=first, why=text_section("Assumptions", found.assumed)))
     risks = [found.why] if found.why and not good else []
     if found.capacity is not None:
@@ -43,7 +43,8 @@ def simulation_document(found: Simulated, *, top: int | None = None, every: bool
         )
     first = first_screen(
         question=[], answer=found.sentence, good=good, meters=_meters(found), table=_latencies(found),
-        risks=risks, rest="Rates, use over time, assumptions: --why; a row for each request: --requests FILE.",
+        risks=risks,
+        rest=Note(hint="Rates, use over time, assumptions: --why; a row for each request: --requests FILE."),
     )  # fmt: skip
     blocks: list[Block] = [
         *text_section("Rates", _rates(found)),
@@ -187,7 +188,7 @@ def comparison_document(found: Comparison, *, top: int | None = None, every: boo
     first = first_screen(
         question=[], answer=found.sentence, good=found.fits, table=short,
         risks=[f"Note: {text}" for text in found.assumed[:1]],
-        rest=f"{BEST} best of its kind. All {len(found.figures)} figures, assumptions: --why.",
+        rest=Note(text=f"{BEST} best of its kind.", hint=f"All {len(found.figures)} figures, assumptions: --why."),
     )  # fmt: skip
     why = (
         *section("Every figure", whole, Note(text=f"{BEST} best of its kind")),

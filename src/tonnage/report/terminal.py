@@ -81,7 +81,8 @@ def _print(console: Console, block: Block, *, indent: str) -> None:
     elif isinstance(block, Command):
         console.print(f"{INDENT}{block.text}", style="dim", markup=False, soft_wrap=True)
     else:
-        _lines(console, block.text, indent=indent, style="dim" if isinstance(block, Note) else "")
+        text, style = (block.full, "dim") if isinstance(block, Note) else (block.text, "")
+        _lines(console, text, indent=indent, style=style)
 
 
 def _print_table(console: Console, table: Table) -> None:

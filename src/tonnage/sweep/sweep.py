@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
-from tonnage.errors import BadRequest, UnknownName, echo
+from tonnage.domain.requests.sweep import Ask, Sweep
+from tonnage.errors import BadRequest, echo
+from tonnage.planning.requests.reading import build, read_fields
 from tonnage.sweep import store as stores
 from tonnage.sweep.runners import on_processes, on_ray
 from tonnage.version import __version__, can_simulate
@@ -79,26 +80,8 @@ def table(sweep: Sweep, file: Path) -> Iterator[dict[str, Any]]:
                 yield point.varied | {f"{name}_found" if name in point.varied else name: found[name] for name in found}
 
 
-ASKS: Final = ("plan", "fit", "simulate", "predict")
+ASKS: Final = get_args(Ask)
 MAX_POINTS: Final = 1_000_000
-
-
-class Sweep(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sweep file says."""
-
-    ask: str
-    """plan, fit, simulate or predict."""
-    base: dict[str, Any]
-    """Fields that all points share."""
-    grid: dict[str, tuple[Any, ...]]
-    """Field, with dots for groups -> its values."""
-    take: dict[str, str]
-    """Column -> path into the answer (options.0.cost.value); empty = the usual ones of its kind."""
-
-    @property
-    def size(self) -> int:
-        """Points of the grid."""
-        return math.prod(len(values) for values in self.grid.values())
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,25 +103,19 @@ def sweep_of(fields: Mapping[str, Any]) -> Sweep:
     BadRequest
         A group is missing or of the wrong shape, or the grid is empty or too large.
     """
-    known = ("sweep", "base", "grid", "take")
-    for name in fields:
-        if name not in known:
-            raise UnknownName("field", str(name), known=known)
-    ask = fields.get("sweep")
-    if ask not in ASKS:
-        raise UnknownName("sweep", str(ask), known=ASKS)
-    base, grid, take = (_mapping(fields, name) for name in ("base", "grid", "take"))
-    if not grid:
+    given = read_fields(fields, Sweep)
+    if "sweep" not in given:
+        raise BadRequest(f"sweep is missing: write {', '.join(ASKS[:-1])} or {ASKS[-1]}")
+    if not given.get("grid"):
         raise BadRequest("grid is missing: name fields with lists of values, for example grid: {rate: [1/s, 2/s]}")
-    for name, values in grid.items():
+    for name, values in given["grid"].items():
         if not isinstance(values, list) or not values:
             raise BadRequest(f"grid.{echo(name)}: a list of values is expected, for example [1/s, 2/s]")
-    made = Sweep(
-        ask=str(ask),
-        base=base,
-        grid={str(name): tuple(values) for name, values in grid.items()},
-        take={str(name): str(path) for name, path in take.items()},
-    )
+    made = build(
+        Sweep, given,
+        grid={name: tuple(values) for name, values in given["grid"].items()},
+        take={name: str(path) for name, path in given.get("take", {}).items()},
+    )  # fmt: skip
     if made.size > MAX_POINTS:
         raise BadRequest(f"the grid has {made.size:,} points; at most {MAX_POINTS:,} are asked at once")
     return made
@@ -178,10 +155,3 @@ def _with(request: Mapping[str, Any], path: list[str], value: Any) -> dict[str, 
     if not isinstance(inner, Mapping):
         raise BadRequest(f"grid.{'.'.join(path)}: base gives '{head}' as one value, not as a group")
     return {**request, head: _with(inner, rest, value)}
-
-
-def _mapping(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
-    value = fields.get(name) or {}
-    if not isinstance(value, Mapping):
-        raise BadRequest(f"{name} must hold 'name: value' lines, not '{echo(value)}'")
-    return {str(key): item for key, item in value.items()}

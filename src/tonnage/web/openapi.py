@@ -9,7 +9,7 @@ import msgspec
 
 from tonnage.domain.requests.field import Field
 from tonnage.domain.requests.table import REQUESTS
-from tonnage.planning.request_schema import groups_schema, property_of
+from tonnage.planning.request_schema import case_schemas, groups_schema, property_of
 from tonnage.version import __version__
 from tonnage.web.listings import LISTINGS
 from tonnage.web.questions import QUESTIONS, Question, nest_form_names
@@ -73,8 +73,8 @@ def _page(question: Question) -> dict[str, Any]:
 
 
 def _predict() -> dict[str, Any]:
-    # A case that is none gets its own sentence, and the others their answers.
-    cases = {"type": "array", "minItems": 1, "maxItems": 200, "items": {}}
+    none = {"description": "what is no case gets a sentence in its place, and the others their answers"}
+    cases = {"type": "array", "minItems": 1, "maxItems": 200, "items": {"anyOf": [*case_schemas(), none]}}
     return {
         "operationId": "predict",
         "summary": "Predict many cases",

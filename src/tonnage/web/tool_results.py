@@ -23,7 +23,7 @@ from tonnage.report.markdown import markdown
 from tonnage.web.answering import answer_form
 from tonnage.web.questions import QUESTIONS, parse_form_lists
 
-__all__ = ["CATALOGUE_KINDS", "TOOLS", "Result", "call"]
+__all__ = ["CATALOGUE_KINDS", "PREDICT", "TOOLS", "Result", "call"]
 
 TOP: Final = 5
 """Options in a result."""
@@ -48,6 +48,8 @@ TOOLS: Final[dict[str, str]] = {
     "adopt_deployment": "adopt",
 }
 """Name of a tool -> path of its question."""
+PREDICT: Final = "predict_performance"
+"""The tool whose fields are those of cases."""
 CATALOGUE_KINDS: Final = ("accelerators", "models", "offers", "providers")
 
 
@@ -257,19 +259,24 @@ def _exported(arguments: dict[str, Any], additions: Additions) -> Result:
 
 
 def _fields(arguments: dict[str, Any], _: Additions) -> Result:
+    from tonnage.planning.request_schema import case_schemas
     from tonnage.web.openapi import request_schema
 
     name = _needed(arguments, "tool")
     _nothing_else(arguments, known=("tool",))
+    if name == PREDICT:
+        kinds = {case["properties"]["kind"]["const"]: case["properties"] for case in case_schemas()}
+        shown = "\n".join(f"- `{kind}`: {', '.join(f'`{field}`' for field in of)}" for kind, of in kinds.items())
+        return Result(f"A case of each kind takes:\n\n{shown}", {"fields": kinds})
     if name not in TOOLS:
-        raise UnknownName("tool", name, known=tuple(TOOLS))
+        raise UnknownName("tool", name, known=(*TOOLS, PREDICT))
     question = QUESTIONS[TOOLS[name]]
     shown = "\n".join(f"- `{field.name}`: {field.help}" for field in question.fields)
     return Result(shown, {"fields": request_schema(question)["properties"]})
 
 
 _CALLS: Final[dict[str, Callable[[dict[str, Any], Additions], Result]]] = {
-    "predict_performance": _predicted,
+    PREDICT: _predicted,
     "diagnose_bottleneck": _diagnosed,
     "search_catalogue": _listed,
     "explain_plan": _explained,

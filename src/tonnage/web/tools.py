@@ -23,7 +23,7 @@ from tonnage.version import __version__
 from tonnage.web.jobs import Jobs
 from tonnage.web.limits import Limits, TooLong
 from tonnage.web.questions import LLAMA_8B, QUESTIONS, Question, nest_form_names
-from tonnage.web.tool_results import CATALOGUE_KINDS, TOOLS, Result
+from tonnage.web.tool_results import CATALOGUE_KINDS, PREDICT, TOOLS, Result
 from tonnage.web.worker import Settings
 from tonnage.web.workers import stop_starts
 
@@ -144,9 +144,9 @@ def _property(field: Field) -> dict[str, Any]:
 
 _OTHERS: Final = (
     Tool(
-        name="predict_performance",
+        name=PREDICT,
         title="What exact configurations do",
-        description="Latency, throughput, memory and whether they fit, of up to 50 cases at once.",
+        description="Latency, throughput, memory, whether they fit: up to 50 cases at once. Fields: request_fields.",
         properties={"cases": {"type": "array", "minItems": 1, "maxItems": 50, "items": {"type": "object"}}},
         required=("cases",),
         example={"cases": [{"kind": "serve", "model": LLAMA_8B, "accelerator": "H100", "isl": 1024, "osl": 256,
@@ -208,7 +208,7 @@ _OTHERS: Final = (
         name="request_fields",
         title="Every field of a tool",
         description="All fields that a question takes, with unit, bounds, choices and help, as JSON Schema.",
-        properties={"tool": {"enum": list(TOOLS)}},
+        properties={"tool": {"enum": [*TOOLS, PREDICT]}},
         required=("tool",),
         example={"tool": "rent_or_buy"},
         gives=_holds("fields", {"type": "object"}),

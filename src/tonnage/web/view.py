@@ -164,7 +164,7 @@ def answer_view(
             given=given or {},
             known=known,
         ),
-        rest=without_commands(" ".join(one.text for one in document.first if isinstance(one, Note))),
+        rest=without_commands(" ".join(one.text for one in document.first if isinstance(one, Note) and one.text)),
         tabs=_tabs(document, [chart for chart in charts if chart is not lead], answer=answer, key=key),
         opens=explains(answer) and bool(table),
     )
@@ -172,12 +172,12 @@ def answer_view(
 
 def without_commands(text: str) -> str:
     """
-    The text without what tells how to go on in a terminal: here links do that.
+    A sentence of an error, a risk or a reason without what names options and commands: here links do that.
+
+    Hints of documents stand apart, in their notes; these sentences are planning's own, the same for every face.
 
     Examples
     --------
-    >>> without_commands("46 ruled out (8 too slow). 41 more options: --all. Why: --why; each number: tonnage explain.")
-    '46 ruled out (8 too slow).'
     >>> without_commands("no model '7Z'; did you mean '7B'? 611 known: see `tonnage catalog models`")
     "no model '7Z'; did you mean '7B'?"
     """
@@ -280,7 +280,9 @@ def _section(block: Block, *, without: str) -> str:
 
 def _here(block: Block) -> Block:
     """The block without what tells how to go on in a terminal."""
-    if isinstance(block, Text | Note):
+    if isinstance(block, Note):
+        return Note(text=without_commands(block.text))
+    if isinstance(block, Text):
         return msgspec.structs.replace(block, text=without_commands(block.text))
     if isinstance(block, Section):
         kept = [_here(one) for one in block.blocks]

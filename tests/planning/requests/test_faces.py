@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 from pathlib import Path
@@ -16,9 +17,12 @@ from click.testing import CliRunner
 import tonnage
 from tonnage.cli import root
 from tonnage.domain.requests import typed as types
+from tonnage.domain.requests.field import attributes_of
 from tonnage.domain.requests.serve import Serve
-from tonnage.domain.requests.table import REQUESTS
+from tonnage.domain.requests.table import CASES, REQUESTS
 from tonnage.errors import BadRequest, TonnageError
+from tonnage.planning.predict.case_lines import case_of_object
+from tonnage.planning.request_schema import case_schemas
 from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
 from tonnage.planning.requests.described import describe_fields
 from tonnage.planning.requests.lifecycle import lifecycle_request
@@ -36,6 +40,7 @@ COMMANDS = {
     "calibrate": ["calibrate"],
     "rent-or-buy": ["cost", "rent-or-buy"],
     "adopt": ["adopt"],
+    "accuracy": ["accuracy"],
 }
 FUNCTIONS = {
     **{
@@ -100,6 +105,38 @@ def test_every_function_takes_the_fields_of_its_question(question: str) -> None:
     declared = {field.name for field in request_fields(REQUESTS[question])}
     taken = {*getattr(types, name).__annotations__, *parameters}
     assert declared <= taken
+
+
+def test_a_sweep_takes_what_is_no_grid_as_options_too() -> None:
+    options = {param.name: param for param in _command(["sweep"]).params}
+    for field in request_fields(REQUESTS["sweep"]):
+        if field.reads != "mapping" and field.name != "sweep":
+            option = options[field.name]
+            assert isinstance(option, click.Option) and option.help == field.help
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_every_field_of_a_case_is_in_its_schema_and_its_type(kind: str) -> None:
+    schema = next(one for one in case_schemas() if one["properties"]["kind"]["const"] == kind)
+    attributes = {attribute.name: attribute for attribute in attributes_of(CASES[kind])}
+    aliases = {field.name for one in attributes.values() for field in one.fields[1:]}
+    assert all(attribute.fields or attribute.groups for attribute in attributes.values())
+    assert set(schema["properties"]) == {"kind", *attributes, *aliases}
+    typed = f"Predict{kind.title()}Fields"
+    assert set(schema["properties"]) == set(getattr(types, typed).__annotations__)
+    assert typed in inspect.signature(tonnage.predict).parameters["case"].annotation
+
+
+def test_a_case_by_its_schema_is_a_case() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    case = {"kind": "serve", "model": "8B", "accelerator": "H100", "traffic": {"concurrency": 8}, "isl": 0, "osl": 128}
+    for change, sound in (({}, True), ({"isl": -1}, False), ({"layout": {"tp": 0}}, False), ({"osl": "1k"}, False),
+                          ({"accelerator_fraction": 2}, False), ({"engine_options": {"max_num_seqs": 8}}, True),
+                          ({"phase": "sleep"}, False)):  # fmt: skip
+        changed = {**case, **change}
+        assert jsonschema.Draft202012Validator({"anyOf": case_schemas()}).is_valid(changed) == sound
+        with contextlib.nullcontext() if sound else pytest.raises(BadRequest):
+            case_of_object(changed)
 
 
 def test_plain_numbers_in_python_are_in_base_units() -> None:

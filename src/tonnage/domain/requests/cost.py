@@ -7,12 +7,11 @@ from typing import Annotated, Final
 import msgspec
 
 from tonnage.domain.requests.common import TERMS
-from tonnage.domain.requests.field import Field, Group
+from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group
 
 __all__ = ["OwnedMachine", "RentOrBuyRequest"]
 
 _OWNING: Final = "Cost of owning"
-_MAY_BE_NOTHING: Final = -1e-9
 
 
 class OwnedMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -27,16 +26,12 @@ class OwnedMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """It is kept. [years]"""
     load: Annotated[
         float,
-        Field(
-            reads="fraction", group=_OWNING, low=_MAY_BE_NOTHING, high=1.0, help="share of that power while it works"
-        ),
+        Field(reads="fraction", group=_OWNING, low=MAY_BE_NOTHING, high=1.0, help="share of that power while it works"),
     ]
     """Share of that power while it works. [-]"""
     idle: Annotated[
         float,
-        Field(
-            reads="fraction", group=_OWNING, low=_MAY_BE_NOTHING, high=1.0, help="share of that power while it waits"
-        ),
+        Field(reads="fraction", group=_OWNING, low=MAY_BE_NOTHING, high=1.0, help="share of that power while it waits"),
     ]
     """Share of that power while it waits. [-]"""
     pue: Annotated[
@@ -52,7 +47,7 @@ class OwnedMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         Field(
             reads="USD/kW-month",
             group=_OWNING,
-            low=_MAY_BE_NOTHING,
+            low=MAY_BE_NOTHING,
             high=1e5,
             help="rent of the room by contracted power",
         ),
@@ -60,24 +55,20 @@ class OwnedMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Rent of the room it stands in, by contracted power. [USD/kW-month]"""
     network: Annotated[
         float,
-        Field(
-            reads="USD", group=_OWNING, low=_MAY_BE_NOTHING, high=1e9, help="its share of switches, adapters, cables"
-        ),
+        Field(reads="USD", group=_OWNING, low=MAY_BE_NOTHING, high=1e9, help="its share of switches, adapters, cables"),
     ]
     """Its share of switches, adapters and cables. [USD]"""
     storage: Annotated[
-        float, Field(reads="USD", group=_OWNING, low=_MAY_BE_NOTHING, high=1e9, help="storage bought beside it")
+        float, Field(reads="USD", group=_OWNING, low=MAY_BE_NOTHING, high=1e9, help="storage bought beside it")
     ]
     """Bought beside it. [USD]"""
     staff: Annotated[
-        float, Field(reads="USD/year", group=_OWNING, low=_MAY_BE_NOTHING, high=1e9, help="people who run it")
+        float, Field(reads="USD/year", group=_OWNING, low=MAY_BE_NOTHING, high=1e9, help="people who run it")
     ]
     """[USD/year]"""
     spares: Annotated[
         float,
-        Field(
-            reads="fraction", group=_OWNING, low=_MAY_BE_NOTHING, high=1.0, help="spare parts, share of the purchase"
-        ),
+        Field(reads="fraction", group=_OWNING, low=MAY_BE_NOTHING, high=1.0, help="spare parts, share of the purchase"),
     ]
     """Share of the purchase kept as spare parts. [-]"""
     support: Annotated[
@@ -85,7 +76,7 @@ class OwnedMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         Field(
             reads="fraction",
             group=_OWNING,
-            low=_MAY_BE_NOTHING,
+            low=MAY_BE_NOTHING,
             high=1.0,
             help="vendor's support a year, share of the purchase",
         ),
@@ -96,14 +87,14 @@ class OwnedMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         Field(
             reads="fraction",
             group=_OWNING,
-            low=_MAY_BE_NOTHING,
+            low=MAY_BE_NOTHING,
             high=1.0,
             help="insurance a year, share of the purchase",
         ),
     ]
     """Share of the purchase. [1/year]"""
     interest: Annotated[
-        float, Field(reads="fraction", group=_OWNING, low=_MAY_BE_NOTHING, high=1.0, help="interest a year")
+        float, Field(reads="fraction", group=_OWNING, low=MAY_BE_NOTHING, high=1.0, help="interest a year")
     ]
     """[1/year]"""
     resale_3y: Annotated[
@@ -111,7 +102,7 @@ class OwnedMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         Field(
             reads="fraction",
             group=_OWNING,
-            low=_MAY_BE_NOTHING,
+            low=MAY_BE_NOTHING,
             high=1.0,
             help="share of the purchase it sells for after three years",
         ),
@@ -119,11 +110,11 @@ class OwnedMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Share of the purchase that it still sells for after three years. [-]"""
     interruptions: Annotated[
         float,
-        Field(reads="count", group=_OWNING, low=_MAY_BE_NOTHING, high=1e3, help="stops a year of one accelerator"),
+        Field(reads="count", group=_OWNING, low=MAY_BE_NOTHING, high=1e3, help="stops a year of one accelerator"),
     ]
     """Of any cause, of one accelerator. [1/year]"""
     repair: Annotated[
-        float, Field(reads="s", group=_OWNING, low=_MAY_BE_NOTHING, high=3e7, help="from a stop until it works again")
+        float, Field(reads="s", group=_OWNING, low=MAY_BE_NOTHING, high=3e7, help="from a stop until it works again")
     ]
     """From an interruption until it works again. [s]"""
 
@@ -180,6 +171,6 @@ class RentOrBuyRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """A price per accelerator and hour to compare with, in place of the offers'. [USD/h]"""
     rent_decline: Annotated[
         float,
-        Field(reads="fraction", group="Offers", low=_MAY_BE_NOTHING, high=2.0, help="yearly fall of rental prices"),
+        Field(reads="fraction", group="Offers", low=MAY_BE_NOTHING, high=2.0, help="yearly fall of rental prices"),
     ] = 0.0
     """Yearly fall of rental prices over the machine's life. [1/year]"""

@@ -11,7 +11,10 @@ from typing import Any, Final, Union
 
 import msgspec
 
-__all__ = ["ALIASES", "GROUPS", "Attribute", "Field", "Group", "attributes_of", "fields_of", "groups_of", "usual_of"]
+__all__ = [
+    "ALIASES", "GROUPS", "MAY_BE_NOTHING", "Attribute", "Field", "Group", "attributes_of", "fields_of", "groups_of",
+    "usual_of",
+]  # fmt: skip
 
 ALIASES: Final = {
     "accelerator": "gpu gpus gpu-type gpu-name device devices hardware on system machine card accelerators",
@@ -61,13 +64,16 @@ GROUPS: Final = (
 )
 """Headings that fields are listed under, in this order."""
 
+MAY_BE_NOTHING: Final = -1e-9
+"""Lower bound of a number that may be 0, for bounds themselves are not reached."""
+
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
     """One field as people write it; `fields_of` fills in what the attribute says already."""
 
     help: str
     reads: str = "text"
-    """A dimension of `units`, or text, list, flag, integer."""
+    """A dimension of `units`, or text, list, flag, integer; mapping and numbers are read as JSON and YAML have them."""
     group: str = "Workload"
     """One of `GROUPS`."""
     name: str = ""

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from tonnage.domain.layout import SERVING_ENGINE, Disaggregation, Layout
 from tonnage.domain.precision import Precision
 from tonnage.domain.requests.common import MODEL, Slo
-from tonnage.domain.requests.field import Field, Group
+from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group
 
 __all__ = ["AutoScaling", "Process", "Router", "Simulation", "SimulationTraffic"]
 
 Process = Literal["poisson", "gamma", "wandering", "on-off", "even"]
 Router = Literal["round-robin", "least-loaded", "prefix-aware"]
-
-_MAY_BE_NOTHING: Final = -1e-9
 
 
 class SimulationTraffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -29,15 +27,15 @@ class SimulationTraffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     trace: Annotated[str | None, Field(help="a request log to play: times, lengths, prefix blocks")] = None
     """A request log: times, lengths, and prefix blocks where it has them."""
     prompt_tokens: Annotated[
-        float | None, Field(reads="tokens", low=_MAY_BE_NOTHING, help="prompt length, instead of a profile")
+        float | None, Field(reads="tokens", low=MAY_BE_NOTHING, help="prompt length, instead of a profile")
     ] = None
     output_tokens: Annotated[
-        float | None, Field(reads="tokens", low=_MAY_BE_NOTHING, help="answer length, instead of a profile")
+        float | None, Field(reads="tokens", low=MAY_BE_NOTHING, help="answer length, instead of a profile")
     ] = None
     length_spread: tuple[float, float] | None = None
     """Even draw between these fractions of the lengths above; absent = fixed."""
     rate_per_s: Annotated[
-        float | None, Field(name="rate", reads="1/s", low=_MAY_BE_NOTHING, help="requests that arrive, on average: 6/s")
+        float | None, Field(name="rate", reads="1/s", low=MAY_BE_NOTHING, help="requests that arrive, on average: 6/s")
     ] = None
     """Mean arrivals over all replicas; a log is stretched to it, absent = as recorded. [1/s]"""
     concurrency: Annotated[
@@ -45,26 +43,26 @@ class SimulationTraffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     ] = None
     """Clients that wait for their answer before they send again, instead of a rate."""
     think_s: Annotated[
-        float, Field(name="think", reads="s", low=_MAY_BE_NOTHING, help="clients: from an answer to their next request")
+        float, Field(name="think", reads="s", low=MAY_BE_NOTHING, help="clients: from an answer to their next request")
     ] = 0.0
     process: Annotated[Process, Field(help="how arrivals are drawn")] = "poisson"
     variation: Annotated[
-        float, Field(reads="count", low=_MAY_BE_NOTHING, help="gamma: standard deviation over mean of the gaps")
+        float, Field(reads="count", low=MAY_BE_NOTHING, help="gamma: standard deviation over mean of the gaps")
     ] = 1.0
     """gamma: standard deviation over mean of the gaps. [-]"""
     dispersion: Annotated[
         float | None,
-        Field(reads="count", low=_MAY_BE_NOTHING, help="wandering: variance over mean of the requests in a window"),
+        Field(reads="count", low=MAY_BE_NOTHING, help="wandering: variance over mean of the requests in a window"),
     ] = None
     """wandering: variance over mean of the requests in a window; absent = the profile's. [-]"""
     window_s: Annotated[
-        float, Field(name="window", reads="s", low=_MAY_BE_NOTHING, help="wandering: length of that window")
+        float, Field(name="window", reads="s", low=MAY_BE_NOTHING, help="wandering: length of that window")
     ] = 60.0
     on_s: Annotated[
-        float, Field(name="on_for", reads="s", low=_MAY_BE_NOTHING, help="on-off: mean length of a burst")
+        float, Field(name="on_for", reads="s", low=MAY_BE_NOTHING, help="on-off: mean length of a burst")
     ] = 60.0
     off_s: Annotated[
-        float, Field(name="off_for", reads="s", low=_MAY_BE_NOTHING, help="on-off: mean pause between bursts")
+        float, Field(name="off_for", reads="s", low=MAY_BE_NOTHING, help="on-off: mean pause between bursts")
     ] = 540.0
     shape: Annotated[str | None, Field(help="load by the hour: consumer, reasoning-week, …")] = None
     """Named shape of a day or a week of the catalogue, instead of `hours`."""
@@ -79,7 +77,7 @@ class SimulationTraffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
         bool, Field(reads="flag", help="prompts of a profile with sessions find the cache of the turn before")
     ] = True
     cached_share: Annotated[
-        float, Field(reads="fraction", low=_MAY_BE_NOTHING, help="share of each prompt whose cache is there")
+        float, Field(reads="fraction", low=MAY_BE_NOTHING, help="share of each prompt whose cache is there")
     ] = 0.0
     """Share of each prompt whose cache is there: a common beginning. [-]"""
 
@@ -95,7 +93,7 @@ class AutoScaling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             name="cold_start",
             reads="s",
             group="Reliability",
-            low=_MAY_BE_NOTHING,
+            low=MAY_BE_NOTHING,
             help="from the decision to start a replica to its first step",
         ),
     ] = None
@@ -113,7 +111,7 @@ class AutoScaling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """0 = scale to zero."""
     every_s: Annotated[
         float,
-        Field(name="every", reads="s", group="Reliability", low=_MAY_BE_NOTHING, help="between two looks at the load"),
+        Field(name="every", reads="s", group="Reliability", low=MAY_BE_NOTHING, help="between two looks at the load"),
     ] = 15.0
     keep_s: Annotated[
         float,
@@ -121,7 +119,7 @@ class AutoScaling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             name="keep",
             reads="s",
             group="Reliability",
-            low=_MAY_BE_NOTHING,
+            low=MAY_BE_NOTHING,
             help="too little load for this long takes one replica away",
         ),
     ] = 300.0

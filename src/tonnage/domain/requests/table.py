@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from tonnage.domain.case import InferCase, ServeCase, TrainCase
 from tonnage.domain.requests.accuracy import AccuracyRequest
 from tonnage.domain.requests.adopt import Adopt
 from tonnage.domain.requests.budget import Budget
@@ -19,9 +20,19 @@ from tonnage.domain.requests.own import Own
 from tonnage.domain.requests.rl import Rl
 from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.domain.requests.simulate import Simulation
+from tonnage.domain.requests.sweep import Sweep
 from tonnage.domain.requests.train import FineTune, Train
+from tonnage.domain.rl import RlCase
 
-__all__ = ["REQUESTS"]
+__all__ = ["CASES", "REQUESTS"]
+
+CASES: Final[dict[str, type[msgspec.Struct]]] = {
+    "serve": ServeCase,
+    "train": TrainCase,
+    "infer": InferCase,
+    "rl": RlCase,
+}
+"""By the `kind` of a case that `tonnage predict` reads."""
 
 REQUESTS: Final[dict[str, type[msgspec.Struct]]] = {
     "serve": Serve,
@@ -40,5 +51,7 @@ REQUESTS: Final[dict[str, type[msgspec.Struct]]] = {
     "adopt": Adopt,
     "calibrate": CalibrateRequest,
     "accuracy": AccuracyRequest,
+    "sweep": Sweep,
+    **{f"predict-{kind}": case for kind, case in CASES.items()},
 }
 """By the name that `tonnage fields` and plan files use, in the order people meet them."""

@@ -22,10 +22,15 @@ __all__ = [
     "InferFields",
     "LifecycleFields",
     "OwnFields",
+    "PredictInferFields",
+    "PredictRlFields",
+    "PredictServeFields",
+    "PredictTrainFields",
     "RentOrBuyFields",
     "RlFields",
     "ServeFields",
     "SimulateFields",
+    "SweepFields",
     "TrainFields",
 ]
 
@@ -688,3 +693,146 @@ class AccuracyFields(TypedDict, total=False):
     predictor: str | None
     layouts: bool | None
     workers: Whole | None
+
+
+class SweepFields(TypedDict, total=False):
+    """What a sweep file says, and where its questions are worked on."""
+
+    sweep: Literal["plan", "fit", "simulate", "predict"] | None
+    base: Entry | None
+    grid: Entry | None
+    take: Entry | None
+    workers: Whole | None
+    ray: str | None
+
+
+class PredictServeFields(TypedDict, total=False):
+    """One language model served by one engine on one accelerator type."""
+
+    kind: Literal["serve"] | None
+    model: str | Entry | None
+    accelerator: str | None
+    isl: float | None
+    osl: float | None
+    precision: Entry | None
+    engine: str | None
+    engine_version: str | None
+    engine_options: Entry | None
+    length_spread: Sequence[float] | None
+    phase: Literal["both", "prefill", "decode", "encode"] | None
+    split_mode: Literal["tensor", "layer"] | None
+    accelerator_fraction: float | None
+    replicas: int | None
+    year: int | None
+    id: str | None
+    traffic: Entry | None
+    layout: Entry | None
+    links: Entry | None
+    disaggregation: Entry | None
+
+
+class PredictTrainFields(TypedDict, total=False):
+    """One training configuration: a step on `count` accelerators."""
+
+    kind: Literal["train"] | None
+    model: str | Entry | None
+    accelerator: str | None
+    method: Literal["pretrain", "full", "lora", "qlora", "dora"] | None
+    count: int | None
+    accelerators_per_node: int | None
+    precision: str | None
+    weight_precision: str | None
+    micro_batch: int | None
+    batch: int | None
+    global_batch: int | None
+    seq_len: int | None
+    image_px: int | None
+    resolution: int | None
+    recompute: Literal["none", "selective", "full"] | None
+    recompute_share: float | None
+    expert_load: float | None
+    optimizer: str | None
+    master_weights: bool | None
+    objective: Literal["sft", "dpo", "kto", "orpo", "simpo", "reward"] | None
+    reference: Literal["model", "cached"] | None
+    grads_kept: bool | None
+    flash_attention: bool | None
+    offload: Literal["none", "optimizer", "all"] | None
+    lora_rank: int | None
+    lora_targets: str | None
+    trainable_parameters: float | None
+    framework: str | None
+    year: int | None
+    accelerator_fraction: float | None
+    memory_kind: Literal["allocated", "reserved", "device"] | None
+    id: str | None
+    links: Entry | None
+    layout: Entry | None
+
+
+class PredictInferFields(TypedDict, total=False):
+    """One batch through a model that does not decode text: vision, encoder, diffusion, speech, recommender."""
+
+    kind: Literal["infer"] | None
+    model: str | Entry | None
+    accelerator: str | None
+    batch: int | None
+    resolution: int | None
+    steps: int | None
+    seq_len: int | None
+    frames: int | None
+    beams: int | None
+    precision: str | None
+    engine: str | None
+    engine_version: str | None
+    engine_mode: str | None
+    count: int | None
+    tp: int | None
+    saturated: bool | None
+    rate_per_s: float | None
+    flop: float | None
+    activation_values: float | None
+    accelerator_fraction: float | None
+    year: int | None
+    id: str | None
+    links: Entry | None
+
+
+class PredictRlFields(TypedDict, total=False):
+    """One step of reinforcement learning on `count` accelerators of one type."""
+
+    kind: Literal["rl"] | None
+    model: str | Entry | None
+    accelerator: str | None
+    count: int | None
+    prompts_per_step: int | None
+    responses_per_prompt: int | None
+    prompt_tokens: float | None
+    response_tokens: float | None
+    max_response_tokens: float | None
+    algorithm: Literal["grpo", "rloo", "dapo", "ppo"] | None
+    train_batch: int | None
+    rollout_count: int | None
+    staleness: int | None
+    partial_rollouts: bool | None
+    precision: str | None
+    rollout_precision: Entry | None
+    engine: str | None
+    engine_options: Entry | None
+    framework: str | None
+    recompute: Literal["none", "selective", "full"] | None
+    optimizer: str | None
+    old_policy: bool | None
+    reference: bool | None
+    kept: float | None
+    turns: float | None
+    environment_s: float | None
+    observation_tokens: float | None
+    reward_s: float | None
+    reward_cores: float | None
+    lengths: str | None
+    accelerators_per_node: int | None
+    id: str | None
+    rollout_layout: Entry | None
+    train_layout: Entry | None
+    links: Entry | None

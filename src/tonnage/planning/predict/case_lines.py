@@ -10,15 +10,15 @@ as vision cases do, for its micro-batch and image size.
 
 from __future__ import annotations
 
-import types
-import typing
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO, Any, Final, Union
+from typing import IO, Any, Final
 
 import msgspec
 
 from tonnage.catalog.hub.jsonfile import decode_json
-from tonnage.domain.case import Case, InferCase, Result, ServeCase, TrainCase
+from tonnage.domain.case import Case, Result, ServeCase
+from tonnage.domain.requests.field import attributes_of, fields_of, groups_of
+from tonnage.domain.requests.table import CASES
 from tonnage.domain.rl import RlCase
 from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo
 from tonnage.planning.files import read_yaml
@@ -30,13 +30,10 @@ LONGEST_LINE: Final = 1024 * 1024
 LARGEST_LIST: Final = 64 * 1024 * 1024
 """Of a JSON array or YAML list, which cannot be read line by line. [bytes]"""
 
-_KINDS: Final[dict[str, type[Any]]] = {"serve": ServeCase, "train": TrainCase, "infer": InferCase, "rl": RlCase}
-_ALIASES: Final = {"train": {"batch": "micro_batch", "resolution": "image_px"}}
 _LOADS: Final = ("concurrency", "rate_per_s", "batch", "trace")
 _LARGEST: Final = 1e18
 MAX_CLIENTS: Final = 100_000
 """Of a closed loop: each is simulated, 20 microseconds of the processor and more."""
-_AT_LEAST_ZERO: Final = {"isl", "replicas", "staleness", "environment_s", "observation_tokens", "reward_s"}
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,13 +106,14 @@ def case_of_object(raw: Any) -> Case:
     kind = raw.get("kind")
     if kind is None:
         raise BadRequest("kind is missing: write serve, train, infer or rl")
-    if not isinstance(kind, str) or kind not in _KINDS:
-        raise UnknownName("kind of case", str(kind), known=_KINDS)
-    named = _renamed(raw, kind)
-    _refuse_unknown(named, _KINDS[kind], "")
-    _refuse_numbers(named, "")
+    if not isinstance(kind, str) or kind not in CASES:
+        raise UnknownName("kind of case", str(kind), known=CASES)
+    struct: type[Any] = CASES[kind]
+    named = _renamed(raw, struct)
+    _refuse_unknown(named, struct, "")
+    _refuse_numbers(named, struct, "")
     try:
-        case: Case = msgspec.convert(named, _KINDS[kind], strict=True)
+        case: Case = msgspec.convert(named, struct, strict=True)
     except msgspec.ValidationError as error:
         raise BadRequest(_sentence(error)) from None
     _check_load(case)
@@ -131,46 +129,45 @@ def check_case(case: Case) -> Case:
     BadRequest
         A number out of range, or a load that is missing or contradicts itself.
     """
-    for name, value in msgspec.to_builtins(case, builtin_types=(type(case.model),)).items():
-        _refuse_numbers({name: value}, "")
+    _refuse_numbers(msgspec.to_builtins(case, builtin_types=(type(case.model),)), type(case), "")
     _check_load(case)
     return case
 
 
-def _renamed(raw: dict[str, Any], kind: str) -> dict[str, Any]:
+def _renamed(raw: dict[str, Any], struct: type[msgspec.Struct]) -> dict[str, Any]:
+    """The case with each field under its first name."""
     named = dict(raw)
-    for alias, name in _ALIASES.get(kind, {}).items():
-        if alias in named:
-            if name in named:
-                raise BadRequest(f"{alias} and {name} are the same field; give one of them")
-            named[name] = named.pop(alias)
+    for attribute in attributes_of(struct):
+        for alias in attribute.fields[1:]:
+            if alias.name in named:
+                if attribute.name in named:
+                    raise BadRequest(f"{alias.name} and {attribute.name} are the same field; give one of them")
+                named[attribute.name] = named.pop(alias.name)
     return named
 
 
-def _refuse_unknown(raw: dict[str, Any], struct: type, path: str) -> None:
-    hints = typing.get_type_hints(struct)
-    known = set(hints) | ({"kind"} if not path else set())
+def _refuse_unknown(raw: dict[str, Any], struct: type[msgspec.Struct], path: str) -> None:
+    groups = {group.name: group.of for group in groups_of(struct)}
+    known = {*(attribute.name for attribute in attributes_of(struct)), *([] if path else ["kind"])}
     for name, value in raw.items():
         if name not in known:
             raise UnknownName("field", f"{path}{name}", known=[f"{path}{field}" for field in known])
-        inner = _struct_in(hints.get(name))
-        if inner is not None and isinstance(value, dict):
-            _refuse_unknown(value, inner, f"{path}{name}.")
+        if name in groups and isinstance(value, dict):
+            _refuse_unknown(value, groups[name], f"{path}{name}.")
 
 
-def _struct_in(hint: Any) -> type | None:
-    choices = typing.get_args(hint) if typing.get_origin(hint) in {Union, types.UnionType} else (hint,)
-    return next((c for c in choices if isinstance(c, type) and issubclass(c, msgspec.Struct)), None)
-
-
-def _refuse_numbers(raw: dict[str, Any], path: str) -> None:
-    """No count, length or rate of a case is negative, zero (lengths apart), infinite or absurd."""
+def _refuse_numbers(raw: dict[str, Any], struct: type[msgspec.Struct], path: str) -> None:
+    """No count, length or rate of a case leaves the bounds of its field, or is infinite or absurd."""
+    groups = {group.name: group.of for group in groups_of(struct)}
+    fields = {field.name: field for field in fields_of(struct)}
     for name, value in raw.items():
-        if isinstance(value, dict) and name not in {"model", "engine_options"}:
-            _refuse_numbers(value, f"{path}{name}.")
-        elif isinstance(value, int | float) and not isinstance(value, bool) and name != "id":
-            enough = value >= 0 if name in _AT_LEAST_ZERO else value > 0
-            if not (enough and value <= _LARGEST):  # not a number is neither
+        if name in groups and isinstance(value, dict):
+            _refuse_numbers(value, groups[name], f"{path}{name}.")
+        elif name in fields and isinstance(value, int | float) and not isinstance(value, bool) and name != "id":
+            field = fields[name]
+            if value > field.high == 1.0:
+                raise BadRequest(f"{path}{name}: {echo(value)} is more than the whole part; at most 1")
+            if not field.low < value <= min(field.high, _LARGEST):  # not a number is neither
                 raise BadRequest(f"{path}{name}: {echo(value)} is out of range; expected a positive number")
 
 
@@ -178,10 +175,6 @@ def _check_load(case: Case | RlCase) -> None:
     if isinstance(case, RlCase):
         return  # its own checks need the split as a whole (planning.rl.step)
     if not isinstance(case, ServeCase):
-        if case.accelerator_fraction > 1:
-            raise BadRequest(
-                f"accelerator_fraction: {case.accelerator_fraction} is more than the whole part; at most 1"
-            )
         return
     traffic = case.traffic
     given = [name for name in _LOADS if getattr(traffic, name) is not None]
@@ -201,8 +194,6 @@ def _check_load(case: Case | RlCase) -> None:
     spread = case.length_spread
     if spread is not None and not 0 < spread[0] <= spread[1] <= 10:
         raise BadRequest(f"length_spread: [{spread[0]:g}, {spread[1]:g}] must rise within (0, 10], as in [0.8, 1.0]")
-    if case.accelerator_fraction > 1:
-        raise BadRequest(f"accelerator_fraction: {case.accelerator_fraction} is more than the whole part; at most 1")
 
 
 def _sentence(error: msgspec.ValidationError) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tonnage import units
 from tonnage.domain.requests.field import Field, Group, groups_of
 from tonnage.domain.requests.table import REQUESTS
 from tonnage.errors import UnknownName
@@ -22,7 +23,7 @@ class Described(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     """Fields of groups as group.field."""
     reads: str
-    """The unit of a plain number, or text, list, flag, integer."""
+    """The unit of a plain number, or text, list, flag, integer, mapping, numbers."""
     group: str
     help: str
     default: Any = None
@@ -60,7 +61,7 @@ def _fields(struct: type[msgspec.Struct], under: str, taken: Group | None) -> It
 
 
 def _one(field: Field, under: str) -> Described:
-    number = field.reads not in {"text", "list", "flag"}
+    number = field.reads in units.DIMENSIONS or field.reads == "integer"
     return Described(
         name=f"{under}{field.name}",
         reads=field.reads,

@@ -280,6 +280,8 @@ def _read(value: Any, field: Field) -> Any:
         return _flag(value, field)
     if field.reads == "list":
         return _names(value, field)
+    if field.reads == "mapping":
+        return _mapping(value, field)
     if isinstance(value, (dict, list)):
         raise BadRequest(f"{field.name}: one value is expected, not {echo(value)}; {field.help}")
     if field.reads == "text":
@@ -323,6 +325,12 @@ def _flag(value: Any, field: Field) -> bool:
     if text in {"false", "no", "off", "0"}:
         return False
     raise BadRequest(f"{field.name}: '{echo(value)}' must be true or false")
+
+
+def _mapping(value: Any, field: Field) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise BadRequest(f"{field.name} must hold 'name: value' lines, not '{echo(value)}'")
+    return {str(key): item for key, item in value.items()}
 
 
 def _names(value: Any, field: Field) -> tuple[str, ...]:

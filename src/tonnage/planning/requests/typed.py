@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from tonnage.domain.requests.field import Field, attributes_of, groups_of
-from tonnage.domain.requests.table import REQUESTS
+from tonnage.domain.requests.table import CASES, REQUESTS
 from tonnage.planning.requests.reading import request_fields
 
 __all__ = ["typed_module"]
@@ -34,6 +32,10 @@ UNITS: Final = {
     "years": "Years",
 }
 """Dimension -> name of the type: a number in that unit, or a text with its own."""
+OTHERS: Final = {"flag": "bool", "list": "Names", "mapping": "Entry", "numbers": "Sequence[float]"}
+"""Type of what has no unit."""
+WHOLE: Final = ("simulate", "calibrate", "accuracy", "sweep", "predict")
+"""Questions whose fields are given by name alone."""
 POSITIONAL: Final = ("model", "machine", "file", "amount", "own")
 """The argument that comes first in a question's function."""
 LONGEST: Final = 120
@@ -53,21 +55,24 @@ from typing import Any, Literal, TypedDict
 
 def typed_module() -> str:
     """The text of the module: a type of each unit, and the fields of each question."""
-    classes = {f"{name.title().replace('-', '')}Fields": struct for name, struct in REQUESTS.items()}
+    classes = {f"{name.title().replace('-', '')}Fields": name for name in REQUESTS}
     units = "\n".join(f"{name} = {'int' if name == 'Whole' else 'float'} | str" for name in UNITS.values())
     names = "Names = str | Sequence[str]\nEntry = Mapping[str, Any]\nEntries = Sequence[Mapping[str, Any]]"
     listed = "\n".join(f'    "{name}",' for name in sorted(classes))
-    body = "".join(f"\n\n{_class(name, struct)}" for name, struct in classes.items())
+    body = "".join(f"\n\n{_class(name, question)}" for name, question in classes.items())
     return f"{HEAD}\n__all__ = [\n{listed}\n]\n\n{units}\n{names}\n{body}"
 
 
-def _class(name: str, struct: type[msgspec.Struct]) -> str:
+def _class(name: str, question: str) -> str:
     """The fields of a question, then its groups, its lists, and what holds plain values."""
+    struct = REQUESTS[question]
     about = next(line for line in (struct.__doc__ or "").splitlines() if line.strip()).strip()
-    rows: dict[str, str] = {field.name: _type(field) for field in request_fields(struct)}
+    kind = next((kind for kind, case in CASES.items() if case is struct), "")  # a case holds numbers without units
+    rows: dict[str, str] = {"kind": f'Literal["{kind}"]'} if kind else {}
+    rows |= {field.name: _type(field, plain=bool(kind)) for field in request_fields(struct)}
     rows |= {group.name: "Entries" if group.many else "Entry" for group in groups_of(struct)}
     rows |= {one.name: "Entry" for one in attributes_of(struct) if _is_plain(one.fields, one.groups, one.type)}
-    first = () if name in {"SimulateFields", "CalibrateFields", "AccuracyFields"} else POSITIONAL
+    first = () if question.startswith(WHOLE) else POSITIONAL
     lines = [_row(key, kind) for key, kind in rows.items() if key not in first]
     return f'class {name}(TypedDict, total=False):\n    """{about}"""\n\n' + "\n".join(lines) + "\n"
 
@@ -77,13 +82,13 @@ def _is_plain(fields: tuple[Any, ...], groups: tuple[Any, ...], kind: Any) -> bo
     return not fields and not groups and ("dict" in str(kind) or "tonnage.domain" in str(kind))
 
 
-def _type(field: Field) -> str:
-    if field.reads == "flag":
-        return "bool"
-    if field.reads == "list":
-        return "Names"
+def _type(field: Field, *, plain: bool) -> str:
+    if field.reads in OTHERS:
+        return OTHERS[field.reads]
     if field.reads != "text":
-        return UNITS[field.reads]
+        return ("int" if field.whole else "float") if plain else UNITS[field.reads]
+    if plain and field.known == "models":
+        return "str | Entry"
     if not field.choices:
         return "str"
     return f"Literal[{', '.join(f'{chr(34)}{choice}{chr(34)}' for choice in field.choices)}]"

@@ -1,0 +1,42 @@
+"""The question of `tonnage sweep`: which grid of questions is asked, and what of each answer is kept?"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from tonnage.domain.requests.field import Field
+
+__all__ = ["Ask", "Sweep"]
+
+Ask = Literal["plan", "fit", "simulate", "predict"]
+
+
+class Sweep(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sweep file says, and where its questions are worked on."""
+
+    ask: Annotated[Ask, Field(name="sweep", help="what is asked at each point")]
+    base: Annotated[dict[str, Any], Field(reads="mapping", help="fields that all points share")] = {}
+    grid: Annotated[
+        dict[str, tuple[Any, ...]],
+        Field(reads="mapping", help="field, with dots for groups, and the list of its values"),
+    ]
+    take: Annotated[
+        dict[str, str],
+        Field(
+            reads="mapping", help="column and its path into the answer, options.0.cost.value; absent = the usual ones"
+        ),
+    ] = {}
+    workers: Annotated[
+        int | None, Field(reads="integer", group="Search", high=1024, help="processes; absent = one a core")
+    ] = None
+    ray: Annotated[
+        str | None, Field(group="Search", help="work on this Ray cluster instead; local = one on this machine")
+    ] = None
+
+    @property
+    def size(self) -> int:
+        """Points of the grid."""
+        return math.prod(len(values) for values in self.grid.values())
