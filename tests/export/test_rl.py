@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from datetime import date
+from importlib.resources import files as resources
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from msgspec.structs import replace
+from tests.conftest import Golden
 
-from tonnage.domain.rl_plan import RlPlan
+from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.errors import BadRequest
-from tonnage.export import export
+from tonnage.export import export, known_targets
 from tonnage.planning.ask import answer
 from tonnage.planning.launchable import launchable_option
 
+FOLDER = Path(__file__).parents[1] / "golden" / "export"
 FIELDS = {
     "model": "Qwen/Qwen3-8B", "steps": "100", "prompts_per_step": "32", "responses_per_prompt": "8",
     "response_tokens": "2000", "accelerator": "H100", "count": "16",
@@ -36,6 +42,18 @@ def files(plan: RlPlan, target: str) -> str:
 def overrides(text: str) -> dict[str, str]:
     words = (line.strip(" \\").strip("'") for line in text.splitlines() if "=" in line and line.startswith("  "))
     return dict(word.split("=", 1) for word in words)
+
+
+def options(text: str) -> dict[str, str]:
+    """Options of an openrlhf.sh with their values, as a shell reads them; empty for switches."""
+    words = shlex.split(text.partition("train_ppo_ray \\\n")[2].replace("\\\n", " "))[:-1]
+    starts = [place for place, word in enumerate(words) if word.startswith("--")]
+    return {words[a]: " ".join(words[a + 1 : b]) for a, b in zip(starts, [*starts[1:], len(words)], strict=True)}
+
+
+@pytest.fixture(scope="module")
+def deepspeed() -> RlPlan:
+    return planned(framework="deepspeed")
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +101,62 @@ def test_dapo_generates_more_than_it_trains_on() -> None:
     plan = planned(algorithm="dapo")
     assert overrides(files(plan, "verl"))["data.gen_batch_size"] == "96"
     assert yaml.safe_load(files(plan, "nemo-rl"))["grpo"]["batch_multiplier"] == 3
+
+
+def test_openrlhf_has_batches_ranks_and_engines_of_the_plan(deepspeed: RlPlan) -> None:
+    found, case = options(files(deepspeed, "openrlhf")), deepspeed.options[0].case
+    layout = deepspeed.options[0].configuration.layout
+    ranks = int(found["--actor.num_nodes"]) * int(found["--actor.num_gpus_per_node"])
+    engines = int(found["--vllm.num_engines"]) * int(found["--vllm.tensor_parallel_size"])
+    assert ranks == engines == 16, "its own check, where both share accelerators"
+    assert found["--vllm.tensor_parallel_size"] == str(case.rollout_layout.tp)
+    assert found["--ds.tensor_parallel_size"] == str(layout.tp) and f"zero{found['--ds.zero_stage']}" == layout.sharding
+    assert found["--rollout.batch_size"] == "32" and found["--rollout.n_samples_per_prompt"] == "8"
+    assert int(found["--data.max_samples"]) == 100 * 32 and found["--train.batch_size"] == "256"
+    assert "--critic.num_nodes" not in found and found["--ref.num_nodes"] == found["--actor.num_nodes"]
+
+
+def test_openrlhf_generates_ahead_on_machines_of_its_own() -> None:
+    found = options(files(planned(framework="deepspeed", staleness="1", rollout_count="8"), "openrlhf"))
+    assert found["--train.async_queue_size"] == "1" and "--vllm.enable_sleep" not in found
+    engines = int(found["--vllm.num_engines"]) * int(found["--vllm.tensor_parallel_size"])
+    assert int(found["--actor.num_nodes"]) * int(found["--actor.num_gpus_per_node"]) == engines == 8
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "dapo", "ppo", "rloo"])
+def test_options_of_openrlhf_exist_in_the_release(deepspeed: RlPlan, algorithm: str) -> None:
+    text = resources("tonnage.export").joinpath("data/options/openrlhf.json").read_text(encoding="utf-8")
+    known = json.loads(text)
+    assert known["version"] == known_targets()["openrlhf"].version
+    ready, option = launchable_option(deepspeed)
+    assert isinstance(option, RlOption)
+    changed = replace(option, case=replace(option.case, algorithm=algorithm, reference=algorithm != "rloo"))
+    found = options(export(ready, changed, to="openrlhf")["openrlhf.sh"])
+    wrong = {name: value for name, value in found.items() if value not in (known["options"].get(name, ()) or [value])}
+    assert len(found) >= 25 and wrong == {}
+    assert ("--critic.num_nodes" in found) == (algorithm == "ppo")
+    assert (found["--algo.kl.init_coef"] == "0") == (algorithm == "rloo")
+
+
+def test_files_of_openrlhf_are_the_kept_ones(deepspeed: RlPlan, request: pytest.FixtureRequest) -> None:
+    golden = Golden(FOLDER, bool(request.config.getoption("--update-golden")))
+    golden.check("openrlhf/openrlhf.sh", files(deepspeed, "openrlhf"))
+
+
+def test_what_openrlhf_cannot_say_is_refused(deepspeed: RlPlan) -> None:
+    option = deepspeed.options[0]
+    layout = replace(option.configuration.layout, pp=2)
+    pipeline = replace(option, configuration=replace(option.configuration, layout=layout))
+    changed = [
+        (pipeline, "framework: .* no pipeline"),
+        (replace(option, case=replace(option.case, engine="sglang")), "engine: .* with vllm, not sglang"),
+        (replace(option, case=replace(option.case, precision="fp8")), "precision: .* 16 bits"),
+        (replace(option, case=replace(option.case, optimizer="lion")), "optimizer: .* not lion"),
+        (replace(option, case=replace(option.case, staleness=1)), "staleness: .* accelerators of their own"),
+    ]
+    for wrong, said in changed:
+        with pytest.raises(BadRequest, match=said):
+            export(deepspeed, wrong, to="openrlhf")
 
 
 def test_what_a_target_cannot_say_is_refused(shared: RlPlan, apart: RlPlan) -> None:

@@ -3,10 +3,11 @@ Does every option that an exported file of reinforcement learning names exist in
 
     python tools/export-validators/rl_options.py FILES WHEELS
 
-FILES is a folder of exported files (verl.sh, trl.yaml, nemo_rl.yaml), WHEELS one with the unpacked wheels of verl,
-trl and transformers in folders of their names, and NeMo-RL's nemo_rl/grpo_math_1B.yaml where it is there. Nothing is
-imported: the options of verl are its generated configurations with those of its one-step-off-policy trainer, those of
-TRL the fields of its dataclasses read from their source. Exit code 1 names what is not known.
+FILES is a folder of exported files (verl.sh, trl.yaml, nemo_rl.yaml, openrlhf.sh), WHEELS one with the unpacked wheels
+of verl, trl, transformers and openrlhf in folders of their names, and NeMo-RL's nemo_rl/grpo_math_1B.yaml where it is
+there. Nothing is imported: the options of verl are its generated configurations with those of its one-step-off-policy
+trainer, those of TRL the fields of its dataclasses and those of OpenRLHF the arguments of its program, read from their
+source. Exit code 1 names what is not known.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from training_options import declared
 
 
 def keys(tree: dict[str, Any], path: str = "") -> Iterator[str]:
@@ -67,7 +69,14 @@ def unknown_nemo_rl(text: str, wheels: Path) -> set[str]:
     return set(keys(yaml.safe_load(text))) - known - {"defaults"}
 
 
-CHECKS = {"verl.sh": unknown_verl, "trl.yaml": unknown_trl, "nemo_rl.yaml": unknown_nemo_rl}
+def unknown_openrlhf(text: str, wheels: Path) -> set[str]:
+    known = declared(next((wheels / "openrlhf").rglob("openrlhf/cli/train_ppo_ray.py")))
+    return set(re.findall(r"^  (--[a-z_][\w.]*)", text, re.MULTILINE)) - set(known)
+
+
+CHECKS = {
+    "verl.sh": unknown_verl, "trl.yaml": unknown_trl, "nemo_rl.yaml": unknown_nemo_rl, "openrlhf.sh": unknown_openrlhf,
+}  # fmt: skip
 
 
 def main(files: str, wheels: str) -> int:

@@ -1,0 +1,136 @@
+"""OpenRLHF: a Ray job of PPO, GRPO, RLOO and DAPO; DeepSpeed trains, vLLM generates, shared or asynchronous."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any, Final
+
+from tonnage.domain.rl_plan import RlOption, RlPlan
+from tonnage.errors import BadRequest
+from tonnage.export.rl import RlJob, rl_job
+from tonnage.export.target import Target
+from tonnage.export.text import head
+
+__all__ = ["TARGET", "export"]
+
+TARGET = Target(
+    name="openrlhf",
+    title="OpenRLHF",
+    version="0.11.2",
+    files=("openrlhf.sh",),
+    start="DATA=... REWARD=reward.py bash openrlhf.sh, on the head of a Ray cluster",
+    kinds=("rl",),
+    source="openrlhf/cli/train_ppo_ray.py and openrlhf/trainer of the wheel, 0.11.2, read 2026-11-22",
+)
+ESTIMATORS: Final = {"grpo": "group_norm", "dapo": "group_norm", "rloo": "rloo", "ppo": "gae"}
+STAGES: Final = {"zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3}
+"""DeepSpeed's ZeRO stage of each way to shard; FSDP shards what stage 3 shards."""
+OPTIMIZERS: Final = {"adamw": "adam", "muon": "muon"}
+KL_WEIGHT: Final = 0.01
+"""The program's own default of `algo.kl.init_coef`; 0 loads no reference."""
+
+
+def export(plan: RlPlan, option: RlOption) -> dict[str, str]:
+    """`openrlhf.sh`."""
+    made = rl_job(plan, option)
+    _check(made)
+    words = [f"  {line} \\" for line in _lines(_options(made))]
+    lines = ["python3 -m openrlhf.cli.train_ppo_ray \\", *words, '  "$@"']
+    notes = [
+        *made.lines,
+        "Set DATA to your prompts and REWARD to your Python file with reward_func; one pass over DATA is at most",
+        "the planned steps: with fewer prompts add --train.num_episodes. Ray runs on every machine before this starts.",
+    ]
+    script = "set -euo pipefail\n\n" + "\n".join(lines) + "\n"
+    return {"openrlhf.sh": "#!/usr/bin/env bash\n" + head(TARGET.title, TARGET.version, lines=notes) + script}
+
+
+def _check(made: RlJob) -> None:
+    """What the program cannot be told is refused, each with the field that says it."""
+    case, layout = made.case, made.layout
+    formats = case.rollout_precision
+    if case.engine != "vllm":
+        raise BadRequest(f"engine: OpenRLHF generates with vllm, not {case.engine}; export to verl, or plan with vllm")
+    if case.rollout_layout.ranks > case.rollout_layout.tp or case.rollout_layout.ep > 1:
+        raise BadRequest("rollout_layout: OpenRLHF's engines split tensors alone; plan tp alone, or export to verl")
+    if layout.pp > 1 or layout.ep > 1 or layout.sharding not in STAGES:
+        raise BadRequest(
+            "framework: OpenRLHF trains with DeepSpeed: no pipeline, experts that each rank holds, no shards within"
+            " a machine alone; plan with --framework deepspeed or fsdp, or export to verl"
+        )
+    if case.precision != "bf16" or (formats is not None and {formats.weights, formats.kv} != {"bf16"}):
+        raise BadRequest("precision: OpenRLHF's options name no format of weights or cache but 16 bits; plan with bf16")
+    if case.optimizer not in OPTIMIZERS:
+        raise BadRequest(f"optimizer: OpenRLHF has {', '.join(OPTIMIZERS)}, not {case.optimizer}; plan with adamw")
+    if case.staleness and case.rollout_count is None:
+        raise BadRequest("staleness: OpenRLHF's engines that run ahead have accelerators of their own; plan a split")
+    if case.rollout_count is not None and not made.whole_nodes and made.nodes > 1:
+        raise BadRequest("rollout_count: OpenRLHF's trainer takes whole machines; plan a split of whole machines")
+
+
+def _trainers(made: RlJob) -> tuple[int, int]:
+    """Machines that train, and the accelerators of each that do."""
+    case = made.case
+    if case.rollout_count is None or made.nodes > 1:
+        return made.nodes - int(made.rollout_nodes), made.per_node
+    return 1, case.count - case.rollout_count
+
+
+def _options(made: RlJob) -> dict[str, Any]:
+    """Options by their names; True is a switch."""
+    case, layout = made.case, made.layout
+    nodes, per_node = _trainers(made)
+    apart = case.rollout_count is not None
+    ranks = {"actor": True, "ref": case.reference, "critic": case.algorithm == "ppo"}
+    found: dict[str, Any] = {"actor.model_name_or_path": made.model, "train.colocate_all": True}
+    for role in (role for role, there in ranks.items() if there):
+        found |= {f"{role}.num_nodes": nodes, f"{role}.num_gpus_per_node": per_node}
+    found |= {
+        "vllm.num_engines": (case.rollout_count or case.count) // case.rollout_layout.tp,
+        "vllm.tensor_parallel_size": case.rollout_layout.tp,
+        "vllm.gpu_memory_utilization": made.memory_share,
+        "vllm.enable_sleep": not apart,
+        "ds.enable_sleep": not apart,
+        "ds.zero_stage": STAGES[layout.sharding],
+        "ds.tensor_parallel_size": layout.tp,
+        "ds.ring_attn_size": layout.cp,
+        "ds.param_dtype": case.precision,
+        "ds.packing_samples": True,
+        "train.dynamic_batch_enable": True,
+        "train.max_tokens_per_gpu": made.seq_len,
+        "actor.gradient_checkpointing_enable": made.recompute != "none",
+        "actor.optim": OPTIMIZERS[case.optimizer],
+        "algo.advantage.estimator": ESTIMATORS[case.algorithm],
+        "algo.kl.init_coef": KL_WEIGHT if case.reference else 0,
+        "rollout.batch_size": case.prompts_per_step,
+        "rollout.n_samples_per_prompt": case.responses_per_prompt,
+        "rollout.max_new_tokens": int(case.max_response_tokens),
+        "data.max_len": made.seq_len,
+        "data.max_samples": made.steps * case.prompts_per_step,
+        "train.batch_size": made.train_batch,
+        "ckpt.save_steps": made.checkpoint_steps,
+        "ckpt.output_dir": f"./{made.name}-{case.algorithm}",
+    }
+    if case.reference and case.algorithm != "ppo":
+        found |= {"algo.kl.use_loss": True, "algo.kl.estimator": "k3"}
+    if case.algorithm == "dapo":
+        generated = 3 if case.kept is None else round(1 / case.kept)
+        found |= {"algo.dynamic_filtering_enable": True, "data.max_samples": generated * found["data.max_samples"]}
+    if case.staleness:
+        found |= {
+            "train.async_enable": True,
+            "train.async_queue_size": case.staleness,
+            "train.partial_rollout_enable": case.partial_rollouts,
+            "algo.advantage.is_correction_level": "token",
+        }
+    return found
+
+
+def _lines(options: dict[str, Any]) -> list[str]:
+    """One option a line, quoted; switches that are off are left out."""
+    given = [
+        f"--{name}" if value is True else f"--{name} {shlex.quote(str(value))}"
+        for name, value in options.items()
+        if value is not False
+    ]
+    return ['--data.prompt_dataset "${DATA:?}"', '--reward.remote_url "${REWARD:?}"', *given]
