@@ -31,7 +31,6 @@ from tonnage.planning.batch import narrative
 from tonnage.planning.batch.break_even import Candidate, batch_break_even
 from tonnage.planning.batch.option import Found, Work, option_of
 from tonnage.planning.batch.runs import Job, JobRun, Place, instances_by, place_of, run_on
-from tonnage.planning.core.choices import choices, job_traits
 from tonnage.planning.core.header import (
     Infeasible,
     answer_or_relax,
@@ -41,7 +40,7 @@ from tonnage.planning.core.header import (
     provenance,
     what_binds,
 )
-from tonnage.planning.core.ranking import surely_cheapest, with_verdicts
+from tonnage.planning.core.ranking import choices, job_traits, surely_cheapest, with_verdicts
 from tonnage.planning.deployment import case_of, deploy
 from tonnage.planning.error_model import ErrorModel, chance_of, end_at, serve_level
 from tonnage.planning.quality import apply_quality_floor, changes_among

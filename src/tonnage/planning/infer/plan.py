@@ -32,8 +32,8 @@ from tonnage.domain.plan import PLAN_SCHEMA, Bill, Rejection
 from tonnage.domain.precision import number_format
 from tonnage.engines.registry import engines
 from tonnage.errors import BadRequest, TonnageError
-from tonnage.planning.core.choices import choices, infer_traits
 from tonnage.planning.core.header import answer_or_relax, by_reason, model_facts, provenance
+from tonnage.planning.core.ranking import choices, infer_traits
 from tonnage.planning.error_model import end_at, end_of, joint_chance
 from tonnage.planning.host import energy_use, offer_of, sampling_needs
 from tonnage.planning.infer import narrative

@@ -26,7 +26,6 @@ from tonnage.domain.requests.rl import Rl
 from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.errors import BadRequest
 from tonnage.physics.parameters import active_parameters, parameters
-from tonnage.planning.core.choices import Traits, choices
 from tonnage.planning.core.header import (
     COMMUNITY,
     answer_or_relax,
@@ -40,7 +39,7 @@ from tonnage.planning.core.header import (
     what_binds,
     what_if,
 )
-from tonnage.planning.core.ranking import surely_cheapest, with_verdicts
+from tonnage.planning.core.ranking import Traits, choices, surely_cheapest, with_verdicts
 from tonnage.planning.rl.candidates import Arranged, best_of
 from tonnage.planning.rl.option import InfeasibleRl, RlContext, options_of
 from tonnage.planning.rl.step import kept_share

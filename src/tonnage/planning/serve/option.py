@@ -14,12 +14,20 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from tonnage.catalog import providers
+from tonnage import catalog
+from tonnage.catalog import Additions, providers
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
+from tonnage.domain.case import Traffic
+from tonnage.domain.model import Model
 from tonnage.domain.money import Offer, Term
-from tonnage.domain.plan import Bill, Capacity, Configuration, ServeOption, SimulatedCapacity
+from tonnage.domain.plan import Bill, Capacity, Configuration, Roofline, RooflinePoint, ServeOption, SimulatedCapacity
 from tonnage.domain.requests.serve import Serve
+from tonnage.physics.efficiency import peak_flop_per_s
+from tonnage.physics.operators import operator_s
+from tonnage.physics.transformer import decode_work, prefill_work
+from tonnage.physics.work import Work
+from tonnage.planning.deployment import case_of, deploy
 from tonnage.planning.host import energy_use, offer_of, serving_needs
 from tonnage.planning.replica import Replica, concurrency_limit
 from tonnage.planning.serve import narrative
@@ -30,15 +38,18 @@ from tonnage.pricing.energy import busy_share
 from tonnage.pricing.terms import billing_rules, idle_usd, unit_costs
 from tonnage.simulation.autoscale import fleet_of, replicas_carrying
 from tonnage.simulation.capacity import Point, ReplicaLoad, at_concurrency, at_rate
+from tonnage.simulation.steps import Placement
 
 __all__ = [
     "Candidate", "add_costs", "bills_of", "has_objectives", "least_cost_of", "load_of", "needed_of", "option_of",
-    "replicas_of", "share_of", "working_replicas",
+    "replicas_of", "roofline", "share_of", "working_replicas",
 ]  # fmt: skip
 
 SEATS: Final = frozenset({"kv", "batch"})
 """What binds where only room for more requests is missing."""
 ROUNDING: Final = 1e-9
+MIN_SHARE: Final = 0.01
+"""Operators that take less of their step are left out of the roofline. [-]"""
 OFFERS: Final = 4
 """Of one site that an option keeps: what it is ranked by, and others."""
 
@@ -301,3 +312,43 @@ def _weight_bytes(option: ServeOption) -> float:
     """Of one replica, over all of its accelerators. [bytes]"""
     held = sum(part.value for part in option.memory.parts if part.name.startswith("weights"))
     return held * option.configuration.layout.ranks
+
+
+def roofline(request: Serve, option: ServeOption, *, model: Model, additions: Additions) -> Roofline:
+    """The operators of a decode step at the planned load and of one prompt, beside the ceilings they run under."""
+    configuration, lengths = option.configuration, request.lengths
+    accelerator = catalog.accelerator(configuration.accelerator, additions)
+    case = case_of(configuration, model=model, lengths=lengths, traffic=Traffic(rate_per_s=1.0))
+    placement = deploy(case, model=model, accelerator=accelerator).placement
+    precision, layout = configuration.precision, configuration.layout
+    decode = decode_work(
+        model, sequences=max(1.0, option.capacity.concurrency / layout.dp),
+        context=lengths.prompt_tokens + lengths.output_tokens / 2.0, precision=precision, layout=layout,
+    )  # fmt: skip
+    prefill = prefill_work(model, prompts=1.0, chunk=lengths.prompt_tokens, precision=precision, layout=layout)
+    formats = {op.compute for op in (*decode, *prefill) if op.flop > 0}
+    return Roofline(
+        accelerator=accelerator.id,
+        memory_bytes_per_s=accelerator.memory_bytes_per_s,
+        peaks={name: peak_flop_per_s(accelerator, name) for name in sorted(formats)},
+        points=(*_points("decode", decode, placement), *_points("prefill", prefill, placement)),
+    )
+
+
+def _points(phase: str, work: Work, placement: Placement) -> tuple[RooflinePoint, ...]:
+    """One point an operator, those of the same name together, the slowest first."""
+    sums: dict[tuple[str, str], tuple[float, float, float]] = {}
+    for op in work:
+        seconds, _ = operator_s(op, accelerator=placement.accelerator, ladder=placement.ladder)
+        flop, moved, took = sums.get((op.name, op.compute), (0.0, 0.0, 0.0))
+        sums[op.name, op.compute] = (
+            flop + op.flop * op.count, moved + (op.read_bytes + op.write_bytes) * op.count, took + seconds * op.count
+        )  # fmt: skip
+    whole = sum(took for _, _, took in sums.values())
+    points = [
+        RooflinePoint(phase=phase, operator=name, compute=compute, flop_per_byte=flop / moved,
+                      flop_per_s=flop / took, share=took / whole)
+        for (name, compute), (flop, moved, took) in sums.items()
+        if flop > 0 and moved > 0 and took / whole >= MIN_SHARE
+    ]  # fmt: skip
+    return tuple(sorted(points, key=lambda point: -point.share))

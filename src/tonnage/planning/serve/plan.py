@@ -37,7 +37,6 @@ from tonnage.domain.sessions import SessionCosts
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.optimize.layouts import replica_layouts
-from tonnage.planning.core.choices import choices, serve_traits
 from tonnage.planning.core.header import (
     Infeasible,
     answer_or_relax,
@@ -48,7 +47,7 @@ from tonnage.planning.core.header import (
     provenance,
     quick_without_simulator,
 )
-from tonnage.planning.core.ranking import frontier, with_verdicts
+from tonnage.planning.core.ranking import choices, frontier, serve_traits, with_verdicts
 from tonnage.planning.deployment import notes_among
 from tonnage.planning.quality import apply_quality_floor, changes_among
 from tonnage.planning.serve import limits, narrative
@@ -62,9 +61,8 @@ from tonnage.planning.serve.decide import (
     decide_candidates,
     estimate_candidates,
 )
-from tonnage.planning.serve.option import Candidate, has_objectives, least_cost_of, load_of, needed_of
+from tonnage.planning.serve.option import Candidate, has_objectives, least_cost_of, load_of, needed_of, roofline
 from tonnage.planning.serve.pools import separate_pools
-from tonnage.planning.serve.roofline import roofline
 from tonnage.planning.serve.tokens import tokens_instead
 from tonnage.planning.serve.variations import Variations, variation_notes
 from tonnage.planning.sessions.reuse import reusing_replica, sessions_assumed

@@ -28,9 +28,8 @@ from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.engines.training import framework_words
 from tonnage.errors import BadRequest, UnknownName
-from tonnage.planning.core.choices import choices, job_traits
 from tonnage.planning.core.header import answer_or_relax, by_reason, model_facts, nearest_of_each, provenance
-from tonnage.planning.core.ranking import frontier, with_verdicts
+from tonnage.planning.core.ranking import choices, frontier, job_traits, with_verdicts
 from tonnage.planning.sites import Site, none_passes, sites
 from tonnage.planning.train import narrative
 from tonnage.planning.train.break_even import train_break_even

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tonnage.domain.plan import Choice, ServePlan
 from tonnage.planning.ask import answer
-from tonnage.planning.core.choices import NEAR, Traits, choices
+from tonnage.planning.core.ranking import NEAR, Traits, choices
 
 TODAY = date(2026, 7, 1)
 EIGHT = "meta-llama/Llama-3.1-8B-Instruct"
