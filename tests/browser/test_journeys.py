@@ -260,6 +260,8 @@ ANSWERS = (
     f"/plan/rl?{MODEL}&steps=50&prompts_per_step=16&responses_per_prompt=8&response_tokens=1000&accelerator=H100&count=8",
     "/plan/infer?model=ultralytics/yolov8m&streams=20&fps=25",
     FLEET,
+    "/plan/own?own=8+x+A100+80GB",
+    f"/plan/budget?amount=$3,000/month&{MODEL}&traffic=chat",
     f"/fit?{MODEL}&accelerator=H100",
     "/local?accelerator=RTX+4090&memory=64+GB",
     "/cost/rent-or-buy?machine=H100",

@@ -64,9 +64,9 @@ def diff_document(found: Any, *, every: bool) -> Document:
         for one in tables:
             blocks += section(one.name, *one.rows) if one.rows else ()
     elif len(found.tables) > FIRST:
-        blocks.append(Note(text=f"{len(found.tables) - FIRST} more tables, and the rows of each: --all."))
+        blocks.append(Note(text=f"{len(found.tables) - FIRST} more tables.", hint="All, and the rows of each: --all."))
     else:
-        blocks.append(Note(text="The rows of each table: --all."))
+        blocks.append(Note(hint="The rows of each table: --all."))
     return Document(first=tuple(blocks))
 
 
