@@ -7,7 +7,6 @@ NIXL. Weights lie on one claim that every worker mounts.
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 from tonnage.domain.plan import ServeOption, ServePlan
@@ -15,6 +14,7 @@ from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment, server
 from tonnage.export.target import Server, Target, names
 from tonnage.export.targets.kubernetes import literal_argument, models_claim, models_volume, node_selector
+from tonnage.export.targets.vllm import NIXL
 from tonnage.export.text import head, yaml_text
 
 __all__ = ["TARGET", "export"]
@@ -31,7 +31,6 @@ TARGET = Target(
 
 MODEL_OPTION: Final = {"vllm": "--model", "sglang": "--model-path"}
 """Engines whose launcher takes the engine's own options; TensorRT-LLM's takes files."""
-VLLM_TRANSFER: Final = json.dumps({"kv_connector": "NixlConnector", "kv_role": "kv_both"})
 
 
 def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
@@ -122,6 +121,6 @@ def _arguments(d: Deployment, made: Server) -> list[str]:
 def _role_arguments(d: Deployment, role: str) -> list[str]:
     if not role:
         return []
-    moved = ["--kv-transfer-config", VLLM_TRANSFER] if d.engine.name == "vllm" else [
+    moved = ["--kv-transfer-config", NIXL] if d.engine.name == "vllm" else [
         "--disaggregation-transfer-backend", "nixl"]  # fmt: skip
     return ["--disaggregation-mode", role, *moved]

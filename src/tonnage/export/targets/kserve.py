@@ -7,7 +7,6 @@ so options are quoted for a shell, and a name that a shell or a template would r
 
 from __future__ import annotations
 
-import json
 import shlex
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment, server
 from tonnage.export.target import Server, Target
 from tonnage.export.targets.kubernetes import literal_argument, node_selector, resource_name
+from tonnage.export.targets.vllm import NIXL
 from tonnage.export.text import head, templated_name, yaml_text
 
 __all__ = ["TARGET", "export"]
@@ -33,7 +33,6 @@ TARGET = Target(
 WRITTEN_BY_KSERVE: Final = {"--host": 2, "--port": 2, "--tensor-parallel-size": 2, "--pipeline-parallel-size": 2,
                             "--data-parallel-size": 2, "--enable-expert-parallel": 1}  # fmt: skip
 """Options that the resource's own fields become, and the words of each."""
-TRANSFER: Final = json.dumps({"kv_connector": "NixlConnector", "kv_role": "kv_both"})
 
 
 def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
@@ -101,5 +100,5 @@ def _arguments(d: Deployment, made: Server) -> str:
             at = options.index(taken)
             del options[at : at + words]
     if d.prefill_workers:
-        options += ["--kv-transfer-config", TRANSFER]
+        options += ["--kv-transfer-config", NIXL]
     return literal_argument(shlex.join(options))

@@ -7,7 +7,6 @@ command is written out, because the chart's own would leave settings to defaults
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 from tonnage.domain.plan import ServeOption, ServePlan
@@ -15,6 +14,7 @@ from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment, server
 from tonnage.export.target import Server, Target, names
 from tonnage.export.targets.kubernetes import node_selector, resource_name
+from tonnage.export.targets.vllm import NIXL
 from tonnage.export.text import head, templated_name, yaml_text
 
 __all__ = ["TARGET", "export"]
@@ -32,7 +32,6 @@ TARGET = Target(
 SERVICE_PORT: Final = 8000
 BEHIND_PROXY_PORT: Final = 8200
 """Where a decode pod's vLLM listens when the routing sidecar stands before it."""
-TRANSFER: Final = json.dumps({"kv_connector": "NixlConnector", "kv_role": "kv_both"})
 
 
 def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
@@ -79,7 +78,7 @@ def _pods(d: Deployment, made: Server, *, replicas: int, proxied: bool) -> dict[
     argv = list(made.argv)
     argv[argv.index("--port") + 1] = str(port)
     if d.prefill_workers:
-        argv += ["--kv-transfer-config", TRANSFER]
+        argv += ["--kv-transfer-config", NIXL]
     return {
         "create": True,
         "replicas": replicas,

@@ -13,7 +13,7 @@ from tonnage.export.options import Options, number, whole
 from tonnage.export.target import Server, Target, names
 from tonnage.export.text import shell
 
-__all__ = ["OPTIONS", "TARGET", "export", "serve", "settings"]
+__all__ = ["NIXL", "OPTIONS", "TARGET", "export", "serve", "settings"]
 
 TARGET = Target(
     name="vllm",
@@ -27,6 +27,8 @@ TARGET = Target(
 _DTYPE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 _KV = {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8"}
 RAY_PORT = 6379
+NIXL = json.dumps({"kv_connector": "NixlConnector", "kv_role": "kv_both"})
+"""What `--kv-transfer-config` says where workers hand caches to one another, whichever way they go."""
 
 
 def _counted(found: dict[str, Any]) -> dict[str, Any]:
