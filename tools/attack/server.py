@@ -41,7 +41,9 @@ LONG: Final = {
     "model": MODEL, "accelerator": "H100", "traffic": {"profile": "reasoning", "rate": "3/s", "requests": 200_000},
     "slo": {"ttft": "1 s", "tpot": "50 ms"}, "capacity": True,
 }  # fmt: skip
-"""A simulation of minutes."""
+"""The longest simulation that the page takes: seconds."""
+MINUTES: Final = {**LONG, "traffic": {"profile": "reasoning", "rate": "3/s", "requests": 2_000_000}}
+"""A simulation of minutes, for the command line."""
 BETWEEN_S: Final = 0.1
 
 
@@ -214,14 +216,14 @@ def interrupted_cpu_s(command: list[str], *, after_cpu_s: float) -> tuple[int, f
     while process.returncode is None and _cpu_s(process.pid) < after_cpu_s:
         time.sleep(0.02)
     before_s = _cpu_s(process.pid)
-    process.send_signal(signal.SIGINT)
+    os.kill(process.pid, signal.SIGINT)  # Popen's own would reap one that has ended
     ended, status, used = 0, 0, None
     again = time.monotonic() + 1.0
     while not ended and time.monotonic() < again:
         ended, status, used = os.wait4(process.pid, os.WNOHANG)
         time.sleep(0.02)
     if not ended or used is None:
-        process.send_signal(signal.SIGINT)
+        os.kill(process.pid, signal.SIGINT)
         _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode == -signal.SIGINT:  # the second one met an interpreter that was ending already

@@ -13,7 +13,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from tools.attack.rows import Outcome, Row
-from tools.attack.server import LONG, MODEL, PLAN, Probe, ask, end_of_s, interrupted_cpu_s, probed, served, tools
+from tools.attack.server import (
+    LONG,
+    MINUTES,
+    MODEL,
+    PLAN,
+    Probe,
+    ask,
+    end_of_s,
+    interrupted_cpu_s,
+    probed,
+    served,
+    tools,
+)
 
 __all__ = ["ROWS"]
 
@@ -142,7 +154,9 @@ def too_long(share: float) -> Outcome:
     rounds, findings, slowest = _count(10, share), [], 0.0
     fleet = {"workloads": [{"name": f"w{n}", "model": MODEL, "rate": f"{n + 1}/s", "traffic": "chat", "ttft": "1 s"}
                            for n in range(12)]}  # fmt: skip
-    ways = {name: LONG[name] for name in LONG if name != "capacity"} | {"ways": {"a": {}, "b": {"replicas": 2}}}
+    ways = {name: LONG[name] for name in LONG if name != "capacity"} | {
+        "ways": {f"{n} replicas": {"replicas": n} for n in range(1, 9)}
+    }
     questions: dict[str, Any] = {"/simulate": LONG, "/plan/fleet": fleet, "/compare/ways": ways}
     with served("--time-limit", "2 s") as server, probed(server) as probe:
         for _ in range(rounds):
@@ -180,7 +194,7 @@ def interrupted_commands(share: float) -> Outcome:
         {"name": f"w{n}", "model": MODEL, "rate": f"{n + 1}/s", "traffic": "chat", "ttft": "1 s"} for n in range(8)
     ]
     with tempfile.TemporaryDirectory() as folder:
-        files = {"simulate": LONG, "plan": {"plan": "fleet", "workloads": fleet}}
+        files = {"simulate": MINUTES, "plan": {"plan": "fleet", "workloads": fleet}}
         for name, content in files.items():
             Path(folder, f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
         commands = [[name, f"{folder}/{name}.json"] for name in files]
