@@ -1,5 +1,7 @@
 """Laws of training that hold for any layout: more memory for more, less for sharded, time never negative."""
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -70,6 +72,23 @@ def test_every_part_is_a_size_or_a_time(model: Model, setup: TrainSetup) -> None
     assert all(part.value >= 0 for part in (*memory.parts, *step.parts))
     assert memory.value > 0
     assert step.value > 0
+
+
+@given(st.sampled_from(["meta-llama/Llama-3.1-8B", "mistralai/Mixtral-8x7B-v0.1"]), setups(), setups(), powers)
+@settings(max_examples=60, deadline=None)
+def test_turns_found_for_one_layout_hold_for_others_of_its_ranks(
+    name: str, setup: TrainSetup, other: TrainSetup, ep: int
+) -> None:
+    model, known = catalog.model(name), dict[Any, Any]()
+    layout = replace(setup.layout, ep=ep)
+    moved = replace(layout, pp=other.layout.pp, dp=other.layout.dp, sharding=other.layout.sharding)
+    for one in (
+        replace(setup, layout=layout),
+        replace(setup, layout=moved, num_micro_batches=other.num_micro_batches),
+        other,
+    ):
+        kept = step_time(model, accelerator=H100, setup=one, coefficients=COEFFICIENTS, known=known)
+        assert kept == step_time(model, accelerator=H100, setup=one, coefficients=COEFFICIENTS)
 
 
 @given(models(), setups())

@@ -10,6 +10,7 @@ Ignored: variable-length batches (the longest one sets the peak) and activations
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -130,6 +131,11 @@ def _state(states: float, bits: float) -> float:
 def held_parameters(model: Model, *, setup: TrainSetup) -> Held:
     """Parameters of the fullest stage's rank: layers divided by tp and ep, embedding and head by tp."""
     layout = setup.layout
+    return _held(model, layout.tp, layout.ep, pp=layout.pp, vpp=layout.vpp)
+
+
+@lru_cache(maxsize=1024)  # a search asks for the same few degrees under every sharding and batch
+def _held(model: Model, tp: int, ep: int, *, pp: int, vpp: int) -> Held:
     groups = (*model.encoder, *model.layers)
     count = sum(group.count for group in groups)
     towers = sum(tower.parameters for tower in model.towers)
@@ -138,22 +144,22 @@ def held_parameters(model: Model, *, setup: TrainSetup) -> Held:
     if not count:
         trained = parameters(model).value - frozen
         return Held(dense=trained, experts=0.0, ends=0.0, unit=trained / 8, frozen=frozen)
-    share = stage_layers(layers=count, pp=layout.pp, vpp=layout.vpp) / count
+    share = stage_layers(layers=count, pp=pp, vpp=vpp) / count
     dense = experts = unit = 0.0
     for group in groups:
         hidden = group.hidden_size or model.hidden_size
         matrices = layer_matrices(group, hidden)
         routed = sum(m.size * m.copies for m in matrices if m.split == "experts")
-        cut = sum(m.size / min(layout.tp, m.parts or layout.tp) for m in matrices if m.split in {"outputs", "inputs"})
+        cut = sum(m.size / min(tp, m.parts or tp) for m in matrices if m.split in {"outputs", "inputs"})
         whole = layer_parameters(group, hidden) - sum(m.size * m.copies for m in matrices if m.split != "whole")
         dense += group.count * (cut + whole)
-        experts += group.count * routed / (layout.ep if layout.ep > 1 else layout.tp)
-        unit = max(unit, cut + whole + routed / max(layout.ep, 1))
+        experts += group.count * routed / (ep if ep > 1 else tp)
+        unit = max(unit, cut + whole + routed / max(ep, 1))
     ends = embedding_parameters(model) + position_parameters(model)
-    ends = max(ends, head_parameters(model)) if layout.pp > 1 else ends + head_parameters(model)
-    beside = (towers - frozen + model.extra_parameters) / layout.tp
+    ends = max(ends, head_parameters(model)) if pp > 1 else ends + head_parameters(model)
+    beside = (towers - frozen + model.extra_parameters) / tp
     return Held(
-        dense=dense * share + beside, experts=experts * share, ends=ends / layout.tp, unit=unit, frozen=frozen
+        dense=dense * share + beside, experts=experts * share, ends=ends / tp, unit=unit, frozen=frozen
     )  # fmt: skip
 
 

@@ -36,6 +36,7 @@ from tonnage.physics.training_memory import (
     shard_ranks,
 )
 from tonnage.physics.training_time import (
+    Network,
     by_architecture,
     network,
     sustained_bytes_per_s,
@@ -48,8 +49,8 @@ from tonnage.simulation.training_networks import network_step_parts
 from tonnage.simulation.training_times import Times, exposed_s
 
 __all__ = [
-    "Exchange", "Stage", "Turn", "data_exchanges", "layer_exchanges", "mean_turn_of", "model_flop", "recompute_s",
-    "slowest_stage", "stage_turn", "step_time", "times_of", "turn_of", "widen_s",
+    "Exchange", "Stage", "Turn", "Turns", "data_exchanges", "layer_exchanges", "mean_turn_of", "model_flop",
+    "recompute_s", "slowest_stage", "stage_turn", "step_time", "times_of", "turn_of", "widen_s",
 ]  # fmt: skip
 
 _HOST_STEP_BYTES: Final = 28.0
@@ -85,14 +86,30 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
         return self.compute + self.elementwise + self.exchange + self.host
 
 
+Turns = dict[tuple[TrainSetup, Network], tuple[Turn, Turn]]
+"""Turns of the mean layer and of the head by what they depend on, for one model, accelerator and set of numbers."""
+
+
 def step_time(
-    model: Model, *, accelerator: Accelerator, setup: TrainSetup, coefficients: TrainCoefficients
+    model: Model,
+    *,
+    accelerator: Accelerator,
+    setup: TrainSetup,
+    coefficients: TrainCoefficients,
+    known: Turns | None = None,
 ) -> Quantity:
     """
     One optimizer step, opened into compute, element-wise work, exchange, bubble, optimizer and host.
+
+    Parameters
+    ----------
+    known
+        Turns that earlier calls for the same model, accelerator and coefficients found; a search passes one mapping to
+        all its calls, because most of its setups differ in pipeline, sharding and data-parallel degree alone.
     """
     times = times_of(accelerator, setup, coefficients=coefficients)
-    parts = _layered(model, times) if model.layers or model.encoder else network_step_parts(model, times)
+    layered = bool(model.layers or model.encoder)
+    parts = _layered(model, times, known=known) if layered else network_step_parts(model, times)
     nodes = setup.layout.ranks / max(1, times.links.domain)
     straggle = coefficients.straggler * log2(nodes) if nodes > 1 else 0.0
     total = sum(part.value for part in parts)
@@ -113,13 +130,25 @@ class Stage(NamedTuple):
     head: float
 
 
-def _layered(model: Model, times: Times) -> tuple[Part, ...]:
+def _turns(model: Model, times: Times, *, known: Turns | None) -> tuple[Turn, Turn]:
+    """The mean layer's turn and the head's: a micro-batch on one rank, whatever other ranks and micro-batches do."""
+    setup = times.setup
+    if known is None:
+        groups = (*model.encoder, *model.layers)
+        turns = [(g.count, turn_of(layer_work(g, model.hidden_size, setup=setup), times)) for g in groups]
+        return mean_turn_of(turns), turn_of(head_work(model, setup=setup), times)
+    replace = msgspec.structs.replace
+    alone = replace(setup.layout, pp=1, vpp=1, dp=1, sharding="none", schedule="1f1b")
+    key = (replace(setup, layout=alone, num_micro_batches=1), times.links)
+    if key not in known:
+        known[key] = _turns(model, times, known=None)
+    return known[key]
+
+
+def _layered(model: Model, times: Times, *, known: Turns | None) -> tuple[Part, ...]:
     setup, layout = times.setup, times.setup.layout
-    groups = (*model.encoder, *model.layers)
-    turns = [(g.count, turn_of(layer_work(g, model.hidden_size, setup=setup), times)) for g in groups]
-    count = sum(n for n, _ in turns)
-    layer = mean_turn_of(turns)
-    head = turn_of(head_work(model, setup=setup), times)
+    count = sum(group.count for group in (*model.encoder, *model.layers))
+    layer, head = _turns(model, times, known=known)
     stage = stage_turn(layer, head, stage=slowest_stage(layer, head, count=count, layout=layout))
     mean_turn = (layer.total * count + head.total) / layout.pp
     steps = setup.num_micro_batches

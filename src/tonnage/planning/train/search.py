@@ -24,7 +24,7 @@ from tonnage.physics.parameters import parameters
 from tonnage.physics.training_memory import adapter_parameters, recipe, training_memory
 from tonnage.planning.train.job import Job
 from tonnage.planning.train.setup import resolve_setup
-from tonnage.simulation.training import step_time
+from tonnage.simulation.training import Turns, step_time
 
 __all__ = [
     "KEPT_FREE",
@@ -149,13 +149,14 @@ def _searched(
     layers = sum(group.count for group in (*model.encoder, *model.layers)) or 1
     usable = card.driver_memory_bytes * share
     busy: dict[tuple[object, ...], float] = {}
+    known: Turns = {}
 
     def over(setup: TrainSetup) -> float:
         need = training_memory(model, accelerator=card, setup=setup, coefficients=coefficients, memory_kind="device")
         return need.value - usable
 
     def seconds(setup: TrainSetup) -> float:
-        return step_time(model, accelerator=card, setup=setup, coefficients=coefficients).value
+        return step_time(model, accelerator=card, setup=setup, coefficients=coefficients, known=known).value
 
     def roofline(setup: TrainSetup) -> float:
         each = least.seconds[setup.software.name, setup.recompute]
@@ -167,7 +168,7 @@ def _searched(
         key = (setup.software.name, setup.recompute, layout.tp, layout.cp, layout.ep, setup.micro_batch)
         if key not in busy:
             alone = replace(setup, layout=replace(layout, pp=1, vpp=1, dp=1, sharding="none"), num_micro_batches=_MANY)
-            step = step_time(model, accelerator=card, setup=alone, coefficients=coefficients)
+            step = step_time(model, accelerator=card, setup=alone, coefficients=coefficients, known=known)
             busy[key] = (step.value - step.part("optimizer")) / _MANY
         turns = setup.num_micro_batches * bubble_factor(setup, layers=layers) / layout.pp
         return _ADMISSIBLE * busy[key] * turns
