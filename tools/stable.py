@@ -197,7 +197,7 @@ def page(now: dict[str, str], allowed: dict[str, dict[str, str]]) -> str:
         "From 1.0 on these names keep their meaning through every release of the same major number; until then a name",
         "of this list goes only after it was announced here. Additions come in any release.",
         "`tests/release/test_stable.py` fails on a name that is gone, or is of another type, and is not announced.",
-        "Plans of 0.1 open in every later release (`tests/planning/test_older_plans.py`).", "",
+        "Plans of 0.1 open in every later release (`tests/planning/test_older_plans.py`), and so do its histories and sweeps (`tests/release/test_files_of_0_1.py`).", "",
         "| kind | names |", "|---|---|",
         *(f"| {WORDS[kind]} | {number:,} |" for kind, number in counts.items()), "",
         "## Exit codes", "", "| code | means |", "|---|---|", *(f"| {k} | {v} |" for k, v in EXIT_CODES.items()), "",
