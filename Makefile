@@ -15,7 +15,7 @@ PARALLEL := --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal
 # Tests start Tonnage some hundred times; without byte code each start compiles it anew, and pytest rewrites every test.
 export PYTHONDONTWRITEBYTECODE :=
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint format types coverage mutate compat wheel integrity golden browser bench laws contract fuzz attack export-matrix audit export-validators handoff engines accuracy peers docs clean
+.PHONY: help venv demo test lint format types coverage mutate compat wheel recipes integrity golden browser bench laws contract fuzz attack export-matrix audit export-validators handoff engines accuracy peers docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z -]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -66,6 +66,8 @@ accuracy: $(DEV)  ## predicted against measured: rewrites docs/accuracy.md
 	$(BIN)/tonnage accuracy measurements/*.csv.gz --markdown docs/accuracy.md --figures src/tonnage/catalog/data/accuracy.csv
 peers: $(DEV)  ## ask aiconfigurator about the same serving rows and compare
 	PYTHON=$(PYTHON) tools/peers/aiconfigurator.sh && $(BIN)/python tools/peers/compare.py
+recipes: $(DEV)  ## ask the twenty questions of docs/which-gpu.md anew; ARGS='qlora-70b flux' asks these
+	$(RUN) tools.recipes $(ARGS)
 docs: $(DEV)  ## build the documentation site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --site-dir site
 clean:  ## remove the environments and everything generated
