@@ -62,10 +62,12 @@ export-validators handoff: $(DEV)  ## exported files read by their targets' own 
 	$(BIN)/python tools/export-validators/check.py $(if $(TRAINING),training) $(if $(VLLM),vllm)
 engines: $(DEV)  ## other engines through our own client: Transformers (1.2 GB), VLLM=1 adds vLLM (3 GB)
 	for name in transformers $(if $(VLLM),vllm); do python=$$($(PYTHON) tools/environments.py engines/$$name) && $(BIN)/python tools/engines/measure.py $$name $$python || exit 1; done
-accuracy: $(DEV)  ## predicted against measured: rewrites docs/accuracy.md
+accuracy: $(DEV)  ## predicted against measured: rewrites docs/accuracy.md and docs/peers.md
 	$(BIN)/tonnage accuracy measurements/*.csv.gz --markdown docs/accuracy.md --figures src/tonnage/catalog/data/accuracy.csv
+	$(RUN) tools.peers.page
 peers: $(DEV)  ## ask aiconfigurator about the same serving rows and compare
 	PYTHON=$(PYTHON) tools/peers/aiconfigurator.sh && $(BIN)/python tools/peers/compare.py
+	$(RUN) tools.peers.page
 size: $(DEV)  ## megabytes of an installation by distribution; ARGS='--against TREE' beside another checkout
 	$(RUN) tools.benchmarks.size $(ARGS)
 stable: $(DEV)  ## promised names: a break that tools/stable.toml does not list fails; ARGS=--write rewrites the list
