@@ -15,7 +15,7 @@ PARALLEL := --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal
 # Tests start Tonnage some hundred times; without byte code each start compiles it anew, and pytest rewrites every test.
 export PYTHONDONTWRITEBYTECODE :=
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint format types coverage mutate compat wheel integrity golden browser bench laws contract fuzz attack export-matrix audit export-validators handoff engines accuracy peers docs clean
+.PHONY: help venv demo test lint format types coverage mutate compat wheel recipes size stable data release integrity golden browser bench laws contract fuzz attack export-matrix audit export-validators handoff engines accuracy peers docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z -]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -62,10 +62,23 @@ export-validators handoff: $(DEV)  ## exported files read by their targets' own 
 	$(BIN)/python tools/export-validators/check.py $(if $(TRAINING),training) $(if $(VLLM),vllm)
 engines: $(DEV)  ## other engines through our own client: Transformers (1.2 GB), VLLM=1 adds vLLM (3 GB)
 	for name in transformers $(if $(VLLM),vllm); do python=$$($(PYTHON) tools/environments.py engines/$$name) && $(BIN)/python tools/engines/measure.py $$name $$python || exit 1; done
-accuracy: $(DEV)  ## predicted against measured: rewrites docs/accuracy.md
+accuracy: $(DEV)  ## predicted against measured: rewrites docs/accuracy.md and docs/peers.md
 	$(BIN)/tonnage accuracy measurements/*.csv.gz --markdown docs/accuracy.md --figures src/tonnage/catalog/data/accuracy.csv
+	$(RUN) tools.peers.page
 peers: $(DEV)  ## ask aiconfigurator about the same serving rows and compare
 	PYTHON=$(PYTHON) tools/peers/aiconfigurator.sh && $(BIN)/python tools/peers/compare.py
+	$(RUN) tools.peers.page
+size: $(DEV)  ## megabytes of an installation by distribution; ARGS='--against TREE' beside another checkout
+	$(RUN) tools.benchmarks.size $(ARGS)
+stable: $(DEV)  ## promised names: a break that tools/stable.toml does not list fails; ARGS=--write rewrites the list
+	$(RUN) tools.stable $(ARGS)
+data: $(DEV)  ## tables with prices fetched now, and what they would change, in build/data; asks servers
+	$(RUN) tools.data_release refresh build/data && $(RUN) tools.data_release review build/data
+release: stable  ## checks the citation and the container file; SINCE=v0.1.0 prints the release's notes
+	bin=$$(dirname $$($(PYTHON) tools/environments.py release)) && $$bin/cffconvert --validate -i CITATION.cff && $$bin/hadolint deploy/Containerfile
+	@$(if $(SINCE),$(RUN) tools.release_notes --since $(SINCE) $(ARGS))
+recipes: $(DEV)  ## ask the twenty questions of docs/which-gpu.md anew; ARGS='qlora-70b flux' asks these
+	$(RUN) tools.recipes $(ARGS)
 docs: $(DEV)  ## build the documentation site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --site-dir site
 clean:  ## remove the environments and everything generated

@@ -13,7 +13,6 @@ thing that works. "Does not fit" and "cannot meet the objective" are answers, no
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 __all__ = ["BadFact", "BadRequest", "TonnageError", "UnitError", "UnknownName", "Unmeasured", "nearest"]
@@ -74,6 +73,8 @@ def nearest(name: str, known: Iterable[str], *, count: int = 3) -> tuple[str, ..
     Compares without case, punctuation and maker prefix, so that "h100_sxm" finds
     "h100-sxm5-80gb" and "Llama-3-8b" finds "meta-llama/Meta-Llama-3-8B".
     """
+    import difflib  # a mistake pays for it, not every start
+
     wanted = _plain(name[:LONGEST_ECHO])
     plain: dict[str, list[str]] = {}
     for candidate in known:

@@ -179,6 +179,12 @@ def test_help_and_the_catalogue_start_light() -> None:
         assert_quick(best(*args), 0.25)
 
 
+@pytest.mark.parametrize("columns", ["", "0", "20", "90", "300", "wide"])
+def test_help_is_as_wide_as_click_would_make_it(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert cli._columns() == click.HelpFormatter(max_width=cli.WIDEST).width
+
+
 def test_characters_that_are_no_text_are_one_sentence() -> None:
     done = CliRunner().invoke(
         cli.root, ["measure", "serve", "http://127.0.0.1:9", "--model", "\udcff", "--concurrency", "1"]

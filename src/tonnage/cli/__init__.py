@@ -66,6 +66,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 BAD_REQUEST: Final = 2
 INTERRUPTED: Final = 130
 READER_GONE: Final = 1
+WIDEST: Final = 110
+"""Columns that help may take."""
 
 _NO_ARGUMENTS: Final = getattr(click.exceptions, "NoArgsIsHelpError", ())
 """What click 8.2 and later raise for a group without arguments; earlier ones print the help themselves."""
@@ -128,7 +130,7 @@ class Root(click.Group):
 
 
 @click.group(
-    name="tonnage", cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+    name="tonnage", cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST}
 )
 @click.version_option(__version__, message="tonnage %(version)s")
 def root() -> None:
@@ -143,7 +145,16 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a console that cannot print "–" prints "?"
             stream.reconfigure(errors="replace")
-    root.main(prog_name="tonnage")
+    root.main(prog_name="tonnage", terminal_width=_columns())
+
+
+def _columns() -> int:
+    """Columns of help, as click finds them, but without `shutil` and the archives that it loads."""
+    try:
+        columns = int(os.environ.get("COLUMNS") or 0) or os.get_terminal_size(sys.__stdout__.fileno()).columns
+    except (AttributeError, ValueError, OSError):  # no number, no terminal
+        columns = 80
+    return max(min(columns or 80, WIDEST) - 2, 50)
 
 
 def _exists(target: str) -> bool:
