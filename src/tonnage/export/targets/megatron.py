@@ -19,11 +19,11 @@ __all__ = ["OPTIONS", "TARGET", "arguments", "export"]
 TARGET = Target(
     name="megatron",
     title="Megatron-LM",
-    version="core_r0.13.0",
+    version="0.19.2",
     files=("pretrain.sh", "model_flags.py"),
     start="bash pretrain.sh, in a checkout of Megatron-LM, on every node",
     kinds=("train", "finetune"),
-    source="megatron/training/arguments.py, core_r0.13.0",
+    source="megatron.training.arguments of the megatron-core 0.19.2 wheel, the tag core_v0.19.2",
 )
 FLAGS: Final = "model_flags.py"
 PRECISIONS: Final[dict[str, tuple[str, ...]]] = {
