@@ -22,7 +22,7 @@ from unittest.mock import MagicMock
 # This file's own name would shadow the package.
 sys.path.pop(0)
 
-import torch._inductor.compile_fx  # asks whether there is a Triton: before the stand-in
+import torch._inductor.compile_fx  # noqa: F401 - asks whether there is a Triton: before the stand-in
 import typing_extensions
 
 warnings.filterwarnings("ignore")
@@ -31,7 +31,7 @@ if not hasattr(typing, "override"):  # Python 3.11; the package is written for 3
 for name in ("triton", "triton.language"):
     sys.modules[name] = MagicMock(__version__="3.4.0")
 
-from megatron.training import arguments
+from megatron.training import arguments  # noqa: E402 - behind the stand-in
 
 PLANNED = {
     "tp": "tensor_model_parallel_size", "pp": "pipeline_model_parallel_size", "cp": "context_parallel_size",
