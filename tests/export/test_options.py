@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from importlib.resources import files
 
 import pytest
@@ -37,8 +38,6 @@ def unknown(argv: list[str], options: dict[str, list[str] | None]) -> list[str]:
 
 
 def words(engine: str, argv: tuple[str, ...]) -> list[str]:
-    import shlex
-
     line = argv[-1].partition("exec ")[2] if engine == "trtllm" else None
     return shlex.split(line) if line else list(argv)
 
@@ -61,10 +60,19 @@ def test_a_wrong_option_or_choice_is_found() -> None:
     ]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [*ENGINES, "megatron"])
 def test_lists_are_of_the_release_the_files_are_for(engine: str) -> None:
     text = files("tonnage.export").joinpath(f"data/options/{engine}.json").read_text(encoding="utf-8")
     assert json.loads(text)["version"] == export.known_targets()[engine].version
+
+
+def test_every_flag_of_megatron_is_one_of_the_release_with_a_value_it_takes() -> None:
+    target, changes = TRAIN_CASES["megatron"]
+    made = train_plan(**changes)
+    for option in (made, train_plan(**{**changes, "method": "full", "recompute": "full", "precision": "mxfp8"})):
+        script = export.export(option, option.options[0], to=target)["pretrain.sh"].replace("\\\n", " ")
+        argv = shlex.split(script.partition("pretrain_gpt.py")[2])
+        assert len(argv) > 60 and unknown(argv, known("megatron")) == []
 
 
 @pytest.mark.parametrize(

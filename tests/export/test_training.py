@@ -195,8 +195,9 @@ def maxtext_settings(tmp_path: Path, **changes: Any) -> dict[str, str]:
 def test_maxtext_trains_what_was_planned(tmp_path: Path) -> None:
     options = json.loads((Path(export.__file__).parent / "data/options/maxtext.json").read_text())["options"]
     found = maxtext_settings(tmp_path, recompute="selective")
-    assert set(found) <= set(options)
-    assert all(found[name] in options[name] for name in found if options[name])
+    assert {f"--{name}" for name in found} <= set(options)
+    assert all(found[name] in options[f"--{name}"] for name in found if options[f"--{name}"])
+    assert len([name for name in found if options[f"--{name}"]]) >= 5
     mesh = [int(value) for name, value in found.items() if name.startswith("ici_")]
     assert math.prod(mesh) == 64 and found["ici_fsdp_parallelism"] == "32"
     sequences = float(found["per_device_batch_size"]) * 64 * int(found["gradient_accumulation_steps"])

@@ -56,7 +56,7 @@ def train_plan(model: str = "meta-llama/Llama-3.1-8B", *, method: str = "full", 
     )
     bill = taken(BILL, changes)
     shape = changes.pop("shape", SHAPE)
-    vendor = changes.pop("vendor", "nvidia")
+    vendor, family = changes.pop("vendor", "nvidia"), changes.pop("family", "")
     assert not changes, f"no such field: {changes}"
     option = TrainOption(
         configuration=configuration,
@@ -81,6 +81,7 @@ def train_plan(model: str = "meta-llama/Llama-3.1-8B", *, method: str = "full", 
         model={
             "id": model,
             "vendor": vendor,
+            **({"family": family} if family else {}),
             **({"compute_capability": "9.0"} if vendor == "nvidia" else {}),
             **({"shape": shape} if shape else {}),
         },
@@ -117,6 +118,17 @@ TRAIN_CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "megatron",
         {"method": "pretrain", "count": 64, "instances": 8, "tp": 4, "pp": 2, "vpp": 2, "dp": 8, "sharding": "zero1",
          "sequence_parallel": True, "recompute": "selective", "precision": "fp8"},
+    ),
+    "nemo-pretrain": (
+        "nemo",
+        {"method": "pretrain", "count": 64, "instances": 8, "tp": 4, "pp": 2, "vpp": 2, "dp": 8, "sharding": "zero1",
+         "sequence_parallel": True, "recompute": "selective", "precision": "fp8"},
+    ),
+    "nemo-lora": ("nemo", {"method": "lora", "sharding": "none"}),
+    "neuronx-lora": (
+        "neuronx",
+        {"method": "lora", "accelerator": "trainium1", "count": 16, "dp": 16, "vendor": "aws", "sharding": "none",
+         "provider": "aws", "instance_type": "trn1.32xlarge", "accelerators_per_instance": 16, "family": "Llama3"},
     ),
 }  # fmt: skip
 """Case -> target and changes of the plan."""

@@ -36,9 +36,10 @@ PARSERS: Final = [
     ("dstack", "dstack", "dstack*/service.dstack.yml"),
     ("training", "accelerate", "accelerate*/accelerate.yaml"),
     ("training", "deepspeed", "deepspeed*/deepspeed.json"),
+    ("megatron", "megatron", "megatron*/pretrain.sh"),
     ("vllm", "vllm_options", "vllm*/serve.sh"),
 ]
-LARGE: Final = {"training", "vllm"}
+LARGE: Final = {"training", "megatron", "vllm"}
 
 
 def files(*patterns: str) -> list[str]:

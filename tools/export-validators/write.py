@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -11,7 +13,9 @@ import yaml
 from tests.export.plans import CASES, plan
 from tests.export.train_plans import TRAIN_CASES, train_plan
 
+from tonnage.domain.train_plan import TrainPlan
 from tonnage.export import export
+from tonnage.export.job import job
 
 
 def main(folder: Path) -> None:
@@ -25,6 +29,17 @@ def main(folder: Path) -> None:
             path.write_text(text, encoding="utf-8")
             if "kind: LeaderWorkerSet" in text:
                 _apart(path, text)
+        if isinstance(made, TrainPlan):
+            (folder / case / "expected.json").write_text(json.dumps(_expected(made)), encoding="utf-8")
+
+
+def _expected(plan: TrainPlan) -> dict[str, Any]:
+    """What the plan decided, for parsers that do not know Tonnage to hold their reading against."""
+    made = job(plan, plan.options[0])
+    layout = {name: getattr(made.layout, name) for name in ("tp", "pp", "cp", "ep", "dp", "sharding")}
+    run = {"steps": made.steps, "save_steps": made.checkpoint_steps, "seq_len": made.seq_len}
+    batch = {"micro_batch": made.micro_batch, "accumulation": made.accumulation, "global_batch": made.global_batch}
+    return {**layout, **run, **batch, **made.shape, "method": made.method, "optimizer": made.optimizer}
 
 
 def _apart(path: Path, text: str) -> None:

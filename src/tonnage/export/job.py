@@ -53,6 +53,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     spot: bool
     shape: dict[str, Any]
     """Layers, widths and vocabulary, where the plan knows them; empty otherwise."""
+    widths: dict[str, int] = {}
+    """Layers, width and vocabulary of any decoder, also where its parts are of several kinds."""
+    family: str = ""
+    """Of the catalogue's model; empty where it is not known."""
     rotary_base: float | None = None
     """Base of the rotary positions, where the plan knows it."""
     decodes: bool = True
@@ -150,6 +154,8 @@ def job(plan: TrainPlan, option: TrainOption) -> Job:
         asynchronous=request.checkpoint == "async",
         spot=bill.term == "spot",
         shape=dict(plan.model.get("shape", {})),
+        widths=dict(plan.model.get("widths", {})),
+        family=str(plan.model.get("family", "")),
         rotary_base=plan.model.get("rotary_base"),
         decodes=plan.model.get("decodes", True) is not False,
         capability=str(plan.model.get("compute_capability", "")),

@@ -88,6 +88,11 @@ def launchable_option(
         shape = {} if model is None else _shape(model)
         if model is not None:
             facts["decodes"] = bool(model.layers) and model.has_head and not model.encoder
+            facts["family"] = model.family
+            if facts["decodes"] and model.hidden_size:
+                layers = sum(group.count for group in model.layers)
+                widths = {"num_layers": layers, "hidden_size": model.hidden_size, "vocab_size": model.vocab_size}
+                facts["widths"] = {name: width for name, width in widths.items() if width}
         return msgspec.structs.replace(plan, model=facts | ({"shape": shape} if shape else {})), plan.options[rank - 1]
     if isinstance(plan, BatchPlan):
         return _filled(plan, plan.options[rank - 1], facts, model=model, additions=additions, saturated=True)

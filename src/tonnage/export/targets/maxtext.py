@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+from functools import lru_cache
+from importlib.resources import files
 from typing import Any, Final
 
 from tonnage.domain.train_plan import TrainOption, TrainPlan
@@ -16,26 +19,25 @@ __all__ = ["NETWORKS", "TARGET", "arguments", "export"]
 TARGET = Target(
     name="maxtext",
     title="MaxText",
-    version="000b810",
+    version="0.2.5",
     files=("train.sh",),
     start="OUTPUT=gs://... DATA=... TOKENIZER=... bash train.sh, in a checkout, on every host",
     kinds=("train",),
     vendors=("google",),
-    source="AI-Hypercomputer/maxtext: src/maxtext/configs/base.yml at 000b810, src/maxtext/configs/models",
+    source="configs/base.yml, configs/types.py and configs/models of the maxtext 0.2.5 wheel",
 )
 NETWORKS: Final = {
-    "Llama-3.1-8B": ("llama3.1-8b", (32, 4096, 32, 8, 14336, 0)),
-    "Llama-3.1-70B": ("llama3.1-70b", (80, 8192, 64, 8, 28672, 0)),
-    "Llama-3.1-405B": ("llama3.1-405b", (126, 16384, 128, 8, 53248, 0)),
-    "Llama-2-70b-hf": ("llama2-70b", (80, 8192, 64, 8, 28672, 0)),
-    "Mistral-7B-v0.3": ("mistral-7b", (32, 4096, 32, 8, 14336, 0)),
-    "Mixtral-8x7B-v0.1": ("mixtral-8x7b", (32, 4096, 32, 8, 14336, 8)),
-    "Qwen3-8B": ("qwen3-8b", (36, 4096, 32, 8, 12288, 0)),
-    "Qwen3-14B": ("qwen3-14b", (40, 5120, 40, 8, 17408, 0)),
-    "Qwen3-32B": ("qwen3-32b", (64, 5120, 64, 8, 25600, 0)),
-}
-"""Model -> its `model_name`, and what that file builds: layers, width, heads, key-value heads, feed-forward width,
-experts. Rotary base, vocabulary and norms are the file's own, those of the model named."""
+    "Llama-2-7b-hf": "llama2-7b", "Llama-2-13b-hf": "llama2-13b", "Llama-2-70b-hf": "llama2-70b",
+    "Llama-3-8B": "llama3-8b", "Llama-3-70B": "llama3-70b",
+    "Llama-3.1-8B": "llama3.1-8b", "Llama-3.1-70B": "llama3.1-70b", "Llama-3.1-405B": "llama3.1-405b",
+    "Llama-3.3-70B": "llama3.3-70b", "Mistral-7B-v0.2": "mistral-7b", "Mixtral-8x7B-v0.1": "mixtral-8x7b",
+    "Mixtral-8x22B-v0.1": "mixtral-8x22b", "Qwen2.5-1.5B": "qwen2.5-1.5b", "Qwen2.5-7B": "qwen2.5-7b",
+    "Qwen2.5-14B": "qwen2.5-14b", "Qwen3-0.6B": "qwen3-0.6b", "Qwen3-1.7B": "qwen3-1.7b", "Qwen3-4B": "qwen3-4b",
+    "Qwen3-8B": "qwen3-8b", "Qwen3-14B": "qwen3-14b", "Qwen3-32B": "qwen3-32b", "Qwen3-30B-A3B": "qwen3-30b-a3b-base",
+}  # fmt: skip
+"""Model -> its `model_name`. What each builds (`data/options/maxtext.json`) is held against the plan; rotary base and
+norms are the file's own, those of the model named: the plain file of Qwen3-30B-A3B has the base of its later release,
+that of Mistral the vocabulary of its second version."""
 REMAT: Final = {"full": "full", "selective": "minimal", "none": "minimal_with_context"}
 """Recomputation -> `remat_policy`: everything; attention's result and what is element-wise; the latter alone."""
 
@@ -114,10 +116,18 @@ def arguments(made: Job) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=1)
+def _built() -> dict[str, tuple[int, ...]]:
+    """Network -> layers, width, heads, key-value heads, feed-forward width, experts, vocabulary, rotary base."""
+    text = files("tonnage.export").joinpath("data/options/maxtext.json").read_text(encoding="utf-8")
+    return {name: tuple(map(int, row.split())) for name, row in json.loads(text)["networks"].items()}
+
+
 def _network(made: Job) -> str:
     name = made.model.rsplit("/", 1)[-1].removesuffix("-Instruct").removesuffix("-Base").removeprefix("Meta-")
-    network, built = NETWORKS.get(name, ("", ()))
-    if not network or not builds_as_planned(made, built):
+    network = NETWORKS.get(name, "")
+    *built, vocabulary, _ = _built().get(network, (0,) * 8)
+    if not network or not builds_as_planned(made, tuple(built)) or made.widths.get("vocab_size", 0) > vocabulary:
         raise BadRequest(
             f"these MaxText files know {', '.join(NETWORKS)}, not {made.name}; no other target here trains on TPUs"
         )

@@ -6,6 +6,7 @@ import shlex
 from importlib.resources import files
 from typing import Any, Final
 
+from tonnage.domain.layout import TrainLayout
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.export.job import Job, job
@@ -19,11 +20,11 @@ __all__ = ["OPTIONS", "TARGET", "arguments", "export"]
 TARGET = Target(
     name="megatron",
     title="Megatron-LM",
-    version="core_r0.13.0",
+    version="0.19.2",
     files=("pretrain.sh", "model_flags.py"),
     start="bash pretrain.sh, in a checkout of Megatron-LM, on every node",
     kinds=("train", "finetune"),
-    source="megatron/training/arguments.py, core_r0.13.0",
+    source="megatron.training.arguments of the megatron-core 0.19.2 wheel, the tag core_v0.19.2",
 )
 FLAGS: Final = "model_flags.py"
 PRECISIONS: Final[dict[str, tuple[str, ...]]] = {
@@ -42,6 +43,8 @@ WIDTHS: Final = {
 }  # fmt: skip
 """Fields of config.json -> the planned widths that the script holds against them when it starts."""
 OPTIMIZERS: Final = {"adamw": "adam", "sgd": "sgd", "muon": "muon"}
+SHARDED: Final = {"zero2": "optim_grads", "zero3": "optim_grads_params", "fsdp": "optim_grads_params"}
+"""Sharding -> Megatron-FSDP's strategy."""
 
 
 def _settled(found: dict[str, Any]) -> dict[str, Any]:
@@ -108,7 +111,7 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
         f': "${{{name}:?{what}}}"\n'
         for name, what in (
             *(
-                (("WEIGHTS", "folder of the model's weights in Megatron's format"),)
+                (("WEIGHTS", "folder with the weights to start from, in the format of Megatron-LM"),)
                 if made.method != "pretrain"
                 else ()
             ),
@@ -183,10 +186,32 @@ def arguments(made: Job) -> list[str]:
     found += [f"--{name.replace('_', '-')}" for name, value in made.shape.items() if value is True]
     found += PRECISIONS[made.precision]
     found += ["--sequence-parallel"] if layout.sequence_parallel and layout.tp > 1 else []
-    if layout.sharding != "none":
-        found += ["--use-distributed-optimizer", "--overlap-grad-reduce", "--overlap-param-gather"]
+    found += _sharded(layout)
     if made.recompute == "full":
         found += ["--recompute-granularity", "full", "--recompute-method", "uniform", "--recompute-num-layers", "1"]
     elif made.recompute == "selective":
         found += ["--recompute-granularity", "selective"]
-    return found + (["--async-save"] if made.asynchronous else []) + ["--ckpt-format", "torch_dist"]
+    kept = "fsdp_dtensor" if layout.sharding in SHARDED else "torch_dist"
+    return found + (["--async-save"] if made.asynchronous else []) + ["--ckpt-format", kept]
+
+
+def _sharded(layout: TrainLayout) -> list[str]:
+    """
+    Who keeps which part of optimizer, gradients and weights.
+
+    Raises
+    ------
+    BadRequest
+        A sharding that it has not, or not with stages of a pipeline.
+    """
+    if layout.sharding == "none":
+        return []
+    found = ["--use-distributed-optimizer", "--overlap-grad-reduce", "--overlap-param-gather"]
+    if layout.sharding == "zero1":
+        return found
+    if layout.sharding not in SHARDED or layout.pp > 1:
+        raise BadRequest(
+            f"Megatron-LM shards as zero1, or without stages of a pipeline as {', '.join(SHARDED)}; the option has "
+            f"{layout.sharding} and pp {layout.pp}: take another with --option, or plan with --software megatron"
+        )
+    return [*found, "--use-megatron-fsdp", "--data-parallel-sharding-strategy", SHARDED[layout.sharding]]

@@ -44,13 +44,14 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     }
 
 
-def launcher(made: Job, *, program: str = '"$SCRIPT"', last: str = "") -> str:
+def launcher(made: Job, *, program: str = '"$SCRIPT"', last: str = "", per_node: int | None = None) -> str:
     """
     The torchrun command of one node; where there are several, LEADER_ADDRESS and NODE_RANK say which.
 
-    `last` stands behind the reader's own arguments, where a program's parser wants a word at the end.
+    `last` stands behind the reader's own arguments, where a program's parser wants a word at the end; `per_node` is
+    for accelerators of several ranks.
     """
-    argv = ["torchrun", "--nproc-per-node", str(made.per_node)]
+    argv = ["torchrun", "--nproc-per-node", str(per_node or made.per_node)]
     if made.nodes == 1:
         argv += ["--standalone"]
     else:

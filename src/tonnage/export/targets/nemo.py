@@ -1,0 +1,151 @@
+"""
+NeMo Framework (Megatron-Bridge): a program that reads the plan, and the network from the model's own configuration.
+
+The bridge builds every network that it knows from the model's config.json, so that rotary base, scaling and experts
+are the model's own; what the plan decided (splits, batches, recomputation, precision) is put in its fields by name.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any, Final
+
+from tonnage.domain.train_plan import TrainOption, TrainPlan
+from tonnage.errors import BadRequest
+from tonnage.export.job import Job, job
+from tonnage.export.target import Target
+from tonnage.export.targets.megatron import SHARDED
+from tonnage.export.targets.torchrun import launcher
+from tonnage.export.text import head
+
+__all__ = ["TARGET", "export", "settings"]
+
+TARGET = Target(
+    name="nemo",
+    title="NeMo Framework (Megatron-Bridge)",
+    version="0.6.2",
+    files=("launch.sh", "train.py", "plan.json"),
+    start="DATA=... OUTPUT=... WEIGHTS=... bash launch.sh, on every node",
+    kinds=("train", "finetune"),
+    vendors=("nvidia",),
+    source="megatron.bridge.training.config, mixed_precision, peft of the megatron-bridge 0.6.2 wheel",
+)
+PRECISIONS: Final = {
+    "bf16": "bf16_mixed", "fp16": "fp16_mixed", "fp8": "bf16_with_fp8_current_scaling_mixed",
+    "mxfp8": "bf16_with_mxfp8_mixed", "nvfp4": "bf16_with_nvfp4_mixed",
+}  # fmt: skip
+"""Precision -> recipe of megatron.bridge.training.mixed_precision."""
+OPTIMIZERS: Final = {"adamw": "adam", "sgd": "sgd", "muon": "dist_muon"}
+ALPHA_PER_RANK: Final = 2
+LEARNING_RATE: Final = {"pretrain": 3e-4, "full": 5e-6, "lora": 1e-4, "dora": 1e-4}
+"""Where to start: those of megatron.bridge.recipes.common."""
+WIDTHS: Final = ("num_layers", "hidden_size", "num_attention_heads", "num_query_groups", "kv_channels",
+                 "ffn_hidden_size", "num_moe_experts", "moe_router_topk", "moe_ffn_hidden_size")  # fmt: skip
+"""Fields of the bridge's description that are held against the plan."""
+
+
+def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
+    """`launch.sh`, `train.py` and `plan.json`."""
+    made = job(plan, option)
+    made.only_text(TARGET.title)
+    written = settings(made)
+    pretrains = made.method == "pretrain"
+    lines = [
+        *made.lines,
+        "OUTPUT is a folder that every node sees: checkpoints, and where a start goes on from.",
+        "DATA is the prefix of tokenised text, as Megatron-LM's tools/preprocess_data.py writes it." if pretrains
+        else "DATA is a data set of conversations: an id of the Hub or a folder. WEIGHTS is the model's folder, as the "
+        "Hub stores it; the bridge converts it while loading.",
+        "LEARNING_RATE replaces the recipe's usual start; the plan does not depend on it.",
+    ]  # fmt: skip
+    needs = {"DATA": "what to train on", "OUTPUT": "shared folder for checkpoints"}
+    needs |= {} if pretrains else {"WEIGHTS": "folder with the weights to start from"}
+    asked = "".join(f': "${{{name}:?{what}}}"\n' for name, what in needs.items())
+    start = f"export CUDA_DEVICE_MAX_CONNECTIONS=1 {' '.join(needs)}\n{launcher(made, program='train.py')}\n"
+    body = f"set -euo pipefail\n{asked}{start}"
+    return {
+        "launch.sh": "#!/usr/bin/env bash\n" + head(TARGET.title, TARGET.version, lines=lines) + body,
+        "train.py": files("tonnage.export").joinpath("data/nemo.py.txt").read_text(encoding="utf-8"),
+        "plan.json": json.dumps(written, indent=2) + "\n",
+    }
+
+
+def settings(made: Job) -> dict[str, Any]:
+    """
+    What the program reads: fields of the bridge's configuration by their own names.
+
+    Raises
+    ------
+    BadRequest
+        A method, a precision, an optimizer or a sharding that Megatron-Bridge has not.
+    """
+    layout = made.layout
+    for what, value, known in (
+        ("method", made.method, LEARNING_RATE), ("precision", made.precision, PRECISIONS),
+        ("optimizer", made.optimizer, OPTIMIZERS), ("sharding", layout.sharding, {"none", "zero1", *SHARDED}),
+    ):  # fmt: skip
+        if value not in known:
+            raise BadRequest(f"Megatron-Bridge has no {what} '{value}' in these files; plan with {', '.join(known)}")
+    apart = SHARDED.get(layout.sharding)
+    if apart and layout.pp > 1:
+        raise BadRequest(f"Megatron-FSDP and pipeline stages exclude each other: pp {layout.pp}; plan zero1")
+    return {
+        "model": made.model,
+        "method": made.method,
+        "packed": made.packed,
+        "seq_length": made.seq_len,
+        "learning_rate": LEARNING_RATE[made.method],
+        "mixed_precision": PRECISIONS[made.precision],
+        "widths": _widths(made),
+        "provider": {
+            "tensor_model_parallel_size": layout.tp,
+            "pipeline_model_parallel_size": layout.pp,
+            "virtual_pipeline_model_parallel_size": layout.vpp if layout.vpp > 1 else None,
+            "context_parallel_size": layout.cp,
+            "expert_model_parallel_size": layout.ep,
+            "sequence_parallel": layout.sequence_parallel and layout.tp > 1,
+            "seq_length": made.seq_len,
+            **_recomputed(made.recompute),
+        },
+        "train": {
+            "micro_batch_size": made.micro_batch,
+            "global_batch_size": made.global_batch,
+            "train_iters": made.steps,
+        },
+        "optimizer": {
+            "optimizer": OPTIMIZERS[made.optimizer],
+            "use_distributed_optimizer": layout.sharding != "none",
+        },
+        "ddp": {
+            "use_distributed_optimizer": layout.sharding != "none",
+            "overlap_grad_reduce": layout.sharding != "none",
+            "overlap_param_gather": layout.sharding != "none",
+            "use_megatron_fsdp": bool(apart),
+            "data_parallel_sharding_strategy": apart or ("optim" if layout.sharding == "zero1" else "no_shard"),
+        },
+        "checkpoint": {
+            "save_interval": made.checkpoint_steps,
+            "async_save": made.asynchronous,
+            "ckpt_format": "fsdp_dtensor" if apart else "torch_dist",
+        },
+        "adapters": {"dim": made.lora_rank or 16, "alpha": ALPHA_PER_RANK * (made.lora_rank or 16), "dropout": 0.0}
+        if made.adapters
+        else None,
+    }
+
+
+def _widths(made: Job) -> dict[str, int]:
+    """The planned widths by the bridge's names: all that are known, of every network its layers and width."""
+    known = {**made.widths, **made.shape}
+    known["num_moe_experts"] = known.get("num_experts")
+    known.setdefault("num_query_groups", known.get("num_attention_heads") if made.shape else None)
+    # A network of experts alone has no other feed-forward part; what its configuration says of one is not used.
+    skipped = {"ffn_hidden_size"} if known["num_moe_experts"] else set()
+    return {name: known[name] for name in WIDTHS if known.get(name) and name not in skipped}
+
+
+def _recomputed(recompute: str) -> dict[str, Any]:
+    if recompute == "full":
+        return {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
+    return {"recompute_granularity": "selective" if recompute == "selective" else None}
