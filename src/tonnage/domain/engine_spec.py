@@ -202,6 +202,8 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Release from which own kernels attend without keeping the scores of prompts in memory."""
     two_batches_since: Release | None = None
     """Release from which one half of a step's rows computes while the other is exchanged between nodes."""
+    eager: Mapping[str, float] | None = None
+    """It runs a model's Python line by line, each matrix by itself; further launches of a product by weight format."""
     vendors: tuple[str, ...] | None = None
     """Vendors whose accelerators it runs on; absent = anywhere."""
     least_capability: float | None = None

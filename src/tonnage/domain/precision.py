@@ -53,6 +53,7 @@ FORMATS: Final[dict[str, Format]] = _table(
     ("int4_g32", 4 + 16 / 32, "bf16", True, "W4A16, symmetric groups of 32: a 16-bit scale each (Kimi K2.5)"),
     ("awq", 4 + 16 / 128 + 4 / 128, "bf16", True, "W4A16, group 128"),
     ("gptq", 4 + 16 / 128 + 4 / 128, "bf16", True, "W4A16, group 128"),
+    ("gptq_int8", 8 + 16 / 128 + 8 / 128, "bf16", True, "W8A16, group 128: 16-bit scale and 8-bit zero"),
     ("nf4", 4 + 0.127, "bf16", True, "QLoRA: NF4 blocks of 64, doubly quantised scales (arXiv 2305.14314)"),
     ("nvfp4", 4 + 8 / 16, "fp4", False, "e2m1, 8-bit scale per 16 values"),
     ("mxfp4", 4 + 8 / 32, "fp4", False, "OCP MX: e2m1, 8-bit scale per 32 values"),

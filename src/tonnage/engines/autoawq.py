@@ -17,4 +17,5 @@ ENGINE: Final = EngineSpec(
     memory=MemoryRule(kind="need", library_bytes=2.0 * GiB),
     scheduling=BATCHES,
     kernels="library",
+    timed_as="hf",  # its modules are fused: one product for query, key and value, one for gate and up
 )

@@ -7,9 +7,23 @@ from typing import Final
 
 from tonnage.domain.engine_spec import Default, Scheduling, Starting
 
-__all__ = ["BATCHES", "defaults_by_need"]
+__all__ = ["BATCHES", "FURTHER_LAUNCHES", "defaults_by_need"]
 
 BATCHES: Final = Scheduling(whole_batches=True)
+FURTHER_LAUNCHES: Final = {
+    # bitsandbytes' LLM.int8: statistics of rows, codes, search for outliers, their columns taken out, layout, integer
+    # product, scales, product of the outliers (arXiv 2208.07339 and `MatMul8bitLt`): nine launches in place of one.
+    "int8_weight": 8.0,
+    # bitsandbytes' NF4: scales are stored in 8 bits and widened by two kernels before the product (arXiv 2305.14314).
+    "nf4": 2.0,
+    "int4": 2.0,
+    # Fine-grained FP8: a Triton kernel quantises the input, another multiplies, and Triton's launcher is Python.
+    # GPTQ in 8 bits, which the 4-bit kernel does not take: codes unpacked, scaled, then the product.
+    "gptq_int8": 2.0,
+    "fp8_block": 2.0,
+    "fp8": 2.0,
+}
+"""Kernels that a product takes beyond its own where a model's Python runs line by line, by weight format."""
 
 
 def defaults_by_need(at: Starting) -> Iterator[Default]:

@@ -17,4 +17,5 @@ ENGINE: Final = EngineSpec(
     memory=MemoryRule(kind="need", library_bytes=2.2 * GiB),
     scheduling=BATCHES,
     kernels="llama.cpp",
+    timed_as="llamacpp",  # its language models are ggml behind Python
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.domain.engine_spec import EngineSpec, MemoryRule
-from tonnage.engines.by_need import BATCHES, defaults_by_need
+from tonnage.engines.by_need import BATCHES, FURTHER_LAUNCHES, defaults_by_need
 
 __all__ = ["ENGINE"]
 
@@ -20,4 +20,5 @@ ENGINE: Final = EngineSpec(
     kernels="library",
     stands_for=("autogptq", "optimum"),  # they run the model's own Python, as it does
     layered=True,
+    eager=FURTHER_LAUNCHES,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.domain.engine_spec import EngineSpec, MemoryRule
-from tonnage.engines.by_need import BATCHES, defaults_by_need
+from tonnage.engines.by_need import BATCHES, FURTHER_LAUNCHES, defaults_by_need
 
 __all__ = ["ENGINE"]
 
@@ -17,6 +17,7 @@ ENGINE: Final = EngineSpec(
     scheduling=BATCHES,
     kernels="library",
     timed_as="hf",
+    eager=FURTHER_LAUNCHES,
     network_mode="eager",
     network_mode_before=(2023, "1"),  # 2.0, with attention that keeps no scores, came out in March 2023
 )

@@ -174,6 +174,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         speculation=_speculation(engine),
         mixed_attention=mixed_attention_factor(accelerator, model, one_call=running.spec.attends_in_one_call(version)),
         fused_attention=running.spec.fuses_attention(version),
+        eager=running.spec.eager if times.engine == running.spec.overheads_of else None,
         two_batches=running.spec.overlaps_two_batches(version),
     )
     told = filter(None, (catalog.status_note(accelerator),))

@@ -7,6 +7,8 @@ and sorts its time: products bound by memory or by arithmetic, attention, elemen
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from tonnage.domain.accelerator import Accelerator
@@ -60,6 +62,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """Decode attention in a step that carries prompts, over the same without. [-]"""
     fused_attention: bool = False
     """Own kernels keep no scores of prompts in memory."""
+    eager: Mapping[str, float] | None = None
+    """Each matrix of a layer is launched by itself, with further launches by weight format; none: grouped products."""
     two_batches: bool = False
     """Half of a step's rows compute while the others are exchanged between nodes."""
 
@@ -128,7 +132,7 @@ def parts_of(work: Work, placement: Placement) -> Parts:
             if placement.two_batches and kind == "all_to_all" and op.inter_node:
                 found["exchange"] += taken
         elif kind in _ATTENTION:
-            found["attention"] += taken
+            found["attention"] += taken * _cache_passes(op, placement)
         elif kind in _PREFILL:
             found["prefill_attention"] += taken
             if own_kernels:
@@ -151,7 +155,20 @@ def evidence_of(op: Operator, placement: Placement) -> tuple[float, Evidence]:
     if op.kind in _COLLECTIVES and _rings_too(op, p):
         ring, other = operator_evidence(op, accelerator=p.accelerator, ladder=_without_grids(p.ladder))
         once, evidence = (ring, other) if ring < once else (once, evidence)
-    return once, evidence
+    return once * _cache_passes(op, p), evidence
+
+
+def _cache_passes(op: Operator, placement: Placement) -> float:
+    """
+    How often a decode step of an eager engine passes over the cache, where fused attention reads it once.
+
+    It writes a longer copy (read and write), repeats it for every query head of a group (read once, write `group`
+    times), scales the keys and multiplies: 3 + 3 x group (`repeat_kv`, `DynamicCache.update`, PyTorch's mathematical
+    attention).
+    """
+    if placement.eager is None or op.kind != "attention_decode":
+        return 1.0
+    return 3.0 + 3.0 * max(1.0, op.heads / max(1.0, op.kv_heads))
 
 
 def _rings_too(op: Operator, placement: Placement) -> bool:

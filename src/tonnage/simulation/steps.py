@@ -21,7 +21,7 @@ import msgspec
 
 from tonnage.domain.efficiency import Rung
 from tonnage.domain.layout import Layout
-from tonnage.domain.model import Model, Moe
+from tonnage.domain.model import Moe
 from tonnage.physics.efficiency import weakest_rung
 from tonnage.simulation.overheads import Overheads, captured_batch
 from tonnage.simulation.step_parts import (
@@ -36,6 +36,7 @@ from tonnage.simulation.step_parts import (
 from tonnage.simulation.step_work import (
     decode_attention_work,
     has_states,
+    launched_apart,
     prompt_attention_work,
     prompt_rows_work,
     rows_work,
@@ -252,7 +253,7 @@ class StepGrid(msgspec.Struct, frozen=True, kw_only=True):
     layout: Layout
     graphs: bool
     launches: float = 0.0
-    """Kernels of a decode step when nothing groups them: each expert of a mixture by itself."""
+    """Kernels of a decode step when nothing groups them: each expert by itself, in an eager engine each matrix."""
     layers: float = 1.0
     routed_layers: float = 0.0
     """Of them, those with routed experts."""
@@ -291,7 +292,7 @@ def step_grid(placement: Placement, *, batch: float, context: float, chunk: floa
         prefill=(_prefill(placement, chunks[0]), _prefill(placement, chunks[1])),
         layout=placement.layout,
         graphs=placement.graphs,
-        launches=dense[0][0].kernels + dense[0][1].kernels + _experts_apart(placement.model),
+        launches=dense[0][0].kernels + dense[0][1].kernels + launched_apart(placement),
         layers=float(sum(group.count for group in placement.model.layers) or 1),
         routed_layers=float(sum(g.count for g in placement.model.layers if isinstance(g.feed_forward, Moe)))
         / placement.layout.pp,
@@ -397,12 +398,6 @@ def _ladder_of_rows(most: float, widest: float) -> tuple[float, ...]:
 def _dense_and_head(placement: Placement, rows: float) -> tuple[Parts, Parts]:
     layers, head = rows_work(placement, rows)
     return parts_of(layers, placement), parts_of(head, placement)
-
-
-def _experts_apart(model: Model) -> float:
-    """Launches that a loop over the experts adds to one grouped product up and one down."""
-    mixtures = ((g.count, g.feed_forward) for g in model.layers if isinstance(g.feed_forward, Moe))
-    return float(sum(2 * count * (moe.num_experts - 1) for count, moe in mixtures))
 
 
 def _prompt_rows(placement: Placement, rows: float) -> Parts:

@@ -284,7 +284,7 @@ def _precision(row: Row) -> Precision | None:
     activations = text(row, "act_precision") or ("bf16" if weights == "mxfp4" else "fp16")
     experts = text(row, "moe_weight_precision") or None
     if weights == "int8" and activations in _SIXTEEN_BITS:
-        weights = "int8_weight"
+        weights = "gptq_int8" if text(row, "quant_method") == "gptq" else "int8_weight"
     if weights == "int4" and text(row, "quant_method") in {"awq", "gptq"}:
         weights = text(row, "quant_method")
     if weights == _experts_alone(row):
