@@ -33,6 +33,7 @@ __all__ = [
     "Decision",
     "LoadPoint",
     "PlanHeader",
+    "PoolWorkers",
     "Provenance",
     "RankedPlan",
     "Rejection",
@@ -49,6 +50,13 @@ __all__ = [
 PLAN_SCHEMA = "tonnage.plan/2"
 
 
+class PoolWorkers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Workers of a unit of disaggregated serving, each of the configuration's layout."""
+
+    prefill: int
+    decode: int
+
+
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One way to run a model: accelerator, layout, formats, engine, and the link inside a replica."""
 
@@ -58,6 +66,13 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     engine: Engine
     intra_link: str | None = None
     """nvlink, pcie, …; absent = the accelerator's usual link."""
+    pools: PoolWorkers | None = None
+    """Prompts and answers on workers of their own, in units of so many; a replica is then a unit."""
+
+    @property
+    def ranks(self) -> int:
+        """Accelerators of a replica, or of a unit of workers."""
+        return self.layout.ranks * (self.pools.prefill + self.pools.decode if self.pools else 1)
 
     def label(self) -> str:
         """A few words that name it in a table: "H200 x2 tp2 fp8 vllm"."""
@@ -66,13 +81,14 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return " ".join([self.accelerator, *(degrees or ["tp1"]), self.precision.stored, self.engine.name, *settings])
 
     def settings(self) -> tuple[str, ...]:
-        """Settings besides layout and weights that are not the usual ones, in a word each: "KV FP8", "MTP 1"."""
-        engine, kv = self.engine, self.precision.kv
+        """Settings besides layout and weights that are not the usual ones, in a word each: "KV FP8", "1P3D"."""
+        engine, kv, pools = self.engine, self.precision.kv, self.pools
         return tuple(
             said
             for said, unusual in (
                 (f"KV {kv.upper()}", number_format(kv).bits < 16),
                 (f"MTP {engine.speculative_tokens}", bool(engine.speculative_tokens)),
+                (f"{pools.prefill}P{pools.decode}D" if pools else "", pools is not None),
             )
             if unusual
         )

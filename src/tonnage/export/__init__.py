@@ -73,7 +73,8 @@ def export(
     if plan.model.get("pools") and not module.TARGET.pools:
         able = ", ".join(name for name, target in known_targets().items() if target.pools)
         raise BadRequest(
-            f"{to} files cannot keep prefill and decode workers apart; export to {able}, or without --pools"
+            f"{to} files cannot keep prefill and decode workers apart; export to {able}, leave out --pools, or"
+            " choose an option without them (--rank)"
         )
     if isinstance(plan, TrainPlan) and isinstance(option, TrainOption):
         _runs_there(plan, option, target=module.TARGET)

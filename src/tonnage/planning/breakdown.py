@@ -19,6 +19,7 @@ from tonnage.catalog.hub import resolve
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.breakdown import BREAKDOWN_SCHEMA, Breakdown, Evidence, Node
 from tonnage.domain.case import Case, InferCase, ServeCase, ServeResult, Traffic, TrainCase, TrainResult
+from tonnage.domain.layout import Disaggregation
 from tonnage.domain.lifecycle import LifecyclePlan
 from tonnage.domain.model import Model
 from tonnage.domain.plan import ServeOption, ServePlan
@@ -269,11 +270,21 @@ def _setup_of(plan: TrainPlan, option: TrainOption, *, model: Model, part: Accel
 def _case_of(plan: ServePlan, option: ServeOption) -> ServeCase:
     """One replica of the option under its share of the planned load."""
     request, c = plan.request, option.capacity
+    name = str(plan.model.get("id") or request.model)
+    split = option.configuration.pools
+    if split is not None:
+        layout = option.configuration.layout
+        at_once = Traffic(concurrency=max(1, round(c.concurrency)))
+        return msgspec.structs.replace(
+            case_of(option.configuration, model=name, lengths=request.lengths, traffic=at_once),
+            disaggregation=Disaggregation(
+                prefill_workers=split.prefill, prefill=layout, decode_workers=split.decode, decode=layout
+            ),
+        )
     rate = share_of(request, option.replicas)
     if request.rate_per_s is None:
         # Requests in flight on a replica, at the latencies of the plan, are what its share of the rate amounts to.
         rate /= c.ttft_mean_s + max(0.0, request.lengths.output_tokens - 1.0) * c.tpot_mean_s
-    name = str(plan.model.get("id") or request.model)
     return case_of(option.configuration, model=name, lengths=request.lengths, traffic=Traffic(rate_per_s=rate))
 
 

@@ -96,7 +96,14 @@ def launchable_option(
         return msgspec.structs.replace(plan, model=facts | ({"shape": shape} if shape else {})), plan.options[rank - 1]
     if isinstance(plan, BatchPlan):
         return _filled(plan, plan.options[rank - 1], facts, model=model, additions=additions, saturated=True)
-    return _filled(plan, plan.options[rank - 1], facts, model=model, additions=additions)
+    option = plan.options[rank - 1]
+    if (split := option.configuration.pools) is not None:
+        counts = {
+            "prefill_workers": option.replicas * split.prefill, "decode_workers": option.replicas * split.decode
+        }  # fmt: skip
+        facts["pools"] = counts
+        option = msgspec.structs.replace(option, replicas=sum(counts.values()))
+    return _filled(plan, option, facts, model=model, additions=additions)
 
 
 def _apart(plan: Plan) -> ServePlan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -55,6 +56,10 @@ MOST_CACHE: Final = 1e12
 """Stands for a cache that nothing limits. [tokens]"""
 
 
+SteadyState = Callable[[float], tuple[Point, bool]]
+"""A rate -> what requests see there, and whether it is more than can be taken."""
+
+
 class Replica(msgspec.Struct, frozen=True, kw_only=True):
     """One replica for requests of some lengths. Without times it does not fit, and the verdict says why."""
 
@@ -89,14 +94,18 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
         """With every default filled in."""
         return self.deployment.engine
 
-    def errors(self, point: Point, *, prompt_tokens: float, load: ReplicaLoad | None = None) -> ErrorModel:
+    def errors(
+        self, point: Point, *, prompt_tokens: float, load: ReplicaLoad | None = None, state: SteadyState | None = None
+    ) -> ErrorModel:
         """
         The error model at a point of the steady state; `load` is given where requests arrive at a rate of their own.
+
+        `state` stands for the replica's steady states where several workers share its load.
         """
         errors = self.errors_under(load_class(point.concurrency, prompt_tokens))
         if load is None or self.times is None:
             return errors
-        queueing = queueing_of(self.times, load, rate_per_s=point.rate_per_s, error=errors.service_factor)
+        queueing = queueing_of(self.times, load, rate_per_s=point.rate_per_s, error=errors.service_factor, state=state)
         return msgspec.structs.replace(errors, queueing=queueing)
 
     def errors_under(self, load: str) -> ErrorModel:
@@ -165,7 +174,7 @@ def steady_state(times: ReplicaTimes, load: ReplicaLoad, *, rate_per_s: float) -
 
 
 def queueing_of(
-    times: ReplicaTimes, load: ReplicaLoad, *, rate_per_s: float, error: float
+    times: ReplicaTimes, load: ReplicaLoad, *, rate_per_s: float, error: float, state: SteadyState | None = None
 ) -> dict[str, tuple[float, float]]:
     """
     What the queue makes of latencies at a rate, if every step takes 1 / error or error times as long. [-]
@@ -175,7 +184,8 @@ def queueing_of(
     overload has lasted: `MOST_QUEUEING` times where overload is possible, without end where it is what is predicted.
     """
     (known, _), (less, _), (more, full) = (
-        steady_state(times, load, rate_per_s=rate_per_s * k) for k in (1.0, 1.0 / error, error)
+        state(rate_per_s * k) if state else steady_state(times, load, rate_per_s=rate_per_s * k)
+        for k in (1.0, 1.0 / error, error)
     )
     over = rate_per_s > known.rate_per_s * _AT_CAPACITY
     found = {}

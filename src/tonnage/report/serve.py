@@ -142,7 +142,8 @@ def _load(request: Serve) -> float:
 
 def _recommendation(plan: ServePlan, best: ServeOption) -> str:
     c = best.configuration
-    how = ", ".join((plural(best.replicas, "replica"), degrees(c), c.precision.stored.upper(), *c.settings()))
+    one = "unit" if c.pools else "replica"
+    how = ", ".join((plural(best.replicas, one), degrees(c), c.precision.stored.upper(), *c.settings()))
     run = engine_title(c.engine.name, c.engine)
     price = f"${best.bill.usd_per_hour:,.2f}/h   ${best.usd_per_month:,.0f}/month"
     lead = "Cheapest, no objective given: " if _open(plan.request) else ""

@@ -47,8 +47,9 @@ def _capacity(option: ServeOption) -> list[str]:
 
 def _replicas(plan: ServePlan, option: ServeOption) -> list[str]:
     request = plan.request
-    layout = option.configuration.layout
-    each = f"{option.replicas} replicas x {layout.ranks} = {option.accelerators} accelerators"
+    ranks, pools = option.configuration.ranks, option.configuration.pools
+    what = f"units of {pools.prefill} prefill + {pools.decode} decode workers" if pools else "replicas"
+    each = f"{option.replicas} {what} x {ranks} = {option.accelerators} accelerators"
     if request.rate_per_s is None:
         return [each]
     peak = request.rate_per_s * request.shape.peak_to_mean

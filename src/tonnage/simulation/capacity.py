@@ -35,9 +35,12 @@ __all__ = [
     "ReplicaTimes",
     "at_concurrency",
     "at_rate",
+    "decode_step_s",
+    "first_broken",
     "largest_concurrency",
     "mean_step",
     "quantile_factor",
+    "wait_for_budget",
 ]
 
 
@@ -121,7 +124,7 @@ class MeanStep(NamedTuple):
 
 def mean_step(times: ReplicaTimes, load: ReplicaLoad, *, concurrency: float) -> MeanStep:
     """The mean step in which `concurrency` requests decode together, and the wait for it (see above)."""
-    decode_s = _interpolate(times, concurrency)
+    decode_s = decode_step_s(times, concurrency)
     prompts = concurrency / max(1.0, load.output_tokens - 1.0)
     first, added, square = _prompts_beside(times, concurrency, prompts=prompts, dispersion=load.dispersion)
     total = decode_s + added
@@ -129,7 +132,7 @@ def mean_step(times: ReplicaTimes, load: ReplicaLoad, *, concurrency: float) -> 
     busy = min(rate * times.prefill_work_s, MOST_BUSY)
     variance = max(0.0, square - added * added) / (1.0 - busy * busy)
     seen = total + variance / total
-    wait = seen * (0.5 + busy) + total * _budget_wait(prompts, times.step_share, load.dispersion)
+    wait = seen * (0.5 + busy) + total * wait_for_budget(prompts, times.step_share, load.dispersion)
     beside = 0.0 if times.separate else decode_s * max(1.0, times.step_share)
     own = max(times.prefill_s, times.request_s + first + beside)
     share = load.percentile / 100.0
@@ -160,7 +163,7 @@ def _prompts_beside(
     return first, mean, square
 
 
-def _budget_wait(prompts: float, step_share: float, dispersion: float) -> float:
+def wait_for_budget(prompts: float, step_share: float, dispersion: float) -> float:
     """Steps that a prompt waits because earlier ones fill the token budget: Sakasegawa's approximation. [steps]"""
     servers = max(1.0, 1.0 / step_share)
     used = min(prompts * step_share, MOST_BUSY)
@@ -215,18 +218,18 @@ def largest_concurrency(
             seen[concurrency] = at_concurrency(times, load, concurrency=concurrency)
         return seen[concurrency]
 
-    broken = _broken(at(LONE), load)
+    broken = first_broken(at(LONE), load)
     if broken:
         return None, broken
     top = min(load.max_concurrency, times.batches[-1])
     point = at(max(top, LONE))
-    limit = _broken(point, load)
+    limit = first_broken(point, load)
     if limit is None:
         return point, "kv"
     low, high = LONE, top
     for _ in range(24):
         middle = math.sqrt(low * high)
-        broken = _broken(at(middle), load)
+        broken = first_broken(at(middle), load)
         low, high, limit = (low, middle, broken) if broken else (middle, high, limit)
         if high / low < 1.005:
             break
@@ -267,7 +270,8 @@ def quantile_factor(percentile: float) -> float:
     return t - numerator / denominator
 
 
-def _broken(point: Point, load: ReplicaLoad) -> str | None:
+def first_broken(point: Point, load: ReplicaLoad) -> str | None:
+    """The objective that a point misses, TPOT first; none = it meets all."""
     if load.tpot_s is not None and point.tpot_tail_s > load.tpot_s:
         return "tpot"
     if load.ttft_s is not None and point.ttft_tail_s > load.ttft_s:
@@ -277,8 +281,8 @@ def _broken(point: Point, load: ReplicaLoad) -> str | None:
     return None
 
 
-def _interpolate(times: ReplicaTimes, batch: float) -> float:
-    """Decode step at a batch size, linear between the known ones: steps are affine in the batch piecewise."""
+def decode_step_s(times: ReplicaTimes, batch: float) -> float:
+    """Decode step at a batch size, linear between the known ones: steps are affine in the batch piecewise. [s]"""
     sizes, seconds = times.batches, times.decode_s
     if batch <= sizes[0]:
         return seconds[0]

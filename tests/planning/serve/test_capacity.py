@@ -63,7 +63,7 @@ def at(share: float, seen: SearchedCapacity, *, start: float) -> SloCapacity:
     table = seen.arrays.table
     slower = table._replace(**{name: getattr(table, name) * share for name in TIMES})
     return slo_capacity(
-        slower, seen.arrays.limits, requests=seen.requests, slo=SLO, delivery_s=seen.delivery_s,
+        slower, seen.arrays.limits, requests=seen.requests, slo=SLO, delivery_s=seen.arrays.delivery_s,
         start=start, precision=PRECISION[True],
     )  # fmt: skip
 
@@ -97,7 +97,7 @@ def test_other_requests_find_the_same() -> None:
         )  # fmt: skip
         found = slo_capacity(
             seen.arrays.table, seen.arrays.limits, requests=traffic_of(traffic).requests, slo=SLO,
-            delivery_s=seen.delivery_s,
+            delivery_s=seen.arrays.delivery_s,
         )  # fmt: skip
         assert found.low_per_s <= seen.found.high_per_s and seen.found.low_per_s <= found.high_per_s
         assert found.rate_per_s == pytest.approx(seen.found.rate_per_s, rel=0.06)

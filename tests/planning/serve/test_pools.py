@@ -9,6 +9,8 @@ import pytest
 
 from tonnage.domain.plan import ServePlan
 from tonnage.errors import BadRequest
+from tonnage.planning.breakdown import explain_plan
+from tonnage.planning.launchable import launchable_option
 from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.plan import plan_serve
 
@@ -55,6 +57,50 @@ def test_caches_move_inside_an_instance_where_the_unit_fits_into_one(found: Serv
 
 def test_only_who_asks_gets_them() -> None:
     assert plan(pools=None).pools is None
+
+
+TIGHT = {"rate": "20/s", "ttft": "1 s", "tpot": "15 ms", "pools": None}
+
+
+def test_units_are_rows_where_they_cost_less_than_any_replica() -> None:
+    quick = plan(**TIGHT, quick=True)
+    first, *others = quick.options
+    split = first.configuration.pools
+    assert split is not None and first.sure
+    assert first.accelerators == first.replicas * (split.prefill + split.decode) * first.configuration.layout.ranks
+    assert first.bill.instances * first.bill.accelerators_per_instance >= first.accelerators
+    plain = [option for option in others if option.configuration.pools is None and option.sure]
+    assert plain and first.bill.usd_per_hour < 0.8 * plain[0].bill.usd_per_hour
+    assert f"{split.prefill}P{split.decode}D" in first.configuration.settings()
+    assert "prefill worker" in quick.sentence
+
+
+def test_a_unit_in_the_table_is_simulated_like_a_replica() -> None:
+    first = plan(**TIGHT).options[0]
+    seen = first.capacity.simulated
+    assert first.configuration.pools is not None and seen is not None
+    assert seen.tried and first.capacity.ttft_s.value <= 1.0 and first.capacity.tpot_s.value <= 0.015
+    assert first.replicas * seen.low_per_s >= 20.0
+
+
+def test_where_latency_does_not_bind_nothing_is_kept_apart() -> None:
+    easy = plan(rate="2/s", ttft="10 s", tpot="200 ms", pools=None, quick=True)
+    assert all(option.configuration.pools is None for option in easy.options)
+
+
+def test_what_is_exported_starts_both_kinds_of_workers() -> None:
+    found, option = launchable_option(plan(**TIGHT, quick=True))
+    split = found.options[0].configuration.pools
+    assert split is not None
+    units = found.options[0].replicas
+    assert found.model["pools"] == {"prefill_workers": units * split.prefill, "decode_workers": units * split.decode}
+    assert option.replicas == units * (split.prefill + split.decode)
+
+
+def test_a_unit_can_be_opened() -> None:
+    opened = explain_plan(plan(**TIGHT, quick=True), rank=1)
+    assert opened is not None
+    assert {node.name for node in opened.numbers} >= {"TTFT", "TPOT"}, opened.notes
 
 
 @pytest.mark.parametrize("changes", [{"ttft": None, "tpot": None}, {"rate": None, "concurrency": "64"}])

@@ -11,7 +11,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -38,6 +38,9 @@ from tonnage.planning.sessions.reuse import reusing_replica
 from tonnage.planning.sites import Site
 from tonnage.simulation.capacity import Point, largest_concurrency
 from tonnage.units import show
+
+if TYPE_CHECKING:
+    from tonnage.simulation.pool_capacity import Unit
 
 __all__ = ["serve_break_even"]
 
@@ -72,6 +75,8 @@ class _PlacedReplica(msgspec.Struct, frozen=True, kw_only=True):
     """Objectives -> the most that it takes and what stops it, which no load changes; filled as they are asked for."""
     points: dict[float, Point]
     """Concurrency -> the steady state there; filled as it is asked for."""
+    unit: Unit | None
+    """Workers of both kinds in place of the replica."""
     listed: bool
     """At a price that its seller states."""
 
@@ -85,6 +90,9 @@ class _PlacedReplica(msgspec.Struct, frozen=True, kw_only=True):
         """The most that it takes by the mean field under the objectives of a request with its lengths."""
         if request.slo not in self.most:
             times, load = self.replica.times, load_of(request, self.replica)
+            if self.unit is not None:
+                self.most[request.slo] = self.unit._replace(load=load).largest()
+                return self.most[request.slo]
             fits = times is not None and load.max_concurrency >= 1
             self.most[request.slo] = (
                 largest_concurrency(times, load, known=self.points) if times and fits else (None, "kv")
@@ -202,7 +210,7 @@ def _contender(request: Serve, chance: _PlacedReplica, *, best: Point, binds: st
         for factor in (1.0, error, 1.0 / error)
     ]
     usd, low, high = (_usd(request, chance, count) for count in counts)
-    ranks = chance.configuration.layout.ranks
+    ranks = chance.configuration.ranks
     most, budget = request.filters.max_count, request.budget_usd_per_h
     if usd is None or (most is not None and counts[0] * ranks > most) or (budget is not None and usd > budget):
         return None
@@ -218,7 +226,7 @@ def _contender(request: Serve, chance: _PlacedReplica, *, best: Point, binds: st
 def _usd(request: Serve, chance: _PlacedReplica, replicas: int) -> float | None:
     """What so many replicas cost on the cheapest offer of the site; None where none holds them. [USD/h]"""
     if replicas not in chance.bills:
-        ranks = chance.configuration.layout.ranks
+        ranks = chance.configuration.ranks
         least = least_cost_of(chance.site, replicas=replicas, ranks=ranks, request=request)
         chance.bills[replicas] = math.inf if least is None else least[1]
     usd = chance.bills[replicas]
@@ -250,8 +258,9 @@ def _few(
         if counts.get(name, 0) >= OF_ONE or sum(counts.values()) >= CONTENDERS or candidate.replica.times is None:
             continue
         placed = _placed(
-            request, candidate.site, candidate.configuration, replica=candidate.replica, curve=candidate.odds.curve
-        )
+            request, candidate.site, candidate.configuration, replica=candidate.replica, curve=candidate.odds.curve,
+            unit=candidate.unit,
+        )  # fmt: skip
         guess, _ = placed.most_under(request)
         if guess is None:
             continue
@@ -270,13 +279,14 @@ def _few(
 
 
 def _placed(
-    request: Serve, site: Site, configuration: Configuration, *, replica: Replica, curve: Curve
+    request: Serve, site: Site, configuration: Configuration, *, replica: Replica, curve: Curve,
+    unit: Unit | None = None,
 ) -> _PlacedReplica:  # fmt: skip
     """A replica as the mean field sees it, of which nothing was asked yet."""
     listed = any(offer.trust_of(term) == "primary" for offer in site.offers for term in request.filters.terms)
     return _PlacedReplica(
         site=site, configuration=configuration, replica=replica, scale=1.0, curve=curve, odds={}, bills={}, most={},
-        points={}, listed=listed,
+        points={}, unit=unit, listed=listed,
     )  # fmt: skip
 
 
@@ -337,7 +347,11 @@ def _at_lengths(request: Serve, chance: _PlacedReplica, model: Model) -> list[tu
         )  # fmt: skip
         if not replica.verdict.ok or replica.times is None or load_of(asked, replica).max_concurrency < 1:
             continue
-        best, _ = largest_concurrency(replica.times, load_of(asked, replica))
+        load = load_of(asked, replica)
+        if chance.unit is not None:
+            best, _ = chance.unit._replace(times=replica.times, load=load).largest()
+        else:
+            best, _ = largest_concurrency(replica.times, load)
         if best is not None and now is not None:
             points.append((share, best.rate_per_s / now.rate_per_s))
     return points

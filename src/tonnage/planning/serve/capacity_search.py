@@ -9,6 +9,8 @@ lower bound of the bootstrap.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -23,8 +25,11 @@ from tonnage.simulation.capacity import Point
 from tonnage.simulation.simulated import Requests
 
 if TYPE_CHECKING:
+    from tonnage.simulation.pool_capacity import Unit
     from tonnage.simulation.serving import Simulated
     from tonnage.simulation.slo import Probe, SloCapacity
+
+    Play = Callable[[Requests], Simulated]
 
 __all__ = [
     "LIMITS",
@@ -37,6 +42,7 @@ __all__ = [
     "point_at",
     "point_of",
     "search_capacity",
+    "unit_player",
 ]
 
 MIN_REQUESTS: Final = {False: 2_500, True: 6_000}
@@ -54,15 +60,22 @@ STEPS: Final = 7
 BINDS: Final = {"kv": "kv", "batch limit": "batch", "compute": "compute", "bandwidth": "compute", "host": "compute"}
 """What `Capacity.binds` calls the resource when no objective fails before it."""
 LIMITS: Final = ("ttft", "tpot", "e2e")
+OF_UNITS: Final = {
+    "ttft": "prompts wait for the prefill workers", "tpot": "the decode workers run that full",
+    "e2e": "both kinds of workers run that full",
+}  # fmt: skip
+"""What stops a unit, of which no binding resource is told."""
 
 
 class SearchedCapacity(msgspec.Struct, frozen=True, kw_only=True):
     """One replica after its simulations."""
 
+    play: Play
+    """What plays requests on the replica, or on the unit."""
     arrays: ReplicaArrays
+    """Of the replica, or of one worker."""
     requests: Requests
     found: SimulatedCapacity
-    delivery_s: float
     best: Point | None
     """At the rate to plan with; absent = not even a lone request meets the objectives."""
     alone: Point
@@ -90,42 +103,42 @@ def draw_requests(request: Serve) -> Requests:
 
 
 def search_capacity(
-    request: Serve, replica: Replica, *, requests: Requests, guess: Point, close: bool
+    request: Serve, replica: Replica, *, requests: Requests, guess: Point, close: bool, unit: Unit | None = None
 ) -> SearchedCapacity:
-    """The replica's capacity by simulation, searched from a `guess` such as the mean field's."""
+    """The capacity of a replica, or of a unit of its kind, by simulation, from a `guess` such as the mean field's."""
     from tonnage.simulation import slo
 
     few = draw_reused(
         request, replica, requests=front_requests(request, requests, concurrency=guess.concurrency, close=close)
     )
     arrays = arrays_of(request, replica, requests=few)
-    delivery = arrays.delivery_s
+    play = partial(_played, arrays) if unit is None else unit_player(unit, replica, arrays, requests=few)
     s = request.slo
     if s.ttft_s is None and s.tpot_s is None and s.e2e_s is None:
-        return _saturated(replica, arrays, few, delivery)
+        return _saturated(play, arrays, few)
     limits = slo.Slo(ttft_s=s.ttft_s, tpot_s=s.tpot_s, e2e_s=s.e2e_s, percentile=s.percentile)
     seen = slo.slo_capacity(
-        arrays.table, arrays.limits, requests=few, slo=limits, delivery_s=delivery,
-        start=guess.rate_per_s, precision=PRECISION[close],
+        arrays.table, arrays.limits, requests=few, slo=limits, delivery_s=arrays.delivery_s,
+        start=guess.rate_per_s, precision=PRECISION[close], player=None if unit is None else play,
     )  # fmt: skip
     base = SearchedCapacity(
-        arrays=arrays, requests=few, found=_found(seen), delivery_s=delivery, best=None,
-        alone=_simulated(arrays, few, seen.probes[0].rate_per_s, delivery, s.percentile),
+        play=play, arrays=arrays, requests=few, found=_found(seen), best=None,
+        alone=_simulated(play, few, seen.probes[0].rate_per_s, s.percentile),
     )  # fmt: skip
     if not seen.rate_per_s:
         return base
-    best = _simulated(arrays, few, seen.low_per_s, delivery, s.percentile)
+    best = _simulated(play, few, seen.low_per_s, s.percentile)
     return msgspec.structs.replace(base, best=best)
 
 
 def point_at(request: Serve, tested: SearchedCapacity, *, share: float) -> Point:
     """What requests see at a share of the load: at that rate, or with so many in flight on average."""
     if request.rate_per_s is not None or tested.best is None:
-        return _simulated(tested.arrays, tested.requests, share, tested.delivery_s, request.slo.percentile)
+        return _simulated(tested.play, tested.requests, share, request.slo.percentile)
     low, high, point = 0.0, tested.best.rate_per_s, tested.best
     for _ in range(STEPS):
         rate = (low + high) / 2.0
-        point = _simulated(tested.arrays, tested.requests, rate, tested.delivery_s, request.slo.percentile)
+        point = _simulated(tested.play, tested.requests, rate, request.slo.percentile)
         low, high = (rate, high) if point.concurrency < share else (low, rate)
     return point
 
@@ -151,13 +164,32 @@ def arrays_of(request: Serve, replica: Replica, *, requests: Requests) -> Replic
     )
 
 
-def _simulated(arrays: ReplicaArrays, requests: Requests, rate: float, delivery: float, percentile: float) -> Point:
-    from tonnage.simulation.arrivals import at_rate
+def _played(arrays: ReplicaArrays, sent: Requests) -> Simulated:
     from tonnage.simulation.serving import simulate
 
-    sent = requests._replace(sent_s=at_rate(requests.sent_s, rate))
-    run = simulate(arrays.table, arrays.limits, requests=sent, delivery_s=delivery)
-    return point_of(run, rate=rate, percentile=percentile)
+    return simulate(arrays.table, arrays.limits, requests=sent, delivery_s=arrays.delivery_s)
+
+
+def unit_player(unit: Unit, replica: Replica, arrays: ReplicaArrays, *, requests: Requests) -> Play:
+    """What plays requests on a unit of prefill and decode workers; the caches of these requests move between them."""
+    from tonnage.planning.simulate.disaggregated import cache_transfer_s
+    from tonnage.simulation.router import simulate_disaggregated
+
+    moved = cache_transfer_s(replica.deployment.placement, requests.prompt, leaves_node=unit.leaves_node)
+
+    def play(sent: Requests) -> Simulated:
+        return simulate_disaggregated(
+            (arrays.table, arrays.table), (arrays.limits, arrays.limits), requests=sent,
+            workers=(unit.prefill, unit.decode), transfer_s=moved, delivery_s=arrays.delivery_s,
+        )  # fmt: skip
+
+    return play
+
+
+def _simulated(play: Play, requests: Requests, rate: float, percentile: float) -> Point:
+    from tonnage.simulation.arrivals import at_rate
+
+    return point_of(play(requests._replace(sent_s=at_rate(requests.sent_s, rate))), rate=rate, percentile=percentile)
 
 
 def point_of(run: Simulated, *, rate: float, percentile: float) -> Point:
@@ -199,16 +231,19 @@ def _found(seen: SloCapacity) -> SimulatedCapacity:
     limit = seen.limit if seen.limit in LIMITS else BINDS[seen.binding or "compute"]
     return SimulatedCapacity(
         rate_per_s=seen.rate_per_s, low_per_s=seen.low_per_s, high_per_s=seen.high_per_s, limit=limit,
-        resource=seen.binding or "compute", cause=seen.cause, knee_per_s=seen.knee_per_s,
-        simulations=len(seen.probes), requests=seen.simulated_requests, tried=load_points(seen.probes),
+        resource=seen.binding or "compute", cause=seen.cause or OF_UNITS.get(seen.limit, "nothing fails"),
+        knee_per_s=seen.knee_per_s, simulations=len(seen.probes), requests=seen.simulated_requests,
+        tried=load_points(seen.probes),
     )  # fmt: skip
 
 
-def _saturated(replica: Replica, arrays: ReplicaArrays, requests: Requests, delivery: float) -> SearchedCapacity:
+def _saturated(play: Play, arrays: ReplicaArrays, requests: Requests) -> SearchedCapacity:
     """Without objectives a replica is full when somebody always waits."""
     from tonnage.simulation import slo
 
-    rate, least, run = slo.saturated_capacity(arrays.table, arrays.limits, requests=requests, delivery_s=delivery)
+    rate, least, run = slo.saturated_capacity(
+        arrays.table, arrays.limits, requests=requests, delivery_s=arrays.delivery_s
+    )
     resource, cause = slo.resource(run, arrays.limits)
     best = point_of(run, rate=least, percentile=95.0)
     # Those who wait outside are no load of the replica: in flight are those in the batch.
@@ -218,4 +253,4 @@ def _saturated(replica: Replica, arrays: ReplicaArrays, requests: Requests, deli
         rate_per_s=rate, low_per_s=least, high_per_s=max(rate, 2.0 * rate - least), limit=BINDS[resource],
         resource=resource, cause=cause, knee_per_s=rate, simulations=1, requests=len(requests.prompt),
     )  # fmt: skip
-    return SearchedCapacity(arrays=arrays, requests=requests, found=found, delivery_s=delivery, best=best, alone=best)
+    return SearchedCapacity(play=play, arrays=arrays, requests=requests, found=found, best=best, alone=best)

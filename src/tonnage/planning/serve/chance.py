@@ -17,13 +17,17 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
 from tonnage.planning.error_model import ErrorModel, chance_of, end_of, joint_chance, load_ends
 from tonnage.planning.replica import Replica
-from tonnage.simulation.capacity import ReplicaLoad, at_concurrency
+from tonnage.simulation.capacity import Point, ReplicaLoad, ReplicaTimes, at_concurrency
+
+if TYPE_CHECKING:
+    from tonnage.simulation.pool_capacity import Unit
 
 __all__ = ["Curve", "Odds"]
 
@@ -48,12 +52,15 @@ class _Class(NamedTuple):
 class Curve:
     """What load makes of the latencies of one replica, whatever the objectives are: everything in logarithms."""
 
-    def __init__(self, request: Serve, replica: Replica, *, load: ReplicaLoad) -> None:
+    def __init__(
+        self, request: Serve, replica: Replica, *, load: ReplicaLoad, unit: Unit | None = None
+    ) -> None:  # fmt: skip
         assert replica.times is not None, "whoever asks has looked whether the model fits"
         self.open = request.rate_per_s is not None
-        top = max(LEAST, min(load.max_concurrency, replica.times.batches[-1]))
+        top = max(LEAST, unit.most if unit else min(load.max_concurrency, replica.times.batches[-1]))
         ratio = (top / LEAST) ** (1.0 / (POINTS - 1))
-        points = [at_concurrency(replica.times, load, concurrency=LEAST * ratio**i) for i in range(POINTS)]
+        at = unit.at if unit else partial(_steady, replica.times, load)
+        points = [at(LEAST * ratio**i) for i in range(POINTS)]
         self.loads = _rising([math.log(p.rate_per_s if self.open else p.concurrency) for p in points])
         self.latencies = {
             name: _rising([math.log(getattr(p, f"{name[:-2]}_tail_s")) for p in points])
@@ -176,6 +183,10 @@ class Odds:
         other = latencies[low] + (loads[low] - at) / steps * own
         share = (limit - one) / (other - one) if other > one else 0.0
         return (loads[low - 1] + share * (loads[low] - loads[low - 1]) - at) / steps
+
+
+def _steady(times: ReplicaTimes, load: ReplicaLoad, concurrency: float) -> Point:
+    return at_concurrency(times, load, concurrency=concurrency)
 
 
 def _rising(values: list[float]) -> list[float]:

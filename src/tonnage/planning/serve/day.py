@@ -113,7 +113,7 @@ def _reserved(option: ServeOption) -> bool:
 
 
 def _usd(option: ServeOption, replicas: int) -> float:
-    return usd_per_hour_of(option.bill, replicas=replicas, ranks=option.configuration.layout.ranks)
+    return usd_per_hour_of(option.bill, replicas=replicas, ranks=option.configuration.ranks)
 
 
 def _spared(request: Serve, needed: int, replicas: int) -> str:

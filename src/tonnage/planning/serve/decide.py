@@ -143,7 +143,7 @@ def _look(request: Serve, requests: Requests, *, close: bool) -> Look:
         name = _name(candidate.configuration)
         if name not in known:
             known[name] = search_capacity(
-                request, candidate.replica, requests=requests, guess=candidate.best, close=close
+                request, candidate.replica, requests=requests, guess=candidate.best, close=close, unit=candidate.unit
             )
         return _simulated(request, candidate, tested=known[name])
 
@@ -158,7 +158,7 @@ def _name(configuration: Configuration) -> str:
 
 def _least_cost(request: Serve, candidate: Candidate, *, margin: float) -> float:
     """What it costs if one replica takes `margin` times what is known. [USD/h]"""
-    replicas, ranks = needed_of(request, candidate, factor=margin), candidate.configuration.layout.ranks
+    replicas, ranks = needed_of(request, candidate, factor=margin), candidate.configuration.ranks
     least = least_cost_of(candidate.site, replicas=replicas, ranks=ranks, request=request)
     return math.inf if least is None else least[1]
 
@@ -188,7 +188,7 @@ def _priced(request: Serve, candidate: Candidate, *, today: date) -> Priced | In
     """The candidate as an option on the cheapest offer, or the limit of the request that it breaks."""
     replicas = needed_of(request, candidate)
     configuration = candidate.configuration
-    ranks = configuration.layout.ranks
+    ranks = configuration.ranks
     bills = bills_of(candidate.site, replicas=replicas, ranks=ranks, request=request, today=today)
     if not bills:
         return Infeasible(configuration=configuration, verdict=limits.no_offer(candidate.site, configuration))
@@ -216,7 +216,7 @@ def _price_of(
     best: tuple[bool, float] | None = None
     price: ConfidencePrice | None = None
     for least, candidate in tries:
-        ranks = candidate.configuration.layout.ranks
+        ranks = candidate.configuration.ranks
         if best is not None and (False, least) >= best:
             break
         if not candidate.firm(request, confidence):

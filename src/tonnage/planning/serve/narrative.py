@@ -81,14 +81,19 @@ def risk(option: ServeOption, *, request: Serve) -> str:
 
 
 def arithmetic(option: ServeOption) -> str:
-    ranks = option.configuration.layout.ranks
+    ranks = option.configuration.ranks
     rate = show(option.capacity.max_rate_per_s.value, "1/s")
-    each = f"{_count(option.replicas, 'replica')} x {ranks}"
+    each = f"{_count(option.replicas, _one(option))} x {ranks}"
     one = show(option.bill.usd_per_instance_hour, "USD/h")
     return (
         f"{each} {option.configuration.accelerator} ({_count(option.bill.instances, 'instance')} at {one}); "
-        f"one replica takes {rate}, {option.capacity.binds_text}"
+        f"one {_one(option)} takes {rate}, {option.capacity.binds_text}"
     )
+
+
+def _one(option: ServeOption) -> str:
+    """What its load is divided over: replicas, or units of prefill and decode workers."""
+    return "unit" if option.configuration.pools else "replica"
 
 
 def _count(number: int, noun: str) -> str:
@@ -104,7 +109,7 @@ def sentence(request: Serve, options: tuple[ServeOption, ...], *, binding: Verdi
     ttft, tpot = best.capacity.ttft_s, best.capacity.tpot_s
     bounds = f"({show(ttft.low or ttft.value, 's', digits=2)}-{show(ttft.high or ttft.value, 's', digits=2)})"
     limits = f"({show(tpot.low or tpot.value, 's', digits=2)}-{show(tpot.high or tpot.value, 's', digits=2)})"
-    copies = f"{_count(best.replicas, 'replica')} of {_degrees(best)}"
+    copies = f"{_count(best.replicas, _one(best))} of {_degrees(best)}"
     run = best.configuration
     old = ", an old price: check it" if best.bill.stale else ""
     return (
@@ -140,7 +145,11 @@ def _over_the_day(day: FleetDay | None) -> str:
 def _degrees(option: ServeOption) -> str:
     layout = option.configuration.layout
     named = [f"{name} {n}" for name in ("tp", "pp", "dp", "ep") if (n := getattr(layout, name)) > 1]
-    return " ".join(named) or "tp 1"
+    each = " ".join(named) or "tp 1"
+    pools = option.configuration.pools
+    if pools is None:
+        return each
+    return f"{_count(pools.prefill, 'prefill worker')} and {_count(pools.decode, 'decode worker')}, each {each}"
 
 
 def why_not_fewer(request: Serve, options: tuple[ServeOption, ...]) -> str:
@@ -152,8 +161,8 @@ def why_not_fewer(request: Serve, options: tuple[ServeOption, ...]) -> str:
     used = (1.0 - best.headroom) * working
     most = show(best.capacity.max_rate_per_s.value, "1/s")
     if working == 1:
-        smaller = f"a replica needs {best.configuration.layout.ranks} accelerators in this layout"
-        return f"one replica is the least; {smaller}, and it takes up to {most}"
+        smaller = f"a {_one(best)} needs {best.configuration.ranks} accelerators in this layout"
+        return f"one {_one(best)} is the least; {smaller}, and it takes up to {most}"
     share = used / (working - 1)
     free = "0 %" if share >= 1 else f"{1 - share:.0%}"
     verb = (
@@ -172,7 +181,7 @@ def sizes(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Sizing, ...
     if not options:
         return ()
     best = options[0]
-    ranks = best.configuration.layout.ranks
+    ranks = best.configuration.ranks
     used = (1.0 - best.headroom) * _working(request, best)
     minimum = max(1, math.ceil(used - 1e-9))
 
@@ -188,7 +197,7 @@ def sizes(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Sizing, ...
     return (
         sized("minimum", minimum, "the peak load with nothing to spare"),
         sized("recommended", best.replicas, f"the peak load with headroom {best.headroom:.0%}"),
-        sized("comfortable", best.replicas + 1, "the same after any one replica fails"),
+        sized("comfortable", best.replicas + 1, f"the same after any one {_one(best)} fails"),
     )
 
 
@@ -196,7 +205,7 @@ def trail(request: Serve, options: tuple[ServeOption, ...], *, missed_memory: bo
     """The four questions (C2): one accelerator? latency target? how does load vary? restartable?"""
     if not options:
         return ()
-    single = [option for option in options if option.configuration.layout.ranks == 1]
+    single = [option for option in options if option.configuration.ranks == 1]
     best = options[0]
     if single:
         fits = Decision(
@@ -215,7 +224,7 @@ def trail(request: Serve, options: tuple[ServeOption, ...], *, missed_memory: bo
         because=f"at p{slo.percentile:g}; {best.capacity.binds_text}" if named else "throughput decides alone",
     )
     ratio = request.shape.peak_to_mean
-    stand = "1 replica stands" if best.replicas == 1 else f"{best.replicas} replicas stand"
+    stand = f"1 {_one(best)} stands" if best.replicas == 1 else f"{best.replicas} {_one(best)}s stand"
     varies = Decision(
         question="How does the load vary?",
         answer=f"{_shape(request)}peak {ratio:.3g}x the mean" if ratio > 1 else "flat",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from datetime import date
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -39,6 +39,9 @@ from tonnage.pricing.terms import billing_rules, idle_usd, unit_costs
 from tonnage.simulation.autoscale import fleet_of, replicas_carrying
 from tonnage.simulation.capacity import Point, ReplicaLoad, at_concurrency, at_rate
 from tonnage.simulation.steps import Placement
+
+if TYPE_CHECKING:
+    from tonnage.simulation.pool_capacity import Unit
 
 __all__ = [
     "Candidate", "add_costs", "bills_of", "has_objectives", "least_cost_of", "load_of", "needed_of", "option_of",
@@ -71,6 +74,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """Of meeting the objectives, by the mean field."""
     scale: float = 1.0
     """Simulated capacity over the mean field's. [-]"""
+    unit: Unit | None = None
+    """Prefill and decode workers that take the place of a replica; `replica` is then one of these workers."""
 
     def chance(self, request: Serve, replicas: int) -> float | None:
         """That so many replicas meet every objective at the peak; None without objectives. [-]"""
@@ -184,9 +189,9 @@ def _holds(offer: Offer, ranks: int, site: Site) -> bool:
 def option_of(request: Serve, found: Candidate, *, bills: list[Bill], replicas: int | None = None) -> ServeOption:
     """The option with as many replicas as it needs, or as there are already, on the first of its bills."""
     replica, best = found.replica, found.best
-    replicas, ranks = replicas or needed_of(request, found), found.configuration.layout.ranks
+    replicas, ranks = replicas or needed_of(request, found), found.configuration.ranks
     working, share = working_replicas(request, replicas), share_of(request, replicas)
-    steady = _mean_field_at(request, replica, share)
+    steady = _mean_field_at(request, found, share)
     point = found.point or steady
     full = best.rate_per_s if request.rate_per_s is not None else best.concurrency
     carried = point.rate_per_s * working / request.shape.peak_to_mean
@@ -217,8 +222,11 @@ def option_of(request: Serve, found: Candidate, *, bills: list[Bill], replicas: 
     )
 
 
-def _mean_field_at(request: Serve, replica: Replica, share: float) -> Point:
+def _mean_field_at(request: Serve, found: Candidate, share: float) -> Point:
+    replica = found.replica
     assert replica.times is not None
+    if found.unit is not None:
+        return found.unit.at_rate(share)[0]
     load = load_of(request, replica)
     if request.rate_per_s is not None:
         return at_rate(replica.times, load, rate_per_s=share)
@@ -227,7 +235,7 @@ def _mean_field_at(request: Serve, replica: Replica, share: float) -> Point:
 
 def _cost_interval(request: Serve, made: Bill, *, found: Candidate) -> Quantity:
     """The bill, and what it becomes when capacity lies at either end of its interval."""
-    ranks, replica = found.configuration.layout.ranks, found.replica
+    ranks, replica = found.configuration.ranks, found.replica
     error = replica.rate_factor
     # The value planned with is the lower bound of the simulation's own interval.
     more = found.simulated.high_per_s / found.simulated.low_per_s if found.simulated else 1.0
@@ -248,11 +256,17 @@ def _capacity(request: Serve, found: Candidate, *, point: Point, steady: Point) 
 
     # A number in flight is as a closed loop: how long requests take changes the rate, not the queue.
     load = load_of(request, replica) if request.rate_per_s is not None else None
-    errors = replica.errors(steady, prompt_tokens=request.lengths.prompt_tokens, load=load)
+    state = found.unit.at_rate if found.unit is not None else None
+    errors = replica.errors(steady, prompt_tokens=request.lengths.prompt_tokens, load=load, state=state)
     rate = Quantity(value=best.rate_per_s, unit="1/s", basis=replica.basis).within(replica.rate_factor)
     if seen is not None:
         rate = msgspec.structs.replace(rate, high=seen.high_per_s * replica.rate_factor)
-    full = seen is None and found.binds == "kv" and best.concurrency >= replica.deployment.max_num_seqs * 0.999
+    full = (
+        seen is None
+        and found.unit is None
+        and found.binds == "kv"
+        and best.concurrency >= replica.deployment.max_num_seqs * 0.999
+    )
     return Capacity(
         max_rate_per_s=rate,
         concurrency=point.concurrency,
@@ -262,15 +276,18 @@ def _capacity(request: Serve, found: Candidate, *, point: Point, steady: Point) 
         tpot_mean_s=point.tpot_mean_s,
         binds="batch" if full else found.binds,
         binds_text=narrative.binds_text(found.binds, best, replica=replica, seen=seen),
-        prompt_share=_prompt_share(replica, point),
+        prompt_share=_prompt_share(found, point),
         simulated=seen,
     )
 
 
-def _prompt_share(replica: Replica, point: Point) -> float:
+def _prompt_share(found: Candidate, point: Point) -> float:
     """Of the time at work, the part that prompts take: the rest is decoding."""
-    assert replica.times is not None
-    return min(1.0, point.rate_per_s * replica.times.prefill_work_s / busy_share(mean_requests=point.concurrency))
+    pools, times = found.configuration.pools, found.replica.times
+    assert times is not None
+    if pools is not None:
+        return pools.prefill / (pools.prefill + pools.decode)
+    return min(1.0, point.rate_per_s * times.prefill_work_s / busy_share(mean_requests=point.concurrency))
 
 
 def add_costs(request: Serve, option: ServeOption, *, accelerator: Accelerator) -> ServeOption:

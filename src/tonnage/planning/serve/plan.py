@@ -62,7 +62,7 @@ from tonnage.planning.serve.decide import (
     estimate_candidates,
 )
 from tonnage.planning.serve.option import Candidate, has_objectives, least_cost_of, load_of, needed_of, roofline
-from tonnage.planning.serve.pools import separate_pools
+from tonnage.planning.serve.pools import in_units, may_split, separate_pools
 from tonnage.planning.serve.tokens import tokens_instead
 from tonnage.planning.serve.variations import Variations, variation_notes
 from tonnage.planning.sessions.reuse import reusing_replica, sessions_assumed
@@ -273,6 +273,7 @@ def _worth_it(request: Serve, model: Model, open_sites: Sequence[Site]) -> list[
         if isinstance(outcome, Candidate) and not (asked and outcome.firm(request) <= 0.0):
             best = min(best, _primary_cost(request, outcome))
     kept += _varied(request, model, looked_at, best=best)
+    kept += _apart(request, [one for one in kept if isinstance(one, Candidate)], best=best)
     seen = {each.configuration.accelerator for each in kept if isinstance(each, Candidate)}
     places = {configuration.accelerator: configuration for _, _, _, configuration in reversed(tries)}
     kept += [
@@ -315,6 +316,30 @@ def _varied(
     return [outcome for _, _, outcome in chosen.values()]
 
 
+def _apart(request: Serve, found: list[Candidate], *, best: float) -> list[Candidate]:
+    """
+    Prompts and answers on workers of their own, where that costs less than the same configuration, and than any other.
+
+    Apart, workers take at most what they keep up with together: what their replicas would cost, at least two, is the
+    least. In that order, until none that is left can cost less than the best plan.
+    """
+    tries: list[tuple[float, int, Candidate]] = []
+    for one in found:
+        if may_split(request, one):
+            least = _least_with(request, one, site=one.site, gain=1.0, fewest=2)
+            best = min(best, _sure_cost(request, one))
+            tries.append((least, len(tries), one))
+    chosen = []
+    for least, _, one in sorted(tries, key=lambda each: each[:2]):
+        if least >= best:
+            break
+        made = in_units(request, one, below=min(best, _sure_cost(request, one)))
+        if made is not None:
+            chosen.append(made)
+            best = min(best, _sure_cost(request, made))
+    return chosen
+
+
 def _variations_of(request: Serve, model: Model, found: Candidate) -> list[Candidate]:
     """A candidate with other settings, wherever it serves with them: what another load may call for."""
     if found.configuration.settings():
@@ -333,7 +358,9 @@ def _sure_cost(request: Serve, found: Candidate | Infeasible) -> float:
     return _primary_cost(request, found)
 
 
-def _least_with(request: Serve, found: Candidate | Infeasible, *, site: Site, gain: float) -> float:
+def _least_with(
+    request: Serve, found: Candidate | Infeasible, *, site: Site, gain: float, fewest: int = 1
+) -> float:  # fmt: skip
     """What a configuration costs if a replica takes `gain` times the most that it keeps up with. [USD/h]"""
     replicas = 1
     if isinstance(found, Candidate):
@@ -342,7 +369,8 @@ def _least_with(request: Serve, found: Candidate | Infeasible, *, site: Site, ga
             max(1, math.ceil(load * request.shape.peak_to_mean / (found.odds.most * gain) - 1e-9)),
             spare=request.spare_replicas, zones=request.zones,
         )  # fmt: skip
-    ranks = found.configuration.layout.ranks
+    replicas = max(replicas, fewest)
+    ranks = found.configuration.ranks
     least = least_cost_of(site, replicas=replicas, ranks=ranks, request=request)
     return math.inf if least is None else least[1]
 
@@ -358,7 +386,7 @@ def _least_of_one(site: Site, request: Serve) -> Iterator[float]:
 
 def _primary_cost(request: Serve, found: Candidate) -> float:
     """What a candidate costs at prices that sellers state, if its numbers hold; infinite without. [USD/h]"""
-    ranks, replicas = found.configuration.layout.ranks, needed_of(request, found)
+    ranks, replicas = found.configuration.ranks, needed_of(request, found)
     others_say, usd = least_cost_of(found.site, replicas=replicas, ranks=ranks, request=request) or (True, math.inf)
     if others_say or limits.beyond_limits(request, replicas * ranks, usd_per_h=usd):
         return math.inf

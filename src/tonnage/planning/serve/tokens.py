@@ -126,7 +126,7 @@ def _wins_from(request: Serve, option: ServeOption, *, usd_per_request: float) -
 
     n replicas cost H(n) an hour and carry n times what one does: they win from H(n) / 3600 c on, where they carry that.
     """
-    ranks, each = option.configuration.layout.ranks, _carried(request, option)
+    ranks, each = option.configuration.ranks, _carried(request, option)
     n = 1
     while n <= LARGEST:
         hourly = usd_per_hour_of(option.bill, replicas=n + request.spare_replicas, ranks=ranks)
@@ -151,5 +151,5 @@ def _sentence(
     wins = "renting wins at no load"
     if wins_from_per_s is not None and winner is not None:
         run = winner.configuration
-        wins = f"renting wins from {show(wins_from_per_s, '1/s')} ({run.layout.ranks} x {run.accelerator})"
+        wins = f"renting wins from {show(wins_from_per_s, '1/s')} ({run.ranks} x {run.accelerator})"
     return f"Buy tokens instead: {cheapest.provider} at {prices}, {load}, {against}; {wins}."

@@ -43,6 +43,8 @@ ROOM: Final = 2.1
 FP8_CACHE: Final = frozenset({"NVIDIA", "AMD"})
 """Vendors on whose parts engines keep a cache in FP8."""
 
+APART: Final = "prefill and decode on workers of their own (of one tensor-parallel layout)"
+
 
 class Variation(NamedTuple):
     """A configuration with other settings, and how much more load a replica may take with them at most."""
@@ -111,6 +113,8 @@ def _draft(request: Serve, model: Model) -> PublishedDraft | None:
 def variation_notes(request: Serve, model: Model) -> tuple[str, ...]:
     """What was tried besides layouts and formats, and what was not."""
     tried = "also tried where it may win: a KV cache in FP8 of published quality"
+    if request.rate_per_s is not None and (request.slo.ttft_s, request.slo.tpot_s, request.slo.e2e_s) != (None,) * 3:
+        tried += f", {APART}"
     draft = _draft(request, model)
     if draft is not None:
         kept = f"{draft.low:.0%}" if draft.low == draft.high else f"{draft.low:.0%} to {draft.high:.0%}"

@@ -88,18 +88,21 @@ def run_disaggregated(
     )  # fmt: skip
 
 
+def one_transfer_s(placement: Placement, tokens: float, *, leaves_node: bool = True) -> float:
+    """Seconds for the cache of so many tokens from the ranks that made it to their peers."""
+    p = placement
+    kept = cache_bytes_per_sequence(p.model, p.precision.kv, layout=p.layout, context=tokens)
+    move = Operator(kind="point_to_point", name="cache", message_bytes=kept, ranks=2, inter_node=leaves_node)
+    return operator_s(move, accelerator=p.accelerator, ladder=p.ladder)[0]
+
+
 def cache_transfer_s(placement: Placement, prompt: Any, *, leaves_node: bool = True) -> Any:
     """
     Seconds for each prompt's cache from the ranks that made it to their peers: affine in its length.
 
     Over the network, unless both pools lie within one node.
     """
-    p, mean = placement, max(1.0, float(prompt.mean()))
-
-    def seconds(tokens: float) -> float:
-        kept = cache_bytes_per_sequence(p.model, p.precision.kv, layout=p.layout, context=tokens)
-        move = Operator(kind="point_to_point", name="cache", message_bytes=kept, ranks=2, inter_node=leaves_node)
-        return operator_s(move, accelerator=p.accelerator, ladder=p.ladder)[0]
-
-    slope = (seconds(2.0 * mean) - seconds(mean)) / mean
-    return seconds(mean) + slope * (prompt - mean)
+    mean = max(1.0, float(prompt.mean()))
+    own = one_transfer_s(placement, mean, leaves_node=leaves_node)
+    slope = (one_transfer_s(placement, 2.0 * mean, leaves_node=leaves_node) - own) / mean
+    return own + slope * (prompt - mean)
