@@ -21,6 +21,7 @@ from tonnage.engines.training import framework_words, frameworks_in, software_of
         ("MaxText", "jax"),
         ("HF Transformers + PEFT", "eager"),
         ("litgpt", "fsdp"),
+        ("Colossal-AI", "colossalai"),
     ],
 )
 def test_frameworks_belong_to_families(framework: str, family: str) -> None:

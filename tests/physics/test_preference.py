@@ -16,6 +16,7 @@ from tonnage.domain.train_plan import TrainPlan
 from tonnage.domain.training import OBJECTIVES, TrainSetup
 from tonnage.errors import BadRequest
 from tonnage.export import export
+from tonnage.physics.activations import logit_bytes
 from tonnage.physics.parameters import parameters
 from tonnage.physics.training_memory import training_memory
 from tonnage.planning.ask import answer
@@ -27,10 +28,14 @@ from tonnage.simulation.training_tree import step_tree
 MODEL, CARD, FITTED = hub.resolve("llama-3.1-8b"), catalog.accelerator("h100-sxm5-80gb"), training_coefficients()
 
 
-def setup(objective: str, *, method: str = "full", count: int = 8) -> TrainSetup:
+SHARDING = {"pytorch": "fsdp", "megatron": "zero1", "colossalai": "zero2"}
+
+
+def setup(objective: str, *, method: str = "full", count: int = 8, framework: str = "pytorch") -> TrainSetup:
+    layout = TrainCaseLayout(sharding=SHARDING[framework], tp=1, pp=1)
     case = TrainCase(
-        model=MODEL, accelerator=CARD.id, method=method, count=count, layout=TrainCaseLayout(sharding="fsdp"),  # type: ignore[arg-type]
-        micro_batch=1, global_batch=count, seq_len=1024, recompute="full", framework="pytorch", objective=objective,  # type: ignore[arg-type]
+        model=MODEL, accelerator=CARD.id, method=method, count=count, layout=layout,  # type: ignore[arg-type]
+        micro_batch=1, global_batch=count, seq_len=1024, recompute="full", framework=framework, objective=objective,  # type: ignore[arg-type]
     )  # fmt: skip
     return resolve_setup(case, model=MODEL, accelerator=CARD, coefficients=FITTED).setup
 
@@ -47,6 +52,10 @@ def step_s(made: TrainSetup) -> float:
 def test_a_reference_is_sixteen_bit_weights_sharded_as_the_policy() -> None:
     found = memory(setup("dpo"))
     assert found["reference model"] == pytest.approx(2.0 * parameters(MODEL).value / 8, rel=1e-3)
+    # TRL's own sum for full DPO in 32 bits: 4 bytes each for policy, reference and gradients, 8 for AdamW.
+    wide = memory(replace(setup("dpo"), precision="fp32"))
+    states = sum(wide[name] for name in ("weights", "reference model", "gradients", "optimizer"))
+    assert states == pytest.approx(20.0 * parameters(MODEL).value / 8, rel=0.01)
     cached = memory(replace(setup("dpo"), reference="cached"))
     assert "reference model" not in cached and cached["weights"] == found["weights"]
 
@@ -70,6 +79,27 @@ def test_a_pair_keeps_twice_the_activations_of_one_sequence() -> None:
 
 def test_a_reward_model_has_no_vocabulary() -> None:
     assert step_s(setup("reward")) < step_s(setup("orpo"))
+    assert memory(setup("reward")).get("logits", 0.0) == 0.0 < memory(setup("orpo"))["logits"]
+
+
+def test_pairs_hold_their_logits_whole_where_next_tokens_do_not() -> None:
+    chunked, whole = (
+        memory(setup(objective, framework="megatron", method="full"))["logits"] for objective in ("sft", "orpo")
+    )
+    assert whole > 2.5 * 2 * chunked
+
+
+def test_passes_of_a_reference_leave_logits_where_the_loop_keeps_them() -> None:
+    made = setup("dpo", framework="colossalai")
+    assert logit_bytes(32000, setup=made) == 26.0 * 32000
+    assert logit_bytes(32000, setup=replace(made, reference="cached")) == 16.0 * 32000
+
+
+def test_gradients_are_widened_when_the_optimizer_steps() -> None:
+    small = replace(setup("orpo", framework="colossalai", count=2), seq_len=64)
+    found, count = memory(small), parameters(MODEL).value
+    assert found["gradients in 32 bits"] == pytest.approx(4.0 * count / 2, rel=1e-3) and "logits" not in found
+    assert found["master weights"] == pytest.approx(4.0 * count / 2, rel=1e-3)
 
 
 def test_a_reference_costs_a_forward_pass() -> None:

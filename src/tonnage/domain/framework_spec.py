@@ -34,6 +34,9 @@ class Keeps(msgspec.Struct, frozen=True, kw_only=True):
     """The same without a gate: before and after the non-linearity."""
     logits: float
     """Of one logit at the peak: 16-bit, 32-bit copy, gradient. [bytes/value]"""
+    logits_passed: float = 0.0
+    """Of one logit of a pass without gradients, where what it computed stays until the loss is differentiated; none
+    where only log-probabilities of the tokens are kept of it. [bytes/value]"""
     source: str
 
 
@@ -56,6 +59,8 @@ class SoftwareSpec(msgspec.Struct, frozen=True, kw_only=True):
     mixed_precision: Literal["accumulated", "partitioned", "autocast"] = "autocast"
     """Kept beside 16-bit weights: gradients accumulated in 32 bits and a master copy; 16-bit gradients, and 32-bit
     copies of only the part that a rank steps; or nothing, for the weights themselves are the 32-bit copy."""
+    widens_at_step: bool = False
+    """Partitioned gradients are copied to 32 bits when the optimizer steps, and not kept so before."""
     contiguous_gradients: bool = False
     """Gradients have buffers of their own from the first step on."""
     zeroes_gradients: bool = False

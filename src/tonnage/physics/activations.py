@@ -157,11 +157,13 @@ def logit_bytes(vocab_size: int, *, setup: TrainSetup) -> float:
     """
     Logits, their 32-bit copy and gradient at the end of the forward pass, per token and rank. [bytes/token]
 
-    A chunked or fused loss never holds more than a chunk in 32 bits.
+    A chunked or fused loss never holds more than a chunk in 32 bits. Passes without gradients beside the step's own
+    add what the software leaves of theirs.
     """
     per_value = CHUNKED_LOGITS if setup.fused_loss else setup.software.keeps.logits
     if _element_bytes(setup) == 4:
         per_value = WIDE_LOGITS
+    per_value += setup.further_passes * setup.software.keeps.logits_passed
     return per_value * vocab_size / setup.layout.tp
 
 

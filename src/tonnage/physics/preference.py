@@ -19,7 +19,7 @@ __all__ = ["REFERENCE", "reference_parts"]
 REFERENCE: Final = "reference model"
 """Name of the part."""
 _BYTES: Final = 2.0
-"""Of a weight of the reference: loops load it in 16 bits. [bytes/parameter]"""
+"""Of a weight of the reference: 16 bits, or 32 where the policy trains in them. [bytes/parameter]"""
 
 
 class _Held(Protocol):
@@ -40,4 +40,5 @@ def reference_parts(held: _Held, setup: TrainSetup, *, ranks: tuple[int, int]) -
     dense, experts = held.dense + held.ends, held.experts
     if setup.layout.sharding in {"zero3", "fsdp", "hsdp"}:
         dense, experts = dense / ranks[0], experts / ranks[1]
-    return (Part(name=REFERENCE, value=_BYTES * (dense + experts), source="weights in 16 bits, frozen"),)
+    width = 2.0 * _BYTES if setup.precision in {"fp32", "tf32"} else _BYTES
+    return (Part(name=REFERENCE, value=width * (dense + experts), source="weights as they are loaded, frozen"),)

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from tonnage.domain.answer import Basis, Part
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.profile import Profile, TracedOperator
+from tonnage.domain.training import TrainSetup
 from tonnage.errors import Unmeasured
 from tonnage.physics.network import element_bytes
 from tonnage.physics.unet import GROUP_NORM
 from tonnage.physics.work import Kind, Operator, Work
 
-__all__ = ["LAYER", "PIXELS", "TOKENS", "inference_peak_bytes", "profile_work", "training_peak_bytes"]
+__all__ = ["LAYER", "PIXELS", "TOKENS", "inference_peak_bytes", "profile_work", "traced_moments", "training_peak_bytes"]
 
 LAYER: Final = "layer: "
 """How names of traced products and convolutions begin."""
@@ -37,6 +39,29 @@ def profile_work(profile: Profile, *, batch: float, precision: Precision, backwa
     if backward and not operators:
         raise Unmeasured(f"model {profile.name}: its profile has no training part; trace it without --no-training")
     return tuple(_operator(op, batch, precision) for op in operators)
+
+
+def traced_moments(
+    profile: Profile, setup: TrainSetup, *, gradients: float, stay: bool
+) -> tuple[tuple[Part, ...], ...]:  # fmt: skip
+    """
+    Every moment of the traced step that can be its peak; gradients that are there already (`stay`) count with it.
+    """
+    size = 4 if setup.precision in {"fp32", "tf32"} else 2
+    each = gradients / max(profile.trainable_parameters, 1.0)
+    least = gradients if stay else 0.0
+    return tuple(
+        (
+            Part(name="gradients", value=max(least, each * moment.gradient_values)),
+            Part(
+                name="activations",
+                value=setup.micro_batch * (size * moment.activation_values + moment.activation_bytes),
+                basis=Basis.CALIBRATED,
+                source="traced: what is alive",
+            ),
+        )
+        for moment in profile.moments
+    )
 
 
 def _operator(op: TracedOperator, batch: float, precision: Precision) -> Operator:

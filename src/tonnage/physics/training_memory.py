@@ -19,8 +19,7 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Basis, Part, Quantity
 from tonnage.domain.model import LayerGroup, Model
 from tonnage.domain.precision import number_format
-from tonnage.domain.profile import Profile
-from tonnage.domain.training import TrainCoefficients, TrainSetup
+from tonnage.domain.training import OBJECTIVES, TrainCoefficients, TrainSetup
 from tonnage.physics.activations import layer_bytes_per_token, logit_bytes, recomputed_layer_bytes
 from tonnage.physics.matrices import Matrix, feed_forward_matrices, mixer_matrices
 from tonnage.physics.network import network_totals
@@ -34,6 +33,7 @@ from tonnage.physics.parameters import (
 )
 from tonnage.physics.pipeline import in_flight, stage_layers
 from tonnage.physics.preference import REFERENCE, reference_parts
+from tonnage.physics.traced import traced_moments
 
 __all__ = [
     "EXACT",
@@ -210,7 +210,7 @@ def training_memory(
     fragmentation, "device" as the driver shows it, with context and communicator buffers.
     """
     persistent, gradients, gathered = _states(model, setup)
-    moments = _moments(model, setup, coefficients, gradients)
+    moments = (*_moments(model, setup, coefficients, gradients), *_stepping(model, setup, gradients))
     parts = max(moments, key=lambda found: sum(part.value for part in found))
     persistent = (*persistent, *reference_parts(held_parameters(model, setup=setup), setup, ranks=shard_ranks(setup)))
     parts = (*persistent, *parts, Part(name="communication", value=gathered, source="gathered units, buckets"))
@@ -256,10 +256,11 @@ def _states(model: Model, setup: TrainSetup) -> tuple[tuple[Part, ...], float, f
             return per_parameter * (dense / dense_ranks + experts / expert_ranks)
         return per_parameter * (dense + experts)
 
+    widened = 0.0 if setup.software.widens_at_step else kept.wide_gradients
     copies = 2 if setup.layout.schedule == "dualpipe" else 1  # a rank serves a stage from either end
     parts = [
         Part(name="weights", value=copies * bytes_of(kept.weights, 3), source="parameters x format"),
-        Part(name="master weights", value=bytes_of(kept.master + kept.wide_gradients, 1), source="32-bit copies"),
+        Part(name="master weights", value=bytes_of(kept.master + widened, 1), source="32-bit copies"),
         Part(name="optimizer", value=bytes_of(kept.state, 1), source=optimizer(setup.optimizer).source),
     ]
     if held.frozen:
@@ -375,6 +376,19 @@ def _moments(
     return forward, deep, backward
 
 
+def _stepping(model: Model, setup: TrainSetup, gradients: float) -> tuple[tuple[Part, ...], ...]:
+    """The moment of the optimizer's step, where gradients are copied to 32 bits only then; else none."""
+    if not setup.software.widens_at_step or setup.adapter or not model.layers:
+        return ()
+    held, ranks = held_parameters(model, setup=setup), shard_ranks(setup)
+    wide = _on_device(recipe(setup), setup).wide_gradients
+    dense, experts = held.dense + held.ends, held.experts
+    if _stage(setup) >= 1:
+        dense, experts = dense / ranks[0], experts / ranks[1]
+    whole = Part(name="gradients", value=gradients)
+    return ((whole, Part(name="gradients in 32 bits", value=wide * (dense + experts), source="copied at the step")),)
+
+
 def _gradients_stay(setup: TrainSetup) -> bool:
     """Gradients live through the whole step: contiguous buffers, or accumulation over micro-steps."""
     if not setup.grads_kept:
@@ -406,7 +420,7 @@ def _activations(model: Model, setup: TrainSetup, tokens: float) -> tuple[float,
     embedding = size * model.hidden_size / spread * ((flying if layout.pp > 1 else 1) + handed)
     logits = 0.0
     columns = model.head_columns or (model.vocab_size if model.has_head else 0)
-    if columns:
+    if columns and not OBJECTIVES[setup.objective].scores:
         logits = logit_bytes(columns, setup=setup) * tokens
     if layout.pp > 1:
         # The last stage holds the logits but one micro-batch in flight; the first stage is fuller or it is.
@@ -420,7 +434,7 @@ def _network_moments(
 ) -> tuple[tuple[Part, ...], ...]:
     """A network without layers: its activation values, kept before and after each normalisation."""
     if model.profile is not None and model.profile.moments:
-        return _traced_moments(model.profile, setup, gradients)
+        return traced_moments(model.profile, setup, gradients=gradients, stay=_gradients_stay(setup))
     values = setup.kept_values
     if values is None:
         values = network_totals(model, image_px=setup.image_px)[1] if model.network and model.network.flop else 0.0
@@ -431,23 +445,4 @@ def _network_moments(
             Part(name="gradients", value=gradients),
             Part(name="activations", value=kept, basis=Basis.CALIBRATED, source="activation values x format"),
         ),
-    )
-
-
-def _traced_moments(profile: Profile, setup: TrainSetup, gradients: float) -> tuple[tuple[Part, ...], ...]:
-    """Every moment of the traced step that can be its peak; gradients that are there already count with it."""
-    size = 4 if setup.precision in {"fp32", "tf32"} else 2
-    each = gradients / max(profile.trainable_parameters, 1.0)
-    stay = gradients if _gradients_stay(setup) else 0.0
-    return tuple(
-        (
-            Part(name="gradients", value=max(stay, each * moment.gradient_values)),
-            Part(
-                name="activations",
-                value=setup.micro_batch * (size * moment.activation_values + moment.activation_bytes),
-                basis=Basis.CALIBRATED,
-                source="traced: what is alive",
-            ),
-        )
-        for moment in profile.moments
     )

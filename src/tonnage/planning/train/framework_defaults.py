@@ -165,7 +165,13 @@ def fused_experts(case: TrainCase, accelerator: Accelerator, *, software: Softwa
 
 
 def fused_loss(case: TrainCase, software: SoftwareSpec) -> bool:
-    """Chunked or fused cross-entropy, of the framework or of its family since some year."""
+    """
+    Chunked or fused cross-entropy, of the framework or of its family since some year.
+
+    Objectives that compare answers take each token's log-probability instead, from logits that are held whole.
+    """
+    if case.objective != "sft":
+        return False
     return any(one.fused_loss for one in frameworks_in(case.framework)) or _has(software.fused_loss_since, case)
 
 
