@@ -34,6 +34,7 @@ __all__ = [
     "Slo",
     "SloCapacity",
     "fluid_bound",
+    "probe_at",
     "resource",
     "saturated_capacity",
     "settled_requests",
@@ -182,6 +183,14 @@ def slo_capacity(
         cause=cause, knee_per_s=_knee(ordered), probes=ordered,
         simulated_requests=len(probes) * len(requests.prompt),
     )  # fmt: skip
+
+
+def probe_at(
+    table: StepArrays, limits: Limits, *, requests: Requests, slo: Slo, rate_per_s: float, delivery_s: float = 0.0
+) -> Probe:
+    """One rate, simulated and judged as the search does; objectives may be absent. [1/s]"""
+    run = simulate(table, limits, requests=_at(requests, rate_per_s), delivery_s=delivery_s)
+    return _probe(run, rate_per_s, slo=slo)
 
 
 def _bisect(passes: Callable[[int], bool], *, first: int, least: int, stride: int) -> None:
