@@ -6,7 +6,7 @@ steps, validation, start-up, checkpoints, interruptions, and the headroom kept f
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -18,6 +18,7 @@ from tonnage.domain.plan import Bill, RankedPlan
 from tonnage.domain.requests.train import FineTune, Train
 
 __all__ = [
+    "PAYS",
     "Milestone",
     "Run",
     "ScalingPoint",
@@ -25,6 +26,10 @@ __all__ = [
     "TrainOption",
     "TrainPlan",
 ]
+
+
+PAYS: Final = 1.6
+"""Speed that a doubling must bring to count as paying: below it the run costs a quarter more. Chosen. [-]"""
 
 
 class TrainConfiguration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -31,6 +32,7 @@ __all__ = [
     "concurrency_limit",
     "decode_tokens",
     "drafting_grid",
+    "keep_replicas",
     "mixes_prompts",
     "prefill_launch_s",
     "prefill_tokens",
@@ -117,8 +119,41 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
 
 def build_replica(*, model: Model, accelerator: Accelerator, configuration: Configuration, lengths: Lengths) -> Replica:
     """The replica of a plan's configuration for requests of these lengths; memory is looked at before any time."""
+    return _BUILD[-1](_Same(accelerator), model, configuration, lengths)
+
+
+def keep_replicas(most: int) -> None:
+    """
+    From now on keep so many replicas of this process: a server's next question is mostly its last at another load.
+
+    Nothing else moves them: a replica follows from these arguments alone, a user's calibrations being the
+    accelerator's. Off unless asked for, since measuring and fitting change what lies below.
+    """
+    _BUILD[1:] = [lru_cache(maxsize=most)(_built)]
+
+
+class _Same:
+    """An accelerator as a key: the very same object, since its record holds mappings and has no hash."""
+
+    __slots__ = ("one",)
+
+    def __init__(self, one: Accelerator) -> None:
+        self.one = one
+
+    def __hash__(self) -> int:
+        return id(self.one)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.one is other.one
+
+
+def _built(accelerator: _Same, model: Model, configuration: Configuration, lengths: Lengths) -> Replica:
     case = case_of(configuration, model=model, lengths=lengths, traffic=Traffic(rate_per_s=1.0))
-    return replica_of(deploy(case, model=model, accelerator=accelerator), lengths)
+    return replica_of(deploy(case, model=model, accelerator=accelerator.one), lengths)
+
+
+_BUILD: Final[list[Callable[[_Same, Model, Configuration, Lengths], Replica]]] = [_built]
+"""What builds replicas: the last of these."""
 
 
 def replica_of(deployment: Deployment, lengths: Lengths) -> Replica:

@@ -126,7 +126,7 @@ def _parts(row: FitRow) -> Iterator[tuple[str, float, str, str]]:
         else:
             yield part.name, part.value, part.basis.value, part.source
     if small:
-        yield "small parts", small, "", "each under 0.2 % of the limit (all in --json)"
+        yield "small parts", small, "", "each under 0.2 % of the limit (all in the JSON)"
 
 
 def _overview(rows: tuple[FitRow, ...]) -> Table:

@@ -34,6 +34,7 @@ __all__ = [
     "Slo",
     "SloCapacity",
     "fluid_bound",
+    "probe_at",
     "resource",
     "saturated_capacity",
     "settled_requests",
@@ -182,6 +183,11 @@ def slo_capacity(
         cause=cause, knee_per_s=_knee(ordered), probes=ordered,
         simulated_requests=len(probes) * len(requests.prompt),
     )  # fmt: skip
+
+
+def probe_at(play: Callable[[Requests], Simulated], *, requests: Requests, slo: Slo, rate_per_s: float) -> Probe:
+    """One rate, played and judged as the search does; objectives may be absent. [1/s]"""
+    return _probe(play(_at(requests, rate_per_s)), rate_per_s, slo=slo)
 
 
 def _bisect(passes: Callable[[int], bool], *, first: int, least: int, stride: int) -> None:

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from tonnage.domain.machine import LocalAnswer
 from tonnage.domain.plan import BreakEven
 from tonnage.report.names import in_names
 from tonnage.units import show
@@ -80,6 +81,9 @@ def suggestions(
         fields = next((fields for begins, fields in _OFFERED if begins.match(text)), {})
         apply = {**given, **fields} if fields and fields.keys() <= known and _new(fields, given) else None
         found.append(Suggestion(text=text, href=_address(path, apply)))
+    if isinstance(answer, LocalAnswer) and not answer.all_rows and given:
+        every = _address(path, {**given, "every_format": "true"})
+        found.append(Suggestion(text="Every format of every model, side by side.", href=every))
     return (*found, *break_even_suggestions(points, path=path, given=given, known=known))
 
 

@@ -33,6 +33,8 @@ MANY_EACH: Final = 256
 PATIENCE_S: Final = 2.0
 """For a quick question or picture that nobody waits for any more. [s]"""
 NICE: Final = 10
+REPLICAS: Final = 1024
+"""That each planning worker keeps: of a dozen questions with all their candidates."""
 KEPT: Final = 64
 KEPT_BYTES: Final = 128 * 1024**2
 GRACE_S: Final = 10.0
@@ -76,8 +78,9 @@ class Jobs:
     def __init__(self, settings: Settings, *, limits: Limits) -> None:
         self.limits = limits
         behind = msgspec.structs.replace(settings, nice=NICE)
+        planning = msgspec.structs.replace(behind, replicas=REPLICAS)
         self.plans = Lane(
-            fork_context(), settings=behind, warm="tonnage.web.ready", workers=limits.workers, limits=limits
+            fork_context(), settings=planning, warm="tonnage.web.ready", workers=limits.workers, limits=limits
         )
         many = msgspec.structs.replace(limits, waiting=MANY, waiting_each=MANY_EACH)
         self.quick = Lane(

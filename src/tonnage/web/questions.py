@@ -271,8 +271,8 @@ QUESTIONS: Final[dict[str, Question]] = {
             path="local", title="What runs on my machine?", short="My hardware", button="Show models",
             about="A machine in; models and formats that run on it, their speed and longest context out.",
             fields=LOCAL_FIELDS, answers=LocalAnswer,
-            essentials=("accelerator", "memory", "context", "min_speed", "model"),
-            example={"accelerator": "RTX 4090", "memory": "64 GB", "context": "8k"},
+            essentials=("accelerator", "memory", "context", "min_speed", "model", "every_format"),
+            example={"accelerator": "RTX 4090", "memory": "64 GB", "context": "8k", "every_format": "true"},
         ),
         Question(
             path="cost/rent-or-buy", title="Rent or buy?", button="Calculate",

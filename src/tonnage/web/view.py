@@ -8,12 +8,14 @@ from typing import Any, Final
 
 import msgspec
 
+from tonnage.domain.machine import LocalAnswer
 from tonnage.report import html
 from tonnage.report.answers import document_of, explains, explanation_of
 from tonnage.report.charts import Chart, charts_of
 from tonnage.report.document import Block, Document, Headline, Meter, Meters, Note, Section, Table, Text
-from tonnage.report.names import in_names
+from tonnage.report.names import in_names, model_name
 from tonnage.web.changes import Suggestion, suggestions
+from tonnage.web.matrix import Matrix, fastest, matrix_of
 
 __all__ = ["AnswerView", "answer_view", "linked_picture", "meter_view", "without_commands"]
 
@@ -48,6 +50,8 @@ TABS: Final = {
     "Assumptions": ("assum", "input", "note"),
 }
 """Tab -> words in the name of a chart or the title of a section that belongs there; what has none stands under Why."""
+CHECKS: Final = ("Risk:", "Quality:")
+"""How lines begin that change nothing and ask for a look."""
 OPENED: Final = "Where numbers come from"
 
 
@@ -93,7 +97,10 @@ class AnswerView(msgspec.Struct, frozen=True, kw_only=True):
     blocks: str
     """Other blocks of the first screen, as HTML."""
     changes: tuple[Suggestion, ...]
+    checks: tuple[str, ...]
+    """Risks and losses of quality: what to look at before the answer is relied on."""
     rest: str
+    matrix: Matrix | None
     tabs: tuple[tuple[str, str], ...]
     opens: bool
     """Its options have a page of their own."""
@@ -130,8 +137,17 @@ def answer_view(
     asked = texts[0] if texts and document.first[0] == Text(text=texts[0]) else ""
     charts = charts_of(answer)
     lead = charts[0] if charts and charts[0].name in ("frontier", "fleet", "cost", "owning") else None
+    said = [
+        kept
+        for text in texts
+        if text not in (asked, answer.sentence)
+        and (kept := text if text.startswith("Would work: without") else without_commands(text))
+    ]
+    matrix = matrix_of(answer)
     others = [
-        one for one in document.first if isinstance(one, Section) or (isinstance(one, Table) and one is not named)
+        one
+        for one in document.first
+        if isinstance(one, Section) or (isinstance(one, Table) and one is not named and matrix is None)
     ]
     return AnswerView(
         good=good,
@@ -146,24 +162,17 @@ def answer_view(
         evidence=str(getattr(first, "basis", "")),
         **_price_note(getattr(first, "bill", None)),
         figures=tuple(one for one in meters if one.share is None),
-        choices=_choices(answer, named),
+        choices=_choices(answer, named) or _models(answer),
+        matrix=matrix,
         chart=lead,
         table=table,
         labels=labels,
         lead=EVIDENCE,
         blocks=html.blocks(others),
         changes=suggestions(
-            answer,
-            [
-                kept
-                for text in texts
-                if text not in (asked, answer.sentence)
-                and (kept := text if text.startswith("Would work: without") else without_commands(text))
-            ],
-            path=path,
-            given=given or {},
-            known=known,
+            answer, [text for text in said if not text.startswith(CHECKS)], path=path, given=given or {}, known=known
         ),
+        checks=tuple(text for text in said if text.startswith(CHECKS)),
         rest=without_commands(" ".join(one.text for one in document.first if isinstance(one, Note) and one.text)),
         tabs=_tabs(document, [chart for chart in charts if chart is not lead], answer=answer, key=key),
         opens=explains(answer) and bool(table),
@@ -249,6 +258,19 @@ def _choices(answer: Any, table: Table | None) -> tuple[Card, ...]:
             )
         )  # fmt: skip
     return tuple(cards[:3])
+
+
+def _models(answer: Any) -> tuple[Card, ...]:
+    """The models of a machine that lead in something; none of another answer."""
+    rows = answer.rows if isinstance(answer, LocalAnswer) else ()
+    return tuple(
+        Card(
+            name=name, product=model_name(row.model), price=f"{row.decode_per_s.value:,.0f} tokens/s",
+            beside=f"{(row.precision.experts or row.precision.weights).removeprefix('gguf-').upper()} · "
+            f"{row.most_context // 1024}k context", href="#matrix", shown=place == 0,
+        )
+        for place, (name, row) in enumerate(fastest(rows))
+    )  # fmt: skip
 
 
 def _tabs(document: Document, charts: Sequence[Chart], *, answer: Any, key: str) -> tuple[tuple[str, str], ...]:

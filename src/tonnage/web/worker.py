@@ -50,6 +50,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """At most; 0 sets no bound. [bytes]"""
     nice: int = 0
     """Added to the priority's number, so that planning leaves the processor to quick answers."""
+    replicas: int = 0
+    """Kept from one question to the next, which mostly changes the load; 0 keeps none."""
 
 
 def work(connection: Connection, settings: Settings, *, warm: str) -> None:
@@ -68,6 +70,10 @@ def work(connection: Connection, settings: Settings, *, warm: str) -> None:
     _settle(settings)
     tasks = import_module("tonnage.web.tasks").TASKS
     import_module(warm)
+    if settings.replicas:
+        from tonnage.planning.replica import keep_replicas
+
+        keep_replicas(settings.replicas)
     with suppress(EOFError, OSError):
         connection.send((READY, None))
         while True:

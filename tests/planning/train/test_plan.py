@@ -2,6 +2,7 @@
 
 import time
 from datetime import date
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 from tests.patience import assert_quick
 
 from tonnage.domain.plan import PLAN_SCHEMA
-from tonnage.domain.train_plan import TrainPlan
+from tonnage.domain.train_plan import PAYS, TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.planning.requests.train import finetune_request, train_request
 from tonnage.planning.train.plan import plan_train
@@ -102,7 +103,10 @@ def test_strong_scaling_loses_efficiency_and_weak_keeps_it(month: TrainPlan) -> 
     assert len(strong) >= 3 and len(weak) >= 3
     assert [p.step_s for p in strong] == sorted((p.step_s for p in strong), reverse=True)
     assert all(p.efficiency > 0.9 for p in weak)
-    assert month.stops_paying
+    # To the first doubling that does not pay, as the sentence says; without one, as far as the batch can be split.
+    paid = [before.step_s / after.step_s >= PAYS for before, after in pairwise(strong)]
+    assert all(paid[3:-1]) and month.stops_paying.startswith("not up to" if all(paid) else "beyond")
+    assert max(p.count for p in weak) <= strong[-1].count
 
 
 def test_a_tighter_deadline_never_costs_less() -> None:

@@ -10,6 +10,7 @@ import tonnage
 from tonnage.domain.plan import LoadPoint
 from tonnage.domain.requests.common import Slo
 from tonnage.report.charts import charts_of, specification
+from tonnage.report.charts.options import Axis, Point, options_chart
 from tonnage.report.charts.serving import load_chart
 
 
@@ -43,6 +44,12 @@ def test_latency_against_load_rises_and_marks_a_knee_only_below_the_largest_rate
     assert all(p50 <= p95 <= p99 for p50, p95, p99 in (point.ttft_s for point in seen.tried))
     assert any(point.passed for point in seen.tried) and any(not point.passed for point in seen.tried)
     assert "objectives" in load.says and {row[-1] for row in load.rows} == {"hold", "fail"}
+    # From near zero to past the knee, the asked load between them.
+    assert seen.tried[0].rate_per_s < 0.1 * seen.rate_per_s and seen.tried[-1].rate_per_s > 1.4 * seen.rate_per_s
+    assert seen.tried[0].rate_per_s < 3.0 / plan.options[0].replicas < seen.tried[-1].rate_per_s
+    medians = [(point.rate_per_s, point.ttft_s[0]) for point in seen.tried]
+    assert all(ttft <= 2.0 * medians[0][1] for rate, ttft in medians if rate == seen.knee_per_s)
+    assert seen.simulations >= len(seen.tried)
 
     def marked(knee_per_s: float) -> list[dict[str, Any]]:
         chart = load_chart(seen.tried, slo=plan.request.slo, knee_per_s=knee_per_s, most_per_s=seen.low_per_s)
@@ -54,6 +61,37 @@ def test_latency_against_load_rises_and_marks_a_knee_only_below_the_largest_rate
     lower, higher = marked(0.99 * last)
     assert higher["data"]["values"][0]["mark"] == f"knee {0.99 * last:.3g}/s"
     assert lower["mark"]["y"] != higher["mark"]["y"]  # each name on a line of its own
+
+
+def test_requests_in_flight_become_a_rate_on_the_curve() -> None:
+    plan = tonnage.plan_serve("8B", concurrency="32", traffic="chat", ttft="1 s", tpot="50 ms", accelerator="L40S")
+    (load,) = [chart for chart in charts_of(plan) if chart.name == "load"]
+    best = plan.options[0]
+    (own,) = {
+        row["rate"]
+        for layer in load.body["layer"]
+        if layer["mark"].get("type") == "point"
+        for row in layer["data"]["values"]
+    }
+    assert 0 < own <= best.capacity.max_rate_per_s.value * 1.05
+    stay_s = best.capacity.ttft_mean_s + best.capacity.tpot_mean_s * (plan.request.lengths.output_tokens - 1)
+    assert own * stay_s == pytest.approx(best.capacity.concurrency)
+
+
+def test_times_far_apart_stand_on_a_logarithmic_axis_that_holds_them() -> None:
+    def drawn(times: tuple[float, ...]) -> dict[str, Any]:
+        points = [
+            Point(f"{n} x A", time, 0.9 * time, 1.1 * time, 10.0 + n, "derived", n) for n, time in enumerate(times, 1)
+        ]
+        chart = options_chart(points, time=Axis("time", "h"), money=Axis("Cost", "USD of the job"))
+        assert chart is not None
+        return next(layer["encoding"]["x"] for layer in chart.body["layer"] if "x" in layer.get("encoding", {}))
+
+    assert "type" not in drawn((1.0, 2.0))["scale"]
+    wide = drawn((0.5, 2.0, 20.0))
+    low, high = wide["scale"]["domain"]
+    assert wide["scale"]["type"] == "log" and low < 0.45 and high > 20.0
+    assert all(low <= tick <= high for tick in wide["axis"]["values"]) and len(wide["axis"]["values"]) >= 3
 
 
 def test_no_operator_lies_above_the_roof() -> None:

@@ -27,7 +27,7 @@ from tonnage.simulation.simulated import Requests
 if TYPE_CHECKING:
     from tonnage.simulation.pool_capacity import Unit
     from tonnage.simulation.serving import Simulated
-    from tonnage.simulation.slo import Probe, SloCapacity
+    from tonnage.simulation.slo import Probe, Slo, SloCapacity
 
     Play = Callable[[Requests], Simulated]
 
@@ -38,6 +38,7 @@ __all__ = [
     "arrays_of",
     "draw_requests",
     "front_requests",
+    "load_curve",
     "load_points",
     "point_at",
     "point_of",
@@ -65,6 +66,10 @@ OF_UNITS: Final = {
     "e2e": "both kinds of workers run that full",
 }  # fmt: skip
 """What stops a unit, of which no binding resource is told."""
+CURVE: Final = (0.05, 0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5)
+"""Shares of the capacity at which the first option's latencies are simulated besides: near zero to past the knee."""
+KNOWN: Final = 0.04
+"""A rate so close to one that was tried tells nothing new. [-]"""
 
 
 class SearchedCapacity(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,9 +121,8 @@ def search_capacity(
     s = request.slo
     if s.ttft_s is None and s.tpot_s is None and s.e2e_s is None:
         return _saturated(play, arrays, few)
-    limits = slo.Slo(ttft_s=s.ttft_s, tpot_s=s.tpot_s, e2e_s=s.e2e_s, percentile=s.percentile)
     seen = slo.slo_capacity(
-        arrays.table, arrays.limits, requests=few, slo=limits, delivery_s=arrays.delivery_s,
+        arrays.table, arrays.limits, requests=few, slo=_objectives(request), delivery_s=arrays.delivery_s,
         start=guess.rate_per_s, precision=PRECISION[close], player=None if unit is None else play,
     )  # fmt: skip
     base = SearchedCapacity(
@@ -129,6 +133,35 @@ def search_capacity(
         return base
     best = _simulated(play, few, seen.low_per_s, s.percentile)
     return msgspec.structs.replace(base, best=best)
+
+
+def load_curve(
+    request: Serve, replica: Replica, *, found: SimulatedCapacity, guess: Point, unit: Unit | None = None
+) -> SimulatedCapacity:
+    """A capacity with latencies from near zero load to past the knee: the search tries what lies near it."""
+    from tonnage.simulation import slo
+
+    drawn = front_requests(request, draw_requests(request), concurrency=guess.concurrency, close=True)
+    few = draw_reused(request, replica, requests=drawn)
+    arrays = arrays_of(request, replica, requests=few)
+    play = partial(_played, arrays) if unit is None else unit_player(unit, replica, arrays, requests=few)
+    rates = [share * found.rate_per_s for share in CURVE]
+    rates = [rate for rate in rates if all(abs(rate / one.rate_per_s - 1.0) > KNOWN for one in found.tried)]
+    objectives = _objectives(request)
+    seen = tuple(slo.probe_at(play, requests=few, slo=objectives, rate_per_s=rate) for rate in rates)
+    tried = sorted((*found.tried, *load_points(seen)), key=lambda one: one.rate_per_s)
+    twice = 2.0 * tried[0].ttft_s[0]
+    return msgspec.structs.replace(
+        found, tried=tuple(tried), knee_per_s=max(one.rate_per_s for one in tried if one.ttft_s[0] <= twice),
+        simulations=found.simulations + len(seen), requests=found.requests + len(seen) * len(few.prompt),
+    )  # fmt: skip
+
+
+def _objectives(request: Serve) -> Slo:
+    from tonnage.simulation.slo import Slo
+
+    s = request.slo
+    return Slo(ttft_s=s.ttft_s, tpot_s=s.tpot_s, e2e_s=s.e2e_s, percentile=s.percentile)
 
 
 def point_at(request: Serve, tested: SearchedCapacity, *, share: float) -> Point:

@@ -36,7 +36,16 @@ if TYPE_CHECKING:
     from tonnage.simulation.capacity import Point
     from tonnage.simulation.simulated import Requests
 
-__all__ = ["MARGIN", "Priced", "best_of_each", "decide_candidates", "estimate_candidates", "rank_of"]
+__all__ = [
+    "MARGIN",
+    "Priced",
+    "best_of_each",
+    "candidate_of",
+    "decide_candidates",
+    "estimate_candidates",
+    "rank_of",
+    "with_load_curve",
+]
 
 MARGIN: Final = 1.8
 """Simulated capacity over the mean field's, at most: as seen over configurations and loads (log, 2026-11-21)."""
@@ -243,6 +252,26 @@ def rank_of(option: ServeOption) -> tuple[bool, float, float, float]:
     """
     unlikely = 0.0 if option.sure or option.chance is None else -round(option.chance, 3)
     return not option.sure, unlikely, option.bill.usd_per_hour, option.capacity.tpot_s.value
+
+
+def with_load_curve(
+    request: Serve, ranked: tuple[ServeOption, ...], *, found: list[Priced]
+) -> tuple[ServeOption, ...]:  # fmt: skip
+    """The first option with its latencies over the whole range of loads, where it was simulated."""
+    known = ranked[0].capacity.simulated if ranked else None
+    if known is None:
+        return ranked
+    from tonnage.planning.serve.capacity_search import load_curve
+
+    first = ranked[0]
+    one = candidate_of(first, found)
+    seen = load_curve(request, one.replica, found=known, guess=one.best, unit=one.unit)
+    return (replace(first, capacity=replace(first.capacity, simulated=seen)), *ranked[1:])
+
+
+def candidate_of(option: ServeOption, found: list[Priced]) -> Candidate:
+    """The candidate that became the option."""
+    return next(one for one, other in found if (other.configuration, other.bill) == (option.configuration, option.bill))
 
 
 def best_of_each(request: Serve, found: list[Priced]) -> list[ServeOption]:

@@ -57,9 +57,11 @@ from tonnage.planning.serve.day import fleet_day
 from tonnage.planning.serve.decide import (
     Priced,
     best_of_each,
+    candidate_of,
     confidence_prices,
     decide_candidates,
     estimate_candidates,
+    with_load_curve,
 )
 from tonnage.planning.serve.option import Candidate, has_objectives, least_cost_of, load_of, needed_of, roofline
 from tonnage.planning.serve.pools import in_units, may_split, separate_pools
@@ -125,7 +127,7 @@ def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
         sentence=narrative.sentence(request, ranked, binding=binding) + narrative.following_text(day, apart),
         request=request,
         model=model_facts(model),
-        options=ranked,
+        options=with_load_curve(request, ranked, found=serving),
         frontier=frontier(ranked, objectives=(_cost, lambda o: o.capacity.tpot_s.value, _ttft)),
         cheaper_at_risk=narrative.cheaper_at_risk(request, ranked),
         confidence_prices=confidence_prices(request, serving),
@@ -209,11 +211,7 @@ def _sessions(
         return None
     from tonnage.planning.sessions.buys import session_costs
 
-    first = ranked[0]
-    found = next(
-        one for one, option in serving if (option.configuration, option.bill) == (first.configuration, first.bill)
-    )
-    return session_costs(request, first, found=found, model=model, today=today)
+    return session_costs(request, ranked[0], found=candidate_of(ranked[0], serving), model=model, today=today)
 
 
 def _with_verdicts(request: Serve, options: tuple[ServeOption, ...]) -> tuple[ServeOption, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final
 
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog.failures import spot_uptime
 from tonnage.domain.money import Offer
-from tonnage.domain.train_plan import Run, ScalingPoint, TrainOption
+from tonnage.domain.train_plan import PAYS, Run, ScalingPoint, TrainOption
 from tonnage.domain.training import TrainSetup
 from tonnage.engines.training import software_spec
 from tonnage.planning.sites import Site
@@ -25,28 +25,43 @@ from tonnage.simulation.run import spot_mix
 from tonnage.simulation.training import step_time
 from tonnage.units import show
 
-__all__ = ["PAYS", "rerun_on", "scaling_curves", "setup_label", "setup_of", "spot_against_on_demand", "stops_paying"]
+__all__ = ["rerun_on", "scaling_curves", "setup_label", "setup_of", "spot_against_on_demand", "stops_paying"]
 
 DOWN: Final = 2
 UP: Final = 3
-"""Halvings and doublings of the chosen count that the curves show."""
-PAYS: Final = 1.6
-"""Speed that a doubling must bring to count as paying: below it the run costs a quarter more. Chosen. [-]"""
+"""Halvings and doublings of the chosen count that the curves show at least."""
+FARTHEST: Final = 10
+"""Doublings after which no end is sought any more."""
 
 
 def scaling_curves(asked: TrainContext, best: TrainOption, *, sites: tuple[Site, ...]) -> tuple[ScalingPoint, ...]:
-    """Points of both curves that fit in memory, smallest count first."""
+    """Points of both curves that fit in memory, smallest count first; to the first doubling that does not pay."""
     site = next((s for s in sites if _is_site(s, best)), None)
     if site is None:
         return ()
     base = best.accelerators
     counts = [base // 2**k for k in range(DOWN, 0, -1) if base % 2**k == 0]
-    counts += [base * 2**k for k in range(UP + 1) if base * 2**k <= MAX_ACCELERATORS]
+    counts += [base * 2**k for k in range(FARTHEST + 1) if base * 2**k <= MAX_ACCELERATORS]
     places = {
         r.place.count: r.place
         for r in rentals(site, counts=tuple(counts), terms=asked.request.filters.terms, today=asked.today)
     }
-    return (*_curve(asked, best, _strong(asked, best, places)), *_curve(asked, best, _weak(asked, best, places)))
+    strong = tuple(_to_the_end(_curve(asked, best, _strong(asked, best, places)), least=base * 2**UP))
+    most = max((point.count for point in strong), default=base * 2**UP)
+    shown = {count: place for count, place in places.items() if count <= most}
+    return (*strong, *_curve(asked, best, _weak(asked, best, shown)))
+
+
+def _to_the_end(points: Iterable[ScalingPoint], *, least: int) -> Iterator[ScalingPoint]:
+    """Points up to a count, and on from there while doublings pay."""
+    before: ScalingPoint | None = None
+    ended = False
+    for point in points:
+        ended = ended or (before is not None and before.step_s / point.step_s < PAYS)
+        yield point
+        before = point
+        if ended and point.count >= least:
+            return
 
 
 def stops_paying(points: tuple[ScalingPoint, ...]) -> str:

@@ -7,13 +7,26 @@ any test can read; `svg` draws it by vl-convert, without a browser or a request.
 from __future__ import annotations
 
 import importlib.util
+import math
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
 from tonnage.errors import BadRequest
 
-__all__ = ["COLOURS", "Chart", "axis", "layer_charts", "records", "renderer", "specification", "svg"]
+__all__ = [
+    "COLOURS",
+    "Chart",
+    "axis",
+    "layer_charts",
+    "log_axis",
+    "log_ends",
+    "records",
+    "renderer",
+    "specification",
+    "svg",
+]
 
 SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 WIDTH: Final = 560
@@ -54,6 +67,31 @@ def records(columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> dict[str, 
 def axis(field: str, title: str, *, kind: str = "quantitative", **more: Any) -> dict[str, Any]:
     """A position channel; the title states the unit and, where it is not plain, which end is better."""
     return {"field": field, "type": kind, "title": title, **more}
+
+
+def log_ends(values: Iterable[float], *, room: float = 1.15) -> tuple[float, float]:
+    """Ends of a logarithmic axis that holds the values and a little room on either side."""
+    held = [value for value in values if value > 0]
+    return (min(held) / room, max(held) * room) if held else (0.1, 10.0)
+
+
+def log_axis(field: str, title: str, *, ends: tuple[float, float], **more: Any) -> dict[str, Any]:
+    """A logarithmic channel between two ends; the farther apart they lie, the fewer steps a decade has."""
+    low, high = ends
+    decades = math.log10(high / low)
+    steps = (1, 2, 5) if decades <= 2.5 else (1, 3) if decades <= 4.2 else (1,)
+    ticks = [
+        float(f"{step}e{power}")
+        for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        for step in steps
+    ]
+    shown = {
+        "values": [tick for tick in ticks if low <= tick <= high],
+        "format": "~g" if high < 1e4 else "~s",
+        "labelOverlap": False,
+    }
+    scale = {"type": "log", "domain": [low, high], "nice": False, **more.pop("scale", {})}
+    return axis(field, title, scale=scale, axis={**shown, **more.pop("axis", {})}, **more)
 
 
 def layer_charts(data: dict[str, Any], *layers: dict[str, Any]) -> dict[str, Any]:

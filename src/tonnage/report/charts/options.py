@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from tonnage.domain.answer import Quantity
-from tonnage.report.charts.chart import Chart, axis, records
+from tonnage.report.charts.chart import Chart, axis, log_axis, records
 
 __all__ = ["Axis", "Point", "options_chart", "point_of"]
 
@@ -15,7 +16,17 @@ MOST_LABELS: Final = 4
 """Points of the frontier that carry their name."""
 MAX_TIMES: Final = 3.0
 """Options that cost more times as much as the first are left to the table. [-]"""
-APART: Final = (0.34, 0.07)
+WIDE: Final = 12.0
+"""Slowest over fastest from which on the axis of time is logarithmic. [-]"""
+LEADER: Final = 15
+"""Length of the line that joins a point to its name. [px]"""
+SIDES: Final = {"left": ("left", -6), "middle": ("center", 0), "right": ("right", 6)}
+"""Where a point lies -> how its name is aligned, and how far it is moved."""
+ASIDE: Final = {"left": 0.17, "middle": 0.0, "right": -0.17}
+"""Where a point lies -> how far from it the middle of its name is, of the width. [-]"""
+RAISED: Final = 0.065
+"""How far above its point a name stands, of the height. [-]"""
+APART: Final = (0.34, 0.11)
 """Room that a name takes, of the width and the height; another within it is not written. [-]"""
 SPAN: Final = "#3d8f99"
 LOW: Final = 0.2
@@ -73,14 +84,15 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis) -> Chart 
     points = [point for point in points if point.usd <= MAX_TIMES * points[0].usd][:MOST_POINTS]
     if not points:
         return None
-    values = [(*point, f"{point.option}, ${point.usd:,.2f}") for point in points]
     best = _frontier(points)
     right = _right(points, best, time.limit)
-    span = {"domain": [0, right], "nice": time.limit is None}
-    x = axis("value", f"{time.name}, {time.unit} (left is faster)", scale={**span, "clamp": True})
+    x, place = _across(points, time, right=right)
     top = max(point.usd for point in points)
     y = axis("usd", f"{money.unit} (down is cheaper)", scale={"domain": [0, 1.06 * top], "nice": True})
-    placed = _named(points, best, right=right, top=top)
+    values = [
+        (*point, f"{point.option}, ${point.usd:,.2f}", _side(place(point.value)), point.usd > LOW * top)
+        for point in points
+    ]
     tooltip = [
         {"field": "label", "title": "option"},
         *({"field": name, "title": f"{title} [{time.unit}]", "format": ",.3~g"} for name, title in (
@@ -100,7 +112,7 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis) -> Chart 
          "encoding": {"x": x, "y": y, "tooltip": tooltip}},
         {"transform": [{"filter": f"!({SOLID})"}], "mark": {"type": "point", "filled": False, "size": 60},
          "encoding": {"x": x, "y": y, "tooltip": tooltip}},
-        *_name_layers({"x": x, "y": y}, placed, low=LOW * top),
+        *_name_layers({"x": x, "y": y}, _named(points, best, place=place, top=top)),
     ]  # fmt: skip
     past = f"; the shaded part is past the limit of {time.limit:,.3g} {time.unit}" if time.limit is not None else ""
     return Chart(
@@ -109,7 +121,7 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis) -> Chart 
         says=f"Each point is an option with its 90 % interval, filled where its speed is measured; the steps are the "
         f"best price for each speed{past}.",
         body={"params": [{"name": "chosen", "value": 1}],
-              "data": records((*Point._fields, "label"), values), "layer": layers},
+              "data": records((*Point._fields, "label", "side", "high_up"), values), "layer": layers},
         columns=("option", f"{time.name} [{time.unit}]", "90 % interval", money.unit, "evidence"),
         rows=tuple(
             (p.option, f"{p.value:,.3g}", f"{p.low:,.3g}-{p.high:,.3g}", f"{p.usd:,.2f}", p.evidence) for p in points
@@ -134,28 +146,31 @@ def _limit_layers(time: Axis, x: dict[str, Any], *, right: float) -> list[dict[s
     ]  # fmt: skip
 
 
-def _name_layers(
-    position: dict[str, Any], placed: Sequence[tuple[str, int, list[int]]], *, low: float
-) -> list[dict[str, Any]]:
-    """The chosen option ringed and named, above it where it lies lower than `low`; names of others on the frontier."""
-    text: dict[str, Any] = {"text": {"field": "label"}}
-    named: dict[str, Any] = {**position, **text}
-    return [
+def _name_layers(position: dict[str, Any], ranks: Sequence[int]) -> list[dict[str, Any]]:
+    """The chosen option ringed and named, below it where there is room; names of others on the frontier above them."""
+    layers: list[dict[str, Any]] = [
         {"transform": [{"filter": "datum.rank == chosen"}],
-         "layer": [
-             {"mark": {"type": "point", "filled": False, "size": 260, "strokeWidth": 2}},
-             {"transform": [{"filter": f"datum.usd > {low:g}"}],
-              "mark": {"type": "text", "dy": 20, "fontWeight": "bold", "fontSize": 12},
-              "encoding": text},
-             {"transform": [{"filter": f"datum.usd <= {low:g}"}],
-              "mark": {"type": "text", "dy": -18, "fontWeight": "bold", "fontSize": 12},
-              "encoding": text},
-         ], "encoding": position},
-        *({"transform": [{"filter": f"indexof({ranks}, datum.rank) >= 0 && datum.rank != chosen"}],
-           "mark": {"type": "text", "align": side, "dx": away, "dy": -9},
-           "encoding": named}
-          for side, away, ranks in placed if ranks),
+         "mark": {"type": "point", "filled": False, "size": 260, "strokeWidth": 2}, "encoding": position},
     ]  # fmt: skip
+    bold = {"fontWeight": "bold", "fontSize": 12}
+    for who, below, style in (
+        ("datum.rank == chosen && datum.high_up", True, bold),
+        ("datum.rank == chosen && !datum.high_up", False, bold),
+        (f"indexof({list(ranks)}, datum.rank) >= 0 && datum.rank != chosen", False, {}),
+    ):
+        end = LEADER if below else -LEADER
+        joined = {**position, "y2": {"field": "usd"}}
+        chosen = {"transform": [{"filter": who}]}
+        layers.append({
+            **chosen, "mark": {"type": "rule", "strokeWidth": 1, "opacity": 0.7, "yOffset": end}, "encoding": joined,
+        })  # fmt: skip
+        for side, (align, away) in SIDES.items():
+            layers.append({
+                "transform": [{"filter": f"({who}) && datum.side == '{side}'"}],
+                "mark": {"type": "text", "align": align, "dx": away, "dy": end + (7 if below else -5), **style},
+                "encoding": {**position, "text": {"field": "label"}},
+            })  # fmt: skip
+    return layers
 
 
 def _frontier(points: Sequence[Point]) -> list[Point]:
@@ -168,20 +183,40 @@ def _frontier(points: Sequence[Point]) -> list[Point]:
 
 
 def _named(
-    points: Sequence[Point], best: Sequence[Point], *, right: float, top: float
-) -> list[tuple[str, int, list[int]]]:
-    """Ranks whose names are written to the right of their point, and to its left; none that would lie on another."""
+    points: Sequence[Point], best: Sequence[Point], *, place: Callable[[float], float], top: float
+) -> list[int]:  # fmt: skip
+    """Ranks on the frontier whose names are written; none that would lie on another or on a point."""
     taken = [points[0]]
-    sides: dict[str, list[int]] = {"left": [], "right": []}
     for point in sorted(best, key=lambda point: point.usd):
         close = any(
-            abs(point.value - other.value) < APART[0] * right and abs(point.usd - other.usd) < APART[1] * top
+            abs(place(point.value) - place(other.value)) < APART[0] and abs(point.usd - other.usd) < APART[1] * top
             for other in taken
         )
-        if point.rank != points[0].rank and not close and len(taken) <= MOST_LABELS:
+        covers = any(
+            abs(place(point.value) + ASIDE[_side(place(point.value))] - place(other.value)) < APART[0] / 2
+            and abs(point.usd + RAISED * top - other.usd) < APART[1] * top / 3
+            for other in points
+        )
+        if point.rank != points[0].rank and not close and not covers and len(taken) <= MOST_LABELS:
             taken.append(point)
-            sides["left" if point.value < right / 2 else "right"].append(point.rank)
-    return [("left", 7, sides["left"]), ("right", -7, sides["right"])]
+    return [point.rank for point in taken[1:]]
+
+
+def _across(points: Sequence[Point], time: Axis, *, right: float) -> tuple[dict[str, Any], Callable[[float], float]]:
+    """The axis of time, logarithmic where the times lie far apart, and how far along it a time lies. [0 to 1]"""
+    title = f"{time.name}, {time.unit} (left is faster)"
+    fastest = min(point.value for point in points)
+    if fastest <= 0 or right < WIDE * fastest:
+        scale = {"domain": [0, right], "nice": time.limit is None, "clamp": True}
+        return axis("value", title, scale=scale), lambda value: value / right
+    least = 0.7 * min((point.low for point in points if point.low > 0), default=fastest)
+    found = log_axis("value", f"{title}, log scale", ends=(least, right), scale={"clamp": True})
+    return found, lambda value: math.log(max(value, least) / least) / math.log(right / least)
+
+
+def _side(at: float) -> str:
+    """Where a name has room beside a point that lies so far along the axis."""
+    return "left" if at < 0.3 else "right" if at > 0.7 else "middle"
 
 
 def _right(points: Sequence[Point], best: Sequence[Point], limit: float | None) -> float:

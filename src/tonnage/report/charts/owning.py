@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tonnage.domain.cost import Rent, RentOrBuy
-from tonnage.report.charts.chart import Chart, axis, layer_charts, records
+from tonnage.report.charts.chart import Chart, axis, layer_charts, log_axis, log_ends, records
 
 __all__ = ["cost_charts"]
 
@@ -36,7 +36,8 @@ def _break_even(answer: RentOrBuy) -> Chart | None:
         if rent.break_even_utilisation and rent.break_even_utilisation <= 1
     ]
     x = axis("use", "share of hours with useful work", axis={"format": "%"})
-    y = axis("usd", "USD per accelerator and hour of useful work", scale={"type": "log"})
+    ends = log_ends([value[2] for value in values])
+    y = log_axis("usd", "USD per accelerator and hour of useful work", ends=ends)
     colour = {"field": "way", "type": "nominal", "title": None, "sort": None}
     body = layer_charts(
         records(("way", "use", "usd"), values),

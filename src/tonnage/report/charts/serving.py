@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tonnage.domain.plan import LoadPoint, Roofline, ServeOption, ServePlan
 from tonnage.domain.requests.common import Slo
-from tonnage.report.charts.chart import COLOURS, Chart, axis, layer_charts, records
+from tonnage.report.charts.chart import COLOURS, Chart, axis, layer_charts, log_axis, log_ends, records
 from tonnage.report.charts.memory import Stack, memory_chart
 from tonnage.report.charts.options import Axis, options_chart, point_of
 from tonnage.report.names import part_name
@@ -60,11 +61,21 @@ def _latency_by_load(plan: ServePlan) -> Chart | None:
     seen = best.capacity.simulated
     if seen is None:
         return None
-    peak = None if request.rate_per_s is None else request.rate_per_s * request.shape.peak_to_mean / best.replicas
+    peak = _own_rate(plan)
     return load_chart(
         seen.tried, slo=request.slo, knee_per_s=seen.knee_per_s, most_per_s=seen.low_per_s, peak_per_s=peak,
         own={name: getattr(best.capacity, field).value for name, field in LATENCIES},
     )  # fmt: skip
+
+
+def _own_rate(plan: ServePlan) -> float | None:
+    """What one replica of the first option is asked for; requests in flight become a rate by Little's law. [1/s]"""
+    best, request = plan.options[0], plan.request
+    if request.rate_per_s is not None:
+        return request.rate_per_s * request.shape.peak_to_mean / best.replicas
+    seen = best.capacity
+    stay_s = seen.ttft_mean_s + seen.tpot_mean_s * max(0.0, request.lengths.output_tokens - 1.0)
+    return seen.concurrency / stay_s if stay_s > 0 else None
 
 
 def _cost_by_use(plan: ServePlan) -> Chart:
@@ -85,7 +96,7 @@ def _cost_by_use(plan: ServePlan) -> Chart:
             "mark": {"type": "line", "tooltip": True},
             "encoding": {
                 "x": axis("use", "share of the capacity that is used", axis={"format": "%"}),
-                "y": axis("usd", "USD per million output tokens", scale={"type": "log"}),
+                "y": log_axis("usd", "USD per million output tokens", ends=log_ends([value[2] for value in values])),
                 "color": {"field": "option", "type": "nominal", "title": None, "sort": None},
             },
         },
@@ -107,7 +118,7 @@ def _hits_by_cache(plan: ServePlan) -> Chart | None:
     if len(sizes) < 2:
         return None
     values = [(size.name, size.tokens, size.hit_rate, size.usd_per_hour, size.now) for size in sizes]
-    x = axis("tokens", "KV cache capacity of one replica (tokens)", scale={"type": "log"})
+    x = log_axis("tokens", "KV cache capacity of one replica (tokens)", ends=log_ends([size.tokens for size in sizes]))
     usd = axis("usd", "USD/h of the plan", scale={"zero": False})
     share = axis("share", "prompt tokens found again", axis={"format": "%"}, scale={"zero": False})
     body = layer_charts(
@@ -169,10 +180,11 @@ def load_chart(
     if knee_per_s < max(point.rate_per_s for point in tried):  # at the last rate tried nothing queues yet
         marks.append((f"knee {knee_per_s:.3g}/s", knee_per_s))
     if peak_per_s is not None:
-        marks.append((f"your peak {peak_per_s:.3g}/s", peak_per_s))
+        marks.append((f"your load {peak_per_s:.3g}/s", peak_per_s))
     placed = [(*mark, place) for place, mark in enumerate(sorted(marks, key=_rate_of))]
-    x = axis("rate", "requests/s of one replica", scale={"zero": True})
-    y = axis("p95", "seconds (down is better)", scale={"type": "log"})
+    x = axis("rate", "requests/s of one replica", scale={"domain": [0, 1.02 * values[-1][1]], "nice": False})
+    drawn = [seconds for value in values for seconds in value[2:5]] + [limit for _, limit in limits]
+    y = log_axis("p95", "seconds (down is better)", ends=log_ends(drawn))
     colour = {"field": "latency", "type": "nominal", "title": None, "sort": None}
     layers: list[dict[str, Any]] = [
         {"mark": {"type": "area", "opacity": 0.2},
@@ -210,15 +222,15 @@ def _own_load(
     own: Mapping[str, float], peak_per_s: float | None, tried: Sequence[LoadPoint], *, x: dict[str, Any],
     y: dict[str, Any], colour: dict[str, Any],
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """What the asked load sees, ringed, and dashed from there to the least rate beyond it that was simulated."""
+    """What the asked load sees, ringed; dashed from there to the first simulated rate where none lies below."""
     if peak_per_s is None or not own:
         return []
-    beyond = min((point for point in tried if point.rate_per_s > peak_per_s), key=_point_rate, default=None)
     here = [(name, peak_per_s, value) for name, value in own.items() if value > 0]
+    first = min(tried, key=_point_rate)
     ways = [
-        (name, beyond.rate_per_s, seen[1])
+        (name, first.rate_per_s, seen[1])
         for name, field in LATENCIES
-        if beyond is not None and name in own and (seen := getattr(beyond, field)) is not None
+        if first.rate_per_s > peak_per_s and name in own and (seen := getattr(first, field)) is not None
     ]
     encoding = {"x": x, "y": y, "color": colour}
     return [
@@ -241,6 +253,10 @@ def _rate_of(mark: tuple[str, float]) -> float:
 TERA: Final = 1e12
 COLOUR: Final = "#7f7f7f"
 """Of the roofs, on either ground."""
+NAMED: Final = 5
+"""Operators that carry their name: those with most of the time."""
+CLEAR: Final = (0.16, 0.2)
+"""Room of a name: share of the width, and of a decade of speed. [-]"""
 FEWEST: Final = 1.0
 """Left end of the axis. [FLOP/byte]"""
 
@@ -258,8 +274,10 @@ def roofline_chart(roof: Roofline | None) -> Chart | None:
     for name, peak in roof.peaks.items():
         ridge = peak / roof.memory_bytes_per_s
         lines += [(name, x, min(peak, x * roof.memory_bytes_per_s) / TERA) for x in (left, ridge, right)]
-    x = axis("intensity", "FLOP per byte moved", scale={"type": "log"})
-    y = axis("speed", "TFLOP/s (up is better)", scale={"type": "log"})
+    x = log_axis("intensity", "FLOP per byte moved", ends=(left, right))
+    reach = [line[2] for line in lines] + [value[3] for value in values]
+    y = log_axis("speed", "TFLOP/s (up is better)", ends=log_ends(reach, room=1.5))
+    told = _told_operators(values, ends=(left, right))
     body = layer_charts(
         records(("phase", "operator", "intensity", "speed", "share", "format"), values),
         {"data": records(("roof", "intensity", "speed"), lines),
@@ -267,6 +285,9 @@ def roofline_chart(roof: Roofline | None) -> Chart | None:
          "encoding": {"x": x, "y": y, "detail": {"field": "roof"}}},
         {"data": records(("roof", "intensity", "speed"), [line for line in lines if line[1] == right]),
          "mark": {"type": "text", "align": "right", "dy": -8}, "encoding": {"x": x, "y": y, "text": {"field": "roof"}}},
+        {"data": records(("phase", "operator", "intensity", "speed"), told),
+         "mark": {"type": "text", "dy": 20},
+         "encoding": {"x": x, "y": y, "text": {"field": "operator"}}},
         {"mark": {"type": "point", "filled": True, "opacity": 0.8, "tooltip": {"content": "data"}},
          "encoding": {"x": x, "y": y, "color": {"field": "phase", "type": "nominal", "title": None, "sort": None},
                       "size": {"field": "share", "type": "quantitative", "title": "share of the step",
@@ -274,7 +295,7 @@ def roofline_chart(roof: Roofline | None) -> Chart | None:
     )  # fmt: skip
     return Chart(
         name="roofline",
-        title=f"Operators under the roof of one {roof.accelerator}",
+        title=f"Operators under the roof of one {part_name(roof.accelerator)}",
         says="Work per byte against speed; the lines are what memory and arithmetic allow, the size of a point is its "
         "share of the step.",
         body=body,
@@ -286,3 +307,18 @@ def roofline_chart(roof: Roofline | None) -> Chart | None:
             for p in roof.points
         ),
     )  # fmt: skip
+
+
+def _told_operators(values: Sequence[tuple[Any, ...]], *, ends: tuple[float, float]) -> list[tuple[Any, ...]]:
+    """The points with most of the time whose names do not lie on one another."""
+    told: list[tuple[Any, ...]] = []
+    width = math.log10(ends[1] / ends[0])
+    for value in sorted(values, key=lambda value: -value[4]):
+        across, up = math.log10(value[2]), math.log10(value[3])
+        clear = all(
+            abs(across - math.log10(other[2])) > CLEAR[0] * width or abs(up - math.log10(other[3])) > CLEAR[1]
+            for other in told
+        )
+        if clear and len(told) < NAMED:
+            told.append(value[:4])
+    return told

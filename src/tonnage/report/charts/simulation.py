@@ -7,7 +7,7 @@ from typing import Any, Final
 from tonnage.domain.case import Latency
 from tonnage.domain.compare import Comparison
 from tonnage.domain.simulate import Simulated
-from tonnage.report.charts.chart import Chart, axis, layer_charts, records
+from tonnage.report.charts.chart import Chart, axis, layer_charts, log_axis, log_ends, records
 from tonnage.units import show
 
 __all__ = ["comparison_charts", "simulation_charts"]
@@ -38,7 +38,7 @@ def _latencies(found: Simulated) -> Chart | None:
         "mark": {"type": "point", "filled": True, "size": 90, "tooltip": True},
         "encoding": {
             "y": axis("latency", "", kind="nominal", sort=None),
-            "x": axis("seconds", "seconds (left is better)", scale={"type": "log"}),
+            "x": log_axis("seconds", "seconds (left is better)", ends=log_ends([value[2] for value in values])),
             "color": {"field": "percentile", "type": "nominal", "title": None, "sort": None},
         },
     }
@@ -110,7 +110,7 @@ def comparison_charts(found: Comparison) -> tuple[Chart, ...]:
         "mark": {"type": "point", "filled": True, "size": 80, "tooltip": True},
         "encoding": {
             "y": axis("side", "", kind="nominal", sort=None),
-            "x": axis("seconds", "seconds (left is better)", scale={"type": "log"}),
+            "x": log_axis("seconds", "seconds (left is better)", ends=log_ends([value[3] for value in values])),
             "color": {"field": "latency", "type": "nominal", "title": None, "sort": None},
             "shape": {"field": "percentile", "type": "nominal", "title": None, "sort": None},
         },

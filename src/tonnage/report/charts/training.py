@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from itertools import pairwise
+from typing import Any, Final
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
-from tonnage.domain.train_plan import Milestone, TrainOption, TrainPlan
-from tonnage.report.charts.chart import Chart, axis, layer_charts, records
+from tonnage.domain.train_plan import PAYS, Milestone, TrainOption, TrainPlan
+from tonnage.report.charts.chart import Chart, axis, layer_charts, log_axis, log_ends, records
 from tonnage.report.charts.memory import Stack, memory_chart
 from tonnage.report.charts.options import Axis, Point, options_chart, point_of
 from tonnage.report.names import part_name
@@ -18,6 +19,10 @@ __all__ = ["batch_charts", "timeline_chart", "train_charts"]
 
 MOST_STACKS: Final = 4
 HOUR_S: Final = 3600.0
+LATE: Final = 0.8
+"""Of the axis: milestones beyond it have their time on their left. [-]"""
+BATCHES: Final = {"strong": "same batch (strong)", "weak": "batch grows (weak)"}
+"""Kind of curve -> what it holds."""
 DAYS_FROM: Final = 72.0
 """Jobs that last longer are drawn in days. [h]"""
 
@@ -71,17 +76,19 @@ def _scaling(plan: TrainPlan) -> Chart | None:
     """Speed over the number of accelerators, beside perfect scaling; two counts alone tell nothing of a curve."""
     if len({point.count for point in plan.scaling}) < 3:
         return None
-    values = [(point.kind, point.count, point.tokens_per_s, point.efficiency) for point in plan.scaling]
+    values = [(BATCHES[point.kind], point.count, point.tokens_per_s, point.efficiency) for point in plan.scaling]
     first = plan.scaling[0]
     perfect = [("perfect", n, first.tokens_per_s * n / first.count) for n in sorted({v[1] for v in values})]
     x = axis("count", "accelerators", kind="ordinal", axis={"labelAngle": 0})
-    y = axis("tokens", "tokens/s of the whole job", scale={"type": "log"})
+    ends = log_ends([*(point.tokens_per_s for point in plan.scaling), *(rate for _, _, rate in perfect)])
+    y = log_axis("tokens", "tokens/s of the whole job", ends=ends)
     body = layer_charts(
         records(("kind", "count", "tokens", "efficiency"), values),
         {"data": records(("kind", "count", "tokens"), perfect), "mark": {"type": "line", "strokeDash": [4, 4]},
          "encoding": {"x": x, "y": y}},
+        *_end_layers(plan, x=x),
         {"mark": {"type": "line", "point": True, "tooltip": {"content": "data"}},
-         "encoding": {"x": x, "y": y, "color": {"field": "kind", "type": "nominal", "title": None}}},
+         "encoding": {"x": x, "y": y, "color": {"field": "kind", "type": "nominal", "title": None, "sort": None}}},
     )  # fmt: skip
     return Chart(
         name="scaling",
@@ -89,8 +96,24 @@ def _scaling(plan: TrainPlan) -> Chart | None:
         says=f"Speed over the number of accelerators; dashed is perfect scaling.{_where_it_ends(plan.stops_paying)}",
         body=body,
         columns=("batch held", "accelerators", "tokens/s", "efficiency"),
-        rows=tuple((p.kind, f"{p.count:,}", f"{p.tokens_per_s:,.0f}", f"{p.efficiency:.0%}") for p in plan.scaling),
+        rows=tuple(
+            (BATCHES[p.kind], f"{p.count:,}", f"{p.tokens_per_s:,.0f}", f"{p.efficiency:.0%}") for p in plan.scaling
+        ),
     )
+
+
+def _end_layers(plan: TrainPlan, *, x: dict[str, Any]) -> list[dict[str, Any]]:
+    """A line at the count from which on a doubling brings too little, with its name; nothing where none was found."""
+    strong = [point for point in plan.scaling if point.kind == "strong"]
+    last = next((a.count for a, b in pairwise(strong) if b.step_s * PAYS > a.step_s), None)
+    if last is None:
+        return []
+    where = records(("count", "says"), [(last, f"pays up to {last:,}")])
+    return [
+        {"data": where, "mark": {"type": "rule", "strokeDash": [2, 3], "opacity": 0.7}, "encoding": {"x": x}},
+        {"data": where, "mark": {"type": "text", "align": "right", "dx": -5, "y": 8},
+         "encoding": {"x": x, "text": {"field": "says"}}},
+    ]  # fmt: skip
 
 
 def _where_it_ends(told: str) -> str:
@@ -102,20 +125,35 @@ def timeline_chart(milestones: tuple[Milestone, ...]) -> Chart | None:
     """The milestones along the run."""
     if len(milestones) < 2:
         return None
-    values = [(0.0, m.after_s / HOUR_S, m.what, m.date) for m in milestones]
-    x = axis("hours", "hours after the start")
+    last = milestones[-1].after_s
+    unit, each = ("days", 24.0 * HOUR_S) if last > DAYS_FROM * HOUR_S else ("hours", HOUR_S)
+    values = [
+        (
+            0.0,
+            m.after_s / each,
+            m.what.split(";")[0],
+            m.date,
+            show(m.after_s, "s") if m.after_s else "",
+            m.after_s > 0.8 * last,
+        )
+        for m in milestones
+    ]  # fmt: skip
+    x = axis("after", f"{unit} after the start")
     y = axis("what", "", kind="nominal", sort=None)
     body = layer_charts(
-        records(("start", "hours", "what", "date"), values),
+        records(("start", "after", "what", "date", "says", "late"), values),
         {"mark": {"type": "rule", "opacity": 0.4},
-         "encoding": {"x": {**x, "field": "start"}, "x2": {"field": "hours"}, "y": y}},
-        {"mark": {"type": "point", "filled": True, "size": 80, "tooltip": {"content": "data"}},
+         "encoding": {"x": {**x, "field": "start"}, "x2": {"field": "after"}, "y": y}},
+        {"mark": {"type": "point", "filled": True, "size": 80, "opacity": 1, "tooltip": {"content": "data"}},
          "encoding": {"x": x, "y": y}},
+        *({"transform": [{"filter": when}], "mark": {"type": "text", "align": side, "dx": dx, "dy": dy},
+           "encoding": {"x": x, "y": y, "text": {"field": "says"}}}
+          for when, side, dx, dy in (("!datum.late", "left", 9, 1), ("datum.late", "right", -8, -8))),
     )  # fmt: skip
     return Chart(
         name="timeline",
         title="The run over time",
-        says="Milestones by hours after the start.",
+        says=f"Milestones by {unit} after the start.",
         body=body,
         columns=("milestone", "after", "date"),
         rows=tuple((m.what, show(m.after_s, "s"), m.date) for m in milestones),
