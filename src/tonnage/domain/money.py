@@ -85,6 +85,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trust: Trust = "primary"
     """What is not primary never leads a plan where a primary price is known."""
     kind: OfferKind = "instance"
+    stock: int | None = None
+    """Accelerators of it that there are, where they are the user's own; absent = as many as are asked for."""
 
     def usd_per_hour(self, term: Term) -> float | None:
         """Listed price of the whole instance for one term; absent when not offered. [USD/h]"""

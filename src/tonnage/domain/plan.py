@@ -169,6 +169,8 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trust: Trust = "primary"
     """Who says the price; what is not primary comes after every option whose price is."""
     kind: OfferKind = "instance"
+    stock: int | None = None
+    """Accelerators of it that there are, where they are the user's own."""
 
     @property
     def accelerators(self) -> float:

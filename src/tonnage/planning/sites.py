@@ -46,6 +46,15 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     """Accelerators of the largest instance."""
     offers: tuple[Offer, ...]
 
+    @property
+    def stock(self) -> int | None:
+        """Accelerators that there are, where they are the user's own; None = as many as are asked for."""
+        return max((offer.stock for offer in self.offers if offer.stock is not None), default=None)
+
+    def largest(self, most: int, *, allowed: int | None) -> int:
+        """Accelerators that one replica may take here: at most `most`, what the request allows, and what there is."""
+        return min(count for count in (most, allowed, self.stock) if count is not None)
+
 
 YOURS: Final = "yours"
 """Provider of offers at the user's own price."""
@@ -101,6 +110,8 @@ def sites(
     out kinds of offers that cannot do the work: a serverless worker trains nothing. Prices of primary sources stand
     before all others: those are asked only where a part has no other.
     """
+    if filters.owned:
+        return _owned(filters, additions)
     providers = catalog.providers()
     rented: dict[str, list[Offer]] = {}
     less = {name: 1.0 - share for name, share in _pairs(filters.discounts)}
@@ -129,6 +140,21 @@ def sites(
                 else Rejection(what=accelerator.id, verdict=_no_price(accelerator))
             )
     return tuple(open_sites), tuple(excluded)
+
+
+def _owned(filters: Filters, additions: Additions) -> tuple[tuple[Site, ...], tuple[Rejection, ...]]:
+    """What is there already, as far as the filters on accelerators leave it: nothing is rented."""
+    from tonnage.planning.own.stock import owned_offers
+
+    kinds = owned_offers(filters, dict(_pairs(filters.own_prices)), provider=YOURS, additions=additions)
+    found = [Site(accelerator=part, intra_link=None, per_node=size, offers=offers) for part, size, offers in kinds]
+    wanted = replace(filters, accelerators=filters.accelerators or tuple(site.accelerator.id for site in found))
+    lost = [
+        (site, name) for site in found
+        for name in [next((n for n, test in ACCELERATOR_TESTS.items() if not test(wanted, site.accelerator)), None)]
+    ]  # fmt: skip
+    left_out = tuple(_excluded(site.accelerator, name, "does not pass") for site, name in lost if name is not None)
+    return tuple(site for site, name in lost if name is None), left_out
 
 
 def none_passes(excluded: Iterable[Rejection], *, usual: str = "filter") -> Verdict:

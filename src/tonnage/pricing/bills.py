@@ -57,6 +57,9 @@ def bill(offer: Offer, *, replicas: int, ranks: int, term: str, today: date) -> 
         terms = ", ".join(listed.term for listed in offer.prices) or "no price"
         return Verdict(ok=False, limit="term", reason=f"{name} lists no {term} price", nearest=terms)
     instances = instances_needed(replicas=replicas, ranks=ranks, per_instance=offer.count)
+    if offer.stock is not None and instances * offer.count > offer.stock:
+        need = int(instances * offer.count)
+        return Verdict(ok=False, limit="count", reason=f"needs {need} of {name}, and {offer.stock} are there")
     line = Part(
         name=f"{instances} x {offer.instance_type}",
         value=instances * price,
@@ -79,6 +82,7 @@ def bill(offer: Offer, *, replicas: int, ranks: int, term: str, today: date) -> 
         notes=offer.notes,
         trust=offer.trust_of(term),
         kind=offer.kind,
+        stock=offer.stock,
     )
 
 

@@ -252,6 +252,16 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         ),
     ] = ()
     """"ID=USD/h"; they pass every filter on offers."""
+    owned: Annotated[
+        tuple[str, ...],
+        Field(
+            name="own",
+            reads="list",
+            group="Accelerators",
+            help="only what is there already, at the price of its power: 8 x A100 80GB, 4 x L40S",
+        ),
+    ] = ()
+    """Groups as they are written; `planning.own.stock` reads them."""
     discounts: Annotated[
         tuple[str, ...],
         Field(

@@ -17,7 +17,7 @@ MAX_BUCKETS: Final = 8
 _USUAL_TERMS: Final = ("on-demand", "spot", "reserved-1y")
 _ALONE: Final = frozenset({
     "concurrency", "zones", "budget", "quick", "max_accelerators", "term", "on_for", "off_for", "idle_timeout",
-    "start_from", "cold_start",
+    "start_from", "cold_start", "own",
 })  # fmt: skip
 """Fields of a serving request that say nothing about one workload among others."""
 SAMPLES: Final = frozenset({
@@ -161,7 +161,9 @@ class FleetRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         ),
         _SLICES,
     ]
-    filters: Annotated[Filters, Group(usual={"term": _USUAL_TERMS})] = Filters(terms=_USUAL_TERMS)
+    filters: Annotated[Filters, Group(usual={"term": _USUAL_TERMS}, without=frozenset({"own"}))] = Filters(
+        terms=_USUAL_TERMS
+    )
     own: Annotated[
         tuple[OwnMachine, ...],
         Group(name="own", many=True, help="machines that are there already: accelerator and count"),

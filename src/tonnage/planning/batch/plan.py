@@ -171,7 +171,7 @@ def _as_serve(request: Batch) -> Serve:
 def _works(request: Batch, model: Model, site: Site, *, additions: Additions) -> Iterator[Work | Infeasible]:
     """Every configuration of one site, small layouts first."""
     asked = _as_serve(request)
-    most = min(LARGEST_REPLICA, request.filters.max_count or LARGEST_REPLICA)
+    most = site.largest(LARGEST_REPLICA, allowed=request.filters.max_count)
     for engine in request.engines:
         worth = limits.precisions(asked, model, accelerator=site.accelerator, engine=engine)
         for precision in worth:
@@ -339,8 +339,9 @@ def _step(job: Job, place: Place) -> int:
 
 def _fleet(request: Batch, job: Job, place: Place) -> int:
     """Most instances that the request's limit allows, in whole replicas."""
-    step = _step(job, place)
-    return int(_most(request) / place.offer.count) // step * step
+    step, stock = _step(job, place), place.offer.stock
+    most = _most(request) if stock is None else min(_most(request), stock)
+    return int(most / place.offer.count) // step * step
 
 
 def _most(request: Batch) -> int:

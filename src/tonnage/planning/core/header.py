@@ -218,7 +218,8 @@ FLAGS: Final = {
     "providers": "provider", "regions": "region", "countries": "country", "max_count": "max-accelerators",
     "certifications": "certification", "max_power_w": "max-power", "terms": "term", "always_on": "always-on",
     "provider_kinds": "provider-kind", "eu_owned": "eu-owned", "billing_step_s": "billing",
-    "own_prices": "price", "discounts": "discount", "free_egress": "free-egress", "provisioning_s": "provisioning",
+    "own_prices": "price", "owned": "own", "discounts": "discount", "free_egress": "free-egress",
+    "provisioning_s": "provisioning",
 }  # fmt: skip
 """Fields whose flag has another name."""
 LIMITS: Final = {

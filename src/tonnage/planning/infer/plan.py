@@ -189,7 +189,9 @@ def _parts(request: Infer, bills: dict[str, list[Bill]], *, additions: Additions
     filters = msgspec.structs.replace(request.filters, accelerators=())
     for part in catalog.accelerators(additions).values():
         named = part.id in request.filters.accelerators
-        if not (named or part.id in bills or (bought and part.segment in {"edge", "workstation", "consumer"})):
+        if (request.filters.owned and part.id not in bills) or not (
+            named or part.id in bills or (bought and part.segment in {"edge", "workstation", "consumer"})
+        ):
             continue
         if request.battery_wh is not None and part.power_w is None and not named:
             continue
@@ -269,7 +271,8 @@ def _fleet(request: Infer, setup: Setup, *, label: str, made: list[Bill]) -> Inf
     if best is None:
         limit = request.latency_s or 0.0
         return _lost(label, "latency", f"answers take {quickest * 1e3:,.0f} ms at best", quickest - limit, unit="s")
-    if best.number > min(request.filters.max_count or LARGEST_FLEET, LARGEST_FLEET):
+    there = min((one.stock for one in made if one.stock is not None), default=LARGEST_FLEET)
+    if best.number > min(request.filters.max_count or LARGEST_FLEET, LARGEST_FLEET, there):
         return _lost(label, "count", f"needs {best.number} accelerators", float(best.number), unit="accelerators")
     option = _made(request, setup, best, decoded=(decoded, decode_used), made=made)
     if request.hours is not None and option.battery_h is not None and option.battery_h < request.hours:

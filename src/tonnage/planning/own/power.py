@@ -17,7 +17,7 @@ from tonnage.planning.host import machine_power
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.pricing.energy import energy_kwh
 
-__all__ = ["GroupPower", "group_power", "site_answer", "tariff"]
+__all__ = ["USUAL_TARIFF", "GroupPower", "group_power", "power_of", "site_answer", "tariff"]
 
 USUAL_TARIFF: Final = ("electricity_default", "US")
 CAPS: Final = (1.0, 0.8, 0.6)
@@ -42,6 +42,11 @@ def tariff(request: Own) -> float:
 
 
 def group_power(request: Own, part: Accelerator, *, count: int) -> GroupPower | None:
+    """The same at what the request's power costs."""
+    return power_of(part, count=count, usd_per_kwh=tariff(request))
+
+
+def power_of(part: Accelerator, *, count: int, usd_per_kwh: float) -> GroupPower | None:
     """What so many accelerators draw with their hosts and cooling; None where the part's power is not published."""
     try:
         machine = machine_power(part, count=count)
@@ -50,7 +55,7 @@ def group_power(request: Own, part: Accelerator, *, count: int) -> GroupPower | 
     load = catalog.parameter("server_power", "typical_load_factor").value
     pue = catalog.parameter("pue", "office_workstation" if part.segment in AT_HOME else "modern_ai_dc").value
     watts = machine.watts * load * pue
-    month = energy_kwh(power_w=watts, hours=HOURS_PER_MONTH) * tariff(request)
+    month = energy_kwh(power_w=watts, hours=HOURS_PER_MONTH) * usd_per_kwh
     return GroupPower(machine_watts=machine.watts, watts=watts, usd_per_month=month, source=machine.source)
 
 

@@ -14,13 +14,13 @@ from tonnage.domain.requests.own import Own, OwnedGroup
 from tonnage.domain.requests.serve import Serve
 from tonnage.errors import BadRequest, echo
 from tonnage.planning.own.names import MOST_GROUPS, read_owned
+from tonnage.planning.own.stock import machine_size
 from tonnage.planning.requests.fleet import fleet_request
 from tonnage.planning.requests.reading import build, read_fields
 from tonnage.planning.requests.serve import serve_request
 
 __all__ = ["inventory_fields", "own_request"]
 
-SIZES: Final = (8, 4, 2, 1)
 UNNAMED: Final = "8B"
 OF_ONE_MACHINE: Final = ("nvidia-smi", "rocm-smi", "amd-smi", "system_profiler")
 """Tools that list what sits in one machine."""
@@ -40,7 +40,7 @@ def own_request(values: Mapping[str, Any], *, additions: Additions = catalog.NOT
     plain = {name: value for name, value in values.items() if name not in {"own", "workloads"}}
     given = read_fields(plain, Own)
     groups = tuple(_groups(values.get("own"), additions))
-    known = {field.name for field in fields_of(Serve)} - {"rate", "model"}
+    known = {field.name for field in fields_of(Serve)} - {"rate", "model", "own"}
     asked = {name: value for name, value in plain.items() if name in known}
     serve = serve_request(
         {**asked, "model": given.get("model") or UNNAMED, "rate": NOMINAL, "headroom": 0.0}, additions=additions
@@ -98,10 +98,5 @@ def _groups(said: Any, additions: Additions) -> Iterator[OwnedGroup]:
         yield OwnedGroup(
             name=f"{group.count} x {group.part.name}" if group.count > 1 else group.part.name,
             accelerator=group.part.id, count=group.count,
-            per_node=_per_node(group.count, whole.max_per_node or 1), memory_bytes=other,
+            per_node=machine_size(group.count, whole.max_per_node or 1), memory_bytes=other,
         )  # fmt: skip
-
-
-def _per_node(count: int, most: int) -> int:
-    """The largest usual machine that so many fill; what is left over sits in smaller ones."""
-    return next(size for size in SIZES if size <= count and size <= max(1, most))

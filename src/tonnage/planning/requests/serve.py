@@ -104,6 +104,10 @@ def read_filters(given: Mapping[str, Any], additions: Additions = catalog.NOTHIN
     both = set(filters.accelerators) & set(filters.exclude_accelerators)
     if both:
         raise BadRequest(f"accelerator '{min(both)}' is both wanted and excluded; drop one of the two")
+    if filters.owned:
+        from tonnage.planning.own.stock import owned_counts
+
+        owned_counts(filters, additions=additions)
     if not filters.own_prices and not filters.discounts:
         return filters
     priced = (_pair("price", text, "USD/h", example="H100=$2.10/h") for text in filters.own_prices)

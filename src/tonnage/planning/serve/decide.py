@@ -200,7 +200,8 @@ def _priced(request: Serve, candidate: Candidate, *, today: date) -> Priced | In
     ranks = configuration.ranks
     bills = bills_of(candidate.site, replicas=replicas, ranks=ranks, request=request, today=today)
     if not bills:
-        return Infeasible(configuration=configuration, verdict=limits.no_offer(candidate.site, configuration))
+        lacking = limits.no_offer(candidate.site, configuration, accelerators=replicas * ranks)
+        return Infeasible(configuration=configuration, verdict=lacking)
     beyond = limits.beyond_limits(request, replicas * ranks, usd_per_h=bills[0].usd_per_hour)
     if beyond is not None:
         return Infeasible(configuration=configuration, verdict=beyond)

@@ -178,8 +178,18 @@ def too_dear(least: float, *, best: float, times: float) -> Verdict:
     )
 
 
-def no_offer(site: Site, configuration: Configuration) -> Verdict:
-    """A replica of this size cannot be rented."""
+def no_offer(site: Site, configuration: Configuration, *, accelerators: int | None = None) -> Verdict:
+    """A replica of this size cannot be rented, or more are needed than are there."""
+    stock, need = site.stock, accelerators or configuration.layout.ranks
+    if stock is not None and need > stock:
+        return Verdict(
+            ok=False,
+            limit="count",
+            reason=f"the load needs {need} {site.accelerator.id} and {stock} are there",
+            short_by=float(need - stock),
+            unit="accelerators",
+            nearest=f"{need} of them, or `tonnage plan own` with this load, which says what to rent beside",
+        )
     return Verdict(
         ok=False,
         limit="offer",

@@ -171,6 +171,8 @@ def _costs(site: Site, *, replicas: int, ranks: int, request: Serve) -> Iterator
         if not _holds(offer, ranks, site):
             continue
         instances = instances_needed(replicas=replicas, ranks=ranks, per_instance=offer.count)
+        if offer.stock is not None and instances * offer.count > offer.stock:
+            continue
         for term in request.filters.terms:
             price = offer.usd_per_hour(term)
             if price is not None:

@@ -426,7 +426,7 @@ def _without_kernels(request: Serve, site: Site, engine: str) -> Infeasible:
 
 
 def _layouts(request: Serve, model: Model, site: Site, *, layered: bool) -> Iterable[Layout]:
-    most = min(LARGEST_REPLICA, request.filters.max_count or LARGEST_REPLICA)
+    most = site.largest(LARGEST_REPLICA, allowed=request.filters.max_count)
     return replica_layouts(
         model, site.accelerator, per_node=site.per_node, max_ranks=most, layered=layered, domain=reach_of(site)
     )

@@ -191,7 +191,7 @@ def _tries(asked: TrainContext, site: Site) -> Iterator[_Try | InfeasibleRun]:
     alone_s = each * job.sequences * (1.0 + request.validation) * (1.0 + request.headroom)
     state, memory = min(state_bytes(asked.model, kind) for kind in kinds), site.accelerator.driver_memory_bytes
     goal = _goal_s(asked)
-    counts = _counts(asked, least=state / memory, first=alone_s / goal)
+    counts = _counts(asked, least=state / memory, first=alone_s / goal, stock=site.stock)
     named = site.accelerator.id
     for rental in rentals(site, counts=counts, terms=request.filters.terms, today=asked.today):
         count = rental.place.count
@@ -207,17 +207,19 @@ def _tries(asked: TrainContext, site: Site) -> Iterator[_Try | InfeasibleRun]:
         yield _Try(rental=rental, wall_s=wall, usd=wall / 3600 * rental.usd_per_hour)
 
 
-def _counts(asked: TrainContext, *, least: float, first: float) -> tuple[int, ...]:
-    """Doubling counts, from one below what memory and time need at best to a few doublings beyond."""
+def _counts(asked: TrainContext, *, least: float, first: float, stock: int | None) -> tuple[int, ...]:
+    """
+    Doubling counts, from one below what memory and time need at best to a few doublings beyond; of what is there, all.
+    """
     request = asked.request
     if request.count is not None:
         return (request.count,)
-    most = min(request.filters.max_count or MAX_ACCELERATORS, MAX_ACCELERATORS)
+    most = min(request.filters.max_count or MAX_ACCELERATORS, MAX_ACCELERATORS, stock or MAX_ACCELERATORS)
     needed = 0 if first <= 1 else int(log2(first)) + (log2(first) % 1 > 0)
     held = 0 if least <= 1 else int(log2(least)) + (log2(least) % 1 > 0)
     slower = 1 if request.deadline_s is None else 0
     low = max(0, needed - slower, held - 1)
-    high = max(needed, held) + DOUBLINGS if _goal_s(asked) < inf else int(log2(most))
+    high = max(needed, held) + DOUBLINGS if stock is None and _goal_s(asked) < inf else int(log2(most))
     return tuple(2**power for power in range(low, high + 1) if 2**power <= most) or (2 ** int(log2(most)),)
 
 
@@ -242,7 +244,9 @@ def _evaluated(asked: TrainContext, tries: list[_Try]) -> tuple[list[TrainOption
             missed.append(_too_expensive(attempt, best, budget_usd=asked.request.budget_usd))
             continue
         # Perfect scaling from the fastest so far would still be late, or more would only cost more.
-        enough = in_time[key] >= ENOUGH and _goal_s(asked) < inf
+        # What is there already costs the same, so that all of it is looked at.
+        there = attempt.rental.offers[0].stock is not None
+        enough = in_time[key] >= ENOUGH and _goal_s(asked) < inf and not there
         if enough or fastest.get(key, 0.0) / place.count > _goal_s(asked):
             continue
         evaluated += 1
