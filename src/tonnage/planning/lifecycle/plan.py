@@ -24,7 +24,7 @@ from tonnage.planning.core.header import infeasible_sentence
 from tonnage.planning.error_model import Pair, Ratio, correlation, ratio
 from tonnage.planning.lifecycle.savings import savings_options
 from tonnage.planning.serve.plan import plan_serve
-from tonnage.planning.train.plan import plan_train
+from tonnage.planning.train.plan import plan_train, train_options
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.pricing.terms import egress_usd
 from tonnage.units import show
@@ -153,12 +153,12 @@ def _one_type(
         if served is None:
             continue
         filters = replace(request.make.filters, accelerators=(name,))
-        trained = plan_train(replace(request.make, filters=filters), additions=additions, today=today)
-        if not trained.feasible:
+        trained = train_options(replace(request.make, filters=filters), additions=additions, today=today)
+        if not trained:
             continue
-        total = _life_usd(request, trained.options[0], served)
-        making = trained.options[0].cost.value * (1.0 + request.retrainings)
-        over = _over_the_mix(request, (trained.options[0], served), mix=(make.options[0], serve.options[0]))
+        total = _life_usd(request, trained[0], served)
+        making = trained[0].cost.value * (1.0 + request.retrainings)
+        over = _over_the_mix(request, (trained[0], served), mix=(make.options[0], serve.options[0]))
         found.append(
             OneType(
                 accelerator=name,

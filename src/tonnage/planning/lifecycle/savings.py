@@ -30,8 +30,8 @@ from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import TonnageError
 from tonnage.physics.parameters import parameters
 from tonnage.planning.quality import judge_change, weights_change
-from tonnage.planning.serve.plan import plan_serve
-from tonnage.planning.train.plan import plan_train
+from tonnage.planning.serve.plan import serve_options, serve_plan_alone
+from tonnage.planning.train.plan import train_options, train_plan_alone
 from tonnage.pricing.bills import HOURS_PER_MONTH
 
 __all__ = ["savings_options", "smaller_sibling"]
@@ -134,13 +134,19 @@ def _is_student(model: Model, teacher: str) -> bool:
 
 def _quickly(serve: Serve, months: float, *, additions: Additions, today: date) -> float | str:
     """What serving so costs over the life by averages alone, or why it cannot. [USD]"""
+    asked = replace(serve, quick=True)
     try:
-        plan = plan_serve(replace(serve, quick=True), additions=additions, today=today)
+        options = serve_options(asked, additions=additions, today=today)
+        if not options:
+            return _reason(serve_plan_alone(asked, additions=additions, today=today)) or "nothing serves it"
     except TonnageError as error:
         return str(error)
-    if not plan.options:
-        return (plan.binding.reason if plan.binding is not None else None) or "nothing serves it"
-    return plan.options[0].cost.value * months * HOURS_PER_MONTH
+    return options[0].cost.value * months * HOURS_PER_MONTH
+
+
+def _reason(plan: ServePlan | TrainPlan) -> str | None:
+    """Why nothing can do it."""
+    return plan.binding.reason if plan.binding is not None else None
 
 
 def _served(life: _Life, serve: Serve) -> float | str:
@@ -154,12 +160,12 @@ def _served(life: _Life, serve: Serve) -> float | str:
 def _made(life: _Life, make: Train | FineTune) -> float | str:
     """What making so costs over the life, or why it cannot. [USD]"""
     try:
-        plan = plan_train(make, additions=life.additions, today=life.today)
+        options = train_options(make, additions=life.additions, today=life.today)
+        if not options:
+            return _reason(train_plan_alone(make, additions=life.additions, today=life.today)) or "nothing makes it"
     except TonnageError as error:
         return str(error)
-    if not plan.options:
-        return (plan.binding.reason if plan.binding is not None else None) or "nothing makes it"
-    return plan.options[0].cost.value * (1.0 + life.request.retrainings)
+    return options[0].cost.value * (1.0 + life.request.retrainings)
 
 
 def _lever(

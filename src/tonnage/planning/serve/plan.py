@@ -74,7 +74,7 @@ from tonnage.simulation.autoscale import fleet_of
 from tonnage.simulation.capacity import at_concurrency, largest_concurrency
 from tonnage.version import can_simulate
 
-__all__ = ["outcome_of", "plan_serve", "serve_options"]
+__all__ = ["outcome_of", "plan_serve", "serve_options", "serve_plan_alone"]
 
 LARGEST_REPLICA = 64
 """Of the largest replica looked at: eight nodes of eight, or a rack of 72 less its spare trays. [accelerators]"""
@@ -96,7 +96,7 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
         The model or an accelerator is unknown, or the request contradicts itself. That nothing can
         serve it is an answer: `feasible` is False and `binding` says what stands in the way.
     """
-    one = partial(_planned, additions=additions, today=today or date.today())
+    one = partial(serve_plan_alone, additions=additions, today=today or date.today())
     return answer_or_relax(
         request,
         lambda asked: quick_without_simulator(asked, one),
@@ -105,7 +105,7 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
     )
 
 
-def _planned(request: Serve, *, additions: Additions, today: date) -> ServePlan:
+def serve_plan_alone(request: Serve, *, additions: Additions, today: date) -> ServePlan:
     """The plan, without what relaxing its constraints would buy."""
     model = resolve(request.model, additions=additions)
     if not model.layers:

@@ -43,7 +43,7 @@ from tonnage.planning.train.search import Place, fastest_arrangements, floor, st
 from tonnage.pricing.bills import primary_first
 from tonnage.units import show
 
-__all__ = ["plan_train", "train_options"]
+__all__ = ["plan_train", "train_options", "train_plan_alone"]
 
 DOUBLINGS: Final = 3
 """Counts looked at beyond the first that could meet the deadline with perfect scaling."""
@@ -85,7 +85,7 @@ def plan_train(
         The model or an accelerator is unknown, or the request contradicts itself. That nothing can do it is an answer:
         `feasible` is False and `binding` says what stands in the way.
     """
-    plan = partial(_planned, additions=additions, today=today or date.today())
+    plan = partial(train_plan_alone, additions=additions, today=today or date.today())
     return answer_or_relax(request, plan, led_by=narrative.describe_option)
 
 
@@ -93,21 +93,17 @@ def train_options(
     request: Train | FineTune, *, additions: Additions = catalog.NOTHING, today: date
 ) -> tuple[TrainOption, ...]:
     """The options of the plan in their order, without what explains them: what a search over many plans asks for."""
-    model = with_training_totals(resolve(request.model, additions=additions))
-    job = job_of(request, model)
-    asked = TrainContext(
-        request=request, model=model, job=job, coefficients=training_coefficients(), today=today, additions=additions
-    )
+    asked = _context(request, additions=additions, today=today)
     found, _ = sites(request.filters, additions=additions, without=WORKERS)
     open_sites, _ = trainable_sites(
-        found, filters=request.filters, precision=job.precision, framework=request.framework
-    )  # fmt: skip
+        found, filters=request.filters, precision=asked.job.precision, framework=request.framework
+    )
     tries = [one for site in open_sites for one in _tries(asked, site) if isinstance(one, _Try)]
     return tuple(_kept(asked, _evaluated(asked, tries)[0]))
 
 
-def _planned(request: Train | FineTune, *, additions: Additions, today: date) -> TrainPlan:
-    """The plan, without what relaxing its constraints would buy."""
+def _context(request: Train | FineTune, *, additions: Additions, today: date) -> TrainContext:
+    """The request with its model and job, once they agree."""
     model = with_training_totals(resolve(request.model, additions=additions))
     job = job_of(request, model)
     if model.max_context and job.seq_len > model.max_context and not request.extend_context:
@@ -118,16 +114,18 @@ def _planned(request: Train | FineTune, *, additions: Additions, today: date) ->
     framework = request.framework
     if framework is not None and not any(name in framework.lower() for name in framework_words()):
         raise UnknownName("framework", framework, known=framework_words())
-    asked = TrainContext(
-        request=request,
-        model=model,
-        job=job,
-        coefficients=training_coefficients(),
-        today=today,
-        additions=additions,
+    return TrainContext(
+        request=request, model=model, job=job, coefficients=training_coefficients(), today=today, additions=additions
     )
+
+
+def train_plan_alone(request: Train | FineTune, *, additions: Additions, today: date) -> TrainPlan:
+    """The plan, without what relaxing its constraints would buy."""
+    asked = _context(request, additions=additions, today=today)
     found, excluded = sites(request.filters, additions=additions, without=WORKERS)
-    open_sites, refused = trainable_sites(found, filters=request.filters, precision=job.precision, framework=framework)
+    open_sites, refused = trainable_sites(
+        found, filters=request.filters, precision=asked.job.precision, framework=request.framework
+    )
     tries: list[_Try] = []
     missed: list[InfeasibleRun] = []
     for site in open_sites:
@@ -147,7 +145,7 @@ def _planned(request: Train | FineTune, *, additions: Additions, today: date) ->
         feasible=bool(ranked),
         sentence=narrative.sentence(asked, ranked, binding=binding),
         request=request,
-        model=model_facts(model),
+        model=model_facts(asked.model),
         options=ranked,
         choices=choices([job_traits(option) for option in ranked]),
         frontier=frontier(ranked, objectives=(lambda o: o.cost.value, lambda o: o.run.wall_s.value)),
