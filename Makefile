@@ -15,7 +15,7 @@ PARALLEL := --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal
 # Tests start Tonnage some hundred times; without byte code each start compiles it anew, and pytest rewrites every test.
 export PYTHONDONTWRITEBYTECODE :=
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint format types coverage mutate compat wheel recipes size stable data release integrity golden browser bench laws contract fuzz attack export-matrix audit export-validators handoff engines accuracy peers docs clean
+.PHONY: help venv demo test lint format types coverage mutate compat wheel recipes size first-run stable data release integrity golden browser bench laws contract fuzz attack export-matrix audit export-validators handoff engines accuracy peers docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z -]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -70,6 +70,8 @@ peers: $(DEV)  ## ask aiconfigurator about the same serving rows and compare
 	$(RUN) tools.peers.page
 size: $(DEV)  ## megabytes of an installation by distribution; ARGS='--against TREE' beside another checkout
 	$(RUN) tools.benchmarks.size $(ARGS)
+first-run: $(DEV)  ## seconds from nothing installed to two answers, by uvx with an empty cache
+	$(RUN) tools.benchmarks.first_run $(ARGS)
 stable: $(DEV)  ## promised names: a break that tools/stable.toml does not list fails; ARGS=--write rewrites the list
 	$(RUN) tools.stable $(ARGS)
 data: $(DEV)  ## tables with prices fetched now, and what they would change, in build/data; asks servers

