@@ -39,10 +39,10 @@ def catalogue() -> tuple[str, ...]:
 def on_its_part(target: str) -> dict[str, Any]:
     """An accelerator that the target's framework runs on."""
     vendors = export.known_targets()[target].vendors
-    if "aws" in vendors:
-        return {"accelerator": "trainium1", "vendor": "aws", "sharding": "none"}
     if "nvidia" in vendors:
         return {}
+    if "aws" in vendors:
+        return {"accelerator": "trainium1", "vendor": "aws", "sharding": "none"}
     return {"accelerator": "tpu-v5p", "vendor": "google", "sharding": "fsdp"}
 
 

@@ -101,7 +101,6 @@ def test_only_targets_that_know_pools_take_them() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        (TWO_NODES, "export to kubernetes"),
         ({"name": "trtllm", "named": "a/b"}, "--engine vllm"),
         ({"accelerator": "m4-max"}, "m4-max"),
     ],
@@ -109,6 +108,42 @@ def test_only_targets_that_know_pools_take_them() -> None:
 def test_what_cannot_be_said_is_refused(target: str, changes: dict[str, Any], told: str) -> None:
     with pytest.raises(BadRequest, match=told):
         written(target, **changes)
+
+
+WIDE = {"tp": 1, "dp": 16, "ep": 16, "model": "deepseek-ai/DeepSeek-V2-Lite"}
+"""Sixteen ranks of data-parallel attention on instances of eight."""
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang"])
+def test_dynamo_joins_the_nodes_of_a_worker(name: str) -> None:
+    changes = {**TWO_NODES, "name": name, **({"block_tokens": 1} if name == "sglang" else {})}
+    jsonschema = pytest.importorskip("jsonschema")
+    document = written("dynamo", **changes)
+    jsonschema.validate(document, json.loads((SCHEMAS / f"{TARGETS['dynamo']}.schema.json").read_text()))
+    worker = document["spec"]["services"]["Worker"]
+    layout = plan(**changes).options[0].configuration.layout
+    nodes, limit = worker["multinode"]["nodeCount"], int(worker["resources"]["limits"]["gpu"])
+    assert nodes == 2 and nodes * limit == layout.ranks
+    # The operator adds what joins them, and refuses it twice.
+    arguments = worker["extraPodSpec"]["mainContainer"]["args"]
+    assert not {"--distributed-executor-backend", "--data-parallel-backend", "--nnodes", "--node-rank"} & set(arguments)
+    degree = "--tensor-parallel-size" if name == "vllm" else "--tp-size"
+    assert degree not in arguments or int(arguments[arguments.index(degree) + 1]) >= layout.tp
+
+
+def test_kserve_joins_nodes_by_data_parallelism_alone() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    document = written("kserve", **WIDE)
+    jsonschema.validate(document, json.loads((SCHEMAS / f"{TARGETS['kserve']}.schema.json").read_text()))
+    spec = document["spec"]
+    assert spec["parallelism"] == {"tensor": 1, "data": 16, "dataLocal": 8, "expert": True}
+    assert spec["worker"] == spec["template"]
+    assert spec["worker"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "8"}
+    assert "backend" not in spec["template"]["containers"][0]["env"][0]["value"]
+    with pytest.raises(BadRequest, match="data parallelism alone: export to dynamo or kubernetes"):
+        written("kserve", **TWO_NODES)
+    with pytest.raises(BadRequest, match="export to dynamo or kubernetes"):
+        written("llm-d", **WIDE)
 
 
 @pytest.mark.parametrize("target", ["kserve", "llm-d"])

@@ -35,6 +35,12 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """Makers of the accelerators that its training files run on; serving files ask their engine."""
     pools: bool = False
     """Its files can say that prompts and answers are worked on by workers apart."""
+    carried: int = 0
+    """Among the frameworks whose files an orchestrator of training may carry, the smallest first; 0 = not one."""
+    software: tuple[str, ...] = ()
+    """Frameworks whose planned times its training files run; empty = whatever shards as PyTorch does."""
+    install: str = ""
+    """What pip is asked for beside an image's PyTorch."""
     source: str = ""
     """Where its format is described."""
 

@@ -19,6 +19,9 @@ TARGET = Target(
     files=("deepspeed.json", "launch.sh"),
     start="SCRIPT=train.py bash launch.sh",
     kinds=("train", "finetune"),
+    carried=5,
+    software=("deepspeed",),
+    install="deepspeed==0.19.8",
     source="deepspeed.runtime.zero.config.DeepSpeedZeroConfig, 0.19.8; www.deepspeed.ai/docs/config-json",
 )
 STAGES: Final = {"none": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "hsdp": 3}

@@ -1,8 +1,9 @@
 """
 NVIDIA Dynamo: a DynamoGraphDeployment, with prefill and decode workers apart where the plan keeps them apart.
 
-A worker is the engine under Dynamo's own launcher, with the engine's options as planned. Prompts' caches move through
-NIXL. Weights lie on one claim that every worker mounts.
+A worker is the engine under Dynamo's own launcher, with the engine's options as planned; over several nodes it is one
+with a node count, whose pods the operator joins. Prompts' caches move through NIXL. Weights lie on one claim that every
+worker mounts.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ TARGET = Target(
     files=("graph.yaml",),
     start="kubectl apply -f graph.yaml",
     pools=True,
-    source="ai-dynamo/dynamo: deploy/operator/api/v1alpha1 at 00686d6, components/src/dynamo/vllm/args.py at 000a36a",
+    source="ai-dynamo/dynamo: deploy/operator/api/v1alpha1 at 00686d6, components/src/dynamo/vllm/args.py at 000a36a, "
+    "docs of multinode deployment at 2c3066b",
 )
 
 MODEL_OPTION: Final = {"vllm": "--model", "sglang": "--model-path"}
@@ -41,8 +43,6 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
             f"Dynamo files are written for {' and '.join(MODEL_OPTION)}, and the option was planned for "
             f"{d.engine.name}; plan again with --engine vllm, or export to {d.engine.name}"
         )
-    if d.nodes > 1:
-        raise BadRequest(f"a worker spans {d.nodes} nodes; Dynamo files for that are not written: export to kubernetes")
     if names(d.accelerator).vendor != "nvidia":
         raise BadRequest(f"Dynamo's images are built for NVIDIA's parts, not for {d.accelerator}; export to kubernetes")
     made = server(d)
@@ -52,6 +52,8 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
         f"The image brings its own {d.engine.name}; the plan was made for {made.version}.",
         "A gated model needs a token: kubectl create secret generic hf-token-secret --from-literal=HF_TOKEN=...",
     ]
+    if d.nodes > 1:
+        lines.append(f"A worker spans {d.nodes} nodes: needs Grove or LeaderWorkerSet (with Volcano) in the cluster.")
     if d.prefill_workers:
         lines.append(f"{d.prefill_workers} workers take prompts, {d.decode_workers} answer; caches move through NIXL.")
     document = {
@@ -93,7 +95,9 @@ def _worker(d: Deployment, made: Server, *, role: str, replicas: int) -> dict[st
         "envFromSecret": "hf-token-secret",
         "envs": [{"name": "HF_HOME", "value": "/models"}],
         "sharedMemory": {"size": "16Gi"},
-        "resources": {"limits": {"gpu": str(d.layout.ranks)}},
+        # The operator joins the nodes: it starts Ray, or gives every node its rank and the leader's address.
+        **({"multinode": {"nodeCount": d.nodes}} if d.nodes > 1 else {}),
+        "resources": {"limits": {"gpu": str(d.ranks_per_node)}},
         "extraPodSpec": {
             **({"nodeSelector": chosen} if (chosen := node_selector(d)) else {}),
             "volumes": [{"name": "models", **models_volume(d)}],
@@ -111,7 +115,8 @@ def _arguments(d: Deployment, made: Server) -> list[str]:
     """The engine's options as its own server would take them, less where it listens: Dynamo's frontend does."""
     model = MODEL_OPTION[d.engine.name]
     options = list(made.argv[next(at for at, word in enumerate(made.argv) if word.startswith("--")) :])
-    for taken in ("--host", "--port", model):
+    # Over several nodes the operator chooses what joins them, and writes these itself.
+    for taken in ("--host", "--port", model, "--distributed-executor-backend", "--data-parallel-backend", "--nnodes"):
         if taken in options:
             at = options.index(taken)
             del options[at : at + 2]

@@ -31,7 +31,8 @@ TARGET = Target(
 )
 
 WRITTEN_BY_KSERVE: Final = {"--host": 2, "--port": 2, "--tensor-parallel-size": 2, "--pipeline-parallel-size": 2,
-                            "--data-parallel-size": 2, "--enable-expert-parallel": 1}  # fmt: skip
+                            "--data-parallel-size": 2, "--enable-expert-parallel": 1,
+                            "--distributed-executor-backend": 2, "--data-parallel-backend": 2}  # fmt: skip
 """Options that the resource's own fields become, and the words of each."""
 
 
@@ -42,8 +43,12 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
         raise BadRequest(
             f"these KServe files start vLLM, and the option was planned for {d.engine.name}; plan with --engine vllm"
         )
-    if d.nodes > 1:
-        raise BadRequest(f"a worker spans {d.nodes} nodes; KServe files for that are not written: export to kubernetes")
+    alone = d.layout.tp * d.layout.pp
+    if d.nodes > 1 and (d.layout.dp % d.nodes or alone > d.ranks_per_node):
+        raise BadRequest(
+            f"a worker spans {d.nodes} nodes as tp {d.layout.tp} pp {d.layout.pp} dp {d.layout.dp}, and KServe joins "
+            "nodes by data parallelism alone: export to dynamo or kubernetes"
+        )
     made = server(d)
     model = templated_name(d.model, what="model", by="KServe")
     lines = [
@@ -52,6 +57,8 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
         "A gated model needs a token: kubectl create secret generic hf-token --from-literal=HF_TOKEN=...",
         "Needs KServe's LLMInferenceService controller and the Gateway API.",
     ]
+    if d.nodes > 1:
+        lines.append(f"A worker spans {d.nodes} nodes: needs the LeaderWorkerSet controller.")
     if d.prefill_workers:
         lines.append("Caches move through NIXL; a network with RDMA has to be attached as your cluster offers it.")
     spec: dict[str, Any] = {
@@ -71,12 +78,12 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
 
 
 def _workload(d: Deployment, made: Server, *, replicas: int) -> dict[str, Any]:
-    layout, count = d.layout, {resource_name(d): str(d.layout.ranks)}
+    layout, count = d.layout, {resource_name(d): str(d.ranks_per_node)}
     degrees: dict[str, Any] = {"tensor": layout.tp}
     if layout.pp > 1:
         degrees["pipeline"] = layout.pp
     if layout.dp > 1:
-        degrees |= {"data": layout.dp, "dataLocal": layout.dp}
+        degrees |= {"data": layout.dp, "dataLocal": layout.dp // d.nodes}
     if layout.ep > 1:
         degrees["expert"] = True
     env: list[dict[str, Any]] = [{"name": "VLLM_ADDITIONAL_ARGS", "value": _arguments(d, made)}]
@@ -89,7 +96,8 @@ def _workload(d: Deployment, made: Server, *, replicas: int) -> dict[str, Any]:
             {"name": "main", "image": made.image, "env": env, "resources": {"limits": count, "requests": count}}
         ],
     }
-    return {"replicas": replicas, "parallelism": degrees, "template": pod}
+    workload = {"replicas": replicas, "parallelism": degrees, "template": pod}
+    return workload | ({"worker": pod} if d.nodes > 1 else {})
 
 
 def _arguments(d: Deployment, made: Server) -> str:

@@ -42,7 +42,10 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
             f"llm-d starts vLLM, and the option was planned for {d.engine.name}; plan again with --engine vllm"
         )
     if d.nodes > 1:
-        raise BadRequest(f"a worker spans {d.nodes} nodes; llm-d files for that are not written: export to kubernetes")
+        raise BadRequest(
+            f"a worker spans {d.nodes} nodes, and how the chart's pods find their leader with a command of their own "
+            "was not read: export to dynamo or kubernetes"
+        )
     made = server(d)
     model = templated_name(d.model, what="model", by="the chart")
     resource_name(d)  # refuses parts of makers whose image is not known

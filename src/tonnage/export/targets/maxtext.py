@@ -24,6 +24,9 @@ TARGET = Target(
     start="OUTPUT=gs://... DATA=... TOKENIZER=... bash train.sh, in a checkout, on every host",
     kinds=("train",),
     vendors=("google",),
+    carried=6,
+    software=("jax",),
+    install="maxtext==0.2.5",
     source="configs/base.yml, configs/types.py and configs/models of the maxtext 0.2.5 wheel",
 )
 NETWORKS: Final = {

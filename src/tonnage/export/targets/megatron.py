@@ -24,6 +24,9 @@ TARGET = Target(
     files=("pretrain.sh", "model_flags.py"),
     start="bash pretrain.sh, in a checkout of Megatron-LM, on every node",
     kinds=("train", "finetune"),
+    carried=4,
+    software=("megatron",),
+    install="megatron-core[training]==0.19.2",
     source="megatron.training.arguments of the megatron-core 0.19.2 wheel, the tag core_v0.19.2",
 )
 FLAGS: Final = "model_flags.py"

@@ -29,6 +29,9 @@ TARGET = Target(
     start="DATA=... OUTPUT=... WEIGHTS=... bash launch.sh, on every node",
     kinds=("train", "finetune"),
     vendors=("nvidia",),
+    carried=3,
+    software=("megatron",),
+    install="megatron-bridge==0.6.2",
     source="megatron.bridge.training.config, mixed_precision, peft of the megatron-bridge 0.6.2 wheel",
 )
 PRECISIONS: Final = {

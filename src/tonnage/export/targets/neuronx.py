@@ -28,6 +28,8 @@ TARGET = Target(
     start="DATA=... OUTPUT=... bash launch.sh, on every node",
     kinds=("train", "finetune"),
     vendors=("aws",),
+    carried=1,
+    install="optimum-neuron[training]==0.4.3",
     source="optimum.neuron.trainers.training_args, models.training of the optimum-neuron 0.4.3 wheel",
 )
 CORES: Final = {"trainium1": 2, "trainium2": 4, "trainium3": 4}

@@ -6,11 +6,15 @@ from typing import Any
 
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.export.batch import batch_deployment, batch_files
 from tonnage.export.deployment import Deployment, deployment, server
 from tonnage.export.target import Target, names
+from tonnage.export.targets.jobset import IMAGES
+from tonnage.export.targets.slurm import FRAMEWORK_FILES
 from tonnage.export.targets.vllm import settings
 from tonnage.export.text import head, shell, yaml_text
+from tonnage.export.training_files import CHECKPOINTS, TrainingFiles, training_files
 
 __all__ = ["TARGET", "export"]
 
@@ -18,9 +22,10 @@ TARGET = Target(
     name="skypilot",
     title="SkyPilot",
     version="0.14.1",
-    files=("service.yaml", "job.yaml", "launch.sh", "batch.py", "engine.json"),
+    files=("service.yaml", "job.yaml", "train.yaml", "launch.sh", "batch.py", "engine.json", *FRAMEWORK_FILES),
     start="sky serve up service.yaml --secret HF_TOKEN",
-    kinds=("serve", "batch"),
+    kinds=("serve", "batch", "train", "finetune"),
+    vendors=("nvidia", "amd"),
     source="docs.skypilot.co/en/stable/reference/yaml-spec.html; names from its catalogue",
 )
 
@@ -28,15 +33,23 @@ CLOUDS = frozenset(
     {"aws", "azure", "gcp", "lambda", "nebius", "oci", "paperspace", "runpod", "seeweb", "vast", "verda"}
 )
 """Providers that SkyPilot calls as the catalogue does (sky.utils.registry.CLOUD_REGISTRY, 0.14.1)."""
+IMAGE_GB = 256
+"""Disk of a node that trains: image, packages and the base model; checkpoints lie in the bucket. [GB]"""
 SXM_AT_RUNPOD = frozenset({"A100-80GB", "H100", "H200"})
 """Parts whose SXM variant SkyPilot's listing of RunPod names apart."""
 
 
-def export(plan: ServePlan | BatchPlan, option: ServeOption | BatchOption) -> dict[str, str]:
-    """`service.yaml`; of a batch plan `job.yaml`, what starts it for each replica, and the loop it runs."""
+def export(plan: ServePlan | BatchPlan | TrainPlan, option: ServeOption | BatchOption | TrainOption) -> dict[str, str]:
+    """
+    `service.yaml`; of a batch plan `job.yaml`, what starts it for each replica, and the loop it runs.
+
+    Of a training plan `train.yaml` beside its framework's files.
+    """
+    if isinstance(plan, TrainPlan) and isinstance(option, TrainOption):
+        return _training(training_files(plan, option))
     if isinstance(plan, BatchPlan) and isinstance(option, BatchOption):
         return _managed_job(plan, option)
-    assert isinstance(plan, ServePlan)
+    assert isinstance(plan, ServePlan) and isinstance(option, ServeOption)
     d = deployment(plan, option)
     made = server(d)
     command = shell(made.argv)
@@ -58,6 +71,41 @@ def export(plan: ServePlan | BatchPlan, option: ServeOption | BatchOption) -> di
     if "infra" not in document["resources"]:
         lines.append(f"SkyPilot does not know the provider {d.provider}: it picks one of those you have enabled.")
     return {"service.yaml": head(TARGET.title, TARGET.version, lines=lines) + yaml_text(document)}
+
+
+def _training(found: TrainingFiles) -> dict[str, str]:
+    """A managed job of all nodes: started again elsewhere when one is lost, from the last checkpoint in the bucket."""
+    made = found.job
+    name = _spelled(made.accelerator, made.provider)
+    vendor = made.vendor or names(made.accelerator).vendor
+    resources = {
+        "accelerators": {name: made.per_node},
+        "image_id": f"docker:{IMAGES[vendor]}",
+        "use_spot": made.spot,
+        "disk_size": IMAGE_GB,
+        "job_recovery": {"strategy": "EAGER_NEXT_REGION", "max_restarts_on_errors": found.restarts},
+        **_infra(made.provider, made.region),
+    }
+    place = 'export LEADER_ADDRESS="$(head -n1 <<< "$SKYPILOT_NODE_IPS")" NODE_RANK="$SKYPILOT_NODE_RANK"'
+    links = "\n".join(f"ln -sfn /checkpoints {folder}" for folder in found.written)
+    document: dict[str, Any] = {
+        "name": f"{made.name}-train",
+        "resources": resources,
+        "num_nodes": made.nodes,
+        "workdir": ".",
+        "file_mounts": {"/checkpoints": {"source": "${BUCKET}", "mode": "MOUNT_CACHED"}},
+        "secrets": {"HF_TOKEN": None},
+        "envs": {"BUCKET": None, **dict.fromkeys(found.needs), **dict.fromkeys(CHECKPOINTS, "/checkpoints")},
+        **({"setup": shell(["pip", "install", found.framework.install]) + "\n"} if found.framework.install else {}),
+        "run": f"{place}\n{links}\nexec bash {found.script}\n",
+    }
+    lines = [
+        *found.lines,
+        "BUCKET (s3://, gs://) keeps the checkpoints. Handed over with --env when it starts:",
+        *(f"{variable}: {what}" for variable, what in found.needs.items()),
+        "sky jobs launch train.yaml --env BUCKET=... --secret HF_TOKEN",
+    ]
+    return {"train.yaml": head(TARGET.title, TARGET.version, lines=lines) + yaml_text(document), **found.files}
 
 
 def _managed_job(plan: BatchPlan, option: BatchOption) -> dict[str, str]:
@@ -91,9 +139,7 @@ def _managed_job(plan: BatchPlan, option: BatchOption) -> dict[str, str]:
 
 
 def _resources(d: Deployment, image: str) -> dict[str, Any]:
-    name = names(d.accelerator).required("skypilot")
-    if d.provider == "runpod" and name in SXM_AT_RUNPOD and "-sxm" in d.accelerator:
-        name += "-SXM"
+    name = _spelled(d.accelerator, d.provider)
     resources: dict[str, Any] = {
         "accelerators": {name: d.ranks_per_node},
         "image_id": f"docker:{image}",
@@ -101,9 +147,16 @@ def _resources(d: Deployment, image: str) -> dict[str, Any]:
         "use_spot": d.spot,
         "disk_size": d.disk_gb,
     }
-    if d.provider in CLOUDS:
-        resources["infra"] = d.provider
-        # Only where regions are written as the provider's own tools do.
-        if d.provider in {"aws", "gcp"}:
-            resources["infra"] += f"/{d.region}"
-    return resources
+    return resources | _infra(d.provider, d.region)
+
+
+def _spelled(accelerator: str, provider: str) -> str:
+    name = names(accelerator).required("skypilot")
+    return f"{name}-SXM" if provider == "runpod" and name in SXM_AT_RUNPOD and "-sxm" in accelerator else name
+
+
+def _infra(provider: str, region: str) -> dict[str, str]:
+    """Where, if SkyPilot knows the provider; the region only where it is written as the provider's own tools do."""
+    if provider not in CLOUDS:
+        return {}
+    return {"infra": f"{provider}/{region}" if provider in {"aws", "gcp"} else provider}

@@ -1,26 +1,40 @@
-"""Slurm: a batch script; an array of jobs is the plan's replicas, each on its own nodes and port."""
+"""Slurm: a batch script; replicas of a service are an array of jobs, a training run is one job of all its nodes."""
 
 from __future__ import annotations
 
+import math
+
 from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.export.deployment import Deployment, deployment, server
 from tonnage.export.target import Server, Target
 from tonnage.export.text import comment, shell
+from tonnage.export.training_files import TrainingFiles, training_files
 
 __all__ = ["TARGET", "export"]
 
+FRAMEWORK_FILES = (
+    "launch.sh", "pretrain.sh", "train.sh", "plan.json", "fsdp2.py", "train.py", "sft.yaml", "accelerate.yaml",
+    "deepspeed.json", "model_flags.py",
+)  # fmt: skip
+"""Files of a training framework that may stand beside the batch script."""
 TARGET = Target(
     name="slurm",
     title="Slurm",
     version="24.05",
-    files=("serve.sbatch",),
+    files=("serve.sbatch", "train.sbatch", *FRAMEWORK_FILES),
     start="sbatch serve.sbatch",
+    kinds=("serve", "train", "finetune"),
+    vendors=("nvidia", "amd", "aws"),
     source="slurm.schedmd.com/sbatch.html",
 )
 
 
-def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
-    """`serve.sbatch`."""
+def export(plan: ServePlan | TrainPlan, option: ServeOption | TrainOption) -> dict[str, str]:
+    """`serve.sbatch`; of a training plan `train.sbatch` beside its framework's files."""
+    if isinstance(plan, TrainPlan) and isinstance(option, TrainOption):
+        return _training(training_files(plan, option))
+    assert isinstance(plan, ServePlan) and isinstance(option, ServeOption)
     d = deployment(plan, option)
     made = server(d)
     directives = [
@@ -45,12 +59,44 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
     return {"serve.sbatch": f"{text}set -euo pipefail\n\n{_body(d, made)}\n"}
 
 
+def _training(found: TrainingFiles) -> dict[str, str]:
+    """One job of all nodes; preempted or failed it is queued again and goes on from its last checkpoint."""
+    made = found.job
+    directives = [
+        f"--job-name={made.name}-train",
+        f"--nodes={made.nodes}",
+        "--ntasks-per-node=1",
+        f"--gpus-per-node={made.per_node}",
+        f"--time={math.ceil(found.wall_p90_s / 60)}",
+        "--requeue",
+        "--open-mode=append",
+        "--output=%x-%j.log",
+    ]
+    lines = [
+        f"For {TARGET.title} {TARGET.version} and {found.framework.title} {found.framework.version}.",
+        *found.lines,
+        "The time limit is the run's 90th percentile with its interruptions; partition and account are the site's.",
+        f"Software is the site's: PyTorch{f' and {found.framework.install}' if found.framework.install else ''}.",
+        f"Give the accelerator's type too where nodes differ, as in --gpus-per-node=TYPE:{made.per_node}.",
+        f"Needs {found.checkpoint_gb:,} GB for checkpoints. Handed over from the environment of sbatch:",
+        *(f"{variable}: {what}" for variable, what in {**found.needs, "HF_TOKEN": "of a gated model"}.items()),
+    ]
+    task = f'export NODE_RANK="$SLURM_NODEID"\nexec bash {found.script}'
+    body = (
+        'read -r LEADER_ADDRESS < <(scontrol show hostnames "$SLURM_JOB_NODELIST")\n'
+        + 'export LEADER_ADDRESS CHECKPOINTS="${CHECKPOINTS:-$PWD/checkpoints}" OUTPUT="${OUTPUT:-$PWD/checkpoints}"\n'
+        + f"srun bash -c {shell([task])}\n"
+    )
+    text = "#!/usr/bin/env bash\n" + "".join(f"#SBATCH {line}\n" for line in directives) + comment(lines)
+    return {"train.sbatch": f"{text}set -euo pipefail\n\n{body}", **found.files}
+
+
 def _body(d: Deployment, made: Server) -> str:
     if d.nodes == 1:
         return f"srun {shell(made.argv)}"
     both = f'if [ "$NODE_RANK" = 0 ]; then\n{made.leader}\nelse\n{made.worker}\nfi'
     task = shell([f'export NODE_RANK="$SLURM_NODEID"\n{both}'])
     return (
-        'LEADER_ADDRESS="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n1)"\n'
+        'read -r LEADER_ADDRESS < <(scontrol show hostnames "$SLURM_JOB_NODELIST")\n'
         f"export LEADER_ADDRESS\nsrun bash -c {task}"
     )

@@ -20,6 +20,7 @@ TARGET = Target(
     files=("launch.sh", "plan.json", "fsdp2.py"),
     start="SCRIPT=train.py bash launch.sh, on every node",
     kinds=("train", "finetune"),
+    carried=2,
     source="docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html, torchrun",
 )
 PORT: Final = 29500

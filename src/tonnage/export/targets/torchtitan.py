@@ -21,6 +21,8 @@ TARGET = Target(
     files=("train.sh",),
     start="bash train.sh, on every node",
     kinds=("train",),
+    carried=1,
+    install="torchtitan==0.3.0",
     source="torchtitan.config.configs, torchtitan.models.*.config_registry, 0.3.0",
 )
 FLAVOURS: Final = {

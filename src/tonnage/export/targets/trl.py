@@ -22,6 +22,8 @@ TARGET = Target(
     files=("sft.yaml", "accelerate.yaml", "launch.sh"),
     start="bash launch.sh, on every node",
     kinds=("finetune",),
+    carried=1,
+    install="trl[peft,quantization]==1.16.0",
     source="trl.SFTConfig, trl.ModelConfig, 1.16.0; transformers.TrainingArguments, 5.23.0",
 )
 ALPHA_PER_RANK: Final = 2
@@ -53,7 +55,12 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     if made.optimizer not in OPTIMIZER_NAMES:
         raise BadRequest(f"TRL has no optimizer '{made.optimizer}'; plan with one of {', '.join(OPTIMIZER_NAMES)}")
     notes = [*made.lines, "Put your data into `dataset_name`; learning_rate is a start, not a part of the plan."]
-    script = "set -euo pipefail\nexec trl sft --config sft.yaml --accelerate_config accelerate.yaml"
+    # Started again, it goes on from the newest checkpoint; the configuration alone would begin anew.
+    script = (
+        f'set -euo pipefail\nLAST="$(ls -d {_output(made)}/checkpoint-* 2>/dev/null | sort -V | tail -n1 || true)"\n'
+    )
+    script += "exec trl sft --config sft.yaml --accelerate_config accelerate.yaml"
+    script += ' \\\n  ${LAST:+--resume_from_checkpoint "$LAST"}'
     if made.nodes > 1:
         script += ' \\\n  --machine_rank "${NODE_RANK:?0 on the first node}" \\\n'
         script += '  --main_process_ip "${LEADER_ADDRESS:?address of the first node}" --main_process_port 29500'
@@ -66,11 +73,15 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     }
 
 
+def _output(made: Job) -> str:
+    return f"./{made.name}-{made.method}"
+
+
 def _sft(made: Job) -> dict[str, Any]:
     found: dict[str, Any] = {
         "model_name_or_path": made.model,
         "dataset_name": "your-name/your-data",
-        "output_dir": f"./{made.name}-{made.method}",
+        "output_dir": _output(made),
         "max_length": made.seq_len,
         "packing": made.packed,
         "per_device_train_batch_size": made.micro_batch,

@@ -1,0 +1,112 @@
+"""
+A budget alert of a plan: the provider tells you before a month costs more than was planned, in Terraform's JSON syntax.
+
+The limit is the plan's price of a month; providers warn at half, at four fifths by their forecast, and at all of it.
+Budgets count what an account or a subscription spends, so that other services there count too; the file says so.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.errors import BadRequest
+from tonnage.export.deployment import Deployment, deployment
+from tonnage.export.target import Target
+from tonnage.version import __version__
+
+__all__ = ["TARGET", "export"]
+
+TARGET = Target(
+    name="budget",
+    title="Budget alert by Terraform",
+    version="JSON configuration syntax of 1.x",
+    files=("budget.tf.json",),
+    start="terraform apply -var alert_email=you@example.com",
+    source="website/docs/r of hashicorp/terraform-provider-aws, -google and -azurerm: budgets, read 2026-11-23",
+)
+MONTH_H: Final = 730.0
+"""A twelfth of 8,760 hours, as bills count a month. [h]"""
+SHARES: Final = ((50, False), (80, True), (100, False))
+"""Percent of the planned month -> whether by the forecast of the month instead of what is spent."""
+Budget = tuple[dict[str, str], str, dict[str, Any]]
+
+
+def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+    """`budget.tf.json`."""
+    d = deployment(plan, option)
+    if d.provider not in BUDGETS:
+        raise BadRequest(
+            f"budgets are written for {', '.join(BUDGETS)}, and the plan rents at {d.provider}: set "
+            f"${option.bill.usd_per_hour * MONTH_H:,.0f} a month there, or plan with --provider"
+        )
+    month = f"{option.bill.usd_per_hour * MONTH_H:.0f}"
+    variables, kind, budget = BUDGETS[d.provider](d, month)
+    document = {
+        "//": [
+            f"Written by Tonnage {__version__}.",
+            *d.lines,
+            f"The plan costs ${float(month):,.0f} in a month of {MONTH_H:.0f} h.",
+            "The alert counts all that the account spends: use one of its own, or add a filter.",
+        ],
+        "variable": {name: {"type": "string", "description": about} for name, about in variables.items()},
+        "resource": {kind: {d.name: budget}},
+    }
+    return {"budget.tf.json": json.dumps(document, indent=2) + "\n"}
+
+
+EMAIL: Final = {"alert_email": "Who is told."}
+
+
+def _aws(d: Deployment, month: str) -> Budget:
+    told = [
+        {
+            "comparison_operator": "GREATER_THAN", "threshold": share, "threshold_type": "PERCENTAGE",
+            "notification_type": "FORECASTED" if forecast else "ACTUAL",
+            "subscriber_email_addresses": ["${var.alert_email}"],
+        }
+        for share, forecast in SHARES
+    ]  # fmt: skip
+    budget = {
+        "name": d.name, "budget_type": "COST", "limit_amount": month, "limit_unit": "USD", "time_unit": "MONTHLY",
+        "notification": told,
+    }  # fmt: skip
+    return EMAIL, "aws_budgets_budget", budget
+
+
+def _gcp(d: Deployment, month: str) -> Budget:
+    rules = [
+        {"threshold_percent": share / 100, "spend_basis": "FORECASTED_SPEND" if forecast else "CURRENT_SPEND"}
+        for share, forecast in SHARES
+    ]
+    budget = {
+        "billing_account": "${var.billing_account}",
+        "display_name": d.name,
+        "amount": {"specified_amount": {"currency_code": "USD", "units": month}},
+        "threshold_rules": rules,
+    }
+    return (
+        {"billing_account": "Id of the billing account, whose administrators are told."},
+        "google_billing_budget",
+        budget,
+    )
+
+
+def _azure(d: Deployment, month: str) -> Budget:
+    told = [
+        {
+            "operator": "GreaterThan", "threshold": share, "threshold_type": "Forecasted" if forecast else "Actual",
+            "contact_emails": ["${var.alert_email}"],
+        }
+        for share, forecast in SHARES
+    ]  # fmt: skip
+    budget = {
+        "name": d.name, "subscription_id": "${var.subscription_id}", "amount": int(month), "time_grain": "Monthly",
+        "time_period": {"start_date": "${var.first_day}"}, "notification": told,
+    }  # fmt: skip
+    more = {"subscription_id": "As /subscriptions/ID.", "first_day": "First of a month: 2026-12-01T00:00:00Z."}
+    return {**EMAIL, **more}, "azurerm_consumption_budget_subscription", budget
+
+
+BUDGETS: Final = {"aws": _aws, "gcp": _gcp, "azure": _azure}

@@ -1,0 +1,96 @@
+"""
+Which framework's files an orchestrator of training carries, and what they need from it.
+
+An orchestrator (Slurm, SkyPilot, JobSet) gives every node its rank and the leader's address and runs the script that a
+framework's target writes. The framework is the plan's own where its files can say the option, and otherwise the first
+whose files can.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from tonnage.domain.train_plan import TrainOption, TrainPlan
+from tonnage.errors import BadRequest
+from tonnage.export.job import Job, job
+from tonnage.export.target import Target
+
+__all__ = ["CHECKPOINTS", "TrainingFiles", "training_files"]
+
+SCRIPTS: Final = ("launch.sh", "pretrain.sh", "train.sh")
+CHECKPOINTS: Final = ("CHECKPOINTS", "OUTPUT")
+"""What scripts call the shared folder; the orchestrator knows it."""
+PLACED: Final = ("LEADER_ADDRESS", "NODE_RANK", *CHECKPOINTS)
+KEPT: Final = 3
+"""Checkpoints on disk at once: the last, the one being written, and the final model."""
+
+
+class TrainingFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """A framework's files, and what runs them."""
+
+    job: Job
+    framework: Target
+    files: dict[str, str]
+    script: str
+    """Of them, the one that every node runs."""
+    needs: dict[str, str]
+    """Variables that only the reader can fill, and what each is."""
+    checkpoint_gb: int
+    """Of the shared folder: a few checkpoints, in steps of ten. [GB]"""
+    wall_p90_s: float
+    restarts: int
+    """Interruptions expected of the run, and three for whatever else."""
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """Folders beside the script that frameworks write checkpoints into, where no variable says which."""
+        return (f"{self.job.name}-{self.job.method}", "outputs")
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What a reader has to know of the framework."""
+        return (
+            *self.job.lines,
+            f"Runs {self.script}, which export --to {self.framework.name} writes; another framework's files of this "
+            "plan may take its place.",
+        )
+
+
+def training_files(plan: TrainPlan, option: TrainOption) -> TrainingFiles:
+    """
+    The option's files of the first framework that can say it.
+
+    Raises
+    ------
+    BadRequest
+        None can: what the first of them lacks is said.
+    """
+    from tonnage.export import export, known_targets
+
+    made, software = job(plan, option), option.configuration.software
+    able = [one for one in known_targets().values() if one.carried and plan.kind in one.kinds]
+    # Those whose times were planned, then those that shard as PyTorch does, then whatever can say the option.
+    able.sort(key=lambda one: (software not in one.software, bool(one.software), one.carried))
+    refused = ""
+    for framework in able:
+        try:
+            found = export(plan, option, to=framework.name)
+        except BadRequest as wrong:
+            refused = refused or str(wrong)
+            continue
+        script = next(file for file in SCRIPTS if file in found)
+        asked = re.findall(r'^: "\$\{(\w+):\?([^}]*)\}"$', found[script], re.MULTILINE)
+        return TrainingFiles(
+            job=made,
+            framework=framework,
+            files=found,
+            script=script,
+            needs={variable: what for variable, what in asked if variable not in PLACED},
+            checkpoint_gb=max(1, -int(-KEPT * option.run.checkpoint_bytes // 1e10)) * 10,
+            wall_p90_s=option.run.wall_p90_s,
+            restarts=round(option.run.interruptions) + 3,
+        )
+    raise BadRequest(f"no framework's files can say this option; {refused}")

@@ -1,0 +1,62 @@
+"""The budget alert of a plan: arguments that the provider documents, the plan's own price of a month."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.export.plans import plan
+from tests.export.test_hostile import HOSTILE
+
+from tonnage import export
+from tonnage.errors import BadRequest
+
+SCHEMA = Path(__file__).parents[2] / "tools" / "export-validators" / "terraform.schema.json"
+KINDS = {
+    "aws": "aws_budgets_budget",
+    "gcp": "google_billing_budget",
+    "azure": "azurerm_consumption_budget_subscription",
+}
+
+
+def written(**changes: Any) -> dict[str, Any]:
+    made = plan(**changes)
+    document: dict[str, Any] = json.loads(export.export(made, made.options[0], to="budget")["budget.tf.json"])
+    return document
+
+
+@pytest.mark.parametrize("provider", KINDS)
+def test_arguments_and_variables_are_known(provider: str) -> None:
+    known = json.loads(SCHEMA.read_text(encoding="utf-8"))["resources"][KINDS[provider]]
+    document = written(provider=provider)
+    (budget,) = document["resource"][KINDS[provider]].values()
+    assert set(budget) <= set(known["arguments"]) and set(known["required"]) <= set(budget)
+    for block, arguments in known["blocks"].items():
+        for one in budget[block] if isinstance(budget[block], list) else [budget[block]]:
+            assert set(one) <= set(arguments)
+    used = json.dumps(budget)
+    assert all(f"${{var.{name}}}" in used for name in document["variable"])
+
+
+def test_the_limit_is_the_plans_month() -> None:
+    made = plan(provider="aws")
+    month = f"{made.options[0].bill.usd_per_hour * 730:.0f}"
+    (aws,) = written(provider="aws")["resource"][KINDS["aws"]].values()
+    (gcp,) = written(provider="gcp")["resource"][KINDS["gcp"]].values()
+    (azure,) = written(provider="azure")["resource"][KINDS["azure"]].values()
+    assert aws["limit_amount"] == gcp["amount"]["specified_amount"]["units"] == str(azure["amount"]) == month
+    assert [one["threshold"] for one in aws["notification"]] == [50, 80, 100]
+    assert [one["threshold_percent"] for one in gcp["threshold_rules"]] == [0.5, 0.8, 1.0]
+
+
+def test_other_providers_are_told_the_sum() -> None:
+    with pytest.raises(BadRequest, match=r"aws, gcp, azure, and the plan rents at nebius: set \$\d"):
+        written(provider="nebius")
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "a/${var.x}", "a/%{ for x in y }z%{ endfor }"])
+def test_names_are_texts(name: str) -> None:
+    document = written(provider="aws", model=name if "/" in name else f"a/{name}")
+    assert "${" not in json.dumps(document["resource"]).replace("${var.alert_email}", "")
