@@ -210,6 +210,8 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Lowest CUDA compute capability it supports (installation page of the project)."""
     fp8_cache: bool = True
     """It can keep its cache in FP8."""
+    hands_over_caches: bool = False
+    """Workers of its own read prompts and hand the cache to workers that write answers (disaggregated serving)."""
     drafts: bool = False
     """It drafts with a model's own layers (multi-token prediction) or a layer trained for it."""
     bench_tool: str | None = None

@@ -106,6 +106,7 @@ _RELEASES: Final = (
 ENGINE: Final = EngineSpec(
     name="sglang",
     drafts=True,
+    hands_over_caches=True,
     title="SGLang",
     defaults=_defaults,
     planned=2,

@@ -37,6 +37,7 @@ _RELEASES: Final = (
 
 ENGINE: Final = EngineSpec(
     name="trtllm",
+    hands_over_caches=True,
     title="TensorRT-LLM",
     aliases=("tensorrt-llm", "tensorrt_llm"),
     defaults=_defaults,

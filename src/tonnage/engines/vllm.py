@@ -67,6 +67,7 @@ _RELEASES: Final = (
 ENGINE: Final = EngineSpec(
     name="vllm",
     drafts=True,
+    hands_over_caches=True,
     title="vLLM",
     defaults=_defaults,
     planned=1,

@@ -40,7 +40,6 @@ __all__ = [
     "largest_concurrency",
     "mean_step",
     "quantile_factor",
-    "wait_for_budget",
 ]
 
 
@@ -132,7 +131,7 @@ def mean_step(times: ReplicaTimes, load: ReplicaLoad, *, concurrency: float) -> 
     busy = min(rate * times.prefill_work_s, MOST_BUSY)
     variance = max(0.0, square - added * added) / (1.0 - busy * busy)
     seen = total + variance / total
-    wait = seen * (0.5 + busy) + total * wait_for_budget(prompts, times.step_share, load.dispersion)
+    wait = seen * (0.5 + busy) + total * _wait_for_budget(prompts, times.step_share, load.dispersion)
     beside = 0.0 if times.separate else decode_s * max(1.0, times.step_share)
     own = max(times.prefill_s, times.request_s + first + beside)
     share = load.percentile / 100.0
@@ -163,7 +162,7 @@ def _prompts_beside(
     return first, mean, square
 
 
-def wait_for_budget(prompts: float, step_share: float, dispersion: float) -> float:
+def _wait_for_budget(prompts: float, step_share: float, dispersion: float) -> float:
     """Steps that a prompt waits because earlier ones fill the token budget: Sakasegawa's approximation. [steps]"""
     servers = max(1.0, 1.0 / step_share)
     used = min(prompts * step_share, MOST_BUSY)

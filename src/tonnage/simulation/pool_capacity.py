@@ -17,6 +17,9 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
+from tonnage.physics.cache import cache_bytes_per_sequence
+from tonnage.physics.operators import operator_s
+from tonnage.physics.work import Operator
 from tonnage.simulation.capacity import (
     LONE,
     MOST_BUSY,
@@ -27,8 +30,9 @@ from tonnage.simulation.capacity import (
     first_broken,
     quantile_factor,
 )
+from tonnage.simulation.step_parts import Placement
 
-__all__ = ["Unit"]
+__all__ = ["Unit", "one_transfer_s"]
 
 TURNS: Final = 12
 """Of the fixed point of a step and the prompts that gather during it."""
@@ -145,3 +149,11 @@ class Unit(NamedTuple):
         # What is left of a running step is spread evenly, a queue of prompts exponentially.
         tail = rest * (2.0 * share - 1.0) + queue * (math.log(1.0 / (1.0 - share)) - 1.0)
         return alone + busy * more * min(gathered, room - 1.0), wait, tail
+
+
+def one_transfer_s(placement: Placement, tokens: float, *, leaves_node: bool = True) -> float:
+    """Seconds for the cache of so many tokens from the ranks that made it to their peers."""
+    p = placement
+    kept = cache_bytes_per_sequence(p.model, p.precision.kv, layout=p.layout, context=tokens)
+    move = Operator(kind="point_to_point", name="cache", message_bytes=kept, ranks=2, inter_node=leaves_node)
+    return operator_s(move, accelerator=p.accelerator, ladder=p.ladder)[0]

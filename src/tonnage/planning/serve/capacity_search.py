@@ -117,7 +117,7 @@ def search_capacity(
         request, replica, requests=front_requests(request, requests, concurrency=guess.concurrency, close=close)
     )
     arrays = arrays_of(request, replica, requests=few)
-    play = partial(_played, arrays) if unit is None else unit_player(unit, replica, arrays, requests=few)
+    play = partial(_played, arrays) if unit is None else unit_player(unit, replica, arrays=arrays, requests=few)
     s = request.slo
     if s.ttft_s is None and s.tpot_s is None and s.e2e_s is None:
         return _saturated(play, arrays, few)
@@ -203,7 +203,7 @@ def _played(arrays: ReplicaArrays, sent: Requests) -> Simulated:
     return simulate(arrays.table, arrays.limits, requests=sent, delivery_s=arrays.delivery_s)
 
 
-def unit_player(unit: Unit, replica: Replica, arrays: ReplicaArrays, *, requests: Requests) -> Play:
+def unit_player(unit: Unit, replica: Replica, *, arrays: ReplicaArrays, requests: Requests) -> Play:
     """What plays requests on a unit of prefill and decode workers; the caches of these requests move between them."""
     from tonnage.planning.simulate.disaggregated import cache_transfer_s
     from tonnage.simulation.router import simulate_disaggregated

@@ -63,14 +63,20 @@ from tonnage.planning.serve.decide import (
     estimate_candidates,
     with_load_curve,
 )
-from tonnage.planning.serve.option import Candidate, has_objectives, least_cost_of, load_of, needed_of, roofline
-from tonnage.planning.serve.pools import in_units, may_split, separate_pools
+from tonnage.planning.serve.option import Candidate, has_objectives, least_cost_of, load_of, roofline
+from tonnage.planning.serve.pools import separate_pools
 from tonnage.planning.serve.tokens import tokens_instead
-from tonnage.planning.serve.variations import Variations, variation_notes
+from tonnage.planning.serve.variations import (
+    Variations,
+    kept_apart,
+    least_with,
+    primary_cost,
+    sure_cost,
+    variation_notes,
+)
 from tonnage.planning.sessions.reuse import reusing_replica, sessions_assumed
 from tonnage.planning.sites import Site, none_passes, rack_notes, reach_of, sites, with_slices
 from tonnage.pricing.bills import primary_first
-from tonnage.simulation.autoscale import fleet_of
 from tonnage.simulation.capacity import at_concurrency, largest_concurrency
 from tonnage.version import can_simulate
 
@@ -269,9 +275,9 @@ def _worth_it(request: Serve, model: Model, open_sites: Sequence[Site]) -> list[
         kept.append(outcome)
         looked_at.append((site, outcome))
         if isinstance(outcome, Candidate) and not (asked and outcome.firm(request) <= 0.0):
-            best = min(best, _primary_cost(request, outcome))
+            best = min(best, primary_cost(request, outcome))
     kept += _varied(request, model, looked_at, best=best)
-    kept += _apart(request, [one for one in kept if isinstance(one, Candidate)], best=best)
+    kept += kept_apart(request, [one for one in kept if isinstance(one, Candidate)], best=best)
     seen = {each.configuration.accelerator for each in kept if isinstance(each, Candidate)}
     places = {configuration.accelerator: configuration for _, _, _, configuration in reversed(tries)}
     kept += [
@@ -297,45 +303,21 @@ def _varied(
     variations = Variations(request, model)
     for site, found in looked_at:
         for configuration, gain in variations.of(site, found):
-            least = _least_with(request, found, site=site, gain=gain)
+            least = least_with(request, found, site=site, gain=gain)
             if least < best:
                 tries.append((least, len(tries), site, found, configuration))
-                costs[id(found)] = _sure_cost(request, found)
+                costs[id(found)] = sure_cost(request, found)
     chosen: dict[int, tuple[float, int, Candidate]] = {}
     for least, _, site, found, configuration in sorted(tries, key=lambda one: one[:2]):
         if least >= best:
             break
         outcome = outcome_of(request, model, site=site, configuration=configuration)
-        cost, changes = _sure_cost(request, outcome), len(configuration.settings())
+        cost, changes = sure_cost(request, outcome), len(configuration.settings())
         before = chosen[id(found)][:2] if id(found) in chosen else (costs[id(found)], 0)
         if isinstance(outcome, Candidate) and (cost, changes) < before:
             chosen[id(found)] = cost, changes, outcome
             best = min(best, cost)
     return [outcome for _, _, outcome in chosen.values()]
-
-
-def _apart(request: Serve, found: list[Candidate], *, best: float) -> list[Candidate]:
-    """
-    Prompts and answers on workers of their own, where that costs less than the same configuration, and than any other.
-
-    Apart, workers take at most what they keep up with together: what their replicas would cost, at least two, is the
-    least. In that order, until none that is left can cost less than the best plan.
-    """
-    tries: list[tuple[float, int, Candidate]] = []
-    for one in found:
-        if may_split(request, one):
-            least = _least_with(request, one, site=one.site, gain=1.0, fewest=2)
-            best = min(best, _sure_cost(request, one))
-            tries.append((least, len(tries), one))
-    chosen = []
-    for least, _, one in sorted(tries, key=lambda each: each[:2]):
-        if least >= best:
-            break
-        made = in_units(request, one, below=min(best, _sure_cost(request, one)))
-        if made is not None:
-            chosen.append(made)
-            best = min(best, _sure_cost(request, made))
-    return chosen
 
 
 def _variations_of(request: Serve, model: Model, found: Candidate) -> list[Candidate]:
@@ -349,30 +331,6 @@ def _variations_of(request: Serve, model: Model, found: Candidate) -> list[Candi
     return [one for one in tried if isinstance(one, Candidate)]
 
 
-def _sure_cost(request: Serve, found: Candidate | Infeasible) -> float:
-    """What it costs at prices that sellers state; infinite where it serves nothing, or not surely enough. [USD/h]"""
-    if isinstance(found, Infeasible) or (has_objectives(request) and found.firm(request) <= 0.0):
-        return math.inf
-    return _primary_cost(request, found)
-
-
-def _least_with(
-    request: Serve, found: Candidate | Infeasible, *, site: Site, gain: float, fewest: int = 1
-) -> float:  # fmt: skip
-    """What a configuration costs if a replica takes `gain` times the most that it keeps up with. [USD/h]"""
-    replicas = 1
-    if isinstance(found, Candidate):
-        load = request.rate_per_s if request.rate_per_s is not None else request.concurrency or 1.0
-        replicas = fleet_of(
-            max(1, math.ceil(load * request.shape.peak_to_mean / (found.odds.most * gain) - 1e-9)),
-            spare=request.spare_replicas, zones=request.zones,
-        )  # fmt: skip
-    replicas = max(replicas, fewest)
-    ranks = found.configuration.ranks
-    least = least_cost_of(site, replicas=replicas, ranks=ranks, request=request)
-    return math.inf if least is None else least[1]
-
-
 def _least_of_one(site: Site, request: Serve) -> Iterator[float]:
     """What one accelerator of a site costs, by offer and term. [USD/h]"""
     for offer in site.offers:
@@ -380,15 +338,6 @@ def _least_of_one(site: Site, request: Serve) -> Iterator[float]:
             price = offer.usd_per_hour(term)
             if price is not None:
                 yield price / offer.count
-
-
-def _primary_cost(request: Serve, found: Candidate) -> float:
-    """What a candidate costs at prices that sellers state, if its numbers hold; infinite without. [USD/h]"""
-    ranks, replicas = found.configuration.ranks, needed_of(request, found)
-    others_say, usd = least_cost_of(found.site, replicas=replicas, ranks=ranks, request=request) or (True, math.inf)
-    if others_say or limits.beyond_limits(request, replicas * ranks, usd_per_h=usd):
-        return math.inf
-    return usd
 
 
 def _outcomes(request: Serve, model: Model, site: Site) -> Iterator[Candidate | Infeasible]:

@@ -17,104 +17,30 @@ from msgspec.structs import replace
 from tonnage.domain.plan import PoolWorkers, SeparatePools, ServeOption
 from tonnage.domain.requests.serve import Serve
 from tonnage.planning.replica_arrays import ReplicaArrays
-from tonnage.planning.serve.chance import Curve, Odds
 from tonnage.planning.serve.option import (
     Candidate,
     bills_of,
-    has_objectives,
-    least_cost_of,
-    load_of,
-    needed_of,
     replicas_of,
     share_of,
 )
+from tonnage.planning.serve.variations import UNITS, unit_of
 from tonnage.simulation.capacity import Point
 from tonnage.units import show
 from tonnage.version import can_simulate
 
 if TYPE_CHECKING:
-    from tonnage.simulation.pool_capacity import Unit
     from tonnage.simulation.serving import Simulated
     from tonnage.simulation.simulated import Requests
     from tonnage.simulation.slo import SloCapacity
 
     Play = Callable[[Requests], Simulated]
 
-__all__ = ["UNITS", "in_units", "may_split", "separate_pools", "unit_of"]
+__all__ = ["separate_pools"]
 
-ABLE: Final = frozenset({"vllm", "sglang", "trtllm"})
-"""Engines that hand caches from prefill to decode workers."""
-EVEN: Final = 0.5
-
-UNITS: Final = ((1, 1), (1, 2), (2, 1), (1, 3), (3, 1), (2, 3), (3, 2))
-"""Prefill and decode workers of a unit."""
 LOOKED_AT: Final = 3
 """Configurations, by what they cost as they are."""
 GUESS: Final = 0.7
 """Of what the same workers take as replicas: where the search begins."""
-
-
-def may_split(request: Serve, found: Candidate) -> bool:
-    """Whether a configuration may keep prompts and answers apart: at a rate, within an objective, by what is known."""
-    layout, replica = found.configuration.layout, found.replica
-    return (
-        request.rate_per_s is not None
-        and has_objectives(request)
-        and found.configuration.engine.name in ABLE
-        # Ranks that step together hold each other up, which the steady state of a unit does not know.
-        and layout.dp * layout.pp == 1
-        and found.configuration.engine.speculative_tokens is None
-        and replica.reuse is None
-        and replica.times is not None
-        and request.lengths.output_tokens > 2.0
-    )
-
-
-def unit_of(request: Serve, found: Candidate, *, workers: PoolWorkers) -> Unit:
-    """So many workers of a candidate's configuration, as the steady state sees them."""
-    from tonnage.planning.simulate.disaggregated import one_transfer_s
-    from tonnage.simulation.pool_capacity import Unit
-
-    replica, ranks = found.replica, found.configuration.layout.ranks * (workers.prefill + workers.decode)
-    assert replica.times is not None
-    leaves = ranks > found.site.per_node
-    moved = one_transfer_s(replica.deployment.placement, request.lengths.prompt_tokens, leaves_node=leaves)
-    return Unit(
-        times=replica.times, load=load_of(request, replica), prefill=workers.prefill, decode=workers.decode,
-        transfer_s=moved, leaves_node=leaves,
-    )  # fmt: skip
-
-
-def in_units(request: Serve, found: Candidate, *, below: float) -> Candidate | None:
-    """The cheapest unit of a configuration that meets the objectives surely enough for less than `below`. [USD/h]"""
-    tries = []
-    for prefill, decode in UNITS:
-        workers = PoolWorkers(prefill=prefill, decode=decode)
-        unit = unit_of(request, found, workers=workers)
-        best, binds = unit.largest()
-        if best is None:
-            continue
-        configuration = replace(found.configuration, pools=workers)
-        # An even chance ends where the prediction does; less than that may be asked for.
-        most = best if request.confidence >= EVEN else unit.at(unit.most)
-        least = least_cost_of(
-            found.site, replicas=replicas_of(request, most), ranks=configuration.ranks, request=request
-        )
-        if least is not None and least[1] < below:
-            tries.append((least[1], prefill + decode, configuration, unit, best, binds))
-    chosen: tuple[float, Candidate] | None = None
-    for least_usd, _, configuration, unit, best, binds in sorted(tries, key=lambda one: one[:2]):
-        if least_usd >= (chosen[0] if chosen else below):
-            break
-        odds = Odds(Curve(request, found.replica, load=unit.load, unit=unit), request.slo)
-        made = replace(found, configuration=configuration, best=best, binds=binds, odds=odds, unit=unit)
-        if made.firm(request) <= 0.0:
-            continue
-        replicas = needed_of(request, made)
-        cost = least_cost_of(found.site, replicas=replicas, ranks=configuration.ranks, request=request)
-        if cost is not None and not cost[0] and cost[1] < (chosen[0] if chosen else below):
-            chosen = cost[1], made
-    return chosen[1] if chosen else None
 
 
 def separate_pools(
@@ -159,7 +85,7 @@ def _fleet(
     )
     arrays = capacity_search.arrays_of(request, candidate.replica, requests=few)
     made = unit_of(request, candidate, workers=PoolWorkers(prefill=unit[0], decode=unit[1]))
-    play = capacity_search.unit_player(made, candidate.replica, arrays, requests=few)
+    play = capacity_search.unit_player(made, candidate.replica, arrays=arrays, requests=few)
     seen = _capacity(request, candidate, arrays=arrays, workers=workers, requests=few, play=play)
     if not seen.rate_per_s:
         return None

@@ -1,5 +1,5 @@
 """
-Which settings besides layout and weights are worth trying: the cache in FP8, and speculative decoding.
+Which settings besides layout and weights are worth trying: cache in FP8, speculative decoding, workers apart.
 
 A variation is looked at where it may win and kept where it does. With none can a replica take more than `gain` times
 what it keeps up with without, whatever the latency, so that a variation whose cost at so much is above the best plan's
@@ -10,15 +10,17 @@ What costs no less than the same configuration without is not kept: a cache in f
 - Drafting: by layers of the checkpoint's own (multi-token prediction) where their acceptance is published, planned with
   its low end; or at the acceptance that the request states. Verified tokens cost time under load, so that it may lose.
   Separate draft models (EAGLE) are left out: the catalogue has neither their acceptance nor their memory.
+- Prompts and answers on workers of their own (disaggregated serving), in small units of one configuration.
 - Chunks of prompts and batch limits stay the engine's own: by averages chunks of 2,048 tokens save up to an eighth,
   which nothing measured confirms, and every option would be there three times (log of 2026-11-22).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import product
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -26,17 +28,38 @@ from tonnage.catalog.models import PublishedDraft, published_draft
 from tonnage.catalog.published import cache_change
 from tonnage.domain.layout import Engine
 from tonnage.domain.model import Model
-from tonnage.domain.plan import Configuration
+from tonnage.domain.plan import Configuration, PoolWorkers
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.quality import judge_change
-from tonnage.planning.serve.option import Candidate
+from tonnage.planning.serve import limits
+from tonnage.planning.serve.chance import Curve, Odds
+from tonnage.planning.serve.option import (
+    Candidate,
+    has_objectives,
+    least_cost_of,
+    load_of,
+    needed_of,
+    replicas_of,
+)
 from tonnage.planning.sites import Site
+from tonnage.simulation.autoscale import fleet_of
 
-__all__ = ["Variation", "Variations", "variation_notes"]
+if TYPE_CHECKING:
+    from tonnage.simulation.pool_capacity import Unit
+
+__all__ = [
+    "UNITS", "Variation", "Variations", "kept_apart", "least_with", "primary_cost", "sure_cost", "unit_of",
+    "variation_notes",
+]  # fmt: skip
+
+UNITS: Final = ((1, 1), (1, 2), (2, 1), (1, 3), (3, 1), (2, 3), (3, 2))
+"""Prefill and decode workers of a unit."""
+EVEN: Final = 0.5
+"""A chance: from this on, no more load is met than by the prediction itself. [-]"""
 
 ROOM: Final = 2.1
 """Times the load that twice the cache may bring at most, with some slack. [-]"""
@@ -129,3 +152,122 @@ def variation_notes(request: Serve, model: Model) -> tuple[str, ...]:
             " yours (--draft-acceptance '70 %')",
         )
     return (tried,)
+
+
+def kept_apart(request: Serve, found: list[Candidate], *, best: float) -> list[Candidate]:
+    """
+    Prompts and answers on workers of their own, where that costs less than the same configuration, and than any other.
+
+    Apart, workers take at most what they keep up with together: what their replicas would cost, at least two, is the
+    least. In that order, until none that is left can cost less than the best plan.
+    """
+    tries: list[tuple[float, int, Candidate]] = []
+    for one in found:
+        if _may_split(request, one):
+            least = least_with(request, one, site=one.site, gain=1.0, fewest=2)
+            best = min(best, sure_cost(request, one))
+            tries.append((least, len(tries), one))
+    chosen = []
+    for least, _, one in sorted(tries, key=lambda each: each[:2]):
+        if least >= best:
+            break
+        made = _in_units(request, one, below=min(best, sure_cost(request, one)))
+        if made is not None:
+            chosen.append(made)
+            best = min(best, sure_cost(request, made))
+    return chosen
+
+
+def sure_cost(request: Serve, found: Candidate | Infeasible) -> float:
+    """What it costs at prices that sellers state; infinite where it serves nothing, or not surely enough. [USD/h]"""
+    if isinstance(found, Infeasible) or (has_objectives(request) and found.firm(request) <= 0.0):
+        return math.inf
+    return primary_cost(request, found)
+
+
+def least_with(
+    request: Serve, found: Candidate | Infeasible, *, site: Site, gain: float, fewest: int = 1
+) -> float:  # fmt: skip
+    """What a configuration costs if a replica takes `gain` times the most that it keeps up with. [USD/h]"""
+    replicas = 1
+    if isinstance(found, Candidate):
+        load = request.rate_per_s if request.rate_per_s is not None else request.concurrency or 1.0
+        replicas = fleet_of(
+            max(1, math.ceil(load * request.shape.peak_to_mean / (found.odds.most * gain) - 1e-9)),
+            spare=request.spare_replicas, zones=request.zones,
+        )  # fmt: skip
+    replicas = max(replicas, fewest)
+    ranks = found.configuration.ranks
+    least = least_cost_of(site, replicas=replicas, ranks=ranks, request=request)
+    return math.inf if least is None else least[1]
+
+
+def primary_cost(request: Serve, found: Candidate) -> float:
+    """What a candidate costs at prices that sellers state, if its numbers hold; infinite without. [USD/h]"""
+    ranks, replicas = found.configuration.ranks, needed_of(request, found)
+    others_say, usd = least_cost_of(found.site, replicas=replicas, ranks=ranks, request=request) or (True, math.inf)
+    if others_say or limits.beyond_limits(request, replicas * ranks, usd_per_h=usd):
+        return math.inf
+    return usd
+
+
+def _may_split(request: Serve, found: Candidate) -> bool:
+    """Whether a configuration may keep prompts and answers apart: at a rate, within an objective, by what is known."""
+    layout, replica = found.configuration.layout, found.replica
+    return (
+        request.rate_per_s is not None
+        and has_objectives(request)
+        and engine_spec(found.configuration.engine.name).hands_over_caches
+        # Ranks that step together hold each other up, which the steady state of a unit does not know.
+        and layout.dp * layout.pp == 1
+        and found.configuration.engine.speculative_tokens is None
+        and replica.reuse is None
+        and replica.times is not None
+        and request.lengths.output_tokens > 2.0
+    )
+
+
+def unit_of(request: Serve, found: Candidate, *, workers: PoolWorkers) -> Unit:
+    """So many workers of a candidate's configuration, as the steady state sees them."""
+    from tonnage.simulation.pool_capacity import Unit, one_transfer_s
+
+    replica, ranks = found.replica, found.configuration.layout.ranks * (workers.prefill + workers.decode)
+    assert replica.times is not None
+    leaves = ranks > found.site.per_node
+    moved = one_transfer_s(replica.deployment.placement, request.lengths.prompt_tokens, leaves_node=leaves)
+    return Unit(
+        times=replica.times, load=load_of(request, replica), prefill=workers.prefill, decode=workers.decode,
+        transfer_s=moved, leaves_node=leaves,
+    )  # fmt: skip
+
+
+def _in_units(request: Serve, found: Candidate, *, below: float) -> Candidate | None:
+    """The cheapest unit of a configuration that meets the objectives surely enough for less than `below`. [USD/h]"""
+    tries = []
+    for prefill, decode in UNITS:
+        workers = PoolWorkers(prefill=prefill, decode=decode)
+        unit = unit_of(request, found, workers=workers)
+        best, binds = unit.largest()
+        if best is None:
+            continue
+        configuration = replace(found.configuration, pools=workers)
+        # An even chance ends where the prediction does; less than that may be asked for.
+        most = best if request.confidence >= EVEN else unit.at(unit.most)
+        least = least_cost_of(
+            found.site, replicas=replicas_of(request, most), ranks=configuration.ranks, request=request
+        )
+        if least is not None and least[1] < below:
+            tries.append((least[1], prefill + decode, configuration, unit, best, binds))
+    chosen: tuple[float, Candidate] | None = None
+    for least_usd, _, configuration, unit, best, binds in sorted(tries, key=lambda one: one[:2]):
+        if least_usd >= (chosen[0] if chosen else below):
+            break
+        odds = Odds(Curve(request, found.replica, load=unit.load, unit=unit), request.slo)
+        made = replace(found, configuration=configuration, best=best, binds=binds, odds=odds, unit=unit)
+        if made.firm(request) <= 0.0:
+            continue
+        replicas = needed_of(request, made)
+        cost = least_cost_of(found.site, replicas=replicas, ranks=configuration.ranks, request=request)
+        if cost is not None and not cost[0] and cost[1] < (chosen[0] if chosen else below):
+            chosen = cost[1], made
+    return chosen[1] if chosen else None

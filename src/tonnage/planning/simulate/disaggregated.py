@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.domain.simulate import Simulation
 from tonnage.errors import BadRequest
-from tonnage.physics.cache import cache_bytes_per_sequence
-from tonnage.physics.operators import operator_s
-from tonnage.physics.work import Operator
 from tonnage.planning.deployment import Deployment
 from tonnage.planning.replica_arrays import ReplicaArrays
 from tonnage.planning.simulate.traffic import Traced
+from tonnage.simulation.pool_capacity import one_transfer_s
 from tonnage.simulation.step_parts import Placement
 
 if TYPE_CHECKING:
@@ -86,14 +84,6 @@ def run_disaggregated(
         *pools, requests=requests, clients=clients, workers=workers,
         transfer_s=cache_transfer_s(at.placement, requests.prompt), delivery_s=first.delivery_s, watch=watch,
     )  # fmt: skip
-
-
-def one_transfer_s(placement: Placement, tokens: float, *, leaves_node: bool = True) -> float:
-    """Seconds for the cache of so many tokens from the ranks that made it to their peers."""
-    p = placement
-    kept = cache_bytes_per_sequence(p.model, p.precision.kv, layout=p.layout, context=tokens)
-    move = Operator(kind="point_to_point", name="cache", message_bytes=kept, ranks=2, inter_node=leaves_node)
-    return operator_s(move, accelerator=p.accelerator, ladder=p.ladder)[0]
 
 
 def cache_transfer_s(placement: Placement, prompt: Any, *, leaves_node: bool = True) -> Any:
