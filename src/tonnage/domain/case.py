@@ -16,6 +16,8 @@ from tonnage.domain.breakdown import Node
 from tonnage.domain.layout import NETWORK_ENGINE, SERVING_ENGINE, Disaggregation, Layout
 from tonnage.domain.precision import Precision
 from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group
+from tonnage.domain.requests.sessions import SessionFields
+from tonnage.domain.sessions import PrefixReuse
 
 __all__ = [
     "Case",
@@ -118,6 +120,8 @@ class ServeCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     ] = None
     links: Annotated[Links, LINKS] = Links()
     disaggregation: Annotated[Disaggregation | None, Group(name="disaggregation")] = None
+    sessions: Annotated[SessionFields | None, Group(name="sessions")] = None
+    """How requests come back: what a cache gives of their prompts at the rate that arrives, or as stated."""
     phase: Annotated[
         Literal["both", "prefill", "decode", "encode"],
         Field(help="what is timed: whole requests, prompts, answers or an image encoder alone"),
@@ -357,6 +361,8 @@ class ServeResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     total_tokens_per_s: Quantity | None = None
     requests_per_s: Quantity | None = None
     saturated: bool | None = None
+    reuse: PrefixReuse | None = None
+    """What prompts find of their sessions; only where the case describes those."""
     level: str = ""
     """What the width of the intervals was looked up by: basis, load, structure and software, joined by colons."""
     why: str = ""

@@ -107,3 +107,9 @@ def test_the_first_split_is_within_a_factor_of_two_of_the_published_one() -> Non
     rows = [row for row in rl_rows(Path(__file__).parents[3] / "measurements") if row.recipe["rollout_gpus"]]
     small = [row for row in rows if row.model == "Qwen3-30B3A"]
     assert len(small) == 2 and all(0.5 <= split_ratio(row) <= 2.0 for row in small)
+
+
+def test_on_policy_may_be_said() -> None:
+    asked = {"model": "llama-3.1-8b", "steps": 10, "response_tokens": 1000, "count": 8, "accelerator": "H100"}
+    said, unsaid = answer("rl", {**asked, "staleness": "0"}), answer("rl", asked)
+    assert isinstance(said, RlPlan) and isinstance(unsaid, RlPlan) and said.request == unsaid.request

@@ -35,7 +35,7 @@ class Rl(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="rl"
     ] = None
     """Responses of an optimizer step; absent = all of the step's at once."""
     staleness: Annotated[
-        int, Field(reads="integer", low=0.0, high=64, help="steps a response may be old; 0 = on policy, shared parts")
+        int, Field(reads="integer", low=-1.0, high=64, help="steps a response may be old; 0 = on policy, shared parts")
     ] = 0
     """0 = generation and training in turn on the same accelerators; more = beside each other on their own."""
     partial_rollouts: Annotated[

@@ -729,6 +729,7 @@ class PredictServeFields(TypedDict, total=False):
     layout: Entry | None
     links: Entry | None
     disaggregation: Entry | None
+    sessions: Entry | None
 
 
 class PredictTrainFields(TypedDict, total=False):

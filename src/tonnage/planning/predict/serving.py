@@ -45,8 +45,13 @@ def predict_serve(
             fits=False, basis=Basis.DERIVED, memory=memory, kv_cache_tokens=tokens, why=at.pool.verdict.reason or "",
             notes=at.notes, id=case.id,
         )  # fmt: skip
+    reuse = None
+    if case.sessions is not None:
+        from tonnage.planning.sessions.reuse import case_with_reuse
+
+        at, reuse = case_with_reuse(at)
     found, tier = served_latency(at)
-    result = _result(at, found, basis=at.basis(tier), memory=memory)
+    result = msgspec.structs.replace(_result(at, found, basis=at.basis(tier), memory=memory), reuse=reuse)
     return msgspec.structs.replace(result, opened=_opened(at, found, additions)) if why else result
 
 

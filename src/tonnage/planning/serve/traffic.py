@@ -108,7 +108,11 @@ def _at_rate(at: Deployment, rate_per_s: float) -> Served:
 
 def open_load(at: Deployment) -> tuple[ReplicaTimes, ReplicaLoad]:
     """Step times for the case's mean lengths, and its load: Poisson arrivals of equal requests."""
-    lengths = Lengths(prompt_tokens=max(1.0, at.case.isl), output_tokens=max(1.0, at.case.osl))
+    prompt, found = max(1.0, at.case.isl), at.case.sessions.prefix_hits if at.case.sessions else None
+    lengths = Lengths(
+        prompt_tokens=prompt, output_tokens=max(1.0, at.case.osl),
+        computed_tokens=max(1.0, prompt * (1.0 - found)) if found else None,
+    )  # fmt: skip
     times = replica_of(at, lengths).times
     assert times is not None, "whoever asks for times has looked whether the model fits"
     load = ReplicaLoad(

@@ -17,23 +17,26 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from tonnage.catalog.traffic import session_profile
+from tonnage.catalog.traffic import session_profile, session_profiles
 from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.case import ServeCase
 from tonnage.domain.model import Model, StateSpace
 from tonnage.domain.plan import Configuration
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.requests.sessions import SessionFields
 from tonnage.domain.sessions import PrefixReuse, SessionClass, SessionProfile, Spread, TierShare
-from tonnage.errors import BadRequest
+from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.memory import kv_bytes_per_token
 from tonnage.physics.offload import LINK_SHARE
-from tonnage.planning.replica import Replica, build_replica
+from tonnage.planning.deployment import Deployment
+from tonnage.planning.replica import Replica, build_replica, replica_of, steady_state
 from tonnage.planning.serve.option import load_of
 from tonnage.simulation.capacity import Point, largest_concurrency
 from tonnage.simulation.session_steady import SteadyTier, SteadyTurns, found_in, kept_for_s, steady_turns
 
 __all__ = [
+    "case_with_reuse",
     "check_sessions",
     "draw_reused",
     "drawn_turns",
@@ -205,7 +208,7 @@ def with_reuse(
     found = plain
     for turn in range(ROUNDS):
         met = _apart(turns, 0.0 if best is None else best.ttft_mean_s + lengths.output_tokens * best.tpot_mean_s)
-        reuse = reused_at(request, plain, configuration=configuration, turns=met, rate_per_s=rate, token_s=token_s)
+        reuse = reused_at(request, plain, turns=met, rate_per_s=rate, token_s=token_s)
         known = replace(
             lengths, computed_tokens=reuse.computed_tokens, computed_p95=reuse.computed_p95, prompt_p95=long_prompt
         )
@@ -251,7 +254,6 @@ def reused_at(
     request: Serve,
     replica: Replica,
     *,
-    configuration: Configuration,
     turns: SteadyTurns,
     rate_per_s: float,
     token_s: float,
@@ -260,7 +262,7 @@ def reused_at(
     """What a replica's tiers give at a rate; `more_bytes` stands for host memory beyond what the request gives it."""
     import numpy as np
 
-    tiers = _tiers(request, replica, configuration=configuration, rate_per_s=rate_per_s, more_bytes=more_bytes)
+    tiers = _tiers(request, replica, rate_per_s=rate_per_s, more_bytes=more_bytes)
     steady = tuple(SteadyTier(tokens=tier.tokens, load_s=tier.load_s) for tier in tiers)
     if _snapshots(replica):
         # A recurrent state stands at the end of a turn alone: what branches off, or only shares a beginning, has none.
@@ -283,18 +285,73 @@ def reused_at(
     )
 
 
+def case_with_reuse(at: Deployment) -> tuple[Deployment, PrefixReuse | None]:
+    """
+    A case with the share of its prompts that sessions find again on one replica, at the rate that it serves.
+
+    Stated hits stay as they are; without sessions, or where the engine caches no prefixes, nothing is found.
+
+    Raises
+    ------
+    BadRequest
+        Fields that contradict, or a load other than a rate, under which nothing says who comes back when.
+    """
+    from tonnage.planning.serve.traffic import open_load
+
+    case, fields = at.case, at.case.sessions
+    if fields is None:
+        return at, None
+    rate, served = _checked_rate(case, fields), at.engine.prefix_caching
+    lengths = Lengths(prompt_tokens=max(1.0, case.isl), output_tokens=case.osl, profile=fields.profile)
+    profile, plain = profile_of(fields, lengths), replica_of(at, lengths)
+    if profile is None or not served or plain.times is None:
+        return at if served else _with_hits(at, 0.0), None
+    turns = drawn_turns(profile, prompt_tokens=lengths.prompt_tokens, output_tokens=lengths.output_tokens)
+    request = Serve(model="", lengths=lengths, rate_per_s=rate, sessions=fields)
+    token_s, now, met = plain.times.prefill_s / lengths.prompt_tokens, rate / case.replicas, turns
+    for _ in range(ROUNDS):
+        reuse = reused_at(request, plain, turns=met, rate_per_s=now, token_s=token_s)
+        known = _with_hits(at, 1.0 - reuse.computed_tokens / lengths.prompt_tokens)
+        times, load = open_load(known)
+        point, _ = steady_state(times, load, rate_per_s=rate / case.replicas)
+        met = _apart(turns, point.ttft_mean_s + lengths.output_tokens * point.tpot_mean_s)
+        if abs(point.rate_per_s / now - 1.0) < CLOSE:
+            break
+        now = math.sqrt(now * point.rate_per_s)
+    return known, reuse
+
+
+def _checked_rate(case: ServeCase, fields: SessionFields) -> float:
+    """The rate of a case whose sessions can be looked at."""
+    known = session_profiles()
+    if fields.profile is not None and fields.profile not in known:
+        raise UnknownName("profile with sessions", fields.profile, known=known)
+    check_sessions(fields, profile=fields.profile)
+    rate = case.traffic.rate_per_s
+    if rate is None or case.disaggregation is not None:
+        where = "other loads" if rate is None else "separate pools"
+        raise BadRequest(
+            f"sessions: what comes back is found at a rate of arrivals on one pool, not under {where}; give"
+            " traffic.rate_per_s without disaggregation, or leave sessions out"
+        )
+    return rate
+
+
+def _with_hits(at: Deployment, hits: float) -> Deployment:
+    """The deployment with a stated share of hits in the place of sessions."""
+    return replace(at, case=replace(at.case, sessions=SessionFields(prefix_hits=max(0.0, hits))))
+
+
 def _snapshots(replica: Replica) -> bool:
     """Whether some layers keep a state in the place of a cache: then only whole turns are found again."""
     model = replica.deployment.placement.model
     return any(isinstance(group.mixer, StateSpace) for group in model.layers)
 
 
-def _tiers(
-    request: Serve, replica: Replica, *, configuration: Configuration, rate_per_s: float, more_bytes: float
-) -> tuple[TierShare, ...]:
+def _tiers(request: Serve, replica: Replica, *, rate_per_s: float, more_bytes: float) -> tuple[TierShare, ...]:
     """The replica's tiers, the fastest first."""
     at, fields = replica.deployment.placement, request.sessions
-    layout, part = configuration.layout, at.accelerator
+    layout, part = replica.deployment.case.layout, at.accelerator
     rank_bytes = kv_bytes_per_token(at.model, at.precision.kv, layout=layout).value
     # Every tensor-parallel rank keeps its own, which for latent attention is the same once more; data-parallel ranks
     # keep different tokens.
