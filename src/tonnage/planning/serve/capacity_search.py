@@ -137,7 +137,7 @@ def load_curve(request: Serve, replica: Replica, *, found: SimulatedCapacity, gu
         for rate in rates
     )  # fmt: skip
     tried = sorted((*found.tried, *load_points(seen)), key=lambda one: one.rate_per_s)
-    twice = 2.0 * tried[0].ttft_s[0]
+    twice = 2.0 * (found.tried or tried)[0].ttft_s[0]
     return msgspec.structs.replace(
         found, tried=tuple(tried), knee_per_s=max(one.rate_per_s for one in tried if one.ttft_s[0] <= twice),
         simulations=found.simulations + len(seen), requests=found.requests + len(seen) * len(few.prompt),
