@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from tests.sweeps import FULL
 
 from tonnage.cli import root
+from tonnage.domain.case import InferResult, ServeResult, TrainResult
 from tonnage.planning.files import read_mapping
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -138,3 +139,10 @@ def test_the_request_is_answered(name: str, tmp_path: Path) -> None:
 
 def test_every_fact_has_its_file() -> None:
     assert set(FACTS) <= set(REQUESTS)
+
+
+def test_the_page_of_cases_names_every_field_of_every_prediction() -> None:
+    page = (EXAMPLES.parent / "docs" / "reference" / "cases.md").read_text(encoding="utf-8")
+    for kind in (ServeResult, TrainResult, InferResult):
+        missing = [name for name in kind.__struct_fields__ if f"`{name}`" not in page]
+        assert not missing, f"{kind.__name__}: {missing}"

@@ -120,7 +120,7 @@ class SimulatedCapacity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     cause: str
     """The same in words."""
     knee_per_s: float
-    """Beyond it first tokens take more than twice as long as at the least rate tried."""
+    """Beyond it first tokens take more than twice as long as at the least rate that the capacity's search tried."""
     simulations: int
     requests: int
     """Simulated, over all rates."""

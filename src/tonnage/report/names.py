@@ -41,15 +41,15 @@ def product(id: str) -> str:
 
     Examples
     --------
-    >>> product("b200-sxm-180gb"), product("mi300x"), product("l4")
-    ('NVIDIA B200 180 GB', 'AMD Instinct MI300X 192 GB', 'NVIDIA L4 24 GB')
+    >>> product("b200-sxm-180gb"), product("mi300x"), product("tpu-v6e")
+    ('NVIDIA B200 180 GB', 'AMD Instinct MI300X 192 GB', 'Google Cloud TPU v6e Trillium 32 GB')
     """
     part = _part(id)
     if part is None:
         return id
     vendor, name, memory = part
     whole = name if name.startswith(vendor) else f"{vendor} {name}"
-    whole = SIZE.sub(r"\1 GB", whole)
+    whole = SIZE.sub(r"\1 GB", whole.replace(" (per chip)", "").replace(" (per socket)", ""))
     return whole if SIZE.search(whole) or not memory else f"{whole} {memory} GB"
 
 

@@ -47,6 +47,8 @@ NINETY: Final = 1.6448536269514722
 """Standard deviations from the mean to the end of a 90 % interval."""
 MOST_REJECTIONS: Final = 12
 """Losers named one by one before the rest is counted."""
+ALIKE: Final = 3
+"""Losers with the same reason from which on they stand in one line."""
 
 
 # Quantities
@@ -319,13 +321,26 @@ def decisions(trail: Iterable[Decision]) -> tuple[Section, ...]:
 
 
 def rejections(title: str, rejected: Sequence[Rejection], *, most: int | None = MOST_REJECTIONS) -> tuple[Section, ...]:
-    """Losers with the reason of each, the first few by name."""
-    shown = rejected if most is None else rejected[:most]
-    named = [f"{loser.what}: {loser.verdict.reason}" for loser in shown]
-    rest = len(rejected) - len(shown)
+    """Losers with the reason of each, the first few; those that share a reason in one line."""
+    by_reason: dict[str, list[str]] = {}
+    for loser in rejected:
+        by_reason.setdefault(loser.verdict.reason or "", []).append(loser.what)
+    lines: list[str] = []
+    for reason, losers in by_reason.items():
+        alike = len(losers) >= ALIKE
+        lines += [f"{reason}: {_listed(losers, most=most)}"] if alike else [f"{what}: {reason}" for what in losers]
+    shown = lines if most is None else lines[:most]
+    rest = len(lines) - len(shown)
     return text_section(
-        f"{title} ({len(rejected)})", [*named, *([f"… and {rest} more (all in --json)"] if rest else [])]
+        f"{title} ({len(rejected)})", [*shown, *([f"… and {rest} more (all in --json)"] if rest else [])]
     )
+
+
+def _listed(names: Sequence[str], *, most: int | None) -> str:
+    """Names in a line, the first few where not all are asked for."""
+    shown = list(names if most is None else names[:most])
+    rest = len(names) - len(shown)
+    return ", ".join([*shown, *([f"… and {rest} more"] if rest else [])])
 
 
 def closing_sections(

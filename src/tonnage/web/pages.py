@@ -119,7 +119,11 @@ def question_page(
     asked = urlencode(given)
     view = answer_view(answer, key=key, every=shown.every, path=question.path, given=given,
                        known=frozenset(field.name for field in question.fields))  # fmt: skip
-    figure = "" if view.chart is None else html.figures([view.chart], picture=lambda chart: linked_picture(chart, key))
+    figure = (
+        ""
+        if view.chart is None
+        else html.figures([view.chart], picture=lambda chart: linked_picture(chart, key, at_once=True))
+    )
     inputs = _inputs(question, values)
     hidden = len(getattr(answer, "options", ())) - (len(view.table.rows) if view.table else 0)
     return _filled(

@@ -28,6 +28,9 @@ CHOICES: Final = {
     "resilient": "Survives a failure",
     "soonest": "Soonest",
 }
+LAZY: Final = ' loading="lazy"'
+CONSTANT: Final = "term"
+"""Column that is shown where it tells rows apart."""
 SPEEDS: Final = ("TTFT", "TPOT", "time", "latency")
 EVIDENCE: Final = ("measured", "calibrated", "derived", "assumed")
 TABS: Final = {
@@ -131,6 +134,7 @@ def answer_view(
     meters = [one for block in document.first if isinstance(block, Meters) for one in block.meters]
     named = next((one for one in document.first if isinstance(one, Table) and one.options), None)
     table, labels = _labelled(named)
+    table = _without_constant(table)
     views = tuple(meter_view(one) for one in meters if one.share is not None)
     first = next(iter(getattr(answer, "options", ())), None)
     texts = [one.text for one in document.first if isinstance(one, Text)]
@@ -218,6 +222,20 @@ def _labelled(table: Table | None) -> tuple[Table | None, tuple[str, ...]]:
     labels = tuple(CHOICES.get(row[0], "") for row in table.rows)
     rows = tuple(row[1:] for row in table.rows)
     return msgspec.structs.replace(table, columns=table.columns[1:], rows=rows), labels
+
+
+def _without_constant(table: Table | None) -> Table | None:
+    """The table without its column of terms where all rows say the same, as the card does already."""
+    heads = [column.head for column in table.columns] if table is not None else []
+    if table is None or CONSTANT not in heads or len(table.rows) < 2:
+        return table
+    place = heads.index(CONSTANT)
+    if len({row[place] for row in table.rows}) > 1:
+        return table
+    return msgspec.structs.replace(
+        table, columns=table.columns[:place] + table.columns[place + 1 :],
+        rows=tuple(row[:place] + row[place + 1 :] for row in table.rows),
+    )  # fmt: skip
 
 
 def _price_note(bill: Any) -> dict[str, Any]:
@@ -312,10 +330,15 @@ def _here(block: Block) -> Block:
     return block
 
 
-def linked_picture(chart: Chart, key: str) -> str:
-    """A picture fetched by itself, in the reader's light or dark; scripts draw the same chart to be explored."""
+def linked_picture(chart: Chart, key: str, *, at_once: bool = False) -> str:
+    """
+    A picture fetched by itself, in the reader's light or dark; scripts draw the same chart to be explored.
+
+    Where it stands on the first screen it is fetched at once, elsewhere when it comes near.
+    """
     base = f"/chart/{key}/{chart.name}"
     return (
         f'<picture data-chart="{base}"><source media="(prefers-color-scheme: dark)" srcset="{base}-dark.svg">'
-        f'<img src="{base}-light.svg" alt="{html.escape(chart.says)}" loading="lazy"></picture>'
+        f'<img src="{base}-light.svg" alt="{html.escape(chart.says)}"'
+        f"{'' if at_once else LAZY}></picture>"
     )

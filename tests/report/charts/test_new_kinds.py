@@ -47,8 +47,7 @@ def test_latency_against_load_rises_and_marks_a_knee_only_below_the_largest_rate
     # From near zero to past the knee, the asked load between them.
     assert seen.tried[0].rate_per_s < 0.1 * seen.rate_per_s and seen.tried[-1].rate_per_s > 1.4 * seen.rate_per_s
     assert seen.tried[0].rate_per_s < 3.0 / plan.options[0].replicas < seen.tried[-1].rate_per_s
-    medians = [(point.rate_per_s, point.ttft_s[0]) for point in seen.tried]
-    assert all(ttft <= 2.0 * medians[0][1] for rate, ttft in medians if rate == seen.knee_per_s)
+    assert seen.low_per_s < seen.knee_per_s < seen.tried[-1].rate_per_s
     assert seen.simulations >= len(seen.tried)
 
     def marked(knee_per_s: float) -> list[dict[str, Any]]:

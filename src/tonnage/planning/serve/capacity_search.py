@@ -150,7 +150,7 @@ def load_curve(
     objectives = _objectives(request)
     seen = tuple(slo.probe_at(play, requests=few, slo=objectives, rate_per_s=rate) for rate in rates)
     tried = sorted((*found.tried, *load_points(seen)), key=lambda one: one.rate_per_s)
-    twice = 2.0 * tried[0].ttft_s[0]
+    twice = 2.0 * (found.tried or tried)[0].ttft_s[0]
     return msgspec.structs.replace(
         found, tried=tuple(tried), knee_per_s=max(one.rate_per_s for one in tried if one.ttft_s[0] <= twice),
         simulations=found.simulations + len(seen), requests=found.requests + len(seen) * len(few.prompt),

@@ -85,8 +85,10 @@ def log_axis(field: str, title: str, *, ends: tuple[float, float], **more: Any) 
         for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         for step in steps
     ]
+    held = [tick for tick in ticks if low <= tick <= high]
     shown = {
-        "values": [tick for tick in ticks if low <= tick <= high],
+        "values": held,
+        "tickCount": len(held),
         "format": "~g" if high < 1e4 else "~s",
         "labelOverlap": False,
     }

@@ -193,8 +193,8 @@ def _named(
             for other in taken
         )
         covers = any(
-            abs(place(point.value) + ASIDE[_side(place(point.value))] - place(other.value)) < APART[0] / 2
-            and abs(point.usd + RAISED * top - other.usd) < APART[1] * top / 3
+            abs(place(point.value) + ASIDE[_side(place(point.value))] - place(other.value)) < APART[0] / 3
+            and abs(point.usd + RAISED * top - other.usd) < APART[1] * top / 4
             for other in points
         )
         if point.rank != points[0].rank and not close and not covers and len(taken) <= MOST_LABELS:

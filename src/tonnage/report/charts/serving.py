@@ -278,6 +278,7 @@ def roofline_chart(roof: Roofline | None) -> Chart | None:
     reach = [line[2] for line in lines] + [value[3] for value in values]
     y = log_axis("speed", "TFLOP/s (up is better)", ends=log_ends(reach, room=1.5))
     told = _told_operators(values, ends=(left, right))
+    middle = math.sqrt(left * right)
     body = layer_charts(
         records(("phase", "operator", "intensity", "speed", "share", "format"), values),
         {"data": records(("roof", "intensity", "speed"), lines),
@@ -285,9 +286,13 @@ def roofline_chart(roof: Roofline | None) -> Chart | None:
          "encoding": {"x": x, "y": y, "detail": {"field": "roof"}}},
         {"data": records(("roof", "intensity", "speed"), [line for line in lines if line[1] == right]),
          "mark": {"type": "text", "align": "right", "dy": -8}, "encoding": {"x": x, "y": y, "text": {"field": "roof"}}},
-        {"data": records(("phase", "operator", "intensity", "speed"), told),
-         "mark": {"type": "text", "dy": 20},
-         "encoding": {"x": x, "y": y, "text": {"field": "operator"}}},
+        *({"data": records(("phase", "operator", "intensity", "speed"), named),
+           "mark": {"type": "text", "align": align, "dx": away},
+           "encoding": {"x": x, "y": y, "text": {"field": "operator"}}}
+          for align, away, named in (
+              ("left", 16, [one for one in told if one[2] < middle]),
+              ("right", -16, [one for one in told if one[2] >= middle]),
+          ) if named),
         {"mark": {"type": "point", "filled": True, "opacity": 0.8, "tooltip": {"content": "data"}},
          "encoding": {"x": x, "y": y, "color": {"field": "phase", "type": "nominal", "title": None, "sort": None},
                       "size": {"field": "share", "type": "quantitative", "title": "share of the step",

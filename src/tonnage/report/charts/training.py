@@ -12,7 +12,7 @@ from tonnage.domain.train_plan import PAYS, Milestone, TrainOption, TrainPlan
 from tonnage.report.charts.chart import Chart, axis, layer_charts, log_axis, log_ends, records
 from tonnage.report.charts.memory import Stack, memory_chart
 from tonnage.report.charts.options import Axis, Point, options_chart, point_of
-from tonnage.report.names import part_name
+from tonnage.report.names import in_names, part_name
 from tonnage.units import show
 
 __all__ = ["batch_charts", "timeline_chart", "train_charts"]
@@ -58,7 +58,7 @@ def _point(rank: int, option: TrainOption | BatchOption, wall_s: Quantity) -> Po
 
 def _stacks(options: Sequence[TrainOption | BatchOption]) -> tuple[Stack, ...]:
     return tuple(
-        Stack(label=option.configuration.label(), memory=option.memory, limit_bytes=option.limit_bytes)
+        Stack(label=in_names(option.configuration.label()), memory=option.memory, limit_bytes=option.limit_bytes)
         for option in options[:MOST_STACKS]
     )
 

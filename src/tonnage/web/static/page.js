@@ -198,7 +198,7 @@ function number(text) {
   return match ? Number(match[0]) : null;
 }
 function sortable(table) {
-  $$("thead th", table).forEach((head) => {
+  $$("thead th:not(.plain)", table).forEach((head) => {
     const button = document.createElement("button");
     button.type = "button";
     button.append(...head.childNodes);
@@ -264,7 +264,13 @@ function dress(tab) {
   const actions = $(".actions > div");
   if (actions && !$("#print")) {
     const print = Object.assign(document.createElement("button"), { type: "button", id: "print", className: "extra", textContent: "Print" });
-    print.addEventListener("click", () => window.print());
+    print.addEventListener("click", async () => {
+      // Pictures of closed tabs are printed as well: they are fetched before.
+      const pictures = $$("#answer figure picture:not([hidden]) img");
+      for (const picture of pictures) picture.loading = "eager";
+      await Promise.all(pictures.map((picture) => picture.decode().catch(() => {})));
+      window.print();
+    });
     actions.append(print);
   }
   $("#share")?.addEventListener("click", async (event) => {
