@@ -1,7 +1,8 @@
 """
 How far off are predictions of models that lie partly in host memory? `python -m tools.local_points`
 
-Reads `measurements/local.csv`: published rates with the device, the host's memory and what was moved. Where the source
+Reads `measurements/local.csv`: published rates with the device, the host's memory, what was moved (`layers:0` is all
+on the device) and the engine where it is not llama.cpp. Where the source
 states no memory rate, the host is what `tonnage local` assumes for a machine of which only the card is known, as a
 user's question would be. A sweep that states its own rate with everything on the processor (`host_basis` "own run …")
 is held against that rate, so that it judges the formula and not the memory of an unknown machine. Nothing is fitted
@@ -57,14 +58,19 @@ def asked_of(row: dict[str, str], *, prompt: bool = False) -> Asked:
     """The question behind a point: its decode rate, or its prompt rate."""
     weights = row["weights"]
     formats = (
-        Precision(weights="bf16", experts=weights, kv="fp16", activations="fp16")
-        if not weights.startswith("gguf-")
+        Precision(weights="gguf-q8_0", experts=weights, kv="fp16", activations="fp16")
+        if weights.startswith("mxfp")
         else Precision(weights=weights, kv="fp16", activations="fp16")
     )
     length = int(row["prompt_tokens"]) if prompt else int(row["depth_tokens"])
     piece = int(row["piece_tokens"]) if row["piece_tokens"] else 512
     return Asked(
-        model=resolve(row["model"]), precision=formats, context=max(4096, length + 256), prompt=length, piece=piece
+        model=resolve(row["model"]),
+        precision=formats,
+        context=max(4096, length + 256),
+        prompt=length,
+        piece=piece,
+        engine=row["engine"],
     )
 
 
@@ -126,8 +132,22 @@ def _row_error(row: Row) -> float | None:
     return math.log(found.output_tokens_per_s.value / rate) if rate and found.output_tokens_per_s else None
 
 
+def _kind(row: dict[str, str]) -> str:
+    """What a point is a point of."""
+    if row["engine"]:
+        return "MLX, all on one device"
+    if not row["device"]:
+        return "llama.cpp, on a processor"
+    return "llama.cpp, all on one device" if row["placement"] == "layers:0" else "partly in host memory (llama.cpp)"
+
+
+def _vendor(row: dict[str, str]) -> str:
+    return catalog.accelerator(row["device"]).vendor if row["device"] else "processors"
+
+
 def main() -> None:
     """Print every point and the median error of each kind."""
+    points = whole_points()
     for prompt, title in ((False, "decode"), (True, "prompt")):
         found = errors(prompt=prompt)
         column = "prompt_per_s" if prompt else "decode_per_s"
@@ -136,9 +156,15 @@ def main() -> None:
             what = f"{row['device'] or row['host']:18} {row['model']:36} {row['weights']:12} {row['placement']:11}"
             print(f"  {row['id']:14} {what} {float(row[column]):8.1f} {value:8.1f} {math.expm1(error):+7.0%}")
         misses = [abs(math.expm1(error)) for _, _, error in found]
-        print(f"  median {median(misses):.0%} of {len(misses)} points; worst {max(misses):.0%}\n")
-    points = whole_points()
-    print("one request, all on one device, llama.cpp: points, median error, worst, by vendor")
+        print(f"  median {median(misses):.0%} of {len(misses)} points; worst {max(misses):.0%}")
+        for kind in dict.fromkeys(map(_kind, (row for row, _, _ in found))):
+            mine = [abs(math.expm1(error)) for row, _, error in found if _kind(row) == kind]
+            print(f"    {kind:34} {len(mine):4d}   {median(mine):4.0%}   {max(mine):4.0%}")
+        print()
+        if not prompt:
+            points += [(_vendor(row), f"{row['device'] or row['host']:18} {row['id']}", error)
+                       for row, _, error in found if not _kind(row).startswith("partly")]  # fmt: skip
+    print("one request, all on one device, llama.cpp and MLX, with those above: points, median error, worst, by vendor")
     for vendor in [*sorted({vendor for vendor, _, _ in points}), ""]:
         misses = [abs(math.expm1(error)) for one, _, error in points if vendor in {"", one}]
         print(f"  {vendor or 'all':8} {len(misses):4d}   {median(misses):4.0%}   {max(misses):4.0%}")

@@ -13,12 +13,22 @@ from tonnage.domain.machine import Download, LocalRow
 from tonnage.domain.model import Model
 from tonnage.engines.registry import engines
 
-__all__ = ["PROGRAMS", "spread_engine", "start_commands"]
+__all__ = ["OWN_FORMAT", "PROGRAMS", "own_engine", "spread_engine", "start_commands"]
 
 PROGRAMS = ("llama-server", "ollama", "mlx_lm.server", "vllm")
 """Programs whose presence on a machine says which engine is installed."""
 OLLAMA_FORMAT = "gguf-q4_k_m"
 """What a tag without a format means in Ollama's library, but for models published in a format of their own."""
+
+
+OWN_FORMAT = "mlx-4bit"
+"""Of the files that are published for the maker's own engine."""
+
+
+def own_engine(vendor: str) -> str | None:
+    """The engine for one person that runs on this vendor's parts alone."""
+    mine = (spec.name for spec in engines().values() if spec.single_user and spec.vendors == (vendor,))
+    return next(mine, None)
 
 
 def spread_engine() -> EngineSpec:

@@ -19,8 +19,11 @@ from tonnage.errors import BadRequest
 
 __all__ = ["CROSSING_S", "LINK_SHARE", "offloaded_prefill_s", "offloaded_token_s"]
 
-CROSSING_S: Final = 4e-5
-"""Hand-over of one layer between device and host: two copies of one hidden state and the waits around them. [s]"""
+CROSSING_S: Final = 1e-4
+"""
+Hand-over of one layer between device and host: two copies of one hidden state, the waits around them, and kernels of
+the layer launched one by one, for no captured graph spans both sides. [s]
+"""
 LINK_SHARE: Final = 0.76
 """Share of a PCIe link's listed rate that copies from pageable or pinned host memory reach. [-]"""
 
@@ -67,9 +70,9 @@ def offloaded_token_s(
 
     Examples
     --------
-    >>> token = offloaded_token_s(device_s=0.01, host_s=0.10, host_share=0.5, crossings=20, crossing_s=4e-5)
+    >>> token = offloaded_token_s(device_s=0.01, host_s=0.10, host_share=0.5, crossings=20, crossing_s=1e-4)
     >>> print(f"{token * 1e3:.1f} ms")
-    55.8 ms
+    57.0 ms
     """
     if not 0.0 <= host_share <= 1.0:
         raise BadRequest(f"host_share: {host_share:g} must be a share between 0 and 1")

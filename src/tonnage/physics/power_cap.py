@@ -12,7 +12,8 @@ def capped_clock(*, power_share: float, static_share: float = 0.3) -> float:
     Clock of the processors under a lower board limit, over the clock at the usual one.
 
     f = ((p - s) / (1 - s))^(1/3): what switching draws goes with voltage squared times clock, and voltage goes with
-    clock; leakage, memory and links draw the same at every clock.
+    clock; leakage, memory and links draw the same at every clock. A textbook's relation that no measurement here was
+    held against.
 
     Parameters
     ----------

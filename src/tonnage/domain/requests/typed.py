@@ -117,6 +117,7 @@ class ServeFields(TypedDict, total=False):
     free_egress: bool | None
     provisioning: Seconds | None
     price: Names | None
+    own: Names | None
     discount: Names | None
     headroom: Fraction | None
     spare_replicas: Whole | None
@@ -166,6 +167,7 @@ class BatchFields(TypedDict, total=False):
     free_egress: bool | None
     provisioning: Seconds | None
     price: Names | None
+    own: Names | None
     discount: Names | None
     budget: Usd | None
 
@@ -206,6 +208,7 @@ class TrainFields(TypedDict, total=False):
     free_egress: bool | None
     provisioning: Seconds | None
     price: Names | None
+    own: Names | None
     discount: Names | None
     count: Whole | None
     framework: str | None
@@ -258,6 +261,7 @@ class FinetuneFields(TypedDict, total=False):
     free_egress: bool | None
     provisioning: Seconds | None
     price: Names | None
+    own: Names | None
     discount: Names | None
     count: Whole | None
     tokens_per_example: Tokens | None
@@ -321,6 +325,7 @@ class RlFields(TypedDict, total=False):
     free_egress: bool | None
     provisioning: Seconds | None
     price: Names | None
+    own: Names | None
     discount: Names | None
     count: Whole | None
     rollout_count: Whole | None
@@ -375,6 +380,7 @@ class InferFields(TypedDict, total=False):
     free_egress: bool | None
     provisioning: Seconds | None
     price: Names | None
+    own: Names | None
     discount: Names | None
     battery: WattHours | None
     hours: Count | None
@@ -426,6 +432,7 @@ class FleetFields(TypedDict, total=False):
     max_kinds: Whole | None
     quick: bool | None
     workloads: Entries | None
+    own: Entries | None
     quotas: Entries | None
 
 
@@ -554,6 +561,7 @@ class BudgetFields(TypedDict, total=False):
     free_egress: bool | None
     provisioning: Seconds | None
     price: Names | None
+    own: Names | None
     discount: Names | None
     headroom: Fraction | None
     spare_replicas: Whole | None

@@ -20,7 +20,7 @@ from tonnage.catalog.published import format_change
 from tonnage.domain.machine import Download, LocalAnswer, LocalRow, Machine
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision
-from tonnage.engines.at_home import spread_engine, start_commands
+from tonnage.engines.at_home import OWN_FORMAT, own_engine, spread_engine, start_commands
 from tonnage.errors import BadRequest
 from tonnage.physics.parameters import parameters
 from tonnage.planning.own.names import is_unified
@@ -34,6 +34,8 @@ CONTEXT: Final = 8192
 SPEED: Final = 10.0
 """Output that keeps ahead of a reader. [tokens/s]"""
 MOST_CONTEXT: Final = 10_000_000
+FIRST: Final = 10
+"""Rows that also get the rate of a maker's own engine: those that a first screen shows."""
 _FORMATS: Final = ("gguf-q8_0", "gguf-q6_k", "gguf-q5_k_m", "gguf-q4_k_m", "gguf-q3_k_m")
 """Formats that publishers of GGUF files offer nearly always, finest first."""
 
@@ -79,7 +81,29 @@ def local(
         else:
             lacking.append((model.id, why))
     best.sort(key=lambda row: _rank(row, request))
+    best = [*(_with_own_engine(row, machine, additions) for row in best[:FIRST]), *best[FIRST:]]
     return _answer(request, machine, best, every=every, lacking=lacking)
+
+
+def _with_own_engine(row: LocalRow, machine: Machine, additions: Additions) -> LocalRow:
+    """The row with the rate of the engine that the maker of its device provides, where a file for it is published."""
+    vendor = machine.device.vendor if machine.device is not None else ""
+    path = next(one for one in downloads() if one.model == row.model).mlx
+    engine = own_engine(vendor) if path and any(path in command for _, command in row.commands) else None
+    if engine is None:
+        return row
+    asked = Asked(
+        model=catalog.model(row.model, additions), context=row.context, engine=engine,
+        precision=Precision(weights=OWN_FORMAT, kv="fp16", activations="fp16"),
+    )  # fmt: skip
+    found = speed_of(asked, machine)
+    if isinstance(found, str):
+        return row
+    rate = f", {found.decode_per_s.value:.0f} tokens/s"
+    told = tuple(
+        (name.replace(")", f"{rate})") if path in command else name, command) for name, command in row.commands
+    )
+    return msgspec.structs.replace(row, commands=told)
 
 
 def top_rows(
@@ -112,7 +136,7 @@ def _rows(
     context = min(request.context, model.max_context or request.context)
     rows: list[LocalRow] = []
     why = ""
-    for precision in _precisions(model, download):
+    for precision in _precisions(download):
         found = speed_of(Asked(model=model, precision=precision, context=context), machine)
         if isinstance(found, str):
             why = found
@@ -123,9 +147,9 @@ def _rows(
     return rows, why
 
 
-def _precisions(model: Model, download: Download) -> Iterator[Precision]:
-    if download.native:
-        yield Precision(weights=model.native_dtype, experts=download.native, kv="fp16", activations="fp16")
+def _precisions(download: Download) -> Iterator[Precision]:
+    if download.native:  # its GGUF files keep all that is no expert in 8 bits
+        yield Precision(weights=_FORMATS[0], experts=download.native, kv="fp16", activations="fp16")
         return
     for name in _FORMATS:
         yield Precision(weights=name, kv="fp16", activations="fp16")

@@ -52,6 +52,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     context: int
     prompt: int = PROMPT
     piece: int = PIECE
+    engine: str = ""
+    """Absent = the one that spreads a model over unlike memories."""
 
 
 class Speed(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +121,7 @@ def _deployed(asked: Asked, part: Accelerator, *, count: int = 1) -> Deployment:
         isl=prompt,
         osl=_ANSWER,
         precision=asked.precision,
-        engine=spread_engine().name,
+        engine=asked.engine or spread_engine().name,
         engine_options={"max_model_len": asked.context, "max_num_seqs": 1, "max_num_batched_tokens": asked.piece},
         layout=Layout(tp=count),
         split_mode="layer" if count > 1 else "tensor",

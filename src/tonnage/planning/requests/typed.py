@@ -36,7 +36,7 @@ OTHERS: Final = {"flag": "bool", "list": "Names", "mapping": "Entry", "numbers":
 """Type of what has no unit."""
 WHOLE: Final = ("simulate", "calibrate", "accuracy", "sweep", "predict")
 """Questions whose fields are given by name alone."""
-POSITIONAL: Final = ("model", "machine", "file", "amount", "own")
+POSITIONAL: Final = ("model", "machine", "file", "amount")
 """The argument that comes first in a question's function."""
 LONGEST: Final = 120
 HEAD: Final = '''"""Keyword arguments of the Python functions, generated from the requests; do not edit.
@@ -72,7 +72,7 @@ def _class(name: str, question: str) -> str:
     rows |= {field.name: _type(field, plain=bool(kind)) for field in request_fields(struct)}
     rows |= {group.name: "Entries" if group.many else "Entry" for group in groups_of(struct)}
     rows |= {one.name: "Entry" for one in attributes_of(struct) if _is_plain(one.fields, one.groups, one.type)}
-    first = () if question.startswith(WHOLE) else POSITIONAL
+    first = () if question.startswith(WHOLE) else (*POSITIONAL, question)
     lines = [_row(key, kind) for key, kind in rows.items() if key not in first]
     return f'class {name}(TypedDict, total=False):\n    """{about}"""\n\n' + "\n".join(lines) + "\n"
 
