@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tonnage.catalog import Additions
     from tonnage.domain.accelerator import Accelerator
     from tonnage.domain.adoption import Adoption
+    from tonnage.domain.advice import Advice
     from tonnage.domain.batch_plan import BatchPlan
     from tonnage.domain.breakdown import Breakdown
     from tonnage.domain.budget_plan import BudgetPlan
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
 __all__ = [
     "__version__",
     "accelerator",
+    "advise",
     "calibrate",
     "charts",
     "compare",
@@ -282,6 +284,40 @@ def plan_from_file(
     own, text = additions or NOTHING, read_text(file)
     asked = adopt_request(_in_base_units("adopt", {"file": text, "model": model, **fields}), additions=own)
     return with_html_view(answer(asked, read_running(text, name=file), additions=own))
+
+
+def advise(
+    file: str, *sources: str, look: Mapping[str, str] | None = None, reuse: str | None = None, calibrate: bool = True,
+    additions: Additions | None = None, **fields: Unpack[AdoptFields],
+) -> Advice:  # fmt: skip
+    """
+    What to change in the service that `file` starts, by what every source shows of it, the most money first.
+
+    `file` is its path; a source is its Prometheus, a live metrics page or a saved one, a measurement, a gateway's log.
+    `look` says how: window, match, every, key_env. `reuse` is the share of a prompt that an earlier one began with
+    ("40%"). Its own latencies calibrate the model of it unless `calibrate` is False. Fields as in `tonnage advise
+    --help`.
+
+    Raises
+    ------
+    TonnageError
+        A source cannot be read or lacks the traffic, or the file does not say what runs.
+    """
+    from tonnage.adopt import read_running
+    from tonnage.catalog import NOTHING
+    from tonnage.measure.diagnose.sources import watch_of
+    from tonnage.measure.points import look_at_service
+    from tonnage.planning.adopt.service import View, advise_service
+    from tonnage.planning.files import read_text
+    from tonnage.planning.requests.adopt import adopt_request
+    from tonnage.report.answers import with_html_view
+
+    own, text = additions or NOTHING, read_text(file)
+    asked = adopt_request(_in_base_units("adopt", {"file": text, **fields}), additions=own)
+    running = read_running(text, name=file)
+    looked = look_at_service(*sources, watch=watch_of(look or {}))
+    view = View(pages=looked.pages, reuse=reuse, measured=looked.measured, calibrates=calibrate)
+    return with_html_view(advise_service(asked, running, found=looked.diagnosis, view=view, additions=own))
 
 
 def rent_or_buy(machine: str, *, additions: Additions | None = None, **fields: Unpack[RentOrBuyFields]) -> RentOrBuy:

@@ -53,6 +53,14 @@ def _diagnosed(file: str, **fields: Any) -> Any:
         return tonnage.diagnose("file", **fields)
 
 
+def _advised(file: str, page: str, **fields: Any) -> Any:
+    """Files of both, where the page takes their texts."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        Path("run.sh").write_text(file, encoding="utf-8")
+        Path("page").write_text(page, encoding="utf-8")
+        return tonnage.advise("run.sh", "page", **fields)
+
+
 METRICS = f"""\
 vllm:num_requests_running{{model_name="{MODEL}"}} 31
 vllm:num_requests_waiting{{model_name="{MODEL}"}} 42
@@ -85,6 +93,7 @@ ASKED: dict[str, tuple[dict[str, Any], Callable[..., Any]]] = {
     "compare/ways": ({**CASE, "ways": {"small steps": {"engine_options": {"max_num_batched_tokens": 512}},
                                        "as it is": {}}}, tonnage.compare),
     "adopt": ({"file": COMMAND, "accelerator": "H100", "rate": "2/s"}, _adopted),
+    "advise": ({name: value for name, value in QUESTIONS["advise"].example.items()}, _advised),
     "explain": ({"file": json.dumps({"kind": "serve", "model": MODEL, "accelerator": "H100",
                                      "traffic": {"concurrency": 16}, "isl": 1024, "osl": 256})}, _explained),
     "diagnose": ({"file": METRICS, "accelerator": "H100"}, _diagnosed),
@@ -132,6 +141,11 @@ def _command(path: str, fields: dict[str, Any], folder: Path) -> list[str]:
     if path == "adopt":
         (folder / "run.sh").write_text(fields["file"])
         return ["adopt", str(folder / "run.sh"), "--accelerator", "H100", "--rate", "2/s"]
+    if path == "advise":
+        (folder / "run.sh").write_text(fields["file"])
+        (folder / "page").write_text(fields["page"])
+        stated = [(f"--{name}", value) for name, value in fields.items() if name not in ("file", "page")]
+        return ["advise", "run.sh", "page", *(word for pair in stated for word in pair)]
     file = folder / "request.json"
     kind = QUESTIONS[path].kind
     file.write_text(json.dumps({**({"plan": kind} if kind else {}), **fields}))

@@ -32,8 +32,8 @@ SERVE = {"model": "meta-llama/Llama-3.1-8B-Instruct", "rate": "4/s", "traffic": 
 
 def test_every_question_is_a_tool_with_its_essential_fields() -> None:
     tools = {tool.name: tool for tool in tool_list()}
-    assert set(TOOLS.values()) == set(QUESTIONS) - {"explain", "diagnose"}  # which have tools that take files
-    assert {"explain_plan", "diagnose_bottleneck"} <= set(tools)
+    assert set(TOOLS.values()) == set(QUESTIONS) - {"explain", "diagnose", "advise"}  # which have tools that take files
+    assert {"explain_plan", "diagnose_bottleneck", "advise_service"} <= set(tools)
     for name, path in TOOLS.items():
         shown = {field.partition(".")[0] for field in QUESTIONS[path].essentials}
         assert shown <= set(tools[name].properties), name

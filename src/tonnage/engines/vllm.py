@@ -108,7 +108,11 @@ def metrics() -> ServerMetrics:
             "queue_s": histogram("vllm:request_queue_time_seconds"),
             "prefill_s": histogram("vllm:request_prefill_time_seconds"),
             "ttft_s": histogram("vllm:time_to_first_token_seconds"),
-            "tpot_s": histogram("vllm:request_time_per_output_token_seconds", "vllm:time_per_output_token_seconds"),
+            "tpot_s": histogram(
+                "vllm:request_time_per_output_token_seconds",
+                "vllm:inter_token_latency_seconds",
+                "vllm:time_per_output_token_seconds",
+            ),
             "e2e_s": histogram("vllm:e2e_request_latency_seconds"),
         },
         scaled_by="vllm:num_requests_running",

@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tonnage.domain.diagnosis import Evidence
+from tonnage.domain.diagnosis import Diagnosis, Evidence
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
 from tonnage.errors import BadRequest, echo
 from tonnage.units import read
 
 if TYPE_CHECKING:
+    from tonnage.measure.diagnose.sources import Watch
     from tonnage.measure.history import Place
 
-__all__ = ["measurement_of_page", "read_pasted", "read_points"]
+__all__ = ["Looked", "look_at_service", "measurement_of_page", "read_pasted", "read_points"]
 
 _NUMBER: Final = r"(?P<value>\d[\d,]*(?:\.\d+)?(?:[kK](?![a-zA-Z]))?)"
 _NAMED: Final = _NUMBER.replace("value", "named")
@@ -216,6 +217,40 @@ def measurement_of_page(seen: Evidence, source: str) -> Measurement:
         schema=MEASUREMENT_SCHEMA, tool="metrics", model=seen.model, points=(point,),
         notes=(f"mean of {echo(source)} over what it has seen",),
     )  # fmt: skip
+
+
+class Looked(msgspec.Struct, frozen=True, kw_only=True):
+    """A service as its sources show it."""
+
+    diagnosis: Diagnosis
+    measured: Measurement | str
+    """Its own latencies as one load; or why there is none."""
+    pages: int
+    """Replicas whose pages were read; 0 = the whole service, as Prometheus sums it. [-]"""
+
+
+def look_at_service(*sources: str, watch: Watch | None = None) -> Looked:
+    """
+    What limits a service, and its own latencies as a load that calibrates.
+
+    Raises
+    ------
+    TonnageError
+        A source cannot be read, or says nothing that is known here.
+    """
+    from tonnage.measure.client import key_of
+    from tonnage.measure.diagnose.pages import is_prometheus
+    from tonnage.measure.diagnose.sources import diagnose
+
+    found = diagnose(*sources, watch=watch)
+    key = key_of(watch.key_env) if watch and watch.key_env else None
+    addresses = [source for source in sources if source.startswith(("http://", "https://"))]
+    whole = any(not one.rstrip("/").endswith("/metrics") and is_prometheus(one, key=key) for one in addresses)
+    try:
+        measured: Measurement | str = measurement_of_page(found.evidence, "the service")
+    except BadRequest as lacking:
+        measured = str(lacking)
+    return Looked(diagnosis=found, measured=measured, pages=0 if whole else len(sources))
 
 
 def _unqueued(seen: Evidence) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tonnage.domain.advice import Action, Advice, State
 from tonnage.report.document import Block, Column, Document, Headline, Note, Table, Text, grid, text_section
 from tonnage.report.names import with_names
@@ -13,8 +15,9 @@ SHOWN = 5
 """Actions on the first screen; the rest stand under --why."""
 
 
-def advice_document(answer: Advice) -> Document:
-    """The advice as blocks."""
+def advice_document(answer: Advice, *, top: int = SHOWN, every: bool = False) -> Document:
+    """The advice as blocks; so many actions, or every one."""
+    shown = answer.actions if every else answer.actions[:top]
     seen = answer.seen
     measured = [f"TTFT {show(seen.ttft_s, 's')}"] if seen.ttft_s else []
     measured += [f"TPOT {show(seen.tpot_s, 's')}"] if seen.tpot_s else []
@@ -24,8 +27,8 @@ def advice_document(answer: Advice) -> Document:
             f"{seen.output_tokens:,.0f} output tokens" + (", " + ", ".join(measured) if measured else "")
         ),
         Headline(text=answer.sentence, good=answer.today.keeps),
-        _table(answer),
-        *(Text(text=f"{action.name}: {action.change}") for action in answer.actions[:SHOWN]),
+        _table(answer, shown),
+        *(Text(text=f"{action.name}: {action.change}") for action in shown),
         *(Note(text=f"check first: {action.check}") for action in answer.actions[:1]),
         *([Note(text=answer.calibrated)] if answer.calibrated else []),
         *(Note(text=f"assumed: {text}") for text in answer.assumed[:2]),
@@ -40,11 +43,11 @@ def advice_document(answer: Advice) -> Document:
     return with_names(Document(first=tuple(first), why=why))
 
 
-def _table(answer: Advice) -> Table:
+def _table(answer: Advice, shown: Sequence[Action]) -> Table:
     heads = ("", "accelerators", "format", "$/month", "saves", "TTFT", "TPOT", "req/s")
     columns = [Column(head, number=head in ("$/month", "saves"), wraps=head == "") for head in heads]
     rows = [_row("today", answer.today, 0.0)]
-    rows += [_row(a.name, a.state, a.usd_per_month) for a in answer.actions[:SHOWN] if a.state is not None]
+    rows += [_row(a.name, a.state, a.usd_per_month) for a in shown if a.state is not None]
     return grid(columns, rows)
 
 

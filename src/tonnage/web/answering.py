@@ -11,6 +11,7 @@ import msgspec
 
 from tonnage.catalog import Additions
 from tonnage.domain.adoption import Adoption
+from tonnage.domain.advice import Advice
 from tonnage.domain.breakdown import Breakdown
 from tonnage.domain.compare import Comparison
 from tonnage.domain.cost import RentOrBuy
@@ -19,7 +20,7 @@ from tonnage.domain.fit import FitAnswer
 from tonnage.domain.machine import LocalAnswer
 from tonnage.domain.requests.simulate import SimulationTraffic
 from tonnage.domain.simulate import Simulated
-from tonnage.errors import BadRequest, UnknownName
+from tonnage.errors import BadRequest, TonnageError, UnknownName
 from tonnage.planning import ask
 from tonnage.planning.requests.reading import check_value
 from tonnage.web.models import refuse_named_paths, refuse_paths
@@ -98,10 +99,40 @@ def _adopt(request: Mapping[str, Any], additions: Additions, _: Watch | None) ->
 
     asked = adopt_request(request, additions=additions)
     running = read_running(asked.file)
-    if asked.model is None:  # a name inside the file is a request's, too: never a path of this machine
-        for name in (running.model, running.model.rsplit("/", 1)[-1].partition(".gguf")[0]):
-            refuse_paths(name or "a/b")
+    if asked.model is None:
+        _refuse_model_paths(running.model)
     return adopt(asked, running, additions=additions)
+
+
+def _advise(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> Advice:
+    from tonnage.adopt import read_running
+    from tonnage.measure.points import look_at_service
+    from tonnage.planning.adopt.service import View, advise_service
+    from tonnage.planning.requests.adopt import adopt_request
+
+    given = dict(request)
+    page, reuse = given.pop("page", None), given.pop("reuse", None)
+    if not isinstance(page, str) or not page.strip():
+        raise BadRequest("page is missing: paste the metrics page of one replica, or choose it")
+    asked = adopt_request(given, additions=additions)
+    running = read_running(asked.file)
+    if asked.model is None:
+        _refuse_model_paths(running.model)
+    with tempfile.TemporaryDirectory(prefix="tonnage-") as folder:
+        place = Path(folder) / "page"
+        place.write_text(page, encoding="utf-8")
+        try:
+            looked = look_at_service(str(place))
+        except TonnageError as wrong:
+            raise BadRequest(str(wrong).replace(str(place), "page")) from None
+    view = View(pages=looked.pages, reuse=None if reuse is None else str(reuse), measured=looked.measured)
+    return advise_service(asked, running, found=looked.diagnosis, view=view, additions=additions)
+
+
+def _refuse_model_paths(model: str) -> None:
+    """A name inside a file is a request's, too: never a path of this machine."""
+    for name in (model, model.rsplit("/", 1)[-1].partition(".gguf")[0]):
+        refuse_paths(name or "a/b")
 
 
 def _explain(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> Breakdown:
@@ -162,6 +193,7 @@ _OTHERS: Final[dict[str, Callable[[Mapping[str, Any], Additions, Watch | None], 
     "simulate": _simulate,
     "compare/ways": _compare,
     "adopt": _adopt,
+    "advise": _advise,
     "explain": _explain,
     "diagnose": _diagnose,
 }

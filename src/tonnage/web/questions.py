@@ -9,6 +9,7 @@ import msgspec
 
 from tonnage.catalog import Additions
 from tonnage.domain.adoption import Adoption
+from tonnage.domain.advice import Advice
 from tonnage.domain.batch_plan import BatchPlan
 from tonnage.domain.breakdown import Breakdown
 from tonnage.domain.budget_plan import BudgetPlan
@@ -66,7 +67,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What to ask where the answer takes too long."""
 
 
-TEXTS: Final = frozenset({"file"})
+TEXTS: Final = frozenset({"file", "page"})
 """Fields in a large box that hold a text of their own, not our YAML."""
 MAX_REQUESTS: Final = 200_000
 """That a simulation plays for the page."""
@@ -150,6 +151,24 @@ _DIAGNOSE_FIELDS: Final = (
     Field(name="file", help="a scraped metrics page, or results of a measurement: pasted, or chosen as a file"),
     Field(name="accelerator", help="accelerator of the system, for its peaks", group="Accelerators"),
     Field(name="model", help="the model that runs: the plan that would do is shown"),
+)
+_SERVICE: Final = """\
+vllm:num_requests_running 8
+vllm:num_requests_waiting 3
+vllm:request_success_total 5000
+vllm:prompt_tokens_total 5120000
+vllm:generation_tokens_total 1280000
+vllm:time_to_first_token_seconds_sum 4500
+vllm:time_to_first_token_seconds_count 5000
+vllm:request_queue_time_seconds_sum 4300
+vllm:request_queue_time_seconds_count 5000
+vllm:inter_token_latency_seconds_sum 10455
+vllm:inter_token_latency_seconds_count 1275000
+"""
+_ADVISE_FIELDS: Final = (
+    *_form(REQUESTS["adopt"]),
+    Field(name="page", help="metrics page of one replica, or a measurement of it: pasted, or chosen as a file"),
+    Field(name="reuse", help="of a prompt, what an earlier prompt began with: 40%", reads="fraction"),
 )
 LOCAL_FIELDS: Final = (
     Field(name="accelerator", help='such as "RTX 4090", "M4 Max 64GB", "2 x RTX 3090", "Ryzen AI Max 395", "CPU"',
@@ -308,6 +327,16 @@ QUESTIONS: Final[dict[str, Question]] = {
                         "tokens"),
             example={"file": f"vllm serve {LLAMA_8B} --max-model-len 16384 --max-num-seqs 64", "accelerator": "H100",
                      "traffic": "chat", "ttft": "1 s", "tpot": "50 ms"},
+            instead="name a provider, or ask on the command line, which has no limit",
+        ),
+        Question(
+            path="advise", title="What to change in a service", button="Advise",
+            about="What starts a service and its metrics page in; changes with their money, risk and check out.",
+            fields=_ADVISE_FIELDS, answers=Advice, written=("file", "page"),
+            essentials=("file", "page", "accelerator", "replicas", "rate", "ttft", "tpot", "reuse", "provider"),
+            example={"file": f"vllm serve {LLAMA_8B} --max-model-len 16384 --max-num-seqs 8", "page": _SERVICE,
+                     "accelerator": "H100", "replicas": "4", "rate": "10/s", "ttft": "1 s", "tpot": "50 ms",
+                     "provider": "lambda"},
             instead="name a provider, or ask on the command line, which has no limit",
         ),
         Question(

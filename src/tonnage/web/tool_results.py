@@ -195,6 +195,26 @@ def _diagnosed(arguments: dict[str, Any], additions: Additions) -> Result:
     return Result(markdown(blocks_of(answer)), {"headline": answer.sentence})
 
 
+def _advised(arguments: dict[str, Any], additions: Additions) -> Result:
+    from tonnage.adopt import read_running
+    from tonnage.measure.diagnose.sources import watch_of
+    from tonnage.measure.points import look_at_service
+    from tonnage.planning.adopt.service import View, advise_service
+    from tonnage.planning.requests.adopt import adopt_request
+
+    sources = _taken(arguments, "sources", list)
+    if not sources:
+        raise BadRequest("sources: a list of addresses or files is expected")
+    reuse = _taken(arguments, "reuse", str)
+    watch = watch_of({name: arguments.pop(name) for name in ("window", "match") if name in arguments})
+    asked = adopt_request(arguments, additions=additions)
+    running = read_running(asked.file)
+    looked = look_at_service(*sources, watch=watch)
+    view = View(pages=looked.pages, reuse=reuse, measured=looked.measured)
+    answer = advise_service(asked, running, found=looked.diagnosis, view=view, additions=additions)
+    return Result(markdown(blocks_of(answer)), {"headline": answer.sentence})
+
+
 def _listed(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage import catalog
     from tonnage.catalog import listings
@@ -278,6 +298,7 @@ def _fields(arguments: dict[str, Any], _: Additions) -> Result:
 _CALLS: Final[dict[str, Callable[[dict[str, Any], Additions], Result]]] = {
     PREDICT: _predicted,
     "diagnose_bottleneck": _diagnosed,
+    "advise_service": _advised,
     "search_catalogue": _listed,
     "explain_plan": _explained,
     "export_plan": _exported,

@@ -168,6 +168,24 @@ _OTHERS: Final = (
         open_world=True,
     ),
     Tool(
+        name="advise_service",
+        title="What to change in a service that runs",
+        description="Ranked changes with money, latencies, risk and the check to run before. file: what starts it, as "
+        "text. Sources: addresses of its Prometheus or a /metrics page, files of scrapes and measurements.",
+        properties={
+            "file": TEXT,
+            "sources": {"type": "array", "minItems": 1, "maxItems": 8, "items": TEXT},
+            **{name: TEXT for name in ("window", "match", "reuse", "model", "accelerator", "rate", "ttft", "tpot",
+                                       "provider")},
+            "replicas": {"type": "integer", "minimum": 1},
+        },
+        required=("file", "sources"),
+        example={"file": f"vllm serve {LLAMA_8B}", "sources": ["metrics.prom"], "accelerator": "H100", "rate": "4/s",
+                 "ttft": "1 s", "tpot": "50 ms"},
+        gives=HEADLINE,
+        open_world=True,
+    ),
+    Tool(
         name="search_catalogue",
         title="Accelerators, models, offers and providers that are known",
         description="What is known, with sources and dates of prices; offers are the cheapest first.",

@@ -1,0 +1,111 @@
+"""
+A service that runs, as its metrics show it: its traffic, a model of it that its latencies calibrate, and advice.
+
+The one door of command line, Python, HTTP and assistants. Whoever calls has read the sources (a live page, Prometheus,
+a file, pasted text); what a metrics page counts for and what it lacks is decided here.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from datetime import date
+from pathlib import Path
+
+import msgspec
+
+from tonnage import catalog
+from tonnage.catalog import Additions, gather
+from tonnage.catalog.additions import save_calibration
+from tonnage.domain.adoption import Running
+from tonnage.domain.advice import Advice, Seen
+from tonnage.domain.diagnosis import Diagnosis, Evidence
+from tonnage.domain.measurement import Measurement
+from tonnage.domain.requests.adopt import Adopt
+from tonnage.errors import BadRequest, TonnageError
+from tonnage.planning.adopt.advise import advise, stack_of
+from tonnage.planning.calibrate.calibrate import calibrate
+from tonnage.units import read
+
+__all__ = ["View", "advise_service"]
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """What the sources look at, beyond what they say."""
+
+    pages: int = 0
+    """Replicas whose pages were read; 0 = the whole service, as Prometheus sums it. [-]"""
+    reuse: str | None = None
+    """Of a prompt, what an earlier prompt began with, as people write it: 40%."""
+    measured: Measurement | str = "nothing was measured"
+    """The service's own latencies as one load; or why there is none."""
+    calibrates: bool = True
+
+
+def advise_service(
+    request: Adopt,
+    running: Running,
+    *,
+    found: Diagnosis,
+    view: View,
+    additions: Additions = catalog.NOTHING,
+    today: date | None = None,
+) -> Advice:
+    """
+    What to change in the service that was seen.
+
+    Raises
+    ------
+    TonnageError
+        The sources lack the rate or the lengths of requests, or the file does not say what runs.
+    """
+    replicas = request.replicas or running.replicas
+    seen = _seen(found.evidence, request, view, replicas=replicas)
+    with tempfile.TemporaryDirectory() as folder:
+        told = ""
+        if view.calibrates:
+            told, additions = _calibrated(view.measured, running, request, additions, folder=Path(folder))
+        return advise(request, running, diagnosis=found, seen=seen, additions=additions, today=today, calibrated=told)
+
+
+def _seen(evidence: Evidence, asked: Adopt, view: View, *, replicas: int) -> Seen:
+    """The traffic that the metrics show."""
+    rate = asked.rate_per_s
+    if rate is None and evidence.requests_per_s:
+        rate = evidence.requests_per_s * (replicas / view.pages if view.pages else 1.0)
+    prompt, output = asked.prompt_tokens or evidence.prompt_tokens, asked.output_tokens or evidence.output_tokens
+    lacks = [
+        f"{what} ({flag})"
+        for what, flag, value in (
+            ("requests per second", "--rate", rate),
+            ("prompt tokens", "--prompt-tokens", prompt),
+            ("output tokens", "--output-tokens", output),
+        )
+        if not value
+    ]
+    if lacks or rate is None or prompt is None or output is None:
+        raise BadRequest(f"the sources show no {', '.join(lacks)} of answered requests; look while the service works")
+    share = read(view.reuse, "fraction", field="reuse") if view.reuse else None
+    if share is not None and not 0 <= share < 1:
+        raise BadRequest(f"reuse: '{view.reuse}' is outside 0% to 99%")
+    return Seen(
+        rate_per_s=rate, prompt_tokens=prompt, output_tokens=output, ttft_s=evidence.ttft_s, tpot_s=evidence.tpot_s,
+        reused_share=share,
+    )  # fmt: skip
+
+
+def _calibrated(
+    measured: Measurement | str, running: Running, asked: Adopt, additions: Additions, *, folder: Path
+) -> tuple[str, Additions]:
+    """What the service's own latencies teach, as additions that last as long as the folder; a word on how far off."""
+    try:
+        if isinstance(measured, str):
+            raise BadRequest(measured)
+        stack = stack_of(asked, running, additions=additions)
+        fitted = calibrate([(measured, stack)], additions=additions)
+    except TonnageError as error:
+        return f"not calibrated: {error}", additions
+    path = save_calibration(fitted.calibration, folder / "calibration.toml")
+    told = ", ".join(
+        f"{one.quantity.removesuffix('_s').upper()} {one.before / one.measured - 1:+.0%}" for one in fitted.errors
+    )
+    return f"calibrated by its own latencies; predicted before: {told}", gather(paths=(*additions.paths, str(path)))
