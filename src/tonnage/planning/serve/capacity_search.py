@@ -117,7 +117,7 @@ def search_capacity(
         request, replica, requests=front_requests(request, requests, concurrency=guess.concurrency, close=close)
     )
     arrays = arrays_of(request, replica, requests=few)
-    play = partial(_played, arrays) if unit is None else unit_player(unit, replica, arrays=arrays, requests=few)
+    play = _player(unit, replica, arrays=arrays, requests=few)
     s = request.slo
     if s.ttft_s is None and s.tpot_s is None and s.e2e_s is None:
         return _saturated(play, arrays, few)
@@ -144,7 +144,7 @@ def load_curve(
     drawn = front_requests(request, draw_requests(request), concurrency=guess.concurrency, close=True)
     few = draw_reused(request, replica, requests=drawn)
     arrays = arrays_of(request, replica, requests=few)
-    play = partial(_played, arrays) if unit is None else unit_player(unit, replica, arrays, requests=few)
+    play = _player(unit, replica, arrays=arrays, requests=few)
     rates = [share * found.rate_per_s for share in CURVE]
     rates = [rate for rate in rates if all(abs(rate / one.rate_per_s - 1.0) > KNOWN for one in found.tried)]
     objectives = _objectives(request)
@@ -201,6 +201,11 @@ def _played(arrays: ReplicaArrays, sent: Requests) -> Simulated:
     from tonnage.simulation.serving import simulate
 
     return simulate(arrays.table, arrays.limits, requests=sent, delivery_s=arrays.delivery_s)
+
+
+def _player(unit: Unit | None, replica: Replica, *, arrays: ReplicaArrays, requests: Requests) -> Play:
+    """What plays requests on one replica, or on a unit of workers in its place."""
+    return partial(_played, arrays) if unit is None else unit_player(unit, replica, arrays=arrays, requests=requests)
 
 
 def unit_player(unit: Unit, replica: Replica, *, arrays: ReplicaArrays, requests: Requests) -> Play:
