@@ -288,15 +288,15 @@ def plan_from_file(
 
 def advise(
     file: str, *sources: str, look: Mapping[str, str] | None = None, reuse: str | None = None, calibrate: bool = True,
-    additions: Additions | None = None, **fields: Unpack[AdoptFields],
+    upgrade: str | None = None, additions: Additions | None = None, **fields: Unpack[AdoptFields],
 ) -> Advice:  # fmt: skip
     """
     What to change in the service that `file` starts, by what every source shows of it, the most money first.
 
     `file` is its path; a source is its Prometheus, a live metrics page or a saved one, a measurement, a gateway's log.
     `look` says how: window, match, every, key_env. `reuse` is the share of a prompt that an earlier one began with
-    ("40%"). Its own latencies calibrate the model of it unless `calibrate` is False. Fields as in `tonnage advise
-    --help`.
+    ("40%"), `upgrade` a release to expect a change from ("vllm@0.27"). Its own latencies calibrate the model of it
+    unless `calibrate` is False. Fields as in `tonnage advise --help`.
 
     Raises
     ------
@@ -316,7 +316,7 @@ def advise(
     asked = adopt_request(_in_base_units("adopt", {"file": text, **fields}), additions=own)
     running = read_running(text, name=file)
     looked = look_at_service(*sources, watch=watch_of(look or {}))
-    view = View(pages=looked.pages, reuse=reuse, measured=looked.measured, calibrates=calibrate)
+    view = View(pages=looked.pages, reuse=reuse, measured=looked.measured, calibrates=calibrate, upgrade=upgrade)
     return with_html_view(advise_service(asked, running, found=looked.diagnosis, view=view, additions=own))
 
 

@@ -20,6 +20,7 @@ __all__ = ["advise"]
 @click.option("--window", help="how long to look: 10 s of a live page, the last 1 h of Prometheus")
 @click.option("--match", help="""labels that series of Prometheus must have: 'job="llm"'""")
 @click.option("--reuse", help="of a prompt, what an earlier prompt began with: 40%")
+@click.option("--upgrade", metavar="ENGINE@RELEASE", help="the change to expect of a release, and a canary: vllm@0.27")
 @click.option("--no-calibration", is_flag=True, help="predict without what was measured, to see the difference")
 @why_option
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.advice/1")
@@ -46,7 +47,7 @@ def advise(file: str, sources: tuple[str, ...], **options: Any) -> None:
     from tonnage.report.answers import show_document
     from tonnage.report.document import as_json
 
-    taken = ("window", "match", "reuse", "no_calibration", "why", "as_json", "today", "folders")
+    taken = ("window", "match", "reuse", "upgrade", "no_calibration", "why", "as_json", "today", "folders")
     own = {name: options.pop(name) for name in taken}
     additions = gather(paths=own["folders"])
     text = read_text(file)
@@ -54,7 +55,13 @@ def advise(file: str, sources: tuple[str, ...], **options: Any) -> None:
     asked = adopt_request({**options, "file": text}, additions=additions)
     window_s = read(own["window"], "s", field="--window") if own["window"] else None
     looked = look_at_service(*sources, watch=Watch(window_s=window_s, match=own["match"]))
-    view = View(pages=looked.pages, reuse=own["reuse"], measured=looked.measured, calibrates=not own["no_calibration"])
+    view = View(
+        pages=looked.pages,
+        reuse=own["reuse"],
+        measured=looked.measured,
+        calibrates=not own["no_calibration"],
+        upgrade=own["upgrade"],
+    )
     today = own["today"].date() if own["today"] else None
     given = advise_service(asked, running, found=looked.diagnosis, view=view, additions=additions, today=today)
     if own["as_json"]:

@@ -127,3 +127,14 @@ def test_a_page_calibrates_and_its_queue_is_not_blamed_on_the_engine(tmp_path: P
     assert done.exit_code == 0, done.output
     assert "batch limit" in done.output and "calibrated by its own latencies" in done.output
     assert len(done.output.splitlines()) <= 24
+
+
+@pytest.mark.parametrize("upgrade", ["sglang@0.5", "vllm", "vllm@newest"])
+def test_an_upgrade_names_a_release_of_the_engine_that_runs(upgrade: str) -> None:
+    seen, found = Seen(rate_per_s=10.0, prompt_tokens=1024, output_tokens=256), Evidence(kinds=("serving",))
+    request = Adopt(file=GOOD, accelerator="h100-sxm5-80gb", providers=("lambda",))
+    diagnosis = Diagnosis(schema=DIAGNOSIS_SCHEMA, sentence="", sources=(), verdicts=(), evidence=found)
+    with pytest.raises(BadRequest, match="no release of the engine that runs"):
+        advise(
+            request, read_running(GOOD, name="serve.sh"), diagnosis=diagnosis, seen=seen, upgrade=upgrade, today=TODAY
+        )

@@ -26,7 +26,8 @@ from tonnage.domain.precision import number_format
 from tonnage.domain.requests.adopt import Adopt
 from tonnage.domain.requests.common import Filters
 from tonnage.domain.requests.serve import Serve
-from tonnage.errors import BadRequest
+from tonnage.engines.registry import release
+from tonnage.errors import BadRequest, echo
 from tonnage.planning.adopt.adopt import accelerator_of
 from tonnage.planning.adopt.serve import Started, started
 from tonnage.planning.calibrate.loads import Stack
@@ -63,6 +64,7 @@ def advise(
     diagnosis: Diagnosis,
     seen: Seen,
     calibrated: str = "",
+    upgrade: str | None = None,
     additions: Additions = catalog.NOTHING,
     today: date | None = None,
 ) -> Advice:
@@ -81,6 +83,8 @@ def advise(
         The traffic.
     calibrated : str
         What the answer says of the calibration in `additions`.
+    upgrade : str, optional
+        A release to expect a change from: vllm@0.27.
     additions : Additions
         The user's own facts, and the calibration of this service.
     today : date, optional
@@ -110,6 +114,8 @@ def advise(
     ]
     actions += _other_part(serve, made, now, request, additions=additions, today=day)
     actions += _by_evidence(diagnosis, now, seen)
+    if upgrade is not None:
+        actions.append(_upgrade(upgrade, serve, made, now, today=day))
     ranked = _ranked(actions, now)
     return Advice(
         schema=ADVICE_SCHEMA,
@@ -263,6 +269,42 @@ def _other_part(
             check="rent one replica for an hour and send it the recorded traffic: tonnage measure serve",
         )
     ]
+
+
+def _upgrade(upgrade: str, serve: Serve, made: Started, now: State, *, today: date) -> Action:
+    """What another release of the engine is expected to change, and a canary that tests it."""
+    engine = made.configuration.engine
+    name, _, version = upgrade.partition("@")
+    newer = replace(engine, version=version)
+    if name != engine.name or not version or release(newer) is None:
+        raise BadRequest(
+            f"upgrade: '{echo(upgrade)}' is no release of the engine that runs; write {engine.name}@0.27, say"
+        )
+    # A calibration holds host times of the release it was taken on, which the other release may have changed.
+    card = replace(made.site.accelerator, calibrations={})
+    plain = made._replace(site=replace(made.site, accelerator=card))
+    before, after = (
+        _state(serve, plain, replace(made.configuration, engine=one), replicas=made.replicas, today=today)
+        for one in (engine, newer)
+    )
+    if before is None or after is None:
+        raise BadRequest(f"upgrade: what the file starts is predicted not to run on {echo(upgrade)}")
+    told = ", ".join(
+        f"{what} {new / old - 1.0:+.0%}"
+        for what, old, new in (
+            ("TTFT", before.ttft_s, after.ttft_s),
+            ("TPOT", before.tpot_s, after.tpot_s),
+            ("most requests", before.most_per_s, after.most_per_s),
+        )
+    )
+    canary = f"one replica of {now.replicas} on {version}" if now.replicas > 1 else f"a second replica on {version}"
+    return Action(
+        name="upgrade",
+        change=f"{engine.name} {version} instead of {engine.version or 'the one that runs'}: {told}",
+        risk="defaults, kernels and numerics change between releases; what was calibrated is the old one",
+        check=f"canary: {canary}, under the same traffic for an hour; tonnage measure serve on both, then "
+        "tonnage diagnose NEW --baseline OLD; go back where TPOT or failures are worse than told here",
+    )
 
 
 def _by_evidence(diagnosis: Diagnosis, now: State, seen: Seen) -> list[Action]:

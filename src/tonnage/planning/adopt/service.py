@@ -39,6 +39,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     measured: Measurement | str = "nothing was measured"
     """The service's own latencies as one load; or why there is none."""
     calibrates: bool = True
+    upgrade: str | None = None
+    """A release to expect a change from: vllm@0.27."""
 
 
 def advise_service(
@@ -64,7 +66,16 @@ def advise_service(
         told = ""
         if view.calibrates:
             told, additions = _calibrated(view.measured, running, request, additions, folder=Path(folder))
-        return advise(request, running, diagnosis=found, seen=seen, additions=additions, today=today, calibrated=told)
+        return advise(
+            request,
+            running,
+            diagnosis=found,
+            seen=seen,
+            additions=additions,
+            today=today,
+            calibrated=told,
+            upgrade=view.upgrade,
+        )
 
 
 def _seen(evidence: Evidence, asked: Adopt, view: View, *, replicas: int) -> Seen:

@@ -1,0 +1,40 @@
+"""Choices after measurements: what is measured is known, kin moves with it, and two proposals do not harm."""
+
+from __future__ import annotations
+
+import pytest
+from tools.regret import Point
+from tools.worth import Case, choose, competing, proposed, right, shared, told
+
+
+def point(engine: str, *, said_ms: float, tpot_ms: float, rate: float) -> Point:
+    return Point(("part", engine), "source", tpot_ms, rate * said_ms / tpot_ms, said_ms, rate, 0.2, "derived")
+
+
+FAST = point("a", said_ms=14.0, tpot_ms=25.0, rate=1000.0)
+SURE = point("b", said_ms=12.0, tpot_ms=12.0, rate=900.0)
+KIN = point("a", said_ms=13.0, tpot_ms=22.0, rate=800.0)
+POINTS = [FAST, SURE, KIN]
+CASE = Case(POINTS, [(p.tpot_ms, p.rate) for p in POINTS], 20.0)
+
+
+def test_a_measured_configuration_is_known_and_moves_its_kin_most() -> None:
+    after = told(POINTS, [0])
+    assert after[0].said_ms == FAST.tpot_ms and after[0].said_rate == FAST.rate
+    assert after[2].said_ms / KIN.said_ms > after[1].said_ms / SURE.said_ms > 1.0
+    assert after[2].sigma < KIN.sigma and shared(FAST, KIN) > shared(FAST, SURE) > 0.0
+    assert told(POINTS, []) == POINTS
+
+
+def test_a_choice_that_misses_its_limit_is_wrong_until_it_is_measured() -> None:
+    first = choose(POINTS, CASE.limit)
+    assert first == 0 and not right(CASE, [])
+    rivals = competing(POINTS, first)
+    assert rivals[0] == 0 and set(rivals) == {0, 1, 2}
+    wanted = proposed(POINTS, rivals, CASE.limit)
+    assert 0 in wanted, "what leads and may miss the limit"
+    assert right(CASE, wanted)
+
+
+def test_the_best_is_of_those_within_the_limit() -> None:
+    assert pytest.approx(900.0) == CASE.best
