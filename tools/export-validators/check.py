@@ -1,10 +1,10 @@
 """
 Every exported file of the golden tests, read by its target's own parser.
 
-    python tools/export-validators/check.py [training] [vllm]
+    python tools/export-validators/check.py [training] [megatron] [vllm]
 
 Each parser has an environment of its own (`tools/environments.py`), about 1 GB without PyTorch; `training` adds
-Accelerate and DeepSpeed, `vllm` vLLM's own argument parser (1 to 3 GB).
+Accelerate and DeepSpeed, `megatron` Megatron-LM's parser (1 GB each), `vllm` vLLM's own argument parser (1 to 3 GB).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ SCHEMAS: Final = [
 ]
 PARSERS: Final = [
     ("skypilot", "skypilot", "skypilot*/service.yaml"),
+    ("skypilot", "skypilot", "train-skypilot/train.yaml"),
     ("dstack", "dstack", "dstack*/service.dstack.yml"),
     ("training", "accelerate", "accelerate*/accelerate.yaml"),
     ("training", "deepspeed", "deepspeed*/deepspeed.json"),
@@ -78,5 +79,5 @@ def _is_plan(path: Path) -> bool:
 
 if __name__ == "__main__":
     if unknown := set(sys.argv[1:]) - LARGE:
-        sys.exit(f"usage: check.py [training] [vllm]; not {', '.join(sorted(unknown))}")
+        sys.exit(f"usage: check.py [training] [megatron] [vllm]; not {', '.join(sorted(unknown))}")
     main(set(sys.argv[1:]))

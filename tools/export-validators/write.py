@@ -11,16 +11,23 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import yaml
 from tests.export.plans import CASES, plan
-from tests.export.train_plans import TRAIN_CASES, train_plan
+from tests.export.train_plans import SIXTEEN, TRAIN_CASES, train_plan
 
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.export import export
 from tonnage.export.job import job
 
+ORCHESTRATED = {
+    f"train-{target}": (target, {**SIXTEEN, "sharding": "hsdp", "term": "spot"})
+    for target in ("skypilot", "jobset", "slurm")
+}
+"""A run over two nodes, carried by each orchestrator of training."""
+
 
 def main(folder: Path) -> None:
     """One folder per case."""
-    cases = [(plan, case) for case in CASES.items()] + [(train_plan, case) for case in TRAIN_CASES.items()]
+    training = {**TRAIN_CASES, **ORCHESTRATED}
+    cases = [(plan, case) for case in CASES.items()] + [(train_plan, case) for case in training.items()]
     for make, (case, (target, changes)) in cases:
         made = make(**changes)
         for name, text in export(made, made.options[0], to=target).items():
