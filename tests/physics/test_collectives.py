@@ -67,6 +67,14 @@ def test_no_peer_access_halves_what_pcie_gives() -> None:
     assert without < 0.6 * with_peer
 
 
+def test_workstation_cards_read_each_other_as_server_cards_do() -> None:
+    """The driver refuses it to GeForce alone: eight RTX A6000 are not behind eight A10G."""
+    part = accelerator("rtx-a6000")
+    stated = link_bytes_per_s(part, Ladder(peer_access=True), ranks=8, inter_node=False)
+    assert link_bytes_per_s(part, Ladder(), ranks=8, inter_node=False) == stated
+    assert link_bytes_per_s(part, Ladder(peer_access=False), ranks=8, inter_node=False) < 0.5 * stated
+
+
 def test_geforce_cards_do_not_take_what_a_server_card_s_peers_reach() -> None:
     """Their driver refuses peer access: nothing borrowed over PCIe counts, unless the ladder says that it is there."""
     part, op = accelerator("rtx-4090"), all_reduce(1.3e6, 2)

@@ -34,7 +34,8 @@ __all__ = [
 
 _DEFAULT_NETWORK_BYTES_PER_S = 50e9  # one 400 Gb/s adapter per accelerator, the usual training node
 _SLOWEST_HOST_BYTES_PER_S = 15.75e9  # PCIe 3.0 x16, the slowest slot these parts ship with
-_PEERS = frozenset({"datacenter", "cloud-only"})  # segments whose cards read each other's memory unless said otherwise
+_PEERS = frozenset({"datacenter", "cloud-only", "workstation"})
+"""Segments whose cards read each other's memory unless said otherwise: NVIDIA's drivers refuse it to GeForce alone."""
 _NEAREST_RANKS = {2: (2,), 3: (4, 2), 4: (4,), 5: (8, 4), 6: (8, 4), 7: (8, 4), 8: (8, 4)}
 _MANY_RANKS = (16, 8, 4)
 _SMALL_BYTES = 512 * 1024  # below this a message does not fill the link (NCCL's protocol change, custom one-shot)
