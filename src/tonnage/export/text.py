@@ -12,12 +12,12 @@ import json
 import re
 import shlex
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from tonnage.errors import BadRequest, echo
 from tonnage.version import __version__
 
-__all__ = ["comment", "head", "label", "safe_name", "shell", "templated_name", "yaml_text"]
+__all__ = ["UNTESTED", "comment", "head", "label", "safe_name", "shell", "templated_name", "yaml_text"]
 
 MAX_NAME_LENGTH = 512
 MAX_LABEL_LENGTH = 40
@@ -100,6 +100,10 @@ def comment(lines: Iterable[str]) -> str:
 def head(title: str, version: str, *, lines: Iterable[str]) -> str:
     """The comment at the top of a file: for which release it was written, by what, and what to know."""
     return comment([f"For {title} {version}. Written by Tonnage {__version__}.", *lines])
+
+
+UNTESTED: Final = "Untested template: its names were checked against the release's own tables, and nothing was started."
+"""A line for files of targets that have never run."""
 
 
 def label(name: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.export.target import Target, names
-from tonnage.export.text import head, shell, templated_name, yaml_text
+from tonnage.export.text import UNTESTED, head, shell, templated_name, yaml_text
 from tonnage.export.training_files import CHECKPOINTS, TrainingFiles, training_files
 
 __all__ = ["IMAGES", "TARGET", "export"]
@@ -50,6 +50,7 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     claim = "Checkpoints lie on one claim that every node mounts (ReadWriteMany): your storage class must offer that."
     settings = " ".join(f"--from-literal={variable}=..." for variable in found.needs)
     lines = [
+        UNTESTED,
         *found.lines,
         "Needs the JobSet controller; queue.yaml needs Kueue, and without it the label queue-name does nothing.",
         *([claim] if made.nodes > 1 else []),

@@ -17,7 +17,7 @@ from tonnage.export.job import Job, job
 from tonnage.export.target import Target
 from tonnage.export.targets.megatron import SHARDED
 from tonnage.export.targets.torchrun import launcher
-from tonnage.export.text import head
+from tonnage.export.text import UNTESTED, head
 
 __all__ = ["TARGET", "export", "settings"]
 
@@ -55,6 +55,7 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     written = settings(made)
     pretrains = made.method == "pretrain"
     lines = [
+        UNTESTED,
         *made.lines,
         "OUTPUT is a folder that every node sees: checkpoints, and where a start goes on from.",
         "DATA is the prefix of tokenised text, as Megatron-LM's tools/preprocess_data.py writes it." if pretrains

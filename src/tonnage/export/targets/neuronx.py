@@ -16,7 +16,7 @@ from tonnage.errors import BadRequest
 from tonnage.export.job import Job, job
 from tonnage.export.target import Target
 from tonnage.export.targets.torchrun import launcher
-from tonnage.export.text import head
+from tonnage.export.text import UNTESTED, head
 
 __all__ = ["TARGET", "export", "settings"]
 
@@ -53,6 +53,7 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     written = settings(made)
     cores = CORES[made.accelerator]
     lines = [
+        UNTESTED,
         *made.lines,
         f"Each chip is {cores} ranks: its cores split the layers, so that a chip holds what was planned for it.",
         "OUTPUT is a folder that every node sees. DATA is a data set: an id of the Hub or a folder; for pre-training",
