@@ -16,10 +16,15 @@ class Bottleneck(nn.Module):
         super().__init__()
         outputs = 4 * width
         self.body = nn.Sequential(
-            nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
-            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
-            nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs),
-        )  # fmt: skip
+            nn.Conv2d(inputs, width, 1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(width, width, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(width, outputs, 1, bias=False),
+            nn.BatchNorm2d(outputs),
+        )
         short = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
         self.short = short if stride > 1 or inputs != outputs else nn.Identity()
         self.last = nn.ReLU(inplace=True)
@@ -45,8 +50,15 @@ def resnet(depths: tuple[int, ...] = (3, 4, 6, 3), width: int = 64, side: int = 
 class Attention(nn.Module):
     """Multi-head attention with biases where asked; keys and values from elsewhere for cross-attention."""
 
-    def __init__(self, width: int, heads: int, *, other: int | None = None, bias: tuple[bool, bool, bool] = (True,) * 3,
-                 causal: bool = False) -> None:  # fmt: skip
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        other: int | None = None,
+        bias: tuple[bool, bool, bool] = (True,) * 3,
+        causal: bool = False,
+    ) -> None:
         super().__init__()
         source = other or width
         self.heads, self.causal = heads, causal
@@ -68,8 +80,17 @@ class Attention(nn.Module):
 class Block(nn.Module):
     """A transformer layer with LayerNorm in front, or behind as in BERT; cross-attention where `other` is given."""
 
-    def __init__(self, width: int, heads: int, inner: int, *, behind: bool = False, cross: bool = False,
-                 causal: bool = False, bias: tuple[bool, bool, bool] = (True,) * 3) -> None:  # fmt: skip
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        inner: int,
+        *,
+        behind: bool = False,
+        cross: bool = False,
+        causal: bool = False,
+        bias: tuple[bool, bool, bool] = (True,) * 3,
+    ) -> None:
         super().__init__()
         self.behind = behind
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3 if cross else 2))
@@ -227,13 +248,18 @@ class Spatial(nn.Module):
         bias = (False, False, True)
         self.norm, self.enter = nn.GroupNorm(32, width), nn.Linear(width, width)
         self.layers = nn.ModuleList(
-            nn.ModuleList([
-                nn.LayerNorm(width), Attention(width, width // 64, bias=bias),
-                nn.LayerNorm(width), Attention(width, width // 64, other=text, bias=bias),
-                nn.LayerNorm(width), Gated(width),
-            ])
+            nn.ModuleList(
+                [
+                    nn.LayerNorm(width),
+                    Attention(width, width // 64, bias=bias),
+                    nn.LayerNorm(width),
+                    Attention(width, width // 64, other=text, bias=bias),
+                    nn.LayerNorm(width),
+                    Gated(width),
+                ]
+            )
             for _ in range(depth)
-        )  # fmt: skip
+        )
         self.leave = nn.Linear(width, width)
 
     def forward(self, x: torch.Tensor, text: torch.Tensor) -> torch.Tensor:

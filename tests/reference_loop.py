@@ -84,11 +84,26 @@ def play(
 
 def _replica(limits: Limits) -> Row:
     return {
-        "now": 0.0, "free": limits.num_blocks, "running": [], "waiting": [], "steps": 0, "ratio": limits.ratio,
-        "done": 0, "queue": OrderedDict((b, None) for b in range(limits.num_blocks)), "where": {}, "users": {},
-        "taking": 0, "ghosts": [], "host": OrderedDict(), "host_free": limits.host_blocks, "recalled": 0, "stored": 0,
-        "slots": [[0, 0, 0] for _ in range(limits.max_loras)], "uses": 0, "loading": 0.0,
-    }  # fmt: skip
+        "now": 0.0,
+        "free": limits.num_blocks,
+        "running": [],
+        "waiting": [],
+        "steps": 0,
+        "ratio": limits.ratio,
+        "done": 0,
+        "queue": OrderedDict((b, None) for b in range(limits.num_blocks)),
+        "where": {},
+        "users": {},
+        "taking": 0,
+        "ghosts": [],
+        "host": OrderedDict(),
+        "host_free": limits.host_blocks,
+        "recalled": 0,
+        "stored": 0,
+        "slots": [[0, 0, 0] for _ in range(limits.max_loras)],
+        "uses": 0,
+        "loading": 0.0,
+    }
 
 
 def _until(w: Row, table: StepArrays, limits: Limits, *, due: float, one: bool) -> list[Row]:
@@ -130,11 +145,25 @@ def _row(requests: Requests, r: int) -> Row:
     ids = [int(x) for x in requests.blocks[requests.offsets[r] : requests.offsets[r + 1]]] if requests.num_ids else []
     prompt = int(requests.prompt[r])
     return {
-        "id": r, "prompt": prompt, "output": int(requests.output[r]), "cached": int(requests.cached[r]),
-        "priority": int(requests.priority[r]), "ids": ids if requests.num_ids else None, "computed": 0,
-        "target": prompt, "held": 0, "mine": [], "tokens": [], "started": math.nan, "preempted": 0, "client": r,
-        "given": 0, "adapter": int(requests.adapter[r]), "swapped": 0, "replica": 0,
-    }  # fmt: skip
+        "id": r,
+        "prompt": prompt,
+        "output": int(requests.output[r]),
+        "cached": int(requests.cached[r]),
+        "priority": int(requests.priority[r]),
+        "ids": ids if requests.num_ids else None,
+        "computed": 0,
+        "target": prompt,
+        "held": 0,
+        "mine": [],
+        "tokens": [],
+        "started": math.nan,
+        "preempted": 0,
+        "client": r,
+        "given": 0,
+        "adapter": int(requests.adapter[r]),
+        "swapped": 0,
+        "replica": 0,
+    }
 
 
 def _step(w: Row, table: StepArrays, limits: Limits) -> list[Row]:

@@ -30,8 +30,12 @@ def test_answers_need_no_home(command: list[str], told: int) -> None:
     environment = {**os.environ, **dict.fromkeys(FOLDERS, NOWHERE)}
     environment.pop("TONNAGE_HISTORY", None)
     done = subprocess.run(
-        [sys.executable, "-m", "tonnage", *command], env=environment, capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "tonnage", *command],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
         timeout=PATIENCE_S,
-    )  # fmt: skip
+    )
     assert done.returncode == 0 and done.stdout, done.stderr
     assert "Traceback" not in done.stderr and done.stderr.count("\n") == told, done.stderr

@@ -16,9 +16,13 @@ def packed(out: Path) -> Path:
     """The wheel of this tree, built by the backend that pyproject.toml names."""
     code = f"import hatchling.build; print(hatchling.build.build_wheel({str(out)!r}))"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env={**os.environ, "SOURCE_DATE_EPOCH": "1767225600"},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "SOURCE_DATE_EPOCH": "1767225600"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return out / done.stdout.split()[-1]
 
 

@@ -80,9 +80,11 @@ def decode_pool(run: dict[str, Any]) -> Found:
     node = part.max_per_node or 8
     for layout in replica_layouts(model, part, per_node=node, max_ranks=WIDEST, domain=min(WIDEST, part.link.domain)):
         configuration = Configuration(
-            accelerator=part.id, layout=layout, precision=Precision(**ask["precision"]),
+            accelerator=part.id,
+            layout=layout,
+            precision=Precision(**ask["precision"]),
             engine=Engine(name=ask["engine"], max_num_seqs=max(1, seats * layout.ranks // layout.dp)),
-        )  # fmt: skip
+        )
         replica = build_replica(model=model, accelerator=part, configuration=configuration, lengths=lengths)
         if not replica.verdict.ok or replica.times is None:
             continue

@@ -139,9 +139,10 @@ def dearer(accelerator: str) -> Iterator[None]:
     def doubled(*given: Any, **named: Any) -> Any:
         return tuple(
             replace(o, prices=tuple(Price(term=p.term, usd_per_hour=2.0 * p.usd_per_hour) for p in o.prices))
-            if o.accelerator == accelerator else o
+            if o.accelerator == accelerator
+            else o
             for o in known(*given, **named)
-        )  # fmt: skip
+        )
 
     catalog.offers = doubled
     try:
@@ -201,8 +202,10 @@ def main() -> None:
     for bad in broken[:20]:
         changed = {key: value for key, value in bad.other.items() if bad.asked.get(key) != value}
         print(f"  {bad.law}: {bad.asked} at ${bad.usd:.2f}/h, with {changed} ${bad.usd_other:.2f}/h")
-    print(f"{asked.questions} questions, {sum(counts.values())} comparisons with another plan, {len(broken)} broken, "
-          f"{time.process_time() - start:.0f} CPU s")  # fmt: skip
+    print(
+        f"{asked.questions} questions, {sum(counts.values())} comparisons with another plan, {len(broken)} broken, "
+        f"{time.process_time() - start:.0f} CPU s"
+    )
     sys.exit(1 if broken else 0)
 
 

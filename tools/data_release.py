@@ -162,9 +162,13 @@ def _planned(most: int) -> list[Path]:
 
 def _run(*arguments: str, own: dict[str, str]) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "tonnage", *arguments], env=own, capture_output=True, text=True, encoding="utf-8",
+        [sys.executable, "-m", "tonnage", *arguments],
+        env=own,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
         check=False,
-    )  # fmt: skip
+    )
     if done.returncode not in (0, 3):
         sys.exit(f"data_release: tonnage {' '.join(arguments)}: {done.stderr.strip()}")
     return done.stdout

@@ -45,9 +45,10 @@ _OWN_RATE = re.compile(r"own run with -ngl 0: ([\d.]+)")
 def machine_of(row: dict[str, str], *, slower: float = 1.0) -> Machine:
     """The machine of a point; `slower` divides the rates of its processor and memory."""
     host = host_of(
-        processor=row["host"], bytes_per_s=float(row["host_gb_per_s"]) * 1e9 if row["host_gb_per_s"] else None,
+        processor=row["host"],
+        bytes_per_s=float(row["host_gb_per_s"]) * 1e9 if row["host_gb_per_s"] else None,
         memory_bytes=1e12,
-    )  # fmt: skip
+    )
     peaks = {dtype: rate / slower for dtype, rate in host.part.peaks.items()}
     part = msgspec.structs.replace(host.part, memory_bytes_per_s=host.part.memory_bytes_per_s / slower, peaks=peaks)
     device = catalog.accelerator(row["device"]) if row["device"] else None
@@ -162,8 +163,11 @@ def main() -> None:
             print(f"    {kind:34} {len(mine):4d}   {median(mine):4.0%}   {max(mine):4.0%}")
         print()
         if not prompt:
-            points += [(_vendor(row), f"{row['device'] or row['host']:18} {row['id']}", error)
-                       for row, _, error in found if not _kind(row).startswith("partly")]  # fmt: skip
+            points += [
+                (_vendor(row), f"{row['device'] or row['host']:18} {row['id']}", error)
+                for row, _, error in found
+                if not _kind(row).startswith("partly")
+            ]
     print("one request, all on one device, llama.cpp and MLX, with those above: points, median error, worst, by vendor")
     for vendor in [*sorted({vendor for vendor, _, _ in points}), ""]:
         misses = [abs(math.expm1(error)) for one, _, error in points if vendor in {"", one}]

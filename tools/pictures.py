@@ -61,17 +61,36 @@ def how_sure(plan: ServePlan) -> Chart:
         {**rule, "data": {"values": [{"at": 1.0}]}, "encoding": {"x": {"field": "at", "type": "quantitative"}}},
     ]  # fmt: skip
     dots: list[dict[str, Any]] = [
-        {"mark": {"type": "point", "filled": True, "size": 70},
-         "encoding": {"x": {"field": "share", **share, "scale": {"domain": [0.5, 1]},
-                            "title": "measured values inside the 90 % interval"}, "y": y,
-                      "color": {"field": "left", "type": "nominal", "title": "left out of every fit"}}},
+        {
+            "mark": {"type": "point", "filled": True, "size": 70},
+            "encoding": {
+                "x": {
+                    "field": "share",
+                    **share,
+                    "scale": {"domain": [0.5, 1]},
+                    "title": "measured values inside the 90 % interval",
+                },
+                "y": y,
+                "color": {"field": "left", "type": "nominal", "title": "left out of every fit"},
+            },
+        },
         {**rule, "data": {"values": [{"at": 0.9}]}, "encoding": {"x": {"field": "at", "type": "quantitative"}}},
-    ]  # fmt: skip
+    ]
     said = "An answer's intervals against its limits (dashed), and how often such intervals held (dashed: 90 %)."
-    one = {"width": WIDTH - 160, "height": 70, "title": "What an answer says: value, 90 % interval, limit",
-           "data": {"values": held}, "layer": bars}  # fmt: skip
-    two = {"width": WIDTH - 160, "height": 190, "title": "How often it held: measurements that no fit had seen",
-           "data": {"values": covered}, "layer": dots}  # fmt: skip
+    one = {
+        "width": WIDTH - 160,
+        "height": 70,
+        "title": "What an answer says: value, 90 % interval, limit",
+        "data": {"values": held},
+        "layer": bars,
+    }
+    two = {
+        "width": WIDTH - 160,
+        "height": 190,
+        "title": "How often it held: measurements that no fit had seen",
+        "data": {"values": covered},
+        "layer": dots,
+    }
     return Chart(name="how-sure", title="", says=said, columns=(), rows=(), body={"vconcat": [one, two]})
 
 

@@ -35,10 +35,13 @@ def page(day: date) -> str:
     """The page as of a day."""
     found = offers_audit(today=day)
     lines = [
-        "# The book of prices, audited", "",
-        f"Written by `python -m tools.prices {day.isoformat()}`; prices are of one accelerator-hour, on demand.", "",
-        *found.notes, "",
-    ]  # fmt: skip
+        "# The book of prices, audited",
+        "",
+        f"Written by `python -m tools.prices {day.isoformat()}`; prices are of one accelerator-hour, on demand.",
+        "",
+        *found.notes,
+        "",
+    ]
     for finding, rows in groupby(found.rows, key=lambda row: row["finding"]):
         listed = list(rows)
         lines += [f"## {finding.capitalize()}: {len(listed)}", "", f"{MEANING[finding].capitalize()}.", ""]
@@ -55,8 +58,15 @@ def _line(row: dict[str, Any]) -> str:
         return "" if value is None else f"{value:.2f}"
 
     why = row["why"].replace("|", "/")
-    cells = (row["provider"], row["accelerator"], usd(row["price"]), usd(row["market"]), f"{row['rows']:g}",
-             row["as_of"], why)  # fmt: skip
+    cells = (
+        row["provider"],
+        row["accelerator"],
+        usd(row["price"]),
+        usd(row["market"]),
+        f"{row['rows']:g}",
+        row["as_of"],
+        why,
+    )
     return f"| {' | '.join(cells)} |"
 
 

@@ -148,12 +148,21 @@ def section(recipe: Mapping[str, Any], *, day: str) -> tuple[bool, str]:
     tail = f" --today {day}" if asked(recipe["command"], day=day)[-1] == day else ""
     return inside, "\n".join(
         [
-            f"## {recipe['title']}", "", recipe["asks"], "",
-            "```text", f"$ tonnage {recipe['command']}{tail}", shown, "```", "",
-            f"*Published*: {recipe['published']} ({recipe['source']}) {said}", "",
-            f"As of {day}, data {_data()}.", "",
+            f"## {recipe['title']}",
+            "",
+            recipe["asks"],
+            "",
+            "```text",
+            f"$ tonnage {recipe['command']}{tail}",
+            shown,
+            "```",
+            "",
+            f"*Published*: {recipe['published']} ({recipe['source']}) {said}",
+            "",
+            f"As of {day}, data {_data()}.",
+            "",
         ]
-    )  # fmt: skip
+    )
 
 
 def _data() -> str:

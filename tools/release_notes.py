@@ -62,8 +62,10 @@ def figures_of(table: str | None) -> dict[Key, dict[str, str]]:
 
 def accuracy(before: dict[Key, dict[str, str]], after: dict[Key, dict[str, str]]) -> list[str]:
     """A row a figure: error and coverage of both releases; a dash where one had none."""
-    lines = ["| figure | without | error before | error now | covered before | covered now | rows |",
-             "| --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+    lines = [
+        "| figure | without | error before | error now | covered before | covered now | rows |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
     for key in [*after, *(key for key in before if key not in after)]:
         then, now = before.get(key, {}), after.get(key, {})
         cells = [

@@ -42,13 +42,21 @@ def bill(wheel: Path) -> dict[str, Any]:
     digest = hashlib.sha256(content).hexdigest()
     own = f"pkg:pypi/{name}@{version}"
     return {
-        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json", "bomFormat": "CycloneDX", "specVersion": "1.6",
-        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, digest)}", "version": 1,
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, digest)}",
+        "version": 1,
         "metadata": {
             "timestamp": datetime.fromtimestamp(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), UTC).isoformat(),
             "component": {
-                "type": "application", "bom-ref": own, "name": name, "version": version, "purl": own,
-                "licenses": _licences(fields), "hashes": [{"alg": "SHA-256", "content": digest}],
+                "type": "application",
+                "bom-ref": own,
+                "name": name,
+                "version": version,
+                "purl": own,
+                "licenses": _licences(fields),
+                "hashes": [{"alg": "SHA-256", "content": digest}],
             },
         },
         "components": [_component(one, optional=found[one]) for one in sorted(found)],
@@ -56,7 +64,7 @@ def bill(wheel: Path) -> dict[str, Any]:
             {"ref": own, "dependsOn": sorted({_reference(one) for one, _, _ in needed})},
             *({"ref": _reference(one), "dependsOn": sorted(map(_reference, edges[one]))} for one in sorted(found)),
         ],
-    }  # fmt: skip
+    }
 
 
 def _needed(written: list[str]) -> Iterator[tuple[str, bool, tuple[str, ...]]]:

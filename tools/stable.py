@@ -29,9 +29,10 @@ CHANGES: Final = ROOT / "tools" / "stable.toml"
 EXIT_CODES: Final = {
     "0": "answered",
     "1": "answered, and not as it should be (check, verify, data verify); or the reader of the output went away",
-    "2": "the request is wrong; one sentence says how", "3": "it cannot be done; what binds is the answer",
+    "2": "the request is wrong; one sentence says how",
+    "3": "it cannot be done; what binds is the answer",
     "130": "interrupted",
-}  # fmt: skip
+}
 VARIABLES: Final = {
     "TONNAGE_CATALOG": "one more folder of your own accelerators, offers and calibrations",
     "TONNAGE_DATA": "data to answer from: a version, shipped or latest",
@@ -118,8 +119,12 @@ def _answer_types() -> list[Any]:
 
     found = [*dict.fromkeys(KINDS.values()), compare.Check, compare.Verification, cost.RentOrBuy, diagnosis.Diagnosis]
     found += [fit.FitAnswer, listing.Listing, simulate.Simulated]
-    return [*found, adoption.Adoption, *(getattr(breakdown, n) for n in ("Breakdown",) if hasattr(breakdown, n)),
-            *(getattr(accuracy, n) for n in ("Accuracy",) if hasattr(accuracy, n))]  # fmt: skip
+    return [
+        *found,
+        adoption.Adoption,
+        *(getattr(breakdown, n) for n in ("Breakdown",) if hasattr(breakdown, n)),
+        *(getattr(accuracy, n) for n in ("Accuracy",) if hasattr(accuracy, n)),
+    ]
 
 
 def _type_text(schema: dict[str, Any]) -> str:

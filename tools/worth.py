@@ -90,10 +90,12 @@ def _unknown(p: Point, units: float) -> _Unknown:
     count, error = math.ceil(units), math.exp(NINETY * p.sigma)
     latency = SimpleNamespace(value=p.said_ms, low=p.said_ms / error, high=p.said_ms * error)
     option: Any = SimpleNamespace(
-        replicas=count, accelerators=count, cost=SimpleNamespace(value=float(count)),
+        replicas=count,
+        accelerators=count,
+        cost=SimpleNamespace(value=float(count)),
         bill=SimpleNamespace(accelerators_per_instance=1, instances=count),
         capacity=SimpleNamespace(ttft_s=SimpleNamespace(value=0.0, low=None, high=None), tpot_s=latency),
-    )  # fmt: skip
+    )
     return _Unknown(option, max(1e-3, p.sigma), units)
 
 
@@ -120,9 +122,11 @@ def told(points: Question, measured: Sequence[int]) -> Question:
 def right(case: Case, measured: Sequence[int]) -> bool:
     """Whether what is chosen after these measurements keeps the limit and is among the best."""
     place = choose(told(case.points, measured), case.limit)
-    return place is not None and case.points[place].tpot_ms <= case.limit and (
-        case.points[place].rate >= RIGHT * case.best
-    )  # fmt: skip
+    return (
+        place is not None
+        and case.points[place].tpot_ms <= case.limit
+        and (case.points[place].rate >= RIGHT * case.best)
+    )
 
 
 def cases_of(questions: Sequence[tuple[Question, Truth]], *, count: int) -> list[Case]:

@@ -287,9 +287,15 @@ def plan_from_file(
 
 
 def advise(
-    file: str, *sources: str, look: Mapping[str, str] | None = None, reuse: str | None = None, calibrate: bool = True,
-    upgrade: str | None = None, additions: Additions | None = None, **fields: Unpack[AdoptFields],
-) -> Advice:  # fmt: skip
+    file: str,
+    *sources: str,
+    look: Mapping[str, str] | None = None,
+    reuse: str | None = None,
+    calibrate: bool = True,
+    upgrade: str | None = None,
+    additions: Additions | None = None,
+    **fields: Unpack[AdoptFields],
+) -> Advice:
     """
     What to change in the service that `file` starts, by what every source shows of it, the most money first.
 
@@ -381,9 +387,11 @@ def near(case: Case | Mapping[str, Any], *, limit: int = 5, additions: Additions
 
 
 def predict(
-    case: Case | PredictServeFields | PredictTrainFields | PredictInferFields | PredictRlFields | Mapping[str, Any], *,
-    additions: Additions | None = None, why: bool = False,
-) -> Result:  # fmt: skip
+    case: Case | PredictServeFields | PredictTrainFields | PredictInferFields | PredictRlFields | Mapping[str, Any],
+    *,
+    additions: Additions | None = None,
+    why: bool = False,
+) -> Result:
     """
     What one configuration will do: a case noun, or the mapping that `tonnage predict` reads as a JSON line.
 
@@ -502,9 +510,13 @@ def compare(
 
 
 def calibrate(
-    *measurements: str, points: Sequence[str] = (), save: str | None = None, options: Mapping[str, Any] | None = None,
-    additions: Additions | None = None, **fields: Unpack[CalibrateFields],
-) -> Calibrated:  # fmt: skip
+    *measurements: str,
+    points: Sequence[str] = (),
+    save: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    additions: Additions | None = None,
+    **fields: Unpack[CalibrateFields],
+) -> Calibrated:
     """
     A user's measurements become the numbers of their stack: files of `tonnage measure serve`, or of other tools.
 

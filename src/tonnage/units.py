@@ -32,10 +32,26 @@ TB: Final = 1e12
 _DECIMAL: Final = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _BINARY: Final = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
 _TIME: Final = {
-    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0,
-    "hour": 3600.0, "hours": 3600.0, "d": 86400.0, "day": 86400.0, "days": 86400.0, "week": 604800.0,
-    "weeks": 604800.0, "month": 730 * 3600.0, "months": 730 * 3600.0, "year": 8760 * 3600.0, "years": 8760 * 3600.0,
-}  # fmt: skip
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "sec": 1.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "hour": 3600.0,
+    "hours": 3600.0,
+    "d": 86400.0,
+    "day": 86400.0,
+    "days": 86400.0,
+    "week": 604800.0,
+    "weeks": 604800.0,
+    "month": 730 * 3600.0,
+    "months": 730 * 3600.0,
+    "year": 8760 * 3600.0,
+    "years": 8760 * 3600.0,
+}
 _COUNT: Final = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
@@ -236,11 +252,24 @@ def _explain(text: object, unit: str, dimension: str, field: str) -> str:
 
 def _example(dimension: str) -> str:
     return {
-        "bytes": "80 GB (10^9) or 80 GiB (2^30)", "bytes/s": "3.35 TB/s", "s": "500 ms or 8 h", "FLOP": "6 TFLOP",
-        "FLOP/s": "989 TFLOP/s", "count": "1000", "tokens": "100B tokens", "1/s": "4/s", "W": "700 W",
-        "Wh": "12 kWh", "USD": "$5000", "USD/h": "$2.10/h", "fraction": "70 %",
-        "USD/kWh": "$0.12/kWh", "USD/kW-month": "$184/kW-month", "USD/year": "$3250/year", "years": "4 years",
-    }[dimension]  # fmt: skip
+        "bytes": "80 GB (10^9) or 80 GiB (2^30)",
+        "bytes/s": "3.35 TB/s",
+        "s": "500 ms or 8 h",
+        "FLOP": "6 TFLOP",
+        "FLOP/s": "989 TFLOP/s",
+        "count": "1000",
+        "tokens": "100B tokens",
+        "1/s": "4/s",
+        "W": "700 W",
+        "Wh": "12 kWh",
+        "USD": "$5000",
+        "USD/h": "$2.10/h",
+        "fraction": "70 %",
+        "USD/kWh": "$0.12/kWh",
+        "USD/kW-month": "$184/kW-month",
+        "USD/year": "$3250/year",
+        "years": "4 years",
+    }[dimension]
 
 
 def show(value: float, dimension: str, *, digits: int = 3) -> str:

@@ -13,9 +13,14 @@ from tests.web.conftest import page_address
 __all__ = ["page_address"]
 
 FLAGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 SLOW_MS = 120_000
 """A busy machine is no fault of the page."""
 PICTURES = Path(__file__).parents[2] / "build" / "screenshots"
@@ -45,17 +50,30 @@ def visit(browser: Any, page_address: str, request: pytest.FixtureRequest) -> It
 
     def visit(path: str, *, width: int = 1280, dark: bool = False, scripts: bool = True, refused: bool = False) -> Any:
         context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light",
-            java_script_enabled=scripts, reduced_motion="reduce",
-        )  # fmt: skip
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if dark else "light",
+            java_script_enabled=scripts,
+            reduced_motion="reduce",
+        )
         context.set_default_timeout(SLOW_MS)
         page = context.new_page()
-        page.on("console", lambda message: troubles.append(f"{message.type}: {message.text}")
+        page.on(
+            "console",
+            lambda message: (
+                troubles.append(f"{message.type}: {message.text}")
                 if message.type in ("error", "warning") and not (refused and "status of 400" in message.text)
-                else None)  # fmt: skip
+                else None
+            ),
+        )
         page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("request", lambda asked: troubles.append(f"left the machine: {asked.url}")
-                if not asked.url.startswith((page_address, "data:", "blob:")) else None)  # fmt: skip
+        page.on(
+            "request",
+            lambda asked: (
+                troubles.append(f"left the machine: {asked.url}")
+                if not asked.url.startswith((page_address, "data:", "blob:"))
+                else None
+            ),
+        )
         page.goto(page_address + path)
         seen.append(page)
         return page

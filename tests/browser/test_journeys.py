@@ -63,8 +63,9 @@ def test_a_stranger_sends_the_example_and_reads_the_answer(visit: Any, path: str
             page.wait_for_function(  # the picture, then the chart drawn in its place
                 "figure => { const i = figure.querySelector('img'); const s = figure.querySelector('.vega-embed svg');"
                 " return s ? s.clientWidth > 100 : i.complete && i.naturalWidth > 100 }",
-                arg=figure, timeout=ANSWER_MS,
-            )  # fmt: skip
+                arg=figure,
+                timeout=ANSWER_MS,
+            )
             figure.query_selector("summary").click()
             assert figure.query_selector_all("tbody tr")
 
@@ -211,8 +212,10 @@ def test_the_catalogue_is_searched_filtered_and_sorted_by_its_address(visit: Any
     page.wait_for_url("**q=h200*")
     assert {row.inner_text().split()[0] for row in page.query_selector_all("tbody tr")} == {"H200", "GH200"}
     page.goto(page.url.split("?")[0] + "?sort=-memory")
-    first = [float(row.query_selector_all("td")[3].inner_text().replace(",", "")) for row in
-             page.query_selector_all("tbody tr")[:5]]  # fmt: skip
+    first = [
+        float(row.query_selector_all("td")[3].inner_text().replace(",", ""))
+        for row in page.query_selector_all("tbody tr")[:5]
+    ]
     assert first == sorted(first, reverse=True)
 
 
@@ -311,8 +314,12 @@ def test_what_ifs_comparisons_and_files_are_accessible(visit: Any) -> None:
     other = visit(f"/plan/serve?{MODEL}&rate=3/s&traffic=chat&accelerator=L40S&quick=true")
     second = other.get_attribute("a[href^='/compare?left=']", "href").split("=", 1)[1]
     base = page.url.split("/plan/")[0]
-    for path in (f"/what-ifs/{key}", f"/compare?left={key}", f"/compare?left={key}&right={second}",
-                 f"/export/{key}?to=vllm"):  # fmt: skip
+    for path in (
+        f"/what-ifs/{key}",
+        f"/compare?left={key}",
+        f"/compare?left={key}&right={second}",
+        f"/export/{key}?to=vllm",
+    ):
         page.goto(base + path)
         found = axe.Axe().run(page).response["violations"]
         assert not [f"{item['id']}: {item['help']} {item['nodes'][0]['html'][:120]}" for item in found]

@@ -45,8 +45,12 @@ def test_an_unknown_kind_or_quantity_is_named() -> None:
 
 @pytest.mark.parametrize("load", ["light", "crowded"])
 def test_a_load_nobody_measured_is_as_sure_as_a_steady_one(load: str) -> None:
-    rows = {("tpot_s", "any"): 9.0, ("tpot_s", "assumed"): 4.0, ("tpot_s", "assumed:steady:dense"): 3.0,
-            ("tpot_s", "assumed:steady:dense:llamacpp"): 2.0}  # fmt: skip
+    rows = {
+        ("tpot_s", "any"): 9.0,
+        ("tpot_s", "assumed"): 4.0,
+        ("tpot_s", "assumed:steady:dense"): 3.0,
+        ("tpot_s", "assumed:steady:dense:llamacpp"): 2.0,
+    }
     asked = f"assumed:{load}:dense:llamacpp"
     assert intervals.factor_of(rows, "tpot_s", rung=asked) == 2.0
     assert intervals.factor_of(rows, "tpot_s", rung=f"assumed:{load}:dense:another") == 3.0

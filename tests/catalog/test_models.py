@@ -110,8 +110,10 @@ def test_names_people_type_mean_what_they_should(row: dict[str, str]) -> None:
     """Names of model pages, of quantisers and of tools, with the architecture and the formats they stand for."""
     found = model(row["name"])
     assert (found.id, found.quantization or "", found.experts_dtype or "") == (
-        row["id"], row["quantization"], row["experts"],
-    )  # fmt: skip
+        row["id"],
+        row["quantization"],
+        row["experts"],
+    )
     number_format(found.quantization or found.native_dtype)
 
 

@@ -22,9 +22,15 @@ TODAY = date(2026, 11, 22)
 
 def offer(provider: str, usd: float, **facts: Any) -> Offer:
     return Offer(
-        provider=provider, instance_type="8x", accelerator="h100-sxm5-80gb", count=8.0, as_of="2026-10-01",
-        prices=(Price(term="on-demand", usd_per_hour=8 * usd),), source=f"{provider}'s page", **facts,
-    )  # fmt: skip
+        provider=provider,
+        instance_type="8x",
+        accelerator="h100-sxm5-80gb",
+        count=8.0,
+        as_of="2026-10-01",
+        prices=(Price(term="on-demand", usd_per_hour=8 * usd),),
+        source=f"{provider}'s page",
+        **facts,
+    )
 
 
 BOOK = tuple(offer(name, usd) for name, usd in (("aws", 3.0), ("gcp", 3.2), ("oci", 2.8), ("lambda", 3.1)))

@@ -31,8 +31,11 @@ def test_the_market_of_a_day_is_of_the_last_prices_until_then() -> None:
               point("2026-12-01", "c", 3.0)]  # fmt: skip
     days = market_path(points, "h100")
     assert [(day.date, day.usd_per_hour, day.sellers) for day in days] == [
-        ("2025-01-01", 2.0, 1), ("2025-02-01", 3.0, 2), ("2025-03-01", 2.5, 2), ("2026-12-01", 3.0, 1)
-    ]  # fmt: skip
+        ("2025-01-01", 2.0, 1),
+        ("2025-02-01", 3.0, 2),
+        ("2025-03-01", 2.5, 2),
+        ("2026-12-01", 3.0, 1),
+    ]
     assert days[2].low < days[2].usd_per_hour < days[2].high
 
 

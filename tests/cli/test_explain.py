@@ -11,9 +11,14 @@ from tonnage import cli
 from tonnage.domain.breakdown import BREAKDOWN_SCHEMA
 
 CASE: dict[str, Any] = {
-    "kind": "serve", "model": "meta-llama/Llama-3.1-8B", "accelerator": "h100-sxm5-80gb",
-    "traffic": {"concurrency": 16}, "isl": 1024, "osl": 128, "id": "mine",
-}  # fmt: skip
+    "kind": "serve",
+    "model": "meta-llama/Llama-3.1-8B",
+    "accelerator": "h100-sxm5-80gb",
+    "traffic": {"concurrency": 16},
+    "isl": 1024,
+    "osl": 128,
+    "id": "mine",
+}
 
 
 def run(*args: str, given: str | None = None) -> tuple[int, str, str]:
@@ -60,8 +65,12 @@ def test_json_is_nested_nodes_with_evidence() -> None:
     found = breakdown(json.dumps(CASE))
     assert (found["schema"], found["kind"], found["id"]) == (BREAKDOWN_SCHEMA, "serve", "mine")
     assert [node["name"] for node in found["numbers"]] == [
-        "TTFT", "TPOT", "end to end", "requests per second", "output tokens per second",
-    ]  # fmt: skip
+        "TTFT",
+        "TPOT",
+        "end to end",
+        "requests per second",
+        "output tokens per second",
+    ]
     node = found["numbers"][1]
     while "execution" not in node:
         node = max(node["parts"], key=lambda part: part["value"])
@@ -142,8 +151,23 @@ def test_a_case_that_does_not_fit_says_so() -> None:
 
 def test_a_plan_opens_its_latencies_under_its_own_means(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    assert run("plan", "serve", "meta-llama/Llama-3.1-8B", "--rate", "2/s", "--traffic", "chat", "--accelerator",
-               "H100", "--quick", "-o", str(path))[0] == 0  # fmt: skip
+    assert (
+        run(
+            "plan",
+            "serve",
+            "meta-llama/Llama-3.1-8B",
+            "--rate",
+            "2/s",
+            "--traffic",
+            "chat",
+            "--accelerator",
+            "H100",
+            "--quick",
+            "-o",
+            str(path),
+        )[0]
+        == 0
+    )
     option = json.loads(path.read_text(encoding="utf-8"))["options"][0]
     found = {node["name"]: node for node in breakdown(path.read_text(encoding="utf-8"))["numbers"]}
     assert found["TPOT"]["value"] == pytest.approx(option["capacity"]["tpot_mean_s"], rel=1e-9)
@@ -156,8 +180,15 @@ def test_a_plan_opens_its_latencies_under_its_own_means(tmp_path: Path) -> None:
 
 
 def test_a_training_case_opens_its_step() -> None:
-    case = {"kind": "train", "model": "meta-llama/Llama-3.1-8B", "accelerator": "h100-sxm5-80gb", "count": 8,
-            "seq_len": 4096, "global_batch": 64, "framework": "megatron"}  # fmt: skip
+    case = {
+        "kind": "train",
+        "model": "meta-llama/Llama-3.1-8B",
+        "accelerator": "h100-sxm5-80gb",
+        "count": 8,
+        "seq_len": 4096,
+        "global_batch": 64,
+        "framework": "megatron",
+    }
     found = breakdown(json.dumps(case))
     assert [node["name"] for node in found["numbers"]] == ["step", "tokens per second and accelerator"]
     text = run("explain", "-", "--why", given=json.dumps(case))[1]

@@ -10,9 +10,13 @@ from click.testing import CliRunner, Result
 from tonnage import cli
 
 CASE: dict[str, Any] = {
-    "kind": "serve", "model": "meta-llama/Llama-3.1-8B-Instruct", "accelerator": "h100-sxm5-80gb",
-    "traffic": {"concurrency": 8}, "isl": 512, "osl": 128,
-}  # fmt: skip
+    "kind": "serve",
+    "model": "meta-llama/Llama-3.1-8B-Instruct",
+    "accelerator": "h100-sxm5-80gb",
+    "traffic": {"concurrency": 8},
+    "isl": 512,
+    "osl": 128,
+}
 
 
 def run(*args: str, given: str | None = None) -> Result:

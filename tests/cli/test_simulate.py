@@ -106,8 +106,9 @@ def test_a_long_run_shows_a_bar_and_ctrl_c_leaves_what_was_done(tmp_path: Path) 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     started = subprocess.Popen(
         [sys.executable, "-m", "tonnage", "simulate", str(case), "--json", "--requests", str(rows)],
-        stdout=subprocess.PIPE, stderr=theirs,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
     signal.signal(signal.SIGINT, before)
     os.close(theirs)
     seen, limit = b"", time.monotonic() + PATIENCE_S

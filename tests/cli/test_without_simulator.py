@@ -43,9 +43,14 @@ print(json.dumps(found))
 def answers() -> dict[str, dict[str, Any]]:
     """Every command in one process that finds no numba."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], input=json.dumps(COMMANDS), env={**os.environ, "PYTHONUTF8": "1"},
-        capture_output=True, text=True, encoding="utf-8", check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", PROGRAM],
+        input=json.dumps(COMMANDS),
+        env={**os.environ, "PYTHONUTF8": "1"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     found: dict[str, dict[str, Any]] = json.loads(done.stdout)
     return found

@@ -56,9 +56,15 @@ def run(command: str, *, desk: Path, bench: Path) -> str:
     """What one command line prints, both streams, as someone in the checkout would see it."""
     path = f"{bench}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-c", command], cwd=desk, env={**os.environ, **ENVIRONMENT, "PATH": path}, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
+        ["bash", "-c", command],
+        cwd=desk,
+        env={**os.environ, **ENVIRONMENT, "PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     assert "Traceback" not in done.stdout, f"{command}: {done.stdout}"
     return "\n".join(line.rstrip() for line in done.stdout.rstrip().splitlines())
 
@@ -89,9 +95,14 @@ def test_commands_print_what_the_document_shows(
 @pytest.mark.parametrize("name", [name for name in documents() if blocks(name, "python")])
 def test_python_of_a_document_runs(name: str, desk: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", "\n".join(blocks(name, "python"))], cwd=desk, env={**os.environ, **ENVIRONMENT},
-        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", "\n".join(blocks(name, "python"))],
+        cwd=desk,
+        env={**os.environ, **ENVIRONMENT},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 

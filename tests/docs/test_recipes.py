@@ -40,10 +40,22 @@ def run(command: str, *, house: Path) -> str:
     for name, command_of in (("tonnage", "-m tonnage "), ("python", "")):
         (shim / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {command_of}"$@"\n', encoding="utf-8")
         (shim / name).chmod(0o755)
-    environment = {**os.environ, "COLUMNS": "120", "PYTHONPATH": str(house / "src"),
-                   "PATH": f"{shim}{os.pathsep}{os.environ['PATH']}"}  # fmt: skip
-    done = subprocess.run(["bash", "-c", command], cwd=house, env=environment, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=PATIENCE_S, check=False)  # fmt: skip
+    environment = {
+        **os.environ,
+        "COLUMNS": "120",
+        "PYTHONPATH": str(house / "src"),
+        "PATH": f"{shim}{os.pathsep}{os.environ['PATH']}",
+    }
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=house,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     return done.stdout.strip()
 
 

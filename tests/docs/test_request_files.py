@@ -95,9 +95,7 @@ FACTS: dict[str, Check] = {
     "speak.yaml": lambda p: first(p)["capacity_per_s"]["value"] * first(p)["count"] > 500,
     "rerank.yaml": lambda p: first(p)["latency_s"]["value"] < 0.5 and first(p)["count"] <= 8,
     "edge-battery.yaml": lambda p: (
-        first(p)["accelerator"].startswith("jetson")
-        and first(p)["battery_h"] > 4
-        and 0 < first(p)["decode_used"] < 1
+        first(p)["accelerator"].startswith("jetson") and first(p)["battery_h"] > 4 and 0 < first(p)["decode_used"] < 1
     ),
     "intermittent-7b.yaml": lambda p: (
         cheapest_way(p)["name"] == "scale-to-zero"
@@ -120,7 +118,7 @@ FACTS: dict[str, Check] = {
         and p["bill"]["value"] == pytest.approx(sum(part["value"] for part in p["bill"]["parts"]))
     ),
     "pretrain-moe.yaml": lambda p: hours(p) < 60 * 24 and first(p)["configuration"]["layout"].get("ep", 1) > 1,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REQUESTS)

@@ -42,6 +42,7 @@ def test_an_answer_outside_practice_is_said() -> None:
     found = {"rows": [{"accelerator": "h100-sxm5-80gb", "count": 12}]}
     recipe = {"figure": "accelerators", "range": [1, 8]}
     assert recipes.judged(recipe, found) == (
-        False, "Here 12 accelerators; expected 1 to 8. **Outside**: not explained yet."
-    )  # fmt: skip
+        False,
+        "Here 12 accelerators; expected 1 to 8. **Outside**: not explained yet.",
+    )
     assert recipes.judged({**recipe, "range": [8, 16]}, found)[0]

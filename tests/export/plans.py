@@ -98,10 +98,19 @@ def taken(noun: Any, changes: dict[str, Any]) -> Any:
 
 
 ZERO = FleetDay(
-    shape="bursts", source="", period_s=3600.0, interval_s=60.0, rates_per_s=(1.0, 0.0), replicas=(1, 0),
-    usable_per_s=4.2, cold_start=Quantity(value=95.0, unit="s"), ways=(), wasted_share=0.8, best="scale-to-zero",
+    shape="bursts",
+    source="",
+    period_s=3600.0,
+    interval_s=60.0,
+    rates_per_s=(1.0, 0.0),
+    replicas=(1, 0),
+    usable_per_s=4.2,
+    cold_start=Quantity(value=95.0, unit="s"),
+    ways=(),
+    wasted_share=0.8,
+    best="scale-to-zero",
     valleys=Valleys(replica_hours_per_day=0.0, requests_per_day=0.0, output_tokens_per_day=0.0, usd_per_day=0.0),
-)  # fmt: skip
+)
 """Requests come in bursts, and everything is off between them."""
 TWO_NODES = {"tp": 8, "pp": 2, "max_model_len": 131072, "replicas": 2, "instances": 4}
 """Changes that make a replica span two instances."""

@@ -107,8 +107,11 @@ def test_others_name_the_model_or_refuse(target: str) -> None:
 
 
 def _bare(text: str) -> str:
-    return text.rsplit("/", 1)[-1].lower().translate(str.maketrans("", "", "-_.")) if "\n" not in text else \
-        text.lower().translate(str.maketrans("", "", "-_."))  # fmt: skip
+    return (
+        text.rsplit("/", 1)[-1].lower().translate(str.maketrans("", "", "-_."))
+        if "\n" not in text
+        else text.lower().translate(str.maketrans("", "", "-_."))
+    )
 
 
 CHANGES: dict[type, dict[str, Any]] = {
@@ -146,8 +149,11 @@ def _built(changed: type, field: str, value: Any) -> Model:
 
 @pytest.mark.parametrize("kind", list(CHANGES))
 def test_every_field_of_the_description_is_a_flag_or_a_refusal(kind: type) -> None:
-    assert launching._shape(_built(kind, "count" if kind is LayerGroup else "id", 2 if kind is LayerGroup else "a/b")
-                            if kind in (LayerGroup, Model) else _built(Model, "id", "a/b"))  # fmt: skip
+    assert launching._shape(
+        _built(kind, "count" if kind is LayerGroup else "id", 2 if kind is LayerGroup else "a/b")
+        if kind in (LayerGroup, Model)
+        else _built(Model, "id", "a/b")
+    )
     for field, value in CHANGES[kind].items():
         if value == getattr(kind, field, None) or value == ():
             continue
@@ -164,8 +170,15 @@ def _flags(folder: Path, config: dict[str, Any], *widths: str) -> subprocess.Com
     return subprocess.run(argv, capture_output=True, text=True, check=False)
 
 
-CONFIG = {"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
-          "rope_theta": 500000.0, "rms_norm_eps": 1e-5, "hidden_act": "silu"}  # fmt: skip
+CONFIG = {
+    "num_hidden_layers": 32,
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "rope_theta": 500000.0,
+    "rms_norm_eps": 1e-5,
+    "hidden_act": "silu",
+}
 SCALED = {"rope_type": "llama3", "factor": 8.0}
 
 

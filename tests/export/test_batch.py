@@ -46,9 +46,14 @@ class LLM:
 @cache
 def planned() -> BatchPlan:
     return tonnage.plan_batch(
-        "meta-llama/Llama-3.1-8B-Instruct", items="2M", deadline="8 h", prompt_tokens="400", output_tokens="60",
-        accelerator="H100", provider="gcp",
-    )  # fmt: skip
+        "meta-llama/Llama-3.1-8B-Instruct",
+        items="2M",
+        deadline="8 h",
+        prompt_tokens="400",
+        output_tokens="60",
+        accelerator="H100",
+        provider="gcp",
+    )
 
 
 def exported(target: str, **changes: Any) -> dict[str, str]:

@@ -34,9 +34,16 @@ ELSEWHERE = {"hf-repo", "host", "port", "n-gpu-layers", "split-mode", "flash-att
 def flags() -> dict[str, str]:
     """What `tonnage export --to llamacpp` writes for a plan, as flag -> value."""
     plan = tonnage.plan_serve(
-        "meta-llama/Llama-3.2-1B-Instruct", rate="0.2/s", prompt_tokens=str(PROMPT), output_tokens=str(ANSWER),
-        context=str(CONTEXT), engine="llamacpp", accelerator="RTX 4090", precision="gguf-q8_0", quick=True,
-    )  # fmt: skip
+        "meta-llama/Llama-3.2-1B-Instruct",
+        rate="0.2/s",
+        prompt_tokens=str(PROMPT),
+        output_tokens=str(ANSWER),
+        context=str(CONTEXT),
+        engine="llamacpp",
+        accelerator="RTX 4090",
+        precision="gguf-q8_0",
+        quick=True,
+    )
     made, option = launchable_option(plan, checkpoint="bartowski/Llama-3.2-1B-Instruct-GGUF")
     script = export.export(made, option, to="llamacpp")["serve.sh"]
     words = shlex.split(script[script.index("exec ") :].replace("\\\n", " "))

@@ -64,8 +64,13 @@ def test_the_program_uses_every_key_of_the_plan(target: str) -> None:
 def test_nemo_is_told_the_whole_layout() -> None:
     _, changes = TRAIN_CASES["nemo-pretrain"]
     found = plan_of("nemo", **changes)
-    degrees = {"tensor_model_parallel_size": 4, "pipeline_model_parallel_size": 2, "context_parallel_size": 1,
-               "expert_model_parallel_size": 1, "virtual_pipeline_model_parallel_size": 2}  # fmt: skip
+    degrees = {
+        "tensor_model_parallel_size": 4,
+        "pipeline_model_parallel_size": 2,
+        "context_parallel_size": 1,
+        "expert_model_parallel_size": 1,
+        "virtual_pipeline_model_parallel_size": 2,
+    }
     assert {name: found["provider"][name] for name in degrees} == degrees
     assert found["train"] == {"micro_batch_size": 2, "global_batch_size": 2 * 4 * 8, "train_iters": 1000}
     assert found["provider"]["recompute_granularity"] == "selective" and found["provider"]["sequence_parallel"]
@@ -81,8 +86,13 @@ def test_a_chip_of_trainium_is_all_its_cores() -> None:
     found = plan_of("neuronx", method="lora", **{**TRAINIUM, "tp": 2, "dp": 8})
     assert found["arguments"]["tensor_parallel_size"] == 4
     assert found["arguments"]["max_steps"] == 1000 and found["arguments"]["save_steps"] == 50
-    assert found["widths"] == {"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,
-                               "num_key_value_heads": 8, "intermediate_size": 14336}  # fmt: skip
+    assert found["widths"] == {
+        "num_hidden_layers": 32,
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "intermediate_size": 14336,
+    }
 
 
 def started(target: str, folder: Path, **changes: Any) -> list[str]:

@@ -159,10 +159,23 @@ def test_the_plans_pools_become_the_option() -> None:
         launchable_option(made, pools=True)
     option = made.options[0]
     pools = SeparatePools(
-        configuration=option.configuration, prefill_workers=1, decode_workers=3, units=2, accelerators=16,
-        rate_per_s=3.0, together_per_s=2.5, limit="TPOT", ttft_s=0.4, tpot_s=0.02, transfer_s=0.01, leaves_node=False,
-        bill=option.bill, saves=0.3, simulations=9, sentence="",
-    )  # fmt: skip
+        configuration=option.configuration,
+        prefill_workers=1,
+        decode_workers=3,
+        units=2,
+        accelerators=16,
+        rate_per_s=3.0,
+        together_per_s=2.5,
+        limit="TPOT",
+        ttft_s=0.4,
+        tpot_s=0.02,
+        transfer_s=0.01,
+        leaves_node=False,
+        bill=option.bill,
+        saves=0.3,
+        simulations=9,
+        sentence="",
+    )
     filled, first = launchable_option(msgspec.structs.replace(made, pools=pools), pools=True)
     assert isinstance(filled, ServePlan)
     assert filled.model["pools"] == {"prefill_workers": 2, "decode_workers": 6} and first.replicas == 8

@@ -22,9 +22,14 @@ from tonnage.planning.launchable import launchable_option
 
 FOLDER = Path(__file__).parents[1] / "golden" / "export"
 FIELDS = {
-    "model": "Qwen/Qwen3-8B", "steps": "100", "prompts_per_step": "32", "responses_per_prompt": "8",
-    "response_tokens": "2000", "accelerator": "H100", "count": "16",
-}  # fmt: skip
+    "model": "Qwen/Qwen3-8B",
+    "steps": "100",
+    "prompts_per_step": "32",
+    "responses_per_prompt": "8",
+    "response_tokens": "2000",
+    "accelerator": "H100",
+    "count": "16",
+}
 
 
 def planned(**changes: str) -> RlPlan:

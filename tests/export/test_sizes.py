@@ -12,8 +12,15 @@ from tonnage import export
 from tonnage.domain.plan import ServePlan
 from tonnage.planning.launchable import launchable_option
 
-R1 = {"model": "deepseek-ai/DeepSeek-R1", "checkpoint": "fp8_block", "weights": "fp8_block", "kv": "bf16", "tp": 8,
-      "activations": "bf16", "accelerator": "h200-sxm-141gb"}  # fmt: skip
+R1 = {
+    "model": "deepseek-ai/DeepSeek-R1",
+    "checkpoint": "fp8_block",
+    "weights": "fp8_block",
+    "kv": "bf16",
+    "tp": 8,
+    "activations": "bf16",
+    "accelerator": "h200-sxm-141gb",
+}
 
 
 def launched(**changes: Any) -> tuple[ServePlan, Any]:

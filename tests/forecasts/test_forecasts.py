@@ -15,9 +15,15 @@ from tonnage.validation.rows import Row
 
 KEPT = Path(__file__).parents[2] / "forecasts"
 CASE = ServeCase(
-    model="meta-llama/Llama-3.3-70B-Instruct", accelerator="mi455x", engine="vllm", isl=1000, osl=1000,
-    layout=Layout(tp=2), precision=Precision(weights="fp8", activations="fp8"), traffic=Traffic(concurrency=32),
-)  # fmt: skip
+    model="meta-llama/Llama-3.3-70B-Instruct",
+    accelerator="mi455x",
+    engine="vllm",
+    isl=1000,
+    osl=1000,
+    layout=Layout(tp=2),
+    precision=Precision(weights="fp8", activations="fp8"),
+    traffic=Traffic(concurrency=32),
+)
 NUMBERS = {"tpot_ms": {"value": 10.0, "low": 8.0, "high": 12.0}}
 
 
@@ -55,8 +61,14 @@ def test_only_the_same_case_answers_a_forecast() -> None:
     known = [Forecast("2030-01-01", "one", CASE, NUMBERS)]
     (found,) = outcomes([row()], known)
     assert found.measured == 12.5 and found.error == pytest.approx(0.2) and not found.covered
-    for changes in ({"tp": "4", "num_accel": "4"}, {"concurrency_or_batch": "64"}, {"isl_tokens": "2048"},
-                    {"accelerator_id": "mi355x"}, {"weight_precision": "bf16"}, {"engine": "sglang"}):  # fmt: skip
+    for changes in (
+        {"tp": "4", "num_accel": "4"},
+        {"concurrency_or_batch": "64"},
+        {"isl_tokens": "2048"},
+        {"accelerator_id": "mi355x"},
+        {"weight_precision": "bf16"},
+        {"engine": "sglang"},
+    ):
         assert not list(outcomes([row(**changes)], known)), changes
 
 

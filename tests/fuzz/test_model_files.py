@@ -27,15 +27,43 @@ JSON = st.recursive(
 NAMES = st.sampled_from(
     sorted(
         {
-            *CONFIG, "num_experts", "num_experts_per_tok", "num_local_experts", "layer_types", "sliding_window",
-            "kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim", "text_config",
-            "vision_config", "quantization_config", "hybrid_override_pattern", "block_configs", "moe_layer_freq",
-            "linear_attn_config", "compress_ratios", "n_shared_experts", "moe_intermediate_size", "d_model", "n_heads",
-            "first_k_dense_replace", "decoder_sparse_step", "mlp_only_layers", "expand", "state_size", "image_size",
-            "patch_size", "attn_layer_period", "full_attention_interval", "architectures", "tie_word_embeddings",
+            *CONFIG,
+            "num_experts",
+            "num_experts_per_tok",
+            "num_local_experts",
+            "layer_types",
+            "sliding_window",
+            "kv_lora_rank",
+            "q_lora_rank",
+            "qk_rope_head_dim",
+            "qk_nope_head_dim",
+            "v_head_dim",
+            "text_config",
+            "vision_config",
+            "quantization_config",
+            "hybrid_override_pattern",
+            "block_configs",
+            "moe_layer_freq",
+            "linear_attn_config",
+            "compress_ratios",
+            "n_shared_experts",
+            "moe_intermediate_size",
+            "d_model",
+            "n_heads",
+            "first_k_dense_replace",
+            "decoder_sparse_step",
+            "mlp_only_layers",
+            "expand",
+            "state_size",
+            "image_size",
+            "patch_size",
+            "attn_layer_period",
+            "full_attention_interval",
+            "architectures",
+            "tie_word_embeddings",
         }
     )
-)  # fmt: skip
+)
 TYPES = st.sampled_from(sorted({*ADAPTERS, *RENAMED}))
 QUICK = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

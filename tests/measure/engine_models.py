@@ -113,10 +113,20 @@ def serving(path: Path, *, slots: int, core: int | None = None, first: bool = Fa
         port = free.getsockname()[1]
 
     child: subprocess.Popen[Any] = subprocess.Popen(
-        [sys.executable, "-c", _SERVE, str(path), str(port), str(slots), "" if core is None else str(core),
-         "first" if first else ""],
-        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            _SERVE,
+            str(path),
+            str(port),
+            str(slots),
+            "" if core is None else str(core),
+            "first" if first else "",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     url = f"http://127.0.0.1:{port}"
     try:
         for _ in range(400):
@@ -152,8 +162,15 @@ def best_of(path: Path, *, repeats: int, folder: Path) -> dict[str, str]:
         for repeat in range(repeats):
             begun, used = time.monotonic(), used_s(child)
             load = Load(concurrency=1, requests=2, warmup=1, duration_s=900.0)
-            spec = Spec(url=url, kind="completions", model="tiny", load=load, prompt_tokens=128, output_tokens=24,
-                        timeout_s=600.0)  # fmt: skip
+            spec = Spec(
+                url=url,
+                kind="completions",
+                model="tiny",
+                load=load,
+                prompt_tokens=128,
+                output_tokens=24,
+                timeout_s=600.0,
+            )
             point = measure_serve(spec, folder / f"{path.stem}-{repeat}.jsonl").points[0]
             share = min(1.0, (used_s(child) - used) / (time.monotonic() - begun))
             assert point.ttft_s is not None and point.tpot_s is not None

@@ -37,16 +37,24 @@ def sweep(name: str, folder: Path, repeat: int) -> None:
         child = process_of(url)
         for clients in LEVELS:
             load = Load(concurrency=clients, requests=EACH * clients, warmup=1, duration_s=900.0)
-            spec = Spec(url=url, kind="completions", model="tiny", load=load, prompt_tokens=64, output_tokens=TOKENS,
-                        timeout_s=600.0)  # fmt: skip
+            spec = Spec(
+                url=url,
+                kind="completions",
+                model="tiny",
+                load=load,
+                prompt_tokens=64,
+                output_tokens=TOKENS,
+                timeout_s=600.0,
+            )
             begun, used = time.monotonic(), used_s(child)
             point = measure_serve(spec, folder / f"{name}-{repeat}-{clients}.jsonl").points[0]
             share = min(1.0, (used_s(child) - used) / (time.monotonic() - begun))
             assert point.ttft_s is not None and point.tpot_s is not None and point.prompt_tokens is not None
             print(
                 f"{name},{hidden},{feed_forward},{layers},259,{clients},{point.completed},{point.prompt_tokens:.1f},{TOKENS},"
-                f"{point.ttft_s.mean:.5f},{point.tpot_s.mean:.6f},{share:.3f},{repeat}", flush=True,
-            )  # fmt: skip
+                f"{point.ttft_s.mean:.5f},{point.tpot_s.mean:.6f},{share:.3f},{repeat}",
+                flush=True,
+            )
         os.sched_setaffinity(0, {first, second})
 
 

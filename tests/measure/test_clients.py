@@ -45,8 +45,16 @@ def test_a_load_beyond_the_machine_is_refused_before_anything_is_sent(
 
 def test_a_sweep_is_refused_for_its_highest_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "client_cost", lambda: COST)
-    asked = Spec(url="http://127.0.0.1:1", kind="chat", model="m", load=load(1.0), sweep="rate", most=90_000.0,
-                 prompt_tokens=8, output_tokens=3)  # fmt: skip
+    asked = Spec(
+        url="http://127.0.0.1:1",
+        kind="chat",
+        model="m",
+        load=load(1.0),
+        sweep="rate",
+        most=90_000.0,
+        prompt_tokens=8,
+        output_tokens=3,
+    )
     with pytest.raises(BadRequest, match="90,000 requests/s"):
         Clients(asked, tmp_path / "run.jsonl", key_env=None)
 

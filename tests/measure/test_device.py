@@ -25,18 +25,30 @@ def rate(name: str, value: float, shape: str = "", dtype: str = "", unit: str = 
 
 
 FOUND = DeviceMeasurement(
-    schema=DEVICE_SCHEMA, id="own-test", name='A "processor"', kind="cpu", memory_bytes=16 * 2**30, threads=1,
-    library="torch 2", date="2026-11-21",
+    schema=DEVICE_SCHEMA,
+    id="own-test",
+    name='A "processor"',
+    kind="cpu",
+    memory_bytes=16 * 2**30,
+    threads=1,
+    library="torch 2",
+    date="2026-11-21",
     rates=(
-        rate("product", 1.8e11, "512^3", "fp32"), rate("product", 2.0e11, "1024^3", "fp32"),
-        rate("product", 1.2e12, "1024^3", "bf16"), rate("product", 1.5e11, "1024^3", "fp16"),
-        rate("convolution", 1.4e11, "a", "fp32"), rate("convolution", 1.6e11, "b", "fp32"),
+        rate("product", 1.8e11, "512^3", "fp32"),
+        rate("product", 2.0e11, "1024^3", "fp32"),
+        rate("product", 1.2e12, "1024^3", "bf16"),
+        rate("product", 1.5e11, "1024^3", "fp16"),
+        rate("convolution", 1.4e11, "a", "fp32"),
+        rate("convolution", 1.6e11, "b", "fp32"),
         rate("convolution", 1.8e11, "c", "fp32"),
-        rate("copy", 6e10, "1 MB", unit="bytes/s"), rate("copy", 2.4e10, "16 MB", unit="bytes/s"),
-        rate("copy", 1.3e10, "256 MB", unit="bytes/s"), rate("pass", 7e10, "0.5 MB, x + x", unit="bytes/s"),
-        rate("pass", 5e9, "128 MB, x + x", unit="bytes/s"), rate("start", 8e-7, "100 tiny additions", unit="s"),
+        rate("copy", 6e10, "1 MB", unit="bytes/s"),
+        rate("copy", 2.4e10, "16 MB", unit="bytes/s"),
+        rate("copy", 1.3e10, "256 MB", unit="bytes/s"),
+        rate("pass", 7e10, "0.5 MB, x + x", unit="bytes/s"),
+        rate("pass", 5e9, "128 MB, x + x", unit="bytes/s"),
+        rate("start", 8e-7, "100 tiny additions", unit="s"),
     ),
-)  # fmt: skip
+)
 
 
 def added(folder: Path, found: DeviceMeasurement) -> Additions:
@@ -176,11 +188,22 @@ def test_tokens_per_second_without_a_trace(at_hand: Additions) -> None:
     """The same transformer as a list of layers: no trace, no torch in the prediction."""
     from tests import networks
 
-    look = Attention(num_attention_heads=6, num_key_value_heads=6, head_dim=64, bias=True, output_bias=True,
-                     causal=False)  # fmt: skip
+    look = Attention(
+        num_attention_heads=6, num_key_value_heads=6, head_dim=64, bias=True, output_bias=True, causal=False
+    )
     layer = LayerGroup(count=6, mixer=look, feed_forward=Mlp(intermediate_size=1536, gated=False, bias=True))
-    model = Model(id="small-bert", family="BERT", kind="encoder", hidden_size=384, vocab_size=30522, layers=(layer,),
-                  has_head=False, norm_bias=True, learned_positions=512, max_context=512)  # fmt: skip
+    model = Model(
+        id="small-bert",
+        family="BERT",
+        kind="encoder",
+        hidden_size=384,
+        vocab_size=30522,
+        layers=(layer,),
+        has_head=False,
+        norm_bias=True,
+        learned_positions=512,
+        max_context=512,
+    )
     net, given = networks.bert(384, 6, 6, batch=4)
     real = 4 * 128 / measured_s(net, _random(given))
     assert 4 * 128 / predicted_s(model, at_hand, batch=4, seq_len=128) == pytest.approx(real, rel=0.25)

@@ -147,10 +147,16 @@ def test_mlperf_detail_log_says_the_same(tmp_path: Path) -> None:
 def llmperf_request(*, e2e: float, ttft: float, tokens: int, error: int | None = None) -> dict[str, object]:
     """As llmperf writes one: its inter-token latency is the whole time over all tokens."""
     return {
-        "error_code": error, "error_msg": "", "inter_token_latency_s": e2e / max(tokens, 1), "ttft_s": ttft,
-        "end_to_end_latency_s": e2e, "request_output_throughput_token_per_s": tokens / e2e,
-        "number_total_tokens": tokens + 100, "number_output_tokens": tokens, "number_input_tokens": 100,
-    }  # fmt: skip
+        "error_code": error,
+        "error_msg": "",
+        "inter_token_latency_s": e2e / max(tokens, 1),
+        "ttft_s": ttft,
+        "end_to_end_latency_s": e2e,
+        "request_output_throughput_token_per_s": tokens / e2e,
+        "number_total_tokens": tokens + 100,
+        "number_output_tokens": tokens,
+        "number_input_tokens": 100,
+    }
 
 
 def test_llmperf_tpot_is_not_what_it_calls_inter_token_latency(tmp_path: Path) -> None:
@@ -165,14 +171,27 @@ def test_llmperf_tpot_is_not_what_it_calls_inter_token_latency(tmp_path: Path) -
 
 def test_llmperf_summary_gives_no_tpot(tmp_path: Path) -> None:
     path = tmp_path / "summary.json"
-    path.write_text(json.dumps({
-        "version": "2023-08-31", "name": "x_summary", "model": "TinyLlama/TinyLlama-1.1B-Chat-v1.0",
-        "num_concurrent_requests": 5, "results_inter_token_latency_s_mean": 0.0119, "results_ttft_s_mean": 0.2538,
-        "results_ttft_s_quantiles_p95": 0.49, "results_end_to_end_latency_s_mean": 1.184,
-        "results_number_input_tokens_mean": 256, "results_number_output_tokens_mean": 100,
-        "results_num_requests_started": 50, "results_number_errors": 0, "results_num_completed_requests": 50,
-        "results_mean_output_throughput_token_per_s": 335.4, "results_num_completed_requests_per_min": 198.0,
-    }))  # fmt: skip
+    path.write_text(
+        json.dumps(
+            {
+                "version": "2023-08-31",
+                "name": "x_summary",
+                "model": "TinyLlama/TinyLlama-1.1B-Chat-v1.0",
+                "num_concurrent_requests": 5,
+                "results_inter_token_latency_s_mean": 0.0119,
+                "results_ttft_s_mean": 0.2538,
+                "results_ttft_s_quantiles_p95": 0.49,
+                "results_end_to_end_latency_s_mean": 1.184,
+                "results_number_input_tokens_mean": 256,
+                "results_number_output_tokens_mean": 100,
+                "results_num_requests_started": 50,
+                "results_number_errors": 0,
+                "results_num_completed_requests": 50,
+                "results_mean_output_throughput_token_per_s": 335.4,
+                "results_num_completed_requests_per_min": 198.0,
+            }
+        )
+    )
     found = read_report(path)
     point = found.points[0]
     assert (found.tool, point.concurrency, point.completed) == ("llmperf", 5, 50)

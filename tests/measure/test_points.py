@@ -88,14 +88,24 @@ def test_shared_rows_tell_the_stack_and_nobody(tmp_path: Path, monkeypatch: pyte
     place = place_of()
     assert place is not None
     point = Point(
-        concurrency=8.0, requests=80, completed=80, prompt_tokens=1024, output_tokens=128,
-        ttft_s=Latency(mean=0.1, p99=0.4), tpot_s=Latency(mean=0.01), output_tokens_per_s=700.0,
-    )  # fmt: skip
+        concurrency=8.0,
+        requests=80,
+        completed=80,
+        prompt_tokens=1024,
+        output_tokens=128,
+        ttft_s=Latency(mean=0.1, p99=0.4),
+        tpot_s=Latency(mean=0.01),
+        output_tokens_per_s=700.0,
+    )
     failed = msgspec.structs.replace(point, failures={"refused": 60})
     measured = Measurement(
-        schema=MEASUREMENT_SCHEMA, tool="x", model="secret-name", url="http://secret-host:8000",
-        date="2026-11-22T10:00:00", points=(point, failed),
-    )  # fmt: skip
+        schema=MEASUREMENT_SCHEMA,
+        tool="x",
+        model="secret-name",
+        url="http://secret-host:8000",
+        date="2026-11-22T10:00:00",
+        points=(point, failed),
+    )
     number, out = remember(measured, place=place), tmp_path / "rows.csv"
     given = ["history", "share", str(number), "--model", "meta-llama/Llama-3.1-8B-Instruct", "--accelerator", "H100"]
     asked = CliRunner().invoke(root, [*given, "--engine", "vllm", "-o", str(out)], input="n\n")

@@ -24,11 +24,35 @@ def test_it_calibrates_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TONNAGE_HISTORY", "off")
     with serving(Stub(ttft_s=0.05, itl_s=0.03)) as url:
-        told = CliRunner().invoke(root, [
-            "measure", "quick", url, "--model", "m", "--as", "meta-llama/Llama-3.1-8B-Instruct", "--accelerator", "L4",
-            "--engine", "vllm", "--weights", "fp8", "--most", "2", "--isl", "64", "--osl", "8", "--time", "30 s",
-            "--output", str(tmp_path), "--json",
-        ])  # fmt: skip
+        told = CliRunner().invoke(
+            root,
+            [
+                "measure",
+                "quick",
+                url,
+                "--model",
+                "m",
+                "--as",
+                "meta-llama/Llama-3.1-8B-Instruct",
+                "--accelerator",
+                "L4",
+                "--engine",
+                "vllm",
+                "--weights",
+                "fp8",
+                "--most",
+                "2",
+                "--isl",
+                "64",
+                "--osl",
+                "8",
+                "--time",
+                "30 s",
+                "--output",
+                str(tmp_path),
+                "--json",
+            ],
+        )
     assert told.exit_code == 0, told.output
     found = json.loads(told.output[told.output.index("{") :])
     assert found["calibration"]["points"] == 2 and found["after"] < found["before"]

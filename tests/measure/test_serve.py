@@ -150,9 +150,22 @@ def test_a_server_that_dies_is_one_sentence_and_nothing_is_lost(tmp_path: Path) 
     with serving(stub) as url:
         result = CliRunner().invoke(
             root,
-            ["measure", "serve", url, "--model", "m", "--concurrency", "4", "--requests", str(load.requests),
-             "--output-tokens", "4", "--output", str(tmp_path / "a.jsonl")],
-        )  # fmt: skip
+            [
+                "measure",
+                "serve",
+                url,
+                "--model",
+                "m",
+                "--concurrency",
+                "4",
+                "--requests",
+                str(load.requests),
+                "--output-tokens",
+                "4",
+                "--output",
+                str(tmp_path / "a.jsonl"),
+            ],
+        )
     assert result.exit_code == 2
     assert "stopped early" in result.stderr and "Traceback" not in result.stderr
     done = [outcome for outcome in read_log(tmp_path / "a.jsonl").outcomes if outcome.failure is None]
@@ -227,8 +240,21 @@ def test_a_measured_sweep_becomes_replicas_for_the_peak_and_its_spares(tmp_path:
     answer = capacity_of(found, Demand(rate_per_s=10 * sustained, peak_to_mean=1.5, headroom=0.25, spare=1))
     assert answer.needed == 20 and answer.replicas == 21 and answer.spare == 1
     assert answer.sustained_per_s == pytest.approx(sustained)
-    result = CliRunner().invoke(root, ["measure", "capacity", str(tmp_path / "a.jsonl"), "--rate", f"{sustained}/s",
-                                       "--headroom", "0%", "--spare", "1", "--json"])  # fmt: skip
+    result = CliRunner().invoke(
+        root,
+        [
+            "measure",
+            "capacity",
+            str(tmp_path / "a.jsonl"),
+            "--rate",
+            f"{sustained}/s",
+            "--headroom",
+            "0%",
+            "--spare",
+            "1",
+            "--json",
+        ],
+    )
     assert json.loads(result.stdout)["replicas"] == 2
 
 

@@ -22,9 +22,14 @@ from tonnage.measure.capacity import Work, budget_of
 
 def run(devices: int, step_s: float, efficiency: float | None = None) -> TrainRun:
     return TrainRun(
-        devices=devices, steps=50, step_s=step_s, parts=StepTimes(forward_s=step_s / 3, backward_s=2 * step_s / 3),
-        tokens_per_step=4096.0 * devices, samples_per_step=4.0 * devices, efficiency=efficiency,
-    )  # fmt: skip
+        devices=devices,
+        steps=50,
+        step_s=step_s,
+        parts=StepTimes(forward_s=step_s / 3, backward_s=2 * step_s / 3),
+        tokens_per_step=4096.0 * devices,
+        samples_per_step=4.0 * devices,
+        efficiency=efficiency,
+    )
 
 
 def measured(*runs: TrainRun) -> TrainMeasurement:

@@ -44,9 +44,12 @@ def instance(seed: int, *, periods: int = 1) -> FleetProblem:
     )
     quotas = (Quota(name="q", machines=(0,), most=machines[0].slots),) if rng.random() < 0.4 else ()
     return FleetProblem(
-        hours=tuple(rng.uniform(1, 12) for _ in range(periods)), machines=machines, pools=pools, ways=ways,
+        hours=tuple(rng.uniform(1, 12) for _ in range(periods)),
+        machines=machines,
+        pools=pools,
+        ways=ways,
         quotas=quotas,
-    )  # fmt: skip
+    )
 
 
 def replicas_that_serve(problem: FleetProblem, t: int) -> Iterator[tuple[float, ...]]:
@@ -70,10 +73,14 @@ def replicas_that_serve(problem: FleetProblem, t: int) -> Iterator[tuple[float, 
 def brute_force(problem: FleetProblem) -> float:
     """The least cost over every choice of replicas and every split between reserved and hourly instances."""
     needs = [
-        sorted({tuple(math.ceil(s / m.slots - 1e-9) for s, m in zip(used, problem.machines, strict=True))
-                for used in replicas_that_serve(problem, t)})
+        sorted(
+            {
+                tuple(math.ceil(s / m.slots - 1e-9) for s, m in zip(used, problem.machines, strict=True))
+                for used in replicas_that_serve(problem, t)
+            }
+        )
         for t in range(len(problem.hours))
-    ]  # fmt: skip
+    ]
     most = [max(need[m] for period in needs for need in period) for m in range(len(problem.machines))]
     prices = [{term.name: term.cost_per_hour for term in machine.terms} for machine in problem.machines]
     best = math.inf
@@ -195,9 +202,10 @@ def test_losing_any_domain_leaves_enough(buckets: int) -> None:
 def test_work_goes_where_capacity_stands_idle() -> None:
     """Reserved for the day, free at night: the batch costs nothing more."""
     machine = Machine(
-        id="m", slots=1.0,
+        id="m",
+        slots=1.0,
         terms=(Term(name="reserved", cost_per_hour=0.5, always=True), Term(name="on-demand", cost_per_hour=1.0)),
-    )  # fmt: skip
+    )
     pools = (Pool(id="chat", demand=((4.0, 1.0),)), Pool(id="batch", work=30.0))
     ways = tuple(Way(pool=p, machine=0, charge=1.0, rates=(1.0,)) for p in range(2))
     problem = FleetProblem(hours=(12.0, 12.0), machines=(machine,), pools=pools, ways=ways)
@@ -207,12 +215,13 @@ def test_work_goes_where_capacity_stands_idle() -> None:
 
 def test_only_so_much_is_loose_and_loose_capacity_counts_less() -> None:
     machine = Machine(
-        id="m", slots=1.0,
+        id="m",
+        slots=1.0,
         terms=(
             Term(name="on-demand", cost_per_hour=1.0),
             Term(name="spot", cost_per_hour=0.25, firm=False, available=0.5),
         ),
-    )  # fmt: skip
+    )
     way = Way(pool=0, machine=0, charge=1.0, rates=(1.0,))
     for loose, cost in ((0.0, 8.0), (0.5, 4.0 + 8 * 0.25), (1.0, 16 * 0.25)):
         pool = Pool(id="p", demand=((8.0,),), loose=loose)
@@ -242,10 +251,11 @@ def test_spares_are_the_least_that_any_loss_leaves_enough(seed: int) -> None:
     rates = [rng.uniform(0.5, 3.0) for _ in range(3)]
     spares, load = rng.choice((1, 2)), rng.uniform(0.5, 5.0)
     problem = FleetProblem(
-        hours=(1.0,), machines=tuple(one(price=price) for price in prices),
+        hours=(1.0,),
+        machines=tuple(one(price=price) for price in prices),
         pools=(Pool(id="p", demand=((load,),), spares=spares),),
         ways=tuple(Way(pool=0, machine=m, charge=1.0, rates=(rate,)) for m, rate in enumerate(rates)),
-    )  # fmt: skip
+    )
     most = [math.ceil(load / rate) + spares + 1 for rate in rates]
     best = math.inf
     for counts in itertools.product(*(range(n + 1) for n in most)):

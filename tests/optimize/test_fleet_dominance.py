@@ -23,20 +23,26 @@ def listed(seed: int) -> FleetProblem:
         price = slots * base[kind] * rng.choice((0.8, 1.0, 1.0, 1.3))
         machines.append(
             Machine(
-                id=f"m{m}", slots=float(slots), cores=rng.choice((None, 4.0 * slots)),
+                id=f"m{m}",
+                slots=float(slots),
+                cores=rng.choice((None, 4.0 * slots)),
                 terms=(
                     Term(name="on-demand", cost_per_hour=price),
                     *([Term(name="reserved", cost_per_hour=0.6 * price, always=True)] if rng.random() < 0.5 else []),
                 ),
             )
-        )  # fmt: skip
+        )
         for p in range(2):
             ways.append(Way(pool=p, machine=m, charge=1.0, rates=(speed[p, kind],), cores=1.0))
     pools = tuple(Pool(id=f"p{p}", demand=((rng.uniform(0.5, 6), rng.uniform(0.5, 6)),)) for p in range(2))
     quotas = (Quota(name="q", machines=(0, 1, 2), most=4.0),) if rng.random() < 0.5 else ()
     return FleetProblem(
-        hours=(10.0, 14.0), machines=tuple(machines), pools=pools, ways=tuple(ways), quotas=quotas,
-    )  # fmt: skip
+        hours=(10.0, 14.0),
+        machines=tuple(machines),
+        pools=pools,
+        ways=tuple(ways),
+        quotas=quotas,
+    )
 
 
 @pytest.mark.parametrize("seed", range(20))

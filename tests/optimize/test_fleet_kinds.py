@@ -56,10 +56,13 @@ def listed(seed: int, *, buckets: int = 1, cores: bool = False) -> FleetProblem:
         pools.append(Pool(id="host", demand=((3.5, 9.25),)))
         ways += [Way(pool=3, machine=m, charge=0.0, rates=(1.0,), cores=1.0, whole=False) for m in range(len(machines))]
     return FleetProblem(
-        hours=(1.0, 1.0), machines=tuple(machines), pools=tuple(pools), ways=tuple(ways),
+        hours=(1.0, 1.0),
+        machines=tuple(machines),
+        pools=tuple(pools),
+        ways=tuple(ways),
         follows=((0, 1, 1.0), (1, 0, 1.0)),
         quotas=(Quota(name="all", machines=tuple(range(len(machines))), most=60.0),),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("seed", (0, 1, 2, 4, 5, 6, 8, 10, 12, 14))
@@ -143,9 +146,11 @@ def test_two_of_a_kind_in_one_machine_go_where_there_is_room() -> None:
     single = Machine(id="single", slots=1.0, terms=(Term(name="on-demand", cost_per_hour=1.0),))
     way = Way(pool=0, machine=0, charge=1.0, rates=(1.0,))
     problem = FleetProblem(
-        hours=(1.0,), machines=(box, single), pools=(Pool(id="a", demand=((5.0,),)),),
+        hours=(1.0,),
+        machines=(box, single),
+        pools=(Pool(id="a", demand=((5.0,),)),),
         ways=(way, replace(way, machine=1)),
-    )  # fmt: skip
+    )
     found = cheapest_fleet(problem, gap=1e-6)
     assert found.cost == pytest.approx(3.5)
     assert found.replicas == {(0, True): (4.0,), (1, True): (1.0,)} and math.isclose(found.bound, 3.5)

@@ -9,21 +9,49 @@ from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Mlp, Mo
 from tonnage.optimize.layouts import legal, replica_layouts
 
 CARD = Accelerator(
-    id="card", vendor="NVIDIA", name="card", architecture="Hopper", segment="datacenter", memory_bytes=80e9,
-    memory_bytes_per_s=3e12, peaks={"bf16": 1e15}, link=Link(kind="nvlink4", bytes_per_s=450e9, domain=8),
-    host_link=Link(kind="pcie5", bytes_per_s=63e9), fact=Fact(source="test"), max_per_node=8,
-)  # fmt: skip
+    id="card",
+    vendor="NVIDIA",
+    name="card",
+    architecture="Hopper",
+    segment="datacenter",
+    memory_bytes=80e9,
+    memory_bytes_per_s=3e12,
+    peaks={"bf16": 1e15},
+    link=Link(kind="nvlink4", bytes_per_s=450e9, domain=8),
+    host_link=Link(kind="pcie5", bytes_per_s=63e9),
+    fact=Fact(source="test"),
+    max_per_node=8,
+)
 DENSE = Model(
-    id="dense", family="test", kind="llm", hidden_size=3584, vocab_size=1000,
-    layers=(LayerGroup(count=28, mixer=Attention(num_attention_heads=28, num_key_value_heads=4, head_dim=128),
-                       feed_forward=Mlp(intermediate_size=18944)),),
-)  # fmt: skip
+    id="dense",
+    family="test",
+    kind="llm",
+    hidden_size=3584,
+    vocab_size=1000,
+    layers=(
+        LayerGroup(
+            count=28,
+            mixer=Attention(num_attention_heads=28, num_key_value_heads=4, head_dim=128),
+            feed_forward=Mlp(intermediate_size=18944),
+        ),
+    ),
+)
 LATENT = Model(
-    id="latent", family="test", kind="llm-moe", hidden_size=7168, vocab_size=1000,
-    layers=(LayerGroup(count=61, mixer=LatentAttention(num_attention_heads=128, kv_lora_rank=512, qk_rope_head_dim=64,
-                                                       qk_nope_head_dim=128, v_head_dim=128),
-                       feed_forward=Moe(num_experts=256, num_experts_per_tok=8, moe_intermediate_size=2048)),),
-)  # fmt: skip
+    id="latent",
+    family="test",
+    kind="llm-moe",
+    hidden_size=7168,
+    vocab_size=1000,
+    layers=(
+        LayerGroup(
+            count=61,
+            mixer=LatentAttention(
+                num_attention_heads=128, kv_lora_rank=512, qk_rope_head_dim=64, qk_nope_head_dim=128, v_head_dim=128
+            ),
+            feed_forward=Moe(num_experts=256, num_experts_per_tok=8, moe_intermediate_size=2048),
+        ),
+    ),
+)
 
 
 @pytest.mark.parametrize(

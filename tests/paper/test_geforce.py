@@ -26,9 +26,15 @@ def test_half_rate_tensor_cores_run_at_their_listed_peak(
 ) -> None:
     part = accelerator("rtx-4090")
     op = Operator(
-        kind="gemm", name=name, n=n, k=k, m=rows, flop=2 * n * k * rows, read_bytes=2 * (n * k + rows * k),
+        kind="gemm",
+        name=name,
+        n=n,
+        k=k,
+        m=rows,
+        flop=2 * n * k * rows,
+        read_bytes=2 * (n * k + rows * k),
         write_bytes=2 * rows * n,
-    )  # fmt: skip
+    )
     ours, rung = operator_s(op, accelerator=part, ladder=ladder(part))
     assert rung == "architecture"
     assert ours == pytest.approx(seconds, rel=0.13)

@@ -23,9 +23,15 @@ from tonnage.simulation.run import Cluster, RunSpec, run_over_time
 def llama_3_405b() -> TrainPlan:
     """arXiv 2407.21783: 15.6 T tokens on up to 16,384 H100; a layout and a price of our own."""
     request = Train(
-        model="meta-llama/Meta-Llama-3.1-405B", tokens=15.6e12, seq_len=8192, global_batch=2048, count=16384,
-        filters=Filters(accelerators=("h100-sxm5-80gb",)), headroom=0.0, validation=0.0,
-    )  # fmt: skip
+        model="meta-llama/Meta-Llama-3.1-405B",
+        tokens=15.6e12,
+        seq_len=8192,
+        global_batch=2048,
+        count=16384,
+        filters=Filters(accelerators=("h100-sxm5-80gb",)),
+        headroom=0.0,
+        validation=0.0,
+    )
     return plan_train(request, today=date(2026, 11, 21))
 
 
@@ -62,18 +68,14 @@ def test_the_published_rate_gives_the_published_interval() -> None:
 def test_llama_3_with_synchronous_checkpoints(recovery_min: float, expected: float) -> None:
     between = 3.09 * 3600
     tau = checkpoint_interval_s(blocking_s=30, between_s=between)
-    share = useful_time_fraction(
-        interval_s=tau, blocking_s=30, between_s=between, recovery_s=60 * recovery_min
-    )  # fmt: skip
+    share = useful_time_fraction(interval_s=tau, blocking_s=30, between_s=between, recovery_s=60 * recovery_min)
     assert share == pytest.approx(expected, abs=0.012)  # the usual figures are to first order, ours exact
 
 
 def test_bloom_saves_every_two_hours_at_best() -> None:
     """bigscience tr11-176B: an interruption a week, 40 s a save; they saved about every 3 h."""
     assert checkpoint_interval_s(blocking_s=40, between_s=168 * 3600) == pytest.approx(1.9 * 3600, rel=0.03)
-    write = checkpoint_write_s(
-        state_bytes=2.3e12, storage_bytes_per_s=57e9, nodes=48, node_bytes_per_s=2e9
-    )  # fmt: skip
+    write = checkpoint_write_s(state_bytes=2.3e12, storage_bytes_per_s=57e9, nodes=48, node_bytes_per_s=2e9)
     assert write == pytest.approx(40, rel=0.02)
 
 
@@ -103,13 +105,26 @@ def test_opt_175b_was_interrupted_within_the_band() -> None:
     """About 105 restarts in 60 days on 124 nodes (arXiv 2205.01068, section 2.5): 13.7 h apart."""
     rate = interruptions(nodes=124)
     cluster = Cluster(
-        nodes=124, per_node_day=rate.per_node_day, per_node_day_low=rate.low, per_node_day_high=rate.high,
-        restart_s=240, restart_low_s=60, restart_high_s=900, start_s=180,
-    )  # fmt: skip
+        nodes=124,
+        per_node_day=rate.per_node_day,
+        per_node_day_low=rate.low,
+        per_node_day_high=rate.high,
+        restart_s=240,
+        restart_low_s=60,
+        restart_high_s=900,
+        start_s=180,
+    )
     run = run_over_time(
         RunSpec(
-            steps=60 * 86400 / 10, step_s=10.0, step_factor=1.1, validation=0.0, headroom=0.0,
-            checkpoint_bytes=14 * 175e9, blocking_s=30.0, write_s=60.0, cluster=cluster,
+            steps=60 * 86400 / 10,
+            step_s=10.0,
+            step_factor=1.1,
+            validation=0.0,
+            headroom=0.0,
+            checkpoint_bytes=14 * 175e9,
+            blocking_s=30.0,
+            write_s=60.0,
+            cluster=cluster,
         )
-    )  # fmt: skip
+    )
     assert 13.7 * 3600 / 2.5 < run.between_s < 13.7 * 3600 * 2.5

@@ -23,22 +23,41 @@ def dense(
     mixer = Attention(num_attention_heads=heads[0], num_key_value_heads=heads[1], head_dim=128, bias=bias)
     group = LayerGroup(count=layers, mixer=mixer, feed_forward=Mlp(intermediate_size=width))
     return Model(
-        id="test", family="test", kind="llm", hidden_size=hidden, vocab_size=vocab, layers=(group,),
-        tie_word_embeddings=tied, max_context=131072,
-    )  # fmt: skip
+        id="test",
+        family="test",
+        kind="llm",
+        hidden_size=hidden,
+        vocab_size=vocab,
+        layers=(group,),
+        tie_word_embeddings=tied,
+        max_context=131072,
+    )
 
 
 def gpt_oss(layers: int, experts: int) -> Model:
     def group(window: int | None) -> LayerGroup:
-        mixer = Attention(num_attention_heads=64, num_key_value_heads=8, head_dim=64, bias=True, output_bias=True,
-                          sinks=True, window=window)  # fmt: skip
+        mixer = Attention(
+            num_attention_heads=64,
+            num_key_value_heads=8,
+            head_dim=64,
+            bias=True,
+            output_bias=True,
+            sinks=True,
+            window=window,
+        )
         moe = Moe(num_experts=experts, num_experts_per_tok=4, moe_intermediate_size=2880, bias=True, router_bias=True)
         return LayerGroup(count=layers // 2, mixer=mixer, feed_forward=moe)
 
     return Model(
-        id="gpt-oss", family="gpt-oss", kind="llm-moe", hidden_size=2880, vocab_size=201088,
-        layers=(group(128), group(None)), experts_dtype="mxfp4", max_context=131072,
-    )  # fmt: skip
+        id="gpt-oss",
+        family="gpt-oss",
+        kind="llm-moe",
+        hidden_size=2880,
+        vocab_size=201088,
+        layers=(group(128), group(None)),
+        experts_dtype="mxfp4",
+        max_context=131072,
+    )
 
 
 LLAMA_8B = dense(32, 4096, 14336, heads=(32, 8), vocab=128256)
@@ -52,11 +71,18 @@ QWEN25_3B = dense(36, 2048, 11008, heads=(16, 2), vocab=151936, tied=True, bias=
 
 def card(gib: float, *, name: str = "H100", domain: int = 8) -> Accelerator:
     return Accelerator(
-        id=name.lower(), vendor="NVIDIA", name=name, architecture="Hopper", segment="datacenter",
-        memory_bytes=gib * GiB, memory_bytes_per_s=3.35e12, peaks={"bf16": 989e12},
-        link=Link(kind="nvlink4", bytes_per_s=450e9, domain=domain), host_link=Link(kind="pcie5"),
+        id=name.lower(),
+        vendor="NVIDIA",
+        name=name,
+        architecture="Hopper",
+        segment="datacenter",
+        memory_bytes=gib * GiB,
+        memory_bytes_per_s=3.35e12,
+        peaks={"bf16": 989e12},
+        link=Link(kind="nvlink4", bytes_per_s=450e9, domain=domain),
+        host_link=Link(kind="pcie5"),
         fact=Fact(source="start log"),
-    )  # fmt: skip
+    )
 
 
 BF16 = Precision()
@@ -229,9 +255,12 @@ def test_demand_beyond_the_pool_is_refused_with_the_shortfall() -> None:
     accelerator = card(79.18)
     engine = defaults(v1(), accelerator, model=LLAMA_8B)
     found = kv_pool(
-        LLAMA_8B, accelerator, precision=BF16, engine=resolve_engine(engine),
+        LLAMA_8B,
+        accelerator,
+        precision=BF16,
+        engine=resolve_engine(engine),
         demand=Demand(concurrency=64, context_tokens=8192),
-    )  # fmt: skip
+    )
     short = 64 * 8192 * 128 * 1024 - found.bytes
     assert not found.verdict.ok
     assert found.verdict.limit == "memory"

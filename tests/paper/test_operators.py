@@ -34,8 +34,16 @@ Of few rows about one in three is a sixth slower (1: 0.0516, 4: 0.0539, 10: 0.05
 @pytest.mark.parametrize(("part", "m", "milliseconds"), GEMM_8192)
 def test_a_measured_product_is_reproduced_within_eight_percent(part: str, m: int, milliseconds: float) -> None:
     there = accelerator(part)
-    op = Operator(kind="gemm", name="gemm", flop=2.0 * m * 8192**2, read_bytes=2.0 * 8192 * (8192 + m),
-                  write_bytes=2.0 * 8192 * m, m=m, n=8192, k=8192)  # fmt: skip
+    op = Operator(
+        kind="gemm",
+        name="gemm",
+        flop=2.0 * m * 8192**2,
+        read_bytes=2.0 * 8192 * (8192 + m),
+        write_bytes=2.0 * 8192 * m,
+        m=m,
+        n=8192,
+        k=8192,
+    )
     seconds, rung = operator_s(op, accelerator=there, ladder=ladder(there))
     assert rung == "own"
     assert seconds * 1e3 == pytest.approx(milliseconds, rel=0.08)
@@ -44,8 +52,16 @@ def test_a_measured_product_is_reproduced_within_eight_percent(part: str, m: int
 @pytest.mark.parametrize(("query", "milliseconds"), [(512, 0.02198), (2048, 0.08900), (8192, 0.91222)])
 def test_measured_prompts_are_reproduced(query: int, milliseconds: float) -> None:
     h100 = accelerator("h100-sxm5-80gb")
-    op = Operator(kind="attention_prefill", name="prefill", flop=2.0 * 32 * 128 * query**2, m=query, batch=1, heads=32,
-                  kv_heads=8, head_dim=128)  # fmt: skip
+    op = Operator(
+        kind="attention_prefill",
+        name="prefill",
+        flop=2.0 * 32 * 128 * query**2,
+        m=query,
+        batch=1,
+        heads=32,
+        kv_heads=8,
+        head_dim=128,
+    )
     assert operator_s(op, accelerator=h100, ladder=ladder(h100))[0] * 1e3 == pytest.approx(milliseconds, rel=0.12)
 
 
@@ -55,8 +71,17 @@ def test_measured_prompts_are_reproduced(query: int, milliseconds: float) -> Non
 )
 def test_measured_decodes_are_reproduced(batch: int, context: int, milliseconds: float) -> None:
     h100 = accelerator("h100-sxm5-80gb")
-    op = Operator(kind="attention_decode", name="decode", flop=4.0 * 32 * 128 * batch * context, m=batch, batch=batch,
-                  context=context, heads=32, kv_heads=8, head_dim=128)  # fmt: skip
+    op = Operator(
+        kind="attention_decode",
+        name="decode",
+        flop=4.0 * 32 * 128 * batch * context,
+        m=batch,
+        batch=batch,
+        context=context,
+        heads=32,
+        kv_heads=8,
+        head_dim=128,
+    )
     assert operator_s(op, accelerator=h100, ladder=ladder(h100))[0] * 1e3 == pytest.approx(milliseconds, rel=0.12)
 
 

@@ -20,9 +20,15 @@ PARAMETERS = 8.03e9
 
 def case(accelerator, engine, **changes) -> ServeCase:
     given = {
-        "model": EIGHT_B, "accelerator": accelerator, "engine": engine, "year": 2024, "precision": FP16,
-        "traffic": Traffic(batch=1, static=True), "isl": 512, "osl": 512,
-    }  # fmt: skip
+        "model": EIGHT_B,
+        "accelerator": accelerator,
+        "engine": engine,
+        "year": 2024,
+        "precision": FP16,
+        "traffic": Traffic(batch=1, static=True),
+        "isl": 512,
+        "osl": 512,
+    }
     return ServeCase(**(given | changes))
 
 

@@ -40,8 +40,16 @@ def test_seventy_billion_in_full_needs_more_than_a_terabyte() -> None:
 
 def test_seventy_billion_adapts_on_one_48_gb_card() -> None:
     """QLoRA (arXiv 2305.14314): a 65 B model on one 48 GB card, sequences of about 512 tokens."""
-    setup = train_setup(method="qlora", software="eager", master_weights=False, seq_len=512, lora_rank=64,
-                       recompute="full", optimizer="adamw-8bit", paged_states=True)  # fmt: skip
+    setup = train_setup(
+        method="qlora",
+        software="eager",
+        master_weights=False,
+        seq_len=512,
+        lora_rank=64,
+        recompute="full",
+        optimizer="adamw-8bit",
+        paged_states=True,
+    )
     found = memory("meta-llama/Llama-2-70b-hf", setup, "device")
     assert 38e9 < found.value < 48 * GiB
 
@@ -59,9 +67,15 @@ def test_seventy_billion_adapts_on_one_48_gb_card() -> None:
 )
 def test_adapters_in_16_bits(name: str, batch: int, setup: dict[str, object], measured: float, within: float) -> None:
     lora = train_setup(
-        method="lora", software="eager", master_weights=False, lora_rank=8, lora_targets=("q_proj", "v_proj"),
-        micro_batch=batch, num_micro_batches=128, **setup,  # type: ignore[arg-type]
-    )  # fmt: skip
+        method="lora",
+        software="eager",
+        master_weights=False,
+        lora_rank=8,
+        lora_targets=("q_proj", "v_proj"),
+        micro_batch=batch,
+        num_micro_batches=128,
+        **setup,  # type: ignore[arg-type]
+    )
     assert memory(name, lora).value == pytest.approx(measured, rel=within)
 
 
@@ -101,19 +115,30 @@ def test_activations_of_gpt_3_match_the_paper() -> None:
 def test_bloom_on_48_nodes_shows_what_the_chronicle_shows() -> None:
     """bigscience chronicles, 176 B at TP 4, PP 12, micro-batch 2: 44 GB of 80 by nvidia-smi."""
     model = Model(
-        id="bloom-like", family="BLOOM", kind="llm", hidden_size=14336, vocab_size=250880, tie_word_embeddings=True,
+        id="bloom-like",
+        family="BLOOM",
+        kind="llm",
+        hidden_size=14336,
+        vocab_size=250880,
+        tie_word_embeddings=True,
         layers=(
             LayerGroup(
-                count=70, norm_bias=True,
+                count=70,
+                norm_bias=True,
                 mixer=Attention(num_attention_heads=112, num_key_value_heads=112, head_dim=128),
                 feed_forward=Mlp(intermediate_size=4 * 14336, gated=False),
             ),
         ),
-    )  # fmt: skip
+    )
     setup = train_setup(
-        software="deepspeed", micro_batch=2, num_micro_batches=128, seq_len=2048, recompute="full",
-        flash_attention=False, layout=TrainLayout(tp=4, pp=12, dp=8, sharding="zero1"),
-    )  # fmt: skip
+        software="deepspeed",
+        micro_batch=2,
+        num_micro_batches=128,
+        seq_len=2048,
+        recompute="full",
+        flash_attention=False,
+        layout=TrainLayout(tp=4, pp=12, dp=8, sharding="zero1"),
+    )
     found = training_memory(
         model, accelerator=A100, setup=setup, coefficients=training_coefficients(), memory_kind="device"
     )
@@ -125,20 +150,33 @@ def test_bloom_on_48_nodes_shows_what_the_chronicle_shows() -> None:
     [(8, 12, 4, 2, 72, 37e9), (8, 6, 8, 2, 72, 44e9), (8, 6, 8, 4, 72, 56e9), (8, 4, 12, 2, 72, 53e9),
      (8, 2, 24, 1, 70, 65e9), (4, 12, 8, 4, 72, 60e9), (2, 24, 8, 2, 72, 53e9)],
 )  # fmt: skip
-def test_layouts_of_one_model_under_zero(
-    tp: int, pp: int, dp: int, batch: int, layers: int, measured: float
-) -> None:  # fmt: skip
+def test_layouts_of_one_model_under_zero(tp: int, pp: int, dp: int, batch: int, layers: int, measured: float) -> None:
     """BLOOM, one 181B model in many layouts (bigscience chronicles-prequel, "48 node contenders", "GBS variations")."""
     layer = LayerGroup(
-        count=layers, mixer=Attention(num_attention_heads=64, num_key_value_heads=64, head_dim=224),
-        feed_forward=Mlp(intermediate_size=4 * 14336, gated=False), norm_bias=True,
-    )  # fmt: skip
-    model = Model(id="181b", family="GPT", kind="llm", hidden_size=14336, vocab_size=250000, layers=(layer,),
-                  tie_word_embeddings=True, norm_bias=True)  # fmt: skip
+        count=layers,
+        mixer=Attention(num_attention_heads=64, num_key_value_heads=64, head_dim=224),
+        feed_forward=Mlp(intermediate_size=4 * 14336, gated=False),
+        norm_bias=True,
+    )
+    model = Model(
+        id="181b",
+        family="GPT",
+        kind="llm",
+        hidden_size=14336,
+        vocab_size=250000,
+        layers=(layer,),
+        tie_word_embeddings=True,
+        norm_bias=True,
+    )
     setup = train_setup(
-        software="deepspeed", layout=TrainLayout(tp=tp, pp=pp, dp=dp, sharding="zero1", sequence_parallel=False),
-        micro_batch=batch, num_micro_batches=64, seq_len=2048, recompute="full", flash_attention=False,
-    )  # fmt: skip
+        software="deepspeed",
+        layout=TrainLayout(tp=tp, pp=pp, dp=dp, sharding="zero1", sequence_parallel=False),
+        micro_batch=batch,
+        num_micro_batches=64,
+        seq_len=2048,
+        recompute="full",
+        flash_attention=False,
+    )
     found = training_memory(
         model, accelerator=A100, setup=setup, coefficients=training_coefficients(), memory_kind="device"
     )
@@ -159,7 +197,14 @@ def test_layouts_of_one_model_under_zero(
 def test_adapters_as_peft_builds_them(name: str, method: str, measured: float) -> None:
     """A public trainer's "GPU Test" page: 2 sequences of 8,192 tokens, every layer recomputed, reserved memory."""
     setup = train_setup(
-        method=method, software="eager", master_weights=False, micro_batch=2, num_micro_batches=1, seq_len=8192,  # type: ignore[arg-type]
-        recompute="full", wide_adapters=True, wide_residual=method == "qlora",
-    )  # fmt: skip
+        method=method,
+        software="eager",
+        master_weights=False,
+        micro_batch=2,
+        num_micro_batches=1,
+        seq_len=8192,  # type: ignore[arg-type]
+        recompute="full",
+        wide_adapters=True,
+        wide_residual=method == "qlora",
+    )
     assert memory(name, setup, "reserved").value == pytest.approx(measured, rel=0.08)

@@ -61,9 +61,13 @@ def test_a_mixture_keeps_its_chosen_experts_not_all() -> None:
 
 def test_latent_attention_is_counted_in_its_expanded_form() -> None:
     latent = LatentAttention(
-        num_attention_heads=128, kv_lora_rank=512, qk_rope_head_dim=64, qk_nope_head_dim=128, v_head_dim=128,
+        num_attention_heads=128,
+        kv_lora_rank=512,
+        qk_rope_head_dim=64,
+        qk_nope_head_dim=128,
+        v_head_dim=128,
         q_lora_rank=1536,
-    )  # fmt: skip
+    )
     group = LayerGroup(count=1, mixer=latent)
     values = 128 * (192 + 192 + 128 + 128) + 2 * (1536 + 512) + 7168 + 2 * 7168
     assert layer_bytes_per_token(group, 7168, setup=setup(flash_attention=True)) == pytest.approx(2 * values)

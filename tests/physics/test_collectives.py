@@ -93,8 +93,11 @@ def test_between_nodes_the_network_rules() -> None:
 
 def test_more_ranks_than_were_measured_take_a_little_longer_than_the_most_measured() -> None:
     gb200 = accelerator("gb200-nvl72")
-    assert seconds(all_reduce(1e6, 8), gb200) <= seconds(all_reduce(1e6, 32), gb200) < 3 * seconds(
-        all_reduce(1e6, 8), gb200)  # fmt: skip
+    assert (
+        seconds(all_reduce(1e6, 8), gb200)
+        <= seconds(all_reduce(1e6, 32), gb200)
+        < 3 * seconds(all_reduce(1e6, 8), gb200)
+    )
 
 
 def test_an_accelerator_without_any_link_facts_still_has_a_slot() -> None:
@@ -181,9 +184,12 @@ def test_many_rows_cross_to_each_node_once() -> None:
     fp8 = Precision(weights="fp8_block", activations="fp8", kv="bf16")
     known = model("deepseek-ai/DeepSeek-V3")
     few, many = (
-        next(op for op in step_work(known, Tokens(prompts=1, chunk=rows), precision=fp8, layout=layout)
-             if op.name == "dispatch")
+        next(
+            op
+            for op in step_work(known, Tokens(prompts=1, chunk=rows), precision=fp8, layout=layout)
+            if op.name == "dispatch"
+        )
         for rows in (128.0, 4096.0)
-    )  # fmt: skip
+    )
     assert few.crossing == 1.0
     assert many.crossing < 0.5

@@ -46,8 +46,14 @@ def test_two_or_three_matrices_over_two_ranks(gated: bool, matrices: int) -> Non
 
 @pytest.mark.parametrize(("gated", "matrices"), [(True, 2), (False, 1)])
 def test_a_mixture_on_one_rank(gated: bool, matrices: int) -> None:
-    moe = Moe(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=12, gated=gated, shared_intermediate_size=4,
-              dense_intermediate_size=7)  # fmt: skip
+    moe = Moe(
+        num_experts=8,
+        num_experts_per_tok=2,
+        moe_intermediate_size=12,
+        gated=gated,
+        shared_intermediate_size=4,
+        dense_intermediate_size=7,
+    )
     work = feed_forward_work(moe, rank(Layout()), rows=20, count=3)
     # 40 token-expert pairs reach 8 (1 - (3/4)^20) experts of 12 x 10 matrices.
     hit = 8 * (1 - 0.75**20)

@@ -38,9 +38,7 @@ def simulated_share(*, interval: float, blocking: float, between: float, recover
 @pytest.mark.parametrize(("between", "blocking", "recovery"), [(11124, 30, 300), (3600, 60, 600), (2000, 40, 900)])
 def test_the_useful_share_is_that_of_a_simulation(between: float, blocking: float, recovery: float) -> None:
     interval = checkpoint_interval_s(blocking_s=blocking, between_s=between)
-    predicted = useful_time_fraction(
-        interval_s=interval, blocking_s=blocking, between_s=between, recovery_s=recovery
-    )  # fmt: skip
+    predicted = useful_time_fraction(interval_s=interval, blocking_s=blocking, between_s=between, recovery_s=recovery)
     seen = simulated_share(interval=interval, blocking=blocking, between=between, recovery=recovery, segments=20000)
     assert predicted == pytest.approx(seen, rel=0.02)
 
@@ -64,9 +62,7 @@ def test_the_chosen_interval_is_near_the_optimum(blocking: float, between: float
     best = checkpoint_interval_s(blocking_s=blocking, between_s=between)
 
     def share(interval: float) -> float:
-        return useful_time_fraction(
-            interval_s=interval, blocking_s=blocking, between_s=between, recovery_s=recovery
-        )  # fmt: skip
+        return useful_time_fraction(interval_s=interval, blocking_s=blocking, between_s=between, recovery_s=recovery)
 
     others = max(share(best * factor) for factor in (0.5, 0.8, 0.9, 1.1, 1.25, 2.0))
     assert share(best) >= others * 0.999

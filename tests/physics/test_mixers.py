@@ -18,11 +18,22 @@ from tonnage.physics.work import Operator, Work
 
 BOTH = Tokens(prompts=2, chunk=3, cached=5, decodes=7, context=11, drafted=2)
 GQA = Attention(num_attention_heads=4, num_key_value_heads=2, head_dim=8, v_head_dim=6)
-MLA = LatentAttention(num_attention_heads=4, kv_lora_rank=16, qk_rope_head_dim=4, qk_nope_head_dim=8, v_head_dim=6,
-                      q_lora_rank=12)  # fmt: skip
-FOLDED = LatentAttention(num_attention_heads=4, kv_lora_rank=14, qk_rope_head_dim=2, qk_nope_head_dim=14, v_head_dim=16,
-                         q_lora_rank=12, absorbed=True, o_lora_rank=5, o_groups=2, window=4, compress_ratio=2,
-                         )  # fmt: skip
+MLA = LatentAttention(
+    num_attention_heads=4, kv_lora_rank=16, qk_rope_head_dim=4, qk_nope_head_dim=8, v_head_dim=6, q_lora_rank=12
+)
+FOLDED = LatentAttention(
+    num_attention_heads=4,
+    kv_lora_rank=14,
+    qk_rope_head_dim=2,
+    qk_nope_head_dim=14,
+    v_head_dim=16,
+    q_lora_rank=12,
+    absorbed=True,
+    o_lora_rank=5,
+    o_groups=2,
+    window=4,
+    compress_ratio=2,
+)
 CHOSEN = replace(FOLDED, index_heads=2, index_head_dim=4, index_topk=3)
 MAMBA = StateSpace(kind="mamba2", num_heads=4, head_dim=8, state_size=16, num_groups=2)
 
@@ -246,10 +257,11 @@ def test_a_recurrent_layer(tp: int) -> None:
     assert counted(work) == {
         "in_proj": product(20, 132 / tp, 10),
         "short convolution": core(0, 2 * 2 * 20 * 96 / tp, 2 * 20 * 96 / tp),
-        "state update": core(6 * 20 * 512 / tp, (4 * 9 * 512 + 2 * 20 * (64 + 64)) / tp,
-                             (4 * 9 * 512 + 2 * 20 * 32) / tp),
+        "state update": core(
+            6 * 20 * 512 / tp, (4 * 9 * 512 + 2 * 20 * (64 + 64)) / tp, (4 * 9 * 512 + 2 * 20 * 32) / tp
+        ),
         "out_proj": product(20, 10, 32 / tp),
-    }  # fmt: skip
+    }
     update = named(work, "state update")
     assert (update.m, update.batch, update.heads, update.head_dim, update.k) == (20, 9, 4 / tp, 8, 16)
 
@@ -257,8 +269,9 @@ def test_a_recurrent_layer(tp: int) -> None:
 def test_keys_of_one_group_stay_whole_and_a_convolution_has_no_state() -> None:
     found = counted(mixer_work(replace(MAMBA, num_groups=1), rank(2), tokens=BOTH, count=3))
     assert found["state update"][2] == 4 * 9 * 256 + 2 * 20 * (32 + 2 * 16)
-    short = mixer_work(StateSpace(kind="short_conv", num_heads=4, head_dim=8, state_size=1), rank(), tokens=BOTH,
-                       count=3)  # fmt: skip
+    short = mixer_work(
+        StateSpace(kind="short_conv", num_heads=4, head_dim=8, state_size=1), rank(), tokens=BOTH, count=3
+    )
     assert [op.name for op in short] == ["in_proj", "short convolution", "out_proj"]
 
 

@@ -10,8 +10,9 @@ from tonnage.physics.network import element_bytes, network_work, patch_tokens, r
 
 @given(kernels=st.integers(1, 300), batch=st.integers(1, 1024))
 def test_totals_survive_the_spreading(kernels: int, batch: int) -> None:
-    (op,) = network_work(flop=8.2e9, activation_values=11.1e6, parameters=25.6e6, kernels=kernels, batch=batch,
-                         precision="fp16")  # fmt: skip
+    (op,) = network_work(
+        flop=8.2e9, activation_values=11.1e6, parameters=25.6e6, kernels=kernels, batch=batch, precision="fp16"
+    )
     assert op.flop * op.count == pytest.approx(8.2e9 * batch)
     assert op.write_bytes * op.count == pytest.approx(2 * 11.1e6 * batch)
     assert op.n * op.k * op.count == pytest.approx(25.6e6)

@@ -22,23 +22,50 @@ GENERIC = Ladder(multiprocessors=132)
 
 def gemm(m: float, n: float, k: float, weights: str = "bf16", compute: str = "bf16") -> Operator:
     stored = number_format(weights).bytes
-    return Operator(kind="gemm", name="gemm", weights=weights, compute=compute, flop=2 * m * n * k, m=m, n=n, k=k,
-                    read_bytes=stored * n * k + 2 * m * k, write_bytes=2 * m * n)  # fmt: skip
+    return Operator(
+        kind="gemm",
+        name="gemm",
+        weights=weights,
+        compute=compute,
+        flop=2 * m * n * k,
+        m=m,
+        n=n,
+        k=k,
+        read_bytes=stored * n * k + 2 * m * k,
+        write_bytes=2 * m * n,
+    )
 
 
 def decode(batch: float, context: float, **changes: object) -> Operator:
     fields = {"heads": 32, "kv_heads": 8, "head_dim": 128, "weights": "bf16", "window": None} | changes
     width = number_format(str(fields["weights"])).bytes
-    return Operator(kind="attention_decode", name="decode", m=batch, batch=batch, context=context,
-                    flop=4.0 * 32 * 128 * batch * context, read_bytes=2 * width * 8 * 128 * batch * context,
-                    **fields)  # type: ignore[arg-type]  # fmt: skip
+    return Operator(
+        kind="attention_decode",
+        name="decode",
+        m=batch,
+        batch=batch,
+        context=context,
+        flop=4.0 * 32 * 128 * batch * context,
+        read_bytes=2 * width * 8 * 128 * batch * context,
+        **fields,
+    )  # type: ignore[arg-type]
 
 
 def prefill(batch: float, query: float, cached: float = 0.0) -> Operator:
     rows = batch * query
-    return Operator(kind="attention_prefill", name="prefill", m=rows, batch=batch, context=cached, heads=32, kv_heads=8,
-                    head_dim=128, flop=4.0 * 32 * 128 * rows * (cached + query / 2), read_bytes=rows * 2e4,
-                    write_bytes=rows * 8e3)  # fmt: skip
+    return Operator(
+        kind="attention_prefill",
+        name="prefill",
+        m=rows,
+        batch=batch,
+        context=cached,
+        heads=32,
+        kv_heads=8,
+        head_dim=128,
+        flop=4.0 * 32 * 128 * rows * (cached + query / 2),
+        read_bytes=rows * 2e4,
+        write_bytes=rows * 8e3,
+    )
 
 
 OPERATORS = [
@@ -148,8 +175,9 @@ def test_speculative_tokens_share_the_keys_of_their_sequence() -> None:
 
 
 def test_uneven_routing_of_many_rows_costs_more_than_even() -> None:
-    even = Operator(kind="grouped_gemm", name="experts", flop=2.0 * 65536 * 1536 * 2048, m=65536, n=1536, k=2048,
-                    groups=128)  # fmt: skip
+    even = Operator(
+        kind="grouped_gemm", name="experts", flop=2.0 * 65536 * 1536 * 2048, m=65536, n=1536, k=2048, groups=128
+    )
     times = [operator_s(op, accelerator=H100, ladder=ladder(H100))[0] for op in (even, replace(even, skewed=True))]
     assert times[0] != times[1]
     assert times[1] == pytest.approx(times[0], rel=0.5)
@@ -182,8 +210,10 @@ def test_a_power_capped_part_computes_slower_and_reads_as_fast() -> None:
     there = ladder(H100)
     capped = replace(there, sustained=0.5)
     compute, memory = gemm(8192, 8192, 8192), gemm(1, 8192, 8192)
-    assert operator_s(compute, accelerator=H100, ladder=capped)[0] > 1.8 * operator_s(
-        compute, accelerator=H100, ladder=there)[0]  # fmt: skip
+    assert (
+        operator_s(compute, accelerator=H100, ladder=capped)[0]
+        > 1.8 * operator_s(compute, accelerator=H100, ladder=there)[0]
+    )
     assert operator_s(memory, accelerator=H100, ladder=capped)[0] == pytest.approx(
         operator_s(memory, accelerator=H100, ladder=there)[0], rel=0.05
     )
@@ -192,8 +222,20 @@ def test_a_power_capped_part_computes_slower_and_reads_as_fast() -> None:
 def test_prompts_expand_their_latents_unless_their_queries_choose_keys() -> None:
     h200 = accelerator("h200-sxm-141gb")
     flop = 2.0 * 128 * 320 * 8192 * 8192 / 2
-    prompt = Operator(kind="mla_prefill", name="prefill", weights="bf16", compute="bf16", flop=flop, m=8192, batch=1,
-                      heads=128, kv_heads=128, head_dim=192, read_bytes=1e9, write_bytes=3e8)  # fmt: skip
+    prompt = Operator(
+        kind="mla_prefill",
+        name="prefill",
+        weights="bf16",
+        compute="bf16",
+        flop=flop,
+        m=8192,
+        batch=1,
+        heads=128,
+        kv_heads=128,
+        head_dim=192,
+        read_bytes=1e9,
+        write_bytes=3e8,
+    )
     for family in ("vllm", "sglang", "trtllm"):
         there = ladder(h200, family=family)
         whole, rung = operator_s(prompt, accelerator=h200, ladder=there)
@@ -206,8 +248,18 @@ def test_prompts_expand_their_latents_unless_their_queries_choose_keys() -> None
 def test_few_heads_of_many_prompts_fill_latent_blocks_worse_than_many_heads_of_one() -> None:
     h200 = accelerator("h200-sxm-141gb")
     there = ladder(h200, family="trtllm")
-    one = Operator(kind="mla_prefill", name="prefill", weights="bf16", compute="bf16", flop=16 * 2048.0**2 * 320,
-                   m=2048, batch=1, heads=16, kv_heads=16, head_dim=192)  # fmt: skip
+    one = Operator(
+        kind="mla_prefill",
+        name="prefill",
+        weights="bf16",
+        compute="bf16",
+        flop=16 * 2048.0**2 * 320,
+        m=2048,
+        batch=1,
+        heads=16,
+        kv_heads=16,
+        head_dim=192,
+    )
     many = replace(one, m=16 * 2048, batch=16, heads=1, kv_heads=1)
     whole, _ = operator_s(one, accelerator=h200, ladder=there)
     apart, _ = operator_s(many, accelerator=h200, ladder=there)
@@ -220,8 +272,10 @@ def test_few_rows_cost_what_their_weights_cost(family: str, n: int, k: int) -> N
     """Slow rows strewn over FP8 tables of B200 (1 row in 30 us, 4 in 15) do not count: 1 to 64 rows take one time."""
     b200 = accelerator("b200-sxm-180gb")
     there = ladder(b200, family=family)
-    times = [operator_s(replace(gemm(m, n, k), weights="fp8", compute="fp8"), accelerator=b200, ladder=there)[0]
-             for m in (1, 4, 16, 64)]  # fmt: skip
+    times = [
+        operator_s(replace(gemm(m, n, k), weights="fp8", compute="fp8"), accelerator=b200, ladder=there)[0]
+        for m in (1, 4, 16, 64)
+    ]
     assert times[-1] < 1.2 * times[0]
     assert times[-1] < 17e-6
 
@@ -232,9 +286,20 @@ def test_engines_with_one_kernel_decode_alike(part: str, batch: int, kv_heads: i
     """SGLang and vLLM both run TensorRT-LLM's decode kernel there; a table with rivals differed by 10 %."""
     there = accelerator(part)
     seen = batch * kv_heads * 128.0 * context
-    op = Operator(kind="attention_decode", name="d", weights="bf16", compute="bf16", flop=32.0 * seen,
-                  read_bytes=4.0 * seen, m=batch, batch=batch, context=context, heads=8 * kv_heads, kv_heads=kv_heads,
-                  head_dim=128)  # fmt: skip
+    op = Operator(
+        kind="attention_decode",
+        name="d",
+        weights="bf16",
+        compute="bf16",
+        flop=32.0 * seen,
+        read_bytes=4.0 * seen,
+        m=batch,
+        batch=batch,
+        context=context,
+        heads=8 * kv_heads,
+        kv_heads=kv_heads,
+        head_dim=128,
+    )
     sglang, vllm = (
         operator_s(op, accelerator=there, ladder=ladder(there, family=family))[0] for family in ("sglang", "vllm")
     )
@@ -242,21 +307,40 @@ def test_engines_with_one_kernel_decode_alike(part: str, batch: int, kv_heads: i
 
 
 THINKS = Accelerator(
-    id="thinks", vendor="NVIDIA", name="Thinks", architecture="Hopper", segment="datacenter", memory_bytes=1,
-    memory_bytes_per_s=1e30, peaks={"bf16": 1000.0, "fp8": 2000.0},
-    link=Link(kind="nvlink4", bytes_per_s=1.0, domain=8), host_link=Link(kind="pcie5", bytes_per_s=1.0),
+    id="thinks",
+    vendor="NVIDIA",
+    name="Thinks",
+    architecture="Hopper",
+    segment="datacenter",
+    memory_bytes=1,
+    memory_bytes_per_s=1e30,
+    peaks={"bf16": 1000.0, "fp8": 2000.0},
+    link=Link(kind="nvlink4", bytes_per_s=1.0, domain=8),
+    host_link=Link(kind="pcie5", bytes_per_s=1.0),
     fact=Fact(source="a test"),
-)  # fmt: skip
+)
 """1000 FLOP/s, and memory that takes no time."""
 READS = replace(THINKS, memory_bytes_per_s=100.0, peaks={"bf16": 1e30, "fp8": 1e30})
 """100 bytes/s, and arithmetic that takes no time."""
 CURVE = Curve(
-    launch_s=1.0, eager_launch_s=3.0, narrow_launch_s=5.0,
+    launch_s=1.0,
+    eager_launch_s=3.0,
+    narrow_launch_s=5.0,
     gemm={"bf16": (0.5, 0.25, 4.0), "fp8": (0.8, 0.4, 0.0)},
-    dequantize=0.5, prefill_launch_s=7.0, prefill_limit=0.5, prefill_half=10.0, decode_memory=0.5,
-    decode_occupancy=2.0, decode_launch_s=11.0, elementwise_memory=0.25, gather_memory=0.125,
-    state_space_compute=0.25, state_space_memory=0.5, convolution_compute=0.2, convolution_memory=0.4,
-)  # fmt: skip
+    dequantize=0.5,
+    prefill_launch_s=7.0,
+    prefill_limit=0.5,
+    prefill_half=10.0,
+    decode_memory=0.5,
+    decode_occupancy=2.0,
+    decode_launch_s=11.0,
+    elementwise_memory=0.25,
+    gather_memory=0.125,
+    state_space_compute=0.25,
+    state_space_memory=0.5,
+    convolution_compute=0.2,
+    convolution_memory=0.4,
+)
 PLAIN = Ladder(curve=CURVE, multiprocessors=10)
 
 
@@ -282,15 +366,17 @@ def test_generic_products_by_hand() -> None:
 
 def test_generic_attention_by_hand() -> None:
     # Two sequences of 2 heads x 5: 400 FLOP a squared query token, so 16000 FLOP are 20 tokens: 20 / 30 of the limit.
-    prompt = Operator(kind="attention_prefill", name="a", flop=16000, read_bytes=60, write_bytes=15, batch=2, heads=2,
-                      head_dim=5)  # fmt: skip
+    prompt = Operator(
+        kind="attention_prefill", name="a", flop=16000, read_bytes=60, write_bytes=15, batch=2, heads=2, head_dim=5
+    )
     q = sqrt(16000 / (2 * 20))
     assert q == 20
     assert spent(prompt, THINKS) == pytest.approx(7 + 16 / (0.5 * 20 / 30))
     assert spent(prompt, READS) == pytest.approx(7 + 75 / 25)
     # 2 sequences x 2 pairs x 1280 keys in pieces of 256 over 10 processors: 2 units, 1 + 2 / 2 times the bytes.
-    step = Operator(kind="attention_decode", name="a", flop=1000, read_bytes=60, write_bytes=15, batch=2, kv_heads=2,
-                    context=1280)  # fmt: skip
+    step = Operator(
+        kind="attention_decode", name="a", flop=1000, read_bytes=60, write_bytes=15, batch=2, kv_heads=2, context=1280
+    )
     assert spent(step, READS) == pytest.approx(11 + 2 * 75 / 50)
     assert spent(step, THINKS) == pytest.approx(11 + 2 * 1 / 0.5)
     assert spent(replace(step, window=640), READS) == pytest.approx(11 + 3 * 75 / 50)
@@ -355,8 +441,10 @@ def test_measured_attention_finds_its_coordinates() -> None:
 def test_measured_scans_find_their_coordinates() -> None:
     # 8 heads of 128 x 128 are 8 states of the measured size; up to four tokens a sequence are a decode.
     scan = Operator(kind="state_space", name="a", batch=2, heads=8, head_dim=128, k=128, m=8)
-    both = {"state_space/decode": node("state_space", 2, width=1.0, weights_bytes=3.0),
-            "state_space/prefill": node("state_space", 2, width=1.0, weights_bytes=7.0)}  # fmt: skip
+    both = {
+        "state_space/decode": node("state_space", 2, width=1.0, weights_bytes=3.0),
+        "state_space/prefill": node("state_space", 2, width=1.0, weights_bytes=7.0),
+    }
     assert measured(scan, READS, **both) == pytest.approx(8 * 8 * 3 / 100)
     assert measured(replace(scan, m=10), READS, **both) == pytest.approx(16 * 5 * 7 / 100)
 
@@ -369,8 +457,10 @@ def test_measured_scans_find_their_coordinates() -> None:
 )  # fmt: skip
 def test_weights_that_are_widened_find_the_kernel_of_their_bits(weights: str, compute: str, grid: int | None) -> None:
     op = Operator(kind="gemm", name="a", weights=weights, compute=compute, m=4, n=9, k=5)
-    grids = {f"gemm/{name}": replace(node("gemm", 3), floor_s=float(floor))
-             for name, floor in (("int4", 1), ("int8_weight", 2), ("bf16", 3))}  # fmt: skip
+    grids = {
+        f"gemm/{name}": replace(node("gemm", 3), floor_s=float(floor))
+        for name, floor in (("int4", 1), ("int8_weight", 2), ("bf16", 3))
+    }
     there = Ladder(grids=grids, curve=CURVE)
     fast = replace(READS, memory_bytes_per_s=1e30)
     seconds, rung = operator_s(op, accelerator=fast, ladder=there)
@@ -381,8 +471,11 @@ def test_weights_that_are_widened_find_the_kernel_of_their_bits(weights: str, co
 
 def chosen(op: Operator, *names: str) -> str:
     """The grid that speaks for an operator: each costs one more second than the one before."""
-    kinds = {"windowed_prefill": "attention_prefill", "windowed_decode": "attention_decode",
-             "mla_absorbed": "mla_prefill"}  # fmt: skip
+    kinds = {
+        "windowed_prefill": "attention_prefill",
+        "windowed_decode": "attention_decode",
+        "mla_absorbed": "mla_prefill",
+    }
     axes = {"state_space": 2}
     grids = {}
     for floor, name in enumerate(names, 1):
@@ -411,8 +504,12 @@ def test_which_grid_speaks() -> None:
     near = ("attention_decode/bf16/96", "windowed_decode/bf16/96/6")
     assert [chosen(replace(step, window=w), *near) for w in (16, 32, 64, 65)] == [near[0], near[1], near[1], near[0]]
     prompt = Operator(kind="attention_prefill", name="a", flop=1.0, batch=1, heads=4, kv_heads=2, head_dim=96, m=64)
-    prompts = ("attention_prefill/bf16/bf16/96", "windowed_prefill/bf16/bf16/96/5", "attention_prefill/bf16/fp8/96",
-               "attention_prefill/fp8/fp8/96")  # fmt: skip
+    prompts = (
+        "attention_prefill/bf16/bf16/96",
+        "windowed_prefill/bf16/bf16/96/5",
+        "attention_prefill/bf16/fp8/96",
+        "attention_prefill/fp8/fp8/96",
+    )
     assert chosen(prompt, *prompts) == prompts[0]
     assert [chosen(replace(prompt, window=w), *prompts) for w in (32, 63, 64)] == [prompts[1], prompts[1], prompts[0]]
     assert chosen(replace(prompt, weights="fp8"), *prompts) == prompts[2]
@@ -442,10 +539,17 @@ def test_fewer_bits_are_never_much_slower_than_sixteen(family: str, name: str, g
 
     def seconds(weights: str, compute: str, rows: float) -> float:
         op = Operator(
-            kind="grouped_gemm" if groups > 1 else "gemm", name="up", m=rows, n=2 * width, k=4096.0, groups=groups,
-            flop=2 * rows * 2 * width * 4096.0, read_bytes=groups * 2 * width * 4096.0 * number_format(weights).bytes,
-            weights=weights, compute=compute,
-        )  # fmt: skip
+            kind="grouped_gemm" if groups > 1 else "gemm",
+            name="up",
+            m=rows,
+            n=2 * width,
+            k=4096.0,
+            groups=groups,
+            flop=2 * rows * 2 * width * 4096.0,
+            read_bytes=groups * 2 * width * 4096.0 * number_format(weights).bytes,
+            weights=weights,
+            compute=compute,
+        )
         return operator_s(op, accelerator=part, ladder=kernels)[0]
 
     native = [("fp8", "fp8"), ("fp8_block", "fp8")] if "fp8" in part.peaks else []

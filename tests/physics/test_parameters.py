@@ -27,8 +27,15 @@ def test_the_parts_sum_to_the_total() -> None:
     total = parameters(decoder(towers=(Tower(name="vision", parameters=5e8),), extra_parameters=7, learned_positions=9))
     assert total.value == sum(part.value for part in total.parts)
     assert {part.name for part in total.parts} == {
-        "embedding", "positions", "attention", "feed_forward", "norms", "head", "towers", "other",
-    }  # fmt: skip
+        "embedding",
+        "positions",
+        "attention",
+        "feed_forward",
+        "norms",
+        "head",
+        "towers",
+        "other",
+    }
 
 
 def test_tied_embeddings_cost_the_head_once() -> None:
@@ -78,9 +85,16 @@ def test_an_indexer_reads_the_query_latent() -> None:
         q_lora_rank=1536,
     )
     sparse = LatentAttention(
-        num_attention_heads=128, kv_lora_rank=512, qk_rope_head_dim=64, qk_nope_head_dim=128, v_head_dim=128,
-        q_lora_rank=1536, index_heads=64, index_head_dim=128, index_topk=2048,
-    )  # fmt: skip
+        num_attention_heads=128,
+        kv_lora_rank=512,
+        qk_rope_head_dim=64,
+        qk_nope_head_dim=128,
+        v_head_dim=128,
+        q_lora_rank=1536,
+        index_heads=64,
+        index_head_dim=128,
+        index_topk=2048,
+    )
     more = mixer_parameters(sparse, 7168) - mixer_parameters(dense, 7168)
     assert more == 64 * 128 * 1536 + 128 * 7168 + 64 * 7168 + 2 * 128
 
@@ -133,8 +147,11 @@ def test_each_recurrent_mixer_counted_by_hand(kind: str, expected: int) -> None:
 def test_matrices_say_how_a_group_of_ranks_cuts_them() -> None:
     cut = {m.name: (m.split, m.parts) for m in mixer_matrices(GQA, 4096)}
     assert cut == {
-        "q_proj": ("outputs", 32), "k_proj": ("outputs", 8), "v_proj": ("outputs", 8), "o_proj": ("inputs", 32),
-    }  # fmt: skip
+        "q_proj": ("outputs", 32),
+        "k_proj": ("outputs", 8),
+        "v_proj": ("outputs", 8),
+        "o_proj": ("inputs", 32),
+    }
     moe = Moe(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=64)
     experts = [m for m in feed_forward_matrices(moe, 32) if m.split == "experts"]
     assert [(m.copies, m.active) for m in experts] == [(8, 2), (8, 2)]

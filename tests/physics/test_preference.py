@@ -34,9 +34,18 @@ SHARDING = {"pytorch": "fsdp", "megatron": "zero1", "colossalai": "zero2"}
 def setup(objective: str, *, method: str = "full", count: int = 8, framework: str = "pytorch") -> TrainSetup:
     layout = TrainCaseLayout(sharding=SHARDING[framework], tp=1, pp=1)
     case = TrainCase(
-        model=MODEL, accelerator=CARD.id, method=method, count=count, layout=layout,  # type: ignore[arg-type]
-        micro_batch=1, global_batch=count, seq_len=1024, recompute="full", framework=framework, objective=objective,  # type: ignore[arg-type]
-    )  # fmt: skip
+        model=MODEL,
+        accelerator=CARD.id,
+        method=method,
+        count=count,
+        layout=layout,  # type: ignore[arg-type]
+        micro_batch=1,
+        global_batch=count,
+        seq_len=1024,
+        recompute="full",
+        framework=framework,
+        objective=objective,  # type: ignore[arg-type]
+    )
     return resolve_setup(case, model=MODEL, accelerator=CARD, coefficients=FITTED).setup
 
 
@@ -120,9 +129,13 @@ def test_the_step_opens_without_a_gap(objective: str) -> None:
 
 
 FIELDS = {
-    "model": "llama-3.1-8b", "method": "lora", "examples": "20k", "tokens_per_example": "800", "accelerator": "H100",
+    "model": "llama-3.1-8b",
+    "method": "lora",
+    "examples": "20k",
+    "tokens_per_example": "800",
+    "accelerator": "H100",
     "count": "8",
-}  # fmt: skip
+}
 
 
 def planned(**changes: str) -> TrainPlan:

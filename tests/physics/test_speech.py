@@ -42,7 +42,9 @@ def test_beams_write_for_themselves_and_read_the_window_once() -> None:
     one, five = (
         decoder_step_work(model, windows=4, context=70, precision=Precision(), beams=beams) for beams in (1.0, 5.0)
     )
-    own, crossed = ([sum(op.flop * op.count for op in work if ("cross" in op.name) is crossed) for work in (one, five)]
-                    for crossed in (False, True))  # fmt: skip
+    own, crossed = (
+        [sum(op.flop * op.count for op in work if ("cross" in op.name) is crossed) for work in (one, five)]
+        for crossed in (False, True)
+    )
     assert own[1] == pytest.approx(5 * own[0], rel=0.01)
     assert crossed[1] == pytest.approx(crossed[0])

@@ -8,17 +8,43 @@ from tonnage.errors import Unmeasured
 from tonnage.physics.traced import profile_work, training_peak_bytes
 
 PRODUCT = TracedOperator(
-    kind="gemm", name="linear", flop=2e6, read_values=1000.0, write_values=500.0, weight_values=1e6, m=1.0, n=1000.0,
+    kind="gemm",
+    name="linear",
+    flop=2e6,
+    read_values=1000.0,
+    write_values=500.0,
+    weight_values=1e6,
+    m=1.0,
+    n=1000.0,
     k=1000.0,
-)  # fmt: skip
+)
 CONVOLUTION = TracedOperator(
-    kind="convolution", name="grouped", count=3.0, flop=9e6, read_values=4e3, write_values=2e3, weight_values=900.0,
-    m=100.0, n=8.0, k=36.0, groups=4.0,
-)  # fmt: skip
+    kind="convolution",
+    name="grouped",
+    count=3.0,
+    flop=9e6,
+    read_values=4e3,
+    write_values=2e3,
+    weight_values=900.0,
+    m=100.0,
+    n=8.0,
+    k=36.0,
+    groups=4.0,
+)
 ATTENTION = TracedOperator(
-    kind="attention", name="attention", flop=4e6, read_values=3e4, write_values=1e4, m=64.0, n=64.0, k=32.0, groups=8.0,
-    heads=8.0, head_dim=32.0, keys=64.0,
-)  # fmt: skip
+    kind="attention",
+    name="attention",
+    flop=4e6,
+    read_values=3e4,
+    write_values=1e4,
+    m=64.0,
+    n=64.0,
+    k=32.0,
+    groups=8.0,
+    heads=8.0,
+    head_dim=32.0,
+    keys=64.0,
+)
 PAIR = TracedOperator(kind="gemm", name="product", flop=1e3, read_values=20.0, write_values=9.0, m=3.0, groups=5.0)
 PASSES = (
     TracedOperator(kind="elementwise", name="activation", read_values=7.0, write_values=7.0, pixels=True),
@@ -30,10 +56,17 @@ PRECISION = Precision(weights="bf16", activations="bf16", kv="bf16")
 
 def profile(*forward: TracedOperator, backward: tuple[TracedOperator, ...] = ()) -> Profile:
     return Profile(
-        schema="tonnage.profile/1", name="net", inputs=(), samples=1, parameters=1e6, trainable_parameters=1e6,
-        largest_parameter=1e6, forward=forward, backward=backward,
+        schema="tonnage.profile/1",
+        name="net",
+        inputs=(),
+        samples=1,
+        parameters=1e6,
+        trainable_parameters=1e6,
+        largest_parameter=1e6,
+        forward=forward,
+        backward=backward,
         moments=(Moment(activation_values=5.0, activation_bytes=3.0, gradient_values=2.0),) if backward else (),
-    )  # fmt: skip
+    )
 
 
 def test_a_product_reads_its_weights_once_a_batch_and_the_rest_once_a_sample() -> None:

@@ -18,10 +18,18 @@ from tonnage.physics.parameters import parameters
 from tonnage.physics.training_memory import adapter_parameters, held_parameters, recipe, shard_ranks, training_memory
 
 CARD = Accelerator(
-    id="card", vendor="NVIDIA", name="Card", architecture="Hopper", segment="datacenter", memory_bytes=80 * 2**30,
-    memory_bytes_per_s=3.35e12, peaks={"bf16": 989e12}, link=Link(kind="nvlink4", bytes_per_s=450e9, domain=8),
-    host_link=Link(kind="pcie5", bytes_per_s=63e9), fact=Fact(source="a test"),
-)  # fmt: skip
+    id="card",
+    vendor="NVIDIA",
+    name="Card",
+    architecture="Hopper",
+    segment="datacenter",
+    memory_bytes=80 * 2**30,
+    memory_bytes_per_s=3.35e12,
+    peaks={"bf16": 989e12},
+    link=Link(kind="nvlink4", bytes_per_s=450e9, domain=8),
+    host_link=Link(kind="pcie5", bytes_per_s=63e9),
+    fact=Fact(source="a test"),
+)
 LAYER = LayerGroup(
     count=32,
     mixer=Attention(num_attention_heads=32, num_key_value_heads=32, head_dim=128),
@@ -30,10 +38,8 @@ LAYER = LayerGroup(
 LLAMA_7B = Model(id="7b", family="Llama", kind="llm", hidden_size=4096, vocab_size=32000, layers=(LAYER,))
 MOE = replace(
     LLAMA_7B,
-    layers=(
-        replace(LAYER, feed_forward=Moe(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=11008)),
-    ),
-)  # fmt: skip
+    layers=(replace(LAYER, feed_forward=Moe(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=11008)),),
+)
 
 
 def memory(setup: TrainSetup, model: Model = LLAMA_7B, kind: str = "reserved"):  # type: ignore[no-untyped-def]
@@ -133,9 +139,12 @@ def test_offload_moves_state_to_the_host() -> None:
 
 def test_a_network_keeps_its_activation_values() -> None:
     net = Model(
-        id="net", family="ResNet", kind="cnn", published_parameters=25.6e6,
+        id="net",
+        family="ResNet",
+        kind="cnn",
+        published_parameters=25.6e6,
         network=Network(flop=8.2e9, input_px=224, activation_values=11.1e6),
-    )  # fmt: skip
+    )
     small = memory(train_setup(software="eager", micro_batch=64), net)
     large = memory(train_setup(software="eager", micro_batch=128), net)
     assert large.part("activations") == pytest.approx(2 * small.part("activations"))
@@ -153,8 +162,15 @@ def test_zero_widens_only_the_gradients_of_its_own_partition() -> None:
 
 
 def test_offloaded_shards_still_gather_their_gradients_on_the_device() -> None:
-    base = train_setup(seq_len=512, software="fsdp", num_micro_batches=4, offload="all", master_weights=False,
-                      recompute="full", layout=TrainLayout(dp=2, sharding="fsdp"))  # fmt: skip
+    base = train_setup(
+        seq_len=512,
+        software="fsdp",
+        num_micro_batches=4,
+        offload="all",
+        master_weights=False,
+        recompute="full",
+        layout=TrainLayout(dp=2, sharding="fsdp"),
+    )
     found = memory(base)
     assert found.part("gradients") == pytest.approx(2 * parameters(LLAMA_7B).value / 2, rel=1e-4)
     assert memory(replace(base, software=software_spec("deepspeed"))).part("gradients") == 0
@@ -187,7 +203,7 @@ TINY = Model(id="t", family="t", kind="llm", hidden_size=10, vocab_size=100, lay
 TINY_MOE = replace(
     TINY,
     layers=(replace(TINY_LAYER, feed_forward=Moe(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=12)),),
-)  # fmt: skip
+)
 """A layer: 960 of attention, 80 of the router, 20 of norms; 8 experts of 360."""
 TWELVE = train_setup(micro_batch=2, seq_len=6)
 """Twelve tokens a micro-batch."""
@@ -215,8 +231,13 @@ def test_parameters_of_one_rank(layout: TrainLayout, dense: float, experts: floa
 
 
 def test_parameters_beside_the_layers() -> None:
-    more = replace(TINY, towers=(Tower(name="eye", parameters=50),), extra_parameters=14, learned_positions=3,
-                   tie_word_embeddings=True)  # fmt: skip
+    more = replace(
+        TINY,
+        towers=(Tower(name="eye", parameters=50),),
+        extra_parameters=14,
+        learned_positions=3,
+        tie_word_embeddings=True,
+    )
     held = held_parameters(more, setup=train_setup(layout=TrainLayout(tp=2)))
     assert (held.dense, held.ends) == (4 * (660 + 20) + 32, (1000 + 30) / 2)
     net = Model(id="net", family="n", kind="cnn", published_parameters=800, network=Network(flop=1))
@@ -348,8 +369,13 @@ def test_bytes_of_a_frozen_base_and_its_adapters() -> None:
 
 
 def test_bytes_of_a_sharded_frozen_base() -> None:
-    lora = replace(TWELVE, method="lora", software=software_spec("eager"), trainable_parameters=240.0,
-                   layout=TrainLayout(dp=4, ep=2, sharding="fsdp"))  # fmt: skip
+    lora = replace(
+        TWELVE,
+        method="lora",
+        software=software_spec("eager"),
+        trainable_parameters=240.0,
+        layout=TrainLayout(dp=4, ep=2, sharding="fsdp"),
+    )
     found = parts(lora, TINY_MOE)
     assert found["weights"] == 2 * (4240 / 4 + 5760 / 2) + 2 * 2000 / 4 + 960
     assert found["optimizer"] == 8 * 240 / 4
@@ -402,8 +428,13 @@ def test_a_layer_at_work_when_there_are_no_logits() -> None:
 
 
 def test_activations_of_a_network_in_bytes() -> None:
-    net = Model(id="n", family="n", kind="cnn", published_parameters=800,
-                network=Network(flop=1, input_px=224, activation_values=1000))  # fmt: skip
+    net = Model(
+        id="n",
+        family="n",
+        kind="cnn",
+        published_parameters=800,
+        network=Network(flop=1, input_px=224, activation_values=1000),
+    )
     setup = train_setup(software="eager", micro_batch=3)
     values = training_coefficients().network_values * 1000
     assert parts(setup, net)["activations"] == values * 2 * 3
@@ -436,9 +467,11 @@ def test_latent_diffusion_trains_its_denoiser_alone() -> None:
 def test_networks_whose_values_nobody_counted_keep_what_their_flop_implies() -> None:
     def peak(samples: int) -> float:
         found = training_memory(
-            catalog.model("ultralytics/yolov8x"), accelerator=catalog.accelerator("a100-sxm4-80gb"),
-            setup=train_setup("eager", micro_batch=samples, precision="fp16"), coefficients=training_coefficients(),
-        )  # fmt: skip
+            catalog.model("ultralytics/yolov8x"),
+            accelerator=catalog.accelerator("a100-sxm4-80gb"),
+            setup=train_setup("eager", micro_batch=samples, precision="fp16"),
+            coefficients=training_coefficients(),
+        )
         return found.part("activations")
 
     assert 5e9 < peak(16) < 40e9
@@ -448,10 +481,11 @@ def test_networks_whose_values_nobody_counted_keep_what_their_flop_implies() -> 
 def test_a_frozen_base_is_kept_in_eight_bits_where_products_run_in_eight() -> None:
     def weights(precision: str, software: str) -> float:
         found = training_memory(
-            catalog.model("meta-llama/Llama-2-70b-hf"), accelerator=catalog.accelerator("b200-sxm-180gb"),
+            catalog.model("meta-llama/Llama-2-70b-hf"),
+            accelerator=catalog.accelerator("b200-sxm-180gb"),
             setup=train_setup(software, method="lora", precision=precision, seq_len=1024),
             coefficients=training_coefficients(),
-        )  # fmt: skip
+        )
         return found.part("weights")
 
     assert weights("fp8", "megatron") == pytest.approx(0.5 * weights("bf16", "megatron"), rel=0.02)
@@ -463,5 +497,5 @@ def test_tables_of_a_recommender_are_spread_over_all_ranks() -> None:
     setup = train_setup("eager", layout=TrainLayout(dp=8))
     found = training_memory(
         model, accelerator=catalog.accelerator("a100-sxm4-80gb"), setup=setup, coefficients=training_coefficients()
-    )  # fmt: skip
+    )
     assert found.part("weights") == pytest.approx(4 * 26.1e9 / 8, rel=0.01)

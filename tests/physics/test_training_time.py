@@ -21,11 +21,19 @@ from tonnage.physics.training_time import (
 from tonnage.physics.work import Operator
 
 CARD = Accelerator(
-    id="card", vendor="NVIDIA", name="Card", architecture="Hopper", segment="datacenter", memory_bytes=80 * 2**30,
-    memory_bytes_per_s=3.35e12, memory_type="HBM3", peaks={"fp32": 67e12, "bf16": 989e12, "fp8": 1979e12},
-    link=Link(kind="nvlink4", bytes_per_s=450e9, domain=8), host_link=Link(kind="pcie5", bytes_per_s=63e9),
+    id="card",
+    vendor="NVIDIA",
+    name="Card",
+    architecture="Hopper",
+    segment="datacenter",
+    memory_bytes=80 * 2**30,
+    memory_bytes_per_s=3.35e12,
+    memory_type="HBM3",
+    peaks={"fp32": 67e12, "bf16": 989e12, "fp8": 1979e12},
+    link=Link(kind="nvlink4", bytes_per_s=450e9, domain=8),
+    host_link=Link(kind="pcie5", bytes_per_s=63e9),
     fact=Fact(source="a test"),
-)  # fmt: skip
+)
 LINKS = Network(domain=8, linked=8, inside=300e9, host=20e9, outside=40e9, hop_s=0.0)
 COEFFICIENTS = training_coefficients()
 
@@ -36,9 +44,15 @@ def seconds(op: Operator, card: Accelerator = CARD) -> float:
 
 def gemm(**changes: object) -> Operator:
     base = Operator(
-        kind="gemm", name="x", flop=2.0 * 8192**3, m=8192, n=8192, k=8192, read_bytes=4.0 * 8192**2,
+        kind="gemm",
+        name="x",
+        flop=2.0 * 8192**3,
+        m=8192,
+        n=8192,
+        k=8192,
+        read_bytes=4.0 * 8192**2,
         write_bytes=2.0 * 8192**2,
-    )  # fmt: skip
+    )
     return replace(base, **changes)
 
 

@@ -131,9 +131,14 @@ TINY = LayerGroup(
 """Width 10: query, key and value together 64 x 10, output 10 x 32, up 24 x 10, down 10 x 12."""
 MIXTURE = replace(
     TINY,
-    feed_forward=Moe(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=12, shared_intermediate_size=4,
-                     dense_intermediate_size=6),
-)  # fmt: skip
+    feed_forward=Moe(
+        num_experts=8,
+        num_experts_per_tok=2,
+        moe_intermediate_size=12,
+        shared_intermediate_size=4,
+        dense_intermediate_size=6,
+    ),
+)
 TWELVE = train_setup(micro_batch=2, seq_len=6)
 """Twelve tokens a micro-batch."""
 PAIR = replace(TWELVE, layout=TrainLayout(tp=2))
@@ -185,9 +190,10 @@ def test_every_operator_of_a_small_layer() -> None:
     }
     sides = {op.name: (op.m, op.n, op.k, op.groups) for op in (*work.forward, *work.backward) if "q_proj" in op.name}
     assert sides == {
-        "q_proj forward": (12, 64, 10, 1), "q_proj input gradient": (12, 10, 64, 1),
+        "q_proj forward": (12, 64, 10, 1),
+        "q_proj input gradient": (12, 10, 64, 1),
         "q_proj weight gradient": (64, 10, 12, 1),
-    }  # fmt: skip
+    }
     core = named(work.forward, "attention")
     assert (core.m, core.context, core.heads, core.head_dim, core.batch) == (12, 3, 4, 8, 2)
     assert not work.experts
@@ -219,8 +225,9 @@ def test_element_wise_values_of_each_kind_of_layer() -> None:
         return moved(layer_work(group, 10, setup=setup)) / 2
 
     plain = Mlp(intermediate_size=12, gated=False)
-    latent = LatentAttention(num_attention_heads=4, kv_lora_rank=16, qk_rope_head_dim=4, qk_nope_head_dim=8,
-                             v_head_dim=6)  # fmt: skip
+    latent = LatentAttention(
+        num_attention_heads=4, kv_lora_rank=16, qk_rope_head_dim=4, qk_nope_head_dim=8, v_head_dim=6
+    )
     mamba = StateSpace(kind="mamba2", num_heads=4, head_dim=8, state_size=16)
     assert values(TINY.mixer, plain) == 100 + 96 + 24
     assert values(TINY.mixer, plain, PAIR) == 50 + 48 + 12
@@ -273,8 +280,11 @@ def test_casts_and_products_of_eight_bits() -> None:
     assert named(work.backward, "casts backward").read_bytes == named(work.forward, "casts").read_bytes
     assert moved(layer_work(TINY, 10, setup=replace(narrow, method="lora")), "casts") == 64 * 3
     assert moved(layer_work(TINY, 10, setup=replace(narrow, layout=TrainLayout(tp=2))), "casts") == 42 * 4
-    experts = replace(MIXTURE, mixer=None, feed_forward=replace(MIXTURE.feed_forward, shared_intermediate_size=0,
-                                                               dense_intermediate_size=0))  # fmt: skip
+    experts = replace(
+        MIXTURE,
+        mixer=None,
+        feed_forward=replace(MIXTURE.feed_forward, shared_intermediate_size=0, dense_intermediate_size=0),
+    )
     assert moved(layer_work(experts, 10, setup=narrow), "casts") == (10 + 2 * 22) * 4
     spread = replace(narrow, layout=TrainLayout(tp=2, dp=2, ep=2))
     assert moved(layer_work(experts, 10, setup=spread), "casts") == (10 + 22) * 4
@@ -307,8 +317,9 @@ def test_kernels_of_attention() -> None:
     recurrent = core({"segment_recurrence": True})
     assert named(recurrent.forward, "attention").flop == 2 * 12 * 12 * 4 * (8 + 8 + 8)
     assert named(recurrent.forward, "scores").read_bytes == 5 * 12 * 4 * 12 * 3
-    latent = LatentAttention(num_attention_heads=4, kv_lora_rank=16, qk_rope_head_dim=4, qk_nope_head_dim=8,
-                             v_head_dim=6)  # fmt: skip
+    latent = LatentAttention(
+        num_attention_heads=4, kv_lora_rank=16, qk_rope_head_dim=4, qk_nope_head_dim=8, v_head_dim=6
+    )
     found = named(layer_work(LayerGroup(count=1, mixer=latent), 10, setup=PAIR).forward, "attention")
     assert (found.flop, found.read_bytes) == (2 * 12 * 3 * 2 * 18, 2 * 12 * 2 * 2 * 18)
 

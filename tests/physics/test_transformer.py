@@ -14,16 +14,36 @@ BF16 = Precision()
 ONE = Layout()
 GQA = Attention(num_attention_heads=32, num_key_value_heads=8, head_dim=128)
 MLA = LatentAttention(
-    num_attention_heads=128, kv_lora_rank=512, qk_rope_head_dim=64, qk_nope_head_dim=128, v_head_dim=128,
+    num_attention_heads=128,
+    kv_lora_rank=512,
+    qk_rope_head_dim=64,
+    qk_nope_head_dim=128,
+    v_head_dim=128,
     q_lora_rank=1536,
-)  # fmt: skip
+)
 DSA = msgspec.structs.replace(MLA, index_heads=64, index_head_dim=128, index_topk=2048)
-SPARSE = Attention(num_attention_heads=64, num_key_value_heads=4, head_dim=128, qk_norm=True, index_heads=4,
-                   index_head_dim=128, index_topk=2048)  # fmt: skip
+SPARSE = Attention(
+    num_attention_heads=64,
+    num_key_value_heads=4,
+    head_dim=128,
+    qk_norm=True,
+    index_heads=4,
+    index_head_dim=128,
+    index_topk=2048,
+)
 FOLDED = LatentAttention(
-    num_attention_heads=64, kv_lora_rank=448, qk_rope_head_dim=64, qk_nope_head_dim=448, v_head_dim=512,
-    q_lora_rank=1024, absorbed=True, o_lora_rank=1024, o_groups=8, window=128, compress_ratio=128,
-)  # fmt: skip
+    num_attention_heads=64,
+    kv_lora_rank=448,
+    qk_rope_head_dim=64,
+    qk_nope_head_dim=448,
+    v_head_dim=512,
+    q_lora_rank=1024,
+    absorbed=True,
+    o_lora_rank=1024,
+    o_groups=8,
+    window=128,
+    compress_ratio=128,
+)
 CHOSEN = msgspec.structs.replace(FOLDED, compress_ratio=4, index_heads=64, index_head_dim=128, index_topk=512)
 MAMBA = StateSpace(kind="mamba2", num_heads=64, head_dim=64, state_size=128, num_groups=8)
 DENSE = Mlp(intermediate_size=14336)
@@ -69,8 +89,12 @@ def test_decode_streams_every_matrix_once_and_no_input_embedding() -> None:
 
 
 def test_key_value_heads_are_replicated_when_fewer_than_ranks() -> None:
-    cache = [of(decode_work(model(), sequences=4, context=1000, precision=BF16, layout=Layout(tp=tp)),
-                "attention_decode")[0].kv_heads for tp in (1, 2, 8, 16)]  # fmt: skip
+    cache = [
+        of(decode_work(model(), sequences=4, context=1000, precision=BF16, layout=Layout(tp=tp)), "attention_decode")[
+            0
+        ].kv_heads
+        for tp in (1, 2, 8, 16)
+    ]
     assert cache == [8, 4, 1, 1]
 
 
@@ -133,8 +157,10 @@ def test_a_layer_that_reuses_a_choice_scores_nothing() -> None:
 
 def test_experts_read_grow_with_tokens_until_all_are_hit() -> None:
     def groups(tokens):
-        return of(decode_work(model(feed_forward=EXPERTS), sequences=tokens, context=1, precision=BF16, layout=ONE),
-                  "grouped_gemm")[0].groups  # fmt: skip
+        return of(
+            decode_work(model(feed_forward=EXPERTS), sequences=tokens, context=1, precision=BF16, layout=ONE),
+            "grouped_gemm",
+        )[0].groups
 
     assert groups(1) == pytest.approx(8)
     assert groups(4) < 4 * 8
@@ -210,10 +236,22 @@ def test_a_step_of_two_tensor_ranks_and_three_stages() -> None:
     """Seven rows of width 10 through three layers; five of them through a head of 100 / 2 columns; 16-bit values."""
     work = step_work(small(), DECODING, precision=BF16, layout=Layout(tp=2, pp=3), domain=4)
     assert names(work) == [
-        "embedding", "norm and residual", "attention input", "rotary and cache", "attention decode", "attention output",
-        "attention all-reduce", "feed-forward up", "activation", "feed-forward down", "feed-forward all-reduce",
-        "stage transfer", "head", "gather logits", "sampling",
-    ]  # fmt: skip
+        "embedding",
+        "norm and residual",
+        "attention input",
+        "rotary and cache",
+        "attention decode",
+        "attention output",
+        "attention all-reduce",
+        "feed-forward up",
+        "activation",
+        "feed-forward down",
+        "feed-forward all-reduce",
+        "stage transfer",
+        "head",
+        "gather logits",
+        "sampling",
+    ]
     moved = {op.name: (op.count, op.read_bytes, op.write_bytes) for op in work if op.kind == "elementwise"}
     assert moved["norm and residual"] == (6, 2 * 2 * 70, 2 * 2 * 70)  # two a layer: value and residual
     assert moved["sampling"] == (2, 2 * 3 * 500, 2 * 5)
@@ -280,9 +318,7 @@ def test_split_experts_gather_all_tokens() -> None:
 
 def test_an_encoder_reads_the_prompt_and_the_decoder_starts_with_one_token() -> None:
     layer = LayerGroup(count=3, mixer=SMALL_MIXER, cross_attention=SMALL_MIXER, feed_forward=Mlp(intermediate_size=12))
-    both = msgspec.structs.replace(
-        small(), encoder=(LayerGroup(count=2, mixer=SMALL_MIXER),), layers=(layer,)
-    )  # fmt: skip
+    both = msgspec.structs.replace(small(), encoder=(LayerGroup(count=2, mixer=SMALL_MIXER),), layers=(layer,))
     work = step_work(both, Tokens(prompts=2, chunk=9, emitted=2), precision=BF16, layout=Layout(tp=2))
     whole, first = of(work, "attention_prefill")
     assert (whole.count, whole.m, whole.flop) == (2, 18, 4 * 2 * 8 * 18 * 9)  # every token sees all nine
@@ -294,8 +330,9 @@ def test_an_encoder_reads_the_prompt_and_the_decoder_starts_with_one_token() -> 
     later = step_work(both, Tokens(decodes=7, context=11, emitted=7), precision=BF16, layout=ONE)
     assert [op.count for op in of(later, "attention_decode")] == [3, 3]
     assert {op.name: op.context for op in of(later, "attention_decode")} == {
-        "attention decode": 1, "cross attention": 11,
-    }  # fmt: skip
+        "attention decode": 1,
+        "cross attention": 11,
+    }
     assert named(later, "head").m == 7
     alone = step_work(msgspec.structs.replace(both, layers=()), Tokens(prompts=2, chunk=9), precision=BF16, layout=ONE)
     assert of(alone, "attention_prefill")[0].flop == 4 * 4 * 8 * 18 * 5
@@ -312,5 +349,16 @@ def test_prompts_emit_one_row_each_and_training_every_row() -> None:
     encoded = encode_work(small(), sequences=2, length=9, precision=BF16, layout=Layout(pp=2))
     assert encoded[0].name == "embedding"
     assert encoded[-1].name == "stage transfer"
-    assert of(encode_work(msgspec.structs.replace(small(), layers=(), encoder=small().layers), sequences=2, length=9,
-                          precision=BF16, layout=ONE), "attention_prefill")[0].m == 18  # fmt: skip
+    assert (
+        of(
+            encode_work(
+                msgspec.structs.replace(small(), layers=(), encoder=small().layers),
+                sequences=2,
+                length=9,
+                precision=BF16,
+                layout=ONE,
+            ),
+            "attention_prefill",
+        )[0].m
+        == 18
+    )

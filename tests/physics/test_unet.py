@@ -50,8 +50,14 @@ def test_every_layer_of_a_small_net() -> None:
     Two images of 8 x 8 latent pixels: 128 pixels of 64 channels at the top and 32 of 128 channels below, where one
     transformer layer stands beside each residual block. One block a level down, one in the middle's sides, two up.
     """
-    unet = Unet(family="test", block_out_channels=(64, 128), transformer_layers_per_block=(0, 1),
-                cross_attention_dim=20, layers_per_block=1, text_tokens=7)  # fmt: skip
+    unet = Unet(
+        family="test",
+        block_out_channels=(64, 128),
+        transformer_layers_per_block=(0, 1),
+        cross_attention_dim=20,
+        layers_per_block=1,
+        text_tokens=7,
+    )
     work = unet_work(unet, resolution=64, batch=2, precision=FP16)
 
     def shapes(name: str) -> dict[tuple[float, float, float], float]:
@@ -64,12 +70,21 @@ def test_every_layer_of_a_small_net() -> None:
     # Down 64 -> 64 and 64 -> 128, twice 128 in the middle, then the outputs of the down path are joined from the last:
     # 128 + 128 and 128 + 64 below; 128 + 64 and 64 + 64 at the top.
     assert shapes("convolution residual convolution") == {
-        (128, 64, 576): 2 + 2, (32, 128, 576): 1, (32, 128, 1152): 1 + 4 + 2, (32, 128, 2304): 1, (32, 128, 1728): 1,
-        (128, 64, 1728): 1, (128, 64, 1152): 1,
-    }  # fmt: skip
+        (128, 64, 576): 2 + 2,
+        (32, 128, 576): 1,
+        (32, 128, 1152): 1 + 4 + 2,
+        (32, 128, 2304): 1,
+        (32, 128, 1728): 1,
+        (128, 64, 1728): 1,
+        (128, 64, 1152): 1,
+    }
     assert shapes("shortcut") == {
-        (32, 128, 64): 1, (32, 128, 256): 1, (32, 128, 192): 1, (128, 64, 192): 1, (128, 64, 128): 1,
-    }  # fmt: skip
+        (32, 128, 64): 1,
+        (32, 128, 256): 1,
+        (32, 128, 192): 1,
+        (128, 64, 192): 1,
+        (128, 64, 128): 1,
+    }
     # Four transformer layers: one down, one in the middle, two up.
     assert shapes("projection in") == {(32, 128, 128): 4}
     assert shapes("query, key, value") == {(32, 384, 128): 4}
@@ -80,10 +95,21 @@ def test_every_layer_of_a_small_net() -> None:
         assert shapes(name) == {(32, 128, 128): 4}
     # 16 pixels of each image see one another and 7 words, in two heads of 64.
     found = {
-        op.context: (op.count, op.flop, op.read_bytes, op.write_bytes, op.m, op.n, op.batch, op.heads, op.kv_heads,
-                     op.head_dim)
-        for op in work if op.name == "attention"
-    }  # fmt: skip
+        op.context: (
+            op.count,
+            op.flop,
+            op.read_bytes,
+            op.write_bytes,
+            op.m,
+            op.n,
+            op.batch,
+            op.heads,
+            op.kv_heads,
+            op.head_dim,
+        )
+        for op in work
+        if op.name == "attention"
+    }
     assert found == {
         16: (4, 4 * 128 * 16 * 16 * 2, 2 * 2 * 128 * (16 + 32), 2 * 2 * 128 * 16, 32, 16, 2, 2, 2, 64),
         7: (4, 4 * 128 * 16 * 7 * 2, 2 * 2 * 128 * (16 + 14), 2 * 2 * 128 * 16, 32, 7, 2, 2, 2, 64),
@@ -93,15 +119,18 @@ def test_every_layer_of_a_small_net() -> None:
     before, after = f"{GROUP_NORM} and activation", f"{GROUP_NORM} with activation and residual"
     assert passes == {
         # 128 pixels of 64 channels are as many values as 32 of 256: one operator, twice.
-        (before, 4 * 128 * 64, 4 * 128 * 64): 1 + 1, (before, 4 * 32 * 64, 4 * 32 * 64): 1,
+        (before, 4 * 128 * 64, 4 * 128 * 64): 1 + 1,
+        (before, 4 * 32 * 64, 4 * 32 * 64): 1,
         (before, 4 * 32 * 128, 4 * 32 * 128): 2,
-        (before, 4 * 32 * 192, 4 * 32 * 192): 1, (before, 4 * 128 * 192, 4 * 128 * 192): 1,
+        (before, 4 * 32 * 192, 4 * 32 * 192): 1,
+        (before, 4 * 128 * 192, 4 * 128 * 192): 1,
         (before, 4 * 128 * 128, 4 * 128 * 128): 1,
-        (after, 4 * 128 * 64, 4 * 128 * 64): 3, (after, 4 * 32 * 128, 4 * 32 * 128): 5,
+        (after, 4 * 128 * 64, 4 * 128 * 64): 3,
+        (after, 4 * 32 * 128, 4 * 32 * 128): 5,
         (GROUP_NORM, 2 * values, values): 4,
         ("norm and residual", 2 * values, 2 * values): 12,
         ("gate", 8 * values, 4 * values): 4,
-    }  # fmt: skip
+    }
 
 
 def test_the_middle_has_a_transformer_layer_even_where_its_level_has_none() -> None:
@@ -127,9 +156,13 @@ def test_every_layer_of_the_decoder() -> None:
     assert shapes("convolution output") == {(4096, 3, 1152): 1}
     assert shapes("convolution upsample") == {(256, 512, 4608): 1, (1024, 512, 4608): 1, (4096, 256, 2304): 1}
     assert shapes("convolution residual convolution") == {
-        (64, 512, 4608): 2 * (2 + 3), (256, 512, 4608): 2 * 3, (1024, 256, 4608): 1, (1024, 256, 2304): 5,
-        (4096, 128, 2304): 1, (4096, 128, 1152): 5,
-    }  # fmt: skip
+        (64, 512, 4608): 2 * (2 + 3),
+        (256, 512, 4608): 2 * 3,
+        (1024, 256, 4608): 1,
+        (1024, 256, 2304): 5,
+        (4096, 128, 2304): 1,
+        (4096, 128, 1152): 5,
+    }
     assert shapes("shortcut") == {(1024, 256, 512): 1, (4096, 128, 256): 1}
     core = next(op for op in work if op.name == "attention")
     assert (core.flop, core.batch, core.heads, core.head_dim) == (4 * 512 * 64 * 64, 1, 1, 512)

@@ -15,8 +15,12 @@ WITHIN = 1e-9
 
 
 def train_plan(**fields: Any) -> TrainPlan:
-    base: dict[str, Any] = {"model": "meta-llama/Llama-3.1-8B", "tokens": "10B tokens", "accelerator": "H100",
-                            "deadline": "20 days"}  # fmt: skip
+    base: dict[str, Any] = {
+        "model": "meta-llama/Llama-3.1-8B",
+        "tokens": "10B tokens",
+        "accelerator": "H100",
+        "deadline": "20 days",
+    }
     return tonnage.plan_train(**(base | fields))
 
 
@@ -64,8 +68,14 @@ def test_ranks_and_plans_without_times_are_refused() -> None:
 
 
 def test_a_tree_survives_the_trip_through_json() -> None:
-    case = {"kind": "serve", "model": "meta-llama/Llama-3.1-8B", "accelerator": "MI300X",
-            "traffic": {"rate_per_s": 2.0}, "isl": 300, "osl": 90}  # fmt: skip
+    case = {
+        "kind": "serve",
+        "model": "meta-llama/Llama-3.1-8B",
+        "accelerator": "MI300X",
+        "traffic": {"rate_per_s": 2.0},
+        "isl": 300,
+        "osl": 90,
+    }
     found = tonnage.explain(case)
     assert msgspec.json.decode(msgspec.json.encode(found), type=Breakdown) == found
     assert tonnage.predict(case, why=True).opened == found.numbers  # type: ignore[union-attr]

@@ -26,9 +26,11 @@ def planned(part: Accelerator, *, engine: str = "vllm", layout: Layout | None = 
     """The deployment of a plan's candidate."""
     model = resolve(MODEL)
     configuration = Configuration(
-        accelerator=part.id, layout=layout or Layout(), precision=checkpoint_precision(model),
+        accelerator=part.id,
+        layout=layout or Layout(),
+        precision=checkpoint_precision(model),
         engine=Engine(name=engine),
-    )  # fmt: skip
+    )
     lengths = Lengths(prompt_tokens=128, output_tokens=128)
     return build_replica(model=model, accelerator=part, configuration=configuration, lengths=lengths).deployment
 
@@ -84,17 +86,30 @@ def test_a_processor_takes_no_factor_of_its_makers_accelerators() -> None:
 @pytest.mark.parametrize(("part", "least", "most"), [("RX 7900 XTX", 60, 100), ("RTX 4090", 100, 180)])
 def test_llamacpp_reads_weights_at_the_rate_that_its_kernels_keep_in_flight(part: str, least: int, most: int) -> None:
     """Some 5 GB of weights a token at 490 GB/s (96 compute units) and at 880 GB/s (128 multiprocessors)."""
-    case = ServeCase(model=MODEL, accelerator=part, traffic=Traffic(batch=1, static=True), isl=128, osl=128,
-                     engine="llamacpp",
-                     precision=Precision(weights="gguf-q4_k_m", kv="fp16", activations="fp16"))  # fmt: skip
+    case = ServeCase(
+        model=MODEL,
+        accelerator=part,
+        traffic=Traffic(batch=1, static=True),
+        isl=128,
+        osl=128,
+        engine="llamacpp",
+        precision=Precision(weights="gguf-q4_k_m", kv="fp16", activations="fp16"),
+    )
     found = predict(case).tpot_s
     assert found is not None and least < 1 / found.mean < most
 
 
 def test_scheduling_ahead_hides_the_host_and_never_slows() -> None:
     def step_s(ahead: bool) -> float:
-        case = ServeCase(model=MODEL, accelerator="H100", traffic=Traffic(concurrency=64), isl=512, osl=64,
-                         engine="vllm", engine_options={"async_scheduling": ahead})  # fmt: skip
+        case = ServeCase(
+            model=MODEL,
+            accelerator="H100",
+            traffic=Traffic(concurrency=64),
+            isl=512,
+            osl=64,
+            engine="vllm",
+            engine_options={"async_scheduling": ahead},
+        )
         found = predict(case)
         assert found.tpot_s is not None
         return found.tpot_s.mean

@@ -78,8 +78,10 @@ def test_a_half_that_is_the_same_takes_its_share_of_the_error_away(a: float, f: 
 
 def test_a_step_of_replicas_counts_at_either_end_of_the_speed() -> None:
     """3 singles for 9 or a box for 10: as fast as the other, and were it slower the box would be the cheaper."""
-    singles, box = Quantity(value=9.0, unit="USD/h", low=6.0, high=18.0), Quantity(value=10.0, unit="USD/h", low=10.0,
-                                                                                   high=10.0)  # fmt: skip
+    singles, box = (
+        Quantity(value=9.0, unit="USD/h", low=6.0, high=18.0),
+        Quantity(value=10.0, unit="USD/h", low=10.0, high=10.0),
+    )
     found = tie_ratio(Pair(box, singles, 1.0))
     assert found is not None and found.low == pytest.approx(10 / 18) and found.high == pytest.approx(10 / 6)
 

@@ -27,10 +27,16 @@ from tonnage.planning.serve.plan import plan_serve
 from tonnage.report.wording import need_text, shortages_text
 
 OFFER = Offer(
-    provider="p", instance_type="i", accelerator="h100-sxm5-80gb", count=8.0,
+    provider="p",
+    instance_type="i",
+    accelerator="h100-sxm5-80gb",
+    count=8.0,
     prices=(Price(term="spot", usd_per_hour=1),),
-    vcpus=32.0, ram_bytes=256e9, local_nvme_bytes=1e12, network_bytes_per_s=5e9,
-)  # fmt: skip
+    vcpus=32.0,
+    ram_bytes=256e9,
+    local_nvme_bytes=1e12,
+    network_bytes_per_s=5e9,
+)
 
 
 @pytest.mark.parametrize(
@@ -56,8 +62,9 @@ def test_what_is_too_little_is_named_and_what_is_not_listed_is_no_verdict() -> N
     assert [need.enough for need in needs] == [False, None, True, True]
     assert "virtual cores" in shortages_text(needs) and "RAM" not in shortages_text(needs)
     assert "too little" in need_text(needs[0]) and "too little" not in need_text(needs[1])
-    assert all(need.has is None and need.enough is None for need in serving_needs(
-        Layout(), weight_bytes=16e9, offer=None))  # fmt: skip
+    assert all(
+        need.has is None and need.enough is None for need in serving_needs(Layout(), weight_bytes=16e9, offer=None)
+    )
 
 
 def test_every_option_of_a_plan_says_what_its_host_must_bring() -> None:
@@ -92,9 +99,17 @@ def test_pictures_are_decoded_by_cores_and_cross_the_bus() -> None:
 
 H100 = catalog.accelerator("h100-sxm5-80gb")
 BILL = Bill(
-    provider="gcp", instance_type="a3", region="europe-north1", country="FI", term="on-demand", instances=1,
-    accelerators_per_instance=8, usd_per_instance_hour=1.0, lines=(), as_of="2026-07-30",
-)  # fmt: skip
+    provider="gcp",
+    instance_type="a3",
+    region="europe-north1",
+    country="FI",
+    term="on-demand",
+    instances=1,
+    accelerators_per_instance=8,
+    usd_per_instance_hour=1.0,
+    lines=(),
+    as_of="2026-07-30",
+)
 
 
 def test_a_published_machine_is_taken_as_it_is() -> None:
@@ -153,9 +168,15 @@ def test_where_the_grid_is_unknown_carbon_is_absent() -> None:
 
 def test_boards_draw_more_the_more_they_read_and_multiply() -> None:
     at = resolve(
-        ServeCase(model="Qwen/Qwen3-14B", accelerator="h100-sxm5-80gb", traffic=Traffic(concurrency=8.0), isl=250.0,
-                  osl=620.0, engine="vllm")
-    )  # fmt: skip
+        ServeCase(
+            model="Qwen/Qwen3-14B",
+            accelerator="h100-sxm5-80gb",
+            traffic=Traffic(concurrency=8.0),
+            isl=250.0,
+            osl=620.0,
+            engine="vllm",
+        )
+    )
 
     def share(running: float, tpot_s: float) -> float:
         load = serving_load(at, running=running, tpot_s=tpot_s, requests_per_s=running / tpot_s / 620.0)

@@ -20,9 +20,14 @@ from tonnage.validation.rows import read_rows
 ROOT = Path(__file__).parents[2]
 
 CHAT = ServeCase(
-    model="Qwen/Qwen3-32B", accelerator="h100-sxm5-80gb", traffic=Traffic(concurrency=32), isl=1024, osl=1024,
-    layout=Layout(tp=2), precision=Precision(weights="bf16"),
-)  # fmt: skip
+    model="Qwen/Qwen3-32B",
+    accelerator="h100-sxm5-80gb",
+    traffic=Traffic(concurrency=32),
+    isl=1024,
+    osl=1024,
+    layout=Layout(tp=2),
+    precision=Precision(weights="bf16"),
+)
 
 
 def test_the_table_is_small_and_its_rows_are_those_of_the_measurements() -> None:
@@ -82,8 +87,15 @@ def test_training_and_networks_are_asked_too() -> None:
 
 
 def test_python_takes_a_mapping_and_refuses_names_that_nobody_knows() -> None:
-    asked = {"kind": "serve", "model": "Qwen/Qwen3-32B", "accelerator": "H100", "traffic": {"concurrency": 32},
-             "isl": 1024, "osl": 1024, "layout": {"tp": 2}}  # fmt: skip
+    asked = {
+        "kind": "serve",
+        "model": "Qwen/Qwen3-32B",
+        "accelerator": "H100",
+        "traffic": {"concurrency": 32},
+        "isl": 1024,
+        "osl": 1024,
+        "layout": {"tp": 2},
+    }
     assert tonnage.near(asked, limit=1)[0].distance == 0.0
     with pytest.raises(UnknownName, match="H1000"):
         tonnage.near({**asked, "accelerator": "H1000"})

@@ -36,9 +36,13 @@ def test_latencies_at_half_of_capacity_are_those_of_the_simulator(name: str) -> 
 def test_prompts_of_a_step_share_what_one_alone_takes() -> None:
     """Few prompts cost what one costs at least; what a small decode step leaves over is free until decodes use it."""
     times = ReplicaTimes(
-        batches=(1.0, 256.0), decode_s=(0.01, 0.01), prefill_s=0.03, prefill_tail_s=0.03, prefill_work_s=0.01,
+        batches=(1.0, 256.0),
+        decode_s=(0.01, 0.01),
+        prefill_s=0.03,
+        prefill_tail_s=0.03,
+        prefill_work_s=0.01,
         prefill_first_s=0.02,
-    )  # fmt: skip
+    )
     load = ReplicaLoad(output_tokens=101, output_tail_tokens=101)
     few, many = (mean_step(times, load, concurrency=n) for n in (1.0, 1000.0))
     assert few.total_s - few.decode_s == pytest.approx(0.01 * 0.02, rel=0.02)

@@ -68,9 +68,13 @@ def test_egress_and_idle_hours() -> None:
 def test_unit_costs_agree_with_each_other() -> None:
     """3.6 USD/h at one request a second is a tenth of a cent a request."""
     costs = unit_costs(
-        usd_per_hour=3.6, requests_per_s=1, prompt_tokens=750, output_tokens=250, prompt_share=0.25,
+        usd_per_hour=3.6,
+        requests_per_s=1,
+        prompt_tokens=750,
+        output_tokens=250,
+        prompt_share=0.25,
         max_requests_per_s=2,
-    )  # fmt: skip
+    )
     assert costs.usd_per_request == pytest.approx(0.001)
     assert costs.usd_per_million_output_tokens == pytest.approx(4)
     assert costs.usd_per_million_blended_tokens == pytest.approx(1)

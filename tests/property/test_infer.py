@@ -14,10 +14,16 @@ from tonnage.domain.case import InferCase
 from tonnage.planning.predict.inference import Setup, batch_times, predict_infer, setup_of
 from tonnage.simulation.offline import machine_of
 
-MODELS = st.sampled_from([
-    "timm/resnet50.a1_in1k", "timm/efficientnet_b0.ra_in1k", "google/vit-base-patch16-224",
-    "google-bert/bert-base-uncased", "stable-diffusion-v1-5/stable-diffusion-v1-5", "openai/whisper-small",
-])  # fmt: skip
+MODELS = st.sampled_from(
+    [
+        "timm/resnet50.a1_in1k",
+        "timm/efficientnet_b0.ra_in1k",
+        "google/vit-base-patch16-224",
+        "google-bert/bert-base-uncased",
+        "stable-diffusion-v1-5/stable-diffusion-v1-5",
+        "openai/whisper-small",
+    ]
+)
 PARTS = st.sampled_from(["t4", "a100-sxm4-40gb", "rtx-4090", "h100-sxm5-80gb", "l4", "cpu-i9-10940x", "mi300x"])
 ENGINES = st.sampled_from(["pytorch", "tensorrt", "onnxruntime", "fastertransformer"])
 FORMATS = st.sampled_from(["fp32", "fp16", "int8"])

@@ -44,10 +44,15 @@ def models(draw: st.DrawFn) -> Model:
         count=draw(st.integers(1, 40)), mixer=mixer, feed_forward=draw(st.sampled_from([dense, mixture]))
     )
     return Model(
-        id="drawn", family="drawn", kind="llm", hidden_size=draw(st.sampled_from([512, 2048, 5120])),
-        vocab_size=draw(st.integers(1000, 200_000)), layers=(group,), tie_word_embeddings=draw(st.booleans()),
+        id="drawn",
+        family="drawn",
+        kind="llm",
+        hidden_size=draw(st.sampled_from([512, 2048, 5120])),
+        vocab_size=draw(st.integers(1000, 200_000)),
+        layers=(group,),
+        tie_word_embeddings=draw(st.booleans()),
         max_context=131072,
-    )  # fmt: skip
+    )
 
 
 def pool(model: Model, *, name: str, demand: Demand, weights: str = "bf16", layout: Layout | None = None) -> KvPool:
@@ -63,11 +68,19 @@ def latent_models(draw: st.DrawFn) -> Model:
     """Latent layers of every age: plain, indexed, and folded with a window."""
     folded = draw(st.booleans())
     mixer = LatentAttention(
-        num_attention_heads=draw(st.sampled_from([16, 64, 128])), kv_lora_rank=draw(st.sampled_from([256, 448, 512])),
-        qk_rope_head_dim=64, qk_nope_head_dim=128, v_head_dim=128, q_lora_rank=1024, absorbed=folded,
-        index_heads=draw(st.sampled_from([0, 32])), index_head_dim=128, index_topk=512,
-        window=128 if folded else None, compress_ratio=draw(st.sampled_from([0, 4, 128])) if folded else 0,
-    )  # fmt: skip
+        num_attention_heads=draw(st.sampled_from([16, 64, 128])),
+        kv_lora_rank=draw(st.sampled_from([256, 448, 512])),
+        qk_rope_head_dim=64,
+        qk_nope_head_dim=128,
+        v_head_dim=128,
+        q_lora_rank=1024,
+        absorbed=folded,
+        index_heads=draw(st.sampled_from([0, 32])),
+        index_head_dim=128,
+        index_topk=512,
+        window=128 if folded else None,
+        compress_ratio=draw(st.sampled_from([0, 4, 128])) if folded else 0,
+    )
     group = LayerGroup(count=draw(st.integers(1, 60)), mixer=mixer, feed_forward=Mlp(intermediate_size=4096))
     return Model(id="drawn", family="drawn", kind="llm", hidden_size=2048, vocab_size=1000, layers=(group,))
 

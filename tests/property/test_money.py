@@ -110,10 +110,26 @@ def test_break_even_falls_with_the_accelerators_in_a_machine(machine: OwnedMachi
 def test_every_input_moves_the_break_even_of_a_usual_machine(name: str) -> None:
     """Eight H100 with every input above nothing: a fifth more of any of them is seen, not merely allowed."""
     usual = OwnedMachine(
-        accelerators=8.0, purchase=280e3, power=10_200.0, years=4.0, load=0.8, idle=0.25, pue=1.4, electricity=0.085,
-        hosting=184.0, network=35e3, storage=5e3, staff=3_250.0, spares=0.03, support=0.05, insurance=0.01,
-        interest=0.08, resale_3y=0.3, interruptions=0.173, repair=4 * 3600.0,
-    )  # fmt: skip
+        accelerators=8.0,
+        purchase=280e3,
+        power=10_200.0,
+        years=4.0,
+        load=0.8,
+        idle=0.25,
+        pue=1.4,
+        electricity=0.085,
+        hosting=184.0,
+        network=35e3,
+        storage=5e3,
+        staff=3_250.0,
+        spares=0.03,
+        support=0.05,
+        insurance=0.01,
+        interest=0.08,
+        resale_3y=0.3,
+        interruptions=0.173,
+        repair=4 * 3600.0,
+    )
     before, after = even(usual, 2.5), even(replace(usual, **{name: getattr(usual, name) * 1.2}), 2.5)
     falls = name in {*CHEAPER_WITH_MORE, "years"}
     assert after < before * (1 - 1e-6) if falls else after > before * (1 + 1e-6)
@@ -233,9 +249,13 @@ def test_useful_share_is_a_share_and_falls_with_losses(between_s: float, lost_s:
 @given(st.floats(0.01, 200.0), st.integers(1, 500), st.sampled_from([1, 2, 4, 8]))
 def test_a_bill_is_instances_times_the_listed_price(price: float, replicas: int, ranks: int) -> None:
     offer = Offer(
-        provider="p", instance_type="i", accelerator="a", count=8, prices=(Price(term="spot", usd_per_hour=price),),
+        provider="p",
+        instance_type="i",
+        accelerator="a",
+        count=8,
+        prices=(Price(term="spot", usd_per_hour=price),),
         as_of="2026-10-01",
-    )  # fmt: skip
+    )
     made = bill(offer, replicas=replicas, ranks=ranks, term="spot", today=date(2026, 11, 21))
     assert isinstance(made, Bill)
     assert made.usd_per_hour == pytest.approx(float(Fraction(price) * made.instances), rel=1e-15)

@@ -71,10 +71,16 @@ def case_of(request: Serve, configuration: Configuration, traffic: Traffic) -> S
     """The configuration as a user of `tonnage predict` would write it."""
     layered = configuration.engine.name == "llamacpp" and configuration.layout.ranks > 1
     return ServeCase(
-        model=request.model, accelerator=configuration.accelerator, traffic=traffic, isl=request.lengths.prompt_tokens,
-        osl=request.lengths.output_tokens, layout=configuration.layout, precision=configuration.precision,
-        engine=configuration.engine.name, split_mode="layer" if layered else "tensor",
-    )  # fmt: skip
+        model=request.model,
+        accelerator=configuration.accelerator,
+        traffic=traffic,
+        isl=request.lengths.prompt_tokens,
+        osl=request.lengths.output_tokens,
+        layout=configuration.layout,
+        precision=configuration.precision,
+        engine=configuration.engine.name,
+        split_mode="layer" if layered else "tensor",
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,14 +117,20 @@ def test_a_simulation_lies_within_what_a_plan_states(question: dict[str, Any]) -
         if configuration.intra_link is not None:
             continue
         asked = Simulation(
-            model=request.model, accelerator=configuration.accelerator, layout=configuration.layout,
-            precision=configuration.precision, engine=configuration.engine.name,
+            model=request.model,
+            accelerator=configuration.accelerator,
+            layout=configuration.layout,
+            precision=configuration.precision,
+            engine=configuration.engine.name,
             traffic=SimulationTraffic(
-                prompt_tokens=request.lengths.prompt_tokens, output_tokens=request.lengths.output_tokens,
-                rate_per_s=share, num_requests=1500, seed=1,
+                prompt_tokens=request.lengths.prompt_tokens,
+                output_tokens=request.lengths.output_tokens,
+                rate_per_s=share,
+                num_requests=1500,
+                seed=1,
             ),
             capacity=False,
-        )  # fmt: skip
+        )
         if configuration.engine.name == "llamacpp" and configuration.layout.ranks > 1:
             continue
         seen = simulate(asked)
@@ -132,8 +144,14 @@ def test_a_simulation_lies_within_what_a_plan_states(question: dict[str, Any]) -
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
 @pytest.mark.parametrize("name", ["H100", "L40S", "MI300X"])
 def test_a_batch_takes_what_a_saturated_case_takes(engine: str, name: str) -> None:
-    fields = {"model": "llama-3.1-8b", "accelerator": name, "engine": engine, "items": "100000",
-              "prompt_tokens": "1024", "output_tokens": "256"}  # fmt: skip
+    fields = {
+        "model": "llama-3.1-8b",
+        "accelerator": name,
+        "engine": engine,
+        "items": "100000",
+        "prompt_tokens": "1024",
+        "output_tokens": "256",
+    }
     try:
         plan = answer("batch", fields, today=TODAY)
     except TonnageError:
@@ -141,8 +159,9 @@ def test_a_batch_takes_what_a_saturated_case_takes(engine: str, name: str) -> No
     for option in plan.options[:2]:
         if option.configuration.intra_link is not None:
             continue
-        request = serve_request({"model": "llama-3.1-8b", "prompt_tokens": "1024", "output_tokens": "256",
-                                 "rate": "1/s"})  # fmt: skip
+        request = serve_request(
+            {"model": "llama-3.1-8b", "prompt_tokens": "1024", "output_tokens": "256", "rate": "1/s"}
+        )
         found = predict(case_of(request, option.configuration, Traffic(saturated=True)))
         assert isinstance(found, ServeResult) and found.requests_per_s is not None
         assert found.requests_per_s.value == pytest.approx(option.items_per_s.value, rel=1e-9)
@@ -157,14 +176,24 @@ def test_a_fleet_takes_what_a_plan_takes() -> None:
     from tonnage.planning.sites import sites
     from tonnage.simulation.capacity import largest_concurrency
 
-    request, options = planned({"model": "llama-3.1-8b", "prompt_tokens": "1024", "output_tokens": "256",
-                                "rate": "30/s", "ttft": "1s", "tpot": "50ms", "quick": True})  # fmt: skip
+    request, options = planned(
+        {
+            "model": "llama-3.1-8b",
+            "prompt_tokens": "1024",
+            "output_tokens": "256",
+            "rate": "30/s",
+            "ttft": "1s",
+            "tpot": "50ms",
+            "quick": True,
+        }
+    )
     model = model_of(request.model)
     places = {(s.accelerator.id, s.intra_link): s.accelerator for s in sites(request.filters, additions=NOTHING)[0]}
     for option in options[:6]:
         c = option.configuration
-        replica = build_replica(model=model, accelerator=places[c.accelerator, c.intra_link], configuration=c,
-                                lengths=request.lengths)  # fmt: skip
+        replica = build_replica(
+            model=model, accelerator=places[c.accelerator, c.intra_link], configuration=c, lengths=request.lengths
+        )
         assert replica.times is not None
         best, _ = largest_concurrency(replica.times, load_of(request, replica))
         assert best is not None and best.rate_per_s == option.capacity.max_rate_per_s.value
@@ -182,18 +211,34 @@ def test_a_training_plan_and_a_prediction_give_the_same_step(model: str, name: s
     for option in plan.options[:3]:
         c = option.configuration
         layout = TrainCaseLayout(
-            tp=c.layout.tp, pp=c.layout.pp, vpp=c.layout.vpp, cp=c.layout.cp, ep=c.layout.ep, dp=c.layout.dp,
-            sharding=c.layout.sharding, schedule=c.layout.schedule,
-        )  # fmt: skip
+            tp=c.layout.tp,
+            pp=c.layout.pp,
+            vpp=c.layout.vpp,
+            cp=c.layout.cp,
+            ep=c.layout.ep,
+            dp=c.layout.dp,
+            sharding=c.layout.sharding,
+            schedule=c.layout.schedule,
+        )
         found = predict(
             TrainCase(
-                model=model, accelerator=c.accelerator, count=option.accelerators, layout=layout,
-                links=Links(intra=c.intra_link, inter_bytes_per_s=c.inter_bytes_per_s), precision=c.precision,
-                weight_precision=c.weights, micro_batch=c.micro_batch, global_batch=c.global_batch,
-                seq_len=c.seq_len, recompute=c.recompute, recompute_share=c.recompute_share, optimizer=c.optimizer,
-                framework=c.software, memory_kind="device",
+                model=model,
+                accelerator=c.accelerator,
+                count=option.accelerators,
+                layout=layout,
+                links=Links(intra=c.intra_link, inter_bytes_per_s=c.inter_bytes_per_s),
+                precision=c.precision,
+                weight_precision=c.weights,
+                micro_batch=c.micro_batch,
+                global_batch=c.global_batch,
+                seq_len=c.seq_len,
+                recompute=c.recompute,
+                recompute_share=c.recompute_share,
+                optimizer=c.optimizer,
+                framework=c.software,
+                memory_kind="device",
             )
-        )  # fmt: skip
+        )
         assert isinstance(found, TrainResult) and found.step_s is not None
         assert found.basis == option.step_s.basis
         assert found.step_s.value == pytest.approx(option.step_s.value, rel=1e-9)

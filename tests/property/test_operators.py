@@ -35,21 +35,50 @@ def seconds(op: Operator, part: str, **changes: object) -> float:
 
 
 def gemm(m: float, n: float, k: float, weights: str = "bf16", compute: str = "bf16") -> Operator:
-    return Operator(kind="gemm", name="gemm", weights=weights, compute=compute, flop=2.0 * m * n * k, m=m, n=n, k=k,
-                    read_bytes=2.0 * n * k + 2.0 * m * k, write_bytes=2.0 * m * n)  # fmt: skip
+    return Operator(
+        kind="gemm",
+        name="gemm",
+        weights=weights,
+        compute=compute,
+        flop=2.0 * m * n * k,
+        m=m,
+        n=n,
+        k=k,
+        read_bytes=2.0 * n * k + 2.0 * m * k,
+        write_bytes=2.0 * m * n,
+    )
 
 
 def decode(batch: float, context: float) -> Operator:
-    return Operator(kind="attention_decode", name="decode", flop=16384.0 * batch * context, m=batch, batch=batch,
-                    read_bytes=4096.0 * batch * context, context=context,
-                    heads=32, kv_heads=8, head_dim=128)  # fmt: skip
+    return Operator(
+        kind="attention_decode",
+        name="decode",
+        flop=16384.0 * batch * context,
+        m=batch,
+        batch=batch,
+        read_bytes=4096.0 * batch * context,
+        context=context,
+        heads=32,
+        kv_heads=8,
+        head_dim=128,
+    )
 
 
 def prefill(batch: float, query: float, cached: float) -> Operator:
     tokens = batch * query
-    return Operator(kind="attention_prefill", name="prefill", flop=16384.0 * tokens * (cached + query / 2), m=tokens,
-                    batch=batch, read_bytes=tokens * 12288.0, write_bytes=tokens * 8192.0, context=cached, heads=32,
-                    kv_heads=8, head_dim=128)  # fmt: skip
+    return Operator(
+        kind="attention_prefill",
+        name="prefill",
+        flop=16384.0 * tokens * (cached + query / 2),
+        m=tokens,
+        batch=batch,
+        read_bytes=tokens * 12288.0,
+        write_bytes=tokens * 8192.0,
+        context=cached,
+        heads=32,
+        kv_heads=8,
+        head_dim=128,
+    )
 
 
 @given(parts, rows, sizes, sizes, formats, factors, factors)
@@ -121,6 +150,16 @@ def test_h200_beats_h100_where_memory_binds_and_only_there(m: int, low: float, h
 @given(st.sampled_from(["jetson-thor-t5000", "rtx-4090", "h20-sxm-96gb"]), st.integers(2, 8), sizes, sizes)
 def test_one_token_reads_its_experts_on_a_part_that_borrows_its_table(part: str, chosen: int, n: int, k: int) -> None:
     there, least = known(part)[0], 2.0 * chosen * n * k
-    op = Operator(kind="grouped_gemm", name="experts", flop=2.0 * chosen * n * k, m=chosen, n=n, k=k, groups=chosen,
-                  read_bytes=least, write_bytes=0.0, skewed=True)  # fmt: skip
+    op = Operator(
+        kind="grouped_gemm",
+        name="experts",
+        flop=2.0 * chosen * n * k,
+        m=chosen,
+        n=n,
+        k=k,
+        groups=chosen,
+        read_bytes=least,
+        write_bytes=0.0,
+        skewed=True,
+    )
     assert seconds(op, part) >= least / there.memory_bytes_per_s

@@ -88,10 +88,16 @@ def test_a_run_costs_its_charged_hours_spares_included(kind: str, fields: dict[s
 def test_a_life_costs_what_its_halves_and_the_move_cost() -> None:
     plan = answer(
         "lifecycle",
-        {"model": EIGHT, "months": 6, "retrainings": 2, "quick": True,
-         "finetune": {"method": "lora", "tokens": "20M"}, "serve": {"rate": "2/s", "traffic": "chat"}},
+        {
+            "model": EIGHT,
+            "months": 6,
+            "retrainings": 2,
+            "quick": True,
+            "finetune": {"method": "lora", "tokens": "20M"},
+            "serve": {"rate": "2/s", "traffic": "chat"},
+        },
         today=TODAY,
-    )  # fmt: skip
+    )
     assert isinstance(plan, LifecyclePlan) and plan.bill is not None
     bill = plan.bill
     assert bill.value == sum(part.value for part in bill.parts)

@@ -182,9 +182,13 @@ def test_pools_apart_equal_plain_ones_token_for_token(seed: int, first: int, sec
     longer = np.nonzero(requests.output > 1)[0]
     rows = longer[np.argsort(arrive[longer], kind="stable")]
     answers = requests_of(
-        arrive[rows], requests.prompt[rows] + 1, output=requests.output[rows] - 1, cached=requests.prompt[rows],
-        priority=requests.priority[rows], adapter=requests.adapter[rows],
-    )  # fmt: skip
+        arrive[rows],
+        requests.prompt[rows] + 1,
+        output=requests.output[rows] - 1,
+        cached=requests.prompt[rows],
+        priority=requests.priority[rows],
+        adapter=requests.adapter[rows],
+    )
     told = play(table, limits._replace(cached_again=False), requests=answers, replicas=second, rule="least-loaded")
     seen = computed.copy()
     seen[rows] = told.started_s  # whoever waits for a seat there waits for the first token

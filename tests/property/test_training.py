@@ -31,9 +31,13 @@ def models(draw: st.DrawFn) -> Model:
         feed_forward=Mlp(intermediate_size=draw(st.sampled_from([4096, 11008, 28672])), gated=draw(st.booleans())),
     )
     return Model(
-        id="any", family="any", kind="llm", hidden_size=heads * 128, vocab_size=draw(st.sampled_from([32000, 128256])),
+        id="any",
+        family="any",
+        kind="llm",
+        hidden_size=heads * 128,
+        vocab_size=draw(st.sampled_from([32000, 128256])),
         layers=(layer,),
-    )  # fmt: skip
+    )
 
 
 @st.composite
@@ -42,7 +46,10 @@ def setups(draw: st.DrawFn) -> TrainSetup:
     return train_setup(
         method=draw(st.sampled_from(["pretrain", "full", "lora", "qlora"])),
         layout=TrainLayout(
-            tp=draw(powers), pp=draw(powers), cp=draw(st.sampled_from([1, 2])), dp=draw(powers),
+            tp=draw(powers),
+            pp=draw(powers),
+            cp=draw(st.sampled_from([1, 2])),
+            dp=draw(powers),
             sharding=draw(st.sampled_from(["none", "zero1", "zero2", "zero3", "fsdp", "hsdp"])),
         ),
         micro_batch=draw(st.integers(1, 8)),
@@ -53,7 +60,7 @@ def setups(draw: st.DrawFn) -> TrainSetup:
         optimizer=draw(st.sampled_from(["adamw", "sgd", "lion", "adamw-8bit", "muon"])),
         flash_attention=draw(st.booleans()),
         software=software,
-    )  # fmt: skip
+    )
 
 
 def bytes_of(model: Model, setup: TrainSetup) -> float:

@@ -19,9 +19,7 @@ from tonnage.planning.files import read_mapping
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SEED, SOON = bytes(range(32)), "2099.01.01"
 FEW = ["lora-7b.yaml", "video-streams.yaml"]
-REQUESTS = (
-    sorted(path.name for path in EXAMPLES.glob("*.yaml") if "plan" in read_mapping(str(path))) if FULL else FEW
-)  # fmt: skip
+REQUESTS = sorted(path.name for path in EXAMPLES.glob("*.yaml") if "plan" in read_mapping(str(path))) if FULL else FEW
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +53,13 @@ def _cheaper(data: bytes) -> bytes:
 
 def ask(*arguments: str, own: dict[str, str]) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "tonnage", *arguments], env=own, capture_output=True, text=True, encoding="utf-8",
+        [sys.executable, "-m", "tonnage", *arguments],
+        env=own,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
         check=False,
-    )  # fmt: skip
+    )
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout or done.stderr
 

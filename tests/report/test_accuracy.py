@@ -6,9 +6,18 @@ from tonnage.report.accuracy import Page, as_markdown, as_text, sentence, worst_
 
 def line(block: str, median: float | None, **more: object) -> BlockErrors:
     facts: dict[str, object] = {
-        "kind": "serve", "quantity": "tpot_ms", "rows": 1200, "predicted": 1100, "skipped": {"bad request": 100},
-        "mean_ape": median, "p90_ape": median, "bias": -0.05, "coverage_90": 0.9, "half_width": 0.2, **more,
-    }  # fmt: skip
+        "kind": "serve",
+        "quantity": "tpot_ms",
+        "rows": 1200,
+        "predicted": 1100,
+        "skipped": {"bad request": 100},
+        "mean_ape": median,
+        "p90_ape": median,
+        "bias": -0.05,
+        "coverage_90": 0.9,
+        "half_width": 0.2,
+        **more,
+    }
     return BlockErrors(block=block, median_ape=median, **facts)  # type: ignore[arg-type]
 
 
@@ -32,9 +41,24 @@ def test_the_table_shows_shares_as_percentages_and_absent_as_a_dash() -> None:
     text = as_text(REPORT)
     row = next(found for found in text.splitlines() if found.strip().startswith("A "))
     assert row.split() == [
-        "A", "serve", "tpot_ms", "1,200", "1,100", "10.0", "%", "10.0", "%", "10.0", "%", "-5.0", "%", "90.0", "%",
-        "20.0", "%",
-    ]  # fmt: skip
+        "A",
+        "serve",
+        "tpot_ms",
+        "1,200",
+        "1,100",
+        "10.0",
+        "%",
+        "10.0",
+        "%",
+        "10.0",
+        "%",
+        "-5.0",
+        "%",
+        "90.0",
+        "%",
+        "20.0",
+        "%",
+    ]
     assert "100  bad request" in text
     assert next(found for found in text.splitlines() if found.strip().startswith("C ")).split()[5] == "-"
 

@@ -21,9 +21,11 @@ def test_a_fleets_rows_are_its_instances() -> None:
 
 def test_a_comparisons_rows_are_its_sides() -> None:
     found = tonnage.compare(
-        model=MODEL, accelerator="H100", traffic={"profile": "chat", "rate": "2/s", "requests": 400},
+        model=MODEL,
+        accelerator="H100",
+        traffic={"profile": "chat", "rate": "2/s", "requests": 400},
         ways={"small steps": {"engine_options": {"max_num_batched_tokens": 512}}, "as it is": {}},
-    )  # fmt: skip
+    )
     rows = rows_of(found)
     assert [row["side"] for row in rows] == ["small steps", "as it is"]
     assert {figure.what for figure in found.figures} < set(rows[0])

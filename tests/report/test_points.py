@@ -14,13 +14,22 @@ from tonnage.report.document import Headline, Table
 from tonnage.report.points import sweep_document
 
 CASE: dict[str, Any] = {
-    "kind": "serve", "model": "meta-llama/Llama-3.1-8B-Instruct", "accelerator": "h100-sxm5-80gb",
-    "traffic": {"concurrency": 8}, "isl": 512, "osl": 128,
-}  # fmt: skip
+    "kind": "serve",
+    "model": "meta-llama/Llama-3.1-8B-Instruct",
+    "accelerator": "h100-sxm5-80gb",
+    "traffic": {"concurrency": 8},
+    "isl": 512,
+    "osl": 128,
+}
 TRAIN: dict[str, Any] = {
-    "kind": "train", "model": "meta-llama/Llama-3.1-8B", "accelerator": "h100-sxm5-80gb", "count": 8, "seq_len": 4096,
-    "global_batch": 64, "framework": "megatron",
-}  # fmt: skip
+    "kind": "train",
+    "model": "meta-llama/Llama-3.1-8B",
+    "accelerator": "h100-sxm5-80gb",
+    "count": 8,
+    "seq_len": 4096,
+    "global_batch": 64,
+    "framework": "megatron",
+}
 INFER: dict[str, Any] = {"kind": "infer", "model": "ultralytics/yolov8m", "accelerator": "t4", "batch": 8}
 
 
@@ -113,8 +122,13 @@ def test_a_sweep_document_counts_what_is_refused_and_hides_what_is_beyond_a_scre
 
 @pytest.mark.usefixtures("looked_at")
 def test_results_of_mlperf_beside_a_prediction_say_that_nobody_verified_the_figures() -> None:
-    bert = {"kind": "infer", "model": "google-bert/bert-large-uncased", "accelerator": "h100-nvl-94gb", "batch": 64,
-            "count": 4}  # fmt: skip
+    bert = {
+        "kind": "infer",
+        "model": "google-bert/bert-large-uncased",
+        "accelerator": "h100-nvl-94gb",
+        "batch": 64,
+        "count": 4,
+    }
     seen = " ".join(asked("predict", "--near", "12", "--why", given=json.dumps(bert)).stdout.split())
     assert "mlcommons/inference_results_v4.1" in seen and "not verified by MLCommons" in seen
     assert "MLCommons" not in asked("predict", "--near", "3", given=json.dumps(TRAIN)).stdout

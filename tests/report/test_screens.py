@@ -86,11 +86,13 @@ def test_narrow_terminals_keep_interval_and_evidence(name: str, width: int) -> N
 def test_what_gives_way_gives_way_in_order() -> None:
     document = document_of(answered("chat-70b"))
     heads = [
-        {head for head in ("region", "req/s", "provider", "layout", "meets", "$/h", "evidence") if any(
-            head in line.split() for line in printed(document, width=width) if "accelerators" in line
-        )}
+        {
+            head
+            for head in ("region", "req/s", "provider", "layout", "meets", "$/h", "evidence")
+            if any(head in line.split() for line in printed(document, width=width) if "accelerators" in line)
+        }
         for width in (170, 120, 100, 70)
-    ]  # fmt: skip
+    ]
     assert all(later <= earlier for earlier, later in pairwise(heads))
     assert {"$/h", "evidence"} <= heads[-1] and "region" in heads[0]
 

@@ -12,15 +12,27 @@ from tonnage.report.terminal import print_blocks, rich_table
 
 TABLE = Table(
     columns=(
-        Column("#", number=True), Column("accelerators", wraps=True), Column("layout", wraps=True), Column("TTFT"),
-        Column("headroom", number=True, spare=1), Column("$/1M out", number=True, spare=2), Column("offer", wraps=True),
+        Column("#", number=True),
+        Column("accelerators", wraps=True),
+        Column("layout", wraps=True),
+        Column("TTFT"),
+        Column("headroom", number=True, spare=1),
+        Column("$/1M out", number=True, spare=2),
+        Column("offer", wraps=True),
     ),
     rows=(
-        ("1", "16384 x h100-sxm5-80gb", "tp 8 pp 16 vpp 8", "322 (159-652) ms", "46%", "3.22",
-         "seeweb it-fr2, 2026-05"),
+        (
+            "1",
+            "16384 x h100-sxm5-80gb",
+            "tp 8 pp 16 vpp 8",
+            "322 (159-652) ms",
+            "46%",
+            "3.22",
+            "seeweb it-fr2, 2026-05",
+        ),
         ("2", "2 x l4", "tp 1", "28 (14-56) ms", "9%", "120.50", "verda FIN-03, 2026-05"),
     ),
-)  # fmt: skip
+)
 
 
 def printed(width: int) -> list[str]:

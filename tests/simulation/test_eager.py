@@ -17,10 +17,15 @@ def deployed(model: str, weights: str = "fp16", engine: str = "hf", activations:
     """One request after another on one A100."""
     return resolve(
         ServeCase(
-            model=model, accelerator="a100-sxm4-80gb", engine=engine, isl=16, osl=512, traffic=Traffic(batch=1),
+            model=model,
+            accelerator="a100-sxm4-80gb",
+            engine=engine,
+            isl=16,
+            osl=512,
+            traffic=Traffic(batch=1),
             precision=Precision(weights=weights, kv="fp16", activations=activations),
         )
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(("weights", "further"), [("fp16", 0), ("awq", 0), ("nf4", 2), ("int8_weight", 8)])

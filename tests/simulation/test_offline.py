@@ -88,9 +88,19 @@ def test_a_cache_keeps_what_fits() -> None:
 
 def test_unfused_attention_writes_its_scores() -> None:
     attention: Work = (
-        Operator(kind="attention_prefill", name="attention", flop=1e10, read_bytes=1e7, write_bytes=1e7, m=32 * 512,
-                 batch=32, heads=16, head_dim=64, compute="fp16"),
-    )  # fmt: skip
+        Operator(
+            kind="attention_prefill",
+            name="attention",
+            flop=1e10,
+            read_bytes=1e7,
+            write_bytes=1e7,
+            m=32 * 512,
+            batch=32,
+            heads=16,
+            head_dim=64,
+            compute="fp16",
+        ),
+    )
     runtime = runtime_of(FACTS, "fastertransformer")[0]
     fused = msgspec.structs.replace(runtime, fused_tokens=512.0)
     unfused, kept = (

@@ -16,8 +16,18 @@ from tonnage.simulation.steps import step_grid, step_table
 
 
 def product(weights: str = "gguf-q4_k_m", rows: float = 512.0) -> Operator:
-    return Operator(kind="gemm", name="up", weights=weights, compute="fp16", flop=2.0 * rows * 4096 * 14336,
-                    read_bytes=4e7, write_bytes=1e7, m=rows, n=14336.0, k=4096.0)  # fmt: skip
+    return Operator(
+        kind="gemm",
+        name="up",
+        weights=weights,
+        compute="fp16",
+        flop=2.0 * rows * 4096 * 14336,
+        read_bytes=4e7,
+        write_bytes=1e7,
+        m=rows,
+        n=14336.0,
+        k=4096.0,
+    )
 
 
 def test_faster_tensor_units_alone_help_little() -> None:
@@ -43,8 +53,16 @@ def test_decode_and_other_makers_keep_their_prices() -> None:
 
 def test_scores_are_traffic() -> None:
     part = catalog.accelerator("rtx-4090")
-    look = Operator(kind="attention_prefill", name="look", weights="fp16", compute="fp16", flop=4.0 * 128 * 1e6,
-                    head_dim=128, heads=32, kv_heads=8)  # fmt: skip
+    look = Operator(
+        kind="attention_prefill",
+        name="look",
+        weights="fp16",
+        compute="fp16",
+        flop=4.0 * 128 * 1e6,
+        head_dim=128,
+        heads=32,
+        kv_heads=8,
+    )
     once = prompt_scores_s(look, part)
     assert once is not None
     assert prompt_scores_s(look, replace(part, memory_bytes_per_s=part.memory_bytes_per_s / 2)) == pytest.approx(
@@ -61,9 +79,15 @@ def test_scores_are_traffic() -> None:
 def test_published_prompt_rates(part: str, weights: str, tokens: int, rate: float) -> None:
     """Llama-3-8B by llama-bench, one accelerator (XiongjieDai, GPU-Benchmarks-on-LLM-Inference)."""
     case = ServeCase(
-        model="meta-llama/Meta-Llama-3-8B", accelerator=part, traffic=Traffic(batch=1, static=True), isl=tokens, osl=1,
-        precision=Precision(weights=weights, kv="fp16", activations="fp16"), engine="llamacpp", year=2024,
-    )  # fmt: skip
+        model="meta-llama/Meta-Llama-3-8B",
+        accelerator=part,
+        traffic=Traffic(batch=1, static=True),
+        isl=tokens,
+        osl=1,
+        precision=Precision(weights=weights, kv="fp16", activations="fp16"),
+        engine="llamacpp",
+        year=2024,
+    )
     found = predict_serve(case).ttft_s
     assert found is not None
     assert tokens / found.mean == pytest.approx(rate, rel=0.20)
@@ -93,8 +117,14 @@ def test_decodes_beside_a_prompt_attend_longer_where_one_call_takes_both(
 
 
 def test_a_mixed_step_carries_it_and_a_decode_step_does_not() -> None:
-    case = ServeCase(model="meta-llama/Llama-3.1-8B", accelerator="a100-sxm4-80gb", traffic=Traffic(rate_per_s=1.0),
-                     isl=1000, osl=200, engine="vllm")  # fmt: skip
+    case = ServeCase(
+        model="meta-llama/Llama-3.1-8B",
+        accelerator="a100-sxm4-80gb",
+        traffic=Traffic(rate_per_s=1.0),
+        isl=1000,
+        osl=200,
+        engine="vllm",
+    )
     at = resolve(case)
     alike = replace(at.placement, mixed_attention=1.0)
     own, plain = (
@@ -113,10 +143,17 @@ def test_builds_since_the_autumn_of_2025_keep_no_scores_of_long_prompts() -> Non
 
     def ttft_s(build: str, tokens: float) -> float:
         found = predict_serve(
-            ServeCase(model="Qwen/Qwen2.5-7B", accelerator="gb10", traffic=Traffic(batch=1.0, static=True), isl=tokens,
-                      osl=2.0, precision=Precision(weights="gguf-q8_0", kv="fp16", activations="fp16"),
-                      engine="llamacpp", engine_version=build)
-        )  # fmt: skip
+            ServeCase(
+                model="Qwen/Qwen2.5-7B",
+                accelerator="gb10",
+                traffic=Traffic(batch=1.0, static=True),
+                isl=tokens,
+                osl=2.0,
+                precision=Precision(weights="gguf-q8_0", kv="fp16", activations="fp16"),
+                engine="llamacpp",
+                engine_version=build,
+            )
+        )
         assert found.ttft_s is not None
         return found.ttft_s.mean
 

@@ -21,9 +21,13 @@ from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes
 from tonnage.simulation.pool_capacity import Unit
 
 TIMES = ReplicaTimes(
-    batches=(1.0, 8.0, 64.0, 256.0), decode_s=(0.008, 0.0085, 0.012, 0.025), prefill_s=0.05, prefill_tail_s=0.12,
-    prefill_work_s=0.03, step_share=0.2,
-)  # fmt: skip
+    batches=(1.0, 8.0, 64.0, 256.0),
+    decode_s=(0.008, 0.0085, 0.012, 0.025),
+    prefill_s=0.05,
+    prefill_tail_s=0.12,
+    prefill_work_s=0.03,
+    step_share=0.2,
+)
 LOAD = ReplicaLoad(output_tokens=211, output_tail_tokens=451, max_concurrency=200.0)
 
 
@@ -69,9 +73,11 @@ def test_the_simulator_says_nearly_the_same(model: str, part: str, layout: Layou
     request = serve_request({"model": model, "rate": "1/s", "traffic": traffic, "ttft": "2 s", "accelerator": part})
     accelerator = catalog.accelerator(part)
     configuration = Configuration(
-        accelerator=accelerator.id, layout=layout, precision=Precision(weights="fp8", activations="fp8"),
+        accelerator=accelerator.id,
+        layout=layout,
+        precision=Precision(weights="fp8", activations="fp8"),
         engine=Engine(name="vllm"),
-    )  # fmt: skip
+    )
     replica = build_replica(
         model=resolve(model), accelerator=accelerator, configuration=configuration, lengths=request.lengths
     )

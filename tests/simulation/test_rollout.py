@@ -23,7 +23,7 @@ SHAPE = profile("reasoning").output_quantiles
 def table() -> StepTable:
     case = ServeCase(
         model="llama-3.1-8b", accelerator="h100-sxm5-80gb", traffic=Traffic(concurrency=64), isl=200, osl=1000
-    )  # fmt: skip
+    )
     at = resolve(case)
     return step_table(grid_of(at), at.overheads)
 
@@ -62,8 +62,9 @@ def test_all_tokens_are_generated_whatever_the_slots(table: StepTable) -> None:
 
 def test_weights_stand_for_several_requests(table: StepTable) -> None:
     once = rollout(table, load((500.0, 1000.0) * 16))
-    twice = rollout(table, RolloutLoad(lengths=(500.0, 1000.0) * 8, prompt_tokens=200, prompts=8, slots=64,
-                                       budget=8192, weight=2.0))  # fmt: skip
+    twice = rollout(
+        table, RolloutLoad(lengths=(500.0, 1000.0) * 8, prompt_tokens=200, prompts=8, slots=64, budget=8192, weight=2.0)
+    )
     assert twice.decode_s == pytest.approx(once.decode_s) and twice.tokens == once.tokens
 
 

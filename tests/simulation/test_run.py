@@ -8,13 +8,26 @@ from msgspec.structs import replace
 from tonnage.simulation.run import Cluster, RunSpec, run_over_time, spot_mix
 
 CLUSTER = Cluster(
-    nodes=64, per_node_day=0.009, per_node_day_low=0.003, per_node_day_high=0.024, restart_s=240, restart_low_s=60,
-    restart_high_s=900, start_s=180,
-)  # fmt: skip
+    nodes=64,
+    per_node_day=0.009,
+    per_node_day_low=0.003,
+    per_node_day_high=0.024,
+    restart_s=240,
+    restart_low_s=60,
+    restart_high_s=900,
+    start_s=180,
+)
 SPEC = RunSpec(
-    steps=50000, step_s=10.0, step_factor=1.2, validation=0.01, headroom=0.1, checkpoint_bytes=1e12, blocking_s=2.0,
-    write_s=30.0, cluster=CLUSTER,
-)  # fmt: skip
+    steps=50000,
+    step_s=10.0,
+    step_factor=1.2,
+    validation=0.01,
+    headroom=0.1,
+    checkpoint_bytes=1e12,
+    blocking_s=2.0,
+    write_s=30.0,
+    cluster=CLUSTER,
+)
 
 
 def test_wall_time_is_the_sum_of_what_it_is_spent_on() -> None:
@@ -79,9 +92,13 @@ def test_a_mix_does_the_work_by_the_deadline() -> None:
 @given(st.floats(0.05, 0.9), st.floats(1.0, 3.0))
 def test_a_mix_never_costs_more_than_on_demand_when_spot_is_worth_it(share: float, slack: float) -> None:
     mix = spot_mix(
-        work_s=36e3, deadline_s=36e3 * slack, spot_share=share, up_share=share, spot_usd_per_h=1.0,
+        work_s=36e3,
+        deadline_s=36e3 * slack,
+        spot_share=share,
+        up_share=share,
+        spot_usd_per_h=1.0,
         on_demand_usd_per_h=3.0,
-    )  # fmt: skip
+    )
     assert mix is not None and mix.finishes_s <= 36e3 * slack * (1 + 1e-9)
     assert mix.usd <= 36e3 / 3600 * 3.0 * (1 + 1e-9)
 

@@ -23,9 +23,12 @@ def test_hits_are_those_of_the_played_caches_within_two_points(tokens: int) -> N
     steady, rate = steady_turns(BRANCHING), 2.0
     saved, _ = found_in(steady, (SteadyTier(tokens=tokens),), turns_per_s=rate)
     played = simulate_sessions(
-        BRANCHING, (CacheTier(name="gpu", blocks=tokens),), turns_per_s=rate, turns=40_000,
+        BRANCHING,
+        (CacheTier(name="gpu", blocks=tokens),),
+        turns_per_s=rate,
+        turns=40_000,
         served=Replicas(block_tokens=1),
-    )  # fmt: skip
+    )
     assert saved.sum() / steady.prompt.sum() == pytest.approx(played.hit_rate, abs=0.02)
 
 

@@ -12,19 +12,32 @@ from tonnage.errors import BadRequest
 from tonnage.simulation.sessions import PrefillCost, Replicas, Turns, draw_turns, simulate_sessions
 
 BRANCHING = SessionProfile(
-    name="branching", what="", source="test", shared=((100.0, 0.5), (37.0, 0.3)), max_context=4000.0,
+    name="branching",
+    what="",
+    source="test",
+    shared=((100.0, 0.5), (37.0, 0.3)),
+    max_context=4000.0,
     classes=(
         SessionClass(
-            share=3.0, go_on=(0.5, 0.8), gap_s=((0.0, 1.0), (0.5, 20.0), (1.0, 900.0)),
-            first_tokens=((0.0, 3.0), (1.0, 900.0)), growth_tokens=((0.0, 2.0), (1.0, 400.0)),
-            output_tokens=((0.0, 1.0), (1.0, 200.0)), branch_share=0.3, branch_kept=((0.0, 0.0), (1.0, 1.0)),
+            share=3.0,
+            go_on=(0.5, 0.8),
+            gap_s=((0.0, 1.0), (0.5, 20.0), (1.0, 900.0)),
+            first_tokens=((0.0, 3.0), (1.0, 900.0)),
+            growth_tokens=((0.0, 2.0), (1.0, 400.0)),
+            output_tokens=((0.0, 1.0), (1.0, 200.0)),
+            branch_share=0.3,
+            branch_kept=((0.0, 0.0), (1.0, 1.0)),
         ),
         SessionClass(
-            share=1.0, go_on=(0.0,), gap_s=((0.0, 1.0),), first_tokens=((0.0, 2000.0),), growth_tokens=((0.0, 1.0),),
+            share=1.0,
+            go_on=(0.0,),
+            gap_s=((0.0, 1.0),),
+            first_tokens=((0.0, 2000.0),),
+            growth_tokens=((0.0, 1.0),),
             output_tokens=((0.0, 7.0),),
         ),
     ),
-)  # fmt: skip
+)
 SIZE = 16
 
 
@@ -79,9 +92,14 @@ def test_runs_of_blocks_equal_their_blocks_one_by_one(blocks: tuple[int, ...], r
     )
     cost = PrefillCost(token_s=1e-4, depth_s=7.1e-8)
     found = simulate_sessions(
-        BRANCHING, tiers, turns_per_s=2.0, turns=6000, warm_share=0.0, seed=3,
+        BRANCHING,
+        tiers,
+        turns_per_s=2.0,
+        turns=6000,
+        warm_share=0.0,
+        seed=3,
         served=Replicas(number=replicas, route="round-robin", block_tokens=SIZE, prefill=cost),
-    )  # fmt: skip
+    )
     turns = draw_turns(BRANCHING, turns_per_s=2.0, turns=6000, seed=3)
     held, loaded = replayed(turns, tiers, replicas, cost)
     assert [tier.held_tokens for tier in found.tiers] == [n * SIZE for n in held]
@@ -106,20 +124,28 @@ def test_turns_are_those_of_the_profile() -> None:
 def test_prefixes_are_found_where_the_router_looks_for_them() -> None:
     hits = {
         route: simulate_sessions(
-            BRANCHING, (CacheTier(name="gpu", blocks=1500),), turns_per_s=8.0, turns=20_000,
+            BRANCHING,
+            (CacheTier(name="gpu", blocks=1500),),
+            turns_per_s=8.0,
+            turns=20_000,
             served=Replicas(number=4, route=route, prefill=PrefillCost(token_s=3e-4)),
         ).hit_rate
         for route in ("round-robin", "least-loaded", "prefix-aware")
-    }  # fmt: skip
+    }
     assert hits["prefix-aware"] > 1.2 * max(hits["round-robin"], hits["least-loaded"])
 
 
 def test_many_open_sessions_and_runs_find_room() -> None:
     long = ((0.0, 500.0), (1.0, 2_000.0))
     one = SessionClass(
-        go_on=(0.9,), gap_s=long, first_tokens=((0.0, 100.0), (1.0, 400.0)), growth_tokens=((0.0, 100.0), (1.0, 400.0)),
-        output_tokens=((0.0, 1.0),), branch_share=0.5, branch_kept=((0.0, 0.2), (1.0, 0.9)),
-    )  # fmt: skip
+        go_on=(0.9,),
+        gap_s=long,
+        first_tokens=((0.0, 100.0), (1.0, 400.0)),
+        growth_tokens=((0.0, 100.0), (1.0, 400.0)),
+        output_tokens=((0.0, 1.0),),
+        branch_share=0.5,
+        branch_kept=((0.0, 0.2), (1.0, 0.9)),
+    )
     profile = SessionProfile(name="many", what="", source="test", classes=(one,))
     found = simulate_sessions(profile, (CacheTier(name="gpu", blocks=1 << 20),), turns_per_s=10.0, turns=60_000)
     assert 0.1 < found.hit_rate < 0.9

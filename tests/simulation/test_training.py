@@ -16,13 +16,13 @@ from tonnage.errors import Unmeasured
 from tonnage.physics.network import network_totals
 from tonnage.physics.training_memory import held_parameters
 from tonnage.physics.training_time import transfer_s
-from tonnage.simulation.training import Turn, data_exchanges, model_flop, step_time, times_of
+from tonnage.simulation.training import model_flop, step_time, times_of
+from tonnage.simulation.training_exchanges import data_exchanges
+from tonnage.simulation.training_times import Turn
 
 LLAMA = catalog.model("meta-llama/Meta-Llama-3-8B")
 H100 = catalog.accelerator("h100-sxm5-80gb")
-BASE = train_setup(
-    seq_len=8192, num_micro_batches=4, native_attention=True, layout=TrainLayout(dp=8, sharding="zero1")
-)  # fmt: skip
+BASE = train_setup(seq_len=8192, num_micro_batches=4, native_attention=True, layout=TrainLayout(dp=8, sharding="zero1"))
 
 
 def step(setup: TrainSetup, model: Model = LLAMA) -> float:
@@ -80,7 +80,7 @@ def test_slow_networks_cost_sharded_training_more() -> None:
         num_micro_batches=1,
         seq_len=2048,
         layout=TrainLayout(dp=64, sharding="fsdp"),
-    )  # fmt: skip
+    )
     slow, fast = (step(replace(sharded, inter_bytes_per_s=rate)) for rate in (3e9, 50e9))
     assert slow > 1.2 * fast
 
@@ -147,9 +147,11 @@ def test_schedules_that_put_weight_gradients_off_shorten_the_bubble() -> None:
     def bubble(schedule: str) -> float:
         layout = TrainLayout(pp=4, dp=2, sharding="zero1", schedule=schedule)  # type: ignore[arg-type]
         found = step_time(
-            LLAMA, accelerator=H100, setup=replace(BASE, num_micro_batches=16, layout=layout),
+            LLAMA,
+            accelerator=H100,
+            setup=replace(BASE, num_micro_batches=16, layout=layout),
             coefficients=training_coefficients(),
-        )  # fmt: skip
+        )
         return found.part("bubble")
 
     assert bubble("1f1b") > 1.8 * bubble("zb-h1") > 0
@@ -190,13 +192,13 @@ def test_networks_of_depthwise_convolutions_move_more_and_frozen_encoders_are_pa
 
 
 def mixture_step(part: str, **changes: Any) -> float:
-    setup = train_setup(
-        layout=TrainLayout(dp=64, ep=8, sharding="zero1"), seq_len=4096, num_micro_batches=2, **changes
-    )  # fmt: skip
+    setup = train_setup(layout=TrainLayout(dp=64, ep=8, sharding="zero1"), seq_len=4096, num_micro_batches=2, **changes)
     found = step_time(
-        catalog.model("openai/gpt-oss-120b"), accelerator=catalog.accelerator("gb200-nvl72"), setup=setup,
+        catalog.model("openai/gpt-oss-120b"),
+        accelerator=catalog.accelerator("gb200-nvl72"),
+        setup=setup,
         coefficients=training_coefficients(),
-    )  # fmt: skip
+    )
     return found.part(part)
 
 

@@ -19,10 +19,17 @@ from tonnage.simulation.training_forward import forward_time
 def test_a_forward_pass_is_between_a_fifth_and_a_half_of_its_step(layout: dict[str, object], recompute: str) -> None:
     model, card = hub.resolve("llama-3.1-8b"), catalog.accelerator("h100-sxm5-80gb")
     case = TrainCase(
-        model=model, accelerator=card.id, method="full", count=16, layout=TrainCaseLayout(**layout),  # type: ignore[arg-type]
-        global_batch=256, seq_len=4096, micro_batch=1, recompute=recompute,  # type: ignore[arg-type]
+        model=model,
+        accelerator=card.id,
+        method="full",
+        count=16,
+        layout=TrainCaseLayout(**layout),  # type: ignore[arg-type]
+        global_batch=256,
+        seq_len=4096,
+        micro_batch=1,
+        recompute=recompute,  # type: ignore[arg-type]
         framework="pytorch" if "sharding" in layout else "megatron",
-    )  # fmt: skip
+    )
     coefficients = training_coefficients()
     setup = resolve_setup(case, model=model, accelerator=card, coefficients=coefficients).setup
     step = step_time(model, accelerator=card, setup=setup, coefficients=coefficients).value

@@ -15,9 +15,14 @@ WITHIN = 1e-9
 
 def case(**changes: Any) -> TrainCase:
     base: dict[str, Any] = {
-        "model": "meta-llama/Llama-3.1-8B", "accelerator": "h100-sxm5-80gb", "count": 16, "seq_len": 4096,
-        "global_batch": 64, "micro_batch": 1, "framework": "megatron",
-    }  # fmt: skip
+        "model": "meta-llama/Llama-3.1-8B",
+        "accelerator": "h100-sxm5-80gb",
+        "count": 16,
+        "seq_len": 4096,
+        "global_batch": 64,
+        "micro_batch": 1,
+        "framework": "megatron",
+    }
     return TrainCase(**(base | changes))
 
 

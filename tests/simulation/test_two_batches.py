@@ -15,10 +15,16 @@ EACH, CONTEXT = 256.0, 2050.0
 
 AT = resolve(
     ServeCase(
-        model="deepseek-ai/DeepSeek-R1", accelerator="h100-sxm5-80gb", traffic=Traffic(concurrency=72 * EACH),
-        isl=2000.0, osl=100.0, layout=Layout(dp=72, ep=72), engine="sglang", engine_version="0.4.6",
+        model="deepseek-ai/DeepSeek-R1",
+        accelerator="h100-sxm5-80gb",
+        traffic=Traffic(concurrency=72 * EACH),
+        isl=2000.0,
+        osl=100.0,
+        layout=Layout(dp=72, ep=72),
+        engine="sglang",
+        engine_version="0.4.6",
     )
-)  # fmt: skip
+)
 
 
 def decode_s(two_batches: bool, sequences: float) -> float:

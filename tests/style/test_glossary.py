@@ -45,10 +45,8 @@ def hits(text: str) -> list[str]:
     if any_old_word().search(plain) is None:
         return []
     return [
-        f"'{old}': write '{new}'"
-        for old, new in rows()
-        if re.search(rf"(?<![\w-]){re.escape(old)}(?![\w-])", plain)
-    ]  # fmt: skip
+        f"'{old}': write '{new}'" for old, new in rows() if re.search(rf"(?<![\w-]){re.escape(old)}(?![\w-])", plain)
+    ]
 
 
 def literals(source: str) -> Iterator[tuple[int, str]]:

@@ -50,8 +50,12 @@ def _calls(text: str, name: str) -> list[ast.Call]:
 
 
 def test_fields_are_declared_beside_their_attributes_and_nowhere_else() -> None:
-    elsewhere = {path for path, text in modules() if "Field" in text and "domain.requests.field" in text
-                 if _calls(text, "Field") and not path.startswith(DECLARING)}  # fmt: skip
+    elsewhere = {
+        path
+        for path, text in modules()
+        if "Field" in text and "domain.requests.field" in text
+        if _calls(text, "Field") and not path.startswith(DECLARING)
+    }
     assert elsewhere == set(BESIDE)
 
 

@@ -132,9 +132,16 @@ def test_what_is_taken_comes_from_the_answer() -> None:
 
 def test_derived_figures_can_be_taken_and_a_wrong_name_is_told_with_the_nearest() -> None:
     bill = Bill(
-        provider="p", instance_type="i", region="r", term="on-demand", instances=1, as_of="2026-05",
-        accelerators_per_instance=1.0, usd_per_instance_hour=3.0, lines=(Part(name="1 x i", value=3.0),),
-    )  # fmt: skip
+        provider="p",
+        instance_type="i",
+        region="r",
+        term="on-demand",
+        instances=1,
+        as_of="2026-05",
+        accelerators_per_instance=1.0,
+        usd_per_instance_hour=3.0,
+        lines=(Part(name="1 x i", value=3.0),),
+    )
     assert pick_numbers((bill,), {"usd": "0.usd_per_hour"}) == {"usd": 3.0}
     with pytest.raises(UnknownName, match="usd_per_hour"):
         pick_numbers((bill,), {"usd": "0.usd_per_hours"})

@@ -20,11 +20,18 @@ def rows(block: str, count: int) -> list[Row]:
 def scores(of: list[Row], predicted: float | None) -> list[Score]:
     return [
         Score(
-            id=row.id, block=row.block, kind="serve", quantity="tpot_ms", measured=10.0, labels=Labels(),
-            predicted=predicted, low=9.0 if predicted else None, high=11.0 if predicted else None,
+            id=row.id,
+            block=row.block,
+            kind="serve",
+            quantity="tpot_ms",
+            measured=10.0,
+            labels=Labels(),
+            predicted=predicted,
+            low=9.0 if predicted else None,
+            high=11.0 if predicted else None,
         )
         for row in of
-    ]  # fmt: skip
+    ]
 
 
 def test_only_numbers_that_both_predict_count_and_the_mean_is_over_sources(tmp_path: Path) -> None:

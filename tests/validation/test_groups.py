@@ -8,8 +8,11 @@ from tonnage.validation.grouping import UNKNOWN, group_by, labels_of, leave_out
 def test_labels_say_what_a_row_is_about() -> None:
     found = labels_of(point())
     assert (found.engine, found.accelerator, found.precision, found.load) == (
-        "vllm", "a100-sxm4-80gb", "fp16", "static_batch",
-    )  # fmt: skip
+        "vllm",
+        "a100-sxm4-80gb",
+        "fp16",
+        "static_batch",
+    )
     assert "llama" in found.family.lower()
     assert labels_of(sample()).load == "closed_loop"
     trained = labels_of(training())

@@ -15,9 +15,13 @@ def made(group: int, error: float, level: str = "calibrated:steady", **more: Any
     facts: dict[str, Any] = {"quantity": "tpot_ms", "labels": Labels(model=f"m{group}", engine="vllm"), **more}
     facts.setdefault("block", "A")
     return Score(
-        id=f"{group}-{error}", kind="serve", measured=10.0, predicted=10.0 * math.exp(error), level=level,
+        id=f"{group}-{error}",
+        kind="serve",
+        measured=10.0,
+        predicted=10.0 * math.exp(error),
+        level=level,
         **facts,
-    )  # fmt: skip
+    )
 
 
 def fitted(scores: list[Score]) -> dict[str, Factor]:

@@ -43,9 +43,16 @@ def test_another_kind_of_group_or_table_is_refused(tmp_path: Path) -> None:
 def test_scores_take_the_stored_value_and_their_interval_moves_along(tmp_path: Path) -> None:
     root = stored(tmp_path, ",".join(COLUMNS) + "\n" + row("a", "20"))
     base = Score(
-        id="a", block="B", kind="serve", quantity="tpot_ms", measured=15.0, labels=Labels(), predicted=10.0, low=8.0,
+        id="a",
+        block="B",
+        kind="serve",
+        quantity="tpot_ms",
+        measured=15.0,
+        labels=Labels(),
+        predicted=10.0,
+        low=8.0,
         high=12.5,
-    )  # fmt: skip
+    )
     other = Score(id="b", block="B", kind="serve", quantity="tpot_ms", measured=15.0, labels=Labels(), predicted=1.0)
     found = left_out_scores([base, other], left_out_predictions(root, "accelerator"))
     width = factor("serve", "tpot_s", rung="calibrated:steady")
@@ -56,9 +63,16 @@ def test_scores_take_the_stored_value_and_their_interval_moves_along(tmp_path: P
 
 def test_an_interval_without_factors_keeps_its_ratio_around_the_left_out_number() -> None:
     base = Score(
-        id="a", block="B", kind="serve", quantity="energy_per_token_j", measured=1.0, labels=Labels(), predicted=2.0,
-        low=1.0, high=3.0,
-    )  # fmt: skip
+        id="a",
+        block="B",
+        kind="serve",
+        quantity="energy_per_token_j",
+        measured=1.0,
+        labels=Labels(),
+        predicted=2.0,
+        low=1.0,
+        high=3.0,
+    )
     (found,) = left_out_scores([base], {("a", "energy_per_token_j"): LeftOut(4.0, "")})
     assert (found.predicted, found.low, found.high) == (4.0, 2.0, 6.0)
 
@@ -67,8 +81,16 @@ def test_an_interval_keeps_what_a_queue_adds_to_its_tables_factor() -> None:
     level = "calibrated:steady"
     width = factor("serve", "ttft_s", rung=level)
     base = Score(
-        id="a", block="B", kind="serve", quantity="ttft_ms", measured=30.0, labels=Labels(), predicted=10.0,
-        low=10.0 / width, high=20.0 * width, level=level,
-    )  # fmt: skip
+        id="a",
+        block="B",
+        kind="serve",
+        quantity="ttft_ms",
+        measured=30.0,
+        labels=Labels(),
+        predicted=10.0,
+        low=10.0 / width,
+        high=20.0 * width,
+        level=level,
+    )
     (found,) = left_out_scores([base], {("a", "ttft_ms"): LeftOut(5.0, level)})
     assert (found.low, found.high) == pytest.approx((5.0 / width, 10.0 * width))

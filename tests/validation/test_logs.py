@@ -17,23 +17,34 @@ from tonnage.validation.logs import COLUMNS, FILE, MEASURED, PHYSICS, log_errors
 
 NAME = "RTX4090_Llama-3.1-8B"
 KWARGS: dict[str, Any] = {
-    "tensor_parallel_size": 1, "data_parallel_size": 1, "enable_expert_parallel": False, "max_num_seqs": 16,
-    "max_num_batched_tokens": 2048, "max_model_len": None,
-}  # fmt: skip
+    "tensor_parallel_size": 1,
+    "data_parallel_size": 1,
+    "enable_expert_parallel": False,
+    "max_num_seqs": 16,
+    "max_num_batched_tokens": 2048,
+    "max_model_len": None,
+}
 
 
 def log_folder(folder: Path, *, requests: int = 40, blocks: int | None = 2588) -> Path:
     """A log of requests half a second apart that each take one second to begin and three to end, latest first."""
     meta: dict[str, Any] = {
-        "model": "meta-llama/Llama-3.1-8B-Instruct", "vllm_version": "0.19.0", "engine_kwargs": KWARGS
-    }  # fmt: skip
+        "model": "meta-llama/Llama-3.1-8B-Instruct",
+        "vllm_version": "0.19.0",
+        "engine_kwargs": KWARGS,
+    }
     if blocks:
         meta["kv_cache"] = {"num_gpu_blocks": blocks}
     rows = [
-        {"queued_ts": 100 + i / 2, "first_token_ts": 101 + i / 2, "last_token_ts": 104 + i / 2, "input_toks": 500,
-         "output_toks": 101}
+        {
+            "queued_ts": 100 + i / 2,
+            "first_token_ts": 101 + i / 2,
+            "last_token_ts": 104 + i / 2,
+            "input_toks": 500,
+            "output_toks": 101,
+        }
         for i in reversed(range(requests))
-    ]  # fmt: skip
+    ]
     (folder / f"{NAME}__vllm_meta.json.gz").write_bytes(gzip.compress(json.dumps(meta).encode()))
     (folder / f"{NAME}__vllm_requests.jsonl.gz").write_bytes(
         gzip.compress("\n".join(json.dumps(row) for row in rows).encode())

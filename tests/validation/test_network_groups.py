@@ -19,7 +19,7 @@ def row(id: str, **cells: str) -> Row:
 def score(id: str, quantity: str, *, kind: Any = "infer", measured: float = 1.0, predicted: float = 1.1) -> Score:
     return Score(
         id=id, block="X", kind=kind, quantity=quantity, labels=Labels(), measured=measured, predicted=predicted
-    )  # fmt: skip
+    )
 
 
 def test_each_row_counts_in_its_group_and_errors_are_medians() -> None:

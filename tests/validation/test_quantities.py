@@ -18,8 +18,14 @@ def names(found: list[Measured]) -> list[str]:
 def test_an_inference_row_is_scored_in_the_order_of_the_tables() -> None:
     row = point(ttft_mean_ms=100, tpot_p50_ms=20, total_tokens_per_s=900, samples_per_s=2, kv_tokens=5000)
     assert names(measured_numbers(row)) == [
-        "ttft_ms", "tpot_ms", "e2e_ms", "output_tokens_per_s", "total_tokens_per_s", "samples_per_s", "kv_tokens",
-    ]  # fmt: skip
+        "ttft_ms",
+        "tpot_ms",
+        "e2e_ms",
+        "output_tokens_per_s",
+        "total_tokens_per_s",
+        "samples_per_s",
+        "kv_tokens",
+    ]
     assert set(names(measured_numbers(row))) <= set(NAMES)
 
 

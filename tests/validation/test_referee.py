@@ -35,9 +35,14 @@ def test_every_number_is_asked_for_and_answers_are_scores(command) -> None:  # t
     rows = [sample(id="a"), point(id="b"), training(id="c"), point(id="d", accelerator_id=None)]
     scores, said = referee_scores(rows, command(ECHO))
     assert [(item.id, item.quantity, item.predicted) for item in scores if item.id in "abc"] == [
-        ("a", "ttft_ms", 7), ("a", "tpot_ms", 7), ("b", "e2e_ms", 7), ("b", "output_tokens_per_s", 7),
-        ("c", "step_time_s", 7), ("c", "tokens_per_s_per_accel", 7), ("c", "fits", 7),
-    ]  # fmt: skip
+        ("a", "ttft_ms", 7),
+        ("a", "tpot_ms", 7),
+        ("b", "e2e_ms", 7),
+        ("b", "output_tokens_per_s", 7),
+        ("c", "step_time_s", 7),
+        ("c", "tokens_per_s_per_accel", 7),
+        ("c", "fits", 7),
+    ]
     assert {item.reason for item in scores if item.id == "d"} == {
         "accelerator not in the catalogue: the row names none"
     }

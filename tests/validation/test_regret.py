@@ -15,8 +15,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def one(clients: int, tpot: float, **changes: object) -> Row:
-    return sample(id=f"c{clients}", concurrency=clients, silicon_tpot_ms=tpot, silicon_ttft_ms=100, isl=1024, osl=1024,
-                  **changes)  # fmt: skip
+    return sample(
+        id=f"c{clients}", concurrency=clients, silicon_tpot_ms=tpot, silicon_ttft_ms=100, isl=1024, osl=1024, **changes
+    )
 
 
 ROWS = [one(8, 8.0), one(32, 9.5), one(64, 15.0), one(256, 40.0)]
@@ -24,8 +25,9 @@ ROWS = [one(8, 8.0), one(32, 9.5), one(64, 15.0), one(256, 40.0)]
 
 
 def said(**tpot: float) -> Latencies:
-    return latencies_of({(id, name): value for id, each in tpot.items() for name, value in
-                         (("ttft_ms", 100.0), ("tpot_ms", each))})  # fmt: skip
+    return latencies_of(
+        {(id, name): value for id, each in tpot.items() for name, value in (("ttft_ms", 100.0), ("tpot_ms", each))}
+    )
 
 
 TRUTH = said(c8=8.0, c32=9.5, c64=15.0, c256=40.0)

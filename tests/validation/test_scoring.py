@@ -16,9 +16,14 @@ def rows(count: int = 40) -> list[Row]:
 def test_a_row_gives_one_score_for_each_quantity_in_order() -> None:
     found = list(score([point(), training(), sample()], predict=fixed))
     assert [(item.kind, item.quantity) for item in found] == [
-        ("serve", "e2e_ms"), ("serve", "output_tokens_per_s"), ("train", "step_time_s"),
-        ("train", "tokens_per_s_per_accel"), ("train", "fits"), ("serve", "ttft_ms"), ("serve", "tpot_ms"),
-    ]  # fmt: skip
+        ("serve", "e2e_ms"),
+        ("serve", "output_tokens_per_s"),
+        ("train", "step_time_s"),
+        ("train", "tokens_per_s_per_accel"),
+        ("train", "fits"),
+        ("serve", "ttft_ms"),
+        ("serve", "tpot_ms"),
+    ]
     first = found[0]
     assert (first.measured, first.predicted, first.low, first.high, first.basis) == (
         2560,

@@ -174,10 +174,20 @@ def test_launch_degrees_become_a_layout_of_all_ranks(cells: dict[str, object], l
 
 def test_separate_workers_keep_their_own_layouts_and_no_orchestrator_version() -> None:
     row = sample(
-        disaggregated=1, engine="trtllm", backend_version="0.8.1.post2", tp_norm=None, num_accelerators=36,
-        prefill_num_workers=1, prefill_tp_size=1, prefill_attention_dp_size=4, prefill_moe_ep_size=4,
-        decode_num_workers=4, decode_tp_size=8, decode_attention_dp_size=1, decode_moe_ep_size=8,
-    )  # fmt: skip
+        disaggregated=1,
+        engine="trtllm",
+        backend_version="0.8.1.post2",
+        tp_norm=None,
+        num_accelerators=36,
+        prefill_num_workers=1,
+        prefill_tp_size=1,
+        prefill_attention_dp_size=4,
+        prefill_moe_ep_size=4,
+        decode_num_workers=4,
+        decode_tp_size=8,
+        decode_attention_dp_size=1,
+        decode_moe_ep_size=8,
+    )
     case = of_sample(row)
     split = case.disaggregation
     assert split is not None
@@ -227,10 +237,20 @@ def test_a_sample_without_clients_is_not_guessed() -> None:
 @pytest.mark.parametrize(("ranks", "printed", "groups"), [(32, 1, 32), (32, 32, 32), (16, 1, 1), (4, 1, 1)])
 def test_experts_are_not_cut_narrower_than_kernels_take(ranks: int, printed: int, groups: int) -> None:
     row = sample(
-        model_id="deepseek-ai/DeepSeek-V3", disaggregated=1, engine="sglang", tp_norm=None, num_accelerators=ranks + 4,
-        prefill_num_workers=1, prefill_tp_size=4, prefill_attention_dp_size=1, prefill_moe_ep_size=1,
-        decode_num_workers=1, decode_tp_size=1, decode_attention_dp_size=ranks, decode_moe_ep_size=printed,
-    )  # fmt: skip
+        model_id="deepseek-ai/DeepSeek-V3",
+        disaggregated=1,
+        engine="sglang",
+        tp_norm=None,
+        num_accelerators=ranks + 4,
+        prefill_num_workers=1,
+        prefill_tp_size=4,
+        prefill_attention_dp_size=1,
+        prefill_moe_ep_size=1,
+        decode_num_workers=1,
+        decode_tp_size=1,
+        decode_attention_dp_size=ranks,
+        decode_moe_ep_size=printed,
+    )
     split = of_sample(row).disaggregation
     assert split is not None
     assert split.decode == Layout(dp=ranks, ep=groups), "an expert of DeepSeek-V3 is 2048 wide: 64 on each of 32"

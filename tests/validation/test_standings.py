@@ -44,11 +44,18 @@ def scored(block: str, errors: Sequence[float], **more: object) -> tuple[list[Ro
     rows = [Row(id=row.id, block=block, layout=row.layout, cells=row.cells) for row in rows]
     scores = [
         Score(
-            id=row.id, block=block, kind="serve", quantity="tpot_ms", measured=10.0, predicted=10.0 * (1 + error),
-            low=8.0 * (1 + error), high=12.0 * (1 + error), labels=Labels(),
+            id=row.id,
+            block=block,
+            kind="serve",
+            quantity="tpot_ms",
+            measured=10.0,
+            predicted=10.0 * (1 + error),
+            low=8.0 * (1 + error),
+            high=12.0 * (1 + error),
+            labels=Labels(),
         )
         for row, error in zip(rows, errors, strict=True)
-    ]  # fmt: skip
+    ]
     return rows, scores
 
 

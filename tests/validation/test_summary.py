@@ -17,8 +17,11 @@ def test_a_block_has_a_line_for_each_quantity_with_its_errors() -> None:
     rows = [served("A", id="A-1", e2e_ms=1000), served("A", id="A-2", e2e_ms=4000), served("B", id="B-1", e2e_ms=2000)]
     lines = by_block(score(rows, predict=fixed))
     assert [(line.block, line.quantity, line.rows) for line in lines] == [
-        ("A", "e2e_ms", 2), ("A", "output_tokens_per_s", 2), ("B", "e2e_ms", 1), ("B", "output_tokens_per_s", 1),
-    ]  # fmt: skip
+        ("A", "e2e_ms", 2),
+        ("A", "output_tokens_per_s", 2),
+        ("B", "e2e_ms", 1),
+        ("B", "output_tokens_per_s", 1),
+    ]
     assert lines[0].median_ape == pytest.approx(0.75)
     assert lines[0].bias == pytest.approx(0.0)
     assert lines[0].coverage_90 == 1.0
@@ -48,9 +51,11 @@ def test_a_block_splits_by_a_label() -> None:
     rows = [served("A", id="A-1"), served("A", id="A-2", engine="sglang")]
     lines = by_block(score(rows, predict=fixed), by="engine")
     assert [(line.group, line.quantity, line.rows) for line in lines] == [
-        ("sglang", "e2e_ms", 1), ("vllm", "e2e_ms", 1), ("sglang", "output_tokens_per_s", 1),
+        ("sglang", "e2e_ms", 1),
+        ("vllm", "e2e_ms", 1),
+        ("sglang", "output_tokens_per_s", 1),
         ("vllm", "output_tokens_per_s", 1),
-    ]  # fmt: skip
+    ]
 
 
 def test_a_report_counts_rows_and_names_crashes() -> None:
@@ -70,6 +75,11 @@ def test_runs_that_did_not_fit_are_counted_apart() -> None:
 def test_all_blocks_together_keep_kinds_apart() -> None:
     lines = by_quantity(score([point(), training(), sample()], predict=fixed))
     assert [(line.kind, line.quantity) for line in lines] == [
-        ("serve", "ttft_ms"), ("serve", "tpot_ms"), ("serve", "e2e_ms"), ("serve", "output_tokens_per_s"),
-        ("train", "step_time_s"), ("train", "tokens_per_s_per_accel"), ("train", "fits"),
-    ]  # fmt: skip
+        ("serve", "ttft_ms"),
+        ("serve", "tpot_ms"),
+        ("serve", "e2e_ms"),
+        ("serve", "output_tokens_per_s"),
+        ("train", "step_time_s"),
+        ("train", "tokens_per_s_per_accel"),
+        ("train", "fits"),
+    ]

@@ -25,9 +25,23 @@ def test_a_plain_row_says_everything_and_leaves_the_rest_open() -> None:
 
 def test_stated_degrees_and_words_arrive() -> None:
     case = train_case(
-        training(tp=2, pp=4, vpp=5, cp=1, ep=8, dp=1, sharding="zero1", act_ckpt="selective", flash_attn="no",
-                 method="qlora", lora_rank=8, lora_targets="query+value", grads_kept=0, mem_kind="nvidia-smi")
-    )  # fmt: skip
+        training(
+            tp=2,
+            pp=4,
+            vpp=5,
+            cp=1,
+            ep=8,
+            dp=1,
+            sharding="zero1",
+            act_ckpt="selective",
+            flash_attn="no",
+            method="qlora",
+            lora_rank=8,
+            lora_targets="query+value",
+            grads_kept=0,
+            mem_kind="nvidia-smi",
+        )
+    )
     assert case.layout == TrainCaseLayout(tp=2, pp=4, vpp=5, cp=1, ep=8, dp=1, sharding="zero1")
     assert (case.recompute, case.flash_attention, case.grads_kept) == ("selective", False, False)
     assert (case.method, case.lora_rank, case.lora_targets, case.memory_kind) == ("qlora", 8, "query+value", "device")

@@ -20,9 +20,17 @@ from tonnage.validation.training_groups import (
 
 def scored(row: Row, quantity: str, measured: float, predicted: float) -> Score:
     return Score(
-        id=row.id, block=row.block, kind="train", quantity=quantity, measured=measured, predicted=predicted,
-        low=predicted / 2, high=predicted * 2, labels=labels_of(row), level="calibrated",
-    )  # fmt: skip
+        id=row.id,
+        block=row.block,
+        kind="train",
+        quantity=quantity,
+        measured=measured,
+        predicted=predicted,
+        low=predicted / 2,
+        high=predicted * 2,
+        labels=labels_of(row),
+        level="calibrated",
+    )
 
 
 def figure(found: tuple[Figure, ...], group: str, words: str) -> Figure:
@@ -83,8 +91,10 @@ def test_the_fastest_rows_of_sweeps_are_counted_apart_from_all() -> None:
 
     found = layout_figures([one(1.0, True), one(1.04, True, degrees=False), one(1.5, False), one(1.06, True)])
     assert [(line.rows, line.value) for line in found] == [
-        (3, pytest.approx(2 / 3)), (2, pytest.approx(1 / 2)), (4, pytest.approx(2 / 4)),
-    ]  # fmt: skip
+        (3, pytest.approx(2 / 3)),
+        (2, pytest.approx(1 / 2)),
+        (4, pytest.approx(2 / 4)),
+    ]
     assert found[0].met is False
     assert found[2].met is True  # nothing is asked of it
     assert layout_figures([]) == ()

@@ -43,9 +43,12 @@ def serving(limits: Any, **options: Any) -> Iterator[str]:
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.bind(("127.0.0.1", 0))
     config = uvicorn.Config(
-        application(limits=limits, **options), log_level="critical", lifespan="on", timeout_graceful_shutdown=0,
+        application(limits=limits, **options),
+        log_level="critical",
+        lifespan="on",
+        timeout_graceful_shutdown=0,
         http=protocol(H11Protocol, limits=limits),
-    )  # fmt: skip
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[bound])), daemon=True)
     thread.start()

@@ -169,8 +169,13 @@ def test_pictures_exports_and_comparison_of_a_kept_answer(client: Any) -> None:
 
 
 def test_progress_of_a_simulation_ends(client: Any) -> None:
-    fields = {"model": MODEL, "accelerator": "H100", "traffic.profile": "chat", "traffic.rate": "2/s",
-              "traffic.requests": "3000"}  # fmt: skip
+    fields = {
+        "model": MODEL,
+        "accelerator": "H100",
+        "traffic.profile": "chat",
+        "traffic.rate": "2/s",
+        "traffic.requests": "3000",
+    }
     told = client.get("/progress/simulate", params=fields).text
     assert "event: end" in told and "error" not in told
     answer = client.get("/simulate", params=fields, headers={"accept": "application/json"}).json()

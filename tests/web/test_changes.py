@@ -50,10 +50,15 @@ def test_lines_that_offer_something_ask_for_it_and_relaxed_limits_are_dropped() 
     nothing = SimpleNamespace(break_even=())
     offer, without, risk = suggestions(
         nothing,
-        ["Survives the loss of any one replica with 2 accelerators: $9.78/h.",
-         "Would work: without --tpot: 8 x MI355X at $68.80/h", "Risk: the price is 27 weeks old."],
-        path="plan/serve", given=GIVEN, known=KNOWN,
-    )  # fmt: skip
+        [
+            "Survives the loss of any one replica with 2 accelerators: $9.78/h.",
+            "Would work: without --tpot: 8 x MI355X at $68.80/h",
+            "Risk: the price is 27 weeks old.",
+        ],
+        path="plan/serve",
+        given=GIVEN,
+        known=KNOWN,
+    )
     assert applied(offer.href) == {**GIVEN, "spare_replicas": "1"}
     assert without.text == "Without the TPOT objective: 8 x MI355X at $68.80/h"
     assert applied(without.href) == {name: value for name, value in GIVEN.items() if name != "tpot"}

@@ -50,8 +50,12 @@ def test_one_field_of_the_wrong_kind_in_a_good_request_is_refused(path: str, pag
     allowed = jsonschema_rs.validator_for(request_schema(question))
     good = parse_form_lists(question, nest_form_names(question.example))
     assert allowed.is_valid(good)
-    wrong = [body for field in question.fields for value in OF_THE_WRONG_KIND
-             if not allowed.is_valid(body := _with(good, field.name, value))]  # fmt: skip
+    wrong = [
+        body
+        for field in question.fields
+        for value in OF_THE_WRONG_KIND
+        if not allowed.is_valid(body := _with(good, field.name, value))
+    ]
     groups = {field.name.partition(".")[0] for field in question.fields if "." in field.name}
     wrong += [{**good, group: value} for group in groups for value in ([], 5, "x", True, [{}])]
     assert len(wrong) > 5 * len(question.fields)

@@ -47,8 +47,12 @@ def test_the_origin_is_the_pages_own_with_its_port(client: Any, page_address: st
         f"http://[::1]:{port}",
     ):
         assert client.post("/fit", json=FIT, headers={"origin": origin}).status_code == 403
-    for host, origin in (("127.0.0.1", "http://127.0.0.1"), ("localhost:80", "http://localhost"), ("localhost", "https://localhost"),
-                         (f"127.0.0.1:{port}", page_address)):  # fmt: skip
+    for host, origin in (
+        ("127.0.0.1", "http://127.0.0.1"),
+        ("localhost:80", "http://localhost"),
+        ("localhost", "https://localhost"),
+        (f"127.0.0.1:{port}", page_address),
+    ):
         assert client.post("/fit", json=FIT, headers={"host": host, "origin": origin}).status_code == 200
 
 

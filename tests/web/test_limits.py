@@ -26,8 +26,9 @@ SPARE_S = 30.0
 @pytest.fixture(scope="module")
 def tight() -> Iterator[Any]:
     """A server with one worker and little patience."""
-    limits = Limits(question_s=3.0, workers=1, waiting=3, waiting_each=2, header_s=1.0, body_s=1.0, send_s=1.0,
-                    connections=20)  # fmt: skip
+    limits = Limits(
+        question_s=3.0, workers=1, waiting=3, waiting_each=2, header_s=1.0, body_s=1.0, send_s=1.0, connections=20
+    )
     with serving(limits) as address:
         server = Server(None, address)  # type: ignore[arg-type]
         with httpx.Client(base_url=address, timeout=60, trust_env=False) as client:
@@ -118,8 +119,10 @@ def test_the_second_head_of_a_connection_has_its_time_too(tight: Server) -> None
 
 
 def test_a_body_that_never_ends_is_refused(tight: Server) -> None:
-    head = (f"POST /fit HTTP/1.1\r\nHost: 127.0.0.1:{tight.port}\r\nContent-Type: application/json\r\n"
-            "Content-Length: 9\r\n\r\n{")  # fmt: skip
+    head = (
+        f"POST /fit HTTP/1.1\r\nHost: 127.0.0.1:{tight.port}\r\nContent-Type: application/json\r\n"
+        "Content-Length: 9\r\n\r\n{"
+    )
     with tight.connect() as connection:
         connection.settimeout(SPARE_S)
         connection.sendall(head.encode())
@@ -160,8 +163,13 @@ def test_too_many_connections_cost_the_oldest_that_owes_its_head(tight: Server, 
 
 
 def test_a_followed_question_may_take_longer_and_tells_more_than_its_end() -> None:
-    fields = {"model": MODEL, "accelerator": "H100", "traffic.profile": "reasoning", "traffic.rate": "2/s",
-              "traffic.requests": "60000"}  # fmt: skip
+    fields = {
+        "model": MODEL,
+        "accelerator": "H100",
+        "traffic.profile": "reasoning",
+        "traffic.rate": "2/s",
+        "traffic.requests": "60000",
+    }
     with serving(Limits(question_s=0.3)) as address, httpx.Client(base_url=address, timeout=120) as client:
         events = [
             line for line in client.get("/progress/simulate", params=fields).text.split("\r\n\r\n") if line.strip()

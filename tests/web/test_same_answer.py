@@ -22,9 +22,11 @@ httpx = pytest.importorskip("httpx")
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 CASE = {
-    "model": MODEL, "accelerator": "H100", "traffic": {"profile": "chat", "rate": "3/s", "requests": 800},
+    "model": MODEL,
+    "accelerator": "H100",
+    "traffic": {"profile": "chat", "rate": "3/s", "requests": 800},
     "slo": {"ttft": "1 s", "tpot": "50 ms"},
-}  # fmt: skip
+}
 SERVE = {"rate": "2/s", "traffic": "chat", "ttft": "1 s", "accelerator": "L40S"}
 FINETUNE = {"method": "lora", "tokens": "4M", "accelerator": "L40S"}
 WORKLOADS = [

@@ -152,9 +152,12 @@ def test_clients_that_leave_do_not_make_a_storm_of_new_workers(monkeypatch: pyte
 
     async def test() -> None:
         lane = Lane(
-            spawn_context(), settings=Settings(additions=NOTHING), warm="", workers=2,
+            spawn_context(),
+            settings=Settings(additions=NOTHING),
+            warm="",
+            workers=2,
             limits=Limits(waiting=100, waiting_each=100),
-        )  # fmt: skip
+        )
         for _ in range(20):
             left = [asyncio.ensure_future(lane.run("name", {}, client="a")) for _ in range(10)]
             await asyncio.sleep(0)

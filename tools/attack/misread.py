@@ -38,9 +38,14 @@ YAML: Final = {
     "an anchor": "plan: serve\nmodel: &a 8B\nrate: 2/s\ntraffic: *a\n",
 }
 PASTED: Final = (
-    "TPOT 2,5 ms at 32 clients", "TPOT 21 ms at 3,2 clients", "TPOT 21 at 32 clients", "TPOT 1.2.3 ms at 3 clients",
-    "TPOT -21 ms at 32 clients", "TPOT 21 ms at 1e3 clients", "TPOT 21 ms at 32 to 64 clients",
-)  # fmt: skip
+    "TPOT 2,5 ms at 32 clients",
+    "TPOT 21 ms at 3,2 clients",
+    "TPOT 21 at 32 clients",
+    "TPOT 1.2.3 ms at 3 clients",
+    "TPOT -21 ms at 32 clients",
+    "TPOT 21 ms at 1e3 clients",
+    "TPOT 21 ms at 32 to 64 clients",
+)
 DEPLOYED: Final = {
     "a fraction of a count": "vllm serve a/b --tensor-parallel-size 2.5",
     "a decimal comma": "vllm serve a/b --gpu-memory-utilization 0,9",
@@ -75,8 +80,12 @@ def _command(*arguments: str) -> None:
 
 
 def _options(field: str, text: str) -> None:
-    flags = [part for name, value in {**ASKED, field: text}.items() if name not in ("plan", "model")
-             for part in (f"--{name.replace('_', '-')}", value)]  # fmt: skip
+    flags = [
+        part
+        for name, value in {**ASKED, field: text}.items()
+        if name not in ("plan", "model")
+        for part in (f"--{name.replace('_', '-')}", value)
+    ]
     _command("plan", "serve", "8B", *flags)
 
 

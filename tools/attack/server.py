@@ -38,9 +38,12 @@ MODEL: Final = "meta-llama/Llama-3.1-8B-Instruct"
 PLAN: Final = {"model": MODEL, "traffic": "chat", "ttft": "1 s", "tpot": "50 ms"}
 """A plan over the whole catalogue, but for its rate."""
 LONG: Final = {
-    "model": MODEL, "accelerator": "H100", "traffic": {"profile": "reasoning", "rate": "3/s", "requests": 200_000},
-    "slo": {"ttft": "1 s", "tpot": "50 ms"}, "capacity": True,
-}  # fmt: skip
+    "model": MODEL,
+    "accelerator": "H100",
+    "traffic": {"profile": "reasoning", "rate": "3/s", "requests": 200_000},
+    "slo": {"ttft": "1 s", "tpot": "50 ms"},
+    "capacity": True,
+}
 """The longest simulation that the page takes: seconds."""
 MINUTES: Final = {**LONG, "traffic": {"profile": "reasoning", "rate": "3/s", "requests": 2_000_000}}
 """A simulation of minutes, for the command line."""
@@ -118,9 +121,13 @@ def served(*options: str, env: dict[str, str] | None = None) -> Iterator[Server]
     """A server on a free port, warmed with one plan; killed at the end."""
     command = [sys.executable, "-m", "tonnage", "web", "--port", "0", *options]
     process = subprocess.Popen(
-        command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        command,
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
         env={**os.environ, "TONNAGE_OFFLINE": "1", **(env or {})},
-    )  # fmt: skip
+    )
     assert process.stderr is not None
     try:
         address = next(word for line in process.stderr for word in line.split() if word.startswith("http"))
@@ -137,9 +144,14 @@ def served(*options: str, env: dict[str, str] | None = None) -> Iterator[Server]
 
 
 def ask(
-    server: Server, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None,
+    server: Server,
+    method: str,
+    path: str,
+    body: Any = None,
+    *,
+    headers: dict[str, str] | None = None,
     timeout_s: float = 300.0,
-) -> tuple[int, dict[str, str], bytes]:  # fmt: skip
+) -> tuple[int, dict[str, str], bytes]:
     """Status, headers and body of an answer, over a connection of its own."""
     connection = HTTPConnection("127.0.0.1", server.port, timeout=timeout_s)
     try:
@@ -185,9 +197,14 @@ def probed(server: Server) -> Iterator[Probe]:
 def tools() -> Iterator[subprocess.Popen[str]]:
     """A server of tools for assistants."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tonnage", "mcp"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, text=True, start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "tonnage", "mcp"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
     try:
         yield process
     finally:

@@ -62,9 +62,12 @@ def _kept_in_sweep(path: Path) -> set[str]:
 
 def _started(script: str, path: Path, *, number: int, rows: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", script, str(path), str(number), str(rows)], stdout=subprocess.PIPE, text=True,
-        stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-    )  # fmt: skip
+        [sys.executable, "-c", script, str(path), str(number), str(rows)],
+        stdout=subprocess.PIPE,
+        text=True,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
 
 
 def _killed(what: str, script: str, kept: Callable[[Path], set[str]], *, kills: int) -> Outcome:

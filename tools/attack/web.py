@@ -152,8 +152,11 @@ def slow_bodies(share: float) -> Outcome:
 def too_long(share: float) -> Outcome:
     """Expensive questions of each kind under a limit of two seconds."""
     rounds, findings, slowest = _count(10, share), [], 0.0
-    fleet = {"workloads": [{"name": f"w{n}", "model": MODEL, "rate": f"{n + 1}/s", "traffic": "chat", "ttft": "1 s"}
-                           for n in range(12)]}  # fmt: skip
+    fleet = {
+        "workloads": [
+            {"name": f"w{n}", "model": MODEL, "rate": f"{n + 1}/s", "traffic": "chat", "ttft": "1 s"} for n in range(12)
+        ]
+    }
     ways = {name: LONG[name] for name in LONG if name != "capacity"} | {
         "ways": {f"{n} replicas": {"replicas": n} for n in range(1, 9)}
     }
@@ -237,11 +240,27 @@ def other_sites(_: float) -> Outcome:
     with served() as server:
         own = f"http://127.0.0.1:{server.port}"
         origins = [
-            "https://attacker.example", "http://127.0.0.1", f"http://127.0.0.1:{server.port + 1}", "null",
-            f"http://localhost:{server.port}", f"ftp://127.0.0.1:{server.port}", f"{own}.attacker.example",
-            f"http://x@127.0.0.1:{server.port}", "http://[", "http://[::1", "http://127.0.0.1:99999", "http://:80", "",
-            "[", "://", "http://127.0.0.1:x", f"{own}/path", "http://\u00e9", "%00", "file://",
-        ]  # fmt: skip
+            "https://attacker.example",
+            "http://127.0.0.1",
+            f"http://127.0.0.1:{server.port + 1}",
+            "null",
+            f"http://localhost:{server.port}",
+            f"ftp://127.0.0.1:{server.port}",
+            f"{own}.attacker.example",
+            f"http://x@127.0.0.1:{server.port}",
+            "http://[",
+            "http://[::1",
+            "http://127.0.0.1:99999",
+            "http://:80",
+            "",
+            "[",
+            "://",
+            "http://127.0.0.1:x",
+            f"{own}/path",
+            "http://\u00e9",
+            "%00",
+            "file://",
+        ]
         strangers: list[dict[str, str]] = [{"Origin": origin} for origin in origins]
         for site in ("cross-site", "same-site", "nonsense"):
             for mode, kind in (
@@ -251,15 +270,30 @@ def other_sites(_: float) -> Outcome:
                 ("navigate", "document"),
             ):
                 strangers.append({"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": kind})
-        strangers += [{"Host": host} for host in ("attacker.example", "127.0.0.1.attacker.example", "[", "x@127.0.0.1",
-                                                   "127.0.0.1:99999", "localhost.", "0", "2130706433")]  # fmt: skip
+        strangers += [
+            {"Host": host}
+            for host in (
+                "attacker.example",
+                "127.0.0.1.attacker.example",
+                "[",
+                "x@127.0.0.1",
+                "127.0.0.1:99999",
+                "localhost.",
+                "0",
+                "2130706433",
+            )
+        ]
         for accept in ("application/json", "text/html"):
             for headers in strangers:
                 for method, path, body in (
-                    ("GET", get, None), ("POST", "/plan/serve", {**PLAN, "rate": "3/s"}), ("POST", "/predict", {}),
-                    ("POST", "/models", {}), ("GET", "/compare?left=0", None), ("GET", f"/progress{get}", None),
+                    ("GET", get, None),
+                    ("POST", "/plan/serve", {**PLAN, "rate": "3/s"}),
+                    ("POST", "/predict", {}),
+                    ("POST", "/models", {}),
+                    ("GET", "/compare?left=0", None),
+                    ("GET", f"/progress{get}", None),
                     ("GET", "/chart/0/memory-dark.svg", None),
-                ):  # fmt: skip
+                ):
                     count += 1
                     status, _, told = ask(server, method, path, body, headers={**headers, "Accept": accept})
                     if not 400 <= status < 500 or b'class="answer"' in told:

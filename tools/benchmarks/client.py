@@ -31,7 +31,7 @@ def delay_ms(*, stub: list[str], load: dict[str, float], output_tokens: int) -> 
         url = f"http://127.0.0.1:{int(server.stdout.readline())}"
         spec = Spec(
             url=url, kind="chat", model="stub", load=Load(**load), prompt_tokens=64, output_tokens=output_tokens
-        )  # fmt: skip
+        )
         with tempfile.TemporaryDirectory() as folder:
             point = measure_serve(spec, Path(folder) / "log.jsonl").points[0]
     finally:

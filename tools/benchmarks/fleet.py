@@ -30,14 +30,16 @@ def large(seed: int) -> FleetProblem:
         price = slots * rng.uniform(0.7, 8.0)
         machines.append(
             Machine(
-                id=f"m{m}", slots=float(slots), start_h=0.1,
+                id=f"m{m}",
+                slots=float(slots),
+                start_h=0.1,
                 terms=(
                     Term(name="on-demand", cost_per_hour=price),
                     Term(name="reserved", cost_per_hour=0.62 * price, always=True),
                     Term(name="spot", cost_per_hour=0.4 * price, firm=False, available=0.9),
                 ),
             )
-        )  # fmt: skip
+        )
     pools, ways = [], []
     for p in range(WORKLOADS):
         mean, phase, swing = rng.uniform(2, 60), rng.uniform(0, 24), rng.uniform(0.1, 0.8)
@@ -68,14 +70,16 @@ def listed(seed: int, *, times: float = 1.0) -> FleetProblem:
             price = slots * each * rng.uniform(0.85, 1.3)
             machines.append(
                 Machine(
-                    id=f"k{kind} x{slots}", slots=float(slots), start_h=0.1,
+                    id=f"k{kind} x{slots}",
+                    slots=float(slots),
+                    start_h=0.1,
                     terms=(
                         Term(name="on-demand", cost_per_hour=price),
                         Term(name="reserved", cost_per_hour=rng.uniform(0.55, 0.7) * price, always=True),
                         Term(name="spot", cost_per_hour=rng.uniform(0.3, 0.6) * price, firm=False, available=0.9),
                     ),
                 )
-            )  # fmt: skip
+            )
     pools, ways = [], []
     for p in range(WORKLOADS):
         mean, phase, swing = times * rng.uniform(2, 60), rng.uniform(0, 24), rng.uniform(0.1, 0.8)

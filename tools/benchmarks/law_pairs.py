@@ -129,10 +129,16 @@ def case_of(s: Situation) -> ServeCase:
     """The case that a user would write."""
     traffic = Traffic(rate_per_s=s.rate_per_s) if s.rate_per_s else Traffic(concurrency=float(s.clients))
     return ServeCase(
-        model=s.model, accelerator=s.part, traffic=traffic, isl=float(s.prompt), osl=float(s.output),
-        layout=Layout(tp=s.tp), precision=Precision(weights=s.weights), engine=s.engine,
+        model=s.model,
+        accelerator=s.part,
+        traffic=traffic,
+        isl=float(s.prompt),
+        osl=float(s.output),
+        layout=Layout(tp=s.tp),
+        precision=Precision(weights=s.weights),
+        engine=s.engine,
         phase="decode" if s.decode else "both",
-    )  # fmt: skip
+    )
 
 
 @cache
@@ -331,9 +337,7 @@ def fewest_experts(model: Model, batch: float) -> float:
             popular = [rank**-SKEW for rank in range(1, moe.num_experts + 1)]
             rows, total = batch * moe.num_experts_per_tok, sum(popular)
             hit = sum(1.0 - (1.0 - weight / total) ** rows for weight in popular)
-            even = experts_hit(
-                num_experts=moe.num_experts, num_experts_per_tok=moe.num_experts_per_tok, tokens=batch
-            )  # fmt: skip
+            even = experts_hit(num_experts=moe.num_experts, num_experts_per_tok=moe.num_experts_per_tok, tokens=batch)
             share = min(share, max(hit, moe.num_experts_per_tok) / even)
     return share
 
@@ -342,9 +346,12 @@ def bytes_of(s: Situation, batch: float) -> float:
     """Weights and cached keys and values that one decode step of a rank reads. [bytes]"""
     at = resolve(case_of(s)).placement
     work = step_work(
-        at.model, Tokens(decodes=batch, context=float(s.prompt), emitted=batch),
-        precision=at.precision, layout=at.layout, domain=at.domain,
-    )  # fmt: skip
+        at.model,
+        Tokens(decodes=batch, context=float(s.prompt), emitted=batch),
+        precision=at.precision,
+        layout=at.layout,
+        domain=at.domain,
+    )
     read, share = 0.0, fewest_experts(at.model, batch)
     for op in work:
         if op.kind == "gemm":
@@ -411,7 +418,11 @@ def _overload(before: Situation, after: Situation) -> Comparison | None:
 
 
 CHECKS: Final[dict[str, Callable[[Situation, random.Random], Iterator[Comparison | None]]]] = {
-    "format": format_law, "tensor": tensor_law, "part": part_law, "bytes": bytes_law, "engine": engine_law,
+    "format": format_law,
+    "tensor": tensor_law,
+    "part": part_law,
+    "bytes": bytes_law,
+    "engine": engine_law,
     "overload": overload_law,
-}  # fmt: skip
+}
 """What compares a deployment under each law; `part_law` yields `vendor` too."""

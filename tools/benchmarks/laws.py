@@ -97,11 +97,17 @@ def table(found: list[Comparison], known: dict[tuple[str, str], float]) -> list[
         excuses = sum(excused(one, known) for one in broken)
         rows.append(
             {
-                "law": law, "limit": limit, "comparisons": len(mine), "violations": len(broken),
-                "preemption": preempted, "measured": sum(one.measured for one in broken), "listed": excuses,
-                "unlisted": len(broken) - preempted - excuses, "worst": max((one.ratio for one in mine), default=0.0),
+                "law": law,
+                "limit": limit,
+                "comparisons": len(mine),
+                "violations": len(broken),
+                "preemption": preempted,
+                "measured": sum(one.measured for one in broken),
+                "listed": excuses,
+                "unlisted": len(broken) - preempted - excuses,
+                "worst": max((one.ratio for one in mine), default=0.0),
             }
-        )  # fmt: skip
+        )
     return rows
 
 

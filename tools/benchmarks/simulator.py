@@ -52,9 +52,12 @@ def _replica(prompt: float, output: float, **more: Any) -> Any:
     from tonnage.planning.replica_arrays import replica_arrays
 
     case = ServeCase(
-        model="meta-llama/Llama-3.1-8B-Instruct", accelerator="h100-sxm5-80gb", traffic=Traffic(rate_per_s=1.0),
-        isl=prompt, osl=output,
-    )  # fmt: skip
+        model="meta-llama/Llama-3.1-8B-Instruct",
+        accelerator="h100-sxm5-80gb",
+        traffic=Traffic(rate_per_s=1.0),
+        isl=prompt,
+        osl=output,
+    )
     at = resolve(case)
     return replica_arrays(at, prompt_tokens=prompt, output_tokens=output, kv_tokens=at.pool.tokens, options=more)
 

@@ -26,11 +26,16 @@ def _searched(name: str, count: int, *, batch: int) -> float:
     from tonnage.planning.train.job import Job
     from tonnage.planning.train.search import Place, fastest_arrangements
 
-    job = Job(kind="train", method="pretrain", sequences=1e6, seq_len=8192, global_batch=batch, precision="bf16",
-              optimizer="adamw")  # fmt: skip
-    place = Place(
-        accelerator=catalog.accelerator("h100-sxm5-80gb"), count=count, per_node=8, inter_bytes_per_s=50e9
-    )  # fmt: skip
+    job = Job(
+        kind="train",
+        method="pretrain",
+        sequences=1e6,
+        seq_len=8192,
+        global_batch=batch,
+        precision="bf16",
+        optimizer="adamw",
+    )
+    place = Place(accelerator=catalog.accelerator("h100-sxm5-80gb"), count=count, per_node=8, inter_bytes_per_s=50e9)
     model, coefficients = catalog.model(name), training_coefficients()
     start = time.process_time()  # once, as a user's first search is: nothing is kept from an earlier one
     found = fastest_arrangements(model, place, job=job, coefficients=coefficients)

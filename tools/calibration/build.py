@@ -92,8 +92,9 @@ def main(arguments: list[str]) -> None:
         accelerator = catalog.accelerator(SYSTEMS[system])
         for family in (*FAMILIES, "library"):
             library = family == "library"
-            found = library_grids(root, system, accelerator) if library else family_grids(
-                root, system, family, accelerator)  # fmt: skip
+            found = (
+                library_grids(root, system, accelerator) if library else family_grids(root, system, family, accelerator)
+            )
             if not found:
                 continue
             stamp = {

@@ -49,9 +49,18 @@ HELD = {
 
 def gemm_operator(row: pd.Series) -> Operator:
     weights, compute = FORMATS[row.gemm_dtype]
-    return Operator(kind="gemm", name="gemm", weights=weights, compute=compute, flop=2.0 * row.m * row.n * row.k,
-                    read_bytes=number_format(weights).bytes * row.n * row.k + 2.0 * row.m * row.k,
-                    write_bytes=2.0 * row.m * row.n, m=row.m, n=row.n, k=row.k)  # fmt: skip
+    return Operator(
+        kind="gemm",
+        name="gemm",
+        weights=weights,
+        compute=compute,
+        flop=2.0 * row.m * row.n * row.k,
+        read_bytes=number_format(weights).bytes * row.n * row.k + 2.0 * row.m * row.k,
+        write_bytes=2.0 * row.m * row.n,
+        m=row.m,
+        n=row.n,
+        k=row.k,
+    )
 
 
 def prefill_operator(row: pd.Series) -> Operator:
@@ -60,10 +69,21 @@ def prefill_operator(row: pd.Series) -> Operator:
     kv_heads = row.num_key_value_heads or row.num_heads
     cache = FORMATS[row.kv_cache_dtype][0]
     width = row.batch_size * row.isl * row.head_dim
-    return Operator(kind="attention_prefill", name="prefill", weights=cache, compute=FORMATS[row.attn_dtype][1],
-                    flop=4.0 * row.num_heads * width * seen, read_bytes=2.0 * width * (row.num_heads + 2 * kv_heads),
-                    write_bytes=2.0 * width * row.num_heads, m=row.batch_size * row.isl, batch=row.batch_size,
-                    heads=row.num_heads, kv_heads=kv_heads, head_dim=row.head_dim, window=window)  # fmt: skip
+    return Operator(
+        kind="attention_prefill",
+        name="prefill",
+        weights=cache,
+        compute=FORMATS[row.attn_dtype][1],
+        flop=4.0 * row.num_heads * width * seen,
+        read_bytes=2.0 * width * (row.num_heads + 2 * kv_heads),
+        write_bytes=2.0 * width * row.num_heads,
+        m=row.batch_size * row.isl,
+        batch=row.batch_size,
+        heads=row.num_heads,
+        kv_heads=kv_heads,
+        head_dim=row.head_dim,
+        window=window,
+    )
 
 
 def decode_operator(row: pd.Series) -> Operator:
@@ -72,28 +92,59 @@ def decode_operator(row: pd.Series) -> Operator:
     kv_heads = row.num_key_value_heads or row.num_heads
     seen = min(context, window) if window else context
     cache = FORMATS[row.kv_cache_dtype][0]
-    return Operator(kind="attention_decode", name="decode", weights=cache, compute="bf16",
-                    flop=4.0 * row.num_heads * row.head_dim * row.batch_size * seen,
-                    read_bytes=2.0 * number_format(cache).bytes * kv_heads * row.head_dim * row.batch_size * seen,
-                    m=row.batch_size, batch=row.batch_size, context=context, heads=row.num_heads, kv_heads=kv_heads,
-                    head_dim=row.head_dim, window=window)  # fmt: skip
+    return Operator(
+        kind="attention_decode",
+        name="decode",
+        weights=cache,
+        compute="bf16",
+        flop=4.0 * row.num_heads * row.head_dim * row.batch_size * seen,
+        read_bytes=2.0 * number_format(cache).bytes * kv_heads * row.head_dim * row.batch_size * seen,
+        m=row.batch_size,
+        batch=row.batch_size,
+        context=context,
+        heads=row.num_heads,
+        kv_heads=kv_heads,
+        head_dim=row.head_dim,
+        window=window,
+    )
 
 
 def mla_prefill_operator(row: pd.Series) -> Operator:
     width = row.batch_size * row.isl * row.num_heads
-    return Operator(kind="mla_prefill", name="prefill", weights=FORMATS[row.kv_cache_dtype][0], compute="bf16",
-                    flop=width * row.isl * 320.0, read_bytes=2.0 * width * 512, write_bytes=2.0 * width * 128,
-                    m=row.batch_size * row.isl, batch=row.batch_size, heads=row.num_heads, kv_heads=row.num_heads,
-                    head_dim=192, window=row.isl if row.kernel_source in grids.ABSORBED else None)  # fmt: skip
+    return Operator(
+        kind="mla_prefill",
+        name="prefill",
+        weights=FORMATS[row.kv_cache_dtype][0],
+        compute="bf16",
+        flop=width * row.isl * 320.0,
+        read_bytes=2.0 * width * 512,
+        write_bytes=2.0 * width * 128,
+        m=row.batch_size * row.isl,
+        batch=row.batch_size,
+        heads=row.num_heads,
+        kv_heads=row.num_heads,
+        head_dim=192,
+        window=row.isl if row.kernel_source in grids.ABSORBED else None,
+    )
 
 
 def mla_decode_operator(row: pd.Series) -> Operator:
     context = row.step + row.isl
     cache = FORMATS[row.kv_cache_dtype][0]
-    return Operator(kind="mla_decode", name="decode", weights=cache, compute="bf16",
-                    flop=2.0 * row.batch_size * row.num_heads * context * 1088,
-                    read_bytes=number_format(cache).bytes * 576 * row.batch_size * context, m=row.batch_size,
-                    batch=row.batch_size, context=context, heads=row.num_heads, kv_heads=1, head_dim=576)  # fmt: skip
+    return Operator(
+        kind="mla_decode",
+        name="decode",
+        weights=cache,
+        compute="bf16",
+        flop=2.0 * row.batch_size * row.num_heads * context * 1088,
+        read_bytes=number_format(cache).bytes * 576 * row.batch_size * context,
+        m=row.batch_size,
+        batch=row.batch_size,
+        context=context,
+        heads=row.num_heads,
+        kv_heads=1,
+        head_dim=576,
+    )
 
 
 def moe_operators(row: pd.Series) -> tuple[Operator, ...]:
@@ -104,19 +155,39 @@ def moe_operators(row: pd.Series) -> tuple[Operator, ...]:
     inner = row.inter_size / row.moe_tp_size
     stored = number_format(weights).bytes
     return tuple(
-        Operator(kind="grouped_gemm", name="experts", weights=weights, compute=compute, flop=2.0 * rows * n * k,
-                 read_bytes=stored * hit * n * k + 2.0 * rows * k, write_bytes=2.0 * rows * n, m=rows, n=n, k=k,
-                 groups=hit)
+        Operator(
+            kind="grouped_gemm",
+            name="experts",
+            weights=weights,
+            compute=compute,
+            flop=2.0 * rows * n * k,
+            read_bytes=stored * hit * n * k + 2.0 * rows * k,
+            write_bytes=2.0 * rows * n,
+            m=rows,
+            n=n,
+            k=k,
+            groups=hit,
+        )
         for n, k in ((2 * inner, row.hidden_size), (row.hidden_size, inner))
-    )  # fmt: skip
+    )
 
 
 def state_operator(row: pd.Series) -> Operator:
     tokens = row.num_tokens if row.phase == "context" else row.batch_size
     states = row.num_v_heads * 128.0 * 128.0
-    return Operator(kind="state_space", name="state", weights="fp32", flop=6.0 * tokens * states,
-                    read_bytes=4.0 * row.batch_size * states, write_bytes=4.0 * row.batch_size * states, m=tokens,
-                    batch=row.batch_size, heads=row.num_v_heads, head_dim=128, k=128)  # fmt: skip
+    return Operator(
+        kind="state_space",
+        name="state",
+        weights="fp32",
+        flop=6.0 * tokens * states,
+        read_bytes=4.0 * row.batch_size * states,
+        write_bytes=4.0 * row.batch_size * states,
+        m=tokens,
+        batch=row.batch_size,
+        heads=row.num_v_heads,
+        head_dim=128,
+        k=128,
+    )
 
 
 def stream_operator(row: pd.Series) -> Operator:
@@ -256,9 +327,14 @@ def report(found: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     return (
         found.assign(error=error)
         .groupby(by)
-        .agg(rows=("error", "size"), median=("error", "median"), p90=("error", lambda e: e.quantile(0.9)),
-             bias=("ratio", lambda r: float(np.expm1(-r.median()))), q90=("ratio", lambda r: r.abs().quantile(0.9)))
-    )  # fmt: skip
+        .agg(
+            rows=("error", "size"),
+            median=("error", "median"),
+            p90=("error", lambda e: e.quantile(0.9)),
+            bias=("ratio", lambda r: float(np.expm1(-r.median()))),
+            q90=("ratio", lambda r: r.abs().quantile(0.9)),
+        )
+    )
 
 
 def generic(root: Path, systems: list[str]) -> pd.DataFrame:

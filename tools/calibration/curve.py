@@ -35,9 +35,14 @@ def gather(root: Path, name: str) -> pd.DataFrame:
                 if table != name:
                     continue
                 some = rows.sample(min(ROWS, len(rows)), random_state=3)
-                found.append(some.assign(system=system, bandwidth=accelerator.memory_bytes_per_s,
-                                         units=efficiency.ladder(accelerator).multiprocessors or 20.0,
-                                         part=part))  # fmt: skip
+                found.append(
+                    some.assign(
+                        system=system,
+                        bandwidth=accelerator.memory_bytes_per_s,
+                        units=efficiency.ladder(accelerator).multiprocessors or 20.0,
+                        part=part,
+                    )
+                )
     return pd.concat(found)
 
 
@@ -81,8 +86,11 @@ def fit(model, start: list[float], data: pd.DataFrame) -> np.ndarray:  # type: i
     """Parameters (logarithms) that fit all systems, each with the same weight."""
     weight = 1.0 / np.sqrt(data.groupby("system")["latency"].transform("size").to_numpy())
     seconds = np.log(data["latency"].to_numpy() / 1e3)
-    return np.asarray(least_squares(lambda p: weight * (seconds - np.log(model(p, data))), np.log(start),
-                                    loss="soft_l1", f_scale=0.01).x)  # fmt: skip
+    return np.asarray(
+        least_squares(
+            lambda p: weight * (seconds - np.log(model(p, data))), np.log(start), loss="soft_l1", f_scale=0.01
+        ).x
+    )
 
 
 def study(title: str, model, start: list[float], data: pd.DataFrame) -> None:  # type: ignore[no-untyped-def]

@@ -97,18 +97,26 @@ def energy(lines: Sequence[Line], points: Iterable[Line]) -> list[Line]:
     for place, line in enumerate(lines, 1):
         rate = float(line["output_throughput_tokens_per_sec"])
         of = [
-            run for run in runs
-            if run["model"] == line["model_id"] and run["max_batch"] == line["max_num_seqs"]
+            run
+            for run in runs
+            if run["model"] == line["model_id"]
+            and run["max_batch"] == line["max_num_seqs"]
             and abs(float(run["output_tokens_per_s_total"]) / rate - 1) < SAME_RATE
-        ]  # fmt: skip
+        ]
         if len(of) != 1:
             raise SystemExit(f"line {place}: {len(of)} runs of {line['model_id']} at {rate:g} tokens/s")
         printed = {name: value for name, value in line.items() if name != "model_id"}
         taken = {name: of[0].get(name, "") for name in OF_THE_RUN}
-        found.append({
-            "id": f"MLEN-{place:04}", "block": "MLEN", "run_id": of[0]["id"], "model": line["model_id"], **taken,
-            **printed,
-        })  # fmt: skip
+        found.append(
+            {
+                "id": f"MLEN-{place:04}",
+                "block": "MLEN",
+                "run_id": of[0]["id"],
+                "model": line["model_id"],
+                **taken,
+                **printed,
+            }
+        )
     return found
 
 
@@ -121,29 +129,56 @@ def llama(place: int, line: Line) -> Line:
     prompt = line["series"] == "prefill"
     depth, tokens, rate = int(line["starting_depth"]), int(line["n_prompt"] or 0), float(line["avg_ts"])
     return {
-        "id": f"STRIX-{place:04}", "block": "STRIX", "model_id": MODELS[name], "kind": "llm", "year": "2026",
-        "accelerator_id": "radeon-8060s", "num_accel": "1", "accel_fraction": "1", "node_links": "none",
-        "engine": "llamacpp", "engine_version": line["build_commit"], "engine_mode": line["toolbox"],
-        "weight_precision": fmt, "precision_basis": basis, "act_precision": "fp16", "kv_precision": "fp16",
-        "quant_method": "gguf", "load": "single_stream", "concurrency_or_batch": "1", "length_spread": "1.0",
-        "length_basis": "stated", "phase": "prefill" if prompt else "decode",
-        "isl_tokens": str(depth + tokens) if prompt else str(depth), "osl_tokens": "1" if prompt else line["n_gen"],
+        "id": f"STRIX-{place:04}",
+        "block": "STRIX",
+        "model_id": MODELS[name],
+        "kind": "llm",
+        "year": "2026",
+        "accelerator_id": "radeon-8060s",
+        "num_accel": "1",
+        "accel_fraction": "1",
+        "node_links": "none",
+        "engine": "llamacpp",
+        "engine_version": line["build_commit"],
+        "engine_mode": line["toolbox"],
+        "weight_precision": fmt,
+        "precision_basis": basis,
+        "act_precision": "fp16",
+        "kv_precision": "fp16",
+        "quant_method": "gguf",
+        "load": "single_stream",
+        "concurrency_or_batch": "1",
+        "length_spread": "1.0",
+        "length_basis": "stated",
+        "phase": "prefill" if prompt else "decode",
+        "isl_tokens": str(depth + tokens) if prompt else str(depth),
+        "osl_tokens": "1" if prompt else line["n_gen"],
         "cached_tokens": str(depth) if prompt else "",
         "ttft_mean_ms": f"{tokens / rate * 1e3:.7g}" if prompt else "",
         "tpot_mean_ms": "" if prompt else f"{1e3 / rate:.7g}",
-        "usable": "1" if fmt else "0", "unusable_reason": "" if fmt else "weight format not listed: two or three bits",
+        "usable": "1" if fmt else "0",
+        "unusable_reason": "" if fmt else "weight format not listed: two or three bits",
         **line,
-    }  # fmt: skip
+    }
 
 
 def reinforcement(place: int, line: Line) -> Line:
     """A step of reinforcement learning as printed, beside the columns that name the part and the step."""
     return {
-        "id": f"NEMORL-{place:02}", "block": "NEMORL", "accelerator_id": "h100-sxm5-80gb", "kind": "llm",
-        "method": "rl", "num_accel": line["gpus"], "engine": "nemo-rl", "year": "2026", "usable": "0",
+        "id": f"NEMORL-{place:02}",
+        "block": "NEMORL",
+        "accelerator_id": "h100-sxm5-80gb",
+        "kind": "llm",
+        "method": "rl",
+        "num_accel": line["gpus"],
+        "engine": "nemo-rl",
+        "year": "2026",
+        "usable": "0",
         "unusable_reason": "reinforcement learning: rollout and training in one step, no case says that yet",
-        "step_time_s_eff": line["step_time_s"], "act_precision": "fp8" if "FP8" in line["system"] else "bf16", **line,
-    }  # fmt: skip
+        "step_time_s_eff": line["step_time_s"],
+        "act_precision": "fp8" if "FP8" in line["system"] else "bf16",
+        **line,
+    }
 
 
 def read(path: Path) -> list[Line]:

@@ -50,9 +50,11 @@ ROOT: Final = Path(__file__).parents[2]
 SHARES: Final = ROOT / "tools" / "calibration" / "few_points.csv.gz"
 PAGE: Final = ROOT / "docs" / "accuracy.points.csv"
 QUANTITIES: Final = {
-    "tpot_ms": "tpot_s", "ttft_ms": "ttft_s", "output_tokens_per_s": "output_tokens_per_s",
+    "tpot_ms": "tpot_s",
+    "ttft_ms": "ttft_s",
+    "output_tokens_per_s": "output_tokens_per_s",
     "total_tokens_per_s": "output_tokens_per_s",
-}  # fmt: skip
+}
 POINTS: Final = (1, 3, 6)
 LEAST: Final = 8
 """Rows that a run has at least."""
@@ -288,10 +290,19 @@ def _line(quantity: str, count: int, own: Sequence[Errors]) -> Line:
     before, shift, after, held = (every(name) for name in Errors._fields)
     worse = [median(errors.after) - median(errors.before) > 0.02 for errors in own]
     return Line(
-        quantity, count, len(own), len(after), shown(before, 0.5), shown(shift, 0.5), shown(after, 0.5),
-        shown(before, 0.9), shown(shift, 0.9), shown(after, 0.9), f"{sum(held) / len(held):.3f}",
+        quantity,
+        count,
+        len(own),
+        len(after),
+        shown(before, 0.5),
+        shown(shift, 0.5),
+        shown(after, 0.5),
+        shown(before, 0.9),
+        shown(shift, 0.9),
+        shown(after, 0.9),
+        f"{sum(held) / len(held):.3f}",
         f"{sum(worse) / len(worse):.3f}",
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

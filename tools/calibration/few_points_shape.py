@@ -86,11 +86,17 @@ def serving_runs() -> list[Run]:
             )
             places.append([math.log(max(value, 0.1)) for value in known])
             closed.append(float(load is not None))
-        found.append(Run(
-            own[0].family, np.array([s.residual for *_, s in numbers]), tuple(s.quantity for *_, s in numbers),
-            np.array([place for place, *_ in numbers]), np.array([s.shares for *_, s in numbers]),
-            np.array(places), np.array(closed),
-        ))  # fmt: skip
+        found.append(
+            Run(
+                own[0].family,
+                np.array([s.residual for *_, s in numbers]),
+                tuple(s.quantity for *_, s in numbers),
+                np.array([place for place, *_ in numbers]),
+                np.array([s.shares for *_, s in numbers]),
+                np.array(places),
+                np.array(closed),
+            )
+        )
     return found
 
 
@@ -123,12 +129,17 @@ def training_runs() -> list[Run]:
         kept = Random(1).sample(own, MOST) if len(own) > MOST else own
         kinds = [tuple(text(row, name) for name in KINDS) for row in kept]
         known = list(dict.fromkeys(kinds))
-        found.append(Run(
-            grouping.family(kept[0]), np.array([residual[row.id] for row in kept]), ("step_s",) * len(kept),
-            np.arange(len(kept)), np.zeros((len(kept), len(NAMES))),
-            np.array([[math.log(max(number(row, name) or 1.0, 0.1)) for name in DEGREES] for row in kept]),
-            np.array([float(known.index(kind)) for kind in kinds]),
-        ))  # fmt: skip
+        found.append(
+            Run(
+                grouping.family(kept[0]),
+                np.array([residual[row.id] for row in kept]),
+                ("step_s",) * len(kept),
+                np.arange(len(kept)),
+                np.zeros((len(kept), len(NAMES))),
+                np.array([[math.log(max(number(row, name) or 1.0, 0.1)) for name in DEGREES] for row in kept]),
+                np.array([float(known.index(kind)) for kind in kinds]),
+            )
+        )
     return found
 
 

@@ -229,8 +229,13 @@ def gemm(table: pd.DataFrame, accelerator: Accelerator, source: str, nodes: list
         sides = [tuple(sorted(float(v) for v in rows[c].unique())) for c in ("n", "k")]
         if len(sides[0]) * len(sides[1]) < 100:
             continue
-        shape = Shape("gemm", (*sides, axis_of(rows["m"], nodes or GEMM_M)), machine_of(accelerator, compute),
-                      number_format(weights).bytes, 1.0)  # fmt: skip
+        shape = Shape(
+            "gemm",
+            (*sides, axis_of(rows["m"], nodes or GEMM_M)),
+            machine_of(accelerator, compute),
+            number_format(weights).bytes,
+            1.0,
+        )
         grid = regular(shape, rows, ["n", "k", "m"], source=source)
         # A smallest product of 60 to 180 us was timed at the host's pace, not the kernel's (vLLM block FP8).
         if grid is not None and grid.floor_s < HOST_BOUND_S:
@@ -269,15 +274,17 @@ def prefill(table: pd.DataFrame, accelerator: Accelerator, source: str) -> dict[
     grids = {}
     table = of_one_kernel(table, PREFILL_FORMATS)
     heads = table["num_key_value_heads"].where(table["num_key_value_heads"] > 0, table["num_heads"])
-    table = table.assign(units=table["batch_size"] * table["num_heads"], group=table["num_heads"] / heads,
-                         seconds=table["latency"] / 1e3)  # fmt: skip
+    table = table.assign(
+        units=table["batch_size"] * table["num_heads"], group=table["num_heads"] / heads, seconds=table["latency"] / 1e3
+    )
     if "window_size" not in table:
         table = table.assign(window_size=0)
     for (width, dtype, kv, window), rows in table.groupby(PREFILL_FORMATS):
         compute, cache = FORMATS[dtype][1], FORMATS[kv][0]
         axes = (axis_of(rows["group"], GROUPS), axis_of(rows["units"], UNITS), axis_of(rows["isl"], QUERY))
-        shape = Shape("attention_prefill", axes, machine_of(accelerator, compute), number_format(cache).bytes,
-                      float(width))  # fmt: skip
+        shape = Shape(
+            "attention_prefill", axes, machine_of(accelerator, compute), number_format(cache).bytes, float(width)
+        )
         grid = regular(shape, rows, ["group", "units", "isl"], source=source)
         if grid is not None:
             name = "windowed_prefill" if window else "attention_prefill"
@@ -291,15 +298,20 @@ def decode(table: pd.DataFrame, accelerator: Accelerator, source: str) -> dict[s
     grids = {}
     table = of_one_kernel(table, DECODE_FORMATS)
     heads = table["num_key_value_heads"].where(table["num_key_value_heads"] > 0, table["num_heads"])
-    table = table.assign(units=table["batch_size"] * heads, group=table["num_heads"] / heads,
-                         context=table["step"] + table["isl"], seconds=table["latency"] / 1e3)  # fmt: skip
+    table = table.assign(
+        units=table["batch_size"] * heads,
+        group=table["num_heads"] / heads,
+        context=table["step"] + table["isl"],
+        seconds=table["latency"] / 1e3,
+    )
     if "window_size" not in table:
         table = table.assign(window_size=0)
     for (width, kv, window), rows in table.groupby(DECODE_FORMATS):
         cache = FORMATS[kv][0]
         axes = (axis_of(rows["group"], SHARERS), axis_of(rows["units"], UNITS), axis_of(rows["context"], CONTEXT))
-        shape = Shape("attention_decode", axes, machine_of(accelerator, "bf16"), number_format(cache).bytes,
-                      float(width))  # fmt: skip
+        shape = Shape(
+            "attention_decode", axes, machine_of(accelerator, "bf16"), number_format(cache).bytes, float(width)
+        )
         grid = regular(shape, rows, ["group", "units", "context"], source=source)
         if grid is not None:
             name = "windowed_decode" if window else "attention_decode"
@@ -354,9 +366,14 @@ def moe_rows(table: pd.DataFrame) -> pd.DataFrame:
     # The tables' balanced routing spreads tokens evenly: as many experts as there are rows, at most all.
     hit = np.minimum(experts, np.maximum(tokens * top, 1.0)) / ranks
     size = table["hidden_size"] * table["inter_size"] / table["moe_tp_size"]
-    return table.assign(size=size * 1.5, groups=np.maximum(hit, 1.0), rows=tokens * top / ranks / np.maximum(hit, 1.0),
-                        seconds=table["latency"] / 2e3, rank=ranks,
-                        width=table["hidden_size"] + 1.5 * table["inter_size"] / table["moe_tp_size"])  # fmt: skip
+    return table.assign(
+        size=size * 1.5,
+        groups=np.maximum(hit, 1.0),
+        rows=tokens * top / ranks / np.maximum(hit, 1.0),
+        seconds=table["latency"] / 2e3,
+        rank=ranks,
+        width=table["hidden_size"] + 1.5 * table["inter_size"] / table["moe_tp_size"],
+    )
 
 
 def scatter(table: pd.DataFrame, columns: list[str], axes: list[list[float]]) -> pd.DataFrame:
@@ -383,8 +400,13 @@ def moe(table: pd.DataFrame, accelerator: Accelerator, source: str) -> dict[str,
         variant = {"balanced": "", "power_law_1.2": "/skewed"}.get(distribution)
         if variant is None:
             continue
-        shape = Shape("grouped_gemm", (tuple(size), tuple(groups), tuple(rows_axis)), machine_of(accelerator, compute),
-                      number_format(weights).bytes, 1.0)  # fmt: skip
+        shape = Shape(
+            "grouped_gemm",
+            (tuple(size), tuple(groups), tuple(rows_axis)),
+            machine_of(accelerator, compute),
+            number_format(weights).bytes,
+            1.0,
+        )
         columns = ["size", "groups", "rows"]
         kernels = rows["kernel_source"].value_counts()
         same = rows[rows["kernel_source"] == kernels.index[0]]

@@ -74,9 +74,13 @@ def left_out(rows: Iterable[Row]) -> list[Score]:
         labels = labels_of(row)
         for wanted in measured_numbers(row):
             base = Score(
-                id=row.id, block=row.block, kind=kind_of(row), quantity=wanted.quantity, measured=wanted.value,
+                id=row.id,
+                block=row.block,
+                kind=kind_of(row),
+                quantity=wanted.quantity,
+                measured=wanted.value,
                 labels=labels,
-            )  # fmt: skip
+            )
             for of in stored.values():
                 known = of.get((row.id, wanted.quantity))
                 if known is not None:

@@ -88,8 +88,11 @@ def _model(row: Row, name: str) -> str:
 
 def _source(row: Row) -> str:
     printed = text(row, "source")
-    named = {"public_dump": "InferenceMAX, public runs", "dated_csv": "InferenceMAX, public runs",
-             "local_file": "aiconfigurator, runs of its authors"}.get(text(row, "provenance"))  # fmt: skip
+    named = {
+        "public_dump": "InferenceMAX, public runs",
+        "dated_csv": "InferenceMAX, public runs",
+        "local_file": "aiconfigurator, runs of its authors",
+    }.get(text(row, "provenance"))
     return f"{named or printed or row.block}"[:120]
 
 

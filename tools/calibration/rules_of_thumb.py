@@ -159,29 +159,51 @@ def _eight_in_ten(found: list[float]) -> tuple[float, float]:
 
 def _trained_and_served(training: list[Row], inference: list[Row], *, over: str, under: str) -> str:
     trained = _pairs(
-        training, over=over, under=under, keys=("block", "model", "method", "seq_len", "precision", "framework"),
+        training,
+        over=over,
+        under=under,
+        keys=("block", "model", "method", "seq_len", "precision", "framework"),
         value="tokens_per_s_per_accel_eff",
-    )  # fmt: skip
+    )
     served = _pairs(
-        inference, over=over, under=under,
+        inference,
+        over=over,
+        under=under,
         keys=("model_id", "engine", "weight_precision", "isl", "osl", "concurrency_or_batch", "num_accel", "mode"),
         value="output_tokens_per_s_per_accel",
-    )  # fmt: skip
+    )
     return "; ".join(text for text in (_spread(trained, "training"), _spread(served, "serving")) if text)
 
 
 def _decoded(silicon: list[Row], inference: list[Row], *, over: str, under: str) -> str:
     steps = _pairs(
-        silicon, over=under, under=over,
-        keys=("engine", "model_path", "precision", "mode", "isl", "osl", "batch_size", "tp_size", "pp_size",
-              "attention_dp_size", "moe_tp_size", "moe_ep_size", "concurrency"),
+        silicon,
+        over=under,
+        under=over,
+        keys=(
+            "engine",
+            "model_path",
+            "precision",
+            "mode",
+            "isl",
+            "osl",
+            "batch_size",
+            "tp_size",
+            "pp_size",
+            "attention_dp_size",
+            "moe_tp_size",
+            "moe_ep_size",
+            "concurrency",
+        ),
         value="silicon_tpot_ms",
-    )  # fmt: skip
+    )
     served = _pairs(
-        inference, over=over, under=under,
+        inference,
+        over=over,
+        under=under,
         keys=("model_id", "engine", "weight_precision", "isl", "osl", "concurrency_or_batch", "num_accel", "mode"),
         value="output_tokens_per_s_per_accel",
-    )  # fmt: skip
+    )
     return "; ".join(text for text in (_spread(steps, "time per token"), _spread(served, "serving")) if text)
 
 

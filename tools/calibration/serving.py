@@ -329,11 +329,15 @@ def fit(rows: list[Sample], *, fixed: dict[str, float], quiet: bool = False) -> 
 
     found = [
         least_squares(
-            residuals, np.clip(start, low + 1e-6, high - 1e-6), bounds=(low, high), diff_step=1e-2, max_nfev=14,
+            residuals,
+            np.clip(start, low + 1e-6, high - 1e-6),
+            bounds=(low, high),
+            diff_step=1e-2,
+            max_nfev=14,
             x_scale=spread,
         )
         for start in starts(rows, names, prior)
-    ]  # fmt: skip
+    ]
     solution = min(found, key=lambda one: float(one.cost))
     if not quiet:
         print("   ", ", ".join(f"{n} {v:.3g}" for n, v in zip(names, solution.x, strict=True)), file=sys.stderr)
@@ -433,9 +437,17 @@ KEPT: dict[tuple[str, str], frozenset[str]] = {
 """Parameters that a fit is left, where the others earned nothing on families and parts left out."""
 TABULATED_ERAS = frozenset({("vllm", "NVIDIA", "0.8"), ("sglang", "NVIDIA", "0.4.7"), ("trtllm", "NVIDIA", "1.1")})
 """Eras whose own kernels are in the tables: factors on kernels are 1, and only what tables leave out is fitted."""
-LEAN = frozenset({
-    "step_s", "sequence_s", "overlapped", "kernel_s", "prefill_launch_s", "prefill_routed_s", "request_s",
-})  # fmt: skip
+LEAN = frozenset(
+    {
+        "step_s",
+        "sequence_s",
+        "overlapped",
+        "kernel_s",
+        "prefill_launch_s",
+        "prefill_routed_s",
+        "request_s",
+    }
+)
 """What tables leave out: the host's work for a step, a sequence, a request, and launches."""
 
 

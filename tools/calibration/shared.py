@@ -66,9 +66,11 @@ def residuals(rows: list[Row], quantity: str) -> Iterator[Residual]:
             known = stored.get((row.id, one.quantity))
             if one.quantity == quantity and known is not None and one.value > 0:
                 yield Residual(
-                    question=tuple(text(row, name) for name in names), accelerator=text(row, "accelerator_id"),
-                    software=text(row, "engine"), error=math.log(known.predicted / one.value),
-                )  # fmt: skip
+                    question=tuple(text(row, name) for name in names),
+                    accelerator=text(row, "accelerator_id"),
+                    software=text(row, "engine"),
+                    error=math.log(known.predicted / one.value),
+                )
 
 
 def correlations(own: list[Residual]) -> dict[str, float]:

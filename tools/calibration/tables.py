@@ -70,9 +70,18 @@ CHOSEN_AT_START = {"gemm": ("gemm_dtype", ("fp8", "nvfp4")), "moe": ("moe_dtype"
 FEW_ROWS = 128
 _SHAPE = {
     "gemm": ["gemm_dtype", "n", "k", "m"],
-    "moe": ["distribution", "hidden_size", "inter_size", "num_experts", "topk", "moe_tp_size", "moe_ep_size",
-            "num_tokens", "moe_dtype"],
-}  # fmt: skip
+    "moe": [
+        "distribution",
+        "hidden_size",
+        "inter_size",
+        "num_experts",
+        "topk",
+        "moe_tp_size",
+        "moe_ep_size",
+        "num_tokens",
+        "moe_dtype",
+    ],
+}
 
 
 def served(root: Path, system: str, operation: str, engine: str, name: str) -> tuple[str, pd.DataFrame] | None:

@@ -62,9 +62,12 @@ def resolve(row: Row, coefficients: TrainCoefficients) -> tuple[TrainCase, Model
     model = case.model if isinstance(case.model, Model) else catalog.model(case.model)
     model = with_training_totals(model)
     accelerator = catalog.accelerator(case.accelerator)
-    return case, model, accelerator, resolve_setup(
-        case, model=model, accelerator=accelerator, coefficients=coefficients
-    )  # fmt: skip
+    return (
+        case,
+        model,
+        accelerator,
+        resolve_setup(case, model=model, accelerator=accelerator, coefficients=coefficients),
+    )
 
 
 def measured_step_s(row: Row, setup: TrainSetup, model: Model) -> float | None:
@@ -301,9 +304,12 @@ def memory_report(rows: Iterable[Row], coefficients: TrainCoefficients) -> None:
             print(f"  {row.id}: ran {ran}, predicted {chosen.memory.value / 1e9:.0f} GB, {chosen.setup.recompute}")
         if peak and row.usable:
             found = training_memory(
-                model, accelerator=accelerator, setup=chosen.setup, coefficients=coefficients,
+                model,
+                accelerator=accelerator,
+                setup=chosen.setup,
+                coefficients=coefficients,
                 memory_kind=case.memory_kind,
-            )  # fmt: skip
+            )
             groups[row.block].append(math.log(found.value / (peak * 1e9)))
     for name, values in groups.items():
         print(_line(name, np.array(values)))

@@ -46,11 +46,38 @@ LlamaForCausalLM(LlamaConfig(hidden_size=128, intermediate_size=256, num_hidden_
 def command(name: str, python: Path, model: Path, port: int) -> list[str]:
     """What starts each engine."""
     if name == "transformers":
-        return [str(python.parent / "transformers"), "serve", str(model), "--device", "cpu", "--port", str(port),
-                "--host", "127.0.0.1", "--continuous-batching", "--cb-num-blocks", "64"]  # fmt: skip
-    return [str(python.parent / "vllm"), "serve", str(model), "--host", "127.0.0.1", "--port", str(port),
-            "--served-model-name", str(model), "--max-model-len", "1024", "--max-num-seqs", "8", "--enforce-eager",
-            "--dtype", "float32"]  # fmt: skip
+        return [
+            str(python.parent / "transformers"),
+            "serve",
+            str(model),
+            "--device",
+            "cpu",
+            "--port",
+            str(port),
+            "--host",
+            "127.0.0.1",
+            "--continuous-batching",
+            "--cb-num-blocks",
+            "64",
+        ]
+    return [
+        str(python.parent / "vllm"),
+        "serve",
+        str(model),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--served-model-name",
+        str(model),
+        "--max-model-len",
+        "1024",
+        "--max-num-seqs",
+        "8",
+        "--enforce-eager",
+        "--dtype",
+        "float32",
+    ]
 
 
 def ready(url: str, child: subprocess.Popen[Any]) -> float:
@@ -74,8 +101,14 @@ def main() -> None:
         port = free.getsockname()[1]
         free.close()
         model = Path(folder) / "tiny"
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": folder,
-                       "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}  # fmt: skip
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+            "HF_HUB_CACHE": folder,
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        }
         subprocess.run([str(python), "-c", MODEL, str(model)], check=True, env=environment)
         with (Path(folder) / "server.log").open("wb") as log:
             child = subprocess.Popen(
@@ -96,8 +129,15 @@ def main() -> None:
 def asked(url: str, model: str, places: int, path: Path) -> None:
     """One load, and the same file read back."""
     # Transformers refuses a field that it does not know.
-    spec = Spec(url=url, kind="chat", model=model, load=Load(concurrency=places, requests=8 * places, warmup=places),
-                prompt_tokens=64, output_tokens=16, ignore_eos=False)  # fmt: skip
+    spec = Spec(
+        url=url,
+        kind="chat",
+        model=model,
+        load=Load(concurrency=places, requests=8 * places, warmup=places),
+        prompt_tokens=64,
+        output_tokens=16,
+        ignore_eos=False,
+    )
     found = measure_serve(spec, path)
     point, again = found.points[0], read_report(path).points[0]
     assert again == point, "the file says something else"

@@ -55,8 +55,12 @@ def unknown_verl(text: str, wheels: Path) -> set[str]:
 
 def unknown_trl(text: str, wheels: Path) -> set[str]:
     trainer = wheels / "trl" / "trl" / "trainer"
-    sources = (trainer / "grpo_config.py", trainer / "base_config.py", trainer / "model_config.py",
-               wheels / "transformers" / "transformers" / "training_args.py")  # fmt: skip
+    sources = (
+        trainer / "grpo_config.py",
+        trainer / "base_config.py",
+        trainer / "model_config.py",
+        wheels / "transformers" / "transformers" / "training_args.py",
+    )
     return set(yaml.safe_load(text)) - {name for source in sources for name in fields(source)}
 
 
@@ -75,8 +79,11 @@ def unknown_openrlhf(text: str, wheels: Path) -> set[str]:
 
 
 CHECKS = {
-    "verl.sh": unknown_verl, "trl.yaml": unknown_trl, "nemo_rl.yaml": unknown_nemo_rl, "openrlhf.sh": unknown_openrlhf,
-}  # fmt: skip
+    "verl.sh": unknown_verl,
+    "trl.yaml": unknown_trl,
+    "nemo_rl.yaml": unknown_nemo_rl,
+    "openrlhf.sh": unknown_openrlhf,
+}
 
 
 def main(files: str, wheels: str) -> int:

@@ -93,11 +93,14 @@ def maxtext(folder: Path) -> tuple[dict[str, list[str] | None], dict[str, list[f
     tree = ast.parse((folder / "types.py").read_text(encoding="utf-8"))
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     named = {
-        node.name: [str(line.value.value) for line in node.body if isinstance(line, ast.Assign)
-                    and isinstance(line.value, ast.Constant)]
+        node.name: [
+            str(line.value.value)
+            for line in node.body
+            if isinstance(line, ast.Assign) and isinstance(line.value, ast.Constant)
+        ]
         for node in classes
         if any(getattr(base, "id", "") == "Enum" for base in node.bases)
-    }  # fmt: skip
+    }
     choices = {}
     for node in classes:
         for field in node.body:
@@ -113,9 +116,15 @@ def maxtext(folder: Path) -> tuple[dict[str, list[str] | None], dict[str, list[f
         experts = found["num_experts"] if found["num_experts"] > 1 else 0
         width = found["base_moe_mlp_dim"] if experts and found["base_moe_mlp_dim"] > 0 else found["base_mlp_dim"]
         networks[path.stem] = [
-            found["base_num_decoder_layers"], found["base_emb_dim"], found["base_num_query_heads"],
-            found["base_num_kv_heads"], width, experts, found["vocab_size"], float(found["rope_max_timescale"]),
-        ]  # fmt: skip
+            found["base_num_decoder_layers"],
+            found["base_emb_dim"],
+            found["base_num_query_heads"],
+            found["base_num_kv_heads"],
+            width,
+            experts,
+            found["vocab_size"],
+            float(found["rope_max_timescale"]),
+        ]
     return {f"--{name}": choices.get(name) or None for name in sorted(base)}, networks
 
 

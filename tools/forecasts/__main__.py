@@ -38,7 +38,7 @@ SUMS = "SHA256SUMS"
 ASKED = {
     "serve": ("ttft_ms", "tpot_ms", "output_tokens_per_s"),
     "train": ("step_time_s", "tokens_per_s_per_accel", "peak_mem_gb"),
-}  # fmt: skip
+}
 NEAR = 0.1
 """Lengths count as the same within this share. [-]"""
 
@@ -157,8 +157,12 @@ def _answers(row: Case, asked: Case) -> bool:
         return same and ranks and formats and lengths and row.traffic.concurrency == asked.traffic.concurrency
     if isinstance(row, TrainCase) and isinstance(asked, TrainCase):
         same = (row.model, row.accelerator, row.count, row.precision, row.method) == (
-            asked.model, asked.accelerator, asked.count, asked.precision, asked.method
-        )  # fmt: skip
+            asked.model,
+            asked.accelerator,
+            asked.count,
+            asked.precision,
+            asked.method,
+        )
         lengths = row.seq_len is not None and asked.seq_len is not None and _near(row.seq_len, asked.seq_len)
         return same and lengths and row.global_batch in {None, asked.global_batch}
     return False

@@ -94,19 +94,34 @@ def _wanted() -> Iterator[tuple[str, dict[str, Any]]]:
         for model, layout, count, batch in _TRAINED:
             yield (
                 f"train/{part}/{framework}/{precision}/{model}/{count}",
-                {"kind": "train", "model": model, "accelerator": part, "count": count, "seq_len": 8192,
-                 "global_batch": batch, "micro_batch": 1, "precision": precision, "framework": framework,
-                 "layout": layout},
-            )  # fmt: skip
-    for parts, models, clients in (
-        (_NEW_PARTS, _NEW_PART_MODELS, (8, 32, 128)), (_SOLD_PARTS, _NEW_MODELS, (16, 128))
-    ):  # fmt: skip
+                {
+                    "kind": "train",
+                    "model": model,
+                    "accelerator": part,
+                    "count": count,
+                    "seq_len": 8192,
+                    "global_batch": batch,
+                    "micro_batch": 1,
+                    "precision": precision,
+                    "framework": framework,
+                    "layout": layout,
+                },
+            )
+    for parts, models, clients in ((_NEW_PARTS, _NEW_PART_MODELS, (8, 32, 128)), (_SOLD_PARTS, _NEW_MODELS, (16, 128))):
         for model, (part, engine, weights), (isl, osl), many in product(models, parts, _LENGTHS, clients):
             yield (
                 f"serve/{part}/{engine}/{_stored(model, weights)}/{model}/{isl}-{osl}/{many}",
-                {"kind": "serve", "model": model, "accelerator": part, "engine": engine, "isl": isl, "osl": osl,
-                 "precision": _precision(model, weights), "traffic": {"concurrency": many}},
-            )  # fmt: skip
+                {
+                    "kind": "serve",
+                    "model": model,
+                    "accelerator": part,
+                    "engine": engine,
+                    "isl": isl,
+                    "osl": osl,
+                    "precision": _precision(model, weights),
+                    "traffic": {"concurrency": many},
+                },
+            )
 
 
 def _stored(model: str, weights: str) -> str:

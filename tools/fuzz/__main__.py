@@ -118,8 +118,17 @@ def guided(name: str, *, inputs: int, seed: int) -> None:
         except sentences:
             return
 
-    options = [f"-runs={inputs}", f"-seed={seed}", "-timeout=2", "-rss_limit_mb=1500", f"-dict={dictionary}",
-               f"-artifact_prefix={FOUND / name}-", "-print_final_stats=1", "-max_len=20000", str(corpus)]  # fmt: skip
+    options = [
+        f"-runs={inputs}",
+        f"-seed={seed}",
+        "-timeout=2",
+        "-rss_limit_mb=1500",
+        f"-dict={dictionary}",
+        f"-artifact_prefix={FOUND / name}-",
+        "-print_final_stats=1",
+        "-max_len=20000",
+        str(corpus),
+    ]
     atheris.Setup([sys.argv[0], *options], one)
     atheris.Fuzz()
 
@@ -150,8 +159,11 @@ def main() -> int:
         told = asked_child(name, inputs=each, seed=asked.seed, guide=asked.guided)
         total += told["inputs"]
         findings += len(told["findings"])
-        print(f"{name:18}{told['inputs']:10,}{told['refused']:10,}{told['slowest_s']:9.2f}s"
-              f"{told['grown_bytes'] / 1e6:8,.0f}MB  {len(told['findings'])}", flush=True)  # fmt: skip
+        print(
+            f"{name:18}{told['inputs']:10,}{told['refused']:10,}{told['slowest_s']:9.2f}s"
+            f"{told['grown_bytes'] / 1e6:8,.0f}MB  {len(told['findings'])}",
+            flush=True,
+        )
         for finding in told["findings"]:
             print(f"    {finding['input']}: {finding['why']}")
     print(f"{'all':18}{total:10,} inputs, {findings} findings")
@@ -192,9 +204,14 @@ def asked_child(name: str, *, inputs: int, seed: int, guide: bool) -> dict[str, 
     nothing = {"reader": name, "inputs": 0, "refused": 0, "slowest_s": 0.0, "grown_bytes": 0.0}
     try:
         done = subprocess.run(
-            [*command, *["--guided"] * guide], cwd=ROOT, capture_output=True, text=True, check=False,
-            timeout=SPARE_S + inputs * 0.02, env={**os.environ, "PYTHONHASHSEED": "0"},
-        )  # fmt: skip
+            [*command, *["--guided"] * guide],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SPARE_S + inputs * 0.02,
+            env={**os.environ, "PYTHONHASHSEED": "0"},
+        )
     except subprocess.TimeoutExpired:
         return {**nothing, "findings": [{"why": "hangs", "input": name}]}
     if guide:

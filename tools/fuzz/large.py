@@ -176,13 +176,22 @@ def _measured(reader: str, path: Path) -> object:
     if reader == "metrics":
         return reading_of(read_whole(path, what="metrics"), at_s=0.0)
     readers: dict[str, Any] = {
-        "reports": read_report, "kineto": measurement_of_trace, "measurement-log": read_log, "rank-log": read_rank,
-    }  # fmt: skip
+        "reports": read_report,
+        "kineto": measurement_of_trace,
+        "measurement-log": read_log,
+        "rank-log": read_rank,
+    }
     return readers[reader](path)
 
 
-_SUFFIX = {"requests": ".yaml", "cases-yaml": ".yaml", "gguf": ".gguf", "safetensors": ".safetensors",
-           "config.json": ".json", "additions": ".toml"}  # fmt: skip
+_SUFFIX = {
+    "requests": ".yaml",
+    "cases-yaml": ".yaml",
+    "gguf": ".gguf",
+    "safetensors": ".safetensors",
+    "config.json": ".json",
+    "additions": ".toml",
+}
 
 
 def child(reader: str, path: str) -> None:
@@ -215,9 +224,14 @@ def run(*, inputs: int, seed: int, most_mb: int = LARGEST, readers: Collection[s
             path = Path(folder) / f"file{_SUFFIX.get(shape.reader, '')}"
             write(shape, size, path)
             done = subprocess.run(
-                [sys.executable, "-m", "tools.fuzz.large", shape.reader, str(path)], cwd=ROOT, capture_output=True,
-                text=True, check=False, timeout=900, env={**os.environ, "PYTHONHASHSEED": "0"},
-            )  # fmt: skip
+                [sys.executable, "-m", "tools.fuzz.large", shape.reader, str(path)],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=900,
+                env={**os.environ, "PYTHONHASHSEED": "0"},
+            )
         what = f"{shape.reader}, {shape.name}{', packed' if shape.packed else ''}, {size / 1e6:.0f} MB"
         if done.returncode != 0:
             findings.append(f"{what}: {done.stderr[-600:]}")

@@ -143,9 +143,13 @@ def _safetensors(path: Path) -> object:
 
 
 def _safetensors_seeds() -> Iterator[bytes]:
-    head = json.dumps({"__metadata__": {"format": "pt"},
-                       "a.weight": {"dtype": "BF16", "shape": [8, 16], "data_offsets": [0, 256]},
-                       "b.bias": {"dtype": "F32", "shape": [4], "data_offsets": [256, 272]}}).encode()  # fmt: skip
+    head = json.dumps(
+        {
+            "__metadata__": {"format": "pt"},
+            "a.weight": {"dtype": "BF16", "shape": [8, 16], "data_offsets": [0, 256]},
+            "b.bias": {"dtype": "F32", "shape": [4], "data_offsets": [256, 272]},
+        }
+    ).encode()
     yield len(head).to_bytes(8, "little") + head + bytes(272)
 
 
@@ -277,11 +281,19 @@ def _profiles() -> Iterator[bytes]:
     linear = TracedOperator(kind="gemm", name="linear", flop=2e6, weight_values=1e6, m=1, n=1_000, k=1_000)
     yield msgspec.json.encode(
         Profile(
-            schema=PROFILE_SCHEMA, name="net", inputs=(TracedInput(shape=(2, 1_000), dtype="float32"),), samples=2,
-            parameters=1e6, trainable_parameters=1e6, largest_parameter=1e6, forward=(linear,), backward=(linear,),
-            peak_values=2e3, moments=(Moment(activation_values=5e3, gradient_values=1e6),),
+            schema=PROFILE_SCHEMA,
+            name="net",
+            inputs=(TracedInput(shape=(2, 1_000), dtype="float32"),),
+            samples=2,
+            parameters=1e6,
+            trainable_parameters=1e6,
+            largest_parameter=1e6,
+            forward=(linear,),
+            backward=(linear,),
+            peak_values=2e3,
+            moments=(Moment(activation_values=5e3, gradient_values=1e6),),
         )
-    )  # fmt: skip
+    )
 
 
 def _rows(path: Path) -> object:

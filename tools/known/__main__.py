@@ -85,18 +85,30 @@ def _from_row(entry: dict[str, Any]) -> Point:
         raise ValueError(f"{name} prints no {entry['quantity']}")
     within = float(entry["within"])
     return Point(
-        id=name, kind=entry["kind"], what=entry["what"], case=case_of(row), wanted=wanted,
-        low=wanted.value / within, high=wanted.value * within, source=f"{text(row, 'source') or SILICON} ({table})",
-    )  # fmt: skip
+        id=name,
+        kind=entry["kind"],
+        what=entry["what"],
+        case=case_of(row),
+        wanted=wanted,
+        low=wanted.value / within,
+        high=wanted.value * within,
+        source=f"{text(row, 'source') or SILICON} ({table})",
+    )
 
 
 def _stated(entry: dict[str, Any]) -> Point:
     case = msgspec.convert(entry["case"], Case)
     wanted = Measured(quantity=entry["quantity"], value=None, statistic="mean")
     return Point(
-        id=entry["id"], kind=entry["kind"], what=entry["what"], case=case, wanted=wanted,
-        low=float(entry["low"]), high=float(entry["high"]), source=entry["source"],
-    )  # fmt: skip
+        id=entry["id"],
+        kind=entry["kind"],
+        what=entry["what"],
+        case=case,
+        wanted=wanted,
+        low=float(entry["low"]),
+        high=float(entry["high"]),
+        source=entry["source"],
+    )
 
 
 @cache
@@ -164,8 +176,19 @@ def main() -> None:
         for each in found:
             point = each.point
             engine = point.case.engine if isinstance(point.case, ServeCase) else None
-            print(json.dumps({"id": point.id, "low": point.low, "high": point.high, "predicted": each.value,
-                              "inside": each.right, "engine": engine, "reason": each.reason}))  # fmt: skip
+            print(
+                json.dumps(
+                    {
+                        "id": point.id,
+                        "low": point.low,
+                        "high": point.high,
+                        "predicted": each.value,
+                        "inside": each.right,
+                        "engine": engine,
+                        "reason": each.reason,
+                    }
+                )
+            )
         return
     PAGE.write_text(page(found))
     for each in found:

@@ -70,9 +70,13 @@ def _loop(session: pytest.Session, options: Options) -> bool:
     from hypothesis import Phase, settings
 
     settings.register_profile(
-        "mutation", derandomize=True, database=None, deadline=None, max_examples=20,
+        "mutation",
+        derandomize=True,
+        database=None,
+        deadline=None,
+        max_examples=20,
         phases=(Phase.explicit, Phase.generate),
-    )  # fmt: skip
+    )
     settings.load_profile("mutation")
     items = {item.nodeid: item for item in session.items}
     seen = msgspec.json.decode(_in_a_child(lambda: _watched(session.items), longest_s=3600), type=Seen)

@@ -33,8 +33,10 @@ def facts() -> list[str]:
 
 def counted() -> list[str]:
     """Both tools' errors over all rows that both predict, from the accuracy page."""
-    lines = ["| rows | quantity | number | median, ours / theirs | mean, ours / theirs | ours, family left out |",
-             "| --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+    lines = [
+        "| rows | quantity | number | median, ours / theirs | mean, ours / theirs | ours, family left out |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
     part = ACCURACY.read_text(encoding="utf-8").partition("\n## Beside aiconfigurator")[2].partition("\n## ")[0]
     for row in re.findall(r"^\| all \| all \| (.*) \|$", part, flags=re.MULTILINE):
         mode, quantity, number, median, _, mean, _, left_out = row.split(" | ")

@@ -43,15 +43,28 @@ class MemoryPoint(NamedTuple):
         cells = self.cells
         count, tp = int(cells["count"]), int(cells["tp"])
         layout = TrainCaseLayout(
-            tp=tp, pp=1, ep=int(cells["ep"]), dp=count // tp, sharding=cells["sharding"] or None,
-        )  # fmt: skip
+            tp=tp,
+            pp=1,
+            ep=int(cells["ep"]),
+            dp=count // tp,
+            sharding=cells["sharding"] or None,
+        )
         return TrainCase(
-            model=cells["model"], accelerator=cells["accelerator"], framework=cells["framework"], count=count,
-            objective=cells["objective"], method=cells["method"], layout=layout, offload=cells["offload"],  # type: ignore[arg-type]
-            micro_batch=int(cells["micro_batch"]), global_batch=int(cells["global_batch"]),
-            seq_len=int(cells["seq_len"]), lora_rank=int(cells["lora_rank"] or 16), recompute="full",
+            model=cells["model"],
+            accelerator=cells["accelerator"],
+            framework=cells["framework"],
+            count=count,
+            objective=cells["objective"],
+            method=cells["method"],
+            layout=layout,
+            offload=cells["offload"],  # type: ignore[arg-type]
+            micro_batch=int(cells["micro_batch"]),
+            global_batch=int(cells["global_batch"]),
+            seq_len=int(cells["seq_len"]),
+            lora_rank=int(cells["lora_rank"] or 16),
+            recompute="full",
             memory_kind=cells["memory_kind"],  # type: ignore[arg-type]
-        )  # fmt: skip
+        )
 
 
 def points() -> list[MemoryPoint]:

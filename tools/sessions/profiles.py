@@ -43,17 +43,23 @@ def agent() -> SessionProfile:
     turns, fresh = 1.6, 3500.0
     for _ in range(30):
         profile = SessionProfile(
-            name="agent", what="tool-calling agents",
+            name="agent",
+            what="tool-calling agents",
             source=f"mean prompt 8,596, output 182 and cache ratio 59 % of the toolagent trace ({MOONCAKE}); turns,"
             " gaps and lengths of system prompts assumed",
-            shared=((6000.0, 0.2), (4000.0, 0.3), (2000.0, 0.3)), answers_kept=False, max_context=131072.0,
+            shared=((6000.0, 0.2), (4000.0, 0.3), (2000.0, 0.3)),
+            answers_kept=False,
+            max_context=131072.0,
             classes=(
                 SessionClass(
-                    go_on=turned(turns), gap_s=around(30.0, 1.0), first_tokens=around(1.2 * fresh, 1.0),
-                    growth_tokens=around(0.7 * fresh, 1.0), output_tokens=around(182.0, 0.8),
+                    go_on=turned(turns),
+                    gap_s=around(30.0, 1.0),
+                    first_tokens=around(1.2 * fresh, 1.0),
+                    growth_tokens=around(0.7 * fresh, 1.0),
+                    output_tokens=around(182.0, 0.8),
                 ),
             ),
-        )  # fmt: skip
+        )
         drawn = steady_turns(profile)
         prompt, kept = float(drawn.prompt.mean()), float(drawn.kept.mean())
         fresh *= ((1.0 - 0.59) * 8596.0 / (prompt - kept)) ** 0.5
@@ -64,17 +70,30 @@ def agent() -> SessionProfile:
 def described() -> list[SessionProfile]:
     """Profiles from published means."""
     coding = SessionClass(
-        go_on=turned(8.0), gap_s=around(20.0, 1.0), first_tokens=around(4000.0, 0.8), growth_tokens=around(2300.0, 0.9),
-        output_tokens=around(400.0, 0.8), branch_share=0.03, branch_kept=((0.0, 0.1), (1.0, 0.9)),
-    )  # fmt: skip
+        go_on=turned(8.0),
+        gap_s=around(20.0, 1.0),
+        first_tokens=around(4000.0, 0.8),
+        growth_tokens=around(2300.0, 0.9),
+        output_tokens=around(400.0, 0.8),
+        branch_share=0.03,
+        branch_kept=((0.0, 0.1), (1.0, 0.9)),
+    )
     research = SessionClass(
-        go_on=turned(40.0), gap_s=around(15.0, 0.8), first_tokens=around(600.0, 0.8), growth_tokens=around(2400.0, 0.8),
+        go_on=turned(40.0),
+        gap_s=around(15.0, 0.8),
+        first_tokens=around(600.0, 0.8),
+        growth_tokens=around(2400.0, 0.8),
         output_tokens=around(500.0, 0.7),
-    )  # fmt: skip
+    )
     chat = SessionClass(
-        go_on=turned(2.54), gap_s=around(180.0, 1.0), first_tokens=around(295.0, 1.2), growth_tokens=around(295.0, 1.2),
-        output_tokens=around(441.0, 0.8), branch_share=0.05, branch_kept=((0.0, 0.2), (1.0, 0.95)),
-    )  # fmt: skip
+        go_on=turned(2.54),
+        gap_s=around(180.0, 1.0),
+        first_tokens=around(295.0, 1.2),
+        growth_tokens=around(295.0, 1.2),
+        output_tokens=around(441.0, 0.8),
+        branch_share=0.05,
+        branch_kept=((0.0, 0.2), (1.0, 0.95)),
+    )
     return [
         SessionProfile(
             name="coding-agent", what="coding agents",

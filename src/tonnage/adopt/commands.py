@@ -66,9 +66,11 @@ def find_started(words: Sequence[str], *, image: str = "") -> Started | None:
             place = next((i for i, word in enumerate(words) if _of_image(word, options)), None)
             if place is not None:
                 return Started(
-                    program=name, arguments=tuple(words[place + 1 :]), version=release_of(words[place]),
+                    program=name,
+                    arguments=tuple(words[place + 1 :]),
+                    version=release_of(words[place]),
                     before=tuple(words[:place]),
-                )  # fmt: skip
+                )
     return None
 
 

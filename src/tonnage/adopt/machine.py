@@ -21,9 +21,11 @@ _INSTANCE: Final = (
     "karpenter.k8s.aws/instance-type",
 )
 _SPOT: Final = {
-    "cloud.google.com/gke-spot": "true", "eks.amazonaws.com/capacityType": "SPOT",
-    "kubernetes.azure.com/scalesetpriority": "spot", "karpenter.sh/capacity-type": "spot",
-}  # fmt: skip
+    "cloud.google.com/gke-spot": "true",
+    "eks.amazonaws.com/capacityType": "SPOT",
+    "kubernetes.azure.com/scalesetpriority": "spot",
+    "karpenter.sh/capacity-type": "spot",
+}
 _GPUS: Final = re.compile(r"--(?:gpus-per-node|gres|gpus-per-task|gpus)[= ](?:gpu:)?(?:([A-Za-z][\w.-]*):)?(\d+)")
 
 

@@ -55,8 +55,10 @@ def _kubernetes(documents: list[Document]) -> Running | None:
 
 
 def _scaled(document: Document) -> tuple[int, int]:
-    counts = [(count_in(document, "spec", f"{end}Replicas"), count_in(document, "spec", f"{end}ReplicaCount"))
-              for end in ("min", "max")]  # fmt: skip
+    counts = [
+        (count_in(document, "spec", f"{end}Replicas"), count_in(document, "spec", f"{end}ReplicaCount"))
+        for end in ("min", "max")
+    ]
     low, high = (next((count for count in pair if count is not None), 1) for pair in counts)
     return low, high
 
@@ -90,9 +92,10 @@ def _pod(pod: Document, *, format: str, replicas: int, nodes: int) -> Running | 
         if not isinstance(container, dict):
             continue
         environment = {
-            str(entry.get("name")): str(entry["value"]) for entry in list_in(container, "env")
+            str(entry.get("name")): str(entry["value"])
+            for entry in list_in(container, "env")
             if isinstance(entry, dict) and entry.get("value") is not None
-        }  # fmt: skip
+        }
         words = [
             _expanded(str(word), environment) for name in ("command", "args") for word in _list(container.get(name))
         ]
@@ -183,10 +186,11 @@ def _ray_serve(document: Document) -> Running | None:
         arguments = [f"--model={source}", *as_arguments(group_in(config, "engine_kwargs"))]
         started = Started(program=ENGINE_OF_PLATFORMS, arguments=tuple(arguments))
         return serving(
-            started, format="Ray Serve configuration",
+            started,
+            format="Ray Serve configuration",
             machine=machine_of_words(str(config.get("accelerator_type") or ""), by="ray"),
             replicas=replicas,
-        )  # fmt: skip
+        )
     return None
 
 
@@ -220,8 +224,9 @@ def _compose(document: Document) -> Running | None:
         environment = _environment(service.get("environment"))
         words = [
             expanded(str(word).replace("$$", "$"), environment)
-            for name in ("entrypoint", "command") for word in _words(service.get(name))
-        ]  # fmt: skip
+            for name in ("entrypoint", "command")
+            for word in _words(service.get(name))
+        ]
         machine = Machine(count=_compose_devices(service))
         running = _started(words, str(service.get("image") or ""), environment, "Compose file", machine, 1)
         if running is not None:
@@ -277,12 +282,14 @@ def _skypilot(document: Document) -> Running | None:
     name, _, after = str(name).strip("{} ").partition(":")
     infra = str(resources.get("infra") or resources.get("cloud") or "").split("/")
     machine = replace(
-        machine_of_words(name.strip(), by="skypilot"), count=whole_of(count if count is not None else after or 1),
-        nodes=count_in(document, "num_nodes") or 1, provider=infra[0] if infra[0] not in ("k8s",
-        "kubernetes") else "",
+        machine_of_words(name.strip(), by="skypilot"),
+        count=whole_of(count if count is not None else after or 1),
+        nodes=count_in(document, "num_nodes") or 1,
+        provider=infra[0] if infra[0] not in ("k8s", "kubernetes") else "",
         region=infra[1] if len(infra) > 1 and infra[1] != "*" else str(resources.get("region") or ""),
-        instance_type=str(resources.get("instance_type") or ""), spot=resources.get("use_spot") is True,
-    )  # fmt: skip
+        instance_type=str(resources.get("instance_type") or ""),
+        spot=resources.get("use_spot") is True,
+    )
     service = group_in(document, "service")
     places = (("replicas",), ("replica_policy", "max_replicas"), ("replica_policy", "min_replicas"))
     replicas = next((count for place in places if (count := count_in(service, *place))), 1)
@@ -323,5 +330,9 @@ def _dstack(document: Document) -> Running | None:
 
 
 _OTHERS: Final[tuple[Callable[[Document], Running | None], ...]] = (
-    _ray_serve, _production_stack, _compose, _skypilot, _dstack,
-)  # fmt: skip
+    _ray_serve,
+    _production_stack,
+    _compose,
+    _skypilot,
+    _dstack,
+)

@@ -22,11 +22,17 @@ def downloads() -> tuple[Download, ...]:
     """Every downloadable model, in the order of the table."""
     return tuple(
         Download(
-            model=row["model"], released=row["released"], gguf=row["gguf"], native=row["native"],
-            ollama=row["ollama"], mlx=row["mlx"], awq=row["awq"], source=row["source"],
+            model=row["model"],
+            released=row["released"],
+            gguf=row["gguf"],
+            native=row["native"],
+            ollama=row["ollama"],
+            mlx=row["mlx"],
+            awq=row["awq"],
+            source=row["source"],
         )
         for row in table(DATA / "models" / "downloads.csv")
-    )  # fmt: skip
+    )
 
 
 def published_score(model: str) -> float | None:

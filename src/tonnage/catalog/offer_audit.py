@@ -34,10 +34,17 @@ APART: Final = 0.10
 COLUMNS: Final = tuple(
     Column(name=name, unit=unit)
     for name, unit in (
-        ("finding", "text"), ("provider", "text"), ("accelerator", "text"), ("price", "USD/h"), ("market", "USD/h"),
-        ("rows", "count"), ("as_of", "date"), ("trust", "text"), ("why", "text"),
+        ("finding", "text"),
+        ("provider", "text"),
+        ("accelerator", "text"),
+        ("price", "USD/h"),
+        ("market", "USD/h"),
+        ("rows", "count"),
+        ("as_of", "date"),
+        ("trust", "text"),
+        ("why", "text"),
     )
-)  # fmt: skip
+)
 Row = dict[str, Any]
 
 
@@ -47,9 +54,13 @@ def offers_audit(*, today: date, additions: Additions = NOTHING) -> Listing:
     rented = [offer for offer in book if accelerators(additions)[offer.accelerator].segment != "cpu"]
     market = market_prices(rented)
     rows = [
-        *_untrusted(rented, market), *_contradicting(rented, market), *_outliers(rented, market),
-        *_without_primary(rented, market), *_stale(rented, today), *_unlisted(book),
-    ]  # fmt: skip
+        *_untrusted(rented, market),
+        *_contradicting(rented, market),
+        *_outliers(rented, market),
+        *_without_primary(rented, market),
+        *_stale(rented, today),
+        *_unlisted(book),
+    ]
     primary = sum(offer.trust == "primary" for offer in rented)
     fresh = sum(not is_stale(offer.as_of, today=today) for offer in rented)
     notes = (

@@ -52,9 +52,13 @@ _OWN_PRICES: Final = {
     "reserved_3y": "reserved-3y",
 }
 _OWN_QUANTITIES: Final = {
-    "count": "count", "vcpus": "count", "ram": "bytes", "local_nvme": "bytes", "network": "bytes/s",
+    "count": "count",
+    "vcpus": "count",
+    "ram": "bytes",
+    "local_nvme": "bytes",
+    "network": "bytes/s",
     **dict.fromkeys(_OWN_PRICES, "USD/h"),
-}  # fmt: skip
+}
 _OWN_TEXTS: Final = ("provider", "instance_type", "accelerator", "region", "country", "source", "notes", "as_of")
 _DATE: Final = re.compile(r"20\d\d-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?")
 _OWN_NEEDED: Final = ("provider", "accelerator", "as_of", "source")

@@ -39,10 +39,16 @@ FILE: Final = ("prices", "history.csv")
 COLUMNS: Final = tuple(
     Column(name=name, unit=unit)
     for name, unit in (
-        ("accelerator", "text"), ("date", "date"), ("market", "USD/h"), ("low", "USD/h"), ("high", "USD/h"),
-        ("sellers", "count"), ("fall", "1/year"), ("pairs", "count"),
+        ("accelerator", "text"),
+        ("date", "date"),
+        ("market", "USD/h"),
+        ("low", "USD/h"),
+        ("high", "USD/h"),
+        ("sellers", "count"),
+        ("fall", "1/year"),
+        ("pairs", "count"),
     )
-)  # fmt: skip
+)
 
 
 class PricePoint(NamedTuple):
@@ -103,9 +109,7 @@ def _of_releases() -> Iterator[PricePoint]:
     path = DATA / FILE[0] / FILE[1]
     if path.is_file():
         for row in table(path):
-            yield PricePoint(
-                row["date"], row["provider"], row["accelerator"], row["term"], float(row["usd_per_hour"])
-            )  # fmt: skip
+            yield PricePoint(row["date"], row["provider"], row["accelerator"], row["term"], float(row["usd_per_hour"]))
 
 
 def market_path(points: Iterable[PricePoint], accelerator: str) -> tuple[MarketDay, ...]:
@@ -173,14 +177,20 @@ def prices_listing(
         for day in path if every else path[-1:]:
             rows.append(
                 {
-                    "accelerator": part, "date": day.date, "market": day.usd_per_hour, "low": day.low, "high": day.high,
-                    "sellers": float(day.sellers), "fall": fall.per_year if fall else None,
+                    "accelerator": part,
+                    "date": day.date,
+                    "market": day.usd_per_hour,
+                    "low": day.low,
+                    "high": day.high,
+                    "sellers": float(day.sellers),
+                    "fall": fall.per_year if fall else None,
                     "pairs": float(fall.pairs) if fall else None,
                 }
-            )  # fmt: skip
+            )
     kept = _ordered(rows, order or Order())
-    return Listing(kind="prices", columns=COLUMNS, rows=kept, notes=(fall_text(price_fall(points)),),
-                   today=today.isoformat())  # fmt: skip
+    return Listing(
+        kind="prices", columns=COLUMNS, rows=kept, notes=(fall_text(price_fall(points)),), today=today.isoformat()
+    )
 
 
 def _ordered(rows: list[dict[str, Any]], order: Order) -> tuple[dict[str, Any], ...]:

@@ -28,9 +28,12 @@ __all__ = ["all_token_prices", "plain_name", "token_prices"]
 FOLDER: Final = DATA / "tokens"
 
 _AMOUNTS: Final = (
-    "input_usd_per_million_tokens", "cached_input_usd_per_million_tokens", "output_usd_per_million_tokens",
-    "usd_per_audio_s", "usd_per_image",
-)  # fmt: skip
+    "input_usd_per_million_tokens",
+    "cached_input_usd_per_million_tokens",
+    "output_usd_per_million_tokens",
+    "usd_per_audio_s",
+    "usd_per_image",
+)
 
 _VENDORS: Final = "meta|mistral|google|openai|qwen|deepseek|minimax|moonshotai|nvidia|zai|cohere|ai21|stability|writer"
 _TAKEN_OFF: Final = tuple(

@@ -179,8 +179,9 @@ def prices_command(names: tuple[str, ...], every_day: bool, plot: str | None, **
         return
     from tonnage.catalog.price_history import prices_listing
 
-    found = prices_listing(names, every=every_day or plot is not None, today=asked.today, additions=asked.additions,
-                           order=asked.order)  # fmt: skip
+    found = prices_listing(
+        names, every=every_day or plot is not None, today=asked.today, additions=asked.additions, order=asked.order
+    )
     if plot is not None:
         from tonnage.report.charts.prices import price_chart
         from tonnage.report.picture import save

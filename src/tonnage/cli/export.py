@@ -39,8 +39,16 @@ def _targets() -> list[str]:
 @click.option("--output", "-o", "folder", type=click.Path(file_okay=False), help="write the files into this folder")
 @click.option("--force", is_flag=True, help="overwrite files that are there")
 @click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
-def export(path: str, target: str, rank: int, checkpoint: str | None, pools: bool, folder: str | None, force: bool,
-           folders: tuple[str, ...]) -> None:  # fmt: skip
+def export(
+    path: str,
+    target: str,
+    rank: int,
+    checkpoint: str | None,
+    pools: bool,
+    folder: str | None,
+    force: bool,
+    folders: tuple[str, ...],
+) -> None:
     """Write the files that start one option of a plan (`-` = standard input) on a target."""
     from tonnage import export
 
@@ -78,10 +86,14 @@ def _list(targets: dict[str, Target]) -> None:
         for kind in known.kinds:
             by_kind.setdefault(kind, []).append(f"{name} {known.version}".strip())
     rows = [(kind, ", ".join(names)) for kind, names in by_kind.items()]
-    show_document(Document(first=(
-        grid([Column("plan"), Column("--to, with the release its files are for", wraps=True)], rows),
-        Note(text="The files of one: tonnage export PLAN.json --to NAME [-o FOLDER]. Titles: --to list | cat."),
-    )))  # fmt: skip
+    show_document(
+        Document(
+            first=(
+                grid([Column("plan"), Column("--to, with the release its files are for", wraps=True)], rows),
+                Note(text="The files of one: tonnage export PLAN.json --to NAME [-o FOLDER]. Titles: --to list | cat."),
+            )
+        )
+    )
 
 
 def _show(files: dict[str, str]) -> None:

@@ -149,11 +149,18 @@ def share(ctx: click.Context, /, numbers: tuple[int, ...], **options: Any) -> No
     for measured, stack in zip(found, stacks_of(found, asked), strict=True):
         model = hub.resolve(str(stack.model))
         weights = stack.precision.weights if stack.precision is not None else model.native_dtype
-        rows += shared_rows(measured, {
-            "model_id": model.id, "accelerator_id": accelerator(stack.accelerator).id, "engine": stack.engine,
-            "engine_version": stack.engine_version, "weight_precision": weights, "tp": stack.layout.tp,
-            "pp": stack.layout.pp,
-        })  # fmt: skip
+        rows += shared_rows(
+            measured,
+            {
+                "model_id": model.id,
+                "accelerator_id": accelerator(stack.accelerator).id,
+                "engine": stack.engine,
+                "engine_version": stack.engine_version,
+                "weight_precision": weights,
+                "tp": stack.layout.tp,
+                "pp": stack.layout.pp,
+            },
+        )
     text = as_csv(rows)
     click.echo(text, nl=False)
     if not options["yes"] and not click.confirm(f"These are all fields. Write them to {options['output']}?", err=True):

@@ -24,11 +24,14 @@ MIN_TIME_S, MAX_TIME_S = 0.1, 86_400.0
 def limit_options(command: Command) -> Command:
     """Adds the options that `limits_of` reads."""
     for option in (
-        click.option("--workers", type=click.IntRange(1, 256),
-                     help="processes that plan and simulate [default: one a core, at least 2]"),
+        click.option(
+            "--workers",
+            type=click.IntRange(1, 256),
+            help="processes that plan and simulate [default: one a core, at least 2]",
+        ),
         click.option("--memory-limit", default="4 GiB", show_default=True, help="of one worker process (on Linux)"),
         click.option("--time-limit", default="60 s", show_default=True, help="for the work on one question"),
-    ):  # fmt: skip
+    ):
         command = option(command)
     return command
 

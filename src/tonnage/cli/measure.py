@@ -103,9 +103,13 @@ def serve(**options: Any) -> None:
     click.echo(f"results: {output}", err=True)
     try:
         found = measure_serve(
-            spec, output, resume=options["resume"], key_env=options["key_env"], progress=_progress(spec),
+            spec,
+            output,
+            resume=options["resume"],
+            key_env=options["key_env"],
+            progress=_progress(spec),
             metrics=options["metrics"],
-        )  # fmt: skip
+        )
     except KeyboardInterrupt:
         click.echo(f"interrupted; what was measured is in {output}, --output {output} --resume goes on", err=True)
         raise

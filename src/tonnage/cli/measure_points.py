@@ -83,9 +83,12 @@ def quick(url: str, **options: Any) -> None:
     from tonnage.report.document import as_json as json_text
 
     specs = quick_specs(
-        url, options["model"], lengths=(options["isl"], options["osl"]), most=options["most"],
+        url,
+        options["model"],
+        lengths=(options["isl"], options["osl"]),
+        most=options["most"],
         duration_s=read(options["duration"], "s", field="--time"),
-    )  # fmt: skip
+    )
     with show_progress("measuring three loads"):
         measured = measure_quick(specs, Path(options["output"]), key_env=options["key_env"])
     keep_measurement(measured)

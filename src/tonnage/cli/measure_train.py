@@ -64,9 +64,12 @@ def _run(command: tuple[str, ...], options: dict[str, Any]) -> TrainMeasurement:
         steps=options["steps"], warmup=options["warmup"], duration_s=read(options["duration"], "s", field="--duration")
     )
     return measure_train(
-        command, devices=_devices(options["devices"]), bounds=bounds,
-        folder=Path(options["keep"]) if options["keep"] else None, watch=lambda text: click.echo(text, err=True),
-    )  # fmt: skip
+        command,
+        devices=_devices(options["devices"]),
+        bounds=bounds,
+        folder=Path(options["keep"]) if options["keep"] else None,
+        watch=lambda text: click.echo(text, err=True),
+    )
 
 
 def _read(path: Path, options: dict[str, Any]) -> TrainMeasurement:

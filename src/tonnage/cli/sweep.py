@@ -30,9 +30,15 @@ INTERRUPTED = 130
               help="your own accelerators, offers and calibrations")  # fmt: skip
 @click.pass_context
 def sweep(
-    ctx: click.Context, /, path: str, results: str | None, output: str | None, every: bool, folders: tuple[str, ...],
+    ctx: click.Context,
+    /,
+    path: str,
+    results: str | None,
+    output: str | None,
+    every: bool,
+    folders: tuple[str, ...],
     **options: Any,
-) -> None:  # fmt: skip
+) -> None:
     """
     Ask every combination of a grid; what is answered once is never asked again.
 

@@ -62,9 +62,16 @@ def web(*, host: str, port: int, **options: Any) -> None:
         app = audited(app, writer_of(options["audit"]))
     http: Any = protocol(H11Protocol, limits=limits)
     config = uvicorn.Config(
-        app, host=host, port=port, log_level="warning", server_header=False, ws="none", lifespan="on", http=http,
+        app,
+        host=host,
+        port=port,
+        log_level="warning",
+        server_header=False,
+        ws="none",
+        lifespan="on",
+        http=http,
         timeout_graceful_shutdown=0,
-    )  # fmt: skip
+    )
     # Ending at once is meant, and no error.
     logging.getLogger("uvicorn.error").addFilter(lambda record: "graceful shutdown" not in record.getMessage())
     server = uvicorn.Server(config)

@@ -102,9 +102,7 @@ def read_release(path: Path, *, keys: Iterable[bytes]) -> tuple[Manifest, str, d
         with zipfile.ZipFile(path) as file:
             raw, signature = (_member(file, name, most=MAX_MANIFEST) for name in (MANIFEST, SIGNATURE))
             manifest = _manifest(raw, signature, keys=tuple(keys), path=path)
-            tables = {
-                name: _member(file, f"data/{name}", most=entry.bytes) for name, entry in manifest.files.items()
-            }  # fmt: skip
+            tables = {name: _member(file, f"data/{name}", most=entry.bytes) for name, entry in manifest.files.items()}
     except (OSError, KeyError, ValueError, zipfile.BadZipFile, NotImplementedError, EOFError) as error:
         raise BadFact(f"'{echo_path(path)}' is no release of the data: {echo(error)}") from None
     for name, data in tables.items():

@@ -86,11 +86,20 @@ def _compared(name: str, before: list[Row], now: list[Row]) -> TableDiff:
         float(new[at][column]) / float(old[at][column])
         for at in changed
         for column in columns
-        if PRICED in column and _priced(old[at]) and new[at].get(column) and float(old[at].get(column) or 0) > 0
+        if PRICED in column
+        and _priced(old[at])
+        and new[at].get(column)
+        and float(old[at].get(column) or 0) > 0
         and new[at][column] != old[at][column]
-    ]  # fmt: skip
-    return TableDiff(name=name, new=len(added), gone=len(gone), changed=len(changed), rows=tuple(told),
-                     moved=median(ratios) if ratios else None)  # fmt: skip
+    ]
+    return TableDiff(
+        name=name,
+        new=len(added),
+        gone=len(gone),
+        changed=len(changed),
+        rows=tuple(told),
+        moved=median(ratios) if ratios else None,
+    )
 
 
 def _unique(rows: list[Row], columns: list[str]) -> bool:

@@ -80,9 +80,7 @@ class AffordableTune(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     configuration: TrainConfiguration
 
 
-class BudgetPlan(
-    PlanHeader[Budget], frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="budget"
-):  # fmt: skip
+class BudgetPlan(PlanHeader[Budget], frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="budget"):
     """The answer to a budget."""
 
     bill: Quantity | None = None

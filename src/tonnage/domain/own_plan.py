@@ -117,9 +117,7 @@ class Beside(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of rent, less the power of owning, that pay for the purchase. [months]"""
 
 
-class OwnPlan(
-    PlanHeader[Own], frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="own"
-):  # fmt: skip
+class OwnPlan(PlanHeader[Own], frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="own"):
     """The answer to an inventory."""
 
     groups: tuple[OwnedAnswer, ...] = ()

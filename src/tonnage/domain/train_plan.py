@@ -62,9 +62,7 @@ class TrainConfiguration(msgspec.Struct, frozen=True, kw_only=True, omit_default
     def degrees(self) -> str:
         """The parallel degrees in a few words: "tp 8 pp 16 dp 128 zero1"."""
         layout = self.layout
-        named = [
-            f"{name} {n}" for name in ("tp", "pp", "vpp", "cp", "ep", "dp") if (n := getattr(layout, name)) > 1
-        ]  # fmt: skip
+        named = [f"{name} {n}" for name in ("tp", "pp", "vpp", "cp", "ep", "dp") if (n := getattr(layout, name)) > 1]
         return " ".join([*(named or ["single accelerator"]), *([layout.sharding] if layout.sharding != "none" else [])])
 
     def label(self) -> str:

@@ -15,7 +15,12 @@ SOFTWARE: Final = SoftwareSpec(
     example="colossalai",
     timed_as="deepspeed",
     keeps=Keeps(
-        rms_norm=8, expanded_kv=True, gated=4, plain=2, logits=16, logits_passed=10,
+        rms_norm=8,
+        expanded_kv=True,
+        gated=4,
+        plain=2,
+        logits=16,
+        logits_passed=10,
         source="coati/models/utils.py: logits and log-softmax in 32 bits, the gradient of each; a reference's pass"
         " leaves its logits in 16 and 32 bits and its log-softmax until the loss is differentiated",
     ),
@@ -26,4 +31,4 @@ SOFTWARE: Final = SoftwareSpec(
     tries_selective=False,
     shardings=("zero2",),
     searched_shardings=("zero2",),
-)  # fmt: skip
+)

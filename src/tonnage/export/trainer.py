@@ -8,9 +8,12 @@ from typing import Any, Final
 __all__ = ["OPTIMIZER_NAMES", "optimizer_called", "settle_trainer", "switched"]
 
 OPTIMIZER_NAMES: Final = {
-    "adamw": "adamw_torch_fused", "adamw-8bit": "adamw_bnb_8bit", "adafactor": "adafactor", "lion": "lion_32bit",
+    "adamw": "adamw_torch_fused",
+    "adamw-8bit": "adamw_bnb_8bit",
+    "adafactor": "adafactor",
+    "lion": "lion_32bit",
     "sgd": "sgd",
-}  # fmt: skip
+}
 """Our optimizers by transformers' names (transformers.training_args.OptimizerNames, 5.23.0)."""
 
 

@@ -205,10 +205,20 @@ async def _run_clients(stage: Stage, *, number: int, file: Path, key_env: str | 
     """One stage by several processes, which are gone when this ends, however it ends."""
     context = multiprocessing.get_context("spawn")
     tasks = [
-        _Task(target=stage.connection.target, spec=stage.spec, load=stage.load, stage=stage.stage, done=stage.done,
-              segment=stage.segment, words=stage.words, spent_s=stage.spent_s, file=str(file), share=(place, number))
+        _Task(
+            target=stage.connection.target,
+            spec=stage.spec,
+            load=stage.load,
+            stage=stage.stage,
+            done=stage.done,
+            segment=stage.segment,
+            words=stage.words,
+            spent_s=stage.spent_s,
+            file=str(file),
+            share=(place, number),
+        )
         for place in range(number)
-    ]  # fmt: skip
+    ]
     pipes: list[Pipe] = []
     processes: list[Any] = []
     try:
@@ -248,9 +258,16 @@ def _client(pipe: Pipe, task: _Task, key_env: str | None) -> None:
     connection = open_connection(task.target, key=key_of(key_env))
     file = os.open(task.file, os.O_WRONLY | os.O_APPEND)
     stage = Stage(
-        connection=connection, spec=task.spec, load=task.load, stage=task.stage, segment=task.segment, words=task.words,
-        file=file, done=task.done, spent_s=task.spent_s,
-    )  # fmt: skip
+        connection=connection,
+        spec=task.spec,
+        load=task.load,
+        stage=task.stage,
+        segment=task.segment,
+        words=task.words,
+        file=file,
+        done=task.done,
+        spent_s=task.spent_s,
+    )
 
     def begin() -> float:
         pipe.send("ready")

@@ -89,11 +89,16 @@ def read_pasted(text: str, *, prompt_tokens: float | None = None, output_tokens:
     clients = found.get("concurrency")
     requests = round(_EACH * (clients or 10.0))
     point = Point(
-        rate_per_s=found.get("rate_per_s"), concurrency=clients, requests=requests, completed=requests,
-        prompt_tokens=prompt, output_tokens=answer, output_tokens_per_s=found.get("output_tokens_per_s"),
+        rate_per_s=found.get("rate_per_s"),
+        concurrency=clients,
+        requests=requests,
+        completed=requests,
+        prompt_tokens=prompt,
+        output_tokens=answer,
+        output_tokens_per_s=found.get("output_tokens_per_s"),
         ttft_s=Latency(mean=found["ttft_s"]) if "ttft_s" in found else None,
         tpot_s=Latency(mean=found["tpot_s"]) if "tpot_s" in found else None,
-    )  # fmt: skip
+    )
     return Measurement(schema=MEASUREMENT_SCHEMA, tool="pasted", points=(point,), notes=(f"as pasted: {echo(text)}",))
 
 
@@ -199,8 +204,10 @@ def measurement_of_page(seen: Evidence, source: str) -> Measurement:
         They lack lengths, the requests that ran, or both latencies.
     """
     needed = {
-        "requests that ran": seen.running, "prompt tokens": seen.prompt_tokens, "output tokens": seen.output_tokens
-    }  # fmt: skip
+        "requests that ran": seen.running,
+        "prompt tokens": seen.prompt_tokens,
+        "output tokens": seen.output_tokens,
+    }
     missing = [name for name, value in needed.items() if not value]
     if missing or not (_unqueued(seen) or seen.tpot_s):
         lacks = ", ".join([*missing, *([] if _unqueued(seen) or seen.tpot_s else ["TTFT and TPOT"])])
@@ -208,15 +215,21 @@ def measurement_of_page(seen: Evidence, source: str) -> Measurement:
     requests = max(1, round(seen.requests or 1.0))
     ttft_s = _unqueued(seen)
     point = Point(
-        concurrency=max(1.0, seen.running or 1.0), requests=requests, completed=requests,
-        prompt_tokens=seen.prompt_tokens, output_tokens=seen.output_tokens,
+        concurrency=max(1.0, seen.running or 1.0),
+        requests=requests,
+        completed=requests,
+        prompt_tokens=seen.prompt_tokens,
+        output_tokens=seen.output_tokens,
         ttft_s=Latency(mean=ttft_s) if ttft_s else None,
         tpot_s=Latency(mean=seen.tpot_s) if seen.tpot_s else None,
-    )  # fmt: skip
+    )
     return Measurement(
-        schema=MEASUREMENT_SCHEMA, tool="metrics", model=seen.model, points=(point,),
+        schema=MEASUREMENT_SCHEMA,
+        tool="metrics",
+        model=seen.model,
+        points=(point,),
         notes=(f"mean of {echo(source)} over what it has seen",),
-    )  # fmt: skip
+    )
 
 
 class Looked(msgspec.Struct, frozen=True, kw_only=True):

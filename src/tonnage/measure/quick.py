@@ -58,11 +58,15 @@ def quick_specs(
     loads = dict.fromkeys((1, max(1, round(most**0.5)), most))
     return tuple(
         Spec(
-            url=url, kind="completions", model=model, prompt_tokens=prompt, output_tokens=answer,
+            url=url,
+            kind="completions",
+            model=model,
+            prompt_tokens=prompt,
+            output_tokens=answer,
             load=Load(concurrency=places, requests=_EACH * places, warmup=places, duration_s=duration_s / len(loads)),
         )
         for places in loads
-    )  # fmt: skip
+    )
 
 
 def measure_quick(specs: tuple[Spec, ...], folder: Path, *, key_env: str | None = None) -> Measurement:

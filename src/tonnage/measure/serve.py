@@ -136,9 +136,15 @@ def _text(value: object) -> str:
 
 
 async def _run(
-    spec: Spec, clients: Clients, output: Path, *, connection: Connection, log: Log | None, progress: Progress | None,
+    spec: Spec,
+    clients: Clients,
+    output: Path,
+    *,
+    connection: Connection,
+    log: Log | None,
+    progress: Progress | None,
     pages: Pages,
-) -> None:  # fmt: skip
+) -> None:
     for page, named in pages:
         if named:
             await _answers(page)

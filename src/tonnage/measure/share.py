@@ -73,13 +73,21 @@ def _row(point: Point, found: Measurement, stack: Mapping[str, str | int | None]
         return None
     ranks = int(stack.get("tp") or 1) * int(stack.get("pp") or 1)
     cells: dict[str, object] = {
-        **stack, "block": BLOCK, "year": (found.date or "")[:4], "num_accel": ranks, "num_accel_total": ranks,
+        **stack,
+        "block": BLOCK,
+        "year": (found.date or "")[:4],
+        "num_accel": ranks,
+        "num_accel_total": ranks,
         "load": "open_loop" if point.rate_per_s is not None else "closed_loop",
         "concurrency_or_batch": None if point.concurrency is None else round(point.concurrency),
-        "request_rate_qps": point.rate_per_s, "isl_tokens": point.prompt_tokens, "osl_tokens": point.output_tokens,
-        "output_tokens_per_s_total": point.output_tokens_per_s, "usable": 1,
-        "requests_per_client": _each(point), **_statistics(point),
-    }  # fmt: skip
+        "request_rate_qps": point.rate_per_s,
+        "isl_tokens": point.prompt_tokens,
+        "osl_tokens": point.output_tokens,
+        "output_tokens_per_s_total": point.output_tokens_per_s,
+        "usable": 1,
+        "requests_per_client": _each(point),
+        **_statistics(point),
+    }
     told = {name: _text(value) for name, value in cells.items() if value not in (None, "")}
     told["id"] = f"{BLOCK}-{hashlib.sha256(repr(sorted(told.items())).encode()).hexdigest()[:12]}"
     return told

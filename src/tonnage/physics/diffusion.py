@@ -91,9 +91,12 @@ def denoiser_transformer_work(
     at = share(hidden=model.hidden_size, layout=Layout(), precision=precision, encoder=True)
     known = model.network or Network(flop=0.0)
     image = latent_tokens(
-        resolution=resolution, latent_px=known.latent_px, frames=clip_frames(model, frames),
-        frame_stride=known.frame_stride, aspect=known.aspect or _VIDEO_ASPECT,
-    )  # fmt: skip
+        resolution=resolution,
+        latent_px=known.latent_px,
+        frames=clip_frames(model, frames),
+        frame_stride=known.frame_stride,
+        aspect=known.aspect or _VIDEO_ASPECT,
+    )
     text = text_tokens(model)
     work: list[Operator] = []
     for group in model.layers:
@@ -107,13 +110,19 @@ def text_encoder_work(towers: tuple[Tower, ...], *, tokens: float, batch: float,
     stored = number_format(precision.weights)
     return tuple(
         Operator(
-            kind="gemm", name=tower.name, weights=stored.name, compute=stored.compute,
-            flop=2.0 * tower.parameters * tokens * batch, read_bytes=tower.parameters * stored.bytes,
-            m=tokens * batch, n=tower.parameters**0.5, k=tower.parameters**0.5,
+            kind="gemm",
+            name=tower.name,
+            weights=stored.name,
+            compute=stored.compute,
+            flop=2.0 * tower.parameters * tokens * batch,
+            read_bytes=tower.parameters * stored.bytes,
+            m=tokens * batch,
+            n=tower.parameters**0.5,
+            k=tower.parameters**0.5,
         )
         for tower in towers
         if "text" in tower.name
-    )  # fmt: skip
+    )
 
 
 def _streams(group: LayerGroup, hidden: int) -> int:
@@ -173,8 +182,19 @@ def _attention(look: Attention, at: Share, *, queries: float, keys: float, batch
     width = float(look.num_attention_heads * look.head_dim)
     wide = number_format(at.sixteen).bytes
     return Operator(
-        kind="attention_prefill", name="attention", count=count, weights=at.sixteen, compute=at.sixteen,
-        flop=4.0 * width * queries * keys * batch, read_bytes=wide * batch * width * (queries + 2 * keys),
-        write_bytes=wide * batch * width * queries, m=queries * batch, n=keys, batch=batch, context=keys,
-        heads=look.num_attention_heads, kv_heads=look.num_attention_heads, head_dim=look.head_dim,
-    )  # fmt: skip
+        kind="attention_prefill",
+        name="attention",
+        count=count,
+        weights=at.sixteen,
+        compute=at.sixteen,
+        flop=4.0 * width * queries * keys * batch,
+        read_bytes=wide * batch * width * (queries + 2 * keys),
+        write_bytes=wide * batch * width * queries,
+        m=queries * batch,
+        n=keys,
+        batch=batch,
+        context=keys,
+        heads=look.num_attention_heads,
+        kv_heads=look.num_attention_heads,
+        head_dim=look.head_dim,
+    )

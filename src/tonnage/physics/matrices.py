@@ -123,8 +123,9 @@ def _compressors(a: LatentAttention, hidden: int) -> list[Matrix]:
     if not a.compress_ratio:
         return []
     each = 4 if a.index_heads else 2
-    found = [Matrix(name="compress_proj", outputs=each * (a.kv_lora_rank + a.qk_rope_head_dim), inputs=hidden,
-                    split="whole")]  # fmt: skip
+    found = [
+        Matrix(name="compress_proj", outputs=each * (a.kv_lora_rank + a.qk_rope_head_dim), inputs=hidden, split="whole")
+    ]
     if a.index_heads:
         found.append(Matrix(name="index_compress_proj", outputs=each * a.index_head_dim, inputs=hidden, split="whole"))
     return found

@@ -258,9 +258,11 @@ def _layers_on_stage(model: Model, group: LayerGroup, layout: Layout) -> float:
     if layout.pp == 1 or group in model.encoder:
         return group.count / (layout.pp if group in model.encoder else 1)
     stage = math.ceil(sum(other.count for other in model.layers) / layout.pp)
-    leading = [
-        other for other in model.layers if not isinstance(other.feed_forward, Moe) and other.count < stage
-    ] if any(isinstance(other.feed_forward, Moe) for other in model.layers) else []  # fmt: skip
+    leading = (
+        [other for other in model.layers if not isinstance(other.feed_forward, Moe) and other.count < stage]
+        if any(isinstance(other.feed_forward, Moe) for other in model.layers)
+        else []
+    )
     if group in leading:
         return 0.0
     return stage * group.count / sum(other.count for other in model.layers if other not in leading)
@@ -360,6 +362,10 @@ def _gguf_role(matrix: Matrix) -> str:
 def _shares_kv(model: Model) -> int:
     """Query heads that share one key/value head, the largest over the layers."""
     return max(
-        (g.mixer.num_attention_heads // g.mixer.num_key_value_heads for g in model.layers
-         if isinstance(g.mixer, Attention)), default=1,
-    )  # fmt: skip
+        (
+            g.mixer.num_attention_heads // g.mixer.num_key_value_heads
+            for g in model.layers
+            if isinstance(g.mixer, Attention)
+        ),
+        default=1,
+    )

@@ -50,10 +50,13 @@ def _attention(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Wor
     work = [
         _linear("attention input", at, rows, projected, at.hidden, count),
         elementwise_pass(
-            "rotary and cache", at, read=rows * (query_width + kv_width), write=rows * (query_width + kv_width),
+            "rotary and cache",
+            at,
+            read=rows * (query_width + kv_width),
+            write=rows * (query_width + kv_width),
             count=count,
         ),
-    ]  # fmt: skip
+    ]
     if mixer.qk_norm:
         work.append(
             elementwise_pass("query and key norm", at, read=rows * query_width, write=rows * query_width, count=count)
@@ -144,10 +147,13 @@ def _latent(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> 
     work = [
         _linear("latent down", at, rows, latent + (lora or heads * query_dim), at.hidden, count),
         elementwise_pass(
-            "latent norms and cache", at, read=rows * (latent + (lora or 0)), write=rows * (latent + (lora or 0)),
+            "latent norms and cache",
+            at,
+            read=rows * (latent + (lora or 0)),
+            write=rows * (latent + (lora or 0)),
             count=2 * count,
         ),
-    ]  # fmt: skip
+    ]
     if lora:
         work += [_linear("query up", at, rows, heads * query_dim, lora, count)]
     if mixer.compress_ratio:
@@ -197,13 +203,22 @@ def _folded_cores(mixer: LatentAttention, at: Share, tokens: Tokens, count: floa
             continue
         work.append(
             Operator(
-                kind=kind, name=name, count=count, weights=at.kv, compute=at.sixteen,
+                kind=kind,
+                name=name,
+                count=count,
+                weights=at.kv,
+                compute=at.sixteen,
                 flop=4.0 * heads * width * rows * seen,
                 read_bytes=entry_bytes * sequences * entries + 2.0 * rows * heads * width,
                 write_bytes=2.0 * rows * heads * width,
-                m=rows, batch=sequences, context=entries, heads=heads, kv_heads=1, head_dim=width,
+                m=rows,
+                batch=sequences,
+                context=entries,
+                heads=heads,
+                kv_heads=1,
+                head_dim=width,
             )
-        )  # fmt: skip
+        )
     return tuple(work)
 
 

@@ -14,9 +14,15 @@ __all__ = ["compute_optimal_parameters", "loss_of"]
 
 
 def loss_of(
-    *, parameters: float, tokens: float, irreducible: float, parameter_factor: float, parameter_exponent: float,
-    token_factor: float, token_exponent: float,
-) -> float:  # fmt: skip
+    *,
+    parameters: float,
+    tokens: float,
+    irreducible: float,
+    parameter_factor: float,
+    parameter_exponent: float,
+    token_factor: float,
+    token_exponent: float,
+) -> float:
     """
     Loss of a model after its training.
 
@@ -64,9 +70,13 @@ def loss_of(
 
 
 def compute_optimal_parameters(
-    *, compute_flop: float, parameter_factor: float, parameter_exponent: float, token_factor: float,
+    *,
+    compute_flop: float,
+    parameter_factor: float,
+    parameter_exponent: float,
+    token_factor: float,
     token_exponent: float,
-) -> float:  # fmt: skip
+) -> float:
     """
     The size that reaches the least loss for so much arithmetic.
 

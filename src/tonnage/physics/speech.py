@@ -33,19 +33,43 @@ def encoder_work(model: Model, *, windows: float, precision: Precision, mel_bins
     """Both convolutions, the encoder's layers, and the keys and values that all decoder steps read."""
     at = share(hidden=model.hidden_size, layout=Layout(), precision=precision, encoder=True)
     stem = [
-        gemm("mel convolution", at, m=windows * _FRAMES, n=at.hidden, k=_KERNEL * mel_bins, count=1.0,
-             weights=at.weights, compute=at.compute),
-        gemm("strided convolution", at, m=windows * WINDOW_TOKENS, n=at.hidden, k=_KERNEL * at.hidden, count=1.0,
-             weights=at.weights, compute=at.compute),
-    ]  # fmt: skip
+        gemm(
+            "mel convolution",
+            at,
+            m=windows * _FRAMES,
+            n=at.hidden,
+            k=_KERNEL * mel_bins,
+            count=1.0,
+            weights=at.weights,
+            compute=at.compute,
+        ),
+        gemm(
+            "strided convolution",
+            at,
+            m=windows * WINDOW_TOKENS,
+            n=at.hidden,
+            k=_KERNEL * at.hidden,
+            count=1.0,
+            weights=at.weights,
+            compute=at.compute,
+        ),
+    ]
     encoder = msgspec.structs.replace(model, layers=model.encoder, encoder=(), vocab_size=0)
     body = encode_work(encoder, sequences=windows, length=WINDOW_TOKENS, precision=precision, layout=Layout())
     memory = [
-        gemm("cross key/value", at, m=windows * WINDOW_TOKENS, n=2.0 * look.num_key_value_heads * look.head_dim,
-             k=at.hidden, count=float(group.count), weights=at.weights, compute=at.compute)
+        gemm(
+            "cross key/value",
+            at,
+            m=windows * WINDOW_TOKENS,
+            n=2.0 * look.num_key_value_heads * look.head_dim,
+            k=at.hidden,
+            count=float(group.count),
+            weights=at.weights,
+            compute=at.compute,
+        )
         for group in model.layers
         if (look := group.cross_attention) is not None
-    ]  # fmt: skip
+    ]
     return (*stem, *(op for op in body if op.kind != "embedding"), *memory)
 
 

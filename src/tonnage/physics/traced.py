@@ -28,9 +28,12 @@ PIXELS: Final = "pixels: "
 TOKENS: Final = "tokens: "
 """How names of all other traced element-wise passes begin."""
 _KINDS: Final[dict[str, Kind]] = {
-    "gemm": "gemm", "convolution": "convolution", "attention": "attention_prefill", "elementwise": "elementwise",
+    "gemm": "gemm",
+    "convolution": "convolution",
+    "attention": "attention_prefill",
+    "elementwise": "elementwise",
     "embedding": "embedding",
-}  # fmt: skip
+}
 
 
 def profile_work(profile: Profile, *, batch: float, precision: Precision, backward: bool = False) -> Work:
@@ -43,7 +46,7 @@ def profile_work(profile: Profile, *, batch: float, precision: Precision, backwa
 
 def traced_moments(
     profile: Profile, setup: TrainSetup, *, gradients: float, stay: bool
-) -> tuple[tuple[Part, ...], ...]:  # fmt: skip
+) -> tuple[tuple[Part, ...], ...]:
     """
     Every moment of the traced step that can be its peak; gradients that are there already (`stay`) count with it.
     """

@@ -158,9 +158,7 @@ def _held(model: Model, tp: int, ep: int, *, pp: int, vpp: int) -> Held:
     ends = embedding_parameters(model) + position_parameters(model)
     ends = max(ends, head_parameters(model)) if pp > 1 else ends + head_parameters(model)
     beside = (towers - frozen + model.extra_parameters) / tp
-    return Held(
-        dense=dense * share + beside, experts=experts * share, ends=ends / tp, unit=unit, frozen=frozen
-    )  # fmt: skip
+    return Held(dense=dense * share + beside, experts=experts * share, ends=ends / tp, unit=unit, frozen=frozen)
 
 
 def layer_matrices(group: LayerGroup, hidden: int) -> tuple[Matrix, ...]:
@@ -200,9 +198,13 @@ def _means(target: str, matrix: str) -> bool:
 
 
 def training_memory(
-    model: Model, *, accelerator: Accelerator, setup: TrainSetup, coefficients: TrainCoefficients,
+    model: Model,
+    *,
+    accelerator: Accelerator,
+    setup: TrainSetup,
+    coefficients: TrainCoefficients,
     memory_kind: str = "reserved",
-) -> Quantity:  # fmt: skip
+) -> Quantity:
     """
     Peak memory of the fullest rank, opened into its parts at the moment of the peak.
 

@@ -201,9 +201,14 @@ def _core(mixer: Mixer | None, setup: TrainSetup, tokens: float) -> tuple[list[O
             flop = tokens * heads / tp * (6.0 * width * mixer.state_size + inside)
             moved = 2.0 * _bytes(setup) * tokens * heads / tp * width * 3
             scan = Operator(
-                kind="state_space", name="scan", compute=_sixteen(setup), flop=flop, read_bytes=moved / 2,
-                write_bytes=moved / 2, m=tokens,
-            )  # fmt: skip
+                kind="state_space",
+                name="scan",
+                compute=_sixteen(setup),
+                flop=flop,
+                read_bytes=moved / 2,
+                write_bytes=moved / 2,
+                m=tokens,
+            )
             back = msgspec.structs.replace(
                 scan, name="scan backward", flop=2.5 * flop, read_bytes=moved, write_bytes=moved
             )
@@ -226,9 +231,17 @@ def _attention(
     flop = 2.0 * tokens * attended * heads * (widths[0] * (2 if recurrent else 1) + widths[1])
     moved = _bytes(setup) * tokens * heads * 2 * (widths[0] + widths[1])
     forward = Operator(
-        kind="attention_prefill", name="attention", compute=_sixteen(setup), flop=flop, read_bytes=moved,
-        m=tokens, context=attended, heads=heads, head_dim=widths[0], batch=float(setup.sequences),
-    )  # fmt: skip
+        kind="attention_prefill",
+        name="attention",
+        compute=_sixteen(setup),
+        flop=flop,
+        read_bytes=moved,
+        m=tokens,
+        context=attended,
+        heads=heads,
+        head_dim=widths[0],
+        batch=float(setup.sequences),
+    )
     if flash:
         back = msgspec.structs.replace(
             forward, name="attention backward", flop=FLASH_BACKWARD * flop, read_bytes=3 * moved
@@ -301,23 +314,34 @@ def _exchange(group: LayerGroup, hidden: int, setup: TrainSetup, tokens: float) 
         blocks -= 1  # whole experts need no all-reduce; shared experts are small
     if layout.tp > 1 and blocks:
         found.append(
-            Operator(kind="all_reduce", name="tensor", count=float(blocks), message_bytes=size * tokens * hidden,
-                     ranks=layout.tp)
-        )  # fmt: skip
+            Operator(
+                kind="all_reduce",
+                name="tensor",
+                count=float(blocks),
+                message_bytes=size * tokens * hidden,
+                ranks=layout.tp,
+            )
+        )
     if layout.cp > 1 and isinstance(group.mixer, Attention):
-        width = 2 * group.mixer.num_key_value_heads * group.mixer.head_dim / min(
-            layout.tp, group.mixer.num_key_value_heads
-        )  # fmt: skip
+        width = (
+            2 * group.mixer.num_key_value_heads * group.mixer.head_dim / min(layout.tp, group.mixer.num_key_value_heads)
+        )
         found.append(
-            Operator(kind="all_gather", name="context", message_bytes=size * tokens * layout.cp * width,
-                     ranks=layout.cp)
-        )  # fmt: skip
+            Operator(
+                kind="all_gather", name="context", message_bytes=size * tokens * layout.cp * width, ranks=layout.cp
+            )
+        )
     if isinstance(group.feed_forward, Moe) and layout.ep > 1:
         moe = group.feed_forward
         copies = tokens / (layout.tp if setup.sequence_parallel else 1) * moe.num_experts_per_tok
         found.append(
-            Operator(kind="all_to_all", name="experts", count=2.0, ranks=layout.ep,
-                     groups=float(moe.num_experts_per_tok),
-                     message_bytes=size * copies * setup.routed_load * (moe.latent_size or hidden))
-        )  # fmt: skip
+            Operator(
+                kind="all_to_all",
+                name="experts",
+                count=2.0,
+                ranks=layout.ep,
+                groups=float(moe.num_experts_per_tok),
+                message_bytes=size * copies * setup.routed_load * (moe.latent_size or hidden),
+            )
+        )
     return tuple(found)

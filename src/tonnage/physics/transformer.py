@@ -125,9 +125,14 @@ def _layers(group: LayerGroup, at: Share, tokens: Tokens, source: float) -> Work
     work: list[Operator] = []
     if group.norms:
         work.append(
-            elementwise_pass("norm and residual", at, read=2 * rows * at.hidden, write=2 * rows * at.hidden,
-                  count=count * group.norms)
-        )  # fmt: skip
+            elementwise_pass(
+                "norm and residual",
+                at,
+                read=2 * rows * at.hidden,
+                write=2 * rows * at.hidden,
+                count=count * group.norms,
+            )
+        )
     if group.mixer is not None:
         work += mixer_work(group.mixer, at, tokens=tokens, count=count)
         work += _reduce("attention all-reduce", at, rows, count)
@@ -186,18 +191,40 @@ def _exchange(moe: Moe, at: Share, rows: float, count: float) -> Work:
         narrow = 1.0 if at.expert_compute != at.sixteen else 2.0
         sent = mine * copies * at.hidden
         return tuple(
-            Operator(kind="all_to_all", name=name, count=count, message_bytes=width * sent, ranks=groups,
-                     inter_node=leaves, per_node=per_node, crossing=crossing)
+            Operator(
+                kind="all_to_all",
+                name=name,
+                count=count,
+                message_bytes=width * sent,
+                ranks=groups,
+                inter_node=leaves,
+                per_node=per_node,
+                crossing=crossing,
+            )
             for name, width in (("dispatch", narrow), ("combine", 2.0))
-        )  # fmt: skip
+        )
     gathered = 2.0 * rows * layout.dp * at.hidden
     near = at.per_node(ranks)
     return (
-        Operator(kind="all_gather", name="gather tokens", count=count, message_bytes=gathered, ranks=ranks,
-                 inter_node=leaves, per_node=near),
-        Operator(kind="reduce_scatter", name="scatter results", count=count, message_bytes=gathered, ranks=ranks,
-                 inter_node=leaves, per_node=near),
-    )  # fmt: skip
+        Operator(
+            kind="all_gather",
+            name="gather tokens",
+            count=count,
+            message_bytes=gathered,
+            ranks=ranks,
+            inter_node=leaves,
+            per_node=near,
+        ),
+        Operator(
+            kind="reduce_scatter",
+            name="scatter results",
+            count=count,
+            message_bytes=gathered,
+            ranks=ranks,
+            inter_node=leaves,
+            per_node=near,
+        ),
+    )
 
 
 def _pipeline(at: Share, tokens: Tokens) -> Work:
@@ -220,20 +247,35 @@ def _pipeline(at: Share, tokens: Tokens) -> Work:
 def _embedding(model: Model, at: Share, tokens: Tokens) -> Operator:
     """A gather of the rows used; an untied input table is never streamed whole."""
     width = 2.0 * tokens.rows * (model.embedding_size or at.hidden)
-    return Operator(kind="embedding", name="embedding", weights=at.sixteen, compute=at.sixteen,
-                    read_bytes=width, write_bytes=width)  # fmt: skip
+    return Operator(
+        kind="embedding", name="embedding", weights=at.sixteen, compute=at.sixteen, read_bytes=width, write_bytes=width
+    )
 
 
 def _head(model: Model, at: Share, emitted: float) -> Work:
     """Logits of the emitting rows only, gathered over the ranks, and the sampler's passes over them."""
     width = model.vocab_size / at.tp
-    logits = gemm("head", at, m=emitted, n=width, k=model.embedding_size or at.hidden, count=1.0, weights=at.head,
-                  compute=at.sixteen)  # fmt: skip
+    logits = gemm(
+        "head",
+        at,
+        m=emitted,
+        n=width,
+        k=model.embedding_size or at.hidden,
+        count=1.0,
+        weights=at.head,
+        compute=at.sixteen,
+    )
     work: list[Operator] = [logits]
     if at.tp > 1:
         work.append(
-            Operator(kind="all_gather", name="gather logits", message_bytes=2.0 * emitted * model.vocab_size,
-                     ranks=at.tp, inter_node=at.leaves_node(at.tp), per_node=at.per_node(at.tp))
-        )  # fmt: skip
+            Operator(
+                kind="all_gather",
+                name="gather logits",
+                message_bytes=2.0 * emitted * model.vocab_size,
+                ranks=at.tp,
+                inter_node=at.leaves_node(at.tp),
+                per_node=at.per_node(at.tp),
+            )
+        )
     work.append(elementwise_pass("sampling", at, read=3.0 * emitted * model.vocab_size, write=emitted, count=2.0))
     return tuple(work)

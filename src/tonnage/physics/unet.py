@@ -149,11 +149,21 @@ def _self_attention(at: Share, tokens: float, batch: float, width: float, head: 
 def _attention(at: Share, tokens: float, batch: float, keys: float, width: float, head: float) -> Operator:
     wide = number_format(at.sixteen).bytes
     return Operator(
-        kind="attention_prefill", name="attention", weights=at.sixteen, compute=at.sixteen,
-        flop=4.0 * width * tokens * keys * batch, read_bytes=wide * batch * width * (tokens + 2 * keys),
-        write_bytes=wide * batch * width * tokens, m=tokens * batch, n=keys, batch=batch, context=keys,
-        heads=width / head, kv_heads=width / head, head_dim=head,
-    )  # fmt: skip
+        kind="attention_prefill",
+        name="attention",
+        weights=at.sixteen,
+        compute=at.sixteen,
+        flop=4.0 * width * tokens * keys * batch,
+        read_bytes=wide * batch * width * (tokens + 2 * keys),
+        write_bytes=wide * batch * width * tokens,
+        m=tokens * batch,
+        n=keys,
+        batch=batch,
+        context=keys,
+        heads=width / head,
+        kv_heads=width / head,
+        head_dim=head,
+    )
 
 
 def _product(name: str, at: Share, rows: float, outputs: float, inputs: float) -> Operator:

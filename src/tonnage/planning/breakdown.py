@@ -181,10 +181,14 @@ def _label(case: ServeCase | TrainCase) -> str:
     degrees = " ".join(f"{key}{n}" for key in ("tp", "pp", "dp", "ep") if (n := getattr(layout, key)) > 1)
     t = case.traffic
     load = (
-        "saturated" if t.saturated else f"{t.concurrency:g} clients" if t.concurrency is not None
-        else f"{t.rate_per_s:g} requests/s" if t.rate_per_s is not None
+        "saturated"
+        if t.saturated
+        else f"{t.concurrency:g} clients"
+        if t.concurrency is not None
+        else f"{t.rate_per_s:g} requests/s"
+        if t.rate_per_s is not None
         else f"{'a batch' if t.static else 'a burst'} of {t.batch}"
-    )  # fmt: skip
+    )
     count = layout.ranks * case.replicas
     where = f"{count} x {case.accelerator}" + (f" {degrees}" if degrees else "")
     return f"{name} on {where}, {case.engine}, {load}, {case.isl:g} tokens in and {case.osl:g} out"
@@ -254,17 +258,24 @@ def _setup_of(plan: TrainPlan, option: TrainOption, *, model: Model, part: Accel
     """The setup that the plan's search timed: its software's template in the layout found."""
     c = option.configuration
     place = Place(
-        accelerator=part, count=c.count, per_node=max(1, round(option.bill.accelerators_per_instance)),
-        intra_link=c.intra_link, inter_bytes_per_s=c.inter_bytes_per_s,
-    )  # fmt: skip
+        accelerator=part,
+        count=c.count,
+        per_node=max(1, round(option.bill.accelerators_per_instance)),
+        intra_link=c.intra_link,
+        inter_bytes_per_s=c.inter_bytes_per_s,
+    )
     names = (plan.request.framework or software_spec(c.software).example,)
     found = templates(
         model, place, job=job_of(plan.request, model), coefficients=training_coefficients(), frameworks=names
     )
     return msgspec.structs.replace(
-        found[0], layout=c.layout, micro_batch=c.micro_batch, num_micro_batches=c.num_micro_batches,
-        recompute=c.recompute, recompute_share=c.recompute_share,
-    )  # fmt: skip
+        found[0],
+        layout=c.layout,
+        micro_batch=c.micro_batch,
+        num_micro_batches=c.num_micro_batches,
+        recompute=c.recompute,
+        recompute_share=c.recompute_share,
+    )
 
 
 def _case_of(plan: ServePlan, option: ServeOption) -> ServeCase:

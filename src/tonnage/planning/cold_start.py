@@ -37,9 +37,13 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _COLD: Final = Timed(
-    download_s=61.0, load_s=33.0, compile_s=52.0, graphs_s=54.0, engine_s=94.0,
+    download_s=61.0,
+    load_s=33.0,
+    compile_s=52.0,
+    graphs_s=54.0,
+    engine_s=94.0,
     source="cold start of Llama-3.1-8B on L40S under Kubernetes, 294 s timed by part",
-)  # fmt: skip
+)
 STARTS: Final[dict[StartFrom, Timed]] = {
     "network": _COLD,
     "disk": msgspec.structs.replace(_COLD, download_s=0.0),

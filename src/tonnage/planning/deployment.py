@@ -148,9 +148,13 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     vendor = "" if accelerator.segment == "cpu" else accelerator.vendor
     times = engine_times(_timed_as(case.engine), vendor=vendor, architecture=accelerator.architecture, release=version)
     pool = kv_pool(
-        model, accelerator, precision=precision, engine=running, layout=memory_layout,
+        model,
+        accelerator,
+        precision=precision,
+        engine=running,
+        layout=memory_layout,
         demand=Demand(context_tokens=max(1.0, case.isl + case.osl)),
-    )  # fmt: skip
+    )
     kernels = _cabled(
         ladder(
             accelerator,
@@ -180,8 +184,11 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     told = filter(None, (catalog.status_note(accelerator),))
     notes = (*note, *told, *pool.notes, *model.assumed, *placement.ladder.notes, *note_of(own))
     if placement.two_batches and layout.ep > 1 and layout.dp > 1 and layout.tp * layout.dp > placement.domain:
-        notes = (*notes, f"{case.engine}: half of a step is exchanged between nodes beside the other "
-                 "(--enable-two-batch-overlap); without it steps are longer")  # fmt: skip
+        notes = (
+            *notes,
+            f"{case.engine}: half of a step is exchanged between nodes beside the other "
+            "(--enable-two-batch-overlap); without it steps are longer",
+        )
     if times.borrowed and own is None:
         notes = (*notes, f"{case.engine}: no measured overheads; a generic engine's are used")
     return Deployment(

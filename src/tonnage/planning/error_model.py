@@ -60,8 +60,11 @@ __all__ = [
 Kind = Literal["serve", "train", "infer"]
 
 BASIS_OF_TIER: Final[dict[Rung, Basis]] = {
-    "own": Basis.CALIBRATED, "architecture": Basis.DERIVED, "generation": Basis.DERIVED, "generic": Basis.ASSUMED,
-}  # fmt: skip
+    "own": Basis.CALIBRATED,
+    "architecture": Basis.DERIVED,
+    "generation": Basis.DERIVED,
+    "generic": Basis.ASSUMED,
+}
 """How a number is founded whose kernels were measured on the accelerator itself, on kin of it, or nowhere."""
 NINETY: Final = 1.6448536269514722
 """Standard deviations from the mean to the end of a 90 % interval."""

@@ -385,18 +385,31 @@ def sampling_needs(
     pictures = side is not None and (video is None or video.decode == "host")
     decoded = rate_per_s * (video.every if video is not None else 1) if pictures else 0.0
     found = [
-        host_need("virtual cores per instance", per + decoded / IMAGES_PER_CORE, unit="count",
-             has=offer.vcpus if offer else None,
-             why="a server for each accelerator" + (", decoding pictures (10 ms each, assumed)" if decoded else "")),
-        host_need("RAM per instance", per * PROCESS_BYTES + weight_bytes, unit="bytes",
-             has=offer.ram_bytes if offer else None, why="servers (2 GiB each, assumed) and the weights being loaded"),
-    ]  # fmt: skip
+        host_need(
+            "virtual cores per instance",
+            per + decoded / IMAGES_PER_CORE,
+            unit="count",
+            has=offer.vcpus if offer else None,
+            why="a server for each accelerator" + (", decoding pictures (10 ms each, assumed)" if decoded else ""),
+        ),
+        host_need(
+            "RAM per instance",
+            per * PROCESS_BYTES + weight_bytes,
+            unit="bytes",
+            has=offer.ram_bytes if offer else None,
+            why="servers (2 GiB each, assumed) and the weights being loaded",
+        ),
+    ]
     if pictures and side is not None:
         found.append(
-            host_need("to the accelerators per instance", rate_per_s * side * side * PIXEL_BYTES, unit="bytes/s",
-                 has=link_bytes_per_s * per if link_bytes_per_s else None,
-                 why=f"pictures of {side} x {side}, three bytes a pixel")
-        )  # fmt: skip
+            host_need(
+                "to the accelerators per instance",
+                rate_per_s * side * side * PIXEL_BYTES,
+                unit="bytes/s",
+                has=link_bytes_per_s * per if link_bytes_per_s else None,
+                why=f"pictures of {side} x {side}, three bytes a pixel",
+            )
+        )
     return tuple(found)
 
 

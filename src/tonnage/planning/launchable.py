@@ -98,9 +98,7 @@ def launchable_option(
         return _filled(plan, plan.options[rank - 1], facts, model=model, additions=additions, saturated=True)
     option = plan.options[rank - 1]
     if (split := option.configuration.pools) is not None:
-        counts = {
-            "prefill_workers": option.replicas * split.prefill, "decode_workers": option.replicas * split.decode
-        }  # fmt: skip
+        counts = {"prefill_workers": option.replicas * split.prefill, "decode_workers": option.replicas * split.decode}
         facts["pools"] = counts
         option = msgspec.structs.replace(option, replicas=sum(counts.values()))
     return _filled(plan, option, facts, model=model, additions=additions)
@@ -119,9 +117,12 @@ def _apart(plan: Plan) -> ServePlan:
         "decode_workers": found.units * found.decode_workers,
     }
     option = msgspec.structs.replace(
-        alike, configuration=found.configuration, replicas=sum(counts.values()), bill=found.bill,
+        alike,
+        configuration=found.configuration,
+        replicas=sum(counts.values()),
+        bill=found.bill,
         accelerators=found.accelerators,
-    )  # fmt: skip
+    )
     return msgspec.structs.replace(plan, options=(option, *plan.options), model={**plan.model, "pools": counts})
 
 

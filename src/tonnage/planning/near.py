@@ -101,26 +101,50 @@ def describe_case(case: Case, model: Model) -> Published:
         split = case.disaggregation
         return Published(
             **common,  # type: ignore[arg-type]
-            id=case.id or "", kind="serve", accelerator=case.accelerator, engine=case.engine,
+            id=case.id or "",
+            kind="serve",
+            accelerator=case.accelerator,
+            engine=case.engine,
             count=case.replicas * case.accelerator_fraction * (_pool_ranks(split) if split else case.layout.ranks),
-            version=case.engine_version or "", weights=_weights(case.precision), layout=_layout(case.layout, split),
-            load=load, size=size, isl=case.isl, osl=case.osl, date=str(case.year or ""),
-        )  # fmt: skip
+            version=case.engine_version or "",
+            weights=_weights(case.precision),
+            layout=_layout(case.layout, split),
+            load=load,
+            size=size,
+            isl=case.isl,
+            osl=case.osl,
+            date=str(case.year or ""),
+        )
     if isinstance(case, InferCase):
         return Published(
             **common,  # type: ignore[arg-type]
-            id=case.id or "", kind="infer", accelerator=case.accelerator, engine=case.engine,
-            count=case.count * case.accelerator_fraction, version=case.engine_version or "", weights=case.precision,
-            load="saturated" if case.saturated else "batch", size=float(case.batch),
-            isl=case.seq_len or case.resolution, date=str(case.year or ""),
-        )  # fmt: skip
+            id=case.id or "",
+            kind="infer",
+            accelerator=case.accelerator,
+            engine=case.engine,
+            count=case.count * case.accelerator_fraction,
+            version=case.engine_version or "",
+            weights=case.precision,
+            load="saturated" if case.saturated else "batch",
+            size=float(case.batch),
+            isl=case.seq_len or case.resolution,
+            date=str(case.year or ""),
+        )
     degrees = Layout(tp=case.layout.tp or 1, pp=case.layout.pp or 1, dp=1, ep=case.layout.ep or 1)
     return Published(
         **common,  # type: ignore[arg-type]
-        id=case.id or "", kind="train", accelerator=case.accelerator, engine=case.framework or "",
-        count=case.count * case.accelerator_fraction, weights=case.precision, layout=_layout(degrees, None),
-        load=case.method, size=case.global_batch, isl=case.seq_len or case.image_px, date=str(case.year or ""),
-    )  # fmt: skip
+        id=case.id or "",
+        kind="train",
+        accelerator=case.accelerator,
+        engine=case.framework or "",
+        count=case.count * case.accelerator_fraction,
+        weights=case.precision,
+        layout=_layout(degrees, None),
+        load=case.method,
+        size=case.global_batch,
+        isl=case.seq_len or case.image_px,
+        date=str(case.year or ""),
+    )
 
 
 def _beside(asked: Published, result: Published, cards: dict[str, Accelerator]) -> Near | None:
@@ -180,9 +204,10 @@ def _sizes_of(asked: Published, result: Published) -> Iterable[Part]:
         yield Part(0.8, f"load {result.load or 'not stated'} instead of {asked.load}")
     names = ("length or resolution", "") if asked.kind != "serve" else ("prompt", "answer")
     for name, weight, mine, theirs in (
-        (names[0], 0.3, asked.isl, result.isl), (names[1], 0.3, asked.osl, result.osl),
+        (names[0], 0.3, asked.isl, result.isl),
+        (names[1], 0.3, asked.osl, result.osl),
         (asked.load or "load", 0.35, asked.size, result.size),
-    ):  # fmt: skip
+    ):
         if mine is not None and theirs is not None and mine != theirs:
             step = weight * abs(math.log2((theirs + 1) / (mine + 1)))
             yield Part(step, f"{name} {theirs:g} instead of {mine:g}")

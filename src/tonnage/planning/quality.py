@@ -98,9 +98,13 @@ def _refusal(change: QualityChange, floor: float) -> Verdict:
     short = floor - change.kept if known and change.kept is not None else None
     nearest = "the weights as released" + (f", or quality {change.kept:.1%}" if known else ", or no quality floor")
     return Verdict(
-        ok=False, limit="quality", reason=f"{quality_text(change)}; at least {floor:.1%} is asked for",
-        short_by=short, unit="fraction" if short is not None else None, nearest=nearest,
-    )  # fmt: skip
+        ok=False,
+        limit="quality",
+        reason=f"{quality_text(change)}; at least {floor:.1%} is asked for",
+        short_by=short,
+        unit="fraction" if short is not None else None,
+        nearest=nearest,
+    )
 
 
 def quality_text(change: QualityChange) -> str:

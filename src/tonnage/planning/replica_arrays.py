@@ -50,9 +50,12 @@ def replica_arrays(
     if kv_tokens is None:
         kv_tokens = max(at.pool.tokens, at.pool.sequences * whole)
     pool = Pool(
-        tokens=min(kv_tokens, MOST_CACHE), ranks=layout.dp, block_tokens=block_tokens, accelerators=layout.ranks,
+        tokens=min(kv_tokens, MOST_CACHE),
+        ranks=layout.dp,
+        block_tokens=block_tokens,
+        accelerators=layout.ranks,
         token_bytes=kv_bytes_per_token(placement.model, kv, layout=layout).value,
-    )  # fmt: skip
+    )
     limits = limits_of(at.running, pool, options=rules, longest=longest)
     # No more run together than the cache holds of the shortest of interest; arrays end there.
     seats = int(max(1, min(limits.max_num_seqs, limits.num_blocks)))

@@ -123,9 +123,7 @@ def _plain_property(field: Field) -> dict[str, Any]:
         inline = {"type": ["string", "object"], "description": field.help} if field.known == "models" else None
         return inline or property_of(field)
     unit = "" if field.reads in ("integer", "count") else f" [{field.reads}]"
-    return {
-        "type": "integer" if field.whole else "number", **_bounds(field), "description": field.help + unit
-    }  # fmt: skip
+    return {"type": "integer" if field.whole else "number", **_bounds(field), "description": field.help + unit}
 
 
 def _bounds(field: Field) -> dict[str, float]:

@@ -150,9 +150,10 @@ def _owned(filters: Filters, additions: Additions) -> tuple[tuple[Site, ...], tu
     found = [Site(accelerator=part, intra_link=None, per_node=size, offers=offers) for part, size, offers in kinds]
     wanted = replace(filters, accelerators=filters.accelerators or tuple(site.accelerator.id for site in found))
     lost = [
-        (site, name) for site in found
+        (site, name)
+        for site in found
         for name in [next((n for n, test in ACCELERATOR_TESTS.items() if not test(wanted, site.accelerator)), None)]
-    ]  # fmt: skip
+    ]
     left_out = tuple(_excluded(site.accelerator, name, "does not pass") for site, name in lost if name is not None)
     return tuple(site for site, name in lost if name is None), left_out
 
@@ -246,9 +247,11 @@ def _own_offer(filters: Filters, accelerator: Accelerator) -> Offer | None:
 def _no_price(accelerator: Accelerator) -> Verdict:
     """Nobody in the book sells it."""
     return Verdict(
-        ok=False, limit="offer", reason=f"no price of {accelerator.id} is known",
+        ok=False,
+        limit="offer",
+        reason=f"no price of {accelerator.id} is known",
         nearest=f"add yours: --price '{accelerator.id}=$2.50/h'",
-    )  # fmt: skip
+    )
 
 
 def _confirmed(offers: list[Offer], terms: Sequence[str]) -> list[Offer]:

@@ -73,9 +73,12 @@ def _from_its_data(found: Verification, path: str, *, additions: Additions) -> V
     if release is None:
         return found
     again = subprocess.run(
-        [sys.executable, "-c", AGAIN], input=msgspec.json.encode(Asked(path, additions)), capture_output=True,
-        check=False, env={**os.environ, "TONNAGE_DATA": release},
-    )  # fmt: skip
+        [sys.executable, "-c", AGAIN],
+        input=msgspec.json.encode(Asked(path, additions)),
+        capture_output=True,
+        check=False,
+        env={**os.environ, "TONNAGE_DATA": release},
+    )
     if again.returncode:
         return found
     then = msgspec.json.decode(again.stdout, type=Verification)
@@ -100,11 +103,19 @@ def _verified_here(path: str, *, additions: Additions) -> Verification:
     if found and isinstance(kept, Comparable) and isinstance(fresh, Comparable):
         changes = tuple(one for one in check(kept, fresh, tolerance=0.0).changes if one.beyond)
     return Verification(
-        schema=VERIFY_SCHEMA, same=same, question=question_of(kept), version_before=before.version,
-        version_now=__version__, data_before=before.catalogue.get("data", ""), data_now=data_version(),
-        made=now.made, differences=len(found), first=tuple(found[:FIRST]), changes=changes,
+        schema=VERIFY_SCHEMA,
+        same=same,
+        question=question_of(kept),
+        version_before=before.version,
+        version_now=__version__,
+        data_before=before.catalogue.get("data", ""),
+        data_now=data_version(),
+        made=now.made,
+        differences=len(found),
+        first=tuple(found[:FIRST]),
+        changes=changes,
         sentence=_sentence(before, now, differences=len(found), written=written),
-    )  # fmt: skip
+    )
 
 
 def release_of(data: str) -> str | None:
@@ -140,8 +151,11 @@ def remake(plan: Plan, *, additions: Additions = catalog.NOTHING) -> Plan:
 
 def _sentence(before: Provenance, now: Provenance, *, differences: int, written: bool) -> str:
     if not differences:
-        return "Verified: the same plan, byte for byte." if written else \
-            "Verified: the same plan; the file is of an older schema."  # fmt: skip
+        return (
+            "Verified: the same plan, byte for byte."
+            if written
+            else "Verified: the same plan; the file is of an older schema."
+        )
     version, data = before.version, before.catalogue.get("data", "")
     causes = [f"made by tonnage {version}, this is {__version__}"] if version != __version__ else []
     if data and data != data_version():
@@ -164,9 +178,10 @@ def _differences(before: Any, now: Any, where: str = "") -> Iterator[tuple[str, 
     elif isinstance(before, list | tuple) and isinstance(now, list | tuple):
         for place in range(max(len(before), len(now))):
             yield from _differences(
-                before[place] if place < len(before) else ABSENT, now[place] if place < len(now) else ABSENT,
+                before[place] if place < len(before) else ABSENT,
+                now[place] if place < len(now) else ABSENT,
                 f"{where}[{place}]",
-            )  # fmt: skip
+            )
     elif before != now:
         yield where, _said(before), _said(now)
 

@@ -94,18 +94,30 @@ def accuracy_document(report: AccuracyReport) -> Document:
     if standings:
         heads = ["figure~", "sources>", "numbers>", "mean error>", "90 % intervals hold>", "worst source~"]
         rows = [
-            (line.figure, f"{line.groups}", f"{line.rows:,}", _percent(line.mean), _percent(line.coverage_mean),
-             f"{line.worst_group} {_percent(line.worst)}")
+            (
+                line.figure,
+                f"{line.groups}",
+                f"{line.rows:,}",
+                _percent(line.mean),
+                _percent(line.coverage_mean),
+                f"{line.worst_group} {_percent(line.worst)}",
+            )
             for line in standings[:FIRST_ROWS]
-        ]  # fmt: skip
+        ]
         title = "Each source left out of what is fitted; a source's error is its median, and sources weigh the same"
     else:
         heads = ["block~", "quantity~", "rows>", "median error>", "p90>", "90 % intervals hold>"]
         rows = [
-            (line.block, line.quantity, f"{line.predicted:,} of {line.rows:,}", _percent(line.median_ape),
-             _percent(line.p90_ape), _percent(line.coverage_90))
+            (
+                line.block,
+                line.quantity,
+                f"{line.predicted:,} of {line.rows:,}",
+                _percent(line.median_ape),
+                _percent(line.p90_ape),
+                _percent(line.coverage_90),
+            )
             for line in worst_first(report.blocks)[:FIRST_ROWS]
-        ]  # fmt: skip
+        ]
         title = "The largest errors, in sample: most of these rows were read by the fits that predict them"
     skipped = _skipped(report)
     left = sum(number for _, number in skipped)
@@ -259,12 +271,17 @@ def _peers(page: Page) -> list[str]:
         return []
     rows = [
         [
-            line.engine, line.model, line.mode, line.quantity, f"{line.rows:,}",
-            *_beside(line.ours_median, line.theirs_median), *_beside(line.ours_mean, line.theirs_mean),
+            line.engine,
+            line.model,
+            line.mode,
+            line.quantity,
+            f"{line.rows:,}",
+            *_beside(line.ours_median, line.theirs_median),
+            *_beside(line.ours_mean, line.theirs_mean),
             _percent(line.left_out_median),
         ]
         for line in page.peers
-    ]  # fmt: skip
+    ]
     header = ["engine", "model", "mode", "quantity", "rows", "median, ours / theirs", "ratio", "mean, ours / theirs",
               "ratio", "ours, family left out"]  # fmt: skip
     return [

@@ -107,16 +107,27 @@ def _row(label: str, option: ServeOption | TrainOption) -> tuple[str, ...]:
         seen, c = option.capacity, option.configuration
         most = option.replicas * seen.max_rate_per_s.value
         return (
-            label, parts, f"{option.replicas}x{degrees(c)} {c.precision.weights.upper()}", price,
-            f"{option.usd_per_month:,.0f}", show(seen.ttft_s.value, "s", digits=2), show(seen.tpot_s.value, "s",
-            digits=2),
-            f"{most:.3g}", where,
-        )  # fmt: skip
+            label,
+            parts,
+            f"{option.replicas}x{degrees(c)} {c.precision.weights.upper()}",
+            price,
+            f"{option.usd_per_month:,.0f}",
+            show(seen.ttft_s.value, "s", digits=2),
+            show(seen.tpot_s.value, "s", digits=2),
+            f"{most:.3g}",
+            where,
+        )
     return (
-        label, parts, option.configuration.degrees(), price, f"{option.cost.value:,.0f}", show(option.step_s.value,
-        "s"),
-        f"{option.mfu:.0%}", show(option.run.wall_s.value, "s"), where,
-    )  # fmt: skip
+        label,
+        parts,
+        option.configuration.degrees(),
+        price,
+        f"{option.cost.value:,.0f}",
+        show(option.step_s.value, "s"),
+        f"{option.mfu:.0%}",
+        show(option.run.wall_s.value, "s"),
+        where,
+    )
 
 
 def _why(answer: Adoption) -> tuple[Block, ...]:

@@ -53,10 +53,15 @@ def _table(answer: Advice, shown: Sequence[Action]) -> Table:
 
 def _row(name: str, state: State, saved: float) -> tuple[str, ...]:
     return (
-        name, f"{state.accelerators} x {state.accelerator}", state.precision.weights.upper(),
-        f"{state.usd_per_month:,.0f}", f"{saved:,.0f}" if saved else "", show(state.ttft_s, "s", digits=2),
-        show(state.tpot_s, "s", digits=2), f"{state.most_per_s:.3g}",
-    )  # fmt: skip
+        name,
+        f"{state.accelerators} x {state.accelerator}",
+        state.precision.weights.upper(),
+        f"{state.usd_per_month:,.0f}",
+        f"{saved:,.0f}" if saved else "",
+        show(state.ttft_s, "s", digits=2),
+        show(state.tpot_s, "s", digits=2),
+        f"{state.most_per_s:.3g}",
+    )
 
 
 def _line(action: Action) -> str:

@@ -175,33 +175,46 @@ def _why(plan: BatchPlan) -> tuple[Block, ...]:
     tie = " [not distinguishable from option 1 (within error)]"
     blocks: list[Block] = [
         *text_section("Answer", [plan.sentence] if plan.options else []),
-        *text_section("Why this one, why not the others", [
-            f"{i + 1}. {o.verdict}{tie if o.ties and i else ''}" for i, o in enumerate(shown)
-        ]),
+        *text_section(
+            "Why this one, why not the others",
+            [f"{i + 1}. {o.verdict}{tie if o.ties and i else ''}" for i, o in enumerate(shown)],
+        ),
         *section("Time-cost trade-off: nothing else is both cheaper and faster", _frontier(plan.frontier)),
         *text_section("More expensive but faster: one accelerator against one", plan.card_for_card),
         *text_section("Spot or on-demand", [plan.spot_against] if plan.spot_against else []),
         *text_section("What would change this", [break_even_text(flip) for flip in plan.break_even]),
-        *text_section("Hosts too small for the accelerators", [
-            f"{i + 1}. {text}" for i, o in enumerate(shown) if (text := shortages_text(o.needs))
-        ]),
+        *text_section(
+            "Hosts too small for the accelerators",
+            [f"{i + 1}. {text}" for i, o in enumerate(shown) if (text := shortages_text(o.needs))],
+        ),
         *text_section("Quality impact of quantisation", [change.told for change in plan.quality]),
         *text_section("What relaxing one constraint buys", plan.relaxing),
         *rejections("Ruled out", plan.rejected),
         *text_section("Assumptions", plan.provenance.assumed),
-        *text_section("Inputs", [f"{plan.evaluated} configurations evaluated", *(
-            f"{name}: {day}" for name, day in sorted(plan.provenance.catalogue.items())
-        )]),
-    ]  # fmt: skip
+        *text_section(
+            "Inputs",
+            [
+                f"{plan.evaluated} configurations evaluated",
+                *(f"{name}: {day}" for name, day in sorted(plan.provenance.catalogue.items())),
+            ],
+        ),
+    ]
     return tuple(blocks)
 
 
 def _frontier(frontier: tuple[TradeOff, ...]) -> Table | None:
     rows = [
-        (show(point.wall_s, "s"), show(point.usd, "USD"), f"{point.times_the_price:.2f}x",
-         f"{point.times_faster:,.3g}x", str(point.accelerators), point.term, point.label)
+        (
+            show(point.wall_s, "s"),
+            show(point.usd, "USD"),
+            f"{point.times_the_price:.2f}x",
+            f"{point.times_faster:,.3g}x",
+            str(point.accelerators),
+            point.term,
+            point.label,
+        )
         for point in frontier
-    ]  # fmt: skip
+    ]
     heads = ["time>", "cost>", "price>", "speed>", "accelerators>", "term", "configuration~"]
     return grid(heads, rows) if rows else None
 

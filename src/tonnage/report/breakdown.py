@@ -163,9 +163,15 @@ def tree_table(node: Node, *, depth: int, sources: dict[str, int]) -> Table:
         part = row.node
         inside = "beside" if row.share is None else f"{row.share:.1%}"
         rows.append(
-            ("  " * row.level + part.name, show(part.value, part.unit), inside, row.how, _roofline(row.evidence),
-             _evidence(row.evidence, sources))
-        )  # fmt: skip
+            (
+                "  " * row.level + part.name,
+                show(part.value, part.unit),
+                inside,
+                row.how,
+                _roofline(row.evidence),
+                _evidence(row.evidence, sources),
+            )
+        )
     return Table(columns=columns, rows=tuple(rows))
 
 

@@ -178,18 +178,21 @@ def _sizes(runs: tuple[AffordableRun, ...]) -> Table:
 
 
 def _tune_text(plan: BudgetPlan) -> str:
-    return ", ".join(
-        f"{model_name(one.model)} by {one.method} on {_size(one.tokens)} tokens" for one in plan.tunes[:2]
-    )  # fmt: skip
+    return ", ".join(f"{model_name(one.model)} by {one.method} on {_size(one.tokens)} tokens" for one in plan.tunes[:2])
 
 
 def _tunes(plan: BudgetPlan) -> Table:
     rows = [
-        (model_name(one.model), one.method, _size(one.tokens),
-         f"{one.configuration.count} x {part_name(one.configuration.accelerator)}", show(one.wall_s, "s"),
-         spread_usd(one.cost))
+        (
+            model_name(one.model),
+            one.method,
+            _size(one.tokens),
+            f"{one.configuration.count} x {part_name(one.configuration.accelerator)}",
+            show(one.wall_s, "s"),
+            spread_usd(one.cost),
+        )
         for one in plan.tunes
-    ]  # fmt: skip
+    ]
     return grid(["model", "method", "tokens>", "accelerators", "time>", "cost>"], rows)
 
 

@@ -14,9 +14,12 @@ from tonnage.report.names import with_names
 from tonnage.units import show
 
 __all__ = [
-    "calibrated_document", "history_document", "measure_plan_document", "refreshed_document",
+    "calibrated_document",
+    "history_document",
+    "measure_plan_document",
+    "refreshed_document",
     "refreshed_models_document",
-]  # fmt: skip
+]
 
 FIRST_ROWS = 10
 """Loads of the first screen."""
@@ -36,8 +39,14 @@ def calibrated_document(found: Calibrated, *, path: str = "", own: bool = False)
     for name, said in _NUMBERS:
         value, error = getattr(found.calibration.stretch, name), found.calibration.spread.get(name)
         wide = math.exp(_NINETY * error) if error is not None else 1.0
-        numbers.append((said, _value(name, getattr(found.prior, name)), _value(name, value),
-                        f"{_value(name, value / wide)} – {_value(name, value * wide)}"))  # fmt: skip
+        numbers.append(
+            (
+                said,
+                _value(name, getattr(found.prior, name)),
+                _value(name, value),
+                f"{_value(name, value / wide)} – {_value(name, value * wide)}",
+            )
+        )
     loads = grid(["model", "load", "quantity", "measured>", "before>", "after>", "left out>"], map(_row, found.errors))
     first: list[Block] = [
         Headline(text=found.sentence),
@@ -49,8 +58,12 @@ def calibrated_document(found: Calibrated, *, path: str = "", own: bool = False)
         first.append(Command(text=f"Written to {path}; {use}."))
     more = len(loads.rows) - FIRST_ROWS
     first.append(Note(hint=(f"{more} more loads and n" if more > 0 else "N") + "otes: --why."))
-    return with_names(Document(first=tuple(first), why=(*section("Every load", loads if more > 0 else None),
-                                                   *text_section("Notes", found.notes))))  # fmt: skip
+    return with_names(
+        Document(
+            first=tuple(first),
+            why=(*section("Every load", loads if more > 0 else None), *text_section("Notes", found.notes)),
+        )
+    )
 
 
 def _value(name: str, value: float) -> str:
@@ -74,10 +87,19 @@ def _row(error: CalibrationError) -> tuple[str, ...]:
 def measure_plan_document(found: MeasurePlan) -> Document:
     """What to measure, in order, and what it makes of the chance that the choice is right."""
     rows = [
-        (str(place), p.accelerator, p.engine, p.layout, p.precision,
-         ", ".join(f"{load:g}" for load in p.loads), f"{p.minutes:g}", f"{p.usd:.2f}", f"{p.sure_after:.0%}")
+        (
+            str(place),
+            p.accelerator,
+            p.engine,
+            p.layout,
+            p.precision,
+            ", ".join(f"{load:g}" for load in p.loads),
+            f"{p.minutes:g}",
+            f"{p.usd:.2f}",
+            f"{p.sure_after:.0%}",
+        )
         for place, p in enumerate(found.proposals, start=1)
-    ]  # fmt: skip
+    ]
     heads = ["", "accelerator~", "engine", "layout", "format", "at once", "min>", "USD>", "then right>"]
     first: list[Block] = [Headline(text=found.sentence), *([grid(heads, rows)] if rows else [])]
     if rows:
@@ -90,10 +112,17 @@ def history_document(history: History) -> Document:
     """Entries of the history, the latest first."""
     count = len(history.entries)
     rows = [
-        (str(entry.id), entry.kind, entry.date, entry.machine, entry.model or "–", entry.subject or "–",
-         ", ".join(f"{name} {version}" for name, version in entry.versions.items()))
+        (
+            str(entry.id),
+            entry.kind,
+            entry.date,
+            entry.machine,
+            entry.model or "–",
+            entry.subject or "–",
+            ", ".join(f"{name} {version}" for name, version in entry.versions.items()),
+        )
         for entry in history.entries
-    ]  # fmt: skip
+    ]
     lead = Headline(text=f"{count} measurement{'s' if count != 1 else ''} in {history.place}.")
     table = grid(["no>", "kind", "date", "machine~", "model~", "of~", "versions~"], rows)
     return Document(first=(lead, table) if rows else (lead,))

@@ -59,9 +59,12 @@ def _question(answer: RentOrBuy) -> list[str]:
     machine = f"{count:g} x {product(request.accelerator)}" if count else product(request.accelerator)
     newest = max((rent.as_of for rent in answer.rents), default="")
     return [
-        f"rent or buy {machine}", f"{percent(request.utilisation)} of hours used",
-        f"kept {years:g} years" if years else "", request.country, f"prices to {newest}" if newest else "",
-    ]  # fmt: skip
+        f"rent or buy {machine}",
+        f"{percent(request.utilisation)} of hours used",
+        f"kept {years:g} years" if years else "",
+        request.country,
+        f"prices to {newest}" if newest else "",
+    ]
 
 
 def _rents(answer: RentOrBuy, rents: tuple[Rent, ...]) -> Table:
@@ -72,14 +75,19 @@ def _rents(answer: RentOrBuy, rents: tuple[Rent, ...]) -> Table:
     )  # fmt: skip
     rows = [
         (
-            f"{provider_name(rent.provider)} {rent.region}".strip(), rent.term, f"{rent.usd_per_accelerator_hour:,.2f}",
-            f"{rent.useful:.1%}" if rent.useful < 1 else "", f"{rent.lifetime_usd:,.0f}", _break_even(rent),
+            f"{provider_name(rent.provider)} {rent.region}".strip(),
+            rent.term,
+            f"{rent.usd_per_accelerator_hour:,.2f}",
+            f"{rent.useful:.1%}" if rent.useful < 1 else "",
+            f"{rent.lifetime_usd:,.0f}",
+            _break_even(rent),
             "" if rent.break_even_hours is None else f"{rent.break_even_hours:,.0f}",
             "" if rent.payback_months is None else f"{rent.payback_months:.0f} months",
-            "own" if rent.owning_wins else "rent", rent.as_of + (" (old)" if rent.stale else ""),
+            "own" if rent.owning_wins else "rent",
+            rent.as_of + (" (old)" if rent.stale else ""),
         )
         for rent in rents
-    ]  # fmt: skip
+    ]
     own = ("own", "", f"{answer.owned_usd_per_hour:,.2f}", "", f"{answer.owning.value:,.0f}", *[""] * 5)
     return Table(columns=columns, rows=(*rows, own), total=True)
 

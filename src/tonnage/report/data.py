@@ -54,10 +54,15 @@ def diff_document(found: Any, *, every: bool) -> Document:
     if not tables:
         return Document(first=(Headline(text=f"Data {found.before} and {found.now} are the same."),))
     rows = [
-        (one.name, _count(one.new), _count(one.gone), _count(one.changed),
-         f"{one.moved - 1.0:+.1%}" if one.moved is not None else "")
+        (
+            one.name,
+            _count(one.new),
+            _count(one.gone),
+            _count(one.changed),
+            f"{one.moved - 1.0:+.1%}" if one.moved is not None else "",
+        )
         for one in tables
-    ]  # fmt: skip
+    ]
     title = f"{plural(len(found.tables), 'table')} differ between data {found.before} and {found.now}."
     blocks: list[Block] = [Headline(text=title), grid(["table~", "new>", "gone>", "changed>", "prices>"], rows)]
     if every:

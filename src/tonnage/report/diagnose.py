@@ -59,10 +59,14 @@ def _finding(verdict: Verdict) -> Section:
         Column("why this limit", wraps=True),
     )
     rows = tuple(
-        (fact.name, _value(fact.value, fact.unit), "" if fact.limit is None else _value(fact.limit, fact.unit),
-         fact.why or "")
+        (
+            fact.name,
+            _value(fact.value, fact.unit),
+            "" if fact.limit is None else _value(fact.limit, fact.unit),
+            fact.why or "",
+        )
         for fact in verdict.facts
-    )  # fmt: skip
+    )
     table = [Table(columns=columns, rows=rows)] if rows else []
     step = Text(text=f"{REMEDIES[verdict.remedy]}: {verdict.next_step}.")
     return Section(title=_title(verdict), blocks=(Text(text=verdict.sentence), *table, step))

@@ -58,7 +58,8 @@ def _question(answer: FitAnswer) -> list[str]:
     active = answer.active_parameters
     moe = f", {active / 1e9:,.3g} B active" if active < 0.95 * answer.parameters else ""
     goal = {"serve": "serving", "train": "training", "finetune": f"{request.method} fine-tune"}.get(
-        answer.goal, str(answer.goal))  # fmt: skip
+        answer.goal, str(answer.goal)
+    )
     if not answer.model:
         return ["largest model", goal, *asked, *engine]
     return [f"{model_name(answer.model)} ({answer.parameters / 1e9:,.3g} B parameters{moe})", goal, *asked, *engine]
@@ -98,10 +99,24 @@ def _stack(row: FitRow, *, most: int | None = None) -> Table:
         (name, show(value, "bytes"), _share(value, row), basis, source if most is None else "")
         for name, value, basis, source in parts
     ]
-    rows.append(("needed", show(row.memory.value, "bytes"), _share(row.memory.value, row), row.memory.basis.value,
-                 f"90 % within {limits(row.memory)}" if limits(row.memory) else ""))  # fmt: skip
-    rows.append(("headroom" if row.free_bytes >= 0 else "short", show(abs(row.free_bytes), "bytes"),
-                 _share(abs(row.free_bytes), row), "", ""))  # fmt: skip
+    rows.append(
+        (
+            "needed",
+            show(row.memory.value, "bytes"),
+            _share(row.memory.value, row),
+            row.memory.basis.value,
+            f"90 % within {limits(row.memory)}" if limits(row.memory) else "",
+        )
+    )
+    rows.append(
+        (
+            "headroom" if row.free_bytes >= 0 else "short",
+            show(abs(row.free_bytes), "bytes"),
+            _share(abs(row.free_bytes), row),
+            "",
+            "",
+        )
+    )
     kept = row.total_bytes - row.limit_bytes
     outside = f"{show(kept, 'bytes')} of {show(row.total_bytes, 'bytes')} are outside the engine's memory limit"
     rows.append(("limit", show(row.limit_bytes, "bytes"), "100%", "", outside if kept > 0 else ""))

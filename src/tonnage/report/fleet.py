@@ -43,8 +43,13 @@ def _question(plan: FleetPlan) -> list[str]:
     zones = f"{request.zones} zones" if request.zones > 1 else ""
     own = [f"own {one.count} x {part_name(one.accelerator)}" for one in request.own]
     work = ", ".join(_workload(one) for one in request.workloads)
-    return [f"{plural(len(request.workloads), 'workload')}: {work}", " ".join(places), zones, *own,
-            price_dates(plan.provenance) or _dates(plan)]  # fmt: skip
+    return [
+        f"{plural(len(request.workloads), 'workload')}: {work}",
+        " ".join(places),
+        zones,
+        *own,
+        price_dates(plan.provenance) or _dates(plan),
+    ]
 
 
 def _dates(plan: FleetPlan) -> str:
@@ -66,8 +71,11 @@ def _recommendation(plan: FleetPlan) -> str:
         most[one.accelerator] = most.get(one.accelerator, 0.0) + peak
     kinds = ", ".join(f"{count:g} x {part_name(id)}" for id, count in most.items()) or "host cores"
     own = all(one.term == "own" for one in plan.instances)
-    price = "no rent: own machines do" if own and not plan.bill.value else \
-        f"{money(plan.bill.value)}/month (${plan.bill.value / 730.0:,.3g}/h on average)"  # fmt: skip
+    price = (
+        "no rent: own machines do"
+        if own and not plan.bill.value
+        else f"{money(plan.bill.value)}/month (${plan.bill.value / 730.0:,.3g}/h on average)"
+    )
     varies = any(len(one.hours) > 1 for one in plan.instances)
     return f"{'At most ' if varies else ''}{kinds}   {price}"
 
@@ -81,8 +89,9 @@ def _meters(plan: FleetPlan) -> list[Meter]:
     meters = []
     normal = [check for check in plan.checks if not check.lost]
     for check in normal[:ROWS]:
-        times = [(n, v) for n, v in (("TTFT", check.ttft_s), ("TPOT", check.tpot_s), ("E2E", check.e2e_s))
-                 if v is not None][:2]  # fmt: skip
+        times = [
+            (n, v) for n, v in (("TTFT", check.ttft_s), ("TPOT", check.tpot_s), ("E2E", check.e2e_s)) if v is not None
+        ][:2]
         wanted = _limits(plan, check.workload)
         seen = ", ".join(
             f"{name} {show(value, 's')}{f' of {show(wanted[name], unit)}' if name in wanted else ''}"
@@ -101,9 +110,11 @@ def _limits(plan: FleetPlan, workload: str) -> dict[str, float]:
     """Objectives of a workload by name. [s]"""
     asked = next((one for one in plan.request.workloads if one.name == workload), None)
     if asked is None or asked.serve is None:
-        return {} if asked is None or asked.infer is None or asked.infer.latency_s is None else {
-            "E2E": asked.infer.latency_s
-        }  # fmt: skip
+        return (
+            {}
+            if asked is None or asked.infer is None or asked.infer.latency_s is None
+            else {"E2E": asked.infer.latency_s}
+        )
     slo = asked.serve.slo
     named_limits = {"TTFT": slo.ttft_s, "TPOT": slo.tpot_s, "E2E": slo.e2e_s}
     return {name: limit for name, limit in named_limits.items() if limit is not None}
@@ -115,10 +126,12 @@ def _risks(plan: FleetPlan, *, hidden: int) -> list[str]:
     return [
         *by_averages(plan),
         f"Cheaper without the limit {cheaper.name}: {cheaper.relaxed} would save "
-        f"{money(cheaper.saves_usd_per_month)} a month." if cheaper and cheaper.saves_usd_per_month > 0 else "",
+        f"{money(cheaper.saves_usd_per_month)} a month."
+        if cheaper and cheaper.saves_usd_per_month > 0
+        else "",
         f"Instead: {_other(other)}." if other else "",
         f"{plural(hidden, 'more kind')} of instance in the bill: --all." if hidden > 0 else "",
-    ]  # fmt: skip
+    ]
 
 
 # Why
@@ -135,23 +148,29 @@ def _why(plan: FleetPlan, *, left: int = LEFT_OUT) -> tuple[Block, ...]:
         *text_section("Answer", [plan.sentence]),
         *section("Instances, by the hour", _instances(plan.instances) if plan.instances else None),
         *section(
-            "Replicas on them", _replicas(plan) if plan.replicas else None,
+            "Replicas on them",
+            _replicas(plan) if plan.replicas else None,
             "what slices take is computed by their share of the accelerator; no slice has been measured"
-            if slices else None,
+            if slices
+            else None,
         ),
         *section("One month", _bill(plan)),
         *text_section("Simulated in its hardest hour", [_check(check) for check in plan.checks]),
         *text_section("Other fleets", [_other(one) for one in plan.alternatives]),
         *text_section("What binds", saved),
-        *text_section("Hosts too small for the accelerators", [
-            f"{one.workload} on {one.where}: {text}" for one in plan.replicas if (text := shortages_text(one.needs))
-        ]),
+        *text_section(
+            "Hosts too small for the accelerators",
+            [f"{one.workload} on {one.where}: {text}" for one in plan.replicas if (text := shortages_text(one.needs))],
+        ),
         *text_section("Ruled out", [f"{one.what}: {one.verdict.reason or 'no'}" for one in plan.rejected[:left]]),
-        *text_section("How sure", [
-            f"{looked}; at most {plan.gap:.1%} cheaper by another choice of the same replicas"
-        ] if plan.bill is not None else []),
+        *text_section(
+            "How sure",
+            [f"{looked}; at most {plan.gap:.1%} cheaper by another choice of the same replicas"]
+            if plan.bill is not None
+            else [],
+        ),
         *text_section("Assumptions", plan.provenance.assumed),
-    ]  # fmt: skip
+    ]
     return tuple(blocks)
 
 
@@ -168,11 +187,15 @@ def _instances(shown: Sequence[PoolInstances], *, first: bool = False) -> Table:
     rows = [
         (
             one.accelerator if _cpu(one) else f"{one.accelerators_per_instance:g} x {part_name(one.accelerator)}",
-            one.term, f"{one.usd_per_instance_hour:,.2f}", f"{one.usd_per_month:,.0f}", _when(one.hours, short=first),
-            " ".join(word for word in (provider_name(one.provider), one.region) if word), one.instance_type,
+            one.term,
+            f"{one.usd_per_instance_hour:,.2f}",
+            f"{one.usd_per_month:,.0f}",
+            _when(one.hours, short=first),
+            " ".join(word for word in (provider_name(one.provider), one.region) if word),
+            one.instance_type,
         )
         for one in shown
-    ]  # fmt: skip
+    ]
     columns = (
         Column("accelerators", wraps=not first), Column("term"), Column("$/h each", True, spare=2),
         Column("$/month", True), Column("instances", wraps=True),

@@ -122,12 +122,23 @@ def _meters(plan: InferPlan, best: InferOption) -> list[Meter]:
             meter("mean latency", best.latency_s, limit=plan.request.latency_s), chance=chance_text(best.chance)
         ),
         Meter(
-            name="capacity", value=f"{_capacity(best.count, best.capacity_per_s)}, {best.used:.0%} used".replace(
-                "%", " %"), share=best.used),
+            name="capacity",
+            value=f"{_capacity(best.count, best.capacity_per_s)}, {best.used:.0%} used".replace("%", " %"),
+            share=best.used,
+        ),
         *([Meter(name="power", value=show(best.power_w, "W"))] if best.power_w is not None else []),
-        *([Meter(name="battery", value=f"{battery:.3g} h",
-                 limit=f"{plan.request.hours:g} h" if plan.request.hours else "")] if battery is not None else []),
-    ]  # fmt: skip
+        *(
+            [
+                Meter(
+                    name="battery",
+                    value=f"{battery:.3g} h",
+                    limit=f"{plan.request.hours:g} h" if plan.request.hours else "",
+                )
+            ]
+            if battery is not None
+            else []
+        ),
+    ]
 
 
 def _table(options: list[InferOption], rows: list[Pick]) -> Table:
@@ -141,14 +152,21 @@ def _table(options: list[InferOption], rows: list[Pick]) -> Table:
     )  # fmt: skip
     cells = [
         (
-            label, f"{o.count} x {short[o.accelerator]}", o.precision.upper(), str(o.batch), _cost(o),
+            label,
+            f"{o.count} x {short[o.accelerator]}",
+            o.precision.upper(),
+            str(o.batch),
+            _cost(o),
             f"{show(o.latency_s.value, 's')}{f' ({limits(o.latency_s)})' if limits(o.latency_s) else ''}",
-            _capacity(o.count, o.capacity_per_s), f"{o.used:.0%}".replace("%", " %"),
-            show(o.power_w, "W") if o.power_w is not None else UNKNOWN, o.basis, engine_title(o.engine),
+            _capacity(o.count, o.capacity_per_s),
+            f"{o.used:.0%}".replace("%", " %"),
+            show(o.power_w, "W") if o.power_w is not None else UNKNOWN,
+            o.basis,
+            engine_title(o.engine),
             provider_name(o.bill.provider) if o.bill else "to buy",
         )
         for label, o in zip(columns_of(rows), options, strict=True)
-    ]  # fmt: skip
+    ]
     return Table(columns=columns, rows=tuple(cells), options=tuple(row.place for row in rows))
 
 
@@ -173,19 +191,21 @@ def _why(plan: InferPlan) -> tuple[Block, ...]:
     shown = plan.options[:SHOWN]
     blocks: list[Block] = [
         *text_section("Answer", [plan.sentence] if plan.options else []),
-        *text_section("Why this one, why not the others", [
-            f"{i}. {o.accelerator}: {o.verdict}" for i, o in enumerate(shown, start=1)
-        ]),
+        *text_section(
+            "Why this one, why not the others",
+            [f"{i}. {o.accelerator}: {o.verdict}" for i, o in enumerate(shown, start=1)],
+        ),
         *text_section("What the money buys", account_lines(shown[0]) if shown else []),
-        *text_section("Hosts too small for the accelerators", [
-            f"{i}. {text}" for i, o in enumerate(shown, start=1) if (text := shortages_text(o.needs))
-        ]),
+        *text_section(
+            "Hosts too small for the accelerators",
+            [f"{i}. {text}" for i, o in enumerate(shown, start=1) if (text := shortages_text(o.needs))],
+        ),
         *text_section("Sources of decoder rates", sorted({option.source for option in shown if option.source})),
         *text_section("Smaller", [plan.smaller] if plan.smaller else []),
         *rejections("Ruled out", plan.rejected),
         *text_section("What relaxing one constraint buys", plan.relaxing),
         *text_section("Assumptions", plan.provenance.assumed),
-    ]  # fmt: skip
+    ]
     return tuple(blocks)
 
 

@@ -61,14 +61,20 @@ def _question(plan: LifecyclePlan) -> list[str]:
     request = plan.request
     again = f", {request.retrainings:g} retrainings" if request.retrainings else ""
     return [
-        model_name(request.make.model), f"train, then serve for {request.months:g} months{again}",
-        *train_question(request.make), *serve_question(request.serve), price_dates(plan.serve.provenance),
-    ]  # fmt: skip
+        model_name(request.make.model),
+        f"train, then serve for {request.months:g} months{again}",
+        *train_question(request.make),
+        *serve_question(request.serve),
+        price_dates(plan.serve.provenance),
+    ]
 
 
 def _meters(plan: LifecyclePlan) -> list[Meter]:
-    meters = [Meter(name="serving", value=f"{percent(plan.serve_share)} of the bill")] \
-        if plan.serve_share is not None else []  # fmt: skip
+    meters = (
+        [Meter(name="serving", value=f"{percent(plan.serve_share)} of the bill")]
+        if plan.serve_share is not None
+        else []
+    )
     if plan.kwh is not None:
         meters.append(Meter(name="electricity", value=show(plan.kwh * 1e3, "Wh")))
     if plan.kg_co2 is not None:
@@ -85,18 +91,31 @@ def _halves(plan: LifecyclePlan) -> Table:
     shown = [half.options[pick.place].configuration for half in (plan.make, plan.serve) for pick in picks(half)]
     short = short_names(one.accelerator for one in shown)
     rows = [
-        (_choice("train", pick), f"{make.accelerators} x {short[make.configuration.accelerator]}",
-         make.configuration.precision.upper(), interval(make.run.wall_s), f"{spread_usd(make.cost)} each",
-         str(make.basis), provider_name(make.bill.provider))
-        for pick in picks(plan.make) for make in (plan.make.options[pick.place],)
-    ]  # fmt: skip
+        (
+            _choice("train", pick),
+            f"{make.accelerators} x {short[make.configuration.accelerator]}",
+            make.configuration.precision.upper(),
+            interval(make.run.wall_s),
+            f"{spread_usd(make.cost)} each",
+            str(make.basis),
+            provider_name(make.bill.provider),
+        )
+        for pick in picks(plan.make)
+        for make in (plan.make.options[pick.place],)
+    ]
     rows += [
-        (_choice("serve", pick), f"{serve.accelerators} x {short[serve.configuration.accelerator]}",
-         f"{serve.replicas}x{degrees(serve.configuration)} {serve.configuration.precision.stored.upper()}",
-         f"TPOT {interval(serve.capacity.tpot_s)}", f"{money(serve.usd_per_month)}/month", str(serve.basis),
-         provider_name(serve.bill.provider))
-        for pick in picks(plan.serve) for serve in (plan.serve.options[pick.place],)
-    ]  # fmt: skip
+        (
+            _choice("serve", pick),
+            f"{serve.accelerators} x {short[serve.configuration.accelerator]}",
+            f"{serve.replicas}x{degrees(serve.configuration)} {serve.configuration.precision.stored.upper()}",
+            f"TPOT {interval(serve.capacity.tpot_s)}",
+            f"{money(serve.usd_per_month)}/month",
+            str(serve.basis),
+            provider_name(serve.bill.provider),
+        )
+        for pick in picks(plan.serve)
+        for serve in (plan.serve.options[pick.place],)
+    ]
     return Table(columns=columns, rows=tuple(rows))
 
 
@@ -121,12 +140,13 @@ def _why(plan: LifecyclePlan, *, kinds: int) -> tuple[Section, ...]:
         *section("Bill", _bill(plan), electricity if plan.bill is not None else None),
         *section("One kind of accelerator for both", plan.one_type_text, _types(plan, kinds)),
         *text_section("Savings options", [_lever(lever) for lever in plan.savings]),
-        *text_section("Timeline", [
-            f"{show(stone.after_s, 's') if stone.after_s else 'start'}: {stone.what}" for stone in plan.timeline
-        ]),
+        *text_section(
+            "Timeline",
+            [f"{show(stone.after_s, 's') if stone.after_s else 'start'}: {stone.what}" for stone in plan.timeline],
+        ),
         *text_section("Nearest", [nearest] if nearest else []),
         *text_section("Assumptions", dict.fromkeys(text for text in assumed if text not in again)),
-    )  # fmt: skip
+    )
 
 
 def _bill(plan: LifecyclePlan) -> Table | None:
@@ -139,10 +159,15 @@ def _bill(plan: LifecyclePlan) -> Table | None:
 
 def _types(plan: LifecyclePlan, kinds: int) -> Table | None:
     rows = [
-        (one.accelerator, f"{one.make_usd:,.0f}", f"{one.serve_usd:,.0f}", f"{one.total_usd:,.0f}",
-         f"{one.times_the_mix:.2f}x")
+        (
+            one.accelerator,
+            f"{one.make_usd:,.0f}",
+            f"{one.serve_usd:,.0f}",
+            f"{one.total_usd:,.0f}",
+            f"{one.times_the_mix:.2f}x",
+        )
         for one in plan.one_type[:kinds]
-    ]  # fmt: skip
+    ]
     return grid(["accelerator", "training, $>", "serving, $>", "both, $>", "of the mix>"], rows) if rows else None
 
 
@@ -166,8 +191,9 @@ def explain_lifecycle_plan(plan: LifecyclePlan, *, rank: int = 1) -> Document:
     if plan.bill is not None:
         why += section("The whole bill, opened", parts_table(plan.bill))
     for title, half in (
-        ("Training", explain_train_plan(plan.make, rank=rank)), ("Serving", explain_serve_plan(plan.serve, rank=rank)),
-    ):  # fmt: skip
+        ("Training", explain_train_plan(plan.make, rank=rank)),
+        ("Serving", explain_serve_plan(plan.serve, rank=rank)),
+    ):
         why += [
             Section(title=f"{title}: {block.title}", blocks=block.blocks) if isinstance(block, Section) else block
             for block in half.why

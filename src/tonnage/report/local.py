@@ -30,9 +30,12 @@ def local_document(answer: LocalAnswer, *, top: int | None = None, every: bool =
         first.append(Section(title=f"Start {_short(best.model)}", blocks=commands))
     first += [Note(text=text) for text in _evidence(rows[:most])]
     first.append(Note(hint=_rest(answer, len(rows), most)))
-    found = (*text_section("Found on this machine", [", ".join(answer.engines)] if answer.engines else []),
-             *text_section("Assumptions", answer.assumed), *text_section("Notes", answer.notes),
-             *text_section("Does not fit", [f"{model}: {lack}" for model, lack in answer.infeasible]))  # fmt: skip
+    found = (
+        *text_section("Found on this machine", [", ".join(answer.engines)] if answer.engines else []),
+        *text_section("Assumptions", answer.assumed),
+        *text_section("Notes", answer.notes),
+        *text_section("Does not fit", [f"{model}: {lack}" for model, lack in answer.infeasible]),
+    )
     return Document(first=tuple(first), why=found)
 
 

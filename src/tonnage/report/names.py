@@ -22,8 +22,10 @@ PROVIDERS: Final = {
     "hotaisle": "Hot Aisle",
 }  # fmt: skip
 """Providers whose own spelling is not the id with a capital."""
-GENERIC: Final = re.compile(r"^(?:GeForce|Instinct|Tesla|Radeon|Cloud|NVIDIA|AMD|Intel|Google) |"
-                            r" ?\((?:per|Blackwell|\d+ c|original)[^)]*\)")  # fmt: skip
+GENERIC: Final = re.compile(
+    r"^(?:GeForce|Instinct|Tesla|Radeon|Cloud|NVIDIA|AMD|Intel|Google) |"
+    r" ?\((?:per|Blackwell|\d+ c|original)[^)]*\)"
+)
 """What a short name leaves out: lines of products, and remarks in brackets."""
 SIZE: Final = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?) ?[Gg][Bb]\b")
 CODE: Final = re.compile(r"`[^`]*`")
@@ -82,8 +84,13 @@ def _part(id: str) -> tuple[str, str, int] | None:
         return None
     gib = part.memory_bytes / 2.0**30
     stated = SIZE.search(id)
-    memory = int(float(stated[1])) if stated else round(gib) if abs(gib - round(gib)) < 0.05 else \
-        round(part.memory_bytes / 1e9)  # fmt: skip
+    memory = (
+        int(float(stated[1]))
+        if stated
+        else round(gib)
+        if abs(gib - round(gib)) < 0.05
+        else round(part.memory_bytes / 1e9)
+    )
     cpu = part.segment == "cpu"  # its memory is whatever was put into the machine
     return part.vendor, f"{part.name}{f' slice {profile}' if profile else ''}", 0 if cpu else memory
 

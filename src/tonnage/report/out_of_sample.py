@@ -119,18 +119,32 @@ def _standing(line: Standing) -> tuple[str, ...]:
     over += f" ({line.over_40_unknown} with an open setting)" if line.over_40_unknown else ""
     least = f"{_percent(line.coverage_least)} ({line.coverage_least_group})" if line.coverage_least_group else "-"
     return (
-        line.figure, _LEFT_OUT[line.left_out], f"{line.groups}", f"{line.rows:,}", _percent(line.mean),
-        _percent(line.median), f"{line.worst_group} {_percent(line.worst)}{over}", _percent(line.coverage_mean), least,
+        line.figure,
+        _LEFT_OUT[line.left_out],
+        f"{line.groups}",
+        f"{line.rows:,}",
+        _percent(line.mean),
+        _percent(line.median),
+        f"{line.worst_group} {_percent(line.worst)}{over}",
+        _percent(line.coverage_mean),
+        least,
         _percent(line.half_width),
-    )  # fmt: skip
+    )
 
 
 def _group(line: GroupErrors) -> tuple[str, ...]:
     numbers = f"{line.rows:,}" + (f" (+{line.missing:,} without)" if line.missing else "")
     return (
-        line.figure, line.group, numbers, _percent(line.median_ape), _percent(line.mean_ape),
-        _percent(line.bias, signed=True), _percent(line.coverage_90), _percent(line.half_width), line.unknown,
-    )  # fmt: skip
+        line.figure,
+        line.group,
+        numbers,
+        _percent(line.median_ape),
+        _percent(line.mean_ape),
+        _percent(line.bias, signed=True),
+        _percent(line.coverage_90),
+        _percent(line.half_width),
+        line.unknown,
+    )
 
 
 def _percent(share: float | None, *, signed: bool = False) -> str:

@@ -62,9 +62,12 @@ def _question(plan: OwnPlan) -> list[str]:
     work = [f"{plural(len(request.workloads), 'workload')}: {', '.join(dict.fromkeys(models))}"] if models else []
     box = ["in one machine"] if request.one_box else []
     return [
-        named, *box, f"{lengths.prompt_tokens:,.0f} in / {lengths.output_tokens:,.0f} out",
-        f"{request.min_speed:g} tokens/s a request", *work,
-    ]  # fmt: skip
+        named,
+        *box,
+        f"{lengths.prompt_tokens:,.0f} in / {lengths.output_tokens:,.0f} out",
+        f"{request.min_speed:g} tokens/s a request",
+        *work,
+    ]
 
 
 def _headline(plan: OwnPlan) -> str:
@@ -89,8 +92,18 @@ def _headline(plan: OwnPlan) -> str:
 def _meters(plan: OwnPlan) -> list[Meter]:
     power = sum(group.power_w or 0.0 for group in plan.groups)
     limit = plan.request.site_power_w
-    meters = [Meter(name="power at work", value=show(power, "W"), limit=show(limit, "W") if limit else "",
-                    share=power / limit if limit else None)] if power else []  # fmt: skip
+    meters = (
+        [
+            Meter(
+                name="power at work",
+                value=show(power, "W"),
+                limit=show(limit, "W") if limit else "",
+                share=power / limit if limit else None,
+            )
+        ]
+        if power
+        else []
+    )
     if plan.electricity is not None:
         meters.append(Meter(name="electricity", value=f"{money(plan.electricity.value)}/month"))
     rents = [group.rented_usd_per_month for group in plan.groups if group.rented_usd_per_month]
@@ -135,8 +148,10 @@ def _short_of(plan: OwnPlan) -> str:
     for one in plan.rented[:2]:
         buy = f", or buy for {money(one.purchase_usd)}" if one.purchase_usd else ""
         pays = f" ({one.months:.0f} months of rent)" if buy and one.months else ""
-        said.append(f"{one.accelerators:g} x {part_name(one.accelerator)} at {provider_name(one.provider)}, "
-                    f"{one.term}, {money(one.usd_per_month)}/month{buy}{pays}")  # fmt: skip
+        said.append(
+            f"{one.accelerators:g} x {part_name(one.accelerator)} at {provider_name(one.provider)}, "
+            f"{one.term}, {money(one.usd_per_month)}/month{buy}{pays}"
+        )
     more = f"; {len(plan.rented) - 2} more" if len(plan.rented) > 2 else ""
     return f"Rent beside it: {'; '.join(said)}{more}."
 
@@ -173,21 +188,23 @@ def _why(plan: OwnPlan) -> tuple[Block, ...]:
         *text_section("What starts the first model", commands),
         *(Section(title=f"Workloads: {one.title}", blocks=one.blocks) for one in shared if isinstance(one, Section)),
         *text_section("Assumptions", plan.provenance.assumed),
-    )  # fmt: skip
+    )
 
 
 def _power(plan: OwnPlan) -> Table:
     rows = [
         (
-            group.name, UNKNOWN if group.power_w is None else show(group.power_w, "W"),
+            group.name,
+            UNKNOWN if group.power_w is None else show(group.power_w, "W"),
             UNKNOWN if group.usd_per_month is None else f"{group.usd_per_month:,.0f}",
             UNKNOWN if group.rented_usd_per_month is None else f"{group.rented_usd_per_month:,.0f}",
-            UNKNOWN if not group.rows or not group.rows[0].tokens_per_joule
+            UNKNOWN
+            if not group.rows or not group.rows[0].tokens_per_joule
             else f"{group.rows[0].tokens_per_joule:.3g}",
             UNKNOWN if group.nodes_per_rack is None else str(group.nodes_per_rack),
         )
         for group in plan.groups
-    ]  # fmt: skip
+    ]
     return grid(
         ["group", "at work>", "electricity, $/month>", "rented, $/month>", "tokens/J>", "machines a rack>"], rows
     )
@@ -197,10 +214,18 @@ def _mixed(plan: OwnPlan) -> Table | None:
     if not plan.mixed:
         return None
     rows = [
-        (model_name(one.model), one.weights.removeprefix("gguf-"), _split(one.layers), str(one.host_layers),
-         f"{one.decode_per_s.value:.0f}", f"{one.pipeline_per_s:.0f}", one.alone or "none", one.command)
+        (
+            model_name(one.model),
+            one.weights.removeprefix("gguf-"),
+            _split(one.layers),
+            str(one.host_layers),
+            f"{one.decode_per_s.value:.0f}",
+            f"{one.pipeline_per_s:.0f}",
+            one.alone or "none",
+            one.command,
+        )
         for one in plan.mixed
-    ]  # fmt: skip
+    ]
     heads = ["model", "format", "layers", "in host>", "one request>", "all at work>", "holds it alone~", "command~"]
     return grid(heads, rows)
 
@@ -210,10 +235,14 @@ def _site(plan: OwnPlan) -> tuple[Table | str | None, ...]:
     if site is None:
         return ()
     rows = [
-        (f"{cap.share:.0%}".replace("%", " %"), f"{cap.accelerators:,}", f"{cap.tokens_per_s:,.0f}",
-         f"{cap.tokens_per_s_per_mw:,.0f}")
+        (
+            f"{cap.share:.0%}".replace("%", " %"),
+            f"{cap.accelerators:,}",
+            f"{cap.tokens_per_s:,.0f}",
+            f"{cap.tokens_per_s_per_mw:,.0f}",
+        )
         for cap in site.caps
-    ]  # fmt: skip
+    ]
     left = site.site_power_w - site.owned_power_w
     said = f"owned draws {show(site.owned_power_w, 'W')} of {show(site.site_power_w, 'W')}"
     said += f"; {show(left, 'W')} are free" if left >= 0 else f": {show(-left, 'W')} too much"

@@ -98,9 +98,11 @@ def _single(one: Predicted) -> tuple[Block, ...]:
     level = " ".join(part for part in result.level.split(":") if part != result.basis)
     told = [f"Basis: {result.basis}{f' ({level})' if level else ''}."]
     return (
-        Text(text=_case(one.case)), head, *([Meters(meters=tuple(meters))] if meters else []),
+        Text(text=_case(one.case)),
+        head,
+        *([Meters(meters=tuple(meters))] if meters else []),
         *(Text(text=text) for text in (*told, *result.notes[:MOST_NOTES])),
-    )  # fmt: skip
+    )
 
 
 def _published(one: Predicted, *, of: str = "this case", most: int | None = None) -> tuple[Section, ...]:
@@ -149,12 +151,19 @@ def _tables(found: Sequence[Predicted]) -> Iterator[Table]:
         yield Table(
             columns=columns,
             rows=tuple(
-                (one.case.id or what.model, what.parts, what.software, what.load,
-                 *(cells.get(name, "") for name in names), one.result.basis if one.result.fits else "does not fit")
-                for one, cells in rows if one.case is not None and one.result is not None
+                (
+                    one.case.id or what.model,
+                    what.parts,
+                    what.software,
+                    what.load,
+                    *(cells.get(name, "") for name in names),
+                    one.result.basis if one.result.fits else "does not fit",
+                )
+                for one, cells in rows
+                if one.case is not None and one.result is not None
                 for what in (_asked(one.case, brief=True),)
             ),
-        )  # fmt: skip
+        )
 
 
 def _cells(one: Predicted) -> dict[str, str]:
@@ -214,10 +223,16 @@ def _asked(case: Case | RlCase, *, brief: bool = False) -> _Asked:
     t, layout = case.traffic, case.layout
     degrees = " ".join(f"{name.upper()}{n}" for name in ("tp", "pp", "dp", "ep") if (n := getattr(layout, name)) > 1)
     load = (
-        "saturated" if t.saturated else f"{t.concurrency:g} clients" if t.concurrency is not None
-        else f"{t.rate_per_s:g} req/s" if t.rate_per_s is not None
-        else f"the trace {t.trace}" if t.trace is not None else f"{'batch' if t.static else 'burst'} of {t.batch}"
-    )  # fmt: skip
+        "saturated"
+        if t.saturated
+        else f"{t.concurrency:g} clients"
+        if t.concurrency is not None
+        else f"{t.rate_per_s:g} req/s"
+        if t.rate_per_s is not None
+        else f"the trace {t.trace}"
+        if t.trace is not None
+        else f"{'batch' if t.static else 'burst'} of {t.batch}"
+    )
     where = f"{layout.ranks * case.replicas} x {part} {degrees}".strip()
     return _Asked(model, where, engine_title(case.engine), f"{load}, {case.isl:g} in / {case.osl:g} out")
 

@@ -115,10 +115,13 @@ def _meters(plan: RlPlan, best: RlOption) -> list[Meter]:
     wall = Meter(name="time", value=show(best.run.wall_s.value, "s"), interval=limits(best.run.wall_s))
     if request.deadline_s is not None:
         wall = Meter(
-            name="time", value=show(best.run.wall_s.value, "s"), limit=show(request.deadline_s, "s"),
-            interval=limits(best.run.wall_s), chance=chance_text(chance(best.run.wall_s, request.deadline_s)),
+            name="time",
+            value=show(best.run.wall_s.value, "s"),
+            limit=show(request.deadline_s, "s"),
+            interval=limits(best.run.wall_s),
+            chance=chance_text(chance(best.run.wall_s, request.deadline_s)),
             share=best.run.wall_s.value / request.deadline_s,
-        )  # fmt: skip
+        )
     return [
         Meter(name="step", value=show(best.step_s.value, "s"), interval=limits(best.step_s)),
         Meter(name="rollout", value=show(_phase(best, "rollout"), "s")),
@@ -143,12 +146,20 @@ def _table(options: list[RlOption], rows: list[Pick]) -> Table:
     )  # fmt: skip
     cells = [
         (
-            label, f"{o.accelerators} x {short[o.case.accelerator]}", _split(o), show(o.step_s.value, "s"),
-            interval(o.run.wall_s), spread_usd(o.cost), o.binds, f"{o.tokens_per_s_per_accelerator.value:,.0f}",
-            o.basis + ("" if o.sure else ", unsure"), provider_name(o.bill.provider), o.bill.term,
+            label,
+            f"{o.accelerators} x {short[o.case.accelerator]}",
+            _split(o),
+            show(o.step_s.value, "s"),
+            interval(o.run.wall_s),
+            spread_usd(o.cost),
+            o.binds,
+            f"{o.tokens_per_s_per_accelerator.value:,.0f}",
+            o.basis + ("" if o.sure else ", unsure"),
+            provider_name(o.bill.provider),
+            o.bill.term,
         )
         for label, o in zip(columns_of(rows), options, strict=True)
-    ]  # fmt: skip
+    ]
     return Table(columns=columns, rows=tuple(cells))
 
 
@@ -188,10 +199,14 @@ def _why(plan: RlPlan) -> tuple[Block, ...]:
         *text_section("What relaxing one constraint buys", plan.relaxing),
         *rejections("Ruled out, or at least twice as expensive", plan.rejected),
         *text_section("Assumptions", plan.provenance.assumed),
-        *text_section("Inputs", [f"{plan.evaluated} layouts evaluated", *(
-            f"{name}: {day}" for name, day in sorted(plan.provenance.catalogue.items())
-        )]),
-    ]  # fmt: skip
+        *text_section(
+            "Inputs",
+            [
+                f"{plan.evaluated} layouts evaluated",
+                *(f"{name}: {day}" for name, day in sorted(plan.provenance.catalogue.items())),
+            ],
+        ),
+    ]
     return tuple(blocks)
 
 

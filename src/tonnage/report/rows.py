@@ -94,11 +94,19 @@ def tree_rows(answer: Any) -> list[dict[str, Any]]:
 
     def add(node: Node, path: tuple[str, ...], whole: float) -> None:
         evidence = node.evidence
-        rows.append({
-            "number": path[0], "path": " > ".join(path), "depth": len(path) - 1, "value": node.value, "unit": node.unit,
-            "share": node.value / whole if whole and node.unit == "s" else None, "leaf": not node.parts,
-            "tier": evidence.tier if evidence else None, "source": evidence.source if evidence else None,
-        })  # fmt: skip
+        rows.append(
+            {
+                "number": path[0],
+                "path": " > ".join(path),
+                "depth": len(path) - 1,
+                "value": node.value,
+                "unit": node.unit,
+                "share": node.value / whole if whole and node.unit == "s" else None,
+                "leaf": not node.parts,
+                "tier": evidence.tier if evidence else None,
+                "source": evidence.source if evidence else None,
+            }
+        )
         for part in node.parts:
             add(part, (*path, part.name), whole)
 
@@ -119,8 +127,10 @@ def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 WHAT: Final[dict[str, Callable[[Any], list[dict[str, Any]]]]] = {
-    "rows": rows_of, "break_even": break_even_rows, "tree": tree_rows,
-}  # fmt: skip
+    "rows": rows_of,
+    "break_even": break_even_rows,
+    "tree": tree_rows,
+}
 """What a data frame can hold of an answer."""
 SUFFIXES: Final = (".csv", ".parquet")
 AT_ONCE: Final = 50_000

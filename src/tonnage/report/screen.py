@@ -102,9 +102,10 @@ def rows_shown(plan: Any, ranking: Ranking, *, top: int | None, every: bool = Fa
     rest = [
         Pick("", i)
         for i, (price, speed) in enumerate(points)
-        if i not in names and points[0][0] <= price <= most
+        if i not in names
+        and points[0][0] <= price <= most
         and not any(p <= price and s <= speed and (p, s) != (price, speed) for p, s in points)
-    ]  # fmt: skip
+    ]
     kept = [pick for pick in named if points[pick.place][0] <= most or pick.name == "soonest"]
     return [*kept, *rest[: max(0, ROWS - len(kept))]]
 
@@ -143,10 +144,13 @@ def no_plan(plan: Any, *, question: Sequence[str], what: str) -> tuple[Block, ..
     rows = [(reason, str(len(losers)), "" if reason == FILTERED else _nearest(losers)) for reason, losers in largest]
     table = grid(["ruled out because", f"{what}>", "nearest~"], rows)
     return first_screen(
-        question=question, answer=plan.sentence, good=False, table=table if rows else None,
+        question=question,
+        answer=plan.sentence,
+        good=False,
+        table=table if rows else None,
         risks=[f"Would work: {text}" for text in getattr(plan, "relaxing", ())],
         rest=left_out(plan.rejected, what=what, opened=""),
-    )  # fmt: skip
+    )
 
 
 def _reason(verdict: Verdict) -> str:

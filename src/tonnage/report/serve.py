@@ -45,8 +45,14 @@ from tonnage.units import show
 
 __all__ = ["BINDS", "plan_question", "serve_document", "serve_question"]
 
-BINDS: Final = {"kv": "KV cache", "ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E", "batch": "concurrent sequences",
-                "compute": "arithmetic"}  # fmt: skip
+BINDS: Final = {
+    "kv": "KV cache",
+    "ttft": "TTFT",
+    "tpot": "TPOT",
+    "e2e": "E2E",
+    "batch": "concurrent sequences",
+    "compute": "arithmetic",
+}
 """What stops a replica from taking more, in words."""
 WORTH_A_LINE: Final = 0.02
 """Savings below are not said on the first screen. [-]"""
@@ -298,19 +304,23 @@ def _why(plan: ServePlan) -> tuple[Block, ...]:
         *text_section("Disaggregated serving", [plan.pools.sentence] if plan.pools else []),
         *(_day(plan.day) if plan.day is not None else ()),
         *text_section("What would change this", [break_even_text(flip) for flip in plan.break_even]),
-        *text_section("Hosts too small for the accelerators", [
-            f"{i + 1}. {text}" for i, o in enumerate(shown) if (text := shortages_text(o.needs))
-        ]),
+        *text_section(
+            "Hosts too small for the accelerators",
+            [f"{i + 1}. {text}" for i, o in enumerate(shown) if (text := shortages_text(o.needs))],
+        ),
         *text_section("Quality impact of quantisation", [change.told for change in plan.quality]),
         *decisions(plan.trail),
         *text_section("What relaxing one constraint buys", plan.relaxing),
         *rejections("Ruled out", plan.rejected),
         *text_section("Assumptions", plan.provenance.assumed),
-        *text_section("Inputs", [
-            f"{plan.evaluated} configurations evaluated, {plan.simulated} of them simulated",
-            *(f"{name}: {day}" for name, day in sorted(plan.provenance.catalogue.items())),
-        ]),
-    ]  # fmt: skip
+        *text_section(
+            "Inputs",
+            [
+                f"{plan.evaluated} configurations evaluated, {plan.simulated} of them simulated",
+                *(f"{name}: {day}" for name, day in sorted(plan.provenance.catalogue.items())),
+            ],
+        ),
+    ]
     return tuple(blocks)
 
 

@@ -63,15 +63,22 @@ def session_blocks(plan: ServePlan) -> tuple[Block, ...]:
             + (f", {show(tier.load_s * 1000, 's')} to load 1,000 tokens" if tier.load_s else "")
             for tier in reuse.tiers
         ),
-        f"the accelerators keep what nobody asks for during {show(reuse.kept_s, 's')}" if reuse.kept_s < 1e8
+        f"the accelerators keep what nobody asks for during {show(reuse.kept_s, 's')}"
+        if reuse.kept_s < 1e8
         else "the accelerators have room for every session",
         *(f"router {route.route}: {route.hit_rate:.1%} found behind all replicas" for route in found.routes),
-    ]  # fmt: skip
+    ]
     rows = [
-        (f"{size.name} (this plan)" if size.now else size.name, f"{size.tokens:,.0f}" if size.tokens < 1e11 else "–",
-         f"{size.hit_rate:.1%}", f"{size.rate_per_s:.3g}", f"{size.replicas:,}", f"{size.usd_per_hour:,.2f}")
+        (
+            f"{size.name} (this plan)" if size.now else size.name,
+            f"{size.tokens:,.0f}" if size.tokens < 1e11 else "–",
+            f"{size.hit_rate:.1%}",
+            f"{size.rate_per_s:.3g}",
+            f"{size.replicas:,}",
+            f"{size.usd_per_hour:,.2f}",
+        )
         for size in found.sizes
-    ]  # fmt: skip
+    ]
     heads = ["cache", "tokens a replica>", "found again>", "req/s a replica>", "replicas>", "$/h>"]
     return (*text_section("Sessions", lines), *section("What cache buys", grid(heads, rows)))
 
@@ -94,16 +101,23 @@ def trace_document(found: TraceSessions) -> Document:
     first: list[Block] = [Text(text=question), Headline(text=answer)]
     if found.curve:
         rows = [
-            (f"{at.tokens:,.0f}", f"{at.hit_rate:.1%}",
-             "–" if at.predicted is None else f"{at.predicted:.1%}",
-             "–" if at.predicted is None else f"{100 * (at.predicted - at.hit_rate):+.1f}")
+            (
+                f"{at.tokens:,.0f}",
+                f"{at.hit_rate:.1%}",
+                "–" if at.predicted is None else f"{at.predicted:.1%}",
+                "–" if at.predicted is None else f"{100 * (at.predicted - at.hit_rate):+.1f}",
+            )
             for at in found.curve
-        ]  # fmt: skip
+        ]
         heads = ["cache, tokens>", "second half found>", "predicted from the first>", "points>"]
         first.append(grid(heads, rows))
         if (missed := _missed(found)) > TRUSTED:
-            first.append(Note(text=f"The halves differ by {missed:.0f} points: this log changes as it goes on, and a "
-                                   "part of it says little of what comes."))  # fmt: skip
+            first.append(
+                Note(
+                    text=f"The halves differ by {missed:.0f} points: this log changes as it goes on, and a "
+                    "part of it says little of what comes."
+                )
+            )
     first += cited
     return Document(first=tuple(first), why=_classes(found))
 
@@ -117,11 +131,17 @@ def _classes(found: TraceSessions) -> tuple[Block, ...]:
     """The fitted sessions, by the length of their first prompt."""
     assert found.profile is not None
     rows = [
-        (f"{one.share:.0%}", f"{_middle(one.first_tokens):,.0f}", f"{_middle(one.growth_tokens):,.0f}",
-         f"{_middle(one.output_tokens):,.0f}", " ".join(f"{chance:.0%}" for chance in one.go_on),
-         show(_middle(one.gap_s), "s"), f"{one.branch_share:.0%}")
+        (
+            f"{one.share:.0%}",
+            f"{_middle(one.first_tokens):,.0f}",
+            f"{_middle(one.growth_tokens):,.0f}",
+            f"{_middle(one.output_tokens):,.0f}",
+            " ".join(f"{chance:.0%}" for chance in one.go_on),
+            show(_middle(one.gap_s), "s"),
+            f"{one.branch_share:.0%}",
+        )
         for one in found.profile.classes
-    ]  # fmt: skip
+    ]
     heads = ["sessions>", "first prompt>", "new a turn>", "answer>", "go on after turn 1 2 3+>", "gap>", "branch>"]
     shared = [f"{tokens:,.0f} tokens begin {share:.0%} of the sessions" for tokens, share in found.profile.shared[:8]]
     fitted = section("Fitted sessions (medians)", grid(heads, rows))

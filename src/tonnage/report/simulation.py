@@ -42,10 +42,14 @@ def simulation_document(found: Simulated, *, top: int | None = None, every: bool
             f"{c.knee_per_s:.3g} req/s."
         )
     first = first_screen(
-        question=[], answer=found.sentence, good=good, meters=_meters(found), table=_latencies(found),
+        question=[],
+        answer=found.sentence,
+        good=good,
+        meters=_meters(found),
+        table=_latencies(found),
         risks=risks,
         rest=Note(hint="Rates, use over time, assumptions: --why; a row for each request: --requests FILE."),
-    )  # fmt: skip
+    )
     blocks: list[Block] = [
         *text_section("Rates", _rates(found)),
         *text_section("Replicas", [] if found.fleet is None else _fleet(found.fleet)),
@@ -67,10 +71,15 @@ def simulation_question(asked: Simulation) -> list[str]:
     if traffic.prompt_tokens is not None and traffic.output_tokens is not None:
         shape = f"{traffic.prompt_tokens:,.0f} in / {traffic.output_tokens:,.0f} out"
     slo = asked.slo
-    wanted = [] if slo is None else [
-        f"{label} <= {show(limit, 's')}"
-        for label, limit in (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("E2E", slo.e2e_s)) if limit is not None
-    ]  # fmt: skip
+    wanted = (
+        []
+        if slo is None
+        else [
+            f"{label} <= {show(limit, 's')}"
+            for label, limit in (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("E2E", slo.e2e_s))
+            if limit is not None
+        ]
+    )
     goal = f"p{slo.percentile:g} {', '.join(wanted)}" if slo is not None and wanted else "no objectives"
     pools = asked.disaggregation
     split = f"{count} x" if pools is None else f"{pools.prefill_workers}P{pools.decode_workers}D on"
@@ -186,10 +195,13 @@ def comparison_document(found: Comparison, *, top: int | None = None, every: boo
     telling = [row for row in found.figures if row.what in TELLING] or list(found.figures)
     short = whole if wide else _by_figure(found, tuple(telling[:FIRST_ROWS]))
     first = first_screen(
-        question=[], answer=found.sentence, good=found.fits, table=short,
+        question=[],
+        answer=found.sentence,
+        good=found.fits,
+        table=short,
         risks=[f"Note: {text}" for text in found.assumed[:1]],
         rest=Note(text=f"{BEST} best of its kind.", hint=f"All {len(found.figures)} figures, assumptions: --why."),
-    )  # fmt: skip
+    )
     why = (
         *section("Every figure", whole, Note(text=f"{BEST} best of its kind")),
         *text_section("Assumptions", found.assumed),

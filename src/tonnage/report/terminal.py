@@ -108,7 +108,7 @@ def _lines(console: Console, text: str, *, indent: str, style: str = "") -> None
         return
     wrapped = textwrap.wrap(
         text, room, initial_indent=indent, subsequent_indent=indent + INDENT, break_on_hyphens=False
-    )  # fmt: skip
+    )
     for line in wrapped:
         console.print(line, style=style, markup=False)
 
@@ -137,8 +137,9 @@ def rich_table(table: Table, *, width: int) -> RichTable:
     )
     for place, own in zip(places, _widths(table, places, width=width), strict=True):
         column = table.columns[place]
-        drawn.add_column(RichText(column.head), justify="right" if column.number else "left", width=own,
-                         overflow="fold")  # fmt: skip
+        drawn.add_column(
+            RichText(column.head), justify="right" if column.number else "left", width=own, overflow="fold"
+        )
     for number, row in enumerate(table.rows, start=1):
         last = table.total and number == len(table.rows)
         drawn.add_row(*(RichText(row[place]) for place in places), style="bold" if last else None)

@@ -67,8 +67,11 @@ def train_document(plan: TrainPlan, *, top: int | None = None, every: bool = Fal
 def train_question(request: Train | FineTune) -> list[str]:
     """The job and its limits, in parts of a line."""
     if isinstance(request, FineTune):
-        how = "full fine-tune" if request.method == "full" else {"lora": "LoRA", "qlora": "QLoRA", "dora": "DoRA"}.get(
-            request.method, request.method)  # fmt: skip
+        how = (
+            "full fine-tune"
+            if request.method == "full"
+            else {"lora": "LoRA", "qlora": "QLoRA", "dora": "DoRA"}.get(request.method, request.method)
+        )
         how = how if request.objective == "sft" else f"{request.objective.upper()}, {how}"
         data = [f"{show(request.examples, 'count', digits=3)} examples"] if request.examples else []
         data += [show(request.tokens, "tokens")] if request.tokens and not request.examples else []
@@ -101,7 +104,7 @@ def _degrees(option: TrainOption) -> str:
     layout = option.configuration.layout
     named_degrees = [
         f"{name.upper()}{n}" for name in ("tp", "pp", "vpp", "cp", "ep", "dp") if (n := getattr(layout, name)) > 1
-    ]  # fmt: skip
+    ]
     sharded = {"zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3", "fsdp": "FSDP", "hsdp": "HSDP"}
     named_degrees += [sharded[layout.sharding]] if layout.sharding in sharded else []
     return " ".join(named_degrees) or "single accelerator"
@@ -128,12 +131,20 @@ def _table(options: list[TrainOption], rows: list[Pick]) -> Table:
     )  # fmt: skip
     cells = [
         (
-            label, f"{o.accelerators} x {short[o.configuration.accelerator]}", _degrees(o), interval(o.run.wall_s),
-            spread_usd(o.cost), f"{o.mfu:.0%}", f"{o.memory.value / o.limit_bytes:.0%}",
-            o.basis + ("" if o.sure else ", unsure"), provider_name(o.bill.provider), o.bill.region, o.bill.term,
+            label,
+            f"{o.accelerators} x {short[o.configuration.accelerator]}",
+            _degrees(o),
+            interval(o.run.wall_s),
+            spread_usd(o.cost),
+            f"{o.mfu:.0%}",
+            f"{o.memory.value / o.limit_bytes:.0%}",
+            o.basis + ("" if o.sure else ", unsure"),
+            provider_name(o.bill.provider),
+            o.bill.region,
+            o.bill.term,
         )
         for label, o in zip(columns_of(rows), options, strict=True)
-    ]  # fmt: skip
+    ]
     return Table(columns=columns, rows=tuple(cells), options=tuple(row.place for row in rows))
 
 
@@ -173,10 +184,14 @@ def _why(plan: TrainPlan) -> tuple[Block, ...]:
         *text_section("What relaxing one constraint buys", plan.relaxing),
         *rejections("Ruled out, or at least twice as expensive", plan.rejected),
         *text_section("Assumptions", plan.provenance.assumed),
-        *text_section("Inputs", [f"{plan.evaluated} layouts evaluated", *(
-            f"{name}: {day}" for name, day in sorted(plan.provenance.catalogue.items())
-        )]),
-    ]  # fmt: skip
+        *text_section(
+            "Inputs",
+            [
+                f"{plan.evaluated} layouts evaluated",
+                *(f"{name}: {day}" for name, day in sorted(plan.provenance.catalogue.items())),
+            ],
+        ),
+    ]
     return tuple(blocks)
 
 

@@ -95,10 +95,15 @@ def meter(name: str, quantity: Quantity, *, limit: float | None = None, of: str 
         return Meter(name=name, value=said, interval=limits(quantity))
     low, high = quantity.low, quantity.high
     return Meter(
-        name=name, value=said, interval=limits(quantity), limit=of or show(limit, quantity.unit),
-        chance=chance_text(chance(quantity, limit)), share=quantity.value / limit,
-        low=None if low is None else low / limit, high=None if high is None else high / limit,
-    )  # fmt: skip
+        name=name,
+        value=said,
+        interval=limits(quantity),
+        limit=of or show(limit, quantity.unit),
+        chance=chance_text(chance(quantity, limit)),
+        share=quantity.value / limit,
+        low=None if low is None else low / limit,
+        high=None if high is None else high / limit,
+    )
 
 
 def span(low: float, high: float, *, unit: str) -> str:
@@ -183,10 +188,15 @@ def plural(count: float, noun: str) -> str:
 def parts_table(quantity: Quantity, *, title: str = "") -> Table:
     """A sum with its parts: each with its share, its basis, and where it comes from."""
     rows = [
-        (part.name, show(part.value, quantity.unit), f"{part.value / quantity.value:.1%}" if quantity.value else "",
-         str(part.basis), part.source)
+        (
+            part.name,
+            show(part.value, quantity.unit),
+            f"{part.value / quantity.value:.1%}" if quantity.value else "",
+            str(part.basis),
+            part.source,
+        )
         for part in quantity.parts
-    ]  # fmt: skip
+    ]
     total = ("total", interval(quantity), "", str(quantity.basis), "")
     return grid(["part~", f"{quantity.unit}>", "share>", "basis", "from~"], [*rows, total], title=title, total=True)
 
@@ -347,8 +357,12 @@ def closing_sections(
     trail: Iterable[Decision], rejected: Sequence[Rejection], *, made: Provenance, title: str
 ) -> list[Block]:
     """Decisions, what is ruled out, assumptions, and when it was made from which data."""
-    return [*decisions(trail), *rejections(title, rejected, most=None), *text_section("Assumptions", made.assumed),
-            made_note(made)]  # fmt: skip
+    return [
+        *decisions(trail),
+        *rejections(title, rejected, most=None),
+        *text_section("Assumptions", made.assumed),
+        made_note(made),
+    ]
 
 
 def made_note(made: Provenance) -> Note:

@@ -46,12 +46,19 @@ def _replica(world: World, states: State, k: int) -> State:
     """One of several replicas: each list begins behind those of the replicas before it."""
     rules, seats = world.rules, k * world.rules.max_num_seqs
     return State(
-        at(states.tally, k), offset(states.running, seats), offset(states.given, seats), offset(states.seats, seats),
-        offset(states.waiting, k * (rules.num_requests + 1)), offset(states.phase, k * rules.block_tokens),
-        offset(states.gaps, k * GAP_BINS), offset(states.stalls, k * STALLS),
-        offset(states.slots, k * rules.num_slots), offset(states.table, seats * rules.table_width),
-        _pool(states.pool, k, rules.num_ids), _pool(states.host, k, rules.num_host_ids),
-    )  # fmt: skip
+        at(states.tally, k),
+        offset(states.running, seats),
+        offset(states.given, seats),
+        offset(states.seats, seats),
+        offset(states.waiting, k * (rules.num_requests + 1)),
+        offset(states.phase, k * rules.block_tokens),
+        offset(states.gaps, k * GAP_BINS),
+        offset(states.stalls, k * STALLS),
+        offset(states.slots, k * rules.num_slots),
+        offset(states.table, seats * rules.table_width),
+        _pool(states.pool, k, rules.num_ids),
+        _pool(states.host, k, rules.num_host_ids),
+    )
 
 
 @kernel
@@ -306,20 +313,31 @@ def _entry(stamp: int) -> Callable[[World, State, Script, int], None]:
         pools, hosts = states.pool, states.host
         _play(
             World(
-                at(pointer(world.rules), 0), pointer(world.by_batch), pointer(world.by_rows), pointer(world.asked),
+                at(pointer(world.rules), 0),
+                pointer(world.by_batch),
+                pointer(world.by_rows),
+                pointer(world.asked),
                 pointer(world.ids),
             ),
             State(
-                pointer(states.tally), pointer(states.running), pointer(states.given), pointer(states.seats),
-                pointer(states.waiting), pointer(states.phase), pointer(states.gaps), pointer(states.stalls),
-                pointer(states.slots), pointer(states.table),
+                pointer(states.tally),
+                pointer(states.running),
+                pointer(states.given),
+                pointer(states.seats),
+                pointer(states.waiting),
+                pointer(states.phase),
+                pointer(states.gaps),
+                pointer(states.stalls),
+                pointer(states.slots),
+                pointer(states.table),
                 Pool(pointer(pools.blocks), pointer(pools.where), pools.root),
                 Pool(pointer(hosts.blocks), pointer(hosts.where), hosts.root),
             ),
-            Script(at(pointer(script.control), 0), pointer(script.samples), pointer(script.clients),
-                   pointer(script.power)),
+            Script(
+                at(pointer(script.control), 0), pointer(script.samples), pointer(script.clients), pointer(script.power)
+            ),
             most,
-        )  # fmt: skip
+        )
 
     return entry(play)
 

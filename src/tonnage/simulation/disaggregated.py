@@ -142,10 +142,21 @@ def _simulate(
     ways = (pools.prefill_workers, pools.decode_workers) if single else (1, 1)
     members = (1.0, 1.0) if single else (weight / pools.prefill_workers, weight / pools.decode_workers)
     w = _World(
-        pools, shape, members, [], count(), count(), [deque() for _ in range(ways[0])], [True] * ways[0],
-        [deque() for _ in range(ways[1])], [[] for _ in range(ways[1])], [-1] * ways[1], [0.0] * ways[1],
-        [0.0] * ways[1], {},
-    )  # fmt: skip
+        pools,
+        shape,
+        members,
+        [],
+        count(),
+        count(),
+        [deque() for _ in range(ways[0])],
+        [True] * ways[0],
+        [deque() for _ in range(ways[1])],
+        [[] for _ in range(ways[1])],
+        [-1] * ways[1],
+        [0.0] * ways[1],
+        [0.0] * ways[1],
+        {},
+    )
     records: list[list[tuple[float, float, float]]] = [[] for _ in range(rounds)]
     arriving, moving = cycle(range(ways[0])), cycle(range(ways[1]))
     for _ in range(size):

@@ -316,9 +316,13 @@ def _by_need(model: Model, engine: ResolvedEngine, demand: Demand, *, weights: Q
         *_weight_parts(weights),
         *_named(step, "activations"),
         Part(name="logits", value=4 * rows * model.vocab_size, source="32-bit logits of the rows that emit"),
-        Part(name="context and libraries", value=CONTEXT_BYTES + rule.library_bytes, basis=Basis.CALIBRATED,
-             source="device memory beyond weights and cache, seven engines on A100"),
-    )  # fmt: skip
+        Part(
+            name="context and libraries",
+            value=CONTEXT_BYTES + rule.library_bytes,
+            basis=Basis.CALIBRATED,
+            source="device memory beyond weights and cache, seven engines on A100",
+        ),
+    )
     return _Held(limit_bytes=total, parts=parts)
 
 

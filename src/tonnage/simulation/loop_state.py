@@ -172,11 +172,16 @@ def new_world(table: StepArrays, limits: Limits, *, requests: Requests) -> World
         rules[name] = getattr(table, name)
     longest = int((asked["prompt"] + asked["output"]).max(initial=1)) + limits.speculative
     counts = {
-        "hashed": hashed, "swaps": limits.host_blocks > 0 and not hashed, "num_requests": n, "num_rows": len(by_rows),
-        "num_slots": max(1, limits.max_loras), "table_width": -(-longest // limits.block_tokens) + 1 if hashed else 1,
-        "num_ids": max(1, requests.num_ids), "num_host_ids": max(1, requests.num_ids if limits.host_blocks else 1),
+        "hashed": hashed,
+        "swaps": limits.host_blocks > 0 and not hashed,
+        "num_requests": n,
+        "num_rows": len(by_rows),
+        "num_slots": max(1, limits.max_loras),
+        "table_width": -(-longest // limits.block_tokens) + 1 if hashed else 1,
+        "num_ids": max(1, requests.num_ids),
+        "num_host_ids": max(1, requests.num_ids if limits.host_blocks else 1),
         "num_host_blocks": max(1, limits.host_blocks if hashed else 0),
-    }  # fmt: skip
+    }
     for name, count in counts.items():
         rules[name] = count
     return World(rules, by_batch, by_rows, asked, np.ascontiguousarray(requests.blocks, np.int64))

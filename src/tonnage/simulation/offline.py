@@ -150,8 +150,13 @@ def machine_of(accelerator: Accelerator, silicon: Silicon, *, facts: Offline, fr
 def _styles(accelerator: Accelerator, facts: Offline) -> dict[str, tuple[float, float]]:
     """Shares of the peak by style: fitted ones, or what ran on this very part where that was measured."""
     own = accelerator.measured
-    shares = {"product": own.product, "attention": own.attention, "convolution": own.convolution,
-              "grouped": own.convolution, "separable": own.depthwise}  # fmt: skip
+    shares = {
+        "product": own.product,
+        "attention": own.attention,
+        "convolution": own.convolution,
+        "grouped": own.convolution,
+        "separable": own.depthwise,
+    }
     return {style.name: (shares.get(style.name) or style.compute, style.passes) for style in facts.styles}
 
 
@@ -187,10 +192,22 @@ def pass_s(work: Work, *, machine: Machine, runtime: Runtime, facts: Offline) ->
     if machine.silicon.host:
         # Nothing runs beside the host where the host is the device; a start that was measured holds its work.
         start += 0.0 if machine.start_s else runtime.host_s * operators
-        return Taken(arithmetic_s=arithmetic, traffic_s=traffic, start_s=start, host_s=0.0, call_s=runtime.call_s,
-                     power_bound=bound)  # fmt: skip
-    return Taken(arithmetic_s=arithmetic, traffic_s=traffic, start_s=start, host_s=runtime.host_s * operators,
-                 call_s=runtime.call_s, power_bound=bound)  # fmt: skip
+        return Taken(
+            arithmetic_s=arithmetic,
+            traffic_s=traffic,
+            start_s=start,
+            host_s=0.0,
+            call_s=runtime.call_s,
+            power_bound=bound,
+        )
+    return Taken(
+        arithmetic_s=arithmetic,
+        traffic_s=traffic,
+        start_s=start,
+        host_s=runtime.host_s * operators,
+        call_s=runtime.call_s,
+        power_bound=bound,
+    )
 
 
 def _weights(op: Operator) -> float:

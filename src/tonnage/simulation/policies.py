@@ -200,9 +200,14 @@ def _in_batches(ruled: Limits, options: Mapping[str, Any]) -> Limits:
     if most < 1:
         raise BadRequest("batch_size: 0 is no batch; write how many requests start together at most, as in 16")
     return ruled._replace(
-        gather=min(most, ruled.max_num_seqs), mixed=False, threshold=0, reserve_output=True, victim=0, ratio=0.0,
+        gather=min(most, ruled.max_num_seqs),
+        mixed=False,
+        threshold=0,
+        reserve_output=True,
+        victim=0,
+        ratio=0.0,
         watermark=0,
-    )  # fmt: skip
+    )
 
 
 BATCHING: Final[dict[str, Callable[[Limits, Mapping[str, Any]], Limits]]] = {

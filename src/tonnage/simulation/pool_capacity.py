@@ -76,10 +76,14 @@ class Unit(NamedTuple):
         longer = self.times.prefill_tail_s - self.times.prefill_s
         tail = mean + math.hypot(beyond_s, longer, step_s * (share - 0.5))
         return Point(
-            rate_per_s=rate, concurrency=concurrency * self.decode, tpot_mean_s=step_s, tpot_tail_s=crowded,
-            ttft_mean_s=mean, ttft_tail_s=tail,
+            rate_per_s=rate,
+            concurrency=concurrency * self.decode,
+            tpot_mean_s=step_s,
+            tpot_tail_s=crowded,
+            ttft_mean_s=mean,
+            ttft_tail_s=tail,
             e2e_tail_s=tail + crowded * max(0.0, load.output_tail_tokens - 1.0),
-        )  # fmt: skip
+        )
 
     def at_rate(self, rate_per_s: float) -> tuple[Point, bool]:
         """What requests see at a rate of the unit, and whether it is more than the unit takes: then at its most."""

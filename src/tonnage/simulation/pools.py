@@ -54,9 +54,14 @@ def simulate_clients_of_pools(
     for _ in range(MOST_TURNS):
         first = select_requests(asked, np.arange(n) < looked)._replace(sent_s=sent[:looked].copy())
         run = simulate_disaggregated(
-            tables, limits, requests=first, workers=workers, transfer_s=moved[:looked], delivery_s=delivery_s,
+            tables,
+            limits,
+            requests=first,
+            workers=workers,
+            transfer_s=moved[:looked],
+            delivery_s=delivery_s,
             watch=None if watch is None else partial(_watched, watch, settled, n),
-        )  # fmt: skip
+        )
         if run.partial:
             return run._replace(num_refused=int(bad.sum()))
         back = np.sort(run.last_s + first.think_s)

@@ -66,9 +66,14 @@ def simulate_fleet(
         _check(scaling, replicas)
         begin = float(loop.requests.sent_s[0])
         settings = {
-            "look_every_s": scaling.every_s, "in_flight": scaling.in_flight, "cold_s": scaling.cold_start_s,
-            "fewest": scaling.fewest, "most": replicas, "keep_s": scaling.keep_s, "look_s": begin + scaling.every_s,
-        }  # fmt: skip
+            "look_every_s": scaling.every_s,
+            "in_flight": scaling.in_flight,
+            "cold_s": scaling.cold_start_s,
+            "fewest": scaling.fewest,
+            "most": replicas,
+            "keep_s": scaling.keep_s,
+            "look_s": begin + scaling.every_s,
+        }
         for name, value in settings.items():
             loop.script.control[name] = value
         loop.script.power["since_s"][scaling.fewest :] = float("nan")
@@ -105,9 +110,13 @@ def simulate_disaggregated(
     bad = never_admitted(requests, limits[1]) | never_admitted(requests, limits[0])
     sent, moved = select_requests(requests, ~bad), np.asarray(transfer_s, float)[~bad]
     first = simulate_fleet(
-        tables[0], limits[0], requests=sent._replace(output=np.ones_like(sent.output)), replicas=workers[0],
-        delivery_s=delivery_s, watch=watch,
-    )  # fmt: skip
+        tables[0],
+        limits[0],
+        requests=sent._replace(output=np.ones_like(sent.output)),
+        replicas=workers[0],
+        delivery_s=delivery_s,
+        watch=watch,
+    )
     longer = sent.output > 1
     if first.partial:
         return first._replace(requests=sent, last_s=np.where(longer, np.nan, first.last_s), num_refused=int(bad.sum()))
@@ -119,24 +128,41 @@ def simulate_disaggregated(
     paid, timeline = first.paid_s, first.timeline
     if len(rows):
         following = sent._replace(
-            sent_s=arrive[rows], prompt=sent.prompt[rows] + 1, output=sent.output[rows] - 1, cached=sent.prompt[rows],
-            priority=sent.priority[rows], think_s=sent.think_s[rows], adapter=sent.adapter[rows],
+            sent_s=arrive[rows],
+            prompt=sent.prompt[rows] + 1,
+            output=sent.output[rows] - 1,
+            cached=sent.prompt[rows],
+            priority=sent.priority[rows],
+            think_s=sent.think_s[rows],
+            adapter=sent.adapter[rows],
             offsets=np.zeros(1, np.int64),
-            blocks=np.zeros(0, np.int64), num_ids=0,
-        )  # fmt: skip
+            blocks=np.zeros(0, np.int64),
+            num_ids=0,
+        )
         second = simulate_fleet(
-            tables[1], limits[1]._replace(cached_again=False), requests=following, replicas=workers[1],
+            tables[1],
+            limits[1]._replace(cached_again=False),
+            requests=following,
+            replicas=workers[1],
             watch=watch,
-        )  # fmt: skip
+        )
         last[rows], preempted[rows], seen[rows] = second.last_s, second.preempted, second.started_s
         first = first._replace(
-            gaps=second.gaps, steps=first.steps + second.steps, partial=second.partial,
+            gaps=second.gaps,
+            steps=first.steps + second.steps,
+            partial=second.partial,
             prompt_tokens=first.prompt_tokens + second.prompt_tokens - len(rows),
-        )  # fmt: skip
+        )
         paid, timeline = np.concatenate((paid, second.paid_s)), second.timeline
     end = float(np.nanmax(last)) if np.isfinite(last).any() else float(arrive.max())
     return first._replace(
-        requests=sent, started_s=started, first_s=seen, last_s=last, preempted=preempted, timeline=timeline,
-        paid_s=np.full(len(paid), end - float(sent.sent_s[0])), num_refused=int(bad.sum()),
+        requests=sent,
+        started_s=started,
+        first_s=seen,
+        last_s=last,
+        preempted=preempted,
+        timeline=timeline,
+        paid_s=np.full(len(paid), end - float(sent.sent_s[0])),
+        num_refused=int(bad.sum()),
         span_s=max(end - float(sent.sent_s[0]), 1e-12),
-    )  # fmt: skip
+    )

@@ -190,8 +190,9 @@ def spot_mix(
         return None
     if spot_share * deadline_s >= work_s:
         wall = work_s / spot_share
-        return SpotMix(spot_s=wall * up_share, on_demand_s=0.0, usd=wall * up_share / 3600 * spot_usd_per_h,
-                       finishes_s=wall)  # fmt: skip
+        return SpotMix(
+            spot_s=wall * up_share, on_demand_s=0.0, usd=wall * up_share / 3600 * spot_usd_per_h, finishes_s=wall
+        )
     demand = (work_s - spot_share * deadline_s) / (1.0 - spot_share)
     spot = (deadline_s - demand) * up_share
     usd = (demand * on_demand_usd_per_h + spot * spot_usd_per_h) / 3600

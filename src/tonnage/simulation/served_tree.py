@@ -73,20 +73,32 @@ def steady_tree(
         TPOT,
         (
             step,
-            Node.total("prompts that share steps", (share,), times=added / share.value,
-                       how=f"{prompts:.3g} prompts a step, {added * 1e3:.3g} ms"),
+            Node.total(
+                "prompts that share steps",
+                (share,),
+                times=added / share.value,
+                how=f"{prompts:.3g} prompts a step, {added * 1e3:.3g} ms",
+            ),
         ),
         how=f"steady state of {concurrency:.3g} requests",
-    )  # fmt: skip
+    )
     ttft = Node.total(
         TTFT,
         (
-            Node.total("queueing delay", (step,), times=mean.wait_s / step.value,
-                       how=f"rest of the running step and prompts that came with it: {mean.wait_s * 1e3:.3g} ms"),
-            Node.total("own step", (alone,), times=mean.own_s / alone.value,
-                       how="a prompt alone, or beside running decodes where that takes longer"),
+            Node.total(
+                "queueing delay",
+                (step,),
+                times=mean.wait_s / step.value,
+                how=f"rest of the running step and prompts that came with it: {mean.wait_s * 1e3:.3g} ms",
+            ),
+            Node.total(
+                "own step",
+                (alone,),
+                times=mean.own_s / alone.value,
+                how="a prompt alone, or beside running decodes where that takes longer",
+            ),
         ),
-    )  # fmt: skip
+    )
     if not overload:
         return _served(ttft, tpot, load.output_tokens - 1.0, work=1.0, cost=())
     cost = Node.total(
@@ -174,8 +186,9 @@ def static_tree(
     wave = Node.total("a wave", (cost, Node.total("decode", (tpot,), times=tokens, how=f"{tokens:.4g} further tokens")))
     told = f"{waves:.3g} waves of {together:.4g} requests"
     ahead = Node.total("waves ahead", (wave,), times=(waves - 1.0) / 2.0, how=told)
-    beside = Node.total("prefill of those that follow", (cost,), times=1.0 / max(1.0, tokens),
-                        how="spread over the tokens of an answer")  # fmt: skip
+    beside = Node.total(
+        "prefill of those that follow", (cost,), times=1.0 / max(1.0, tokens), how="spread over the tokens of an answer"
+    )
     return ServedTree(
         ttft=Node.total(TTFT, (*ttft.parts, ahead)),
         tpot=Node.total(TPOT, (msgspec.structs.replace(tpot, name="decode"), beside)),
@@ -237,10 +250,14 @@ class _Mean(NamedTuple):
     def with_part(self, spent: float, weight: float, asked: MixedStep) -> _Mean:
         """With so many seconds and such a share of one more step; shapes are summed over steps."""
         return _Mean(
-            self.time_s + spent, self.steps + weight, self.tokens + weight * asked.prompt_tokens,
-            self.prompts + weight * asked.prompts, self.sequences + weight * asked.sequences,
-            self.context + weight * asked.context, self.cached + weight * asked.cached,
-        )  # fmt: skip
+            self.time_s + spent,
+            self.steps + weight,
+            self.tokens + weight * asked.prompt_tokens,
+            self.prompts + weight * asked.prompts,
+            self.sequences + weight * asked.sequences,
+            self.context + weight * asked.context,
+            self.cached + weight * asked.cached,
+        )
 
 
 class _Loop:
@@ -283,9 +300,13 @@ class _Loop:
 
 
 def pooled_tree(
-    trees: tuple[StepTrees, StepTrees], found: Served, *, prompt: tuple[float, float], decode_workers: float,
+    trees: tuple[StepTrees, StepTrees],
+    found: Served,
+    *,
+    prompt: tuple[float, float],
+    decode_workers: float,
     clients: float,
-) -> ServedTree:  # fmt: skip
+) -> ServedTree:
     """Prefill and decode on workers of their own, as simulated; `prompt` is its tokens and its cache's transfer. [s]"""
     prefill, decode = trees
     tokens, transfer_s = prompt

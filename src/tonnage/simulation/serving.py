@@ -131,8 +131,10 @@ def select_requests(requests: Requests, mask: Any) -> Requests:
         lengths = np.diff(offsets)
         blocks = blocks[np.repeat(mask, lengths)]
         offsets = np.concatenate(([0], np.cumsum(lengths[mask])))
-    columns = {name: getattr(requests, name)[mask] for name in
-               ("sent_s", "prompt", "output", "cached", "priority", "think_s", "adapter")}  # fmt: skip
+    columns = {
+        name: getattr(requests, name)[mask]
+        for name in ("sent_s", "prompt", "output", "cached", "priority", "think_s", "adapter")
+    }
     return requests._replace(offsets=offsets, blocks=blocks, **columns)
 
 
@@ -277,16 +279,29 @@ def _told(loop: Loop, *, partial: bool, routed: bool) -> Simulated:
     paid = power["paid_s"] + np.where(np.isnan(power["since_s"]), 0.0, np.maximum(0.0, end - power["since_s"]))
     columns = {name: np.ascontiguousarray(asked[name]) for name in ("started_s", "first_s", "preempted")}
     return Simulated(
-        requests=loop.requests._replace(sent_s=sent), last_s=last, **columns, gaps=loop.states.gaps.sum(axis=0),
-        timeline=_timeline(loop.script.samples[: int(loop.script.control["sampled"][0])]), num_refused=loop.num_refused,
-        steps=int(sums["steps"]), rounds=int(sums["rounds"]), busy_s=float(sums["busy_s"]),
-        host_s=float(sums["host_s"]), prompt_s=float(sums["prompts_s"]), kv_blocked_s=float(sums["kv_s"]),
-        seats_blocked_s=float(sums["seats_s"]), prompt_tokens=int(sums["prompt"]), cached_tokens=int(sums["hit"]),
-        recalled_tokens=int(sums["recalled_all"]), free_blocks=int(sums["free"]), partial=partial,
-        span_s=max(end - begin, 1e-12), cold_hits=int(loop.script.control["cold"][0]),
+        requests=loop.requests._replace(sent_s=sent),
+        last_s=last,
+        **columns,
+        gaps=loop.states.gaps.sum(axis=0),
+        timeline=_timeline(loop.script.samples[: int(loop.script.control["sampled"][0])]),
+        num_refused=loop.num_refused,
+        steps=int(sums["steps"]),
+        rounds=int(sums["rounds"]),
+        busy_s=float(sums["busy_s"]),
+        host_s=float(sums["host_s"]),
+        prompt_s=float(sums["prompts_s"]),
+        kv_blocked_s=float(sums["kv_s"]),
+        seats_blocked_s=float(sums["seats_s"]),
+        prompt_tokens=int(sums["prompt"]),
+        cached_tokens=int(sums["hit"]),
+        recalled_tokens=int(sums["recalled_all"]),
+        free_blocks=int(sums["free"]),
+        partial=partial,
+        span_s=max(end - begin, 1e-12),
+        cold_hits=int(loop.script.control["cold"][0]),
         replica=np.ascontiguousarray(asked["owner"]) if routed else np.zeros(0, np.int64),
         paid_s=paid if routed else np.zeros(0),
-    )  # fmt: skip
+    )
 
 
 def gap_quantile(gaps: Ints, quantile: float) -> float | None:

@@ -90,13 +90,20 @@ def caches_of(tiers: tuple[CacheTier, ...], *, replicas: int, groups: int, place
     after, free = np.arange(runs), np.zeros(runs, np.int64)
     free[: runs - queues] = np.arange(queues, runs)
     return TierCaches(
-        after=after, before=after.copy(), blocks=np.zeros(runs, np.int64), owner=np.full(runs, -1, np.int64),
-        free=free, counts=np.array([runs - queues, 0], np.int64),
-        used=np.zeros(queues, np.int64), room=room, of_session=np.full((places, queues), -1, np.int64),
+        after=after,
+        before=after.copy(),
+        blocks=np.zeros(runs, np.int64),
+        owner=np.full(runs, -1, np.int64),
+        free=free,
+        counts=np.array([runs - queues, 0], np.int64),
+        used=np.zeros(queues, np.int64),
+        room=room,
+        of_session=np.full((places, queues), -1, np.int64),
         of_group=np.full((max(1, groups), queues), -1, np.int64),
         tiers=np.array([[tier.load_s_per_block, float(tier.shared), 0.0, 0.0, 0.0] for tier in tiers]).reshape(-1, 5),
-        busy=np.zeros((replicas, 2)), facts=facts,
-    )  # fmt: skip
+        busy=np.zeros((replicas, 2)),
+        facts=facts,
+    )
 
 
 @kernel

@@ -124,13 +124,23 @@ def drawing_of(profile: SessionProfile, *, turns_per_s: float, seed: int, places
     shares = np.cumsum([one.share for one in kinds])
     whole = np.zeros((5, places), np.int64)
     return Drawing(
-        tables=tables, go_on=go_on, branches=np.array([one.branch_share for one in kinds]), up_to=shares / shares[-1],
-        groups=groups, facts=np.array([turns_per_s, profile.max_context, float(profile.answers_kept), 0.0, 0.0]),
+        tables=tables,
+        go_on=go_on,
+        branches=np.array([one.branch_share for one in kinds]),
+        up_to=shares / shares[-1],
+        groups=groups,
+        facts=np.array([turns_per_s, profile.max_context, float(profile.answers_kept), 0.0, 0.0]),
         counts=np.array([0, places], np.int64),
         state=np.array([(seed * 2654435761 + 88172645463325252) % (1 << 62) | 1], np.uint64),
-        heap_s=np.zeros(places), heap=whole[0], free=np.arange(places)[::-1].copy(), turn=whole[1], owns=whole[2],
-        group=whole[3], kind=whole[4], before_s=np.zeros(places),
-    )  # fmt: skip
+        heap_s=np.zeros(places),
+        heap=whole[0],
+        free=np.arange(places)[::-1].copy(),
+        turn=whole[1],
+        owns=whole[2],
+        group=whole[3],
+        kind=whole[4],
+        before_s=np.zeros(places),
+    )
 
 
 @kernel

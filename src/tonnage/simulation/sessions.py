@@ -101,10 +101,11 @@ def simulate_sessions(
     ):
         sums = played.tiers
     used = [
-        TierUse(name=tier.name, held_tokens=float(row[2]) * size, loaded_tokens=float(row[3]) * size,
-                load_s=float(row[4]))
+        TierUse(
+            name=tier.name, held_tokens=float(row[2]) * size, loaded_tokens=float(row[3]) * size, load_s=float(row[4])
+        )
         for tier, row in zip(tiers, sums, strict=True)
-    ]  # fmt: skip
+    ]
     return Reuse(turns=int(facts[5]), sessions=int(facts[8]), prompt_tokens=float(facts[6]), tiers=tuple(used))
 
 

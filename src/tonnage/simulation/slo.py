@@ -179,10 +179,16 @@ def slo_capacity(
     binding, cause = (None, "") if player else resource(seen, limits)
     least, most = _bootstrap(ordered, best, slo) if best else (0.0, 0.0)
     return SloCapacity(
-        rate_per_s=best, low_per_s=least, high_per_s=most, binding=binding, limit=limit,
-        cause=cause, knee_per_s=_knee(ordered), probes=ordered,
+        rate_per_s=best,
+        low_per_s=least,
+        high_per_s=most,
+        binding=binding,
+        limit=limit,
+        cause=cause,
+        knee_per_s=_knee(ordered),
+        probes=ordered,
         simulated_requests=len(probes) * len(requests.prompt),
-    )  # fmt: skip
+    )
 
 
 def probe_at(play: Callable[[Requests], Simulated], *, requests: Requests, slo: Slo, rate_per_s: float) -> Probe:

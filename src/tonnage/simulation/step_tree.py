@@ -108,9 +108,12 @@ class StepTrees(msgspec.Struct, frozen=True, kw_only=True):
         if t.speculation is None:
             return step
         drafts = Node(
-            name="drafts", value=t.drafts_s(sequences), unit="s", evidence=_TABLE,
+            name="drafts",
+            value=t.drafts_s(sequences),
+            unit="s",
+            evidence=_TABLE,
             how=f"{t.speculation.tokens:g} drafted tokens, each one layer and the head",
-        )  # fmt: skip
+        )
         gained = t.speculation.gained
         told = f"a step and its drafts yield {gained:.3g} tokens a sequence"
         return Node.total(name, (msgspec.structs.replace(step, name="step"), drafts), times=1.0 / gained, how=told)
@@ -214,10 +217,13 @@ class _Groups:
         o = self.pricing.overheads
         each = {False: ("each kernel", o.kernel_s), True: ("each kernel with prompts", o.prefill_kernel_s)}
         leaves = tuple(
-            self.pricing.leaf(each[prompts][0], count * each[prompts][1],
-                              how=f"{count:g} x {each[prompts][1] * 1e6:.3g} µs: starts, less what is fused")
+            self.pricing.leaf(
+                each[prompts][0],
+                count * each[prompts][1],
+                how=f"{count:g} x {each[prompts][1] * 1e6:.3g} µs: starts, less what is fused",
+            )
             for prompts, count in self.started.items()
-        )  # fmt: skip
+        )
         totals.append(Node.total("engine's cost a kernel", leaves))
         return (*self.blocks, *sorted((node for node in totals if node.value), key=lambda node: -node.value))
 

@@ -15,8 +15,13 @@ from tonnage.physics.work import Work
 from tonnage.simulation.step_parts import Placement
 
 __all__ = [
-    "decode_attention_work", "has_states", "launched_apart", "prompt_attention_work", "prompt_rows_work", "rows_work",
-]  # fmt: skip
+    "decode_attention_work",
+    "has_states",
+    "launched_apart",
+    "prompt_attention_work",
+    "prompt_rows_work",
+    "rows_work",
+]
 
 _CORES: Final = frozenset({"attention_decode", "mla_decode"})
 _PREFILL: Final = frozenset({"attention_prefill", "mla_prefill"})

@@ -150,9 +150,13 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
     def seconds_of(self, step: MixedStep) -> float:
         """The same of a step as a record. [s]"""
         return self.mixed_step_s(
-            prompt_tokens=step.prompt_tokens, prompts=step.prompts, sequences=step.sequences, context=step.context,
-            cached=step.cached, dealt=step.dealt,
-        )  # fmt: skip
+            prompt_tokens=step.prompt_tokens,
+            prompts=step.prompts,
+            sequences=step.sequences,
+            context=step.context,
+            cached=step.cached,
+            dealt=step.dealt,
+        )
 
     def fullest_rank(self, *, prompt_tokens: float, prompts: float, sequences: float, dealt: bool = False) -> RankRows:
         """What the data-parallel rank with most prompt tokens gets of a step: the others wait for it."""
@@ -160,9 +164,11 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
         fullest = max(1.0 / self.layout.dp, min(1.0, 1.0 / each)) if dealt else _fullest_share(each, self.layout.dp)
         share = fullest / self.layout.pp
         return RankRows(
-            prompt_tokens * share, prompts * share, sequences / (self.layout.dp * self.layout.pp),
+            prompt_tokens * share,
+            prompts * share,
+            sequences / (self.layout.dp * self.layout.pp),
             prompt_tokens / max(prompts, 1e-9),
-        )  # fmt: skip
+        )
 
     def mixed_busy_s(self, on_rank: RankRows, *, sequences: float, context: float, cached: float) -> float:
         """The accelerator's part of such a step. [s]"""

@@ -23,7 +23,6 @@ from tonnage.domain.answer import Basis, Part, Quantity
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import Model
 from tonnage.domain.training import TrainCoefficients, TrainSetup
-from tonnage.physics.collectives import distinct_groups, level_bytes
 from tonnage.physics.efficiency import smooth_max
 from tonnage.physics.network import network_totals
 from tonnage.physics.optimizers import newton_schulz_flop, optimizer, step_bytes
@@ -33,7 +32,6 @@ from tonnage.physics.training_memory import (
     held_parameters,
     layer_matrices,
     recipe,
-    shard_ranks,
 )
 from tonnage.physics.training_time import (
     Network,
@@ -41,17 +39,30 @@ from tonnage.physics.training_time import (
     network,
     sustained_bytes_per_s,
     training_peak,
-    transfer_s,
 )
 from tonnage.physics.training_work import LayerWork, head_work, layer_work
-from tonnage.physics.work import Operator
+from tonnage.simulation.training_exchanges import (
+    data_exchanges,
+    layer_exchanges,
+    pipeline_exchange_s,
+    replicated_parameters,
+)
 from tonnage.simulation.training_networks import network_step_parts
-from tonnage.simulation.training_times import Times, exposed_s
+from tonnage.simulation.training_times import Times, Turn
 
 __all__ = [
-    "Exchange", "Stage", "Turn", "Turns", "data_exchanges", "layer_exchanges", "mean_turn_of", "model_flop",
-    "recompute_s", "slowest_stage", "stage_turn", "step_time", "times_of", "turn_of", "widen_s",
-]  # fmt: skip
+    "Stage",
+    "Turns",
+    "mean_turn_of",
+    "model_flop",
+    "recompute_s",
+    "slowest_stage",
+    "stage_turn",
+    "step_time",
+    "times_of",
+    "turn_of",
+    "widen_s",
+]
 
 _HOST_STEP_BYTES: Final = 28.0
 """Adam in 32 bits on the host: gradient read, weights and two moments read and written. [bytes/parameter]"""
@@ -64,26 +75,6 @@ _REDONE_PRODUCTS: Final = 0.5
 
 _QUANTISED_PASS_BYTES: Final = 4.5
 """Half a byte read, two written and two read again for every 4-bit weight that is widened."""
-
-
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds that one micro-batch takes on one stage, forward and backward."""
-
-    compute: float
-    elementwise: float
-    exchange: float
-    """TP, CP and EP communication that nothing hides."""
-    host: float
-    """Launches beyond what the device's own work hides."""
-    backward: float
-    """Share of the whole that exchange of gradients can hide behind. [s]"""
-    weights: float = 0.0
-    """Of that, gradients of weights, which nothing waits for. [s]"""
-
-    @property
-    def total(self) -> float:
-        """All of it. [s]"""
-        return self.compute + self.elementwise + self.exchange + self.host
 
 
 Turns = dict[tuple[TrainSetup, Network], tuple[Turn, Turn]]
@@ -153,7 +144,7 @@ def _layered(model: Model, times: Times, *, known: Turns | None) -> tuple[Part, 
     mean_turn = (layer.total * count + head.total) / layout.pp
     steps = setup.num_micro_batches
     bubble = _bubble_s(layer, head, count, mean_turn=mean_turn, times=times)
-    passed = _pipeline_exchange(model, times)
+    passed = pipeline_exchange_s(model, times)
     data = sum(each.runs * each.exposed_s for each in data_exchanges(model, times, stage=stage))
     fixed = times.coefficients.step_s[setup.software.fitted]
     return (
@@ -181,9 +172,12 @@ def _bubble_s(layer: Turn, head: Turn, count: int, *, mean_turn: float, times: T
     weights = share * layer.weights + head.weights / layout.pp
     inputs = share * layer.backward + head.backward / layout.pp - weights
     return split_bubble_s(
-        pp=layout.pp, forward_s=mean_turn - inputs - weights, input_s=inputs, weight_s=weights,
+        pp=layout.pp,
+        forward_s=mean_turn - inputs - weights,
+        input_s=inputs,
+        weight_s=weights,
         schedule=layout.schedule,
-    )  # fmt: skip
+    )
 
 
 def turn_of(work: LayerWork, times: Times) -> Turn:
@@ -207,10 +201,13 @@ def turn_of(work: LayerWork, times: Times) -> Turn:
     if work.experts:
         host += (3.0 + repeats + further) * c.expert_layer_s["fused" if setup.fused_experts else "*"]
     return Turn(
-        compute=compute, elementwise=moved, exchange=exchange, host=host,
+        compute=compute,
+        elementwise=moved,
+        exchange=exchange,
+        host=host,
         backward=back + back_moved + repeats * (ahead + ahead_moved),
         weights=times.of(tuple(op for op in work.backward if op.name.endswith("weight gradient"))),
-    )  # fmt: skip
+    )
 
 
 def recompute_s(work: LayerWork, times: Times) -> float:
@@ -232,51 +229,6 @@ def widen_s(work: LayerWork, times: Times) -> float:
     values = sum(op.n * op.k * op.groups for op in work.forward if op.kind in {"gemm", "grouped_gemm"})
     rate = sustained_bytes_per_s(times.accelerator, times.coefficients)
     return times.coefficients.dequantize * values * _QUANTISED_PASS_BYTES / rate
-
-
-class Exchange(NamedTuple):
-    """One exchange between ranks: what it takes, and what of it nothing hides. [s]"""
-
-    name: str
-    spent_s: float
-    exposed_s: float
-    runs: float = 1.0
-    operator: Operator | None = None
-
-
-def layer_exchanges(work: LayerWork, times: Times) -> list[Exchange]:
-    """Exchanges of one pass of one layer."""
-    setup, c, layout = times.setup, times.coefficients, times.setup.layout
-    found = []
-    for op in work.exchange:
-        if op.name == "tensor":
-            spent = transfer_s(op.kind, op.message_bytes, ranks=op.ranks, stride=1, links=times.links)
-            hidden = c.tensor_overlap if setup.sequence_parallel else 0.0
-            if layout.async_tp:
-                # Pieces run beside the products of the piece before; the first has none.
-                hidden = max(hidden, 1.0 - 1.0 / layout.tp)
-            found.append(Exchange(op.name, spent, spent * (1 - hidden), op.count, op))
-        elif op.name == "context":
-            spent = transfer_s(op.kind, op.message_bytes, ranks=op.ranks, stride=layout.tp, links=times.links)
-            core = times.of(tuple(o for o in work.forward if o.name == "attention"))
-            found.append(Exchange(op.name, spent, exposed_s(spent, core, overlap=c.data_overlap), 1.0, op))
-        else:
-            hidden = 1.0 if setup.overlapped_experts else c.expert_overlap
-            spent = _expert_exchange_s(op, times)
-            found.append(Exchange(op.name, spent, spent * (1 - hidden), op.count, op))
-    return found
-
-
-def _expert_exchange_s(op: Operator, times: Times) -> float:
-    """All-to-all of expert parallelism: inside the domain, and once per distinct domain between them."""
-    links, per_domain = times.links, min(op.ranks, times.links.domain)
-    rate = links.inside if per_domain <= links.linked else links.host
-    copies = op.groups  # experts per token
-    crossing = distinct_groups(groups=max(1, op.ranks // per_domain), chosen=copies) / copies
-    sent = level_bytes(op.kind, op.message_bytes, ranks=op.ranks, per_domain=per_domain, crossing=crossing)
-    if op.ranks <= per_domain:
-        return sent.inside / rate + links.hop_s
-    return max(sent.inside / rate, sent.outside / links.outside) + 4 * links.hop_s
 
 
 def mean_turn_of(turns: list[tuple[int, Turn]]) -> Turn:
@@ -314,102 +266,6 @@ def stage_turn(layer: Turn, head: Turn, *, stage: Stage) -> Turn:
     )
 
 
-def _pipeline_exchange(model: Model, times: Times) -> float:
-    """Activations and their gradients between stages, as far as nothing hides them."""
-    setup, layout = times.setup, times.setup.layout
-    if layout.pp == 1:
-        return 0.0
-    size = 4 if setup.precision in {"fp32", "tf32"} else 2
-    tokens = setup.sequences * setup.seq_len / layout.cp / layout.tp  # each tensor rank sends its share
-    stride = layout.tp * layout.cp * layout.dp
-    inside = times.links.inside if stride * 2 <= times.links.linked else times.links.host
-    rate = inside if stride * 2 <= times.links.domain else times.links.outside
-    once = size * tokens * model.hidden_size / rate + times.links.hop_s
-    hidden = times.coefficients.data_overlap if layout.vpp > 1 else 0.0
-    turn = times.coefficients.turn_s[setup.software.fitted] + 2 * once * (1 - hidden) * layout.vpp
-    return turn * (setup.num_micro_batches + layout.pp - 1)
-
-
-def data_exchanges(model: Model, times: Times, *, stage: Turn) -> list[Exchange]:
-    """
-    Gradients and gathered weights between data-parallel ranks, and what of them the passes do not hide.
-
-    Routed experts that are spread over ranks have fewer copies than everything else, and exchange among those alone.
-    """
-    setup, layout, c = times.setup, times.setup.layout, times.coefficients
-    if layout.dp * layout.cp == 1:
-        return []
-    groups = _copied(model, times)
-    kept = recipe(setup)
-    wire = 2.0 if setup.adapter or kept.gradients < 4 else 4.0
-    if layout.sharding in {"zero3", "fsdp", "hsdp"}:
-        each = sum(_sharded_s(group, wire, times) for group in groups)
-        left = exposed_s(each, stage.total, overlap=c.data_overlap)
-        return [Exchange("gathers and scatters of a micro-batch", each, left, setup.num_micro_batches)]
-    gathers = layout.sharding in {"zero1", "zero2"}
-    reduce = gather = 0.0
-    for held, trained, ranks, stride in groups:
-        kind = "reduce_scatter" if gathers else "all_reduce"
-        reduce += transfer_s(kind, wire * trained, ranks=ranks, stride=stride, links=times.links)
-        if gathers and not setup.adapter:
-            gather += transfer_s("all_gather", 2.0 * held, ranks=ranks, stride=stride, links=times.links)
-    hides = c.data_overlap if setup.software.hides_reduction else 0.0
-    # While the host still launches, links are as free as while the device computes.
-    backward = stage.backward * (1.0 + stage.host / max(stage.compute + stage.elementwise, 1e-12))
-    return [
-        Exchange("gradients", reduce, exposed_s(reduce, backward, overlap=hides)),
-        Exchange("gathered weights", gather, exposed_s(gather, stage.total - backward, overlap=hides)),
-    ]
-
-
-class Copied(NamedTuple):
-    """Parameters that one rank holds with so many others, and how far apart those lie in the job."""
-
-    held: float
-    trained: float
-    ranks: int
-    stride: int
-
-
-def _copied(model: Model, times: Times) -> list[Copied]:
-    """What data-parallel ranks share: everything but routed experts, and those among the ranks that hold the same."""
-    setup, layout = times.setup, times.setup.layout
-    held = held_parameters(model, setup=setup)
-    dense = held.dense + held.ends
-    trained = dense
-    if setup.adapter:
-        trained = min(dense, adapter_parameters(model, setup=setup) / (layout.tp * layout.pp))
-    found = [Copied(dense, trained, layout.dp * layout.cp, layout.tp)]
-    if held.experts:
-        spread = layout.ep > 1
-        ranks = max(1, layout.dp * layout.cp * layout.tp // layout.ep) if spread else layout.dp * layout.cp
-        learned = 0.0 if setup.adapter else held.experts  # adapters of routed experts are not counted either
-        found.append(Copied(held.experts, learned, ranks, layout.ep if spread else layout.tp))
-    return found
-
-
-def _sharded_s(group: Copied, wire: float, times: Times) -> float:
-    """Gathers of both passes and the scatter of gradients of one micro-batch, where ranks share every parameter."""
-    setup, layout, links = times.setup, times.setup.layout, times.links
-    held, trained, ranks, stride = group
-    shard = min(ranks, shard_ranks(setup)[0]) if layout.sharding == "hsdp" else ranks
-    gathered = (0.55 if setup.method == "qlora" and layout.sharding != "hsdp" else 2.0) * held
-    gather = transfer_s("all_gather", gathered, ranks=shard, stride=stride, links=links)
-    scatter = transfer_s("reduce_scatter", wire * trained, ranks=shard, stride=stride, links=links)
-    # Hybrid sharding: what one node shares is then summed over the nodes.
-    between = transfer_s(
-        "all_reduce", wire * trained / shard, ranks=ranks // shard, stride=stride * shard, links=links
-    )  # fmt: skip
-    return 2 * gather + scatter + between + _streamed_s(held, shard, times)
-
-
-def _streamed_s(dense: float, shard: int, times: Times) -> float:
-    """Weights kept on the host come over its link for both passes of a micro-batch, each rank its shard."""
-    if times.setup.offload != "all":
-        return 0.0
-    return 2.0 * 2.0 * dense / shard / times.links.host
-
-
 def _optimizer_s(model: Model, times: Times) -> float:
     """One fused pass over the parameters this rank steps."""
     setup, layout = times.setup, times.setup.layout
@@ -421,11 +277,13 @@ def _optimizer_s(model: Model, times: Times) -> float:
     elif layout.sharding == "none":
         stepped = held_parameters(model, setup=setup).total
     else:
-        stepped = sum(group.held / group.ranks for group in _copied(model, times))
+        stepped = sum(group.held / group.ranks for group in replicated_parameters(model, times))
     moved = step_bytes(
-        weight_bytes=kept.weights, grad_bytes=kept.gradients * chosen.passes, master_bytes=kept.master,
+        weight_bytes=kept.weights,
+        grad_bytes=kept.gradients * chosen.passes,
+        master_bytes=kept.master,
         state_bytes=kept.state,
-    )  # fmt: skip
+    )
     rate = sustained_bytes_per_s(times.accelerator, times.coefficients)
     if setup.offload != "none":
         return _host_step_s(stepped, times)

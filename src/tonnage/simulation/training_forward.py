@@ -19,14 +19,14 @@ from tonnage.domain.training import TrainCoefficients, TrainSetup
 from tonnage.errors import BadRequest
 from tonnage.physics.training_work import head_work, layer_work
 from tonnage.simulation.training import (
-    Turn,
-    data_exchanges,
     mean_turn_of,
     slowest_stage,
     stage_turn,
     times_of,
     turn_of,
 )
+from tonnage.simulation.training_exchanges import data_exchanges
+from tonnage.simulation.training_times import Turn
 
 __all__ = ["forward_time"]
 
@@ -72,9 +72,7 @@ def forward_time(
     )
     nodes = layout.ranks / max(1, times.links.domain)
     straggle = coefficients.straggler * log2(nodes) if nodes > 1 else 0.0
-    waited = Part(
-        name="stragglers", value=straggle * sum(part.value for part in parts), basis=Basis.CALIBRATED
-    )  # fmt: skip
+    waited = Part(name="stragglers", value=straggle * sum(part.value for part in parts), basis=Basis.CALIBRATED)
     return Quantity.of_parts("s", (*parts, waited))
 
 

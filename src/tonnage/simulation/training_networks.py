@@ -48,9 +48,11 @@ def network_step_parts(model: Model, times: Times) -> tuple[Part, ...]:
     kept = recipe(setup)
     chosen = optimizer(setup.optimizer)
     stepped = step_bytes(
-        weight_bytes=kept.weights, grad_bytes=kept.gradients * chosen.passes, master_bytes=kept.master,
+        weight_bytes=kept.weights,
+        grad_bytes=kept.gradients * chosen.passes,
+        master_bytes=kept.master,
         state_bytes=kept.state,
-    )  # fmt: skip
+    )
     return (
         Part(name="compute", value=compute, basis=Basis.CALIBRATED),
         Part(name="element-wise", value=moved, basis=Basis.CALIBRATED),

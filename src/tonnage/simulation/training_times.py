@@ -9,7 +9,7 @@ from tonnage.domain.training import TrainCoefficients, TrainSetup
 from tonnage.physics.training_time import Network, training_operator_s
 from tonnage.physics.work import Operator
 
-__all__ = ["Times", "exposed_s"]
+__all__ = ["Times", "Turn", "exposed_s"]
 
 
 class Times(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +28,26 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
             for op in ops
             if kind is None or (op.kind == "elementwise") == (kind == "elementwise")
         )
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds that one micro-batch takes on one stage, forward and backward."""
+
+    compute: float
+    elementwise: float
+    exchange: float
+    """TP, CP and EP communication that nothing hides."""
+    host: float
+    """Launches beyond what the device's own work hides."""
+    backward: float
+    """Share of the whole that exchange of gradients can hide behind. [s]"""
+    weights: float = 0.0
+    """Of that, gradients of weights, which nothing waits for. [s]"""
+
+    @property
+    def total(self) -> float:
+        """All of it. [s]"""
+        return self.compute + self.elementwise + self.exchange + self.host
 
 
 def exposed_s(spent: float, compute: float, *, overlap: float) -> float:

@@ -22,9 +22,6 @@ from tonnage.physics.training_work import LayerWork, head_work, layer_work
 from tonnage.physics.work import Operator
 from tonnage.simulation.step_tree import execution_of
 from tonnage.simulation.training import (
-    Exchange,
-    data_exchanges,
-    layer_exchanges,
     mean_turn_of,
     recompute_s,
     slowest_stage,
@@ -34,6 +31,7 @@ from tonnage.simulation.training import (
     turn_of,
     widen_s,
 )
+from tonnage.simulation.training_exchanges import Exchange, data_exchanges, layer_exchanges
 from tonnage.simulation.training_times import Times
 from tonnage.units import show
 
@@ -90,10 +88,14 @@ def _layered(model: Model, times: Times) -> dict[str, Node]:
     stage = slowest_stage(layer, head, count=count, layout=setup.layout)
     steps = setup.num_micro_batches
     pieces = [
-        _Piece(name=_kind(group), work=work, runs=steps * stage.layers * group.count / count,
-               how=f"{stage.layers * group.count / count:.4g} layers x {steps} micro-batches")
+        _Piece(
+            name=_kind(group),
+            work=work,
+            runs=steps * stage.layers * group.count / count,
+            how=f"{stage.layers * group.count / count:.4g} layers x {steps} micro-batches",
+        )
         for group, work in works
-    ]  # fmt: skip
+    ]
     if stage.head:
         pieces.append(_Piece(name="head", work=top, runs=float(steps), how=f"{steps} micro-batches"))
     data = data_exchanges(model, times, stage=stage_turn(layer, head, stage=stage))
@@ -178,9 +180,11 @@ def _leaf(op: Operator, times: Times) -> Node:
     once = training_operator_s(op, accelerator=times.accelerator, setup=setup, coefficients=c)
     least_s, bound = roofline_of(op, accelerator=times.accelerator, ladder=_DATASHEET)
     evidence = msgspec.structs.replace(
-        _evidence(c, f"{op.kind} on {times.accelerator.architecture}"), roofline_s=least_s, bound=bound,
+        _evidence(c, f"{op.kind} on {times.accelerator.architecture}"),
+        roofline_s=least_s,
+        bound=bound,
         roofline_share=least_s / once if once else None,
-    )  # fmt: skip
+    )
     run = execution_of(op, once_s=once, factor=1.0)
     return Node(name=op.name, value=op.count * once, unit="s", execution=run, evidence=evidence)
 
@@ -201,6 +205,9 @@ def _fitted(name: str, seconds: float, coefficients: TrainCoefficients, how: str
 
 def _evidence(coefficients: TrainCoefficients, key: str) -> Evidence:
     return Evidence(
-        tier="fitted", grid=key, source=coefficients.source, file="training/coefficients.toml",
+        tier="fitted",
+        grid=key,
+        source=coefficients.source,
+        file="training/coefficients.toml",
         date=coefficients.fitted,
-    )  # fmt: skip
+    )

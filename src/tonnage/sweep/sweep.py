@@ -112,10 +112,11 @@ def sweep_of(fields: Mapping[str, Any]) -> Sweep:
         if not isinstance(values, list) or not values:
             raise BadRequest(f"grid.{echo(name)}: a list of values is expected, for example [1/s, 2/s]")
     made = build(
-        Sweep, given,
+        Sweep,
+        given,
         grid={name: tuple(values) for name, values in given["grid"].items()},
         take={name: str(path) for name, path in given.get("take", {}).items()},
-    )  # fmt: skip
+    )
     if made.size > MAX_POINTS:
         raise BadRequest(f"the grid has {made.size:,} points; at most {MAX_POINTS:,} are asked at once")
     return made

@@ -167,9 +167,13 @@ _STEPS: Final = ("step_time_s", "tokens_per_s_per_accel", "samples_per_s_per_acc
 _NETWORKS: Final = ("e2e_ms", "samples_per_s", "tpot_ms")
 _ONE_OF: Final = {"train": (("training step", _STEPS),), "infer": (("networks", _NETWORKS),), "serve": ()}
 _ALONE: Final = {
-    "tpot_ms": "TPOT", "ttft_ms": "TTFT", "energy_per_token_j": "energy per token", "kv_tokens": "KV capacity",
-    "memory_gb": "memory", "peak_mem_gb": "peak memory",
-}  # fmt: skip
+    "tpot_ms": "TPOT",
+    "ttft_ms": "TTFT",
+    "energy_per_token_j": "energy per token",
+    "kv_tokens": "KV capacity",
+    "memory_gb": "memory",
+    "peak_mem_gb": "peak memory",
+}
 _ONE_BATCH: Final = {"single_stream", "static_batch"}
 """Loads whose rate and whole time say the same, and are made of the times of first and later tokens."""
 

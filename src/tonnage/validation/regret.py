@@ -93,7 +93,7 @@ def regret_lines(rows: Iterable[Row], *, said: Latencies, by: str = "", who: str
 
 def _questions(
     rows: Iterable[Row], *, said: Latencies, by: str = "", widths: Widths | None = None
-) -> list[list[_Point]]:  # fmt: skip
+) -> list[list[_Point]]:
     """The measured configurations of each question that has several."""
     questions = group_by(
         [row for row in rows if row.layout == "serving"],
@@ -149,9 +149,15 @@ def reliability(rows: Iterable[Row], *, said: Latencies, widths: Widths, who: st
         if own_bin:
             chances, held = zip(*own_bin, strict=True)
             found.append(
-                Reliability(who=who, low=low, high=high, plans=len(own_bin), said=sum(chances) / len(own_bin),
-                            held=sum(held) / len(own_bin))
-            )  # fmt: skip
+                Reliability(
+                    who=who,
+                    low=low,
+                    high=high,
+                    plans=len(own_bin),
+                    said=sum(chances) / len(own_bin),
+                    held=sum(held) / len(own_bin),
+                )
+            )
     return found
 
 
@@ -174,7 +180,7 @@ def _pick_of(points: list[_Point], limit_ms: float, allowed: Allowed) -> _Point 
 
 def _by_rule(
     known: list[list[_Point]], allowed: Allowed, *, who: str, rule: str, likeliest: bool = False
-) -> ConfidenceRegret:  # fmt: skip
+) -> ConfidenceRegret:
     """
     What a rule reaches and keeps under each limit; no answer reaches and keeps nothing.
 
@@ -198,9 +204,14 @@ def _by_rule(
         reached.append(sum(shares) / max(1, len(shares)))
         kept.append(held / max(1, len(shares)))
     return ConfidenceRegret(
-        who=who, rule=rule, questions=questions, unanswered=unanswered, limits_ms=LIMITS_MS,
-        reached=tuple(reached), kept=tuple(kept),
-    )  # fmt: skip
+        who=who,
+        rule=rule,
+        questions=questions,
+        unanswered=unanswered,
+        limits_ms=LIMITS_MS,
+        reached=tuple(reached),
+        kept=tuple(kept),
+    )
 
 
 def widths_of(values: Mapping[tuple[str, str], float]) -> Widths:

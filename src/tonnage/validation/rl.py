@@ -148,9 +148,12 @@ class _Phases(NamedTuple):
 def _phases(row: RlRow) -> _Phases:
     plain, slower = (_nodes(row, host) for host in (0.0, 1.0))
     return _Phases(
-        rollout=plain["rollout"], decode_steps=slower["rollout"] - plain["rollout"], training=plain["training"],
-        rest=plain["weights"], apart=bool(STALENESS[row.cells["policy"]]),
-    )  # fmt: skip
+        rollout=plain["rollout"],
+        decode_steps=slower["rollout"] - plain["rollout"],
+        training=plain["training"],
+        rest=plain["weights"],
+        apart=bool(STALENESS[row.cells["policy"]]),
+    )
 
 
 def _nodes(row: RlRow, host_s: float) -> dict[str, float]:
@@ -212,12 +215,19 @@ def best_split(row: RlRow) -> RlSplit:
     model = resolve(MODELS[row.model])
     place = Place(accelerator=accelerator(case.accelerator), count=case.count, per_node=8)
     request = Rl(
-        model=MODELS[row.model], steps=1, response_tokens=case.response_tokens, prompt_tokens=case.prompt_tokens,
-        max_response_tokens=case.max_response_tokens, prompts_per_step=case.prompts_per_step,
-        responses_per_prompt=case.responses_per_prompt, train_batch=case.train_batch, staleness=case.staleness,
+        model=MODELS[row.model],
+        steps=1,
+        response_tokens=case.response_tokens,
+        prompt_tokens=case.prompt_tokens,
+        max_response_tokens=case.max_response_tokens,
+        prompts_per_step=case.prompts_per_step,
+        responses_per_prompt=case.responses_per_prompt,
+        train_batch=case.train_batch,
+        staleness=case.staleness,
         rollout_precision=case.rollout_precision.weights if case.rollout_precision else "bf16",
-        framework=case.framework, count=case.count,
-    )  # fmt: skip
+        framework=case.framework,
+        count=case.count,
+    )
     found = best_of(request, place, model=model)
     assert found is not None and found.splits, row.label()
     return min(found.splits, key=lambda split: split.step_s)

@@ -91,20 +91,39 @@ def application(
     jobs = Jobs(settings, limits=limits)
     app = Litestar(
         route_handlers=[
-            _index, _example, _accuracy, _vega, _api, _document, _static, _answer, _chart, _compare, _what_ifs, _export,
-            _numbers, _models, _files, _predict, _progress, _health, *(_listed(path) for path in LISTINGS),
-            *(_question(path) for path in QUESTIONS), *(_posted(path) for path in QUESTIONS),
+            _index,
+            _example,
+            _accuracy,
+            _vega,
+            _api,
+            _document,
+            _static,
+            _answer,
+            _chart,
+            _compare,
+            _what_ifs,
+            _export,
+            _numbers,
+            _models,
+            _files,
+            _predict,
+            _progress,
+            _health,
+            *(_listed(path) for path in LISTINGS),
+            *(_question(path) for path in QUESTIONS),
+            *(_posted(path) for path in QUESTIONS),
         ],
         openapi_config=None,
         compression_config=COMPRESSION,
         request_max_body_size=LARGEST_BODY,
         exception_handlers={
             **{kind: partial(_said, status=status) for kind, status in STATUSES.items()},
-            TonnageError: partial(_said, status=400), HTTPException: _refused,
+            TonnageError: partial(_said, status=400),
+            HTTPException: _refused,
         },
         on_startup=[jobs.warm],
         on_shutdown=[jobs.kill, uploads.cleanup],
-    )  # fmt: skip
+    )
     app.state.jobs = jobs
     app.state.vega = None
     return guard_app(bound_body(_with_options(app), limits=limits), hosts=hosts, token=token)
@@ -137,8 +156,13 @@ def _methods(app: Litestar, path: str) -> str:
 def _health(request: Asked) -> Response[bytes]:
     """For a watchdog: the server answers; its workers may be busy."""
     line = jobs_of(request).plans.line
-    state = {"schema": "tonnage.health/1", "status": "ok", "version": __version__, "working": line.taken,
-             "waiting": line.length}  # fmt: skip
+    state = {
+        "schema": "tonnage.health/1",
+        "status": "ok",
+        "version": __version__,
+        "working": line.taken,
+        "waiting": line.length,
+    }
     return json_reply(msgspec.json.encode(state), headers={"cache-control": "no-store"})
 
 
@@ -169,8 +193,9 @@ def _listed(path: str) -> Any:
         form = given.pop("format", "json" if wants_json(request) else "csv" if wants_csv(request) else "html")
         if form not in ("html", "csv", "json"):
             raise BadRequest(f"format: csv or json is expected, not '{form[:20]}'")
-        shown = await jobs_of(request).quick.run("listing", {"path": path, "given": given, "form": form},
-                                               client=client_of(request))  # fmt: skip
+        shown = await jobs_of(request).quick.run(
+            "listing", {"path": path, "given": given, "form": form}, client=client_of(request)
+        )
         if form == "json":
             return json_reply(shown)
         return csv_reply(shown) if form == "csv" else html_reply(shown)
@@ -180,8 +205,9 @@ def _listed(path: str) -> Any:
 
 @get("/api", sync_to_thread=False)
 def _api(request: Asked) -> Response[str]:
-    return html_reply(pages.api_page(origin=f"http://{request.headers.get('host', 'localhost')}",
-                                limits=jobs_of(request).limits))  # fmt: skip
+    return html_reply(
+        pages.api_page(origin=f"http://{request.headers.get('host', 'localhost')}", limits=jobs_of(request).limits)
+    )
 
 
 @get("/openapi.json", sync_to_thread=False)
@@ -319,8 +345,10 @@ async def _compare(request: Asked) -> Response[str]:
     jobs = jobs_of(request)
     named = [text for name in ("left", "right") if (text := request.query_params.get(name))]
     if not named:
-        raise BadRequest("compare: name an answer by its key or by its question's address, /compare?left=fit?model=8B; "
-                         "each answer has a link to it")  # fmt: skip
+        raise BadRequest(
+            "compare: name an answer by its key or by its question's address, /compare?left=fit?model=8B; "
+            "each answer has a link to it"
+        )
     columns = [await answer_of(request, text) for text in named]
     others = jobs.sentences([key for key, _ in columns])
     return html_reply(

@@ -76,10 +76,13 @@ def audited(app: Asgi, file: int) -> Asgi:
         if scope["type"] != "http" or not (asked or scope["method"] == "POST"):
             return await app(scope, receive, send)
         line = AuditLine(
-            at=datetime.now(UTC).isoformat(timespec="milliseconds"), client=(scope.get("client") or ("",))[0],
-            method=scope["method"], path=scope["path"], data=data_version(),
+            at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            client=(scope.get("client") or ("",))[0],
+            method=scope["method"],
+            path=scope["path"],
+            data=data_version(),
             fields={name: value for name, value in asked.items() if name not in SECRET},
-        )  # fmt: skip
+        )
         body, begun = bytearray(), time.monotonic()
 
         async def read() -> Any:

@@ -27,9 +27,13 @@ FIELDS: Final = {
 }  # fmt: skip
 """Input of a break-even point -> the field that holds it."""
 WORDS: Final = {
-    "ttft": "the TTFT objective", "tpot": "the TPOT objective", "e2e": "the E2E objective", "eu": "the EU filter",
-    "budget": "the budget", "deadline": "the deadline",
-}  # fmt: skip
+    "ttft": "the TTFT objective",
+    "tpot": "the TPOT objective",
+    "e2e": "the E2E objective",
+    "eu": "the EU filter",
+    "budget": "the budget",
+    "deadline": "the deadline",
+}
 """Field that is given up -> what it is called."""
 _OFFERED: Final = (
     (re.compile(r"^Cheaper with disaggregated serving"), {"pools": "true"}),

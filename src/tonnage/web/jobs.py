@@ -91,8 +91,14 @@ class Jobs:
             limits=many,
             patience_s=PATIENCE_S,
         )
-        self.pictures = Lane(spawn_context(), settings=behind, warm="tonnage.report.charts", workers=1, limits=many,
-                             patience_s=PATIENCE_S)  # fmt: skip
+        self.pictures = Lane(
+            spawn_context(),
+            settings=behind,
+            warm="tonnage.report.charts",
+            workers=1,
+            limits=many,
+            patience_s=PATIENCE_S,
+        )
         self._answers: OrderedDict[str, Kept] = OrderedDict()
         self._jobs: dict[str, Job] = {}
         self._graces: set[asyncio.Task[None]] = set()

@@ -124,28 +124,42 @@ def listing_view(path: str, given: Mapping[str, str], *, additions: catalog.Addi
     sort = asked.get("sort", kind.sort)
     heads = tuple(
         {
-            "name": name, "text": name.replace("_", " ").replace("id", path[:-1] if name == "id" else "id"),
-            "unit": unit_text(units[name]), "number": units[name] not in ("text", "date", "yes/no"),
+            "name": name,
+            "text": name.replace("_", " ").replace("id", path[:-1] if name == "id" else "id"),
+            "unit": unit_text(units[name]),
+            "number": units[name] not in ("text", "date", "yes/no"),
             "sorted": "descending" if sort == f"-{name}" else "ascending" if sort == name else "",
             "href": _address(path, {**asked, "sort": f"-{name}" if sort == name else name}),
         }
         for name in kind.columns
-    )  # fmt: skip
+    )
     cells = tuple(
         tuple(
-            kind.say(row[name]) if name == kind.name else provider_name(row[name])
-            if name == "provider" and row[name] else cell_text(row[name], units[name], today=today)
+            kind.say(row[name])
+            if name == kind.name
+            else provider_name(row[name])
+            if name == "provider" and row[name]
+            else cell_text(row[name], units[name], today=today)
             for name in kind.columns
         )
         for row in shown
-    )  # fmt: skip
+    )
     more = _address(path, {**asked, "page": str(page + 1)}) if page * PAGE < len(rows) else ""
     return ListingView(
-        path=path, title=kind.title, about=kind.about, q=asked.get("q", ""), heads=heads, rows=cells,
-        links=tuple(_leads(path, row) for row in shown), facets=_facets(path, kind, listing, asked),
-        kept=tuple((name, value) for name, value in asked.items() if name != "q"), total=len(listing.rows),
-        found=len(rows), more=more, query=urlencode(asked),
-    )  # fmt: skip
+        path=path,
+        title=kind.title,
+        about=kind.about,
+        q=asked.get("q", ""),
+        heads=heads,
+        rows=cells,
+        links=tuple(_leads(path, row) for row in shown),
+        facets=_facets(path, kind, listing, asked),
+        kept=tuple((name, value) for name, value in asked.items() if name != "q"),
+        total=len(listing.rows),
+        found=len(rows),
+        more=more,
+        query=urlencode(asked),
+    )
 
 
 def listing_csv(path: str, given: Mapping[str, str], *, additions: catalog.Additions) -> str:
@@ -191,14 +205,19 @@ def counts(additions: catalog.Additions) -> list[tuple[str, str, str, str]]:
 def cheapest_rows(additions: catalog.Additions, names: Sequence[str]) -> list[tuple[str, str, str, str]]:
     """Name, memory, bandwidth and lowest on-demand price of some accelerators."""
     found = accelerators_listing(
-        catalog.filters.Wanted(accelerators=tuple(names)), today=datetime.now(UTC).date(),
+        catalog.filters.Wanted(accelerators=tuple(names)),
+        today=datetime.now(UTC).date(),
         additions=additions,
-    )  # fmt: skip
+    )
     return [
-        (part_name(row["id"]), f"{row['memory'] / 2**30:,.0f} GiB", f"{row['bandwidth'] / 1e12:.1f} TB/s",
-         "–" if row["price"] is None else f"${row['price']:,.2f}")
+        (
+            part_name(row["id"]),
+            f"{row['memory'] / 2**30:,.0f} GiB",
+            f"{row['bandwidth'] / 1e12:.1f} TB/s",
+            "–" if row["price"] is None else f"${row['price']:,.2f}",
+        )
         for row in sorted(found.rows, key=lambda row: -(row["price"] or 0.0))
-    ]  # fmt: skip
+    ]
 
 
 def _found(kind: _Kind, listing: Listing, given: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -259,8 +278,11 @@ def _address(path: str, asked: Mapping[str, str]) -> str:
 def _leads(path: str, row: Mapping[str, Any]) -> str:
     """A row's own question: what fits it, where it runs, who else sells it."""
     if path == "models":
-        return f"/plan/serve?{urlencode({'model': row['id'], 'rate': '1/s', 'traffic': 'chat'})}" \
-            if row["kind"] == "llm" else f"/fit?{urlencode({'model': row['id'], 'accelerator': 'H100'})}"  # fmt: skip
+        return (
+            f"/plan/serve?{urlencode({'model': row['id'], 'rate': '1/s', 'traffic': 'chat'})}"
+            if row["kind"] == "llm"
+            else f"/fit?{urlencode({'model': row['id'], 'accelerator': 'H100'})}"
+        )
     if path == "accelerators":
         return f"/prices?{urlencode({'accelerator': row['id']})}"
     return f"/accelerators?{urlencode({'q': row['accelerator']})}"

@@ -82,10 +82,13 @@ def matrix_of(answer: Any) -> Matrix | None:
             )
         )
     return Matrix(
-        machine=answer.machine, benchmark=answer.benchmark, heads=heads, lacking=len(answer.infeasible),
+        machine=answer.machine,
+        benchmark=answer.benchmark,
+        heads=heads,
+        lacking=len(answer.infeasible),
         groups=tuple((name, tuple(held)) for name, held in groups.items() if held),
         bands=tuple(name for _, name in BANDS),
-    )  # fmt: skip
+    )
 
 
 def fastest(rows: Sequence[LocalRow]) -> tuple[tuple[str, LocalRow], ...]:
@@ -113,10 +116,13 @@ def _cell(row: LocalRow, *, best: set[tuple[str, str]]) -> Cell:
     moved = row.offload.moved_bytes
     own = "" if _gguf(row) else f" {_format(row)}"
     return Cell(
-        speed=f"{_two(speed.value)}{own}", interval=f"{_two(ends[0])} to {_two(ends[1])}",
-        context=f"{row.most_context // 1024}k context", band=band, best=(row.model, _format(row)) in best,
+        speed=f"{_two(speed.value)}{own}",
+        interval=f"{_two(ends[0])} to {_two(ends[1])}",
+        context=f"{row.most_context // 1024}k context",
+        band=band,
+        best=(row.model, _format(row)) in best,
         moved=f"{_two(moved / GiB)} GiB on the host" if moved else "",
-    )  # fmt: skip
+    )
 
 
 def _two(value: float) -> str:

@@ -38,18 +38,23 @@ class Error(msgspec.Struct, frozen=True, kw_only=True):
 def openapi() -> dict[str, Any]:
     """The document, version 3.1."""
     answers = {question.answers for question in QUESTIONS.values()}
-    _, schemas = msgspec.json.schema_components((*sorted(answers, key=lambda noun: noun.__name__), Error),
-                                                ref_template=REF)  # fmt: skip
+    _, schemas = msgspec.json.schema_components(
+        (*sorted(answers, key=lambda noun: noun.__name__), Error), ref_template=REF
+    )
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Tonnage", "version": __version__,
-                 "description": "Which accelerators a model needs: the same questions as the command line."},
-        "paths": {f"/{path}": {"get": _page(question), "post": _operation(question)}
-                  for path, question in QUESTIONS.items()}
-        | {"/predict": {"post": _predict()}} | {path: {**_PAGES.get(path, {}), **_KEEPING.get(path, {})}
-                                                for path in (*_PAGES, *_KEEPING)},
+        "info": {
+            "title": "Tonnage",
+            "version": __version__,
+            "description": "Which accelerators a model needs: the same questions as the command line.",
+        },
+        "paths": {
+            f"/{path}": {"get": _page(question), "post": _operation(question)} for path, question in QUESTIONS.items()
+        }
+        | {"/predict": {"post": _predict()}}
+        | {path: {**_PAGES.get(path, {}), **_KEEPING.get(path, {})} for path in (*_PAGES, *_KEEPING)},
         "components": {"schemas": schemas},
-    }  # fmt: skip
+    }
 
 
 def _operation(question: Question) -> dict[str, Any]:
@@ -67,9 +72,11 @@ def _page(question: Question) -> dict[str, Any]:
     return {
         "operationId": f"page_{question.path.replace('/', '_').replace('-', '_')}",
         "summary": f"{question.title}: the page, its form filled from the query",
-        "responses": {"200": {"description": "The page", "content": {"text/html": text}},
-                      **{status: told for status, told in _responses({}).items() if status != "200"}},
-    }  # fmt: skip
+        "responses": {
+            "200": {"description": "The page", "content": {"text/html": text}},
+            **{status: told for status, told in _responses({}).items() if status != "200"},
+        },
+    }
 
 
 def _predict() -> dict[str, Any]:
@@ -78,11 +85,27 @@ def _predict() -> dict[str, Any]:
     return {
         "operationId": "predict",
         "summary": "Predict many cases",
-        "requestBody": {"required": True, "content": {"application/json": {"schema": {
-            "type": "object", "required": ["cases"], "additionalProperties": False, "properties": {"cases": cases}}}}},
-        "responses": _responses({"type": "object", "required": ["results"], "properties": {
-            "results": {"type": "array", "items": {"type": "object"}}}}),
-    }  # fmt: skip
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {
+                        "type": "object",
+                        "required": ["cases"],
+                        "additionalProperties": False,
+                        "properties": {"cases": cases},
+                    }
+                }
+            },
+        },
+        "responses": _responses(
+            {
+                "type": "object",
+                "required": ["results"],
+                "properties": {"results": {"type": "array", "items": {"type": "object"}}},
+            }
+        ),
+    }
 
 
 def _responses(answer: dict[str, Any]) -> dict[str, Any]:

@@ -58,9 +58,16 @@ def tool(settings: Settings, _: Told, *, name: str, arguments: dict[str, Any]) -
 
 
 def page(
-    settings: Settings, _: Told, *, path: str, given: Mapping[str, str], kept: tuple[str, Kept] | None, waits: bool,
-    note: str, every: bool = False,
-) -> str:  # fmt: skip
+    settings: Settings,
+    _: Told,
+    *,
+    path: str,
+    given: Mapping[str, str],
+    kept: tuple[str, Kept] | None,
+    waits: bool,
+    note: str,
+    every: bool = False,
+) -> str:
     """A question's page: its form, and beside it an answer or a note."""
     from tonnage.web import pages
 
@@ -119,7 +126,7 @@ def options(_: Settings, __: Told, *, kept: Kept) -> str:
 
 def compare(
     _: Settings, __: Told, *, columns: Sequence[tuple[str, Kept]], left: str, others: Sequence[tuple[str, str]]
-) -> str:  # fmt: skip
+) -> str:
     """The page of one or two kept answers side by side."""
     from tonnage.web import pages
 
@@ -218,13 +225,34 @@ def keep_text(settings: Settings, _: Told, *, text: str) -> str:
 def _kept(path: str, request: dict[str, Any], answer: Any) -> Kept:
     from tonnage.report.document import as_json
 
-    return Kept(path=path, request=request, document=(as_json(answer) + "\n").encode(), sentence=answer.sentence,
-                record=pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL))  # fmt: skip
+    return Kept(
+        path=path,
+        request=request,
+        document=(as_json(answer) + "\n").encode(),
+        sentence=answer.sentence,
+        record=pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL),
+    )
 
 
 _EVERY: Final[tuple[Callable[..., Any], ...]] = (
-    ask, predict, tool, page, front, example, listing, accuracy, options, compare, changes, changes_page, chart, vega,
-    export, numbers, keep_model, keep_text,
-)  # fmt: skip
+    ask,
+    predict,
+    tool,
+    page,
+    front,
+    example,
+    listing,
+    accuracy,
+    options,
+    compare,
+    changes,
+    changes_page,
+    chart,
+    vega,
+    export,
+    numbers,
+    keep_model,
+    keep_text,
+)
 TASKS: Final[dict[str, Callable[..., Any]]] = {task.__name__: task for task in _EVERY}
 """Name -> function of what the server's tasks share, of how far it is, and of its own arguments."""

@@ -256,13 +256,20 @@ async def _serve(jobs: Jobs) -> None:
     def offered(tool: Tool) -> Any:
         # A plan is kept in Tonnage's own folder, nothing else changes; the same question has the same answer and file.
         hints = types.ToolAnnotations(
-            title=tool.title, read_only_hint=not tool.keeps, destructive_hint=False, idempotent_hint=True,
+            title=tool.title,
+            read_only_hint=not tool.keeps,
+            destructive_hint=False,
+            idempotent_hint=True,
             open_world_hint=tool.open_world,
-        )  # fmt: skip
+        )
         return types.Tool(
-            name=tool.name, title=tool.title, description=tool.description, input_schema=tool.input_schema(),
-            output_schema=tool.gives, annotations=hints,
-        )  # fmt: skip
+            name=tool.name,
+            title=tool.title,
+            description=tool.description,
+            input_schema=tool.input_schema(),
+            output_schema=tool.gives,
+            annotations=hints,
+        )
 
     async def on_list_tools(_: Any, __: Any) -> Any:
         return types.ListToolsResult(tools=[offered(tool) for tool in tool_list()])

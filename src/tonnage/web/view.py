@@ -110,9 +110,14 @@ class AnswerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def answer_view(
-    answer: Any, *, key: str, every: bool = False, path: str = "", given: Mapping[str, str] | None = None,
+    answer: Any,
+    *,
+    key: str,
+    every: bool = False,
+    path: str = "",
+    given: Mapping[str, str] | None = None,
     known: frozenset[str] = frozenset(),
-) -> AnswerView:  # fmt: skip
+) -> AnswerView:
     """
     An answer as the page shows it.
 
@@ -209,10 +214,17 @@ def meter_view(meter: Meter) -> dict[str, Any]:
         value, limit = used[2].replace("%", " %").replace("  ", " "), used[1]
     ends = None if low is None or high is None else (_at(low), _at(high), high <= SCALE)
     return {
-        "name": long, "short": f"{word} {rest}".strip() if word in WORDS else "", "value": value,
-        "limit": limit, "interval": meter.interval, "chance": meter.chance, "fill": _at(meter.share or 0.0),
-        "ends": ends, "over": (meter.share or 0.0) > 1.0, "now": f"{min(SCALE, meter.share or 0.0):.3f}",
-    }  # fmt: skip
+        "name": long,
+        "short": f"{word} {rest}".strip() if word in WORDS else "",
+        "value": value,
+        "limit": limit,
+        "interval": meter.interval,
+        "chance": meter.chance,
+        "fill": _at(meter.share or 0.0),
+        "ends": ends,
+        "over": (meter.share or 0.0) > 1.0,
+        "now": f"{min(SCALE, meter.share or 0.0):.3f}",
+    }
 
 
 def _labelled(table: Table | None) -> tuple[Table | None, tuple[str, ...]]:
@@ -233,9 +245,10 @@ def _without_constant(table: Table | None) -> Table | None:
     if len({row[place] for row in table.rows}) > 1:
         return table
     return msgspec.structs.replace(
-        table, columns=table.columns[:place] + table.columns[place + 1 :],
+        table,
+        columns=table.columns[:place] + table.columns[place + 1 :],
         rows=tuple(row[:place] + row[place + 1 :] for row in table.rows),
-    )  # fmt: skip
+    )
 
 
 def _price_note(bill: Any) -> dict[str, Any]:
@@ -270,11 +283,14 @@ def _choices(answer: Any, table: Table | None) -> tuple[Card, ...]:
         )
         cards.append(
             Card(
-                name=CHOICES.get(names[option], names[option]), product=row[heads.index("accelerators")],
-                price=f"${cost}/h" if heads[price or 0] == "$/h" else cost, beside=beside,
-                href=f"#option-{option + 1}", shown=option == 0,
+                name=CHOICES.get(names[option], names[option]),
+                product=row[heads.index("accelerators")],
+                price=f"${cost}/h" if heads[price or 0] == "$/h" else cost,
+                beside=beside,
+                href=f"#option-{option + 1}",
+                shown=option == 0,
             )
-        )  # fmt: skip
+        )
     return tuple(cards[:3])
 
 
@@ -283,12 +299,16 @@ def _models(answer: Any) -> tuple[Card, ...]:
     rows = answer.rows if isinstance(answer, LocalAnswer) else ()
     return tuple(
         Card(
-            name=name, product=model_name(row.model), price=f"{row.decode_per_s.value:,.0f} tokens/s",
+            name=name,
+            product=model_name(row.model),
+            price=f"{row.decode_per_s.value:,.0f} tokens/s",
             beside=f"{(row.precision.experts or row.precision.weights).removeprefix('gguf-').upper()} · "
-            f"{row.most_context // 1024}k context", href="#matrix", shown=place == 0,
+            f"{row.most_context // 1024}k context",
+            href="#matrix",
+            shown=place == 0,
         )
         for place, (name, row) in enumerate(fastest(rows))
-    )  # fmt: skip
+    )
 
 
 def _tabs(document: Document, charts: Sequence[Chart], *, answer: Any, key: str) -> tuple[tuple[str, str], ...]:

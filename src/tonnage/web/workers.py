@@ -130,9 +130,15 @@ class Lane:
     """
 
     def __init__(
-        self, context: BaseContext, *, settings: Settings, warm: str, workers: int, limits: Limits,
+        self,
+        context: BaseContext,
+        *,
+        settings: Settings,
+        warm: str,
+        workers: int,
+        limits: Limits,
         patience_s: float = 0.0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._context, self._settings, self._warm, self._limits = context, settings, warm, limits
         self._workers, self._patience_s = workers, patience_s
         self.line = Line(workers, waiting=limits.waiting, waiting_each=limits.waiting_each, wait_s=limits.question_s)
@@ -171,7 +177,7 @@ class Lane:
             The task was refused, took too long or too much memory, or lost its worker.
         Busy
             No worker became free.
-        """  # fmt: skip
+        """
         started = False
 
         def on_begin() -> None:
@@ -192,9 +198,14 @@ class Lane:
             raise
 
     async def _run(
-        self, task: str, arguments: Arguments, client: str, told: Told, began: Callable[[], None],
+        self,
+        task: str,
+        arguments: Arguments,
+        client: str,
+        told: Told,
+        began: Callable[[], None],
         followed: Callable[[], bool],
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         async with self.line.turn(client):
             worker = await self._free()
             self._working.add(worker)

@@ -121,8 +121,10 @@ def test_deepseek_v4_keeps_a_window_and_folds_the_rest() -> None:
     found = read_config(fields)
     mixers = [group.mixer for group in found.layers if isinstance(group.mixer, LatentAttention)]
     assert {(m.compress_ratio, m.index_heads, m.window, m.absorbed) for m in mixers} == {
-        (0, 0, 128, True), (4, 64, 128, True), (128, 0, 128, True),
-    }  # fmt: skip
+        (0, 0, 128, True),
+        (4, 64, 128, True),
+        (128, 0, 128, True),
+    }
 
 
 def test_a_composite_reads_its_language_part_and_counts_its_tower() -> None:
@@ -146,9 +148,14 @@ def test_hybrids_have_state_and_attention() -> None:
 
 
 CHECKPOINT = {
-    "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "intermediate_size": 128, "vocab_size": 100, "torch_dtype": "bfloat16",
-}  # fmt: skip
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "vocab_size": 100,
+    "torch_dtype": "bfloat16",
+}
 MIXTURE = {**CHECKPOINT, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
 
 

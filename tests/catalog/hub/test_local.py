@@ -131,9 +131,12 @@ def test_gguf_without_an_output_matrix_ties_it(tmp_path: Path) -> None:
 def test_gguf_of_other_families(tmp_path: Path) -> None:
     moe = {
         **{name.replace("llama.", "qwen3moe."): value for name, value in LLAMA_GGUF.items()},
-        "general.architecture": "qwen3moe", "qwen3moe.expert_count": 8, "qwen3moe.expert_used_count": 2,
-        "qwen3moe.expert_feed_forward_length": 64, "qwen3moe.attention.key_length": 64,
-    }  # fmt: skip
+        "general.architecture": "qwen3moe",
+        "qwen3moe.expert_count": 8,
+        "qwen3moe.expert_used_count": 2,
+        "qwen3moe.expert_feed_forward_length": 64,
+        "qwen3moe.attention.key_length": 64,
+    }
     (tmp_path / "moe.gguf").write_bytes(gguf_bytes(moe, llama_gguf_tensors(1)))
     found = resolve(str(tmp_path / "moe.gguf"))
     assert isinstance(found.layers[0].feed_forward, Moe)

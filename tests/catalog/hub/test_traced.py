@@ -12,11 +12,18 @@ from tonnage.domain.profile import PROFILE_SCHEMA, Moment, Profile, TracedInput,
 from tonnage.errors import BadFact
 
 PROFILE = Profile(
-    schema=PROFILE_SCHEMA, name="net", inputs=(TracedInput(shape=(2, 3, 32, 32), dtype="float32"),), samples=2,
-    parameters=1e6, trainable_parameters=1e6, largest_parameter=1e5, output_values=4e5,
+    schema=PROFILE_SCHEMA,
+    name="net",
+    inputs=(TracedInput(shape=(2, 3, 32, 32), dtype="float32"),),
+    samples=2,
+    parameters=1e6,
+    trainable_parameters=1e6,
+    largest_parameter=1e5,
+    output_values=4e5,
     forward=(TracedOperator(kind="convolution", name="convolution", flop=2e9, write_values=4e5, weight_values=1e6),),
-    moments=(Moment(activation_values=1e6),), notes=("the sum of the outputs stands for the loss",),
-)  # fmt: skip
+    moments=(Moment(activation_values=1e6),),
+    notes=("the sum of the outputs stands for the loss",),
+)
 
 
 def written(folder: Path, **changed: Any) -> str:

@@ -24,39 +24,70 @@ def _plain(kind: str, rows: Mapping[str, float | None], labels: str) -> str:
 
 
 def vllm(
-    *, running: float = 8, waiting: float = 0, kv: float | None = 0.5, preemptions: float = 0,
-    e2e: Sequence[float] = (), ttft: Sequence[float] = (), queue: Sequence[float] = (),
-    flop: float | None = None, read_bytes: float | None = None,
-) -> str:  # fmt: skip
+    *,
+    running: float = 8,
+    waiting: float = 0,
+    kv: float | None = 0.5,
+    preemptions: float = 0,
+    e2e: Sequence[float] = (),
+    ttft: Sequence[float] = (),
+    queue: Sequence[float] = (),
+    flop: float | None = None,
+    read_bytes: float | None = None,
+) -> str:
     labels = 'engine="0",model_name="m"'
     return (
-        _plain("gauge", {"vllm:num_requests_running": running, "vllm:num_requests_waiting": waiting,
-                         "vllm:kv_cache_usage_perc": kv}, labels)
-        + _plain("counter", {"vllm:num_preemptions_total": preemptions, "vllm:request_success_total": len(e2e),
-                             "vllm:prompt_tokens_total": 400.0 * len(e2e),
-                             "vllm:generation_tokens_total": 100.0 * len(e2e),
-                             "vllm:estimated_flops_per_gpu_total": flop,
-                             "vllm:estimated_read_bytes_per_gpu_total": read_bytes}, labels)
+        _plain(
+            "gauge",
+            {
+                "vllm:num_requests_running": running,
+                "vllm:num_requests_waiting": waiting,
+                "vllm:kv_cache_usage_perc": kv,
+            },
+            labels,
+        )
+        + _plain(
+            "counter",
+            {
+                "vllm:num_preemptions_total": preemptions,
+                "vllm:request_success_total": len(e2e),
+                "vllm:prompt_tokens_total": 400.0 * len(e2e),
+                "vllm:generation_tokens_total": 100.0 * len(e2e),
+                "vllm:estimated_flops_per_gpu_total": flop,
+                "vllm:estimated_read_bytes_per_gpu_total": read_bytes,
+            },
+            labels,
+        )
         + histogram("vllm:e2e_request_latency_seconds", e2e, labels)
         + histogram("vllm:time_to_first_token_seconds", ttft, labels)
         + histogram("vllm:request_queue_time_seconds", queue, labels)
-    )  # fmt: skip
+    )
 
 
 def sglang(
-    *, running: float, waiting: float, kv: float, retracted: float = 0, ttft: Sequence[float] = (),
-    e2e: Sequence[float] = (), queue: Sequence[float] = (),
-) -> str:  # fmt: skip
+    *,
+    running: float,
+    waiting: float,
+    kv: float,
+    retracted: float = 0,
+    ttft: Sequence[float] = (),
+    e2e: Sequence[float] = (),
+    queue: Sequence[float] = (),
+) -> str:
     labels = 'model_name="m",tp_rank="0"'
     return (
-        _plain("gauge", {"sglang:num_running_reqs": running, "sglang:num_queue_reqs": waiting,
-                         "sglang:token_usage": kv}, labels)
-        + _plain("counter", {"sglang:num_retracted_requests_total": retracted,
-                             "sglang:num_requests_total": len(e2e)}, labels)
+        _plain(
+            "gauge",
+            {"sglang:num_running_reqs": running, "sglang:num_queue_reqs": waiting, "sglang:token_usage": kv},
+            labels,
+        )
+        + _plain(
+            "counter", {"sglang:num_retracted_requests_total": retracted, "sglang:num_requests_total": len(e2e)}, labels
+        )
         + histogram("sglang:time_to_first_token_seconds", ttft, labels)
         + histogram("sglang:e2e_request_latency_seconds", e2e, labels)
         + histogram("sglang:queue_time_seconds", queue, labels)
-    )  # fmt: skip
+    )
 
 
 def tgi(*, running: float, waiting: float, e2e: Sequence[float], queue: Sequence[float]) -> str:
@@ -80,9 +111,11 @@ def triton(
         f'nv_trt_llm_kv_cache_block_metrics{{{label},kv_cache_block_type="{kind}"}} {value}\n'
         for kind, value in (("used", used), ("max", 6239), ("tokens_per", 64))
     )
-    counters = {"nv_inference_request_success": requests,
-                "nv_inference_queue_duration_us": queue_s * 1e6 * requests,
-                "nv_inference_request_duration_us": e2e_s * 1e6 * requests}  # fmt: skip
+    counters = {
+        "nv_inference_request_success": requests,
+        "nv_inference_queue_duration_us": queue_s * 1e6 * requests,
+        "nv_inference_request_duration_us": e2e_s * 1e6 * requests,
+    }
     return gauges + blocks + _plain("counter", counters, label)
 
 
@@ -91,10 +124,18 @@ def llamacpp(*, processing: float, deferred: float) -> str:
 
 
 def dcgm(
-    *, util: float = 99, tensor: float | None = None, dram: float | None = None, power_s: float | None = None,
-    heat_s: float | None = None, unit: str = "ns", reasons: int | None = None, gpus: int = 1, temp: float = 60,
+    *,
+    util: float = 99,
+    tensor: float | None = None,
+    dram: float | None = None,
+    power_s: float | None = None,
+    heat_s: float | None = None,
+    unit: str = "ns",
+    reasons: int | None = None,
+    gpus: int = 1,
+    temp: float = 60,
     link_bytes: float | None = None,
-) -> str:  # fmt: skip
+) -> str:
     scale = {"ns": 1e9, "us": 1e6}[unit]
     rows = (
         ("DCGM_FI_DEV_GPU_UTIL", "gauge", util, "GPU utilization (in %)."),

@@ -24,14 +24,17 @@ NUMBERS = sorted(name for name in Evidence.__struct_fields__ if _is_number(name)
 POSITIVE = st.floats(min_value=0.0, max_value=1e12, allow_nan=False)
 LEVELS = st.lists(
     st.builds(
-        LoadLevel, level=st.floats(0.1, 1e4), requests_per_s=st.floats(0.01, 1e5), p95_s=st.floats(1e-4, 1e3),
+        LoadLevel,
+        level=st.floats(0.1, 1e4),
+        requests_per_s=st.floats(0.01, 1e5),
+        p95_s=st.floats(1e-4, 1e3),
         requests=st.just(100.0),
     ),
     max_size=5,
-)  # fmt: skip
+)
 PARTS = st.none() | st.builds(
     StepTimes, **{name: st.none() | st.floats(0.0, 10.0) for name in StepTimes.__struct_fields__}
-)  # fmt: skip
+)
 
 
 @given(
@@ -53,9 +56,16 @@ def test_any_evidence_is_judged_and_each_verdict_has_numbers(
 @given(st.floats(0.0, 1.0), st.floats(0.0, 1000.0), st.floats(0.0, 1.0))
 def test_utilisation_alone_gives_no_verdict(utilisation: float, power_w: float, memory: float) -> None:
     seen = Evidence(
-        kinds=("accelerator",), samples=60, window_s=3600.0, utilisation=utilisation, power_w=power_w,
-        memory_used_share=memory, accelerator="h100-sxm5-80gb", peak_flop_per_s=1e15, peak_memory_bytes_per_s=3e12,
-    )  # fmt: skip
+        kinds=("accelerator",),
+        samples=60,
+        window_s=3600.0,
+        utilisation=utilisation,
+        power_w=power_w,
+        memory_used_share=memory,
+        accelerator="h100-sxm5-80gb",
+        peak_flop_per_s=1e15,
+        peak_memory_bytes_per_s=3e12,
+    )
     found = judge(seen)
     assert not found.verdicts and {one.verdict for one in found.missing} == {
         "throttled",
@@ -71,16 +81,24 @@ def test_nothing_known_gives_no_verdict() -> None:
 
 def test_an_effect_is_not_said_beside_its_cause() -> None:
     seen = Evidence(
-        kinds=("serving",), samples=9, requests=100.0, kv_used_most=0.99, preemptions=20.0, waiting=9.0, running=30.0,
-        queue_s=4.0, ttft_s=5.0,
-    )  # fmt: skip
+        kinds=("serving",),
+        samples=9,
+        requests=100.0,
+        kv_used_most=0.99,
+        preemptions=20.0,
+        waiting=9.0,
+        running=30.0,
+        queue_s=4.0,
+        ttft_s=5.0,
+    )
     names = [verdict.name for verdict in judge(seen).verdicts]
     assert names == ["memory-capacity bound"]
     alone = judge(msgspec.structs.replace(seen, kv_used_most=0.3, preemptions=0.0))
     assert [verdict.name for verdict in alone.verdicts] == ["queueing"]
     assert not {effect for effects in CAUSES.values() for effect in effects} & set(CAUSES) - {
-        "memory-capacity bound", "over-provisioned",
-    }  # fmt: skip
+        "memory-capacity bound",
+        "over-provisioned",
+    }
 
 
 def test_thresholds_say_where_they_come_from() -> None:

@@ -76,14 +76,23 @@ def sweep(*loads: tuple[float, float, float], slo: Slo | None = None, **rest: An
 
 
 def training(
-    parts: dict[str, float], *, memory: TrainMemory | None = None, activity: DeviceActivity | None = None,
-    ranks: tuple[RankSteps, ...] = (), devices: int = 2,
-) -> Diagnosis:  # fmt: skip
+    parts: dict[str, float],
+    *,
+    memory: TrainMemory | None = None,
+    activity: DeviceActivity | None = None,
+    ranks: tuple[RankSteps, ...] = (),
+    devices: int = 2,
+) -> Diagnosis:
     step = StepTimes(**{f"{name}_s": value for name, value in parts.items()})
     run = TrainRun(
-        devices=devices, steps=50, step_s=step.sum_s, parts=step, memory=memory or TrainMemory(), activity=activity,
+        devices=devices,
+        steps=50,
+        step_s=step.sum_s,
+        parts=step,
+        memory=memory or TrainMemory(),
+        activity=activity,
         ranks=ranks,
-    )  # fmt: skip
+    )
     return judge(evidence_of_training(TrainMeasurement(schema=TRAIN_MEASUREMENT_SCHEMA, tool="t", runs=(run,))))
 
 
@@ -277,8 +286,16 @@ def _rising() -> list[str]:
     looks = []
     for number in range(31):
         late = number >= 16
-        looks.append(pages.vllm(running=56 if late else 4, waiting=0, kv=0.5, e2e=list(took), ttft=[0.2] * len(took),
-                                queue=[0.01] * len(took)))  # fmt: skip
+        looks.append(
+            pages.vllm(
+                running=56 if late else 4,
+                waiting=0,
+                kv=0.5,
+                e2e=list(took),
+                ttft=[0.2] * len(took),
+                queue=[0.01] * len(took),
+            )
+        )
         took += [20.0] * 30 if late else [0.9] * 20
     return looks
 
@@ -294,9 +311,20 @@ def test_the_verdict_is_the_right_one(name: str) -> None:
 def test_there_are_at_least_twenty() -> None:
     assert len(SITUATIONS) >= 20
     named = {expected for _, expected in SITUATIONS.values()}
-    assert {"input-bound", "communication-bound", "memory-capacity bound", "bandwidth-bound", "compute-bound",
-            "queueing", "under-utilised", "over-provisioned", "fragmentation", "cold start", "throttled",
-            "p95 growing faster than throughput"} <= named  # fmt: skip
+    assert {
+        "input-bound",
+        "communication-bound",
+        "memory-capacity bound",
+        "bandwidth-bound",
+        "compute-bound",
+        "queueing",
+        "under-utilised",
+        "over-provisioned",
+        "fragmentation",
+        "cold start",
+        "throttled",
+        "p95 growing faster than throughput",
+    } <= named
 
 
 @pytest.mark.parametrize("name", SITUATIONS)

@@ -67,8 +67,9 @@ def exporter(page: Callable[[float], str]) -> Iterator[str]:
 def full(seconds: float) -> str:
     """A vLLM that preempts, more and more."""
     done = 50 + int(20 * seconds)
-    return pages.vllm(running=30, waiting=9, kv=0.98, preemptions=5 * seconds, e2e=[8.0] * done, ttft=[2.0] * done,
-                      queue=[1.0] * done)  # fmt: skip
+    return pages.vllm(
+        running=30, waiting=9, kv=0.98, preemptions=5 * seconds, e2e=[8.0] * done, ttft=[2.0] * done, queue=[1.0] * done
+    )
 
 
 @pytest.fixture
@@ -87,11 +88,17 @@ def prometheus(tmp_path: Path) -> Iterator[Callable[[str], str]]:
         config.write_text(json.dumps({"scrape_configs": jobs}))
         children.append(
             subprocess.Popen(
-                ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}",
-                 f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"],
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                [
+                    "prometheus",
+                    f"--config.file={config}",
+                    f"--storage.tsdb.path={tmp_path / 'data'}",
+                    f"--web.listen-address=127.0.0.1:{port}",
+                    "--log.level=error",
+                ],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
             )
-        )  # fmt: skip
+        )
         return f"http://127.0.0.1:{port}"
 
     yield start

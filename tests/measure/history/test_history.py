@@ -30,8 +30,15 @@ DATA = Path(__file__).parents[2] / "data" / "measure"
 
 
 def measurement(**changes: object) -> Measurement:
-    fields = {"schema": MEASUREMENT_SCHEMA, "tool": "t", "tool_version": "1", "model": "m", "url": "http://127.0.0.1:1",
-              "date": "2026-11-21T10:00:00+00:00", "points": (Point(completed=3, requests_per_s=2.0),)}  # fmt: skip
+    fields = {
+        "schema": MEASUREMENT_SCHEMA,
+        "tool": "t",
+        "tool_version": "1",
+        "model": "m",
+        "url": "http://127.0.0.1:1",
+        "date": "2026-11-21T10:00:00+00:00",
+        "points": (Point(completed=3, requests_per_s=2.0),),
+    }
     return Measurement(**{**fields, **changes})
 
 
@@ -138,8 +145,24 @@ def test_what_was_measured_is_kept_and_shown(tmp_path: Path, monkeypatch: pytest
     runner = CliRunner()
     assert runner.invoke(root, ["history", "list"]).exit_code == 2
     with serving(Stub()) as url:
-        done = runner.invoke(root, ["measure", "serve", url, "--model", "m", "--concurrency", "2", "--requests", "10",
-                                    "--output-tokens", "4", "--output", str(tmp_path / "a.jsonl")])  # fmt: skip
+        done = runner.invoke(
+            root,
+            [
+                "measure",
+                "serve",
+                url,
+                "--model",
+                "m",
+                "--concurrency",
+                "2",
+                "--requests",
+                "10",
+                "--output-tokens",
+                "4",
+                "--output",
+                str(tmp_path / "a.jsonl"),
+            ],
+        )
     assert done.exit_code == 0, done.stderr
     listed = runner.invoke(root, ["history", "list", "--json"])
     (found,) = json.loads(listed.stdout)["entries"]

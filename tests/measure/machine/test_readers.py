@@ -101,9 +101,17 @@ def test_no_modules_no_bandwidth() -> None:
 
 
 READERS: tuple[Callable[[str], Inventory], ...] = (
-    vendors.nvidia_smi_xml, vendors.nvidia_smi_csv, vendors.nvidia_smi_list, vendors.rocm_smi, vendors.amd_smi,
-    vendors.system_profiler, system.kubernetes_nodes, system.slurm_sinfo, system.slurm_nodes, inventory_of,
-)  # fmt: skip
+    vendors.nvidia_smi_xml,
+    vendors.nvidia_smi_csv,
+    vendors.nvidia_smi_list,
+    vendors.rocm_smi,
+    vendors.amd_smi,
+    vendors.system_profiler,
+    system.kubernetes_nodes,
+    system.slurm_sinfo,
+    system.slurm_nodes,
+    inventory_of,
+)
 
 BROKEN = (
     "", "   \n", "<", "<a/>", "{", "[]", "{}", "[1, 2]", "null", '{"items": 3}', '{"items": [{"status": 3}, 7]}',

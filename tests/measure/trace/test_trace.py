@@ -188,10 +188,13 @@ def test_peak_training_memory_as_torch_tracks_it(name: str, optimizer: str) -> N
             stepper.zero_grad()
     measured = next(iter(tracker.get_tracker_snapshot("peak").values()))["Total"]
     predicted = training_peak_bytes(
-        found, batch=8, value_bytes=4, gradient_bytes=4,
+        found,
+        batch=8,
+        value_bytes=4,
+        gradient_bytes=4,
         held_bytes=4 * (found.parameters + found.buffer_values) + states * found.trainable_parameters,
         step_bytes=4 * found.trainable_parameters + beside(found),
-    )  # fmt: skip
+    )
     assert predicted == pytest.approx(measured, rel=0.05)
 
 
@@ -268,8 +271,9 @@ class Staged(torch.nn.Module):  # type: ignore[misc, name-defined]
     def __init__(self) -> None:
         super().__init__()
         rates = [rate.item() for rate in torch.linspace(0, 0.1, 3)]
-        self.layers = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(rate))
-                                            for rate in rates))  # fmt: skip
+        self.layers = torch.nn.Sequential(
+            *(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(rate)) for rate in rates)
+        )
         self.register_buffer("table", torch.arange(8.0))
         self.head = torch.nn.Linear(8, 8, bias=False)
         self.tail = torch.nn.Linear(8, 8, bias=False)

@@ -143,15 +143,31 @@ def test_a_trace_of_an_accelerator_is_cut_from_its_own_timeline(tmp_path: Path) 
             event("adamw", at + 90, 6, "kernel", correlation=21 + place),
         ]  # fmt: skip
     path = tmp_path / "trace.json"
-    path.write_text(json.dumps({"traceEvents": events, "deviceProperties": [{"name": "H100"}],
-                                "distributedInfo": {"world_size": 8, "backend": "nccl"}}))  # fmt: skip
+    path.write_text(
+        json.dumps(
+            {
+                "traceEvents": events,
+                "deviceProperties": [{"name": "H100"}],
+                "distributedInfo": {"world_size": 8, "backend": "nccl"},
+            }
+        )
+    )
     found = measurement_of_trace(path)
     run = found.runs[0]
     assert (run.devices, run.steps, found.device, found.backend) == (8, 3, "H100", "nccl")
-    parts = {name: round(value * 1e3, 3) for name, value in
-             ((n, getattr(run.parts, n)) for n in run.parts.__struct_fields__) if value is not None}  # fmt: skip
-    assert parts == {"input_s": 20.0, "forward_s": 28.0, "backward_s": 30.0, "communication_s": 10.0,
-                     "optimizer_s": 6.0, "other_s": 6.0}  # fmt: skip
+    parts = {
+        name: round(value * 1e3, 3)
+        for name, value in ((n, getattr(run.parts, n)) for n in run.parts.__struct_fields__)
+        if value is not None
+    }
+    assert parts == {
+        "input_s": 20.0,
+        "forward_s": 28.0,
+        "backward_s": 30.0,
+        "communication_s": 10.0,
+        "optimizer_s": 6.0,
+        "other_s": 6.0,
+    }
     assert run.parts.sum_s == pytest.approx(run.step_s)
     assert run.activity is not None and run.activity.busy_s == pytest.approx(0.074)
     assert run.activity.hidden_communication_s == pytest.approx(0.010)

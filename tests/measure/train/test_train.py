@@ -33,9 +33,19 @@ def scaled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("scaled")
     told = CliRunner().invoke(
         root,
-        ["measure", "train", "--devices", "1,2", "--output", str(folder / "m.json"), "--", sys.executable, SCRIPT,
-         str(folder / "mark")],
-    )  # fmt: skip
+        [
+            "measure",
+            "train",
+            "--devices",
+            "1,2",
+            "--output",
+            str(folder / "m.json"),
+            "--",
+            sys.executable,
+            SCRIPT,
+            str(folder / "mark"),
+        ],
+    )
     assert told.exit_code == 0, told.output
     return folder, told.output
 

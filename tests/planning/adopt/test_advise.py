@@ -27,9 +27,12 @@ GOOD = f"vllm serve {MODEL} --max-model-len 32768 --quantization fp8"
 
 def advice(command: str, *, replicas: int, rate: float = 10.0, reuse: float | None = None, **evidence: Any) -> Advice:
     request = Adopt(
-        file=command, accelerator="h100-sxm5-80gb", replicas=replicas, slo=Slo(ttft_s=1.0, tpot_s=0.03),
+        file=command,
+        accelerator="h100-sxm5-80gb",
+        replicas=replicas,
+        slo=Slo(ttft_s=1.0, tpot_s=0.03),
         providers=("lambda",),
-    )  # fmt: skip
+    )
     seen = Seen(rate_per_s=rate, prompt_tokens=1024, output_tokens=256, reused_share=reuse)
     diagnosis = Diagnosis(
         schema=DIAGNOSIS_SCHEMA, sentence="", sources=(), verdicts=(), evidence=Evidence(kinds=("serving",), **evidence)
@@ -46,9 +49,18 @@ def test_a_small_batch_limit_is_found_and_its_money_is_what_the_simulator_says()
     action = named(found, "batch limit")
     assert action is not None and action.state.replicas < found.today.replicas
     plan = tonnage.plan_serve(
-        MODEL, rate=10, prompt_tokens=1024, output_tokens=256, ttft=1.0, tpot=0.03, accelerator="H100", engine="vllm",
-        precision="fp8", provider="lambda", confidence="50%",
-    )  # fmt: skip
+        MODEL,
+        rate=10,
+        prompt_tokens=1024,
+        output_tokens=256,
+        ttft=1.0,
+        tpot=0.03,
+        accelerator="H100",
+        engine="vllm",
+        precision="fp8",
+        provider="lambda",
+        confidence="50%",
+    )
     option = next(one for one in plan.options if one.configuration.layout == action.state.layout)
     assert action.state.usd_per_month == pytest.approx(option.usd_per_month, rel=0.1)
 

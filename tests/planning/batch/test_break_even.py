@@ -14,9 +14,13 @@ TODAY = date(2026, 11, 21)
 MORE: dict[str, Any] = {"items": 100e6}
 """As many as only on-demand accelerators finish in time: with fewer, or with longer, spot ones lead."""
 ASKED: dict[str, Any] = {
-    "model": "meta-llama/Llama-3.1-8B-Instruct", "items": 50e6, "prompt_tokens": 800, "output_tokens": 150,
-    "deadline": "8 h", "max_accelerators": 64,
-}  # fmt: skip
+    "model": "meta-llama/Llama-3.1-8B-Instruct",
+    "items": 50e6,
+    "prompt_tokens": 800,
+    "output_tokens": 150,
+    "deadline": "8 h",
+    "max_accelerators": 64,
+}
 
 
 def plan(**changes: Any) -> BatchPlan:

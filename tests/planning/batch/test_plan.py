@@ -23,9 +23,13 @@ from tonnage.planning.requests.serve import batch_request
 
 TODAY = date(2026, 11, 21)
 NIGHTLY = {
-    "model": "meta-llama/Llama-3.1-8B-Instruct", "items": "50M", "prompt_tokens": "800", "output_tokens": "150",
-    "deadline": "8 h", "accelerator": "H100,A100,L40S,L4",
-}  # fmt: skip
+    "model": "meta-llama/Llama-3.1-8B-Instruct",
+    "items": "50M",
+    "prompt_tokens": "800",
+    "output_tokens": "150",
+    "deadline": "8 h",
+    "accelerator": "H100,A100,L40S,L4",
+}
 
 
 def ask(**changes: Any) -> Batch:
@@ -73,10 +77,14 @@ def test_the_bill_is_the_sum_of_its_parts_and_of_its_hours(nightly: BatchPlan) -
 def test_replicas_run_at_the_rate_that_predict_calls_saturated(nightly: BatchPlan) -> None:
     option = nightly.options[0]
     case = ServeCase(
-        model="meta-llama/Llama-3.1-8B-Instruct", accelerator=option.configuration.accelerator,
-        traffic=Traffic(saturated=True), isl=800, osl=150, precision=option.configuration.precision,
+        model="meta-llama/Llama-3.1-8B-Instruct",
+        accelerator=option.configuration.accelerator,
+        traffic=Traffic(saturated=True),
+        isl=800,
+        osl=150,
+        precision=option.configuration.precision,
         layout=option.configuration.layout,
-    )  # fmt: skip
+    )
     tokens = predict_serve(case).output_tokens_per_s
     assert tokens is not None and tokens.low is not None
     assert option.items_per_s.value * 150 == pytest.approx(tokens.value, rel=1e-6)

@@ -31,11 +31,24 @@ def measured(
     stack: Stack = STACK, *, stretch: Stretch = TRUE, levels: tuple[int, ...] = (1, 8, 64, 256)
 ) -> Measurement:
     """What a machine with that stretch would report."""
-    blank = Measurement(schema=MEASUREMENT_SCHEMA, tool="tonnage", model=MODEL, points=tuple(
-        Point(concurrency=level, requests=10 * level, completed=10 * level, prompt_tokens=1024, output_tokens=256,
-              ttft_s=Latency(mean=1.0), tpot_s=Latency(mean=1.0), output_tokens_per_s=1.0)
-        for level in levels
-    ))  # fmt: skip
+    blank = Measurement(
+        schema=MEASUREMENT_SCHEMA,
+        tool="tonnage",
+        model=MODEL,
+        points=tuple(
+            Point(
+                concurrency=level,
+                requests=10 * level,
+                completed=10 * level,
+                prompt_tokens=1024,
+                output_tokens=256,
+                ttft_s=Latency(mean=1.0),
+                tpot_s=Latency(mean=1.0),
+                output_tokens_per_s=1.0,
+            )
+            for level in levels
+        ),
+    )
     points = []
     for point, load in zip(blank.points, loads_of(blank, stack, additions=Additions()), strict=True):
         seen = load.predicted(TRUE)
@@ -68,8 +81,14 @@ def test_a_known_stretch_is_found_again(found: Calibrated) -> None:
 @pytest.mark.parametrize("changes", [{"isl": 6000, "osl": 100}, {"isl": 200, "osl": 1500}, {"layout": Layout(tp=2)}])
 def test_other_lengths_and_degrees_follow(found: Calibrated, changes: dict[str, object]) -> None:
     """What four loads at one length and degree taught holds where a plain factor would not."""
-    case = ServeCase(model=MODEL, accelerator=ACCELERATOR, isl=1024, osl=256, engine="vllm",
-                     traffic=Traffic(concurrency=24, requests_per_client=10))  # fmt: skip
+    case = ServeCase(
+        model=MODEL,
+        accelerator=ACCELERATOR,
+        isl=1024,
+        osl=256,
+        engine="vllm",
+        traffic=Traffic(concurrency=24, requests_per_client=10),
+    )
     other = under_stretch(resolve(msgspec.structs.replace(case, **changes)))
     truth, plain, taught = (other(stretch) for stretch in (TRUE, found.prior, found.calibration.stretch))
     for name in ("tpot_s", "output_tokens_per_s"):
@@ -83,9 +102,13 @@ def test_another_model_gets_the_share_that_models_of_a_stack_have_in_common(tmp_
     path.write_text(calibration_toml(fitted))
     truth = measured(levels=(32,)).points[0]
     case = {
-        "kind": "serve", "model": MODEL, "accelerator": ACCELERATOR, "isl": 1024, "osl": 256,
+        "kind": "serve",
+        "model": MODEL,
+        "accelerator": ACCELERATOR,
+        "isl": 1024,
+        "osl": 256,
         "traffic": {"concurrency": 32, "requests_per_client": 10},
-    }  # fmt: skip
+    }
     plain = tonnage.predict(case)
     taught = tonnage.predict(case, additions=Additions(paths=(str(path),)))
     untaught = tonnage.predict(case, additions=gather(paths=(str(path), "none")))
@@ -176,8 +199,14 @@ def test_a_wrong_file_is_named(tmp_path: Path, line: str, said: str) -> None:
 
 
 def test_a_plan_and_a_simulation_take_it_and_say_so(tmp_path: Path) -> None:
-    slow = Calibration(accelerator=ACCELERATOR, engine="vllm", stretch=Stretch(memory=2.0, compute=2.0, step_s=0.01),
-                       factors={"tpot_s": 1.5}, date="2026-11-21", points=4)  # fmt: skip
+    slow = Calibration(
+        accelerator=ACCELERATOR,
+        engine="vllm",
+        stretch=Stretch(memory=2.0, compute=2.0, step_s=0.01),
+        factors={"tpot_s": 1.5},
+        date="2026-11-21",
+        points=4,
+    )
     path = tmp_path / "own.toml"
     path.write_text(calibration_toml(slow))
     own = Additions(paths=(str(path),))
@@ -187,10 +216,14 @@ def test_a_plan_and_a_simulation_take_it_and_say_so(tmp_path: Path) -> None:
     assert rates[1] < 0.7 * rates[0]
     assert any("as calibrated 2026-11-21" in note for note in taught.provenance.assumed)
     seen = [
-        tonnage.simulate(additions=x, model=MODEL, accelerator=ACCELERATOR,
-                         traffic={"rate": "1/s", "requests": 50, "prompt_tokens": 500, "output_tokens": 100})
+        tonnage.simulate(
+            additions=x,
+            model=MODEL,
+            accelerator=ACCELERATOR,
+            traffic={"rate": "1/s", "requests": 50, "prompt_tokens": 500, "output_tokens": 100},
+        )
         for x in (None, own)
-    ]  # fmt: skip
+    ]
     assert seen[1].tpot_s.mean > 1.6 * seen[0].tpot_s.mean
     assert any("as calibrated" in note for note in seen[1].assumed)
     # Its own width, and the little that a short queue adds.
@@ -214,8 +247,18 @@ def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     found = json.loads(machine.output)
     assert found["schema"] == "tonnage.calibrate/1" and math.isfinite(found["after"])
     case = tmp_path / "case.jsonl"
-    case.write_text(json.dumps({"kind": "serve", "model": MODEL, "accelerator": "H100", "isl": 1024, "osl": 256,
-                                "traffic": {"concurrency": 8}}))  # fmt: skip
+    case.write_text(
+        json.dumps(
+            {
+                "kind": "serve",
+                "model": MODEL,
+                "accelerator": "H100",
+                "isl": 1024,
+                "osl": 256,
+                "traffic": {"concurrency": 8},
+            }
+        )
+    )
     asked = json.loads(run.invoke(root, ["predict", str(case)]).output)
     assert asked["basis"] == "calibrated" and any("as calibrated" in note for note in asked["notes"])
     missing = run.invoke(root, ["calibrate", str(report), "--accelerator", "H100"])

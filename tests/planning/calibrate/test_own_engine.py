@@ -60,8 +60,15 @@ def test_live(tmp_path: Path) -> None:
     for name, (hidden, feed_forward, layers) in sizes.items():
         path = tmp_path / f"{name}.gguf"
         write_llama(path, hidden=hidden, feed_forward=feed_forward, layers=layers)
-        row = {"hidden_size": str(hidden), "intermediate_size": str(feed_forward), "num_hidden_layers": str(layers),
-               "vocab_size": "259", "output_tokens": "24", "requests": "2", "concurrency": "1"}  # fmt: skip
+        row = {
+            "hidden_size": str(hidden),
+            "intermediate_size": str(feed_forward),
+            "num_hidden_layers": str(layers),
+            "vocab_size": "259",
+            "output_tokens": "24",
+            "requests": "2",
+            "concurrency": "1",
+        }
         found[name] = {**row, **best_of(path, repeats=3, folder=tmp_path)}
         path.unlink()
     small, large = found["small"], found["large"]

@@ -21,9 +21,14 @@ MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 @pytest.fixture(scope="module")
 def plan() -> ServePlan:
     return tonnage.plan_serve(
-        MODEL, rate="20/s", traffic="chat", ttft="500 ms", tpot="40 ms", quick=True,
+        MODEL,
+        rate="20/s",
+        traffic="chat",
+        ttft="500 ms",
+        tpot="40 ms",
+        quick=True,
         accelerator=["h200-sxm-141gb", "h100-sxm5-80gb", "l40s", "rtx-pro-6000-bw-server"],
-    )  # fmt: skip
+    )
 
 
 def test_each_proposal_raises_the_chance(plan: ServePlan) -> None:
@@ -50,13 +55,16 @@ def test_what_is_known_exactly_is_not_measured(plan: ServePlan) -> None:
 
     options = tuple(
         msgspec.structs.replace(
-            o, capacity=msgspec.structs.replace(
-                o.capacity, max_rate_per_s=sharp(o.capacity.max_rate_per_s), tpot_s=sharp(o.capacity.tpot_s),
+            o,
+            capacity=msgspec.structs.replace(
+                o.capacity,
+                max_rate_per_s=sharp(o.capacity.max_rate_per_s),
+                tpot_s=sharp(o.capacity.tpot_s),
                 ttft_s=sharp(o.capacity.ttft_s),
             ),
         )
         for o in plan.options
-    )  # fmt: skip
+    )
     found = worth.measure_plan(msgspec.structs.replace(plan, options=options))
     assert found.sure_now > 0.97 and not found.proposals
 

@@ -15,9 +15,12 @@ from tonnage.report.charts import charts_of
 from tonnage.report.markdown import markdown
 
 CASE: dict[str, Any] = {
-    "model": "meta-llama/Llama-3.1-8B-Instruct", "accelerator": "H100", "replicas": 2,
-    "traffic": {"profile": "chat", "rate": "20/s", "requests": "1500"}, "slo": {"ttft": "1 s", "tpot": "30 ms"},
-}  # fmt: skip
+    "model": "meta-llama/Llama-3.1-8B-Instruct",
+    "accelerator": "H100",
+    "replicas": 2,
+    "traffic": {"profile": "chat", "rate": "20/s", "requests": "1500"},
+    "slo": {"ttft": "1 s", "tpot": "30 ms"},
+}
 
 
 def told(**changes: Any) -> Comparison:
@@ -132,8 +135,10 @@ def test_the_best_of_a_row_is_marked_unless_all_are_alike() -> None:
         ]
     )
     assert [(one.what, one.values, one.best) for one in rows] == [
-        ("a", (2.0, 1.0, None), 1), ("b", ("x", None, None), None), ("c", (None, 3.0, 3.0), None)
-    ]  # fmt: skip
+        ("a", (2.0, 1.0, None), 1),
+        ("b", ("x", None, None), None),
+        ("c", (None, 3.0, 3.0), None),
+    ]
 
 
 def test_python_asks_the_same() -> None:

@@ -119,9 +119,14 @@ def test_a_plan_that_works_relaxes_nothing() -> None:
 
 def test_each_constraint_is_dropped_alone() -> None:
     request = Serve(
-        model=EIGHT, lengths=Lengths(prompt_tokens=10, output_tokens=10), rate_per_s=1.0, slo=Slo(ttft_s=1.0),
-        quality_floor=0.99, budget_usd_per_h=1.0, filters=Filters(eu=True, providers=("verda",), terms=("spot",)),
-    )  # fmt: skip
+        model=EIGHT,
+        lengths=Lengths(prompt_tokens=10, output_tokens=10),
+        rate_per_s=1.0,
+        slo=Slo(ttft_s=1.0),
+        quality_floor=0.99,
+        budget_usd_per_h=1.0,
+        filters=Filters(eu=True, providers=("verda",), terms=("spot",)),
+    )
     found = dict(relaxations(request))
     assert {"--eu", "--provider", "--term", "--ttft", "--quality", "--budget"} <= set(found)
     assert found["--eu"].filters.eu is None and found["--eu"].filters.providers == ("verda",)

@@ -164,8 +164,13 @@ def test_what_fits_with_little_to_spare_is_said_to_be_near_the_edge() -> None:
     assert row.verdict.ok
     assert near == (row.memory.value > 0.95 * row.limit_bytes)
     (tight,) = ask(finetune="lora", accelerator="H100", solve="batch", seq_len=512, recompute="full").rows
-    (full,) = ask(finetune="lora", accelerator="H100", seq_len=512, recompute="full",
-                  batch=next(int(f.value) for f in tight.largest if f.what == "batch")).rows  # fmt: skip
+    (full,) = ask(
+        finetune="lora",
+        accelerator="H100",
+        seq_len=512,
+        recompute="full",
+        batch=next(int(f.value) for f in tight.largest if f.what == "batch"),
+    ).rows
     assert any("stays free" in note for note in full.notes)
 
 

@@ -23,12 +23,22 @@ from tonnage.report.answers import show
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 ASKED = {
-    "provider": "aws", "region": "us-east-1", "accelerator": "L4,A10G", "term": "on-demand,spot",
+    "provider": "aws",
+    "region": "us-east-1",
+    "accelerator": "L4,A10G",
+    "term": "on-demand,spot",
     "workloads": [
-        {"name": "agent", "model": MODEL, "rate": "1/s", "traffic": "chat", "ttft": "500 ms", "tpot": "60 ms",
-         "spot_share": "50 %"},
+        {
+            "name": "agent",
+            "model": MODEL,
+            "rate": "1/s",
+            "traffic": "chat",
+            "ttft": "500 ms",
+            "tpot": "60 ms",
+            "spot_share": "50 %",
+        },
     ],
-}  # fmt: skip
+}
 DEAR = 100.0
 """Over the price, what the search that stops early takes firm capacity to cost. [-]"""
 
@@ -153,12 +163,20 @@ def test_the_same_question_has_the_same_answer_in_another_process() -> None:
     night = {"name": "night", "kind": "batch", "model": MODEL, "items": "200k", "window": "22-6"}
     chat = {**ASKED["workloads"][0], "name": "chat", "day": [1] * 12 + [2] * 12, "survives": "50 %"}  # type: ignore[index]
     cores = {"name": "parse", "kind": "cpu", "rate": "4/s", "cpu_time": "1 s"}
-    asked = {"provider": "gcp", "region": "europe-west4", "accelerator": "L4,A100 40GB", "zones": 2,
-             "term": "on-demand,spot,reserved-1y,reserved-3y", "workloads": [chat, night, cores]}  # fmt: skip
+    asked = {
+        "provider": "gcp",
+        "region": "europe-west4",
+        "accelerator": "L4,A100 40GB",
+        "zones": 2,
+        "term": "on-demand,spot,reserved-1y,reserved-3y",
+        "workloads": [chat, night, cores],
+    }
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     there = subprocess.run(
         [sys.executable, "-c", SCRIPT, json.dumps(asked)],
-        env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True,
-    ).stdout  # fmt: skip
+        env={**os.environ, "PYTHONHASHSEED": seed},
+        capture_output=True,
+        check=True,
+    ).stdout
     here = plan_fleet(fleet_request(asked), today=date(2026, 11, 21))
     assert msgspec.json.encode(here) == there and here.feasible

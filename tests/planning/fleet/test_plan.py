@@ -18,12 +18,16 @@ from tonnage.planning.requests.fleet import fleet_request
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 CHAT = {
-    "name": "chat", "model": MODEL, "rate": "4/s", "ttft": "1 s", "tpot": "80 ms",
+    "name": "chat",
+    "model": MODEL,
+    "rate": "4/s",
+    "ttft": "1 s",
+    "tpot": "80 ms",
     "buckets": [
         {"share": "90 %", "prompt_tokens": 200, "output_tokens": 100},
         {"share": "10 %", "prompt_tokens": 1500, "output_tokens": 200},
     ],
-}  # fmt: skip
+}
 AGENT = {"name": "agent", "model": MODEL, "rate": "1/s", "traffic": "chat", "ttft": "500 ms", "tpot": "30 ms"}
 OFFERS = {"provider": "aws", "region": "us-east-1", "accelerator": "L4,A10G,H100", "term": "on-demand"}
 
@@ -125,13 +129,23 @@ def test_cores_are_work_too() -> None:
 
 
 ROUTER = {
-    "name": "router", "model": "Qwen/Qwen2.5-1.5B-Instruct", "rate": "5/s", "prompt_tokens": 300, "output_tokens": 16,
-    "ttft": "200 ms", "tpot": "20 ms",
-}  # fmt: skip
+    "name": "router",
+    "model": "Qwen/Qwen2.5-1.5B-Instruct",
+    "rate": "5/s",
+    "prompt_tokens": 300,
+    "output_tokens": 16,
+    "ttft": "200 ms",
+    "tpot": "20 ms",
+}
 CAMERAS = {
-    "name": "cameras", "kind": "infer", "model": "ultralytics/yolov8m", "streams": 12, "fps": 25, "resolution": 640,
+    "name": "cameras",
+    "kind": "infer",
+    "model": "ultralytics/yolov8m",
+    "streams": 12,
+    "fps": 25,
+    "resolution": 640,
     "latency": "100 ms",
-}  # fmt: skip
+}
 
 
 def test_small_services_share_an_accelerator_in_slices() -> None:

@@ -151,6 +151,10 @@ def test_a_part_that_tensorrt_no_longer_knows_runs_pytorch() -> None:
         return plan(model="timm/resnet50.a1_in1k", rate="500/s", accelerator=[name], **fields).options[0].engine
 
     found = {name: engine(name) for name in ("v100-sxm2-16gb", "t4", "jetson-agx-orin-32gb", "mi300x")}
-    assert found == {"v100-sxm2-16gb": "pytorch", "t4": "tensorrt", "jetson-agx-orin-32gb": "tensorrt",
-                     "mi300x": "pytorch"}  # fmt: skip
+    assert found == {
+        "v100-sxm2-16gb": "pytorch",
+        "t4": "tensorrt",
+        "jetson-agx-orin-32gb": "tensorrt",
+        "mi300x": "pytorch",
+    }
     assert engine("v100-sxm2-16gb", engine="tensorrt") == "tensorrt"

@@ -17,10 +17,12 @@ from tonnage.report.answers import show
 
 TODAY = date(2026, 11, 21)
 LIFE = {
-    "model": "meta-llama/Llama-2-13b-hf", "months": "12", "retrainings": "3",
+    "model": "meta-llama/Llama-2-13b-hf",
+    "months": "12",
+    "retrainings": "3",
     "finetune": {"method": "full", "examples": "50k", "tokens_per_example": "800", "epochs": "3", "deadline": "24 h"},
     "serve": {"rate": "2/s", "prompt_tokens": "800", "output_tokens": "200", "ttft": "1 s", "tpot": "60 ms"},
-}  # fmt: skip
+}
 
 
 def plan(**changes: Any) -> LifecyclePlan:

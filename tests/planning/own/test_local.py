@@ -34,10 +34,15 @@ def speed(name: str, machine: str, **fields: float) -> Speed:
 def test_what_lies_in_one_memory_has_the_number_of_predict(part: str) -> None:
     found = speed("Qwen/Qwen3-8B", part)
     case = ServeCase(
-        model="Qwen/Qwen3-8B", accelerator=part, traffic=Traffic(batch=1, static=True), isl=2048, osl=128,
-        precision=Q4, engine=spread_engine().name,
+        model="Qwen/Qwen3-8B",
+        accelerator=part,
+        traffic=Traffic(batch=1, static=True),
+        isl=2048,
+        osl=128,
+        precision=Q4,
+        engine=spread_engine().name,
         engine_options={"max_model_len": 8192, "max_num_seqs": 1, "max_num_batched_tokens": 512},
-    )  # fmt: skip
+    )
     plain = predict(case)
     assert plain.tpot_s is not None
     assert plain.ttft_s is not None
@@ -129,12 +134,14 @@ def test_more_cards_hold_more() -> None:
 def test_a_machine_that_was_found() -> None:
     inventory = Inventory(
         evidence="x",
-        devices=(DeviceGroup(name="NVIDIA GeForce RTX 3090", count=2, memory_bytes=25.8e9),
-                 DeviceGroup(name="NVIDIA RTX A4000")),
+        devices=(
+            DeviceGroup(name="NVIDIA GeForce RTX 3090", count=2, memory_bytes=25.8e9),
+            DeviceGroup(name="NVIDIA RTX A4000"),
+        ),
         cpu="AMD Ryzen 9 9950X 16-Core Processor",
         host_memory_bytes=98e9,
         host_bytes_per_s=96e9,
-    )  # fmt: skip
+    )
     machine = machine_found(inventory)
     assert machine.device is not None
     assert (machine.device.id, machine.count) == ("rtx-3090", 2)

@@ -15,9 +15,13 @@ from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName
 from tonnage.planning.predict.case_lines import LONGEST_LINE, answers, case_of_object, raw_cases
 
 SERVE: dict[str, Any] = {
-    "kind": "serve", "model": "meta-llama/Llama-3.1-8B-Instruct", "accelerator": "h100-sxm5-80gb",
-    "traffic": {"concurrency": 64}, "isl": 1024, "osl": 1024,
-}  # fmt: skip
+    "kind": "serve",
+    "model": "meta-llama/Llama-3.1-8B-Instruct",
+    "accelerator": "h100-sxm5-80gb",
+    "traffic": {"concurrency": 64},
+    "isl": 1024,
+    "osl": 1024,
+}
 
 # The objects of the published description, word for word but for the model and accelerator.
 PUBLISHED: list[dict[str, Any]] = [
@@ -123,13 +127,18 @@ def test_each_line_is_answered_in_its_place() -> None:
     text = "\n".join(["", json.dumps({**SERVE, "id": "a"}), "{broken", json.dumps(long_one), "   ", json.dumps(SERVE)])
     found = lines(text, crashing)
     assert [("error" in answer, answer.get("line")) for answer in found] == [
-        (False, None), (True, 3), (True, 4), (False, None),
-    ]  # fmt: skip
+        (False, None),
+        (True, 3),
+        (True, 4),
+        (False, None),
+    ]
     assert found[0]["ttft_s"] == {"mean": 0.1, "low": 0.05, "high": 0.2}
     assert found[1]["error"].startswith("the line is not valid JSON")
     assert found[2] == {
-        "error": "internal error: ZeroDivisionError: float division by zero", "line": 4, "id": "b",
-    }  # fmt: skip
+        "error": "internal error: ZeroDivisionError: float division by zero",
+        "line": 4,
+        "id": "b",
+    }
 
 
 def test_lines_are_answered_as_they_come() -> None:

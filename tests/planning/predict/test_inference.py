@@ -140,9 +140,10 @@ def test_every_catalogue_model_that_does_not_decode_text_is_predicted() -> None:
     kinds = {"vision", "vision-text", "cnn", "cnn-detect", "cnn-segment", "diffusion", "video-diffusion", "encoder",
              "embedding", "asr", "recommender"}  # fmt: skip
     models = [
-        model for model in catalog.models().values()
+        model
+        for model in catalog.models().values()
         if model.kind in kinds and not any(told.startswith("only its size") for told in model.assumed)
-    ]  # fmt: skip
+    ]
     assert len(models) > 50
     for model in models:
         found = predict_infer(InferCase(model=model.id, accelerator="b200-sxm-180gb"))

@@ -9,9 +9,14 @@ from tonnage.planning.predict.case_lines import case_of_object
 from tonnage.planning.predict.predict import predict
 
 SERVE = {
-    "kind": "serve", "model": "meta-llama/Llama-3.1-8B-Instruct", "accelerator": "h100-sxm5-80gb",
-    "traffic": {"concurrency": 64}, "isl": 1024, "osl": 1024, "id": "one",
-}  # fmt: skip
+    "kind": "serve",
+    "model": "meta-llama/Llama-3.1-8B-Instruct",
+    "accelerator": "h100-sxm5-80gb",
+    "traffic": {"concurrency": 64},
+    "isl": 1024,
+    "osl": 1024,
+    "id": "one",
+}
 TRAIN = {
     "kind": "train", "model": "meta-llama/Meta-Llama-3-8B", "accelerator": "h100-sxm5-80gb", "count": 8,
     "micro_batch": 1, "global_batch": 128, "seq_len": 8192, "id": "two",
@@ -19,11 +24,21 @@ TRAIN = {
 INFER = {"kind": "infer", "model": "timm/resnet50.a1_in1k", "accelerator": "a100-sxm4-80gb", "batch": 64, "id": "three"}
 
 NAMES = {
-    "serve": {"ttft_s", "tpot_s", "e2e_s", "output_tokens_per_s", "requests_per_s", "kv_cache_tokens", "memory",
-              "saturated", "basis", "fits"},
+    "serve": {
+        "ttft_s",
+        "tpot_s",
+        "e2e_s",
+        "output_tokens_per_s",
+        "requests_per_s",
+        "kv_cache_tokens",
+        "memory",
+        "saturated",
+        "basis",
+        "fits",
+    },
     "train": {"step_s", "tokens_per_s_per_accelerator", "mfu", "memory_peak_bytes", "fits", "basis"},
     "infer": {"samples_per_s", "latency_s", "memory"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("raw", [SERVE, TRAIN, INFER])

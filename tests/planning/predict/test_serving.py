@@ -99,8 +99,14 @@ def test_accelerators_that_pass_data_through_their_host_are_slower_still() -> No
 
 def test_layers_split_over_cards_add_memory_and_no_speed() -> None:
     precision = Precision(weights="gguf-q4_k_m", kv="fp16", activations="fp16")
-    common = {"accelerator": "rtx-4090", "engine": "llamacpp", "precision": precision, "phase": "decode", "isl": 1,
-              "traffic": Traffic(batch=1, static=True)}  # fmt: skip
+    common = {
+        "accelerator": "rtx-4090",
+        "engine": "llamacpp",
+        "precision": precision,
+        "phase": "decode",
+        "isl": 1,
+        "traffic": Traffic(batch=1, static=True),
+    }
     one = predict_serve(case(**common))
     two = predict_serve(case(**common, layout=Layout(pp=2), split_mode="layer"))
     assert two.tpot_s.mean == pytest.approx(one.tpot_s.mean, rel=0.05)
@@ -111,8 +117,16 @@ def test_layers_split_over_cards_add_memory_and_no_speed() -> None:
 
 def test_pieces_of_a_prompt_follow_each_other_through_split_layers() -> None:
     precision = Precision(weights="gguf-q4_k_m", kv="fp16", activations="fp16")
-    common = {"accelerator": "rtx-4090", "engine": "llamacpp", "precision": precision, "phase": "prefill", "osl": 1,
-              "traffic": Traffic(batch=1, static=True), "split_mode": "layer", "isl": 4096}  # fmt: skip
+    common = {
+        "accelerator": "rtx-4090",
+        "engine": "llamacpp",
+        "precision": precision,
+        "phase": "prefill",
+        "osl": 1,
+        "traffic": Traffic(batch=1, static=True),
+        "split_mode": "layer",
+        "isl": 4096,
+    }
 
     def prompt(pp: int, **changed: Any) -> float:
         return predict_serve(case(**common | changed, layout=Layout(pp=pp))).ttft_s.mean

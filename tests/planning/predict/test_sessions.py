@@ -18,9 +18,13 @@ from tonnage.planning.predict.case_lines import case_of_object
 from tonnage.planning.predict.predict import predict
 
 CASE = {
-    "kind": "serve", "model": "llama-3.1-8b", "accelerator": "h100-sxm5-80gb", "isl": 23700, "osl": 400,
+    "kind": "serve",
+    "model": "llama-3.1-8b",
+    "accelerator": "h100-sxm5-80gb",
+    "isl": 23700,
+    "osl": 400,
     "traffic": {"rate_per_s": 0.5},
-}  # fmt: skip
+}
 
 
 def predicted(**more: Any) -> ServeResult:
@@ -53,10 +57,18 @@ def test_stated_hits_are_taken_as_they_are() -> None:
 
 
 def test_a_case_finds_what_its_plan_finds() -> None:
-    plan = answer("serve", {
-        "model": "llama-3.1-8b", "rate": "20/s", "ttft": "2 s", "tpot": "50 ms", "quick": True, "traffic": "agent",
-        "accelerator": "h100-sxm5-80gb",
-    })  # fmt: skip
+    plan = answer(
+        "serve",
+        {
+            "model": "llama-3.1-8b",
+            "rate": "20/s",
+            "ttft": "2 s",
+            "tpot": "50 ms",
+            "quick": True,
+            "traffic": "agent",
+            "accelerator": "h100-sxm5-80gb",
+        },
+    )
     assert isinstance(plan, ServePlan)
     option, lengths = plan.options[0], plan.request.lengths
     configuration, reuse = option.configuration, option.reuse

@@ -11,9 +11,15 @@ from tonnage.errors import BadRequest, UnknownName
 from tonnage.planning.predict.training import predict_train
 
 CASE = TrainCase(
-    model="meta-llama/Meta-Llama-3-8B", accelerator="h100-sxm5-80gb", count=16, seq_len=4096, global_batch=128,
-    micro_batch=1, layout=TrainCaseLayout(tp=1, pp=1), id="a case",
-)  # fmt: skip
+    model="meta-llama/Meta-Llama-3-8B",
+    accelerator="h100-sxm5-80gb",
+    count=16,
+    seq_len=4096,
+    global_batch=128,
+    micro_batch=1,
+    layout=TrainCaseLayout(tp=1, pp=1),
+    id="a case",
+)
 
 
 def test_rates_agree_with_the_step() -> None:
@@ -59,9 +65,13 @@ def test_no_is_an_answer_with_the_shortfall_and_the_largest_part() -> None:
 
 def test_a_network_needs_no_sequence_length() -> None:
     case = TrainCase(
-        model="timm/resnet50.a1_in1k", accelerator="a100-sxm4-80gb", count=8, micro_batch=256, precision="fp16",
+        model="timm/resnet50.a1_in1k",
+        accelerator="a100-sxm4-80gb",
+        count=8,
+        micro_batch=256,
+        precision="fp16",
         optimizer="sgd",
-    )  # fmt: skip
+    )
     found = predict_train(case)
     assert found.tokens_per_s_per_accelerator is None
     assert found.samples_per_s_per_accelerator is not None

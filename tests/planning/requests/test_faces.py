@@ -130,9 +130,15 @@ def test_every_field_of_a_case_is_in_its_schema_and_its_type(kind: str) -> None:
 def test_a_case_by_its_schema_is_a_case() -> None:
     jsonschema = pytest.importorskip("jsonschema")
     case = {"kind": "serve", "model": "8B", "accelerator": "H100", "traffic": {"concurrency": 8}, "isl": 0, "osl": 128}
-    for change, sound in (({}, True), ({"isl": -1}, False), ({"layout": {"tp": 0}}, False), ({"osl": "1k"}, False),
-                          ({"accelerator_fraction": 2}, False), ({"engine_options": {"max_num_seqs": 8}}, True),
-                          ({"phase": "sleep"}, False)):  # fmt: skip
+    for change, sound in (
+        ({}, True),
+        ({"isl": -1}, False),
+        ({"layout": {"tp": 0}}, False),
+        ({"osl": "1k"}, False),
+        ({"accelerator_fraction": 2}, False),
+        ({"engine_options": {"max_num_seqs": 8}}, True),
+        ({"phase": "sleep"}, False),
+    ):
         changed = {**case, **change}
         assert jsonschema.Draft202012Validator({"anyOf": case_schemas()}).is_valid(changed) == sound
         with contextlib.nullcontext() if sound else pytest.raises(BadRequest):
@@ -148,10 +154,18 @@ def test_plain_numbers_in_python_are_in_base_units() -> None:
 
 
 def test_plain_numbers_of_groups_are_in_base_units_too() -> None:
-    plain: dict[str, Any] = {"model": "8B", "months": 12, "finetune": {"tokens": 4e7, "deadline": 86400},
-                             "serve": {"rate": 4, "ttft": 1}}  # fmt: skip
-    texts: dict[str, Any] = {"model": "8B", "months": "12", "finetune": {"tokens": "40M", "deadline": "24 h"},
-                             "serve": {"rate": "4/s", "ttft": "1 s"}}  # fmt: skip
+    plain: dict[str, Any] = {
+        "model": "8B",
+        "months": 12,
+        "finetune": {"tokens": 4e7, "deadline": 86400},
+        "serve": {"rate": 4, "ttft": 1},
+    }
+    texts: dict[str, Any] = {
+        "model": "8B",
+        "months": "12",
+        "finetune": {"tokens": "40M", "deadline": "24 h"},
+        "serve": {"rate": "4/s", "ttft": "1 s"},
+    }
     read = lifecycle_request(in_base_units(plain, REQUESTS["lifecycle"]))
     assert read == lifecycle_request(texts)
     case = {"model": "8B", "accelerator": "H100", "traffic": {"rate": 6, "profile": "chat"}, "slo": {"ttft": 1}}

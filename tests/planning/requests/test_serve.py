@@ -17,9 +17,18 @@ GOOD = {"model": MODEL, "rate": "4/s", "traffic": "chat"}
 
 def test_reads_units_names_and_lists() -> None:
     request = serve_request(
-        {**GOOD, "ttft": "500 ms", "tpot": "0.05 s", "accelerator": "H100, A100", "precision": ["fp8", "bf16"],
-         "eu": True, "budget": "$20/h", "headroom": "30 %", "max_accelerators": "16"}
-    )  # fmt: skip
+        {
+            **GOOD,
+            "ttft": "500 ms",
+            "tpot": "0.05 s",
+            "accelerator": "H100, A100",
+            "precision": ["fp8", "bf16"],
+            "eu": True,
+            "budget": "$20/h",
+            "headroom": "30 %",
+            "max_accelerators": "16",
+        }
+    )
     assert request.rate_per_s == 4.0
     assert request.slo.ttft_s == 0.5 and request.slo.tpot_s == 0.05
     assert request.filters.accelerators == ("h100-sxm5-80gb", "a100-sxm4-80gb")

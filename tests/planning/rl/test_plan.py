@@ -19,9 +19,14 @@ from tonnage.validation.rl import rl_rows, split_ratio
 
 DAY = date(2026, 11, 22)
 FIELDS = {
-    "model": "Qwen/Qwen3-8B", "steps": "100", "prompts_per_step": "32", "responses_per_prompt": "8",
-    "response_tokens": "2000", "accelerator": "H100", "count": "16",
-}  # fmt: skip
+    "model": "Qwen/Qwen3-8B",
+    "steps": "100",
+    "prompts_per_step": "32",
+    "responses_per_prompt": "8",
+    "response_tokens": "2000",
+    "accelerator": "H100",
+    "count": "16",
+}
 
 
 def planned(**changes: str) -> RlPlan:

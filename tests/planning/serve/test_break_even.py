@@ -11,9 +11,13 @@ from tonnage.planning.ask import answer
 
 TODAY = date(2026, 11, 21)
 ASKED: dict[str, Any] = {
-    "model": "meta-llama/Llama-3.1-70B-Instruct", "rate": "4/s", "traffic": "chat", "ttft": "1 s", "tpot": "50 ms",
+    "model": "meta-llama/Llama-3.1-70B-Instruct",
+    "rate": "4/s",
+    "traffic": "chat",
+    "ttft": "1 s",
+    "tpot": "50 ms",
     "quick": True,
-}  # fmt: skip
+}
 
 
 def plan(**changes: Any) -> ServePlan:

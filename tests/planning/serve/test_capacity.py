@@ -63,9 +63,14 @@ def at(share: float, seen: SearchedCapacity, *, start: float) -> SloCapacity:
     table = seen.arrays.table
     slower = table._replace(**{name: getattr(table, name) * share for name in TIMES})
     return slo_capacity(
-        slower, seen.arrays.limits, requests=seen.requests, slo=SLO, delivery_s=seen.arrays.delivery_s,
-        start=start, precision=PRECISION[True],
-    )  # fmt: skip
+        slower,
+        seen.arrays.limits,
+        requests=seen.requests,
+        slo=SLO,
+        delivery_s=seen.arrays.delivery_s,
+        start=start,
+        precision=PRECISION[True],
+    )
 
 
 @pytest.mark.parametrize(("accelerator", "ranks"), [("B200", 1), ("H200", 1), ("H200", 4)])
@@ -92,12 +97,19 @@ def test_other_requests_find_the_same() -> None:
     asked, _, seen = looked_at("B200", 1)
     for seed in (1, 2):
         traffic = SimulationTraffic(
-            profile="chat", rate_per_s=PATTERN_PER_S, process="wandering", dispersion=asked.shape.dispersion,
-            window_s=1.0, seed=seed,
-        )  # fmt: skip
+            profile="chat",
+            rate_per_s=PATTERN_PER_S,
+            process="wandering",
+            dispersion=asked.shape.dispersion,
+            window_s=1.0,
+            seed=seed,
+        )
         found = slo_capacity(
-            seen.arrays.table, seen.arrays.limits, requests=traffic_of(traffic).requests, slo=SLO,
+            seen.arrays.table,
+            seen.arrays.limits,
+            requests=traffic_of(traffic).requests,
+            slo=SLO,
             delivery_s=seen.arrays.delivery_s,
-        )  # fmt: skip
+        )
         assert found.low_per_s <= seen.found.high_per_s and seen.found.low_per_s <= found.high_per_s
         assert found.rate_per_s == pytest.approx(seen.found.rate_per_s, rel=0.06)

@@ -26,10 +26,15 @@ LOADS = ("rate", "concurrency")
 @cache
 def candidate(load: str) -> tuple[Serve, Candidate]:
     """The first configuration that serves a chat on one H100, its load as arrivals or as requests in flight."""
-    asked = serve_request({
-        "model": "meta-llama/Llama-3.1-8B-Instruct", "traffic": "chat", "accelerator": "H100", "tpot": "40 ms",
-        **({"rate": "2/s"} if load == "rate" else {"concurrency": 16}),
-    })  # fmt: skip
+    asked = serve_request(
+        {
+            "model": "meta-llama/Llama-3.1-8B-Instruct",
+            "traffic": "chat",
+            "accelerator": "H100",
+            "tpot": "40 ms",
+            **({"rate": "2/s"} if load == "rate" else {"concurrency": 16}),
+        }
+    )
     site = sites(asked.filters, additions=catalog.NOTHING)[0][0]
     found = (one for one in _outcomes(asked, resolve(asked.model), site) if isinstance(one, Candidate))
     return asked, next(found)

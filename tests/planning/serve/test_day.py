@@ -18,8 +18,15 @@ from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.day import fleet_day
 from tonnage.planning.serve.plan import plan_serve
 
-CHAT = {"model": "meta-llama/Llama-3.1-8B", "rate": "60/s", "traffic": "chat", "ttft": "1 s", "tpot": "50 ms",
-        "accelerator": "H100", "quick": True}  # fmt: skip
+CHAT = {
+    "model": "meta-llama/Llama-3.1-8B",
+    "rate": "60/s",
+    "traffic": "chat",
+    "ttft": "1 s",
+    "tpot": "50 ms",
+    "accelerator": "H100",
+    "quick": True,
+}
 
 
 def asked(**changes: Any) -> Serve:

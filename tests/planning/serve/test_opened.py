@@ -114,8 +114,13 @@ def test_parts_add_up_over_models_accelerators_engines_and_loads() -> None:
     ids=str,
 )
 def test_parts_add_up_under_every_setting_that_changes_a_step(changes: dict[str, object]) -> None:
-    base = ServeCase(model="meta-llama/Llama-3.1-8B", accelerator="h100-sxm5-80gb", traffic=Traffic(concurrency=24),
-                     isl=900.0, osl=200.0)  # fmt: skip
+    base = ServeCase(
+        model="meta-llama/Llama-3.1-8B",
+        accelerator="h100-sxm5-80gb",
+        traffic=Traffic(concurrency=24),
+        isl=900.0,
+        osl=200.0,
+    )
     for load in LOADS:
         trees = opened(msgspec.structs.replace(base, traffic=load, **changes))
         assert max(map(gap, trees.values())) < WITHIN, load
@@ -123,12 +128,25 @@ def test_parts_add_up_under_every_setting_that_changes_a_step(changes: dict[str,
 
 def test_separate_pools_and_encoders_open_too() -> None:
     split = Disaggregation(prefill_workers=2, prefill=Layout(tp=1), decode_workers=1, decode=Layout(tp=2))
-    pools = ServeCase(model="meta-llama/Llama-3.1-8B", accelerator="h100-sxm5-80gb", traffic=Traffic(concurrency=48),
-                      isl=2000.0, osl=300.0, layout=Layout(tp=2), disaggregation=split)  # fmt: skip
+    pools = ServeCase(
+        model="meta-llama/Llama-3.1-8B",
+        accelerator="h100-sxm5-80gb",
+        traffic=Traffic(concurrency=48),
+        isl=2000.0,
+        osl=300.0,
+        layout=Layout(tp=2),
+        disaggregation=split,
+    )
     names = {part.name for part in opened(pools)["TTFT"].parts}
     assert {"own prefill", "KV transfer", "queueing delay"} <= names
-    encoder = ServeCase(model="BAAI/bge-large-en-v1.5", accelerator="l40s", traffic=Traffic(batch=32), isl=400.0,
-                        osl=0.0, phase="encode")  # fmt: skip
+    encoder = ServeCase(
+        model="BAAI/bge-large-en-v1.5",
+        accelerator="l40s",
+        traffic=Traffic(batch=32),
+        isl=400.0,
+        osl=0.0,
+        phase="encode",
+    )
     result = predict_serve(encoder, why=True)
     assert result.e2e_s is not None
     latency = result.opened[-2]
@@ -145,8 +163,14 @@ def test_nothing_is_opened_unless_it_is_asked_for() -> None:
 
 
 def test_a_kernel_engineer_finds_where_the_time_of_a_70b_model_goes() -> None:
-    case = ServeCase(model="meta-llama/Llama-3.1-70B", accelerator="h100-sxm5-80gb", traffic=Traffic(concurrency=32),
-                     isl=1024.0, osl=256.0, layout=Layout(tp=4))  # fmt: skip
+    case = ServeCase(
+        model="meta-llama/Llama-3.1-70B",
+        accelerator="h100-sxm5-80gb",
+        traffic=Traffic(concurrency=32),
+        isl=1024.0,
+        osl=256.0,
+        layout=Layout(tp=4),
+    )
     tpot = opened(case)["TPOT"]
     decode = next(part for part in tpot.parts if part.name == "decode steps").parts[0]
     runs = {leaf.name: leaf for leaf in leaves(decode) if leaf.execution is not None}

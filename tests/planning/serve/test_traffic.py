@@ -40,9 +40,14 @@ def test_nobody_waits_without_a_setting() -> None:
 @pytest.mark.parametrize("engine", ["trtllm", "vllm"])
 def test_the_host_of_an_offline_run_works_beside_the_accelerator_where_its_scheduler_is_compiled(engine) -> None:
     case = ServeCase(
-        model="llama-3.1-8b", accelerator="h100-sxm5-80gb", engine=engine, isl=1000, osl=1000, length_spread=(1.0, 1.0),
+        model="llama-3.1-8b",
+        accelerator="h100-sxm5-80gb",
+        engine=engine,
+        isl=1000,
+        osl=1000,
+        length_spread=(1.0, 1.0),
         traffic=Traffic(saturated=True),
-    )  # fmt: skip
+    )
     at = resolve(case)
     idle, busy = (
         under_load(at, step_table(grid_of(at), msgspec.structs.replace(at.overheads, sequence_s=each)))[0]
@@ -53,9 +58,14 @@ def test_the_host_of_an_offline_run_works_beside_the_accelerator_where_its_sched
 
 def clients(engine: str, **options: object) -> Served:
     case = ServeCase(
-        model="llama-3.1-8b", accelerator="h200-sxm-141gb", engine=engine, isl=4000, osl=500,
-        traffic=Traffic(concurrency=64), engine_options=options,
-    )  # fmt: skip
+        model="llama-3.1-8b",
+        accelerator="h200-sxm-141gb",
+        engine=engine,
+        isl=4000,
+        osl=500,
+        traffic=Traffic(concurrency=64),
+        engine_options=options,
+    )
     at = resolve(case)
     return under_load(at, step_table(grid_of(at), at.overheads))[0]
 

@@ -15,9 +15,14 @@ from tonnage.planning.serve.variations import Variations
 
 TODAY = date(2026, 11, 22)
 R1 = {
-    "model": "deepseek-ai/DeepSeek-R1", "traffic": "chat", "rate": "100/s", "accelerator": "H200", "ttft": "2 s",
-    "tpot": "30 ms", "quick": True,
-}  # fmt: skip
+    "model": "deepseek-ai/DeepSeek-R1",
+    "traffic": "chat",
+    "rate": "100/s",
+    "accelerator": "H200",
+    "ttft": "2 s",
+    "tpot": "30 ms",
+    "quick": True,
+}
 
 
 def plan(**changes: Any) -> ServePlan:

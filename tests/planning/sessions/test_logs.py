@@ -15,12 +15,16 @@ from tonnage.planning.sessions.logs import first_half, hits_over_size, trace_ses
 
 def written(log: Trace, path: Path) -> str:
     lines = [
-        json.dumps({
-            "timestamp": round(1000 * log.sent_s[k]), "input_length": 8 * log.prompt[k], "output_length": 5,
-            "hash_ids": list(log.blocks[log.offsets[k] : log.offsets[k + 1]]),
-        })
+        json.dumps(
+            {
+                "timestamp": round(1000 * log.sent_s[k]),
+                "input_length": 8 * log.prompt[k],
+                "output_length": 5,
+                "hash_ids": list(log.blocks[log.offsets[k] : log.offsets[k + 1]]),
+            }
+        )
         for k in range(len(log.sent_s))
-    ]  # fmt: skip
+    ]
     path.write_text("\n".join(lines), encoding="utf-8")
     return str(path)
 

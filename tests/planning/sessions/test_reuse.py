@@ -15,9 +15,14 @@ from tonnage.report.serve import serve_document
 from tonnage.simulation.session_steady import steady_turns
 
 SMALL = {
-    "model": "meta-llama/Llama-3.1-8B-Instruct", "rate": "20/s", "ttft": "2 s", "tpot": "50 ms", "quick": True,
-    "accelerator": "h100-sxm5-80gb", "traffic": "agent",
-}  # fmt: skip
+    "model": "meta-llama/Llama-3.1-8B-Instruct",
+    "rate": "20/s",
+    "ttft": "2 s",
+    "tpot": "50 ms",
+    "quick": True,
+    "accelerator": "h100-sxm5-80gb",
+    "traffic": "agent",
+}
 
 
 def planned(**more: Any) -> ServePlan:

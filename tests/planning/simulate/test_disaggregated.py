@@ -14,9 +14,11 @@ from tonnage.planning.simulate.simulate import simulate
 ONE = {"tp": 1}
 SPLIT = {"prefill_workers": 1, "prefill": ONE, "decode_workers": 1, "decode": ONE}
 CASE: dict[str, Any] = {
-    "model": "meta-llama/Llama-3.1-8B-Instruct", "accelerator": "H100",
-    "traffic": {"profile": "chat", "rate": "10/s", "requests": "1500"}, "disaggregation": SPLIT,
-}  # fmt: skip
+    "model": "meta-llama/Llama-3.1-8B-Instruct",
+    "accelerator": "H100",
+    "traffic": {"profile": "chat", "rate": "10/s", "requests": "1500"},
+    "disaggregation": SPLIT,
+}
 
 
 def told(**changes: Any) -> Simulated:

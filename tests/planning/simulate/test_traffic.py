@@ -68,10 +68,21 @@ def test_a_log_says_how_many_of_its_requests_had_nothing_to_read_or_say(tmp_path
 
 
 def started(**scaling: Any) -> Simulated:
-    traffic = {"profile": "chat", "rate": "0.2/s", "requests": "400", "process": "on-off", "on_for": "5 min",
-               "off_for": "60 min"}  # fmt: skip
-    fields = {"model": "meta-llama/Llama-3.1-8B-Instruct", "accelerator": "L40S", "traffic": traffic, "replicas": 2,
-              "scaling": {"in_flight": 16, "fewest": 0, "keep": "5 min", **scaling}}  # fmt: skip
+    traffic = {
+        "profile": "chat",
+        "rate": "0.2/s",
+        "requests": "400",
+        "process": "on-off",
+        "on_for": "5 min",
+        "off_for": "60 min",
+    }
+    fields = {
+        "model": "meta-llama/Llama-3.1-8B-Instruct",
+        "accelerator": "L40S",
+        "traffic": traffic,
+        "replicas": 2,
+        "scaling": {"in_flight": 16, "fewest": 0, "keep": "5 min", **scaling},
+    }
     return simulate(simulation_of(fields))
 
 
@@ -92,8 +103,13 @@ def test_a_given_start_and_its_parts_contradict() -> None:
 def test_a_pipeline_passes_a_prompt_from_stage_to_stage() -> None:
     def first(layout: dict[str, int]) -> float:
         traffic = {"prompt_tokens": "2k", "output_tokens": "8", "rate": "0.05/s", "requests": "50", "process": "even"}
-        fields = {"model": "meta-llama/Llama-3.1-70B-Instruct", "accelerator": "H200", "layout": layout,
-                  "precision": {"weights": "fp8", "kv": "fp8"}, "traffic": traffic}  # fmt: skip
+        fields = {
+            "model": "meta-llama/Llama-3.1-70B-Instruct",
+            "accelerator": "H200",
+            "layout": layout,
+            "precision": {"weights": "fp8", "kv": "fp8"},
+            "traffic": traffic,
+        }
         found = simulate(simulation_of(fields))
         assert found.ttft_s is not None
         return found.ttft_s.mean
@@ -106,8 +122,12 @@ def test_a_pipeline_passes_a_prompt_from_stage_to_stage() -> None:
 def test_what_was_preempted_is_found_again_under_a_prefix_cache() -> None:
     def seen(caching: bool) -> Simulated:
         traffic = {"prompt_tokens": "1k", "output_tokens": "3k", "rate": "2/s", "requests": "300"}
-        fields = {"model": "meta-llama/Llama-3.1-8B-Instruct", "accelerator": "RTX 4090", "traffic": traffic,
-                  "engine_options": {"prefix_caching": caching, "max_model_len": 8192}}  # fmt: skip
+        fields = {
+            "model": "meta-llama/Llama-3.1-8B-Instruct",
+            "accelerator": "RTX 4090",
+            "traffic": traffic,
+            "engine_options": {"prefix_caching": caching, "max_model_len": 8192},
+        }
         return simulate(simulation_of(fields))
 
     kept, again = seen(True), seen(False)

@@ -13,8 +13,12 @@ MIXTRAL = catalog.model("mistralai/Mixtral-8x7B-v0.1")
 
 def case(model: str, **layout: object) -> TrainCase:
     return TrainCase(
-        model=model, accelerator="h100-sxm5-80gb", count=64, seq_len=4096, layout=TrainCaseLayout(**layout)  # type: ignore[arg-type]
-    )  # fmt: skip
+        model=model,
+        accelerator="h100-sxm5-80gb",
+        count=64,
+        seq_len=4096,
+        layout=TrainCaseLayout(**layout),  # type: ignore[arg-type]
+    )
 
 
 @pytest.mark.parametrize(

@@ -91,8 +91,10 @@ def test_schedules_are_stated_or_of_the_framework() -> None:
 
 
 def test_networks_know_how_they_are_built() -> None:
-    styles = {name: framework_defaults.network_style(catalog.model(name)) for name in
-              ("timm/efficientnet_b4.ra2_in1k", "timm/resnet50.a1_in1k", "nvidia/nnunet-3d")}  # fmt: skip
+    styles = {
+        name: framework_defaults.network_style(catalog.model(name))
+        for name in ("timm/efficientnet_b4.ra2_in1k", "timm/resnet50.a1_in1k", "nvidia/nnunet-3d")
+    }
     assert list(styles.values()) == ["separable", "plain", "volume"]
 
 

@@ -83,6 +83,6 @@ def test_utilisation_of_narrow_products_names_its_peak() -> None:
 def test_images_come_in_batches_of_images() -> None:
     plan = finetune(
         model="timm/resnet50.a1_in1k", examples="100k", tokens_per_example=None, packed=None, accelerator="A100"
-    )  # fmt: skip
+    )
     assert plan.options[0].configuration.global_batch == 256
     assert any("256 images" in said for said in plan.provenance.assumed)

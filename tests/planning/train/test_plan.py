@@ -18,9 +18,13 @@ from tonnage.planning.train.plan import plan_train
 TODAY = date(2026, 11, 21)
 PRETRAIN = {"model": "meta-llama/Llama-3.1-8B", "tokens": "100B", "deadline": "30 days", "vendor": "NVIDIA"}
 BERT = {
-    "model": "google-bert/bert-base-uncased", "method": "full", "examples": "100k", "tokens_per_example": "128",
-    "epochs": "3", "packed": "false",
-}  # fmt: skip
+    "model": "google-bert/bert-base-uncased",
+    "method": "full",
+    "examples": "100k",
+    "tokens_per_example": "128",
+    "epochs": "3",
+    "packed": "false",
+}
 
 
 def train(**changes: Any) -> TrainPlan:
@@ -67,8 +71,14 @@ def test_memory_keeps_a_reserve_or_says_that_it_does_not(month: TrainPlan) -> No
     for option in month.options:
         full = option.memory.value / option.limit_bytes
         assert full <= 0.95 or not option.sure
-    tight = finetune(model="meta-llama/Llama-2-13b-hf", tokens_per_example="800", accelerator="H100", count="4",
-                     global_batch="16", packed="true")  # fmt: skip
+    tight = finetune(
+        model="meta-llama/Llama-2-13b-hf",
+        tokens_per_example="800",
+        accelerator="H100",
+        count="4",
+        global_batch="16",
+        packed="true",
+    )
     best = tight.options[0]
     assert best.sure is (best.memory.value <= 0.95 * best.limit_bytes)
 

@@ -17,9 +17,14 @@ H100 = catalog.accelerator("h100-sxm5-80gb")
 
 def job(batch: int, seq_len: int = 4096) -> Job:
     return Job(
-        kind="train", method="pretrain", sequences=1e6, seq_len=seq_len, global_batch=batch, precision="bf16",
+        kind="train",
+        method="pretrain",
+        sequences=1e6,
+        seq_len=seq_len,
+        global_batch=batch,
+        precision="bf16",
         optimizer="adamw",
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,8 +69,13 @@ def test_volta_and_turing_train_in_fp16() -> None:
 def test_fine_tuning_stays_with_plain_scripts_while_they_fit() -> None:
     model = catalog.model("meta-llama/Llama-2-13b-hf")
     full = Job(
-        kind="finetune", method="full", sequences=1e4, seq_len=2048, global_batch=32, precision="bf16",
+        kind="finetune",
+        method="full",
+        sequences=1e4,
+        seq_len=2048,
+        global_batch=32,
+        precision="bf16",
         optimizer="adamw",
-    )  # fmt: skip
+    )
     found = fastest_arrangements(model, Place(accelerator=H100, count=8, per_node=8), job=full, coefficients=C)
     assert found.best[0].setup.software.name == "eager"

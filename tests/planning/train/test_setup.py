@@ -23,9 +23,13 @@ def resolved(case: TrainCase) -> Chosen:
 
 def test_stated_degrees_are_kept() -> None:
     case = replace(
-        LLAMA_8B, count=64, global_batch=512, micro_batch=1, recompute="full",
+        LLAMA_8B,
+        count=64,
+        global_batch=512,
+        micro_batch=1,
+        recompute="full",
         layout=TrainCaseLayout(tp=2, pp=4, cp=2, sharding="zero1"),
-    )  # fmt: skip
+    )
     found = resolved(case)
     layout = found.setup.layout
     assert (layout.tp, layout.pp, layout.cp, layout.dp) == (2, 4, 2, 4)

@@ -8,13 +8,23 @@ from tonnage.errors import BadRequest
 from tonnage.planning.predict.training import predict_train
 
 DENSE = TrainCase(
-    model="meta-llama/Meta-Llama-3.1-8B", accelerator="h100-sxm5-80gb", count=16, seq_len=8192, global_batch=64,
-    micro_batch=1, layout=TrainCaseLayout(tp=2, pp=2),
-)  # fmt: skip
+    model="meta-llama/Meta-Llama-3.1-8B",
+    accelerator="h100-sxm5-80gb",
+    count=16,
+    seq_len=8192,
+    global_batch=64,
+    micro_batch=1,
+    layout=TrainCaseLayout(tp=2, pp=2),
+)
 MIXTURE = TrainCase(
-    model="mistralai/Mixtral-8x7B-v0.1", accelerator="h100-sxm5-80gb", count=64, seq_len=4096, global_batch=256,
-    micro_batch=1, layout=TrainCaseLayout(tp=1, pp=4, ep=8),
-)  # fmt: skip
+    model="mistralai/Mixtral-8x7B-v0.1",
+    accelerator="h100-sxm5-80gb",
+    count=64,
+    seq_len=4096,
+    global_batch=256,
+    micro_batch=1,
+    layout=TrainCaseLayout(tp=1, pp=4, ep=8),
+)
 
 
 def step(found: TrainResult) -> float:

@@ -41,9 +41,14 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ] = None
     deadline_s: Annotated[
         float | None,
-        Field(name="deadline", reads="s", group="Objectives", high=20 * 8760 * 3600.0,
-              help="longest time for a training run: 30 days"),
-    ] = None  # fmt: skip
+        Field(
+            name="deadline",
+            reads="s",
+            group="Objectives",
+            high=20 * 8760 * 3600.0,
+            help="longest time for a training run: 30 days",
+        ),
+    ] = None
     usd_per_h: float | None = None
     """Of a service. [USD/h]"""
     usd: float | None = None

@@ -54,17 +54,27 @@ class Own(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """[tokens/s]"""
     host_bytes: Annotated[
         float | None,
-        Field(name="host_memory", reads="bytes", group="Accelerators", high=1e14,
-              help="of the machine around a consumer's card"),
-    ] = None  # fmt: skip
+        Field(
+            name="host_memory",
+            reads="bytes",
+            group="Accelerators",
+            high=1e14,
+            help="of the machine around a consumer's card",
+        ),
+    ] = None
     one_box: Annotated[
         bool, Field(reads="flag", group="Accelerators", help="all groups sit in one machine, and may share a model")
     ] = False
     network_bytes_per_s: Annotated[
         float | None,
-        Field(name="network", reads="bytes/s", group="Accelerators", high=1e13,
-              help="between machines, to run one model over all of them (RPC): 10 Gbit/s"),
-    ] = None  # fmt: skip
+        Field(
+            name="network",
+            reads="bytes/s",
+            group="Accelerators",
+            high=1e13,
+            help="between machines, to run one model over all of them (RPC): 10 Gbit/s",
+        ),
+    ] = None
     site_power_w: Annotated[
         float | None,
         Field(name="site_power", reads="W", group="Cost of owning", high=1e11, help="what the site may draw: 2 MW"),

@@ -49,10 +49,12 @@ class SessionFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     kv_host_bytes_per_s: Annotated[
         float | None,
         Field(
-            name="kv_host_link", reads="bytes/s", group="Model and engine",
+            name="kv_host_link",
+            reads="bytes/s",
+            group="Model and engine",
             help="between host memory and all accelerators of a node; absent = each one's own link",
         ),
-    ] = None  # fmt: skip
+    ] = None
     kv_nvme_bytes: Annotated[
         float | None,
         Field(name="kv_nvme", reads="bytes", group="Model and engine", help="local disks of a node for cache: 8 TB"),

@@ -28,27 +28,42 @@ TARGET = Target(
     source="axolotl.utils.schemas, 0.19.0",
 )
 OPTIMIZERS: Final = {
-    "adamw": "adamw_torch_fused", "adamw-8bit": "adamw_bnb_8bit", "adafactor": "adafactor", "lion": "lion_pytorch",
-    "muon": "muon", "sgd": "sgd",
-}  # fmt: skip
+    "adamw": "adamw_torch_fused",
+    "adamw-8bit": "adamw_bnb_8bit",
+    "adafactor": "adafactor",
+    "lion": "lion_pytorch",
+    "muon": "muon",
+    "sgd": "sgd",
+}
 OPTIONS = Options(
     programs=(("axolotl", "train"),),
     values={
-        "base_model": ("model", str), "sequence_len": ("seq_len", whole), "micro_batch_size": ("micro_batch", whole),
-        "gradient_accumulation_steps": ("accumulation", whole), "max_steps": ("steps", whole),
+        "base_model": ("model", str),
+        "sequence_len": ("seq_len", whole),
+        "micro_batch_size": ("micro_batch", whole),
+        "gradient_accumulation_steps": ("accumulation", whole),
+        "max_steps": ("steps", whole),
         "num_epochs": ("epochs", float),
-        "optimizer": ("optimizer", optimizer_called), "adapter": ("adapter", str), "lora_r": ("lora_rank", whole),
-        "save_steps": ("save_steps", whole), "tensor_parallel_size": ("tp", whole),
+        "optimizer": ("optimizer", optimizer_called),
+        "adapter": ("adapter", str),
+        "lora_r": ("lora_rank", whole),
+        "save_steps": ("save_steps", whole),
+        "tensor_parallel_size": ("tp", whole),
         "context_parallel_size": ("cp", whole),
-        "expert_parallel_size": ("ep", whole), "dp_replicate_size": ("replicated", whole),
+        "expert_parallel_size": ("ep", whole),
+        "dp_replicate_size": ("replicated", whole),
         "deepspeed": ("stage_file", str),
-        "fsdp": ("fsdp", str), "fsdp_version": ("fsdp", str), "bf16": ("bf16", switched), "fp16": ("fp16", switched),
-        "gradient_checkpointing": ("recomputes", switched), "fsdp_config.reshard_after_forward": ("reshards", switched),
+        "fsdp": ("fsdp", str),
+        "fsdp_version": ("fsdp", str),
+        "bf16": ("bf16", switched),
+        "fp16": ("fp16", switched),
+        "gradient_checkpointing": ("recomputes", switched),
+        "fsdp_config.reshard_after_forward": ("reshards", switched),
         "fsdp_config.fsdp_sharding_strategy": ("fsdp", str),
     },
     flags={"load_in_4bit": ("four_bits", True), "peft_use_dora": ("dora", True), "sample_packing": ("packed", True)},
     settle=settle_trainer,
-)  # fmt: skip
+)
 ALPHA_PER_RANK: Final = 2
 """lora_alpha over lora_r: it scales the update and costs nothing."""
 LEARNING_RATE: Final = {True: 0.0002, False: 0.00002}
@@ -64,9 +79,10 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     if made.optimizer not in OPTIMIZERS:
         raise BadRequest(f"Axolotl has no optimizer '{made.optimizer}'; plan with one of {', '.join(OPTIMIZERS)}")
     notes = [*made.lines, "Put your data into `datasets`; learning_rate is a start, not a part of the plan."]
-    return {"axolotl.yaml": head(TARGET.title, TARGET.version, lines=notes) + yaml_text(
-        _configuration(made, objective=asked.objective, cached=asked.reference == "cached")
-    )}  # fmt: skip
+    return {
+        "axolotl.yaml": head(TARGET.title, TARGET.version, lines=notes)
+        + yaml_text(_configuration(made, objective=asked.objective, cached=asked.reference == "cached"))
+    }
 
 
 def _configuration(made: Job, *, objective: str, cached: bool) -> dict[str, Any]:

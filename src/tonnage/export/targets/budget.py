@@ -62,16 +62,22 @@ EMAIL: Final = {"alert_email": "Who is told."}
 def _aws(d: Deployment, month: str) -> Budget:
     told = [
         {
-            "comparison_operator": "GREATER_THAN", "threshold": share, "threshold_type": "PERCENTAGE",
+            "comparison_operator": "GREATER_THAN",
+            "threshold": share,
+            "threshold_type": "PERCENTAGE",
             "notification_type": "FORECASTED" if forecast else "ACTUAL",
             "subscriber_email_addresses": ["${var.alert_email}"],
         }
         for share, forecast in SHARES
-    ]  # fmt: skip
+    ]
     budget = {
-        "name": d.name, "budget_type": "COST", "limit_amount": month, "limit_unit": "USD", "time_unit": "MONTHLY",
+        "name": d.name,
+        "budget_type": "COST",
+        "limit_amount": month,
+        "limit_unit": "USD",
+        "time_unit": "MONTHLY",
         "notification": told,
-    }  # fmt: skip
+    }
     return EMAIL, "aws_budgets_budget", budget
 
 
@@ -96,15 +102,21 @@ def _gcp(d: Deployment, month: str) -> Budget:
 def _azure(d: Deployment, month: str) -> Budget:
     told = [
         {
-            "operator": "GreaterThan", "threshold": share, "threshold_type": "Forecasted" if forecast else "Actual",
+            "operator": "GreaterThan",
+            "threshold": share,
+            "threshold_type": "Forecasted" if forecast else "Actual",
             "contact_emails": ["${var.alert_email}"],
         }
         for share, forecast in SHARES
-    ]  # fmt: skip
+    ]
     budget = {
-        "name": d.name, "subscription_id": "${var.subscription_id}", "amount": int(month), "time_grain": "Monthly",
-        "time_period": {"start_date": "${var.first_day}"}, "notification": told,
-    }  # fmt: skip
+        "name": d.name,
+        "subscription_id": "${var.subscription_id}",
+        "amount": int(month),
+        "time_grain": "Monthly",
+        "time_period": {"start_date": "${var.first_day}"},
+        "notification": told,
+    }
     more = {"subscription_id": "As /subscriptions/ID.", "first_day": "First of a month: 2026-12-01T00:00:00Z."}
     return {**EMAIL, **more}, "azurerm_consumption_budget_subscription", budget
 

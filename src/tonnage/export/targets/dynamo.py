@@ -126,6 +126,5 @@ def _arguments(d: Deployment, made: Server) -> list[str]:
 def _role_arguments(d: Deployment, role: str) -> list[str]:
     if not role:
         return []
-    moved = ["--kv-transfer-config", NIXL] if d.engine.name == "vllm" else [
-        "--disaggregation-transfer-backend", "nixl"]  # fmt: skip
+    moved = ["--kv-transfer-config", NIXL] if d.engine.name == "vllm" else ["--disaggregation-transfer-backend", "nixl"]
     return ["--disaggregation-mode", role, *moved]

@@ -22,8 +22,15 @@ TARGET = Target(
     source="tools/server/README.md @00dc8057",
 )
 
-_KV = {"bf16": "bf16", "fp16": "f16", "fp32": "f32", "gguf-q8_0": "q8_0", "gguf-q4_0": "q4_0", "gguf-q4_1": "q4_1",
-       "gguf-q5_0": "q5_0"}  # fmt: skip
+_KV = {
+    "bf16": "bf16",
+    "fp16": "f16",
+    "fp32": "f32",
+    "gguf-q8_0": "q8_0",
+    "gguf-q4_0": "q4_0",
+    "gguf-q4_1": "q4_1",
+    "gguf-q5_0": "q5_0",
+}
 _WEIGHTS = {"bf16": "BF16", "fp16": "F16", "fp32": "F32"}
 _QUANT = re.compile(r"(?i)(?<![a-z0-9])(iq4_xs|q[2-8]_k(?:_[sml])?|q[458]_[01]|bf16|f16|f32)(?![a-z0-9])")
 """A quantisation in the name of a GGUF file or behind the colon of a repository."""
@@ -49,18 +56,35 @@ OPTIONS = Options(
     programs=(("llama-server",), ("llama.cpp/server",), ("llama_cpp.server",)),
     images=("llama.cpp:server", "llama.cpp:full"),
     values={
-        "hf_repo": ("model", str), "model": ("model", str), "hf_file": ("file", str), "ctx_size": ("max_model_len",
-        whole),
-        "parallel": ("max_num_seqs", whole), "batch_size": ("max_num_batched_tokens", whole), "cache_type_k": ("kv",
-        str),
+        "hf_repo": ("model", str),
+        "model": ("model", str),
+        "hf_file": ("file", str),
+        "ctx_size": ("max_model_len", whole),
+        "parallel": ("max_num_seqs", whole),
+        "batch_size": ("max_num_batched_tokens", whole),
+        "cache_type_k": ("kv", str),
         "split_mode": ("split", str),
     },
-    short={"hf": "hf_repo", "hfr": "hf_repo", "m": "model", "hff": "hf_file", "c": "ctx_size", "np": "parallel",
-           "b": "batch_size", "ctk": "cache_type_k", "ctv": "cache_type_v", "ngl": "n_gpu_layers", "fa": "flash_attn",
-           "sm": "split_mode", "cb": "cont_batching", "ub": "ubatch_size", "t": "threads",
-           "gpu_layers": "n_gpu_layers"},
+    short={
+        "hf": "hf_repo",
+        "hfr": "hf_repo",
+        "m": "model",
+        "hff": "hf_file",
+        "c": "ctx_size",
+        "np": "parallel",
+        "b": "batch_size",
+        "ctk": "cache_type_k",
+        "ctv": "cache_type_v",
+        "ngl": "n_gpu_layers",
+        "fa": "flash_attn",
+        "sm": "split_mode",
+        "cb": "cont_batching",
+        "ub": "ubatch_size",
+        "t": "threads",
+        "gpu_layers": "n_gpu_layers",
+    },
     settle=_counted,
-)  # fmt: skip
+)
 
 
 def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:

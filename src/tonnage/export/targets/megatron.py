@@ -55,8 +55,17 @@ def _settled(found: dict[str, Any]) -> dict[str, Any]:
     found["method"] = "pretrain"
     fp8 = found.pop("fp8", "")
     half, brain = found.pop("fp16", False), found.pop("bf16", False)
-    found["precision"] = "mxfp8" if found.pop("fp8_recipe", "") == "mxfp8" else "fp8" if fp8 else \
-        "bf16" if brain else "fp16" if half else "fp32"  # fmt: skip
+    found["precision"] = (
+        "mxfp8"
+        if found.pop("fp8_recipe", "") == "mxfp8"
+        else "fp8"
+        if fp8
+        else "bf16"
+        if brain
+        else "fp16"
+        if half
+        else "fp32"
+    )
     found["sharding"] = "fsdp" if found.pop("fsdp", False) else "zero1" if found.pop("distributed", False) else "none"
     found["optimizer"] = {"adam": "adamw"}.get(found.get("optimizer", "adam"), found.get("optimizer"))
     granularity = found.pop("granularity", "")
@@ -67,31 +76,50 @@ def _settled(found: dict[str, Any]) -> dict[str, Any]:
 OPTIONS = Options(
     programs=(("pretrain_gpt.py",), ("pretrain_mamba.py",)),
     values={
-        "tensor_model_parallel_size": ("tp", whole), "pipeline_model_parallel_size": ("pp", whole),
-        "context_parallel_size": ("cp", whole), "expert_model_parallel_size": ("ep", whole),
-        "num_virtual_stages_per_pipeline_rank": ("vpp", whole), "micro_batch_size": ("micro_batch", whole),
+        "tensor_model_parallel_size": ("tp", whole),
+        "pipeline_model_parallel_size": ("pp", whole),
+        "context_parallel_size": ("cp", whole),
+        "expert_model_parallel_size": ("ep", whole),
+        "num_virtual_stages_per_pipeline_rank": ("vpp", whole),
+        "micro_batch_size": ("micro_batch", whole),
         "num_layers_per_virtual_pipeline_stage": ("layers_per_virtual_stage", whole),
-        "global_batch_size": ("global_batch", whole), "seq_length": ("seq_len", whole), "train_iters": ("steps", whole),
-        "train_samples": ("samples", whole), "optimizer": ("optimizer", str), "save_interval": ("save_steps", whole),
-        "fp8_format": ("fp8", str), "fp8_recipe": ("fp8_recipe", str), "recompute_granularity": ("granularity", str),
-        "num_layers": ("num_layers", whole), "hidden_size": ("hidden_size", whole),
-        "num_attention_heads": ("num_attention_heads", whole), "ffn_hidden_size": ("ffn_hidden_size", whole),
-        "num_query_groups": ("num_query_groups", whole), "kv_channels": ("kv_channels", whole),
-        "num_experts": ("num_experts", whole), "moe_router_topk": ("moe_router_topk", whole),
-        "moe_ffn_hidden_size": ("moe_ffn_hidden_size", whole), "rotary_base": ("rotary_base", whole),
+        "global_batch_size": ("global_batch", whole),
+        "seq_length": ("seq_len", whole),
+        "train_iters": ("steps", whole),
+        "train_samples": ("samples", whole),
+        "optimizer": ("optimizer", str),
+        "save_interval": ("save_steps", whole),
+        "fp8_format": ("fp8", str),
+        "fp8_recipe": ("fp8_recipe", str),
+        "recompute_granularity": ("granularity", str),
+        "num_layers": ("num_layers", whole),
+        "hidden_size": ("hidden_size", whole),
+        "num_attention_heads": ("num_attention_heads", whole),
+        "ffn_hidden_size": ("ffn_hidden_size", whole),
+        "num_query_groups": ("num_query_groups", whole),
+        "kv_channels": ("kv_channels", whole),
+        "num_experts": ("num_experts", whole),
+        "moe_router_topk": ("moe_router_topk", whole),
+        "moe_ffn_hidden_size": ("moe_ffn_hidden_size", whole),
+        "rotary_base": ("rotary_base", whole),
     },
     flags={
-        "bf16": ("bf16", True), "fp16": ("fp16", True), "sequence_parallel": ("sequence_parallel", True),
-        "use_distributed_optimizer": ("distributed", True), "use_megatron_fsdp": ("fsdp", True),
-        "use_custom_fsdp": ("fsdp", True), "use_torch_fsdp2": ("fsdp", True),
+        "bf16": ("bf16", True),
+        "fp16": ("fp16", True),
+        "sequence_parallel": ("sequence_parallel", True),
+        "use_distributed_optimizer": ("distributed", True),
+        "use_megatron_fsdp": ("fsdp", True),
+        "use_custom_fsdp": ("fsdp", True),
+        "use_torch_fsdp2": ("fsdp", True),
         "recompute_activations": ("recomputes", True),
-        "swiglu": ("swiglu", True), "group_query_attention": ("group_query_attention", True),
+        "swiglu": ("swiglu", True),
+        "group_query_attention": ("group_query_attention", True),
         "untie_embeddings_and_output_weights": ("untie_embeddings_and_output_weights", True),
         "qk_layernorm": ("qk_layernorm", True),
     },
     short={"fp8": "fp8_format"},
     settle=_settled,
-)  # fmt: skip
+)
 
 
 def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:

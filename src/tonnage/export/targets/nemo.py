@@ -35,9 +35,12 @@ TARGET = Target(
     source="megatron.bridge.training.config, mixed_precision, peft of the megatron-bridge 0.6.2 wheel",
 )
 PRECISIONS: Final = {
-    "bf16": "bf16_mixed", "fp16": "fp16_mixed", "fp8": "bf16_with_fp8_current_scaling_mixed",
-    "mxfp8": "bf16_with_mxfp8_mixed", "nvfp4": "bf16_with_nvfp4_mixed",
-}  # fmt: skip
+    "bf16": "bf16_mixed",
+    "fp16": "fp16_mixed",
+    "fp8": "bf16_with_fp8_current_scaling_mixed",
+    "mxfp8": "bf16_with_mxfp8_mixed",
+    "nvfp4": "bf16_with_nvfp4_mixed",
+}
 """Precision -> recipe of megatron.bridge.training.mixed_precision."""
 OPTIMIZERS: Final = {"adamw": "adam", "sgd": "sgd", "muon": "dist_muon"}
 ALPHA_PER_RANK: Final = 2
@@ -58,11 +61,12 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
         UNTESTED,
         *made.lines,
         "OUTPUT is a folder that every node sees: checkpoints, and where a start goes on from.",
-        "DATA is the prefix of tokenised text, as Megatron-LM's tools/preprocess_data.py writes it." if pretrains
+        "DATA is the prefix of tokenised text, as Megatron-LM's tools/preprocess_data.py writes it."
+        if pretrains
         else "DATA is a data set of conversations: an id of the Hub or a folder. WEIGHTS is the model's folder, as the "
         "Hub stores it; the bridge converts it while loading.",
         "LEARNING_RATE replaces the recipe's usual start; the plan does not depend on it.",
-    ]  # fmt: skip
+    ]
     needs = {"DATA": "what to train on", "OUTPUT": "shared folder for checkpoints"}
     needs |= {} if pretrains else {"WEIGHTS": "folder with the weights to start from"}
     asked = "".join(f': "${{{name}:?{what}}}"\n' for name, what in needs.items())
@@ -86,9 +90,11 @@ def settings(made: Job) -> dict[str, Any]:
     """
     layout = made.layout
     for what, value, known in (
-        ("method", made.method, LEARNING_RATE), ("precision", made.precision, PRECISIONS),
-        ("optimizer", made.optimizer, OPTIMIZERS), ("sharding", layout.sharding, {"none", "zero1", *SHARDED}),
-    ):  # fmt: skip
+        ("method", made.method, LEARNING_RATE),
+        ("precision", made.precision, PRECISIONS),
+        ("optimizer", made.optimizer, OPTIMIZERS),
+        ("sharding", layout.sharding, {"none", "zero1", *SHARDED}),
+    ):
         if value not in known:
             raise BadRequest(f"Megatron-Bridge has no {what} '{value}' in these files; plan with {', '.join(known)}")
     apart = SHARDED.get(layout.sharding)

@@ -40,9 +40,12 @@ OPTIMIZERS: Final = {"adamw": "adamw_torch", "sgd": "sgd"}
 ALPHA_PER_RANK: Final = 2
 LEARNING_RATE: Final = {"pretrain": 3e-4, "full": 2e-5, "lora": 2e-4}
 WIDTHS: Final = {
-    "num_layers": "num_hidden_layers", "hidden_size": "hidden_size", "num_attention_heads": "num_attention_heads",
-    "num_query_groups": "num_key_value_heads", "ffn_hidden_size": "intermediate_size",
-}  # fmt: skip
+    "num_layers": "num_hidden_layers",
+    "hidden_size": "hidden_size",
+    "num_attention_heads": "num_attention_heads",
+    "num_query_groups": "num_key_value_heads",
+    "ffn_hidden_size": "intermediate_size",
+}
 """Planned widths -> fields of config.json."""
 
 
@@ -92,10 +95,12 @@ def settings(made: Job) -> dict[str, Any]:
             f"{made.name} is not known as one"
         )
     for what, value, known in (
-        ("method", made.method, LEARNING_RATE), ("optimizer", made.optimizer, OPTIMIZERS),
-        ("precision", made.precision, ("bf16",)), ("sharding", layout.sharding, ("none", "zero1")),
+        ("method", made.method, LEARNING_RATE),
+        ("optimizer", made.optimizer, OPTIMIZERS),
+        ("precision", made.precision, ("bf16",)),
+        ("sharding", layout.sharding, ("none", "zero1")),
         ("recompute", made.recompute, ("full", "none")),
-    ):  # fmt: skip
+    ):
         if value not in known:
             raise BadRequest(f"{title} has no {what} '{value}'; plan with {', '.join(known)}, or take another option")
     split = layout.tp * CORES[made.accelerator]

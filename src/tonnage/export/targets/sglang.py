@@ -49,23 +49,42 @@ OPTIONS = Options(
     programs=(("sglang.launch_server",), ("sglang", "serve")),
     images=("lmsysorg/sglang", "sglang"),
     values={
-        "model_path": ("model", str), "tp_size": ("tp", whole), "pp_size": ("pp", whole), "dp_size": ("dp", whole),
-        "ep_size": ("ep", whole), "context_length": ("max_model_len", whole),
+        "model_path": ("model", str),
+        "tp_size": ("tp", whole),
+        "pp_size": ("pp", whole),
+        "dp_size": ("dp", whole),
+        "ep_size": ("ep", whole),
+        "context_length": ("max_model_len", whole),
         "max_running_requests": ("max_num_seqs", whole),
-        "chunked_prefill_size": ("max_num_batched_tokens", int), "mem_fraction_static": ("memory_fraction", number),
-        "page_size": ("block_tokens", whole), "dtype": ("dtype", str), "kv_cache_dtype": ("kv", str),
-        "quantization": ("quantization", str), "nnodes": ("nodes", whole),
+        "chunked_prefill_size": ("max_num_batched_tokens", int),
+        "mem_fraction_static": ("memory_fraction", number),
+        "page_size": ("block_tokens", whole),
+        "dtype": ("dtype", str),
+        "kv_cache_dtype": ("kv", str),
+        "quantization": ("quantization", str),
+        "nnodes": ("nodes", whole),
         "scheduler_recv_interval": ("receive_interval", whole),
     },
     flags={
-        "enable_dp_attention": ("dp_attention", True), "disable_radix_cache": ("prefix_caching", False),
-        "disable_cuda_graph": ("cuda_graphs", False), "enable_mixed_chunk": ("mixed_chunk", True),
+        "enable_dp_attention": ("dp_attention", True),
+        "disable_radix_cache": ("prefix_caching", False),
+        "disable_cuda_graph": ("cuda_graphs", False),
+        "enable_mixed_chunk": ("mixed_chunk", True),
     },
-    short={"model": "model_path", "tp": "tp_size", "tensor_parallel_size": "tp_size", "pp": "pp_size", "dp": "dp_size",
-           "pipeline_parallel_size": "pp_size", "data_parallel_size": "dp_size", "ep": "ep_size",
-           "expert_parallel_size": "ep_size", "mem_frac": "mem_fraction_static"},
+    short={
+        "model": "model_path",
+        "tp": "tp_size",
+        "tensor_parallel_size": "tp_size",
+        "pp": "pp_size",
+        "dp": "dp_size",
+        "pipeline_parallel_size": "pp_size",
+        "data_parallel_size": "dp_size",
+        "ep": "ep_size",
+        "expert_parallel_size": "ep_size",
+        "mem_frac": "mem_fraction_static",
+    },
     settle=_counted,
-)  # fmt: skip
+)
 
 
 def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
@@ -113,9 +132,11 @@ def _options(d: Deployment) -> list[str]:
     }
     if engine.speculative_tokens:  # the checkpoint's own layers, in a chain
         options |= {
-            "speculative-algorithm": "NEXTN", "speculative-num-steps": engine.speculative_tokens,
-            "speculative-eagle-topk": 1, "speculative-num-draft-tokens": engine.speculative_tokens + 1,
-        }  # fmt: skip
+            "speculative-algorithm": "NEXTN",
+            "speculative-num-steps": engine.speculative_tokens,
+            "speculative-eagle-topk": 1,
+            "speculative-num-draft-tokens": engine.speculative_tokens + 1,
+        }
     argv = [part for name, value in options.items() if value is not None for part in (f"--{name}", str(value))]
     argv += ["--enable-dp-attention"] if layout.dp > 1 else []
     if layout.ep > 1 and layout.dp > 1 and d.nodes > 1:  # as plans count it: half a step beside the other's exchange

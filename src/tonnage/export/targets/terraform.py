@@ -54,9 +54,12 @@ def _gke(d: Deployment) -> Group:
             f"{d.instance_type} has accelerators attached one by one; export to skypilot, which attaches them"
         )
     config = {
-        "machine_type": d.instance_type, "disk_size_gb": d.disk_gb, "spot": d.spot,
-        "oauth_scopes": ["https://www.googleapis.com/auth/cloud-platform"], "labels": {"tonnage-plan": d.name},
-    }  # fmt: skip
+        "machine_type": d.instance_type,
+        "disk_size_gb": d.disk_gb,
+        "spot": d.spot,
+        "oauth_scopes": ["https://www.googleapis.com/auth/cloud-platform"],
+        "labels": {"tonnage-plan": d.name},
+    }
     return (
         {
             "cluster": ("string", "id of the GKE cluster"),

@@ -55,28 +55,38 @@ def _settled(found: dict[str, Any]) -> dict[str, Any]:
 
 _MODELS: Final = {
     **{flavour: model for model, (_, flavour, _) in FLAVOURS.items()},
-    "llama3_8b": "Llama-3.1-8B", "llama3_70b": "Llama-3.1-70B", "llama3_405b": "Llama-3.1-405B",
+    "llama3_8b": "Llama-3.1-8B",
+    "llama3_70b": "Llama-3.1-70B",
+    "llama3_405b": "Llama-3.1-405B",
     "qwen3_30b-a3b": "Qwen3-30B-A3B",
-}  # fmt: skip
+}
 """Configuration, or module and flavour of releases before 0.3 -> the network it builds."""
 
 OPTIONS = Options(
     programs=(("torchtitan.train",), ("torchtitan/train.py",), ("run_train.sh",)),
     values={
-        "module": ("module", str), "config": ("flavour", str), "model.name": ("module", str),
+        "module": ("module", str),
+        "config": ("flavour", str),
+        "model.name": ("module", str),
         "model.flavor": ("flavour", str),
-        "training.local_batch_size": ("micro_batch", whole), "training.batch_size": ("micro_batch", whole),
-        "training.global_batch_size": ("global_batch", int), "training.seq_len": ("seq_len", whole),
-        "training.steps": ("steps", whole), "optimizer.name": ("optimizer", lambda name: name.lower()),
-        "parallelism.tensor_parallel_degree": ("tp", whole), "parallelism.pipeline_parallel_degree": ("pp", whole),
-        "parallelism.context_parallel_degree": ("cp", whole), "parallelism.expert_parallel_degree": ("ep", whole),
+        "training.local_batch_size": ("micro_batch", whole),
+        "training.batch_size": ("micro_batch", whole),
+        "training.global_batch_size": ("global_batch", int),
+        "training.seq_len": ("seq_len", whole),
+        "training.steps": ("steps", whole),
+        "optimizer.name": ("optimizer", lambda name: name.lower()),
+        "parallelism.tensor_parallel_degree": ("tp", whole),
+        "parallelism.pipeline_parallel_degree": ("pp", whole),
+        "parallelism.context_parallel_degree": ("cp", whole),
+        "parallelism.expert_parallel_degree": ("ep", whole),
         "parallelism.data_parallel_replicate_degree": ("replicate", int),
-        "parallelism.data_parallel_shard_degree": ("shard", int), "activation_checkpoint.mode": ("mode", str),
+        "parallelism.data_parallel_shard_degree": ("shard", int),
+        "activation_checkpoint.mode": ("mode", str),
         "checkpoint.interval": ("save_steps", whole),
     },
     words={"activation_checkpoint:": "mode"},
     settle=_settled,
-)  # fmt: skip
+)
 
 
 def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:

@@ -33,18 +33,33 @@ LEARNING_RATE: Final = {True: 0.0002, False: 0.00002}
 OPTIONS = Options(
     programs=(("trl", "sft"), ("sft.py",), ("trl", "dpo"), ("dpo.py",)),
     values={
-        "model_name_or_path": ("model", str), "max_length": ("seq_len", whole), "max_seq_length": ("seq_len", whole),
-        "per_device_train_batch_size": ("micro_batch", whole), "gradient_accumulation_steps": ("accumulation", whole),
-        "max_steps": ("steps", int), "num_train_epochs": ("epochs", float), "optim": ("optimizer", optimizer_called),
-        "lora_r": ("lora_rank", whole), "save_steps": ("save_steps", whole), "deepspeed": ("stage_file", str),
-        "fsdp": ("fsdp", str), "bf16": ("bf16", switched), "fp16": ("fp16", switched),
+        "model_name_or_path": ("model", str),
+        "max_length": ("seq_len", whole),
+        "max_seq_length": ("seq_len", whole),
+        "per_device_train_batch_size": ("micro_batch", whole),
+        "gradient_accumulation_steps": ("accumulation", whole),
+        "max_steps": ("steps", int),
+        "num_train_epochs": ("epochs", float),
+        "optim": ("optimizer", optimizer_called),
+        "lora_r": ("lora_rank", whole),
+        "save_steps": ("save_steps", whole),
+        "deepspeed": ("stage_file", str),
+        "fsdp": ("fsdp", str),
+        "bf16": ("bf16", switched),
+        "fp16": ("fp16", switched),
         "gradient_checkpointing": ("recomputes", switched),
     },
-    flags={"use_peft": ("adapter", True), "load_in_4bit": ("four_bits", True), "use_dora": ("dora", True),
-           "packing": ("packed", True), "bf16": ("bf16", True), "fp16": ("fp16", True),
-           "gradient_checkpointing": ("recomputes", True)},
+    flags={
+        "use_peft": ("adapter", True),
+        "load_in_4bit": ("four_bits", True),
+        "use_dora": ("dora", True),
+        "packing": ("packed", True),
+        "bf16": ("bf16", True),
+        "fp16": ("fp16", True),
+        "gradient_checkpointing": ("recomputes", True),
+    },
     settle=settle_trainer,
-)  # fmt: skip
+)
 
 
 def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:

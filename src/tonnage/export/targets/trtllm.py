@@ -42,23 +42,32 @@ OPTIONS = Options(
     programs=(("trtllm-serve", "serve"), ("trtllm-serve",)),
     images=("tensorrt-llm/release", "tensorrt_llm"),
     values={
-        "model": ("model", str), "tp_size": ("tp", whole), "pp_size": ("pp", whole), "ep_size": ("ep", whole),
-        "max_batch_size": ("max_num_seqs", whole), "max_num_tokens": ("max_num_batched_tokens", whole),
-        "max_seq_len": ("max_model_len", whole), "kv_cache_free_gpu_memory_fraction": ("memory_fraction", number),
-        "kv_cache_config.dtype": ("kv", str), "kv_cache_config.tokens_per_block": ("block_tokens", whole),
+        "model": ("model", str),
+        "tp_size": ("tp", whole),
+        "pp_size": ("pp", whole),
+        "ep_size": ("ep", whole),
+        "max_batch_size": ("max_num_seqs", whole),
+        "max_num_tokens": ("max_num_batched_tokens", whole),
+        "max_seq_len": ("max_model_len", whole),
+        "kv_cache_free_gpu_memory_fraction": ("memory_fraction", number),
+        "kv_cache_config.dtype": ("kv", str),
+        "kv_cache_config.tokens_per_block": ("block_tokens", whole),
         "kv_cache_config.free_gpu_memory_fraction": ("memory_fraction", number),
     },
     flags={
-        "kv_cache_config.enable_block_reuse": ("prefix_caching", True), "enable_chunked_prefill": ("chunked_prefill",
-        True),
+        "kv_cache_config.enable_block_reuse": ("prefix_caching", True),
+        "enable_chunked_prefill": ("chunked_prefill", True),
         "enable_attention_dp": ("attention_dp", True),
     },
-    short={"tensor_parallel_size": "tp_size", "pipeline_parallel_size": "pp_size",
-           "moe_expert_parallel_size": "ep_size",
-           "kv_cache_dtype": "kv_cache_config.dtype"},
+    short={
+        "tensor_parallel_size": "tp_size",
+        "pipeline_parallel_size": "pp_size",
+        "moe_expert_parallel_size": "ep_size",
+        "kv_cache_dtype": "kv_cache_config.dtype",
+    },
     positional=True,
     settle=_counted,
-)  # fmt: skip
+)
 """Flags of trtllm-serve, and what its options file holds, groups with a dot."""
 
 

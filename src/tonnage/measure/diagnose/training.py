@@ -194,5 +194,11 @@ def fragmentation(e: Evidence) -> Found:
 
 
 RULES: Final = (
-    input_bound, communication_bound, straggler, checkpoint_bound, launch_bound, memory_capacity, fragmentation,
-)  # fmt: skip
+    input_bound,
+    communication_bound,
+    straggler,
+    checkpoint_bound,
+    launch_bound,
+    memory_capacity,
+    fragmentation,
+)

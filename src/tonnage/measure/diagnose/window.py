@@ -19,9 +19,12 @@ MIN_PART_REQUESTS: Final = 20
 """Requests that a part needs to have a 95th percentile. [requests]"""
 
 THROTTLED: Final = {
-    0x04: "power cap", 0x08: "hardware slowdown", 0x20: "temperature (driver)", 0x40: "temperature (hardware)",
+    0x04: "power cap",
+    0x08: "hardware slowdown",
+    0x20: "temperature (driver)",
+    0x40: "temperature (hardware)",
     0x80: "power brake",
-}  # fmt: skip
+}
 """Bits of NVML's nvmlClocksEventReasons that slow the clock down; idle and a clock the user set are none."""
 
 

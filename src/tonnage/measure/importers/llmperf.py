@@ -18,8 +18,14 @@ from tonnage.measure.summary import latency
 
 __all__ = ["read", "recognise"]
 
-_NAMES = {"mean": "mean", "p50": "quantiles_p50", "p90": "quantiles_p90", "p95": "quantiles_p95",
-          "p99": "quantiles_p99", "most": "max"}  # fmt: skip
+_NAMES = {
+    "mean": "mean",
+    "p50": "quantiles_p50",
+    "p90": "quantiles_p90",
+    "p95": "quantiles_p95",
+    "p99": "quantiles_p99",
+    "most": "max",
+}
 _REQUEST = {"ttft_s", "end_to_end_latency_s", "number_output_tokens"}
 _COUNTED = "llmperf counts tokens with a Llama tokenizer of its own, whatever the model: rates are by that count."
 

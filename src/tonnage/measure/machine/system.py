@@ -20,12 +20,21 @@ __all__ = ["dmi_bytes_per_s", "kubernetes_nodes", "proc", "slurm_nodes", "slurm_
 
 _FIELD: Final = re.compile(r"^([\w ()]+?)\s*:\s*(.*)$", re.MULTILINE)
 _GPU_LABELS: Final = (
-    "nvidia.com/gpu.product", "amd.com/gpu.product-name", "cloud.google.com/gke-accelerator",
+    "nvidia.com/gpu.product",
+    "amd.com/gpu.product-name",
+    "cloud.google.com/gke-accelerator",
     "gpu.intel.com/product",
-)  # fmt: skip
+)
 """Labels that name the accelerator of a node, as device plugins and clouds write them."""
-_GPU_COUNTS: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "google.com/tpu",
-                      "aws.amazon.com/neuron", "habana.ai/gaudi")  # fmt: skip
+_GPU_COUNTS: Final = (
+    "nvidia.com/gpu",
+    "amd.com/gpu",
+    "gpu.intel.com/i915",
+    "gpu.intel.com/xe",
+    "google.com/tpu",
+    "aws.amazon.com/neuron",
+    "habana.ai/gaudi",
+)
 _GRES: Final = re.compile(r"gpu(?::([\w.\-/]+?))?:(\d{1,6})(?:\(|,|\s|$)")
 _KUBE_UNITS: Final = {"Ki": KiB, "Mi": MiB, "Gi": GiB, "K": 1e3, "M": 1e6, "G": GB, "": 1.0}
 _SERVER: Final = re.compile(r"xeon|epyc|threadripper", re.IGNORECASE)
@@ -119,8 +128,9 @@ def kubernetes_nodes(text: str) -> Inventory:
         key = (name.replace("-", " "), None if each is None else each * MiB)
         counts[key] = counts.get(key, 0) + count
     devices = tuple(DeviceGroup(name=n, count=count, memory_bytes=m) for (n, m), count in counts.items())
-    return Inventory(evidence=tool, devices=devices, host_memory_bytes=min(memory, default=None),
-                     notes=tuple(dict.fromkeys(notes)))  # fmt: skip
+    return Inventory(
+        evidence=tool, devices=devices, host_memory_bytes=min(memory, default=None), notes=tuple(dict.fromkeys(notes))
+    )
 
 
 def slurm_sinfo(text: str) -> Inventory:

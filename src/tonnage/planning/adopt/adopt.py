@@ -81,9 +81,10 @@ def accelerator_of(request: Adopt, machine: Machine, *, additions: Additions) ->
         except TonnageError:
             continue
     offered = {
-        offer.accelerator for offer in catalog.offers(additions=additions)
+        offer.accelerator
+        for offer in catalog.offers(additions=additions)
         if machine.instance_type and offer.instance_type.lower() == machine.instance_type.lower()
-    }  # fmt: skip
+    }
     if len(offered) == 1:
         return catalog.predictable_accelerator(offered.pop(), additions).id
     said = (

@@ -139,9 +139,14 @@ def stack_of(request: Adopt, running: Running, *, additions: Additions = catalog
     settings = {name: value for name, value in msgspec.structs.asdict(own.engine).items() if value is not None}
     name, version = settings.pop("name"), settings.pop("version", None)
     return Stack(
-        model=made.model, accelerator=accelerator, engine=name, engine_version=version, options=settings,
-        precision=own.precision, layout=own.layout,
-    )  # fmt: skip
+        model=made.model,
+        accelerator=accelerator,
+        engine=name,
+        engine_version=version,
+        options=settings,
+        precision=own.precision,
+        layout=own.layout,
+    )
 
 
 def _with_reuse(made: Started, seen: Seen) -> Serve:
@@ -197,34 +202,60 @@ def _variants(made: Started, serve: Serve, seen: Seen, diagnosis: Diagnosis) -> 
     own = made.configuration
     words: list[str] = []
     better, asked = own, serve
-    yield _Variant("replicas", "as many replicas as the traffic needs", serve, own,
-                   "less room for a peak that the window did not see",
-                   "look at the busiest hour of a week: tonnage advise FILE http://PROMETHEUS --window 7d")  # fmt: skip
+    yield _Variant(
+        "replicas",
+        "as many replicas as the traffic needs",
+        serve,
+        own,
+        "less room for a peak that the window did not see",
+        "look at the busiest hour of a week: tonnage advise FILE http://PROMETHEUS --window 7d",
+    )
     if own.engine.max_num_seqs is not None:
         better = replace(own, engine=replace(own.engine, max_num_seqs=None))
-        yield _Variant("batch limit", f"let the engine choose its batch ({own.engine.max_num_seqs} now)",
-                       serve, better, "TPOT rises with the batch, as the prediction says",
-                       "tonnage measure serve at the new limit, TPOT at the planned rate")  # fmt: skip
+        yield _Variant(
+            "batch limit",
+            f"let the engine choose its batch ({own.engine.max_num_seqs} now)",
+            serve,
+            better,
+            "TPOT rises with the batch, as the prediction says",
+            "tonnage measure serve at the new limit, TPOT at the planned rate",
+        )
         words.append("batch limit")
     if own.engine.prefix_caching is False and seen.reused_share:
         asked = _computing(serve, 1.0 - seen.reused_share)
         engine = replace(own.engine, prefix_caching=True)
-        yield _Variant("prefix cache", f"turn prefix caching on: {seen.reused_share:.0%} of a prompt was seen before",
-                       asked, replace(own, engine=engine), "none on answers; hits need requests to come back in time",
-                       "watch the engine's prefix hit rate for an hour")  # fmt: skip
+        yield _Variant(
+            "prefix cache",
+            f"turn prefix caching on: {seen.reused_share:.0%} of a prompt was seen before",
+            asked,
+            replace(own, engine=engine),
+            "none on answers; hits need requests to come back in time",
+            "watch the engine's prefix hit rate for an hour",
+        )
         better = replace(better, engine=replace(better.engine, prefix_caching=True))
         words.append("prefix cache")
     weights = number_format(own.precision.weights)
     if weights.bits == 16 and "fp8" in made.site.accelerator.peaks:
         precision = replace(own.precision, weights="fp8", activations="fp8")
-        yield _Variant("number format", "run the weights in FP8", serve, replace(own, precision=precision),
-                       "quality: evaluate your own task before and after",
-                       "lm-eval on your tasks with both checkpoints")  # fmt: skip
+        yield _Variant(
+            "number format",
+            "run the weights in FP8",
+            serve,
+            replace(own, precision=precision),
+            "quality: evaluate your own task before and after",
+            "lm-eval on your tasks with both checkpoints",
+        )
         better = replace(better, precision=precision)
         words.append("FP8")
     if len(words) > 1:
-        yield _Variant("all settings", "together: " + ", ".join(words), asked, better,
-                       "those of its parts", "one at a time, in this order, each measured")  # fmt: skip
+        yield _Variant(
+            "all settings",
+            "together: " + ", ".join(words),
+            asked,
+            better,
+            "those of its parts",
+            "one at a time, in this order, each measured",
+        )
 
 
 def _action(variant: _Variant, made: Started, now: State, *, today: date) -> Action | None:

@@ -99,8 +99,13 @@ def served_today(request: Adopt, running: Running, *, accelerator: str, addition
         )
         serve = serve if serve.rate_per_s else replace(serve, rate_per_s=1.0)
         better = _better(serve, configuration, request.providers, additions=additions, today=today)
-        return Found(sides=ServeSides(better=better), assumed=tuple(assumed), findings=tuple(findings), carries=False,
-                     command=_command(serve))  # fmt: skip
+        return Found(
+            sides=ServeSides(better=better),
+            assumed=tuple(assumed),
+            findings=tuple(findings),
+            carries=False,
+            command=_command(serve),
+        )
     most = outcome.best.rate_per_s * replicas
     carried = most * (1.0 - serve.headroom)
     carries = serve.rate_per_s is None or serve.rate_per_s <= most
@@ -127,9 +132,13 @@ def served_today(request: Adopt, running: Running, *, accelerator: str, addition
     nearby = None
     if stated and better.options and better.options[0].bill.provider != here[0]:
         nearby = _better(serve, configuration, here, additions=additions, today=today)
-    return Found(sides=ServeSides(current=current, better=better, nearby=nearby), carries=carries,
-    assumed=tuple(assumed),
-                 findings=tuple(findings), command=_command(serve))  # fmt: skip
+    return Found(
+        sides=ServeSides(current=current, better=better, nearby=nearby),
+        carries=carries,
+        assumed=tuple(assumed),
+        findings=tuple(findings),
+        command=_command(serve),
+    )
 
 
 def _model(request: Adopt, running: Running, additions: Additions) -> tuple[Model, str]:
@@ -156,9 +165,10 @@ def _request(
         lengths = Lengths(prompt_tokens=request.prompt_tokens, output_tokens=request.output_tokens)
     else:
         lengths = msgspec.structs.replace(
-            profile, prompt_tokens=request.prompt_tokens or profile.prompt_tokens,
+            profile,
+            prompt_tokens=request.prompt_tokens or profile.prompt_tokens,
             output_tokens=request.output_tokens or profile.output_tokens,
-        )  # fmt: skip
+        )
     longest = running.value("max_model_len") or model.max_context
     if longest and lengths.prompt_tokens + lengths.output_tokens > longest:
         raise BadRequest(

@@ -99,9 +99,13 @@ def _seen(evidence: Evidence, asked: Adopt, view: View, *, replicas: int) -> See
     if share is not None and not 0 <= share < 1:
         raise BadRequest(f"reuse: '{view.reuse}' is outside 0% to 99%")
     return Seen(
-        rate_per_s=rate, prompt_tokens=prompt, output_tokens=output, ttft_s=evidence.ttft_s, tpot_s=evidence.tpot_s,
+        rate_per_s=rate,
+        prompt_tokens=prompt,
+        output_tokens=output,
+        ttft_s=evidence.ttft_s,
+        tpot_s=evidence.tpot_s,
         reused_share=share,
-    )  # fmt: skip
+    )
 
 
 def _calibrated(

@@ -75,8 +75,13 @@ def trained_today(request: Adopt, running: Running, *, accelerator: str, additio
             f"{show(part.driver_memory_bytes, 'bytes')} are there"
         )
         better = plan_train(_open(asked.request), additions=additions, today=today)
-        return Found(sides=TrainSides(better=better), carries=False, assumed=tuple(assumed), findings=tuple(findings),
-                     command=command)  # fmt: skip
+        return Found(
+            sides=TrainSides(better=better),
+            carries=False,
+            assumed=tuple(assumed),
+            findings=tuple(findings),
+            command=command,
+        )
     rental = _rental(request, running, case, additions=additions, today=today, assumed=assumed)
     job = TrainingJob(model=model, accelerator=part, setup=chosen.setup, coefficients=asked.coefficients)
     term = rental.bills[0].term
@@ -163,7 +168,11 @@ def _case(request: Adopt, running: Running, model: Model, accelerator: str, assu
         accelerators_per_node=machine.count if machine.nodes > 1 else None,
         links=Links(),
         layout=TrainCaseLayout(
-            tp=fixed["tp"], pp=fixed["pp"], cp=fixed["cp"], ep=degrees["ep"], vpp=degrees["vpp"],
+            tp=fixed["tp"],
+            pp=fixed["pp"],
+            cp=fixed["cp"],
+            ep=degrees["ep"],
+            vpp=degrees["vpp"],
             sharding=v.get("sharding", "none") if count > 1 else "none",
         ),
         precision=v.get("precision", "bf16"),
@@ -174,7 +183,7 @@ def _case(request: Adopt, running: Running, model: Model, accelerator: str, assu
         optimizer=str(v.get("optimizer", "adamw")),
         lora_rank=int(v.get("lora_rank") or 16),
         framework=_framework(running),
-    )  # fmt: skip
+    )
 
 
 def _framework(running: Running) -> str | None:
@@ -204,19 +213,29 @@ def _context(
 ) -> TrainContext:
     assert case.global_batch and case.seq_len
     common: dict[str, Any] = {
-        "model": name, "seq_len": case.seq_len, "global_batch": case.global_batch, "precision": case.precision,
-        "optimizer": case.optimizer, "filters": Filters(accelerators=(accelerator,)), "count": case.count,
-        "validation": 0.0, "headroom": 0.0,
-    }  # fmt: skip
+        "model": name,
+        "seq_len": case.seq_len,
+        "global_batch": case.global_batch,
+        "precision": case.precision,
+        "optimizer": case.optimizer,
+        "filters": Filters(accelerators=(accelerator,)),
+        "count": case.count,
+        "validation": 0.0,
+        "headroom": 0.0,
+    }
     tokens = float(steps) * case.global_batch * case.seq_len
     if case.method == "pretrain":
         request: Train | FineTune = Train(tokens=tokens, **common)
     else:
         request = FineTune(tokens=tokens, method=case.method, lora_rank=case.lora_rank, **common)
     return TrainContext(
-        request=request, model=model, job=job_of(request, model), coefficients=training_coefficients(), today=today,
+        request=request,
+        model=model,
+        job=job_of(request, model),
+        coefficients=training_coefficients(),
+        today=today,
         additions=additions,
-    )  # fmt: skip
+    )
 
 
 def _open(request: Train | FineTune) -> Train | FineTune:

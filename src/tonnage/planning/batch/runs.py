@@ -82,9 +82,15 @@ def place_of(job: Job, offer: Offer, *, term: str) -> Place | None:
         available = up.availability
         sources += [said, f"capacity is there {available:.0%} of the time: {up.source}"]
     return Place(
-        offer=offer, term=term, usd_per_hour=price, start=start, rules=rules, useful=useful, available=available,
+        offer=offer,
+        term=term,
+        usd_per_hour=price,
+        start=start,
+        rules=rules,
+        useful=useful,
+        available=available,
         sources=tuple(sources),
-    )  # fmt: skip
+    )
 
 
 def run_on(job: Job, place: Place, *, instances: int, speed: float = 1.0) -> JobRun:

@@ -37,9 +37,12 @@ def plan_budget(request: Budget, *, additions: Additions = catalog.NOTHING, toda
     """
     today = today or date.today()
     base = BudgetPlan(
-        schema=PLAN_SCHEMA, feasible=False, sentence="", request=request,
+        schema=PLAN_SCHEMA,
+        feasible=False,
+        sentence="",
+        request=request,
         provenance=provenance((), today=today, assumed=_assumed(request)),
-    )  # fmt: skip
+    )
     if request.purpose == "serving":
         return _serving(base, additions=additions, today=today)
     return (_training if request.purpose == "training" else _finetuning)(base, additions=additions, today=today)
@@ -63,10 +66,15 @@ def _serving(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPl
     served = f"{show(first.rate_per_s, '1/s')} of {first.model} ({first.output_tokens_per_s:,.0f} output tokens/s)"
     lead = "The largest rate" if request.model is not None else "The best model by published score"
     return replace(
-        base, feasible=True, models=models, bill=first.option.cost, benchmark=BENCHMARK, evaluated=looked,
+        base,
+        feasible=True,
+        models=models,
+        bill=first.option.cost,
+        benchmark=BENCHMARK,
+        evaluated=looked,
         provenance=provenance((one.option.bill for one in models), today=today, assumed=base.provenance.assumed),
         sentence=f"{lead} within {budget}: {served} on {what}, ${first.usd_per_month:,.0f} a month.",
-    )  # fmt: skip
+    )
 
 
 def _least(request: Budget, *, additions: Additions, today: date) -> Verdict:
@@ -75,23 +83,30 @@ def _least(request: Budget, *, additions: Additions, today: date) -> Verdict:
     assert serve is not None
     if request.model is None:
         return Verdict(
-            ok=False, limit="budget", nearest="a larger budget, a lower rate or looser objectives",
+            ok=False,
+            limit="budget",
+            nearest="a larger budget, a lower rate or looser objectives",
             reason="no model with a published score carries that rate within the objectives",
-        )  # fmt: skip
+        )
     asked = replace(serve, model=request.model, quick=True, rate_per_s=1e-3)
     options = serve_options(asked, additions=additions, today=today)
     if not options:
         return Verdict(
-            ok=False, limit="objectives", reason="nothing that can be rented meets the objectives at any load",
+            ok=False,
+            limit="objectives",
+            reason="nothing that can be rented meets the objectives at any load",
             nearest=f"ask `tonnage plan serve {request.model} --rate 1/s` for what stands in the way",
-        )  # fmt: skip
+        )
     cheapest = min(option.bill.usd_per_hour for option in options)
     monthly = cheapest * HOURS_PER_MONTH
     return Verdict(
-        ok=False, limit="budget", short_by=cheapest - (request.usd_per_h or 0.0), unit="USD/h",
+        ok=False,
+        limit="budget",
+        short_by=cheapest - (request.usd_per_h or 0.0),
+        unit="USD/h",
         reason=f"the least that serves {request.model} costs ${monthly:,.0f} a month",
         nearest=f"${monthly:,.0f}/month, fewer bits (--precision), or a smaller model",
-    )  # fmt: skip
+    )
 
 
 def _training(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPlan:
@@ -102,11 +117,17 @@ def _training(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetP
     first = runs[0]
     low, high = optimal_range(first)
     return replace(
-        base, feasible=True, runs=runs, tunes=tunes, bill=first.cost, laws=LAWS, optimal_range=(low, high),
+        base,
+        feasible=True,
+        runs=runs,
+        tunes=tunes,
+        bill=first.cost,
+        laws=LAWS,
+        optimal_range=(low, high),
         sentence=f"{show(base.request.usd or 0.0, 'USD')} trains {first.parameters / 1e9:.3g}B parameters on "
         f"{first.tokens / 1e9:,.3g}B tokens at the compute optimum, in {first.wall_s / 86400:.0f} days on "
         f"{first.configuration.count} x {first.configuration.accelerator}.",
-    )  # fmt: skip
+    )
 
 
 def _finetuning(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPlan:
@@ -115,18 +136,23 @@ def _finetuning(base: BudgetPlan, *, additions: Additions, today: date) -> Budge
         return _no_run(base)
     first = tunes[0]
     return replace(
-        base, feasible=True, tunes=tunes, bill=first.cost,
+        base,
+        feasible=True,
+        tunes=tunes,
+        bill=first.cost,
         sentence=f"{show(base.request.usd or 0.0, 'USD')} tunes {first.model} by {first.method} on "
         f"{first.tokens / 1e9:,.3g}B tokens, in {first.wall_s / 86400:.1f} days on {first.configuration.count} x "
         f"{first.configuration.accelerator}.",
-    )  # fmt: skip
+    )
 
 
 def _no_run(base: BudgetPlan) -> BudgetPlan:
     binding = Verdict(
-        ok=False, limit="budget", reason="no run of any size ends within deadline and budget on what can be rented",
+        ok=False,
+        limit="budget",
+        reason="no run of any size ends within deadline and budget on what can be rented",
         nearest="a longer deadline, more money, or other accelerators",
-    )  # fmt: skip
+    )
     return replace(base, binding=binding, sentence=f"No run: {binding.reason}. Nearest: {binding.nearest}.")
 
 

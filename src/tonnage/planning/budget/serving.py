@@ -90,9 +90,7 @@ def largest_affordable(request: Budget, *, additions: Additions, today: date) ->
     if found is None:
         return ()
     option, rate, beyond = found
-    more = serve_options(
-        replace(serve, rate_per_s=beyond, budget_usd_per_h=None), additions=additions, today=today
-    )  # fmt: skip
+    more = serve_options(replace(serve, rate_per_s=beyond, budget_usd_per_h=None), additions=additions, today=today)
     sure = next((one.usd_per_month for one in more if one.sure), None)
     return (_affordable(serve, option, rate=rate, beyond=beyond, costs=sure),)
 

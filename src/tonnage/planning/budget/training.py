@@ -32,16 +32,22 @@ LAWS: Final = (
     LossLaw(
         name="Chinchilla, refitted",
         source="Besiroglu et al. 2024 (arXiv:2404.10102), from the points of Hoffmann et al.",
-        irreducible=1.8172, parameter_factor=482.01, parameter_exponent=0.3478, token_factor=2085.43,
+        irreducible=1.8172,
+        parameter_factor=482.01,
+        parameter_exponent=0.3478,
+        token_factor=2085.43,
         token_exponent=0.3658,
     ),
     LossLaw(
         name="Chinchilla, approach 3",
         source="Hoffmann et al. 2022 (arXiv:2203.15556), appendix D.3, exponents unrounded",
-        irreducible=1.69, parameter_factor=406.4, parameter_exponent=0.3392, token_factor=410.7,
+        irreducible=1.69,
+        parameter_factor=406.4,
+        parameter_exponent=0.3392,
+        token_factor=410.7,
         token_exponent=0.2849,
     ),
-)  # fmt: skip
+)
 """
 Constants were compared on 2026-11-23 with programs that cite the same papers (E of the second: also 1.6934).
 The first decides: it reproduces the points that both were fitted on; the second shows how far laws differ.
@@ -78,9 +84,11 @@ def affordable_runs(request: Budget, *, additions: Additions, today: date) -> tu
         n = size / shrink
         if n < SMALLEST:
             break
-        filled = (option, tokens) if shrink == 1.0 else _filled(
-            request, n, start=tokens * shrink, additions=additions, today=today
-        )  # fmt: skip
+        filled = (
+            (option, tokens)
+            if shrink == 1.0
+            else _filled(request, n, start=tokens * shrink, additions=additions, today=today)
+        )
         if filled is None:
             continue
         found.append(_run(request, n, option=filled[0], tokens=filled[1], shrink=shrink))
@@ -95,9 +103,12 @@ def optimal_range(run: AffordableRun) -> tuple[float, float]:
 
 def _optimum(law: LossLaw, flop: float) -> float:
     return compute_optimal_parameters(
-        compute_flop=flop, parameter_factor=law.parameter_factor, parameter_exponent=law.parameter_exponent,
-        token_factor=law.token_factor, token_exponent=law.token_exponent,
-    )  # fmt: skip
+        compute_flop=flop,
+        parameter_factor=law.parameter_factor,
+        parameter_exponent=law.parameter_exponent,
+        token_factor=law.token_factor,
+        token_exponent=law.token_exponent,
+    )
 
 
 def _optimal(request: Budget, *, additions: Additions, today: date) -> tuple[float, TrainOption, float] | None:
@@ -146,15 +157,16 @@ def _filled(
     return best
 
 
-def _trained(
-    request: Budget, size: float, *, tokens: float, additions: Additions, today: date
-) -> TrainOption | None:  # fmt: skip
+def _trained(request: Budget, size: float, *, tokens: float, additions: Additions, today: date) -> TrainOption | None:
     assert request.serve is not None
     asked = Train(
-        model=f"{size / 1e6:.4g}M" if size < 1e9 else f"{size / 1e9:.4g}B", tokens=tokens, seq_len=4096,
-        deadline_s=request.deadline_s or DEADLINE_S, filters=request.serve.filters,
+        model=f"{size / 1e6:.4g}M" if size < 1e9 else f"{size / 1e9:.4g}B",
+        tokens=tokens,
+        seq_len=4096,
+        deadline_s=request.deadline_s or DEADLINE_S,
+        filters=request.serve.filters,
         confidence=request.serve.confidence,
-    )  # fmt: skip
+    )
     options = train_options(asked, additions=additions, today=today)
     return options[0] if options and options[0].sure else None
 
@@ -221,9 +233,7 @@ def _against(best: AffordableRun, run: AffordableRun, *, first: float) -> Afford
     return replace(run, saves_share=1.0 - mine / theirs, pays_after_tokens=extra / saved if saved > 0.0 else None)
 
 
-def _per_million(
-    request: Budget, run: AffordableRun, *, additions: Additions, today: date
-) -> float | None:  # fmt: skip
+def _per_million(request: Budget, run: AffordableRun, *, additions: Additions, today: date) -> float | None:
     assert request.serve is not None
     name = f"{run.parameters / 1e6:.4g}M" if run.parameters < 1e9 else f"{run.parameters / 1e9:.4g}B"
     serve = replace(request.serve, model=name, rate_per_s=FULL_RATE, quick=True)
@@ -240,9 +250,7 @@ def affordable_tunes(request: Budget, *, additions: Additions, today: date) -> t
     return tuple(tune for tune in found if tune is not None)
 
 
-def _tuned(
-    request: Budget, model: str, method: str, *, additions: Additions, today: date
-) -> AffordableTune | None:  # fmt: skip
+def _tuned(request: Budget, model: str, method: str, *, additions: Additions, today: date) -> AffordableTune | None:
     """As many tokens as budget and deadline pay: cost goes with tokens, so that a few plans find them."""
     assert request.usd is not None and request.serve is not None
     weights = active_parameters(resolve(model, additions=additions)).value
@@ -250,9 +258,13 @@ def _tuned(
     best: tuple[float, TrainOption] | None = None
     for _ in range(ROUNDS):
         asked = FineTune(
-            model=model, method=method, tokens=tokens, deadline_s=request.deadline_s or DEADLINE_S,  # type: ignore[arg-type]
-            filters=request.serve.filters, confidence=request.serve.confidence,
-        )  # fmt: skip
+            model=model,
+            method=method,  # type: ignore[arg-type]
+            tokens=tokens,
+            deadline_s=request.deadline_s or DEADLINE_S,
+            filters=request.serve.filters,
+            confidence=request.serve.confidence,
+        )
         options = train_options(asked, additions=additions, today=today)
         option = options[0] if options and options[0].sure else None
         if option is None:
@@ -268,6 +280,10 @@ def _tuned(
         return None
     tokens, option = best
     return AffordableTune(
-        model=model, method=method, tokens=tokens, cost=option.cost, wall_s=option.run.wall_s.value,
+        model=model,
+        method=method,
+        tokens=tokens,
+        cost=option.cost,
+        wall_s=option.run.wall_s.value,
         configuration=option.configuration,
-    )  # fmt: skip
+    )

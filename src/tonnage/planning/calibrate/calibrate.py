@@ -33,13 +33,19 @@ _LEFT_OUT: Final = 3
 _OUTLIER: Final = 0.35
 """Weight below which a number is told as one that nothing else explains: four standard deviations and more. [-]"""
 _WORDS: Final = {
-    "memory": "memory", "compute": "arithmetic", "host": "host of a step", "sequence": "host of a sequence",
-    "request": "start", "links": "links",
-}  # fmt: skip
+    "memory": "memory",
+    "compute": "arithmetic",
+    "host": "host of a step",
+    "sequence": "host of a sequence",
+    "request": "start",
+    "links": "links",
+}
 _UNITS: Final = {"ttft_s": "s", "tpot_s": "s", "output_tokens_per_s": "tokens/s"}
 _SAME_AS: Final = {
-    "e2e_s": "ttft_s", "requests_per_s": "output_tokens_per_s", "total_tokens_per_s": "output_tokens_per_s"
-}  # fmt: skip
+    "e2e_s": "ttft_s",
+    "requests_per_s": "output_tokens_per_s",
+    "total_tokens_per_s": "output_tokens_per_s",
+}
 """Quantities as sure as another."""
 
 
@@ -174,12 +180,19 @@ def _errors(
         third = load.predicted(alone[place]) if alone else {}
         errors += [
             CalibrationError(
-                model=load.model, load=load.name, quantity=name, unit=_UNITS[name], measured=load.measured[name],
-                before=first[name], after=second[name], left_out=third.get(name), weight=next(weights),
+                model=load.model,
+                load=load.name,
+                quantity=name,
+                unit=_UNITS[name],
+                measured=load.measured[name],
+                before=first[name],
+                after=second[name],
+                left_out=third.get(name),
+                weight=next(weights),
             )
             for name in second
             if name in load.measured and name in first
-        ]  # fmt: skip
+        ]
     return errors
 
 

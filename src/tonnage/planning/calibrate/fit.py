@@ -122,8 +122,11 @@ def _seen(loads: Sequence[MeasuredLoad], theta: Array, base: Overheads) -> list[
     found = []
     for load in loads:
         here = load.predicted(stretch_of(list(theta), base))
-        found.append(tuple(
-            Seen(name, math.log(load.measured[name] / here[name]) + float(np.array(shares) @ theta), shares)
-            for name, shares in shares_of(load.predicted, list(theta), base=base).items() if name in load.measured
-        ))  # fmt: skip
+        found.append(
+            tuple(
+                Seen(name, math.log(load.measured[name] / here[name]) + float(np.array(shares) @ theta), shares)
+                for name, shares in shares_of(load.predicted, list(theta), base=base).items()
+                if name in load.measured
+            )
+        )
     return found

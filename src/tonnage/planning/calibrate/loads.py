@@ -105,10 +105,18 @@ def _load(point: Point, stack: Stack, *, additions: Additions) -> MeasuredLoad |
     if not known:
         return None
     case = ServeCase(
-        model=stack.model, accelerator=stack.accelerator, traffic=traffic, isl=point.prompt_tokens,
-        osl=point.output_tokens, precision=stack.precision, engine=stack.engine, engine_version=stack.engine_version,
-        engine_options=stack.options, length_spread=_spread(point), layout=stack.layout,
-    )  # fmt: skip
+        model=stack.model,
+        accelerator=stack.accelerator,
+        traffic=traffic,
+        isl=point.prompt_tokens,
+        osl=point.output_tokens,
+        precision=stack.precision,
+        engine=stack.engine,
+        engine_version=stack.engine_version,
+        engine_options=stack.options,
+        length_spread=_spread(point),
+        layout=stack.layout,
+    )
     at = resolve(case, additions=additions)
     if not at.pool.verdict.ok:
         raise BadRequest(

@@ -73,13 +73,16 @@ def measure_plan(plan: ServePlan) -> MeasurePlan:
         for place, chance in zip(places, chances, strict=True)
     )
     return MeasurePlan(
-        schema=MEASURE_PLAN_SCHEMA, sentence=_sentence(plan, now, proposals), sure_now=now, competing=len(rivals),
+        schema=MEASURE_PLAN_SCHEMA,
+        sentence=_sentence(plan, now, proposals),
+        sure_now=now,
+        competing=len(rivals),
         proposals=proposals,
         notes=(
             "Chances hold as far as intervals do; objectives are met where TTFT and TPOT at the plan's load are.",
             f"Minutes: five for three loads and {MINUTES - 5:g} to start an instance (assumed).",
         ),
-    )  # fmt: skip
+    )
 
 
 def worth_measuring(
@@ -94,10 +97,9 @@ def worth_measuring(
     def right(mean: Array, covariance: Array) -> Array:
         """Chance of each to be the right choice, under a normal belief."""
         root = np.linalg.cholesky(covariance + 1e-9 * np.eye(len(covariance)))
-        costs = np.array([
-            _costs(one, column, limits=limits)
-            for one, column in zip(rivals, (mean + draws @ root.T).T, strict=True)
-        ])  # fmt: skip
+        costs = np.array(
+            [_costs(one, column, limits=limits) for one, column in zip(rivals, (mean + draws @ root.T).T, strict=True)]
+        )
         least = costs.min(axis=0)
         return np.asarray(((costs <= least * (1.0 + 1e-9)) & np.isfinite(costs)).mean(axis=1), dtype=np.float64)
 
@@ -174,10 +176,16 @@ def _proposal(option: ServeOption, place: int, chance: float) -> Proposal:
         f"{name.upper()}{getattr(layout, name)}" for name in ("tp", "pp", "dp") if getattr(layout, name) > 1
     )
     return Proposal(
-        option=place, accelerator=c.accelerator, engine=c.engine.name, layout=degrees or "1 accelerator",
-        precision=c.precision.weights, loads=tuple(sorted({1.0, max(1.0, round(at_once / 4)), at_once})),
-        minutes=MINUTES, usd=option.bill.usd_per_instance_hour * MINUTES / 60.0, sure_after=chance,
-    )  # fmt: skip
+        option=place,
+        accelerator=c.accelerator,
+        engine=c.engine.name,
+        layout=degrees or "1 accelerator",
+        precision=c.precision.weights,
+        loads=tuple(sorted({1.0, max(1.0, round(at_once / 4)), at_once})),
+        minutes=MINUTES,
+        usd=option.bill.usd_per_instance_hour * MINUTES / 60.0,
+        sure_after=chance,
+    )
 
 
 def _sentence(plan: ServePlan, now: float, proposals: Sequence[Proposal]) -> str:

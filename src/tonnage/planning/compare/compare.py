@@ -50,8 +50,9 @@ def configurations_of(fields: Mapping[str, Any]) -> Comparing:
         raise BadRequest(f"ways must hold 'name: {{changed fields}}' lines, not '{echo(given)}'")
     if len(given) > MAX_SIDES:
         raise BadRequest(f"ways: {len(given)} are more than the {MAX_SIDES} that can be read side by side")
-    return Comparing(ways=tuple((str(name), _way(base, str(name), changes)) for name, changes in given.items()),
-                     notes=notes)  # fmt: skip
+    return Comparing(
+        ways=tuple((str(name), _way(base, str(name), changes)) for name, changes in given.items()), notes=notes
+    )
 
 
 def _way(base: Mapping[str, Any], name: str, changes: Any) -> Any:
@@ -88,8 +89,11 @@ def _usual(base: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], tuple[st
         assert split is not None
         if split.prefill != split.decode:
             raise BadRequest("ways are missing: workers of unlike layouts have no usual ways to be compared with")
-        whole = {"disaggregation": None, "layout": given["prefill"],
-                 "replicas": split.prefill_workers + split.decode_workers}  # fmt: skip
+        whole = {
+            "disaggregation": None,
+            "layout": given["prefill"],
+            "replicas": split.prefill_workers + split.decode_workers,
+        }
     ways: dict[str, dict[str, Any]] = {
         "static": {**whole, "scheduler": {"batching": "static"}},
         "dynamic": {**whole, "scheduler": {"batching": "dynamic", "batch_wait": DYNAMIC_WAIT}},
@@ -106,9 +110,13 @@ def _usual(base: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], tuple[st
     step = max(1, -(-(replicas - 1) // MAX_SPLITS))
     for prefill in range(1, replicas, step):
         ways[f"disaggregated {prefill}+{replicas - prefill}"] = {
-            "disaggregation": {"prefill_workers": prefill, "prefill": layout, "decode_workers": replicas - prefill,
-                               "decode": layout}
-        }  # fmt: skip
+            "disaggregation": {
+                "prefill_workers": prefill,
+                "prefill": layout,
+                "decode_workers": replicas - prefill,
+                "decode": layout,
+            }
+        }
     return ways, (*notes, "disaggregated P+D: P workers for prompts, D for answers")
 
 
@@ -248,7 +256,7 @@ def _sentence(names: tuple[str, ...], found: list[Simulated], counts: list[int],
     end = " (broken off: partial)" if any(one.partial for one in found) else ""
     if lead is None:
         able = [name for name, one in zip(names, found, strict=True) if one.e2e_s is not None]
-        return (f"Only {able[0]} runs{end}." if able else f"None of them runs: {found[0].why}{end}.")  # fmt: skip
+        return f"Only {able[0]} runs{end}." if able else f"None of them runs: {found[0].why}{end}."
     best = found[lead]
     others = [i for i in range(len(names)) if i != lead and found[i].e2e_s is not None]
     soonest = ", ".join(f"{names[i]} {show(_p95(found[i]), 's')}" for i in others)

@@ -142,11 +142,18 @@ def _plans(names: tuple[str, ...], plans: list[Comparable]) -> Comparison:
     else:
         sentence = f"{names[lead]} costs least: {plans[lead].sentence}"
     return Comparison(
-        schema=COMPARE_SCHEMA, sentence=sentence, kind=_KINDS[type(plans[0])], sides=names, figures=rows,
-        best=None if lead is None else names[lead], fits=bool(able),
-        assumed=tuple(f"{name}: made {plan.provenance.made} by {plan.provenance.version}"
-                      for name, plan in zip(names, plans, strict=True)),
-    )  # fmt: skip
+        schema=COMPARE_SCHEMA,
+        sentence=sentence,
+        kind=_KINDS[type(plans[0])],
+        sides=names,
+        figures=rows,
+        best=None if lead is None else names[lead],
+        fits=bool(able),
+        assumed=tuple(
+            f"{name}: made {plan.provenance.made} by {plan.provenance.version}"
+            for name, plan in zip(names, plans, strict=True)
+        ),
+    )
 
 
 def _cases(names: tuple[str, ...], results: list[Result]) -> Comparison:
@@ -171,9 +178,14 @@ def _cases(names: tuple[str, ...], results: list[Result]) -> Comparison:
         "serve" if isinstance(results[0], ServeResult) else "train" if isinstance(results[0], TrainResult) else "infer"
     )
     return Comparison(
-        schema=COMPARE_SCHEMA, sentence=sentence, kind=kind, sides=names, figures=rows,
-        best=None if lead is None else names[lead], fits=bool(runs),
-    )  # fmt: skip
+        schema=COMPARE_SCHEMA,
+        sentence=sentence,
+        kind=kind,
+        sides=names,
+        figures=rows,
+        best=None if lead is None else names[lead],
+        fits=bool(runs),
+    )
 
 
 def _of_case(result: Result) -> Iterator[Figure]:

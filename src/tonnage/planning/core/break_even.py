@@ -236,9 +236,15 @@ def _nearest(axis: Axis, step: float, word: str, state: Callable[[float], _State
     early = axis.now if ties else near
     low, high = (early, far) if word == "above" else (far, early)
     return BreakEven(
-        input=f"{axis.name} {word}", value=value, unit=axis.unit, becomes=state(value).told, low=low, high=high,
-        now=axis.now, ties=ties,
-    )  # fmt: skip
+        input=f"{axis.name} {word}",
+        value=value,
+        unit=axis.unit,
+        becomes=state(value).told,
+        low=low,
+        high=high,
+        now=axis.now,
+        ties=ties,
+    )
 
 
 def _scan(axis: Axis, step: float) -> list[float]:

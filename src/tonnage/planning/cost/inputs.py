@@ -42,10 +42,17 @@ def inputs_of(request: RentOrBuyRequest, server: OwnedServer) -> tuple[Input, ..
             value, low, high, source, confidence, as_of = DEFAULTS[spec.name](server, request.country)
         found.append(
             Input(
-                name=spec.name, value=value, unit=spec.reads, meaning=spec.help, source=source, low=low, high=high,
-                confidence=confidence, as_of=as_of,
+                name=spec.name,
+                value=value,
+                unit=spec.reads,
+                meaning=spec.help,
+                source=source,
+                low=low,
+                high=high,
+                confidence=confidence,
+                as_of=as_of,
             )
-        )  # fmt: skip
+        )
     return tuple(found)
 
 

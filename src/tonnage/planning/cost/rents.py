@@ -198,8 +198,10 @@ def between_reclaims_s(offer: Offer) -> tuple[float, str]:
     """How long spot capacity of this offer stays, and who says so: the provider's own record, else old traces. [s]"""
     for record in catalog.spot_records():
         if (record.provider, record.instance_type, record.region) == (
-            offer.provider, offer.instance_type, offer.region
-        ):  # fmt: skip
+            offer.provider,
+            offer.instance_type,
+            offer.region,
+        ):
             own = mean_between_reclaims_s(monthly_fraction=record.interruption_fraction_max)
             if own is not None:
                 return own, f"interrupted {record.interruption_band} a month ({record.source}, {record.as_of})"

@@ -116,8 +116,14 @@ def _rules(model: Model, request: FitRequest, row: FitRow) -> tuple[Rule, ...]:
         return training_rules(model, request, row=row)
     if is_network(model):
         held = row.memory.part("weights")
-        return (Rule(name="weights and 20 %", rule_bytes=1.2 * held, real_bytes=row.memory.value,
-                     why="knows neither the batch nor what the framework takes"),)  # fmt: skip
+        return (
+            Rule(
+                name="weights and 20 %",
+                rule_bytes=1.2 * held,
+                real_bytes=row.memory.value,
+                why="knows neither the batch nor what the framework takes",
+            ),
+        )
     held = row.precision.get("experts") or row.precision.get("weights", "bf16")
     weights = number_format(str(held))
     said = inference_rule_bytes(parameters=parameters(model).value, bits=weights.bits)

@@ -63,11 +63,14 @@ def network_row(
         short = memory.value - usable
         biggest = max(memory.parts, key=lambda part: part.value)
         verdict = Verdict(
-            ok=False, limit="memory", short_by=short, unit="bytes",
+            ok=False,
+            limit="memory",
+            short_by=short,
+            unit="bytes",
             reason=f"a batch of {batch:,} exceeds {show(usable, 'bytes')} by {show(short, 'bytes')}; largest part: "
             f"{biggest.name}",
             nearest=f"a batch of {most:,}" if most else "an accelerator with more memory",
-        )  # fmt: skip
+        )
     return FitRow(
         accelerator=accelerator.id,
         name=accelerator.name,
@@ -79,11 +82,18 @@ def network_row(
         limit_bytes=usable,
         memory=memory,
         largest=(
-            Largest(what=solved or "batch", value=float(most), unit="samples", given=case.precision,
-                    binds="memory" if most < MAX_BATCH else "the largest looked at"),
-        ) if most else (),
+            Largest(
+                what=solved or "batch",
+                value=float(most),
+                unit="samples",
+                given=case.precision,
+                binds="memory" if most < MAX_BATCH else "the largest looked at",
+            ),
+        )
+        if most
+        else (),
         notes=batch_times(setup, 1).stages.notes,
-    )  # fmt: skip
+    )
 
 
 def smallest_network(

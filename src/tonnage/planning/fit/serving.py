@@ -218,14 +218,20 @@ def _largest(model: Model, accelerator: Accelerator, *, layout: Layout, request:
     plural = "s" if concurrency != 1 else ""
     return (
         Largest(
-            what="context", value=float(longest), unit="tokens", given=f"{concurrency:,} request{plural}",
+            what="context",
+            value=float(longest),
+            unit="tokens",
+            given=f"{concurrency:,} request{plural}",
             binds="memory" if longest < most else own,
         ),
         Largest(
-            what="concurrency", value=float(widest), unit="requests", given=f"{context:,} tokens each",
+            what="concurrency",
+            value=float(widest),
+            unit="requests",
+            given=f"{context:,} tokens each",
             binds="memory" if widest < crowd else "nothing up to here",
         ),
-    )  # fmt: skip
+    )
 
 
 def _remedies(

@@ -179,9 +179,12 @@ def _row(accelerator: Accelerator, chosen: Chosen, *, count: int) -> FitRow:
     if not chosen.fits:
         biggest = max(chosen.memory.parts, key=lambda part: part.value)
         verdict = Verdict(
-            ok=False, limit="memory", short_by=short, unit="bytes",
+            ok=False,
+            limit="memory",
+            short_by=short,
+            unit="bytes",
             reason=f"the peak exceeds {show(limit, 'bytes')} by {show(short, 'bytes')}; largest part: {biggest.name}",
-        )  # fmt: skip
+        )
     degrees = {n: d for n in ("tp", "pp", "cp", "ep", "dp") if isinstance(d := getattr(layout, n), int) and d > 1}
     return FitRow(
         accelerator=accelerator.id,
@@ -237,10 +240,14 @@ def _largest(model: Model, accelerator: Accelerator, *, request: FitRequest, cho
     longest = largest_whole(lambda n: fits(seq_len=n), most=most)
     return (
         Largest(what="batch", value=widest, unit="sequences", given=f"{length:,} tokens, {kept}", binds=bound),
-        Largest(what="seq-len", value=float(longest), unit="tokens",
-                given=f"{batch:,} sequence{'s' if batch != 1 else ''}, {kept}",
-                binds="memory" if longest < most else "the model's own limit"),
-    )  # fmt: skip
+        Largest(
+            what="seq-len",
+            value=float(longest),
+            unit="tokens",
+            given=f"{batch:,} sequence{'s' if batch != 1 else ''}, {kept}",
+            binds="memory" if longest < most else "the model's own limit",
+        ),
+    )
 
 
 def _remedies(model: Model, accelerator: Accelerator, *, request: FitRequest, count: int) -> Iterator[str]:

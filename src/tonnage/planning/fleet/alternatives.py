@@ -302,11 +302,14 @@ def over_budget(request: FleetRequest, usd_per_hour: float) -> Verdict | None:
     if budget is None or usd_per_hour <= budget * (1.0 + 1e-9):
         return None
     return Verdict(
-        ok=False, limit="budget", short_by=usd_per_hour - budget, unit="USD/h",
+        ok=False,
+        limit="budget",
+        short_by=usd_per_hour - budget,
+        unit="USD/h",
         reason=f"the cheapest fleet found costs {show(usd_per_hour, 'USD/h')} on average, the budget is "
         f"{show(budget, 'USD/h')}",
         nearest=f"a budget of {show(usd_per_hour, 'USD/h')}",
-    )  # fmt: skip
+    )
 
 
 def over_kinds(asked: FleetContext, fleet: Fleet) -> Verdict | None:
@@ -315,11 +318,14 @@ def over_kinds(asked: FleetContext, fleet: Fleet) -> Verdict | None:
     if most is None or len(kinds) <= most:
         return None
     return Verdict(
-        ok=False, limit="max_kinds", short_by=float(len(kinds) - most), unit="kinds",
+        ok=False,
+        limit="max_kinds",
+        short_by=float(len(kinds) - most),
+        unit="kinds",
         reason=f"no fleet of at most {most} kinds of accelerator carries the load: leaving out {kinds[-1]} as well, "
         "the least used, none does",
         nearest=f"max_kinds {len(kinds)}: {', '.join(kinds)}",
-    )  # fmt: skip
+    )
 
 
 def nobody_serves(
@@ -363,16 +369,21 @@ def what_stops(asked: FleetContext) -> Verdict:
         if cheapest_fleet(calm, gap=0.5, nodes=NODES).feasible:
             domains = len({machine.domain for machine in problem.machines})
             return Verdict(
-                ok=False, limit="survives", short_by=1.0, unit="domains",
+                ok=False,
+                limit="survives",
+                short_by=1.0,
+                unit="domains",
                 reason=f"the load cannot be carried without any one of {domains} failure domains",
                 nearest="zones: 2, another region, or a lower share in survives",
-            )  # fmt: skip
+            )
     pools = tuple(replace(pool, loose=1.0) for pool in problem.pools)
     if cheapest_fleet(replace(problem, pools=pools), gap=0.5, nodes=NODES).feasible:
         return Verdict(
-            ok=False, limit="spot_share", reason="only spot capacity is allowed, and some load must not run on it",
+            ok=False,
+            limit="spot_share",
+            reason="only spot capacity is allowed, and some load must not run on it",
             nearest="term: on-demand beside spot, or spot_share: 100 %",
-        )  # fmt: skip
+        )
     if len(rented) > 1:
         left = replace(problem, quotas=tuple(one for one in problem.quotas if one.name in own))
         short = _short_of(left, tuple(rented))
@@ -380,23 +391,33 @@ def what_stops(asked: FleetContext) -> Verdict:
             names = " and ".join(quota.name for quota in rented)
             return _quota_verdict(f"the quotas of {names} together", sum(q.most for q in rented), short)
     return Verdict(
-        ok=False, limit="own" if own else "fleet", reason="what may be had does not carry the load, whatever it costs",
+        ok=False,
+        limit="own" if own else "fleet",
+        reason="what may be had does not carry the load, whatever it costs",
         nearest="allow more offers beside what is there",
-    )  # fmt: skip
+    )
 
 
 def _quota_verdict(name: str, most: float, need: float) -> Verdict:
     return Verdict(
-        ok=False, limit="quota", short_by=need - most, unit="accelerators",
+        ok=False,
+        limit="quota",
+        short_by=need - most,
+        unit="accelerators",
         reason=f"{name} is short by {need - most:g} accelerators: the load needs {need:g}",
         nearest=f"a quota of {need:g}",
-    )  # fmt: skip
+    )
 
 
 def _short_of(problem: FleetProblem, quotas: tuple[Quota, ...]) -> float | None:
     """The fewest slots at once, of those that count against quotas left out, that carry the load; none if none do."""
-    counted = {(m, term.name) for q in quotas for m in q.machines for term in problem.machines[m].terms
-               if q.term in {None, term.name}}  # fmt: skip
+    counted = {
+        (m, term.name)
+        for q in quotas
+        for m in q.machines
+        for term in problem.machines[m].terms
+        if q.term in {None, term.name}
+    }
 
     def held(m: int, machine: Machine) -> Machine:
         # Paid in every hour, so that the least cost is the least that must be there at once.

@@ -224,10 +224,12 @@ def _at(
             layered = engine_spec(engine).layered
             for layout in replica_layouts(model, part, per_node=per_node, max_ranks=most, layered=layered):
                 configuration = Configuration(
-                    accelerator=part.id, layout=layout, precision=precision,
+                    accelerator=part.id,
+                    layout=layout,
+                    precision=precision,
                     engine=Engine(name=engine, max_model_len=allowed.max_context),
                     intra_link=site.intra_link if place.piece is None else None,
-                )  # fmt: skip
+                )
                 outcome = _chance(allowed, workload, number=number, model=model, place=place, run=configuration)
                 yield outcome
                 served += isinstance(outcome, Candidate)
@@ -255,9 +257,16 @@ def _chance(
         replica = build_replica(model=model, accelerator=place.part, configuration=run, lengths=allowed.lengths)
     rates = tuple(point.rate_per_s if point is not None else 0.0 for point in points)
     return Candidate(
-        workload=number, site=place.site, configuration=run, memory=replica.memory, rate_factor=replica.rate_factor,
-        replica=replica, points=tuple(points), rates=rates, piece=place.piece,
-    )  # fmt: skip
+        workload=number,
+        site=place.site,
+        configuration=run,
+        memory=replica.memory,
+        rate_factor=replica.rate_factor,
+        replica=replica,
+        points=tuple(points),
+        rates=rates,
+        piece=place.piece,
+    )
 
 
 def _point(asked: Serve, replica: Replica, run: Configuration) -> Point | Infeasible:
@@ -313,9 +322,10 @@ def keep_near_least(
     for chance, one in pairs:
         over = min(
             cost_per_unit(chance, one, bucket=b) / least.get((chance.workload, b), math.inf)
-            if chance.rates[b] > 0 and least.get((chance.workload, b), math.inf) > 0 else math.inf
+            if chance.rates[b] > 0 and least.get((chance.workload, b), math.inf) > 0
+            else math.inf
             for b in range(len(chance.rates))
-        )  # fmt: skip
+        )
         if (bar := least_whole.get(chance.workload, math.inf)) > 0:
             over = min(over, _whole_cost(request.workloads[chance.workload], chance, one) / bar)
         if one.own or over <= far:

@@ -34,27 +34,33 @@ def bill_of(
         told = f"{hours * months:,.0f} instance hours at {price:,.4g} USD/h"
         parts.append(
             Part(
-                name=f"{machine.id}, {name}", value=hours * price * months,
+                name=f"{machine.id}, {name}",
+                value=hours * price * months,
                 basis=Basis.MEASURED if exact else Basis.ASSUMED,
                 source=f"{told}: {held.offer.source}, {held.offer.as_of}" if held.offer.as_of else told,
             )
-        )  # fmt: skip
+        )
         starts = fleet.starts.get((m, name), 0.0)
         if starts:
             parts.append(
                 Part(
-                    name=f"{machine.id}, {name}: starting", value=starts * machine.start_h * price * months,
-                    basis=Basis.ASSUMED, source=f"{starts * months:,.0f} starts of {machine.start_h * 60:,.0f} min",
+                    name=f"{machine.id}, {name}: starting",
+                    value=starts * machine.start_h * price * months,
+                    basis=Basis.ASSUMED,
+                    source=f"{starts * months:,.0f} starts of {machine.start_h * 60:,.0f} min",
                 )
-            )  # fmt: skip
+            )
     low, high = ends
     total = Quantity.of_parts("USD", parts)
     scaled = [None if end is None else end * months for end in (low, high)]
     return Quantity(
-        value=total.value, unit="USD", basis=total.basis, parts=total.parts,
+        value=total.value,
+        unit="USD",
+        basis=total.basis,
+        parts=total.parts,
         low=None if scaled[0] is None else min(total.value, scaled[0]),
         high=None if scaled[1] is None else max(total.value, scaled[1]),
-    )  # fmt: skip
+    )
 
 
 def instances_of(asked: FleetContext, problem: FleetProblem, *, fleet: Fleet) -> tuple[PoolInstances, ...]:
@@ -118,10 +124,14 @@ def _needs(chance: Candidate, held: Stock, *, infer: Infer | None) -> tuple[Host
         per = held.offer.count / chance.share
         link = chance.site.accelerator.host_link.bytes_per_s
         return sampling_needs(
-            infer, per=per, rate_per_s=chance.rates[0] * per, weight_bytes=weights,
+            infer,
+            per=per,
+            rate_per_s=chance.rates[0] * per,
+            weight_bytes=weights,
             # Slices share the bus of their accelerator.
-            link_bytes_per_s=None if link is None else link * chance.share, offer=held.offer,
-        )  # fmt: skip
+            link_bytes_per_s=None if link is None else link * chance.share,
+            offer=held.offer,
+        )
     return serving_needs(chance.configuration.layout, weight_bytes=weights * chance.ranks, offer=held.offer)
 
 

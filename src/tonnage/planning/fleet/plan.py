@@ -109,10 +109,12 @@ def _planned(request: FleetRequest, *, additions: Additions, today: date) -> Fle
         rejected_by_reason=by_reason(rejected),
         evaluated=evaluated,
         provenance=Provenance(
-            version=__version__, catalogue={**narrative.dates(machines), "data": data_version()},
-            made=today.isoformat(), assumed=narrative.assumptions(request, asked.hours),
+            version=__version__,
+            catalogue={**narrative.dates(machines), "data": data_version()},
+            made=today.isoformat(),
+            assumed=narrative.assumptions(request, asked.hours),
         ),
-    )  # fmt: skip
+    )
     nothing = alternatives.nobody_serves(asked, missed, excluded=excluded)
     if nothing is not None:
         return replace(base, binding=nothing, sentence=narrative.refusal(nothing))

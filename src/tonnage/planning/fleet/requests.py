@@ -40,13 +40,15 @@ def cut(serve: Serve, number: int) -> tuple[Bucket, ...]:
             Bucket(
                 share=float(mine.mean()),
                 lengths=Lengths(
-                    prompt_tokens=float(prompt.mean()), output_tokens=float(output.mean()),
-                    prompt_p95=float(np.percentile(prompt, 95)), output_p95=float(np.percentile(output, 95)),
+                    prompt_tokens=float(prompt.mean()),
+                    output_tokens=float(output.mean()),
+                    prompt_p95=float(np.percentile(prompt, 95)),
+                    output_p95=float(np.percentile(output, 95)),
                     profile=serve.lengths.profile,
                 ),
                 edges=(low, high),
             )
-        )  # fmt: skip
+        )
     return tuple(found)
 
 

@@ -112,18 +112,25 @@ def _one(
         return Infeasible(
             configuration=run,
             verdict=Verdict(
-                ok=False, limit="latency", short_by=quickest - limit, unit="s",
+                ok=False,
+                limit="latency",
+                short_by=quickest - limit,
+                unit="s",
                 reason=f"answers take {quickest * 1e3:,.0f} ms at best",
             ),
-        )  # fmt: skip
+        )
     times, rate = best
     return Candidate(
-        workload=0, site=site, configuration=run, memory=memory_of(setup, times), points=(None,),
+        workload=0,
+        site=site,
+        configuration=run,
+        memory=memory_of(setup, times),
+        points=(None,),
         rate_factor=errors_of(setup).factor("samples_per_s"),
         # The programme keeps the headroom of every workload, which is kept here already.
         rates=(rate / (1.0 - asked.headroom),),
         batches=tuple(one for one in tried if one.batch <= times.batch),
-    )  # fmt: skip
+    )
 
 
 def _fitting(setup: Setup) -> list[Times]:

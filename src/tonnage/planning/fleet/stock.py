@@ -208,11 +208,17 @@ def _owned(request: FleetRequest, additions: Additions) -> list[Stock]:
     for own in request.own:
         accelerator = catalog.accelerator(own.accelerator, additions)
         offer = Offer(
-            provider="own", instance_type=own.name, accelerator=own.accelerator, count=float(own.per_node),
-            prices=(Price(term=OWNED, usd_per_hour=own.usd_per_hour),), vcpus=own.vcpus, source="yours",
+            provider="own",
+            instance_type=own.name,
+            accelerator=own.accelerator,
+            count=float(own.per_node),
+            prices=(Price(term=OWNED, usd_per_hour=own.usd_per_hour),),
+            vcpus=own.vcpus,
+            source="yours",
             as_of_kind="exact",
-        )  # fmt: skip
+        )
         site = Site(accelerator=accelerator, intra_link=None, per_node=own.per_node, offers=(offer,))
-        found.append(Stock(site=site, offer=offer, terms=(OWNED,), own=own.name,
-                           users=frozenset(range(len(request.workloads)))))  # fmt: skip
+        found.append(
+            Stock(site=site, offer=offer, terms=(OWNED,), own=own.name, users=frozenset(range(len(request.workloads))))
+        )
     return found

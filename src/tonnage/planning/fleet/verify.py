@@ -62,10 +62,15 @@ def checks_of(
         drawn = known.get(number)
         period, groups = _hardest(asked.hours, problem, number=number, behind=behind, fleet=fleet)
         base = FleetCheck(
-            workload=workload.name, hour=asked.hours.period_of.index(period), replicas=0, requests=0, meets=True,
+            workload=workload.name,
+            hour=asked.hours.period_of.index(period),
+            replicas=0,
+            requests=0,
+            meets=True,
             rate_per_s=asked.hours.loads[number][period],
-            percentile=workload.serve.slo.percentile if workload.serve else 95.0, raised=asked.raised[number],
-        )  # fmt: skip
+            percentile=workload.serve.slo.percentile if workload.serve else 95.0,
+            raised=asked.raised[number],
+        )
         found.append(_check(base, workload, groups, drawn=drawn))
         if workload.spare_replicas:
             plural = "s" if workload.spare_replicas > 1 else ""
@@ -233,9 +238,14 @@ def _check(
     limits = (slo.ttft_s, slo.tpot_s, slo.e2e_s)
     meets = all(limit is None or value <= limit for value, limit in zip(seen, limits, strict=True))
     return msgspec.structs.replace(
-        base, replicas=replicas, requests=len(ttft), meets=meets and p_left < 100.0,
-        ttft_s=seen[0], tpot_s=seen[1], e2e_s=seen[2],
-    )  # fmt: skip
+        base,
+        replicas=replicas,
+        requests=len(ttft),
+        meets=meets and p_left < 100.0,
+        ttft_s=seen[0],
+        tpot_s=seen[1],
+        e2e_s=seen[2],
+    )
 
 
 def _waited(base: FleetCheck, workload: FleetWorkload, groups: list[Group]) -> FleetCheck:
@@ -263,9 +273,11 @@ def _runs(base: FleetCheck, groups: list[Group], drawn: tuple[Requests, Any], n:
     from tonnage.simulation.serving import select_requests
 
     requests = drawn[0]._replace(
-        **{name: getattr(drawn[0], name)[:n] for name in
-           ("sent_s", "prompt", "output", "cached", "priority", "think_s", "adapter")}
-    )  # fmt: skip
+        **{
+            name: getattr(drawn[0], name)[:n]
+            for name in ("sent_s", "prompt", "output", "cached", "priority", "think_s", "adapter")
+        }
+    )
     requests = requests._replace(sent_s=at_rate(requests.sent_s, base.rate_per_s))
     dealt = _dealt(groups, drawn[1][:n])
     rng = np.random.Generator(np.random.PCG64(SEED + 1))
@@ -279,14 +291,20 @@ def _runs(base: FleetCheck, groups: list[Group], drawn: tuple[Requests, Any], n:
         replica = group.chance.replica
         assert replica is not None
         arrays = replica_arrays(
-            replica.deployment, kv_tokens=replica.kv_tokens,
-            prompt_tokens=float(mine.prompt.mean()), output_tokens=float(mine.output.mean()),
+            replica.deployment,
+            kv_tokens=replica.kv_tokens,
+            prompt_tokens=float(mine.prompt.mean()),
+            output_tokens=float(mine.output.mean()),
             options={"longest": int((mine.prompt + mine.output).max())},
-        )  # fmt: skip
+        )
         run = simulate_fleet(
-            arrays.table, arrays.limits, requests=mine, replicas=replicas, rule="least-loaded",
+            arrays.table,
+            arrays.limits,
+            requests=mine,
+            replicas=replicas,
+            rule="least-loaded",
             delivery_s=arrays.delivery_s,
-        )  # fmt: skip
+        )
         found.append((group, run))
     return found
 

@@ -102,9 +102,8 @@ def smaller_part_text(options: tuple[InferOption, ...], everything: Sequence[Inf
     best = options[0]
     parts = catalog.accelerators()
     alone = [
-        o for o in everything
-        if o.count == 1 and o.accelerator in parts and parts[o.accelerator].power_w is not None
-    ]  # fmt: skip
+        o for o in everything if o.count == 1 and o.accelerator in parts and parts[o.accelerator].power_w is not None
+    ]
     least = min(alone, key=lambda o: (parts[o.accelerator].power_w or 0.0, -o.used), default=None)
     if least is None or least.accelerator == best.accelerator:
         return f"{best.accelerator} is used to {best.used:.0%}; nothing smaller of the parts looked at does it alone"
@@ -135,8 +134,10 @@ def assumptions(request: Infer, model: Model) -> tuple[str, ...]:
     ]
     video = request.video
     if video is not None and video.decode == "accelerator":
-        said.append("streams are decoded by the accelerator's own decoders; where their rate is not in the catalogue "
-                    "they are taken to keep up: check them")  # fmt: skip
+        said.append(
+            "streams are decoded by the accelerator's own decoders; where their rate is not in the catalogue "
+            "they are taken to keep up: check them"
+        )
     if video is not None and video.decode == "host":
         said.append("processors of the host decode the streams; they are not counted here")
     if model.kind == "asr" and model.encoder:

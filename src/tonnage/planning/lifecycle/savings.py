@@ -187,6 +187,10 @@ def _lever(
     known = None if quality is None else judge_change(quality, life.request.serve.quality_floor)
     below = "; below the quality floor" if known is not None and known.passes is False else ""
     return SavingsOption(
-        change=change, usd=total, saves_usd=saved, what=f"{share}{below}",
-        quality="" if known is None else known.told, published=known,
-    )  # fmt: skip
+        change=change,
+        usd=total,
+        saves_usd=saved,
+        what=f"{share}{below}",
+        quality="" if known is None else known.told,
+        published=known,
+    )

@@ -60,8 +60,9 @@ def machine_of_fields(fields: Mapping[str, Any], *, additions: Additions = catal
     for name, value, low, high in (("memory", memory_bytes, 1e9, 1e14), ("host-bandwidth", rate, 1e9, 1e14)):
         if value is not None and not low <= value <= high:
             raise BadRequest(f"{name}: {value / 1e9:,.3g} GB is no machine's; give 1 GB to 100,000 GB")
-    return machine_named(str(fields["accelerator"]), memory_bytes=memory_bytes, host_bytes_per_s=rate,
-                         additions=additions)  # fmt: skip
+    return machine_named(
+        str(fields["accelerator"]), memory_bytes=memory_bytes, host_bytes_per_s=rate, additions=additions
+    )
 
 
 def _rate(text: object) -> float:

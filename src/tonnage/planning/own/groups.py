@@ -63,9 +63,14 @@ def part_of(group: OwnedGroup, additions: Additions) -> Accelerator:
 def site_of(group: OwnedGroup, part: Accelerator) -> Site:
     """The group's machines as an offer that costs nothing: what a replica takes does not depend on its price."""
     offer = Offer(
-        provider="own", instance_type=group.name, accelerator=part.id, count=float(group.per_node),
-        prices=(Price(term=OWN_TERM, usd_per_hour=0.0),), source="yours", as_of_kind="exact",
-    )  # fmt: skip
+        provider="own",
+        instance_type=group.name,
+        accelerator=part.id,
+        count=float(group.per_node),
+        prices=(Price(term=OWN_TERM, usd_per_hour=0.0),),
+        source="yours",
+        as_of_kind="exact",
+    )
     return Site(accelerator=part, intra_link=None, per_node=group.per_node, offers=(offer,))
 
 
@@ -129,9 +134,11 @@ def _most_output(request: Serve, model: Model, *, site: Site, count: int) -> Can
         for precision in limits.precisions(request, model, accelerator=part, engine=engine):
             for layout in replica_layouts(model, part, per_node=site.per_node, max_ranks=count):
                 configuration = Configuration(
-                    accelerator=part.id, layout=layout, precision=precision,
+                    accelerator=part.id,
+                    layout=layout,
+                    precision=precision,
                     engine=Engine(name=engine, max_model_len=request.max_context),
-                )  # fmt: skip
+                )
                 outcome = outcome_of(request, model, site=site, configuration=configuration)
                 if isinstance(outcome, Infeasible):
                     continue
@@ -184,12 +191,12 @@ def _at_home(request: Own, group: OwnedGroup, part: Accelerator, *, additions: A
     What lies in host memory is read by one copy at a time: such a copy is counted once for each machine.
     """
     machine = _machine_of(request, group, part, additions=additions)
-    asked = LocalRequest(
-        context=request.serve.max_context or CONTEXT, min_per_s=request.min_speed, model=request.model
-    )  # fmt: skip
+    asked = LocalRequest(context=request.serve.max_context or CONTEXT, min_per_s=request.min_speed, model=request.model)
     machines = max(1, group.count // group.per_node)
-    rows = [_local_row(row, cards=group.per_node, copies=machines)
-            for row in top_rows(asked, machine, most=ROWS, additions=additions)]  # fmt: skip
+    rows = [
+        _local_row(row, cards=group.per_node, copies=machines)
+        for row in top_rows(asked, machine, most=ROWS, additions=additions)
+    ]
     if group.per_node > 1:
         one = replace(machine, count=1)
         rows += [
@@ -206,8 +213,9 @@ def _at_home(request: Own, group: OwnedGroup, part: Accelerator, *, additions: A
 
 def _machine_of(request: Own, group: OwnedGroup, part: Accelerator, *, additions: Additions) -> Machine:
     """One machine of a group, with the host memory that the request states."""
-    host = host_of(processor=part.id if part.segment == "cpu" else "", memory_bytes=request.host_bytes,
-                   additions=additions)  # fmt: skip
+    host = host_of(
+        processor=part.id if part.segment == "cpu" else "", memory_bytes=request.host_bytes, additions=additions
+    )
     if part.segment == "cpu":
         return Machine(title=part.name, host=host, evidence="named")
     if is_unified(part):
@@ -217,8 +225,13 @@ def _machine_of(request: Own, group: OwnedGroup, part: Accelerator, *, additions
 
 def _local_row(row: LocalRow, *, cards: int, copies: int) -> OwnRow:
     each = row.decode_per_s
-    all_of = Quantity(value=each.value * copies, unit="tokens/s", basis=each.basis, low=_times(each.low, copies),
-                      high=_times(each.high, copies))  # fmt: skip
+    all_of = Quantity(
+        value=each.value * copies,
+        unit="tokens/s",
+        basis=each.basis,
+        low=_times(each.low, copies),
+        high=_times(each.high, copies),
+    )
     return OwnRow(
         model=row.model,
         engine=row.engine,
@@ -243,7 +256,10 @@ def _rented(part: Accelerator, count: int, additions: Additions) -> float | None
     prices = [
         price / offer.count
         for offer in catalog.offers(additions=additions)
-        if offer.accelerator == part.id and not offer.history and offer.count >= 1
-        and (price := offer.usd_per_hour("on-demand")) is not None and offer.trust_of("on-demand") == "primary"
-    ]  # fmt: skip
+        if offer.accelerator == part.id
+        and not offer.history
+        and offer.count >= 1
+        and (price := offer.usd_per_hour("on-demand")) is not None
+        and offer.trust_of("on-demand") == "primary"
+    ]
     return min(prices) * count * 730.0 if prices else None

@@ -51,9 +51,7 @@ class LocalRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     every_format: bool = False
 
 
-def local(
-    request: LocalRequest, machine: Machine, *, additions: Additions = catalog.NOTHING
-) -> LocalAnswer:  # fmt: skip
+def local(request: LocalRequest, machine: Machine, *, additions: Additions = catalog.NOTHING) -> LocalAnswer:
     """
     Models that run on the machine, best first, with the command that starts each.
 
@@ -93,9 +91,11 @@ def _with_own_engine(row: LocalRow, machine: Machine, additions: Additions) -> L
     if engine is None:
         return row
     asked = Asked(
-        model=catalog.model(row.model, additions), context=row.context, engine=engine,
+        model=catalog.model(row.model, additions),
+        context=row.context,
+        engine=engine,
         precision=Precision(weights=OWN_FORMAT, kv="fp16", activations="fp16"),
-    )  # fmt: skip
+    )
     found = speed_of(asked, machine)
     if isinstance(found, str):
         return row
@@ -129,9 +129,7 @@ def _check(request: LocalRequest) -> None:
         raise BadRequest(f"min-speed: {request.min_per_s:g} tokens/s; give 0 to 100000")
 
 
-def _rows(
-    request: LocalRequest, machine: Machine, model: Model, download: Download
-) -> tuple[list[LocalRow], str]:  # fmt: skip
+def _rows(request: LocalRequest, machine: Machine, model: Model, download: Download) -> tuple[list[LocalRow], str]:
     """Rows of one model, finest format first, up to the first that is fast enough unless every format is asked for."""
     context = min(request.context, model.max_context or request.context)
     rows: list[LocalRow] = []
@@ -218,18 +216,20 @@ def _answer(
     )
 
 
-def _sentence(
-    request: LocalRequest, machine: Machine, best: list[LocalRow], *, fast: int, known: int
-) -> str:  # fmt: skip
+def _sentence(request: LocalRequest, machine: Machine, best: list[LocalRow], *, fast: int, known: int) -> str:
     if not best:
         return f"None of {known} downloadable models fits {machine.title} with a context of {request.context:,} tokens."
     first = best[0]
     how = f"{first.precision.experts or first.precision.weights}, {first.decode_per_s.value:.0f} tokens/s"
     if not fast:
-        return f"{machine.title} runs {len(best)} of {known} models, all below {request.min_per_s:g} tokens/s; " \
-               f"the best is {first.model} ({how})."  # fmt: skip
-    return f"{machine.title} runs {fast} of {known} models at {request.min_per_s:g} tokens/s or more; " \
-           f"the best by published score is {first.model} ({how})."  # fmt: skip
+        return (
+            f"{machine.title} runs {len(best)} of {known} models, all below {request.min_per_s:g} tokens/s; "
+            f"the best is {first.model} ({how})."
+        )
+    return (
+        f"{machine.title} runs {fast} of {known} models at {request.min_per_s:g} tokens/s or more; "
+        f"the best by published score is {first.model} ({how})."
+    )
 
 
 def _assumed(machine: Machine) -> Iterator[str]:

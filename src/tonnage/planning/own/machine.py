@@ -51,9 +51,11 @@ def host_of(
         memory_bytes = USUAL_MEMORY
         assumed.append(f"host memory of {memory_bytes / GB:.0f} GB; --memory says another")
     part = msgspec.structs.replace(
-        part, memory_bytes=memory_bytes, usable_memory_bytes=None,
+        part,
+        memory_bytes=memory_bytes,
+        usable_memory_bytes=None,
         memory_bytes_per_s=bytes_per_s or part.memory_bytes_per_s,
-    )  # fmt: skip
+    )
     return Host(part=part, memory_bytes=max(0.0, memory_bytes - KEPT_BY_SYSTEM), assumed=tuple(assumed))
 
 
@@ -116,8 +118,9 @@ def machine_found(
     )
     groups = [(group, _found(group, additions)) for group in inventory.devices]
     if not groups:
-        return Machine(title=inventory.cpu or "A processor alone", host=host, evidence=inventory.evidence,
-                       engines=engines)  # fmt: skip
+        return Machine(
+            title=inventory.cpu or "A processor alone", host=host, evidence=inventory.evidence, engines=engines
+        )
     best, part = max(groups, key=lambda pair: pair[0].count * pair[1].memory_bytes)
     beside = tuple(group for group, _ in groups if group is not best)
     return msgspec.structs.replace(

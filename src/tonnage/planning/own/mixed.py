@@ -112,8 +112,14 @@ def mixed_rows(request: Own, *, additions: Additions) -> tuple[MixedRow, ...]:
     host = host_of(processor=processor, memory_bytes=request.host_bytes, additions=additions)
     found: list[MixedRow] = []
     for name in models_of(request):
-        row = next((row for weights in FORMATS if (row := _row(request, name, weights, devices=devices, host=host,
-                                                               additions=additions)) is not None), None)  # fmt: skip
+        row = next(
+            (
+                row
+                for weights in FORMATS
+                if (row := _row(request, name, weights, devices=devices, host=host, additions=additions)) is not None
+            ),
+            None,
+        )
         if row is not None:
             found.append(row)
         if len(found) == ROWS:
@@ -122,14 +128,22 @@ def mixed_rows(request: Own, *, additions: Additions) -> tuple[MixedRow, ...]:
 
 
 def _row(
-    request: Own, name: str, weights: str, *, devices: list[tuple[OwnedGroup, Accelerator]], host: Host,
+    request: Own,
+    name: str,
+    weights: str,
+    *,
+    devices: list[tuple[OwnedGroup, Accelerator]],
+    host: Host,
     additions: Additions,
-) -> MixedRow | None:  # fmt: skip
+) -> MixedRow | None:
     """The model over all devices in one format; None where it does not fit or makes less than the wanted speed."""
     try:
         model = resolve(name, additions=additions)
-        asked = Asked(model=model, precision=Precision(weights=weights, kv="fp16", activations="fp16"),
-                      context=min(request.serve.max_context or CONTEXT, model.max_context or CONTEXT))  # fmt: skip
+        asked = Asked(
+            model=model,
+            precision=Precision(weights=weights, kv="fp16", activations="fp16"),
+            context=min(request.serve.max_context or CONTEXT, model.max_context or CONTEXT),
+        )
         sides = {part.id: side_of(asked, part) for _, part in devices}
     except TonnageError:
         return None
@@ -139,10 +153,13 @@ def _row(
     )
     each = movable / max(1, layers)
     held = [
-        Device(name=part.name, layer_s=sides[part.id].token_s / layers,
-               most_layers=max(0, int(device_room(asked, part, movable=movable) // each)))
+        Device(
+            name=part.name,
+            layer_s=sides[part.id].token_s / layers,
+            most_layers=max(0, int(device_room(asked, part, movable=movable) // each)),
+        )
         for _, part in devices
-    ]  # fmt: skip
+    ]
     single = fill_fastest(held, layers)
     if single.host_layers * each > host.memory_bytes or not any(single.layers):
         return None
@@ -166,11 +183,12 @@ def _row(
         host_layers=single.host_layers,
         decode_per_s=rate.within(worst.errors.factor("tpot_s")),
         pipeline_per_s=1.0 / slowest,
-        alone=next((group.name for (group, _), device in zip(devices, held, strict=True)
-                    if device.most_layers >= layers), ""),
+        alone=next(
+            (group.name for (group, _), device in zip(devices, held, strict=True) if device.most_layers >= layers), ""
+        ),
         quality=published_score(name),
         command=_command(request, name, weights, split=single, layers=layers),
-    )  # fmt: skip
+    )
 
 
 def _hand_over_s(request: Own, *, hidden: int) -> float:

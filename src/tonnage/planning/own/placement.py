@@ -59,10 +59,11 @@ def shares_of(model: Model, precision: Precision, *, cache_bytes: float, depth: 
     of_mixtures = sum(count for count, _ in mixtures)
     active = sum(n * moe.num_experts_per_tok / moe.num_experts for n, moe in mixtures) / max(1, of_mixtures)
     hit = sum(
-        n * experts_hit(num_experts=moe.num_experts, num_experts_per_tok=moe.num_experts_per_tok, tokens=piece_tokens)
+        n
+        * experts_hit(num_experts=moe.num_experts, num_experts_per_tok=moe.num_experts_per_tok, tokens=piece_tokens)
         / moe.num_experts
         for n, moe in mixtures
-    ) / max(1, of_mixtures)  # fmt: skip
+    ) / max(1, of_mixtures)
     behind = cache_bytes_per_sequence(model, precision.kv, context=depth)
     return Shares(
         layers=sum(group.count for group in model.layers),

@@ -68,18 +68,24 @@ def _electricity(groups: tuple[OwnedAnswer, ...]) -> Quantity | None:
     if any(group.usd_per_month is None for group in groups):
         return None
     parts = tuple(
-        Part(name=group.name, value=group.usd_per_month or 0.0, basis=Basis.ASSUMED,
-             source=f"{(group.power_w or 0.0) / 1e3:.3g} kW on average, 730 h")
+        Part(
+            name=group.name,
+            value=group.usd_per_month or 0.0,
+            basis=Basis.ASSUMED,
+            source=f"{(group.power_w or 0.0) / 1e3:.3g} kW on average, 730 h",
+        )
         for group in groups
-    )  # fmt: skip
+    )
     return Quantity.of_parts("USD/month", parts)
 
 
 def _nothing(groups: tuple[OwnedAnswer, ...]) -> Verdict:
     return Verdict(
-        ok=False, limit="memory", reason=groups[0].none_because,
+        ok=False,
+        limit="memory",
+        reason=groups[0].none_because,
         nearest="host memory beside a card (--host-memory), or fewer bits; `tonnage local --why` says what each lacks",
-    )  # fmt: skip
+    )
 
 
 def _shared(request: Own, *, additions: Additions, today: date) -> FleetPlan:
@@ -89,9 +95,7 @@ def _shared(request: Own, *, additions: Additions, today: date) -> FleetPlan:
         for number, group in enumerate(request.own, 1)
         for machine in _machines(request, group, number, additions)
     ]
-    fleet = FleetRequest(
-        workloads=request.workloads, filters=request.serve.filters, own=tuple(own), quick=True
-    )  # fmt: skip
+    fleet = FleetRequest(workloads=request.workloads, filters=request.serve.filters, own=tuple(own), quick=True)
     return plan_fleet(fleet, additions=additions, today=today)
 
 
@@ -105,9 +109,12 @@ def _machines(request: Own, group: OwnedGroup, number: int, additions: Additions
             continue
         power = group_power(request, part, count=size)
         yield OwnMachine(
-            name=name if left == group.count else f"{name}, the other {left}", accelerator=part.id, count=count,
-            per_node=size, usd_per_hour=power.usd_per_month / HOURS if power else 0.0,
-        )  # fmt: skip
+            name=name if left == group.count else f"{name}, the other {left}",
+            accelerator=part.id,
+            count=count,
+            per_node=size,
+            usd_per_hour=power.usd_per_month / HOURS if power else 0.0,
+        )
         left -= count
 
 
@@ -116,9 +123,7 @@ def _hired(shared: FleetPlan) -> list[PoolInstances]:
     return [one for one in shared.instances if one.term != OWNED]
 
 
-def _beside(
-    request: Own, one: PoolInstances, groups: tuple[OwnedAnswer, ...], additions: Additions
-) -> Beside:  # fmt: skip
+def _beside(request: Own, one: PoolInstances, groups: tuple[OwnedAnswer, ...], additions: Additions) -> Beside:
     """What is rented, and what buying as many would take; rent less the power of owning pays for it."""
     count = max(hour.count for hour in one.hours) * one.accelerators_per_instance
     part = catalog.accelerator(one.accelerator, additions)
@@ -126,10 +131,14 @@ def _beside(
     power = group_power(request, part, count=max(1, round(count)))
     saved = one.usd_per_month - (power.usd_per_month if power else 0.0)
     return Beside(
-        accelerator=one.accelerator, accelerators=count, provider=one.provider, term=one.term,
-        usd_per_month=one.usd_per_month, purchase_usd=price,
+        accelerator=one.accelerator,
+        accelerators=count,
+        provider=one.provider,
+        term=one.term,
+        usd_per_month=one.usd_per_month,
+        purchase_usd=price,
         months=price / saved if price is not None and saved > 0 else None,
-    )  # fmt: skip
+    )
 
 
 def _purchase(part: str, count: float, *, street: float | None) -> float | None:
@@ -142,13 +151,18 @@ def _purchase(part: str, count: float, *, street: float | None) -> float | None:
 
 
 def _sentence(
-    groups: tuple[OwnedAnswer, ...], *, shared: FleetPlan | None, rented: tuple[Beside, ...], usd: float | None,
+    groups: tuple[OwnedAnswer, ...],
+    *,
+    shared: FleetPlan | None,
+    rented: tuple[Beside, ...],
+    usd: float | None,
     binding: Verdict | None,
-) -> str:  # fmt: skip
+) -> str:
     best = [
         f"{group.name}: {group.rows[0].model} at {group.rows[0].output_tokens_per_s.value:,.0f} tokens/s"
-        for group in groups[:3] if group.rows
-    ]  # fmt: skip
+        for group in groups[:3]
+        if group.rows
+    ]
     more = len([group for group in groups if group.rows]) - len(best)
     said = ["; ".join(best) + (f"; {more} more groups" if more > 0 else "")]
     if not best:

@@ -80,11 +80,16 @@ def site_answer(request: Own, groups: tuple[OwnedAnswer, ...], *, additions: Add
         fed = int(request.site_power_w // per_accelerator)
         caps.append(
             PowerCap(
-                share=share, accelerators=fed, tokens_per_s=fed * rate,
+                share=share,
+                accelerators=fed,
+                tokens_per_s=fed * rate,
                 tokens_per_s_per_mw=rate / per_accelerator * 1e6,
             )
-        )  # fmt: skip
+        )
     return SiteAnswer(
-        site_power_w=request.site_power_w, owned_power_w=sum(one.power_w or 0.0 for one in groups),
-        group=best.name, model=row.model, caps=tuple(caps),
-    )  # fmt: skip
+        site_power_w=request.site_power_w,
+        owned_power_w=sum(one.power_w or 0.0 for one in groups),
+        group=best.name,
+        model=row.model,
+        caps=tuple(caps),
+    )

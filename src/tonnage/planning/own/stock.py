@@ -73,19 +73,25 @@ def _parts(filters: Filters, additions: Additions) -> list[tuple[Accelerator, in
     return list(found.values())
 
 
-def _offered(
-    filters: Filters, part: Accelerator, *, count: int, price: float | None, provider: str
-) -> OwnedOffers:  # fmt: skip
+def _offered(filters: Filters, part: Accelerator, *, count: int, price: float | None, provider: str) -> OwnedOffers:
     size = machine_size(count, part.max_per_node or 1)
     each, source = (price, "your price") if price is not None else _power_usd_per_hour(part, count=count)
     offers = tuple(
         Offer(
-            provider=provider, instance_type=f"{held} x {part.name}" if held > 1 else part.name, accelerator=part.id,
-            count=float(held), prices=tuple(Price(term=term, usd_per_hour=each * held) for term in filters.terms[:1]),
-            as_of="today", as_of_kind="exact", source=source, licence="own", stock=count,
+            provider=provider,
+            instance_type=f"{held} x {part.name}" if held > 1 else part.name,
+            accelerator=part.id,
+            count=float(held),
+            prices=tuple(Price(term=term, usd_per_hour=each * held) for term in filters.terms[:1]),
+            as_of="today",
+            as_of_kind="exact",
+            source=source,
+            licence="own",
+            stock=count,
         )
-        for held in SIZES if held <= size
-    )  # fmt: skip
+        for held in SIZES
+        if held <= size
+    )
     return OwnedOffers(part, size, offers)
 
 

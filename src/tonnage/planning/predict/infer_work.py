@@ -95,9 +95,16 @@ def stages_of(model: Model, case: InferCase, *, batch: int) -> Stages:
         The case lacks what its model needs, such as the FLOP of a network nobody counted.
     """
     asked = Asked(
-        resolution=case.resolution, seq_len=case.seq_len, steps=case.steps, frames=case.frames, beams=case.beams,
-        precision=case.precision, flop=case.flop, values=case.activation_values, tp=case.tp,
-    )  # fmt: skip
+        resolution=case.resolution,
+        seq_len=case.seq_len,
+        steps=case.steps,
+        frames=case.frames,
+        beams=case.beams,
+        precision=case.precision,
+        flop=case.flop,
+        values=case.activation_values,
+        tp=case.tp,
+    )
     return _stages(model, asked, batch)
 
 
@@ -184,9 +191,14 @@ def _network(model: Model, asked: Asked, *, batch: int) -> Stages:
     if not outputs:
         outputs, guessed = total * (shape.activations_per_flop or 1.5e-3), True
     work = network_work(
-        flop=total, activation_values=outputs, parameters=parameters(model).value or total / 300.0,
-        kernels=_kernels(model, shape, depth), batch=batch, precision=name, style=shape.style,
-    )  # fmt: skip
+        flop=total,
+        activation_values=outputs,
+        parameters=parameters(model).value or total / 300.0,
+        kernels=_kernels(model, shape, depth),
+        batch=batch,
+        precision=name,
+        style=shape.style,
+    )
     notes = (f"{model.id}: layer outputs estimated from its family",) if guessed else ()
     if model.kind == "cnn-detect":
         notes = (*notes, "the network alone: choosing among overlapping boxes is not counted")
@@ -254,7 +266,7 @@ def _diffusion(model: Model, asked: Asked, *, batch: int, precision: Precision) 
     elif model.layers:
         denoiser = denoiser_transformer_work(
             model, resolution=side, batch=images, precision=precision, frames=asked.frames
-        )  # fmt: skip
+        )
     else:
         denoiser = _counted_denoiser(model, side=side, images=images, precision=precision)
     sixteen = precision_of("fp16") if number_format(precision.weights).bits < 16 else precision
@@ -284,9 +296,13 @@ def _counted_denoiser(model: Model, *, side: float, images: float, precision: Pr
     values = known.activation_values or known.flop * 1.5e-3
     size = model.extra_parameters if model.extra_parameters > 0 else parameters(model).value
     return network_work(
-        flop=known.flop * ratio, activation_values=values * ratio, parameters=size, kernels=300, batch=images,
+        flop=known.flop * ratio,
+        activation_values=values * ratio,
+        parameters=size,
+        kernels=300,
+        batch=images,
         precision=precision.weights,
-    )  # fmt: skip
+    )
 
 
 def _speech(model: Model, asked: Asked, *, batch: int, precision: Precision) -> Stages:
@@ -294,9 +310,7 @@ def _speech(model: Model, asked: Asked, *, batch: int, precision: Precision) -> 
     if not model.encoder or not model.layers:
         raise BadRequest(f"model {model.id}: a speech model needs an encoder and decoder layers")
     encoder = encoder_work(model, windows=batch, precision=precision)
-    step = decoder_step_work(
-        model, windows=batch, context=tokens / 2.0, precision=precision, beams=asked.beams
-    )  # fmt: skip
+    step = decoder_step_work(model, windows=batch, context=tokens / 2.0, precision=precision, beams=asked.beams)
     return Stages(
         stages=(
             Stage(name="audio encoder", work=encoder),
@@ -329,9 +343,15 @@ def _seen(model: Model, asked: Asked, *, batch: int, precision: Precision) -> St
     shown = float(tower.tokens_per_input or patches / _MERGED)
     written = asked.seq_len or _ANSWER_TOKENS
     eye = msgspec.structs.replace(
-        model, kind="vision", hidden_size=tower.hidden_size or model.hidden_size, layers=tower.layers, towers=(),
-        vocab_size=0, has_head=False, encoder=(),
-    )  # fmt: skip
+        model,
+        kind="vision",
+        hidden_size=tower.hidden_size or model.hidden_size,
+        layers=tower.layers,
+        towers=(),
+        vocab_size=0,
+        has_head=False,
+        encoder=(),
+    )
     prompt = shown + _QUESTION_TOKENS
     at = Layout(tp=asked.tp)
     looked = encode_work(eye, sequences=batch, length=patches, precision=precision, layout=at)
@@ -340,24 +360,41 @@ def _seen(model: Model, asked: Asked, *, batch: int, precision: Precision) -> St
         model, Tokens(decodes=batch, context=prompt + written / 2.0, emitted=batch), precision=precision, layout=at
     )
     return Stages(
-        stages=(Stage(name="vision tower", work=looked), Stage(name="prompt", work=read),
-                Stage(name="decoder", work=wrote, times=float(written))),
+        stages=(
+            Stage(name="vision tower", work=looked),
+            Stage(name="prompt", work=read),
+            Stage(name="decoder", work=wrote, times=float(written)),
+        ),
         notes=(f"a sample is an image of {shown:.0f} tokens, {_QUESTION_TOKENS} of text, {written} of answer",),
-    )  # fmt: skip
+    )
 
 
 def _recommender(model: Model, *, batch: int, precision: Precision) -> Stages:
     stored = number_format(precision.weights)
     rows, width, dense = _RECOMMENDER["lookups"], _RECOMMENDER["width"], _RECOMMENDER["dense_parameters"]
     moved = batch * rows * width * stored.bytes
-    gather = Operator(kind="embedding", name="embedding rows", weights=stored.name, compute=stored.compute,
-                      read_bytes=moved, write_bytes=batch * 26.0 * width * element_bytes(stored.name))  # fmt: skip
+    gather = Operator(
+        kind="embedding",
+        name="embedding rows",
+        weights=stored.name,
+        compute=stored.compute,
+        read_bytes=moved,
+        write_bytes=batch * 26.0 * width * element_bytes(stored.name),
+    )
     side = (dense / 12.0) ** 0.5
     products = Operator(
-        kind="gemm", name="dense layers", count=12.0, weights=stored.name, compute=stored.compute,
-        flop=2.0 * dense * batch / 12.0, read_bytes=dense / 12.0 * stored.bytes + batch * side * stored.bytes,
-        write_bytes=batch * side * stored.bytes, m=float(batch), n=side, k=side,
-    )  # fmt: skip
+        kind="gemm",
+        name="dense layers",
+        count=12.0,
+        weights=stored.name,
+        compute=stored.compute,
+        flop=2.0 * dense * batch / 12.0,
+        read_bytes=dense / 12.0 * stored.bytes + batch * side * stored.bytes,
+        write_bytes=batch * side * stored.bytes,
+        m=float(batch),
+        n=side,
+        k=side,
+    )
     return Stages(
         stages=(Stage(name="recommender", work=(gather, products)),), notes=("a sample is one user-item pair",)
     )

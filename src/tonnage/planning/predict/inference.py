@@ -136,9 +136,15 @@ def setup_of(case: InferCase, additions: Additions = NOTHING, *, facts: Offline 
         notes.append(f"no measurements of {accelerator.architecture}: efficiencies of other parts stand in")
     basis = Basis.DERIVED if borrowed or not silicon.fitted else Basis.CALIBRATED
     return Setup(
-        case=case, model=model, accelerator=accelerator, machine=machine, runtime=runtime, facts=facts, basis=basis,
+        case=case,
+        model=model,
+        accelerator=accelerator,
+        machine=machine,
+        runtime=runtime,
+        facts=facts,
+        basis=basis,
         notes=tuple(notes),
-    )  # fmt: skip
+    )
 
 
 def _mode(case: InferCase) -> str:
@@ -180,8 +186,15 @@ def batch_times(setup: Setup, batch: int) -> Times:
         if stage.name == "denoiser":
             step = taken.total_s
         parts += _stage_parts(stage.name, taken, stage.times, alone=len(stages.stages) == 1)
-    return Times(batch=batch, latency_s=latency, interval_s=interval, step_s=step, parts=tuple(parts),
-                 power_bound=bound, stages=stages)  # fmt: skip
+    return Times(
+        batch=batch,
+        latency_s=latency,
+        interval_s=interval,
+        step_s=step,
+        parts=tuple(parts),
+        power_bound=bound,
+        stages=stages,
+    )
 
 
 def _stage_parts(name: str, taken: Taken, times: float, *, alone: bool) -> list[Part]:
@@ -278,9 +291,7 @@ def memory_of(setup: Setup, times: Times) -> Quantity:
         largest = inference_peak_bytes(setup.model.profile, batch=times.batch, value_bytes=wide)
         source = "traced: what is alive at the worst moment"
     on_host = setup.machine.silicon.host
-    kept = sum(
-        op.read_bytes * op.count for stage in times.stages.stages for op in stage.work if op.kind in _CACHED
-    )  # fmt: skip
+    kept = sum(op.read_bytes * op.count for stage in times.stages.stages for op in stage.work if op.kind in _CACHED)
     parts = [
         Part(name="weights", value=weights, source="parameters x bytes of their format"),
         Part(name="activations", value=largest, source=source),

@@ -24,9 +24,7 @@ from tonnage.simulation.served import Served, Tail
 __all__ = ["predict_serve"]
 
 
-def predict_serve(
-    case: ServeCase, *, additions: Additions = catalog.NOTHING, why: bool = False
-) -> ServeResult:  # fmt: skip
+def predict_serve(case: ServeCase, *, additions: Additions = catalog.NOTHING, why: bool = False) -> ServeResult:
     """
     Latency, throughput and memory of a serving case; `fits` is False, with the reason, when memory does not allow it.
 
@@ -42,9 +40,14 @@ def predict_serve(
     tokens = at.pool.tokens
     if not at.pool.verdict.ok:
         return ServeResult(
-            fits=False, basis=Basis.DERIVED, memory=memory, kv_cache_tokens=tokens, why=at.pool.verdict.reason or "",
-            notes=at.notes, id=case.id,
-        )  # fmt: skip
+            fits=False,
+            basis=Basis.DERIVED,
+            memory=memory,
+            kv_cache_tokens=tokens,
+            why=at.pool.verdict.reason or "",
+            notes=at.notes,
+            id=case.id,
+        )
     reuse = None
     if case.sessions is not None:
         from tonnage.planning.sessions.reuse import case_with_reuse
@@ -66,9 +69,13 @@ def _errors(at: Deployment, found: Served, basis: Basis) -> ErrorModel:
     case = at.case
     # Clients that wait for their answers are all in flight; of arrivals, as many as the steady state holds.
     in_flight = case.traffic.concurrency / case.replicas if case.traffic.concurrency else found.running
-    load = "split" if case.disaggregation is not None else "steady" if case.phase == "decode" else serve_load(
-        case.traffic, in_flight=in_flight, prompt_tokens=case.isl, saturated=found.saturated
-    )  # fmt: skip
+    load = (
+        "split"
+        if case.disaggregation is not None
+        else "steady"
+        if case.phase == "decode"
+        else serve_load(case.traffic, in_flight=in_flight, prompt_tokens=case.isl, saturated=found.saturated)
+    )
     level = serve_level(at.placement.model, basis=basis, load=load, engine=at.times.engine)
     errors = ErrorModel(kind="serve", level=level, calibration=at.calibration)
     if case.traffic.rate_per_s is None or case.phase == "encode":

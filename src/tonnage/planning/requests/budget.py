@@ -58,8 +58,14 @@ def budget_request(values: Mapping[str, Any], *, additions: Additions = catalog.
     asked = {name: value for name, value in values.items() if name in known}
     serve = serve_request({**asked, "model": given.get("model") or UNNAMED, "rate": NOMINAL}, additions=additions)
     return build(
-        Budget, given, additions=additions, purpose=purpose, serve=serve, usd_per_h=per_h, usd=usd,
-    )  # fmt: skip
+        Budget,
+        given,
+        additions=additions,
+        purpose=purpose,
+        serve=serve,
+        usd_per_h=per_h,
+        usd=usd,
+    )
 
 
 def read_amount(text: str) -> tuple[float | None, float | None]:

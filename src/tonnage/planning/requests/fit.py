@@ -15,9 +15,12 @@ __all__ = ["fit_request"]
 SERVING_ONLY: Final = ("context", "concurrency", "kv", "engine", "engine_version", "shared_prefix", "kv_offload")
 TRAINING_ONLY: Final = ("seq_len", "optimizer", "recompute", "sharding", "lora_rank", "count")
 INSTEAD: Final = {
-    "seq_len": "context", "count": "tp", "context": "seq-len", "concurrency": "batch",
+    "seq_len": "context",
+    "count": "tp",
+    "context": "seq-len",
+    "concurrency": "batch",
     "kv": "precision",
-}  # fmt: skip
+}
 """What a field of the other kind of job probably meant."""
 
 

@@ -151,9 +151,14 @@ def _read_workload(
 
 
 def _sampled(
-    entry: Mapping[str, Any], name: str, *, given: Mapping[str, Any], shared: Mapping[str, Any], zones: int,
+    entry: Mapping[str, Any],
+    name: str,
+    *,
+    given: Mapping[str, Any],
+    shared: Mapping[str, Any],
+    zones: int,
     additions: Additions,
-) -> FleetWorkload:  # fmt: skip
+) -> FleetWorkload:
     """Samples through a network that decodes no text, from the fields of `plan infer`."""
     own = {field.name for field in fields_of(Infer)}
     known = own | {*_SHAPED, "name", "kind", "spot_share", "survives", "spare_replicas", "slices"}
@@ -181,8 +186,10 @@ def _shares(buckets: Any) -> list[dict[str, Any]]:
     read = []
     for bucket in buckets:
         if not isinstance(bucket, Mapping):
-            raise BadRequest(f"buckets: an entry is a group such as {{share: 60 %, prompt_tokens: 200, "
-                             f"output_tokens: 150}}, not {echo(bucket)}")  # fmt: skip
+            raise BadRequest(
+                f"buckets: an entry is a group such as {{share: 60 %, prompt_tokens: 200, "
+                f"output_tokens: 150}}, not {echo(bucket)}"
+            )
         found = read_fields(bucket, Bucket)
         if missing := [name for name in _LENGTHS if name not in found]:
             raise BadRequest(f"buckets: {missing[0]} is missing in one of them")

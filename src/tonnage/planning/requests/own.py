@@ -97,6 +97,8 @@ def _groups(said: Any, additions: Additions) -> Iterator[OwnedGroup]:
         other = group.part.memory_bytes if group.part.memory_bytes != whole.memory_bytes else None
         yield OwnedGroup(
             name=f"{group.count} x {group.part.name}" if group.count > 1 else group.part.name,
-            accelerator=group.part.id, count=group.count,
-            per_node=machine_size(group.count, whole.max_per_node or 1), memory_bytes=other,
-        )  # fmt: skip
+            accelerator=group.part.id,
+            count=group.count,
+            per_node=machine_size(group.count, whole.max_per_node or 1),
+            memory_bytes=other,
+        )

@@ -118,9 +118,12 @@ def _step_s(one: Arranged) -> float:
 def _split(one: Arranged) -> RlSplit:
     rollout = one.case.rollout_count or 0
     return RlSplit(
-        rollout=rollout, training=one.case.count - rollout, rollout_s=one.made.total_s,
-        training_s=one.trained.total_s, step_s=_step_s(one),
-    )  # fmt: skip
+        rollout=rollout,
+        training=one.case.count - rollout,
+        rollout_s=one.made.total_s,
+        training_s=one.trained.total_s,
+        step_s=_step_s(one),
+    )
 
 
 def _splits(request: Rl, place: Place) -> Iterator[int | None]:

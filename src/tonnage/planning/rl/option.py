@@ -56,24 +56,32 @@ def options_of(asked: RlContext, rental: Rental, *, arranged: Arranged | None) -
     what, card = f"{place.count} x {place.accelerator.id}", place.accelerator.id
     if arranged is None:
         verdict = Verdict(
-            ok=False, limit="layout", reason=f"no split and layouts divide {what}",
+            ok=False,
+            limit="layout",
+            reason=f"no split and layouts divide {what}",
             nearest="a count that is a power of 2",
-        )  # fmt: skip
+        )
         return [InfeasibleRl(what=what, accelerator=card, count=place.count, verdict=verdict)]
     if not arranged.result.fits or arranged.result.step_s is None:
         short = _short_bytes(arranged)
         verdict = Verdict(
-            ok=False, limit="memory", reason=arranged.result.why, short_by=short, unit="bytes",
+            ok=False,
+            limit="memory",
+            reason=arranged.result.why,
+            short_by=short,
+            unit="bytes",
             nearest=f"{2 * place.count} accelerators, or an optimizer with smaller states",
-        )  # fmt: skip
+        )
         return [InfeasibleRl(what=what, accelerator=card, count=place.count, verdict=verdict)]
     found: list[RlOption | InfeasibleRl] = []
     for term in dict.fromkeys(made.term for made in rental.bills):
         option = _option(asked, rental, arranged, term=term)
         beyond = _beyond(asked.request, option)
-        found.append(option if beyond is None else InfeasibleRl(
-            what=option.configuration.label(), accelerator=card, count=place.count, verdict=beyond
-        ))  # fmt: skip
+        found.append(
+            option
+            if beyond is None
+            else InfeasibleRl(what=option.configuration.label(), accelerator=card, count=place.count, verdict=beyond)
+        )
     return found
 
 
@@ -90,17 +98,30 @@ def _run(asked: RlContext, arranged: Arranged, bill: Bill) -> Run:
     step = arranged.result.step_s
     assert step is not None and step.high is not None
     job = Job(
-        kind="rl", method="full", sequences=request.steps * setup.global_batch, seq_len=setup.seq_len,
-        global_batch=setup.global_batch, precision=request.precision, optimizer=request.optimizer,
-    )  # fmt: skip
+        kind="rl",
+        method="full",
+        sequences=request.steps * setup.global_batch,
+        seq_len=setup.seq_len,
+        global_batch=setup.global_batch,
+        precision=request.precision,
+        optimizer=request.optimizer,
+    )
     context = TrainContext(
-        request=cast(Train, request), model=asked.model, job=job, coefficients=training_coefficients(),
+        request=cast(Train, request),
+        model=asked.model,
+        job=job,
+        coefficients=training_coefficients(),
         today=asked.today,
-    )  # fmt: skip
+    )
     return run_of(
-        context, setup, step_s=step.value, step_factor=step.high / step.value, instances=bill.instances,
-        instance_size=bill.accelerators_per_instance, term=bill.term,
-    )  # fmt: skip
+        context,
+        setup,
+        step_s=step.value,
+        step_factor=step.high / step.value,
+        instances=bill.instances,
+        instance_size=bill.accelerators_per_instance,
+        term=bill.term,
+    )
 
 
 def _option(asked: RlContext, rental: Rental, arranged: Arranged, *, term: str) -> RlOption:
@@ -118,8 +139,11 @@ def _option(asked: RlContext, rental: Rental, arranged: Arranged, *, term: str) 
         case=case,
         configuration=_trainer(arranged, rental),
         rollout=Configuration(
-            accelerator=case.accelerator, layout=case.rollout_layout, engine=Engine(name=case.engine),
-            precision=case.rollout_precision or Precision(weights="bf16"), intra_link=place.intra_link,
+            accelerator=case.accelerator,
+            layout=case.rollout_layout,
+            engine=Engine(name=case.engine),
+            precision=case.rollout_precision or Precision(weights="bf16"),
+            intra_link=place.intra_link,
         ),
         replicas=arranged.made.replicas,
         accelerators=case.count,
@@ -136,7 +160,11 @@ def _option(asked: RlContext, rental: Rental, arranged: Arranged, *, term: str) 
         run=run,
         bill=made,
         cost=Quantity(
-            value=usd, unit="USD", basis=basis, low=min(usd, _usd(made, low)), high=max(usd, _usd(made, high)),
+            value=usd,
+            unit="USD",
+            basis=basis,
+            low=min(usd, _usd(made, low)),
+            high=max(usd, _usd(made, high)),
             parts=_lines(made, run),
         ),
         basis=str(basis),
@@ -144,18 +172,28 @@ def _option(asked: RlContext, rental: Rental, arranged: Arranged, *, term: str) 
         notes=(*rental.notes, *result.notes),
         sure=result.train_memory.value <= (1.0 - KEPT_FREE) * usable
         and _holds(asked.request, run.wall_p90_s, made.usd_per_hour * run.wall_p90_s * share / 3600),
-    )  # fmt: skip
+    )
 
 
 def _trainer(arranged: Arranged, rental: Rental) -> TrainConfiguration:
     setup = arranged.trained.job.setup
     return TrainConfiguration(
-        accelerator=rental.place.accelerator.id, count=setup.layout.ranks, layout=setup.layout,
-        micro_batch=setup.micro_batch, num_micro_batches=setup.num_micro_batches, seq_len=setup.seq_len,
-        recompute=setup.recompute, recompute_share=setup.recompute_share, precision=setup.precision,
-        weights=setup.weights, optimizer=setup.optimizer, software=setup.software.name, method=setup.method,
-        intra_link=rental.place.intra_link, inter_bytes_per_s=rental.place.inter_bytes_per_s,
-    )  # fmt: skip
+        accelerator=rental.place.accelerator.id,
+        count=setup.layout.ranks,
+        layout=setup.layout,
+        micro_batch=setup.micro_batch,
+        num_micro_batches=setup.num_micro_batches,
+        seq_len=setup.seq_len,
+        recompute=setup.recompute,
+        recompute_share=setup.recompute_share,
+        precision=setup.precision,
+        weights=setup.weights,
+        optimizer=setup.optimizer,
+        software=setup.software.name,
+        method=setup.method,
+        intra_link=rental.place.intra_link,
+        inter_bytes_per_s=rental.place.inter_bytes_per_s,
+    )
 
 
 def _usd(made: Bill, billed_s: float) -> float:
@@ -169,9 +207,11 @@ def _lines(made: Bill, run: Run) -> tuple[Part, ...]:
     if not math.isfinite(run.billed_s):
         return (Part(name="steps", value=math.inf),)
     named = {
-        "steps": run.training_s, "validation": run.validation_s, "start": run.start_s,
+        "steps": run.training_s,
+        "validation": run.validation_s,
+        "start": run.start_s,
         "headroom for retries and experiments": run.headroom_s,
-    }  # fmt: skip
+    }
     named["checkpoints and interruptions"] = max(0.0, run.billed_s - sum(named.values()))
     hours = charged_hours(run.billed_s, rules=rules, term=made.term)
     spares = f", {run.spares} spare" if run.spares else ""
@@ -189,19 +229,27 @@ def _beyond(request: Rl, option: RlOption) -> Verdict | None:
     name, wall, usd = f"{option.accelerators} x {option.case.accelerator}", option.run.wall_s.value, option.cost.value
     if not option.run.useful_time_fraction.value:
         return Verdict(
-            ok=False, limit="interruptions", reason=f"{name} is interrupted every {show(option.run.between_s, 's')} "
-            "and gets nowhere", nearest="fewer instances, or on-demand",
-        )  # fmt: skip
+            ok=False,
+            limit="interruptions",
+            reason=f"{name} is interrupted every {show(option.run.between_s, 's')} and gets nowhere",
+            nearest="fewer instances, or on-demand",
+        )
     if request.deadline_s is not None and wall > request.deadline_s:
         return Verdict(
-            ok=False, limit="deadline", short_by=wall - request.deadline_s, unit="s",
+            ok=False,
+            limit="deadline",
+            short_by=wall - request.deadline_s,
+            unit="s",
             reason=f"{name} takes {show(wall, 's')}, and {show(request.deadline_s, 's')} are allowed",
             nearest=f"deadline {show(wall, 's')} on {name} for {show(usd, 'USD')}",
-        )  # fmt: skip
+        )
     if request.budget_usd is not None and usd > request.budget_usd:
         return Verdict(
-            ok=False, limit="budget", short_by=usd - request.budget_usd, unit="USD",
+            ok=False,
+            limit="budget",
+            short_by=usd - request.budget_usd,
+            unit="USD",
             reason=f"{name} costs {show(usd, 'USD')}, and {show(request.budget_usd, 'USD')} are allowed",
             nearest=f"budget {show(usd, 'USD')} on {name} in {show(wall, 's')}",
-        )  # fmt: skip
+        )
     return None

@@ -179,14 +179,20 @@ def _too_expensive(asked: RlContext, rental: Rental, *, least: float, best: floa
     what = f"{place.count} x {place.accelerator.id}"
     if budget is not None and least > budget:
         verdict = Verdict(
-            ok=False, limit="budget", short_by=least - budget, unit="USD",
+            ok=False,
+            limit="budget",
+            short_by=least - budget,
+            unit="USD",
             reason=f"{what} costs at least {show(least, 'USD')}, and {show(budget, 'USD')} are allowed",
-        )  # fmt: skip
+        )
     else:
         verdict = Verdict(
-            ok=False, limit="cost", short_by=least - best, unit="USD",
+            ok=False,
+            limit="cost",
+            short_by=least - best,
+            unit="USD",
             reason=f"costs at least {show(least, 'USD')}, {least / best:.1f} times the best, however it is arranged",
-        )  # fmt: skip
+        )
     return InfeasibleRl(what=what, accelerator=place.accelerator.id, count=place.count, verdict=verdict)
 
 
@@ -202,9 +208,12 @@ def _ranked(request: Rl, options: list[RlOption]) -> tuple[RlOption, ...]:
             seen[option.case.accelerator] += 1
     lead = "fastest within the budget" if hasty else "cheapest that does the steps"
     return with_verdicts(
-        tuple(kept), lead=lead, arithmetic=_arithmetic, risk=_risk,
+        tuple(kept),
+        lead=lead,
+        arithmetic=_arithmetic,
+        risk=_risk,
         ranked_by=lambda option: option.run.wall_s if hasty else option.cost,
-    )  # fmt: skip
+    )
 
 
 def _arithmetic(option: RlOption) -> str:
@@ -253,14 +262,21 @@ def _trail(options: tuple[RlOption, ...], first: Arranged | None) -> tuple[Decis
         return ()
     best = options[0]
     said = [
-        Decision(question="Which accelerators, how many?", answer=f"{best.accelerators} x {best.case.accelerator}",
-                 because=best.verdict),
-        Decision(question="Who generates, who trains?", answer=_split_text(best),
-                 because=f"of a step rollout takes {show(first.made.total_s, 's')}, training "
-                 f"{show(first.trained.total_s, 's')}"),
-    ]  # fmt: skip
-    others = sorted((split for split in first.splits if split.rollout != best.case.rollout_count),
-                    key=lambda split: split.step_s)  # fmt: skip
+        Decision(
+            question="Which accelerators, how many?",
+            answer=f"{best.accelerators} x {best.case.accelerator}",
+            because=best.verdict,
+        ),
+        Decision(
+            question="Who generates, who trains?",
+            answer=_split_text(best),
+            because=f"of a step rollout takes {show(first.made.total_s, 's')}, training "
+            f"{show(first.trained.total_s, 's')}",
+        ),
+    ]
+    others = sorted(
+        (split for split in first.splits if split.rollout != best.case.rollout_count), key=lambda split: split.step_s
+    )
     if others:
         other = others[0]
         said.append(

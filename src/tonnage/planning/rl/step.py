@@ -114,13 +114,21 @@ def step_of(case: RlCase, made: Generation, *, trained: Training, error: float =
     notes = (*made.deployment.notes, *chosen.notes, *_notes(case, made))
     usable = trained.job.accelerator.driver_memory_bytes
     if not pool.verdict.ok or memory.value > usable:
-        why = pool.verdict.reason if not pool.verdict.ok else (
-            f"training needs {show(memory.value, 'bytes')} of {show(usable, 'bytes')} on the fullest accelerator"
-        )  # fmt: skip
+        why = (
+            pool.verdict.reason
+            if not pool.verdict.ok
+            else (f"training needs {show(memory.value, 'bytes')} of {show(usable, 'bytes')} on the fullest accelerator")
+        )
         return RlResult(
-            fits=False, basis=Basis.DERIVED, rollout_memory=rollout_memory, train_memory=memory, layout=layout,
-            why=f"rollout: {why}" if not pool.verdict.ok else why or "", notes=notes, id=case.id,
-        )  # fmt: skip
+            fits=False,
+            basis=Basis.DERIVED,
+            rollout_memory=rollout_memory,
+            train_memory=memory,
+            layout=layout,
+            why=f"rollout: {why}" if not pool.verdict.ok else why or "",
+            notes=notes,
+            id=case.id,
+        )
     tree = _tree(case, made, trained)
     factor = _factor(tree, made, trained, least=error)
     step = Quantity(value=tree.value, unit="s", basis=basis).within(factor)
@@ -131,7 +139,10 @@ def step_of(case: RlCase, made: Generation, *, trained: Training, error: float =
         step_s=step,
         step=tree,
         tokens_per_s_per_accelerator=Quantity(
-            value=tokens / tree.value, unit="tokens/s", basis=basis, low=tokens / (step.high or 1.0),
+            value=tokens / tree.value,
+            unit="tokens/s",
+            basis=basis,
+            low=tokens / (step.high or 1.0),
             high=tokens / (step.low or 1.0),
         ),
         rollout_tokens_per_s_per_accelerator=made.responses * case.response_tokens / made.total_s / rollout_count(case),
@@ -142,7 +153,7 @@ def step_of(case: RlCase, made: Generation, *, trained: Training, error: float =
         needs=_needs(case, made, trained),
         notes=notes,
         id=case.id,
-    )  # fmt: skip
+    )
 
 
 def _sequence_tokens(case: RlCase) -> float:
@@ -254,11 +265,16 @@ def _layout(case: RlCase, made: Generation, trained: Training) -> dict[str, Any]
     return {
         "rollout": {"accelerators": rollout_count(case), "replicas": made.replicas, "engine": case.engine, **rollout},
         "training": {
-            "accelerators": train_count(case), **train, "sharding": degrees.sharding, "recompute": setup.recompute,
-            "micro_batches": setup.num_micro_batches, "seq_len": setup.seq_len, "software": setup.software.name,
+            "accelerators": train_count(case),
+            **train,
+            "sharding": degrees.sharding,
+            "recompute": setup.recompute,
+            "micro_batches": setup.num_micro_batches,
+            "seq_len": setup.seq_len,
+            "software": setup.software.name,
             "optimizer_steps": trained.optimizer_steps,
         },
-    }  # fmt: skip
+    }
 
 
 def _needs(case: RlCase, made: Generation, trained: Training) -> tuple[HostNeed, ...]:
@@ -268,11 +284,14 @@ def _needs(case: RlCase, made: Generation, trained: Training) -> tuple[HostNeed,
         cores = made.responses * case.reward_s / made.total_s
         needs.append(
             HostNeed(
-                name="CPU cores for rewards", need=math.ceil(cores), unit="cores", has=case.reward_cores,
+                name="CPU cores for rewards",
+                need=math.ceil(cores),
+                unit="cores",
+                has=case.reward_cores,
                 enough=None if case.reward_cores is None else case.reward_cores >= cores,
                 why=f"{made.responses:,.0f} responses of {show(case.reward_s, 's')} within one rollout",
             )
-        )  # fmt: skip
+        )
     if case.rollout_count is None:
         states = _states(trained) * case.count
         needs.append(

@@ -181,7 +181,16 @@ def _outdated(today: date) -> RuleOfThumb:
 
 
 MONEY: Final[tuple[Callable[[date], RuleOfThumb], ...]] = (
-    _rent_below, _rent_until, _own_from, _half, _months, _spot, _a100_over_3080, _mi300x, _dearer_but_faster,
-    _inference_share, _outdated,
-)  # fmt: skip
+    _rent_below,
+    _rent_until,
+    _own_from,
+    _half,
+    _months,
+    _spot,
+    _a100_over_3080,
+    _mi300x,
+    _dearer_but_faster,
+    _inference_share,
+    _outdated,
+)
 """Rules about money."""

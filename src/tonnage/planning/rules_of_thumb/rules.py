@@ -262,9 +262,14 @@ def _two_for_one() -> RuleOfThumb:
         rule="two mid-range cards do the work of one large one",
         computed=f"2 x L40S, a replica each, over one H100 with 8B in BF16: {one:.2f}x for chat at full load, "
         f"{long:.2f}x for long prompts; a model that needs both cards pays for the link besides",
-        verdict="holds" if pair[0] >= 1.0 - CLOSE else "roughly" if pair[0] >= 1.0 - NEAR else
-        "depends" if pair[1] >= 1.0 - NEAR else "fails",
-    )  # fmt: skip
+        verdict="holds"
+        if pair[0] >= 1.0 - CLOSE
+        else "roughly"
+        if pair[0] >= 1.0 - NEAR
+        else "depends"
+        if pair[1] >= 1.0 - NEAR
+        else "fails",
+    )
 
 
 def _single_image() -> RuleOfThumb:
@@ -272,8 +277,14 @@ def _single_image() -> RuleOfThumb:
     for name, model in (("ResNet-50", "timm/resnet50.a1_in1k"), ("ViT-B/16", "google/vit-base-patch16-224")):
         rates = []
         for batch in (1, 128):
-            case = InferCase(model=model, accelerator="a100-sxm4-80gb", batch=batch, precision="fp16",
-                             engine="tensorrt", resolution=224)  # fmt: skip
+            case = InferCase(
+                model=model,
+                accelerator="a100-sxm4-80gb",
+                batch=batch,
+                precision="fp16",
+                engine="tensorrt",
+                resolution=224,
+            )
             found = predict_infer(case).samples_per_s
             assert found is not None
             rates.append(found.value)
@@ -289,8 +300,19 @@ def _single_image() -> RuleOfThumb:
 
 
 RULES: Final[tuple[Callable[[], RuleOfThumb], ...]] = (
-    _inference_bytes, _training_bytes, _training_over_inference, _adapters, _qlora_70b, _full_70b, _int8_on_a100,
-    _eight_times_seven, _consumer_70b, _h100_over_a100, _h200_over_h100, _b200_over_h100, _two_for_one,
+    _inference_bytes,
+    _training_bytes,
+    _training_over_inference,
+    _adapters,
+    _qlora_70b,
+    _full_70b,
+    _int8_on_a100,
+    _eight_times_seven,
+    _consumer_70b,
+    _h100_over_a100,
+    _h200_over_h100,
+    _b200_over_h100,
+    _two_for_one,
     _single_image,
-)  # fmt: skip
+)
 """Memory and speed."""

@@ -62,9 +62,10 @@ BINDS: Final = {"kv": "kv", "batch limit": "batch", "compute": "compute", "bandw
 """What `Capacity.binds` calls the resource when no objective fails before it."""
 LIMITS: Final = ("ttft", "tpot", "e2e")
 OF_UNITS: Final = {
-    "ttft": "prompts wait for the prefill workers", "tpot": "the decode workers run that full",
+    "ttft": "prompts wait for the prefill workers",
+    "tpot": "the decode workers run that full",
     "e2e": "both kinds of workers run that full",
-}  # fmt: skip
+}
 """What stops a unit, of which no binding resource is told."""
 CURVE: Final = (0.05, 0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5)
 """Shares of the capacity at which the first option's latencies are simulated besides: near zero to past the knee."""
@@ -122,13 +123,23 @@ def search_capacity(
     if s.ttft_s is None and s.tpot_s is None and s.e2e_s is None:
         return _saturated(play, arrays, few)
     seen = slo.slo_capacity(
-        arrays.table, arrays.limits, requests=few, slo=_objectives(request), delivery_s=arrays.delivery_s,
-        start=guess.rate_per_s, precision=PRECISION[close], player=None if unit is None else play,
-    )  # fmt: skip
+        arrays.table,
+        arrays.limits,
+        requests=few,
+        slo=_objectives(request),
+        delivery_s=arrays.delivery_s,
+        start=guess.rate_per_s,
+        precision=PRECISION[close],
+        player=None if unit is None else play,
+    )
     base = SearchedCapacity(
-        play=play, arrays=arrays, requests=few, found=_found(seen), best=None,
+        play=play,
+        arrays=arrays,
+        requests=few,
+        found=_found(seen),
+        best=None,
         alone=_simulated(play, few, seen.probes[0].rate_per_s, s.percentile),
-    )  # fmt: skip
+    )
     if not seen.rate_per_s:
         return base
     best = _simulated(play, few, seen.low_per_s, s.percentile)
@@ -152,9 +163,12 @@ def load_curve(
     tried = sorted((*found.tried, *load_points(seen)), key=lambda one: one.rate_per_s)
     twice = 2.0 * (found.tried or tried)[0].ttft_s[0]
     return msgspec.structs.replace(
-        found, tried=tuple(tried), knee_per_s=max(one.rate_per_s for one in tried if one.ttft_s[0] <= twice),
-        simulations=found.simulations + len(seen), requests=found.requests + len(seen) * len(few.prompt),
-    )  # fmt: skip
+        found,
+        tried=tuple(tried),
+        knee_per_s=max(one.rate_per_s for one in tried if one.ttft_s[0] <= twice),
+        simulations=found.simulations + len(seen),
+        requests=found.requests + len(seen) * len(few.prompt),
+    )
 
 
 def _objectives(request: Serve) -> Slo:
@@ -183,8 +197,12 @@ def _beyond(request: Serve) -> int:
 def front_requests(request: Serve, requests: Requests, *, concurrency: float, close: bool) -> Requests:
     """As many requests from the front as a look needs at something that holds so many at once."""
     n = int(min(MAX_REQUESTS, max(MIN_REQUESTS[close], _beyond(request), TURNOVERS * concurrency)))
-    return requests._replace(**{name: getattr(requests, name)[:n] for name in
-                               ("sent_s", "prompt", "output", "cached", "priority", "think_s", "adapter")})  # fmt: skip
+    return requests._replace(
+        **{
+            name: getattr(requests, name)[:n]
+            for name in ("sent_s", "prompt", "output", "cached", "priority", "think_s", "adapter")
+        }
+    )
 
 
 def arrays_of(request: Serve, replica: Replica, *, requests: Requests) -> ReplicaArrays:
@@ -217,9 +235,13 @@ def unit_player(unit: Unit, replica: Replica, *, arrays: ReplicaArrays, requests
 
     def play(sent: Requests) -> Simulated:
         return simulate_disaggregated(
-            (arrays.table, arrays.table), (arrays.limits, arrays.limits), requests=sent,
-            workers=(unit.prefill, unit.decode), transfer_s=moved, delivery_s=arrays.delivery_s,
-        )  # fmt: skip
+            (arrays.table, arrays.table),
+            (arrays.limits, arrays.limits),
+            requests=sent,
+            workers=(unit.prefill, unit.decode),
+            transfer_s=moved,
+            delivery_s=arrays.delivery_s,
+        )
 
     return play
 
@@ -268,11 +290,17 @@ def load_points(probes: tuple[Probe, ...]) -> tuple[LoadPoint, ...]:
 def _found(seen: SloCapacity) -> SimulatedCapacity:
     limit = seen.limit if seen.limit in LIMITS else BINDS[seen.binding or "compute"]
     return SimulatedCapacity(
-        rate_per_s=seen.rate_per_s, low_per_s=seen.low_per_s, high_per_s=seen.high_per_s, limit=limit,
-        resource=seen.binding or "compute", cause=seen.cause or OF_UNITS.get(seen.limit, "nothing fails"),
-        knee_per_s=seen.knee_per_s, simulations=len(seen.probes), requests=seen.simulated_requests,
+        rate_per_s=seen.rate_per_s,
+        low_per_s=seen.low_per_s,
+        high_per_s=seen.high_per_s,
+        limit=limit,
+        resource=seen.binding or "compute",
+        cause=seen.cause or OF_UNITS.get(seen.limit, "nothing fails"),
+        knee_per_s=seen.knee_per_s,
+        simulations=len(seen.probes),
+        requests=seen.simulated_requests,
         tried=load_points(seen.probes),
-    )  # fmt: skip
+    )
 
 
 def _saturated(play: Play, arrays: ReplicaArrays, requests: Requests) -> SearchedCapacity:
@@ -288,7 +316,14 @@ def _saturated(play: Play, arrays: ReplicaArrays, requests: Requests) -> Searche
     running = float((run.last_s - run.started_s).sum() / max(run.busy_s, 1e-12))
     best = msgspec.structs.replace(best, concurrency=running)
     found = SimulatedCapacity(
-        rate_per_s=rate, low_per_s=least, high_per_s=max(rate, 2.0 * rate - least), limit=BINDS[resource],
-        resource=resource, cause=cause, knee_per_s=rate, simulations=1, requests=len(requests.prompt),
-    )  # fmt: skip
+        rate_per_s=rate,
+        low_per_s=least,
+        high_per_s=max(rate, 2.0 * rate - least),
+        limit=BINDS[resource],
+        resource=resource,
+        cause=cause,
+        knee_per_s=rate,
+        simulations=1,
+        requests=len(requests.prompt),
+    )
     return SearchedCapacity(play=play, arrays=arrays, requests=requests, found=found, best=best, alone=best)

@@ -52,9 +52,7 @@ class _Class(NamedTuple):
 class Curve:
     """What load makes of the latencies of one replica, whatever the objectives are: everything in logarithms."""
 
-    def __init__(
-        self, request: Serve, replica: Replica, *, load: ReplicaLoad, unit: Unit | None = None
-    ) -> None:  # fmt: skip
+    def __init__(self, request: Serve, replica: Replica, *, load: ReplicaLoad, unit: Unit | None = None) -> None:
         assert replica.times is not None, "whoever asks has looked whether the model fits"
         self.open = request.rate_per_s is not None
         top = max(LEAST, unit.most if unit else min(load.max_concurrency, replica.times.batches[-1]))

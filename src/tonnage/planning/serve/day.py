@@ -187,9 +187,12 @@ def _autoscaled(
         ),
         meets=missed <= 1.0 - request.slo.percentile / 100.0,
         cold_share=missed,
-        note="a reserved price is paid whether it runs or not" if reserved else
-        "bursts are not foreseen: their first requests wait until more replicas have started" if missed else "",
-    )  # fmt: skip
+        note="a reserved price is paid whether it runs or not"
+        if reserved
+        else "bursts are not foreseen: their first requests wait until more replicas have started"
+        if missed
+        else "",
+    )
 
 
 def _rules(option: ServeOption) -> BillingRules:
@@ -254,8 +257,9 @@ def _to_zero(
         cold_share=idle.cold_share,
         note=f"more than the {allowed:.0%} of requests that may miss the objective wait for a start; the way to go if "
         f"they may"
-        if timed and idle.cold_share > allowed else "",
-    )  # fmt: skip
+        if timed and idle.cold_share > allowed
+        else "",
+    )
 
 
 def _paid(option: ServeOption, idle: Idle, *, rate: float) -> float:

@@ -220,9 +220,7 @@ def confidence_prices(request: Serve, found: list[Priced]) -> tuple[ConfidencePr
     return tuple(price for level in levels if (price := _price_of(request, tries, level)) is not None)
 
 
-def _price_of(
-    request: Serve, tries: list[tuple[float, Candidate]], confidence: float
-) -> ConfidencePrice | None:  # fmt: skip
+def _price_of(request: Serve, tries: list[tuple[float, Candidate]], confidence: float) -> ConfidencePrice | None:
     best: tuple[bool, float] | None = None
     price: ConfidencePrice | None = None
     for least, candidate in tries:
@@ -238,9 +236,11 @@ def _price_of(
         if best is None or cost < best:
             best = cost
             price = ConfidencePrice(
-                confidence=confidence, usd_per_hour=cost[1],
-                accelerator=candidate.configuration.accelerator, accelerators=replicas * ranks,
-            )  # fmt: skip
+                confidence=confidence,
+                usd_per_hour=cost[1],
+                accelerator=candidate.configuration.accelerator,
+                accelerators=replicas * ranks,
+            )
     return price
 
 
@@ -255,9 +255,7 @@ def rank_of(option: ServeOption) -> tuple[bool, float, float, float]:
     return not option.sure, unlikely, option.bill.usd_per_hour, option.capacity.tpot_s.value
 
 
-def with_load_curve(
-    request: Serve, ranked: tuple[ServeOption, ...], *, found: list[Priced]
-) -> tuple[ServeOption, ...]:  # fmt: skip
+def with_load_curve(request: Serve, ranked: tuple[ServeOption, ...], *, found: list[Priced]) -> tuple[ServeOption, ...]:
     """The first option with its latencies over the whole range of loads, where it was simulated."""
     known = ranked[0].capacity.simulated if ranked else None
     if known is None:

@@ -152,9 +152,13 @@ def _steady(at: Deployment, trees: StepTrees, *, rate_per_s: float) -> ServedTre
         times, load, concurrency=point.concurrency, overload=overload, decode=decode, prefill=(own, work)
     )
     seen = Served(
-        ttft_s=point.ttft_mean_s, tpot_s=point.tpot_mean_s, e2e_s=0.0, requests_per_s=min(rate_per_s, point.rate_per_s),
-        running=point.concurrency, saturated=overload,
-    )  # fmt: skip
+        ttft_s=point.ttft_mean_s,
+        tpot_s=point.tpot_mean_s,
+        e2e_s=0.0,
+        requests_per_s=min(rate_per_s, point.rate_per_s),
+        running=point.concurrency,
+        saturated=overload,
+    )
     return held_tree(tree, traffic.wait_steps(seen, at.engine))
 
 
@@ -171,9 +175,13 @@ def _batch(at: Deployment, trees: StepTrees, load: Load, found: Served) -> Serve
 def _encoded(at: Deployment, additions: Additions) -> ServedTree:
     p, case, batch = at.placement, at.case, traffic.encoded_batch(at)
     work = encode_work(
-        p.model, sequences=batch / case.replicas, length=max(1.0, case.isl), precision=p.precision, layout=p.layout,
+        p.model,
+        sequences=batch / case.replicas,
+        length=max(1.0, case.isl),
+        precision=p.precision,
+        layout=p.layout,
         domain=p.domain,
-    )  # fmt: skip
+    )
     pricing = pricing_of(at, additions=additions)
     whole = pass_tree("pass", pricing, work=work, sequences=batch, prompts=1.0, how=f"{batch:.4g} sequences")
     request = pricing.leaf("request handling", at.overheads.request_s, how="reading, tokenising, answering")
@@ -191,15 +199,19 @@ def _disaggregated(at: Deployment, found: Served, additions: Additions) -> Serve
             pricing=msgspec.structs.replace(
                 pricing, placement=msgspec.structs.replace(at.placement, layout=table.layout)
             ),
-            table=table, grid=grid,
+            table=table,
+            grid=grid,
         )
         for table, grid in zip((pools.prefill, pools.decode), grids, strict=True)
-    )  # fmt: skip
+    )
     clients = (at.case.traffic.concurrency or 1.0) / at.case.replicas
     return pooled_tree(
-        (trees[0], trees[1]), found, prompt=(at.case.isl, pools.transfer_s), decode_workers=split.decode_workers,
+        (trees[0], trees[1]),
+        found,
+        prompt=(at.case.isl, pools.transfer_s),
+        decode_workers=split.decode_workers,
         clients=clients,
-    )  # fmt: skip
+    )
 
 
 def _rate(tree: ServedTree, name: str, unit: str, *, value: float, each: float) -> Node:

@@ -341,9 +341,12 @@ def roofline(request: Serve, option: ServeOption, *, model: Model, additions: Ad
     placement = deploy(case, model=model, accelerator=accelerator).placement
     precision, layout = configuration.precision, configuration.layout
     decode = decode_work(
-        model, sequences=max(1.0, option.capacity.concurrency / layout.dp),
-        context=lengths.prompt_tokens + lengths.output_tokens / 2.0, precision=precision, layout=layout,
-    )  # fmt: skip
+        model,
+        sequences=max(1.0, option.capacity.concurrency / layout.dp),
+        context=lengths.prompt_tokens + lengths.output_tokens / 2.0,
+        precision=precision,
+        layout=layout,
+    )
     prefill = prefill_work(model, prompts=1.0, chunk=lengths.prompt_tokens, precision=precision, layout=layout)
     formats = {op.compute for op in (*decode, *prefill) if op.flop > 0}
     return Roofline(
@@ -361,13 +364,21 @@ def _points(phase: str, work: Work, placement: Placement) -> tuple[RooflinePoint
         seconds, _ = operator_s(op, accelerator=placement.accelerator, ladder=placement.ladder)
         flop, moved, took = sums.get((op.name, op.compute), (0.0, 0.0, 0.0))
         sums[op.name, op.compute] = (
-            flop + op.flop * op.count, moved + (op.read_bytes + op.write_bytes) * op.count, took + seconds * op.count
-        )  # fmt: skip
+            flop + op.flop * op.count,
+            moved + (op.read_bytes + op.write_bytes) * op.count,
+            took + seconds * op.count,
+        )
     whole = sum(took for _, _, took in sums.values())
     points = [
-        RooflinePoint(phase=phase, operator=name, compute=compute, flop_per_byte=flop / moved,
-                      flop_per_s=flop / took, share=took / whole)
+        RooflinePoint(
+            phase=phase,
+            operator=name,
+            compute=compute,
+            flop_per_byte=flop / moved,
+            flop_per_s=flop / took,
+            share=took / whole,
+        )
         for (name, compute), (flop, moved, took) in sums.items()
         if flop > 0 and moved > 0 and took / whole >= MIN_SHARE
-    ]  # fmt: skip
+    ]
     return tuple(sorted(points, key=lambda point: -point.share))

@@ -185,9 +185,7 @@ class _Search(NamedTuple):
     ranked: tuple[ServeOption, ...]
 
 
-def _searched(
-    request: Serve, allowed: Serve, model: Model, *, open_sites: Sequence[Site], today: date
-) -> _Search:  # fmt: skip
+def _searched(request: Serve, allowed: Serve, model: Model, *, open_sites: Sequence[Site], today: date) -> _Search:
     """Every configuration of every site, by averages or simulated, and the options among them in their order."""
     outcomes = _worth_it(allowed, model, open_sites)
     candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]
@@ -282,8 +280,9 @@ def _worth_it(request: Serve, model: Model, open_sites: Sequence[Site]) -> list[
     places = {configuration.accelerator: configuration for _, _, _, configuration in reversed(tries)}
     kept += [
         Infeasible(configuration=places[name], verdict=limits.too_dear(least, best=best, times=FOLDED))
-        for name, least in dear.items() if name not in seen
-    ]  # fmt: skip
+        for name, least in dear.items()
+        if name not in seen
+    ]
     return kept
 
 

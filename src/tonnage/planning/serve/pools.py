@@ -164,8 +164,11 @@ def _at(play: Play, requests: Requests, rate: float, percentile: float) -> Point
 def _sentence(found: SeparatePools) -> str:
     each = f"{found.prefill_workers} prefill + {found.decode_workers} decode workers"
     units = f"{found.units} units of {each}" if found.units > 1 else each
-    saved = f"{found.saves:.0%} less than" if found.saves > 0.005 else (
-        "as much as" if found.saves > -0.005 else f"{-found.saves:.0%} more than")  # fmt: skip
+    saved = (
+        f"{found.saves:.0%} less than"
+        if found.saves > 0.005
+        else ("as much as" if found.saves > -0.005 else f"{-found.saves:.0%} more than")
+    )
     over = "the network" if found.leaves_node else "the link inside the instance"
     return (
         f"{units} of {found.configuration.label()} ({found.accelerators} accelerators) cost"

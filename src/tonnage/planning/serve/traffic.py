@@ -79,9 +79,13 @@ def under_load(at: Deployment, table: StepTable) -> tuple[Served, Rung]:
         found = with_prompt_wait(found, who_waits(at, load))
     elif traffic.batch is not None:
         found = burst(
-            table, requests=traffic.batch / case.replicas, slots=load.slots, prompt_tokens=case.isl,
-            output_tokens=case.osl, budget=load.budget,
-        )  # fmt: skip
+            table,
+            requests=traffic.batch / case.replicas,
+            slots=load.slots,
+            prompt_tokens=case.isl,
+            output_tokens=case.osl,
+            budget=load.budget,
+        )
     elif traffic.rate_per_s is not None:
         found = with_prompt_wait(_at_rate(at, traffic.rate_per_s / case.replicas), at.engine)
     else:
@@ -110,15 +114,17 @@ def open_load(at: Deployment) -> tuple[ReplicaTimes, ReplicaLoad]:
     """Step times for the case's mean lengths, and its load: Poisson arrivals of equal requests."""
     prompt, found = max(1.0, at.case.isl), at.case.sessions.prefix_hits if at.case.sessions else None
     lengths = Lengths(
-        prompt_tokens=prompt, output_tokens=max(1.0, at.case.osl),
+        prompt_tokens=prompt,
+        output_tokens=max(1.0, at.case.osl),
         computed_tokens=max(1.0, prompt * (1.0 - found)) if found else None,
-    )  # fmt: skip
+    )
     times = replica_of(at, lengths).times
     assert times is not None, "whoever asks for times has looked whether the model fits"
     load = ReplicaLoad(
-        output_tokens=lengths.output_tokens, output_tail_tokens=lengths.output_tokens,
+        output_tokens=lengths.output_tokens,
+        output_tail_tokens=lengths.output_tokens,
         max_concurrency=max(1.0, concurrency_limit(at, lengths)),
-    )  # fmt: skip
+    )
     return times, load
 
 
@@ -235,12 +241,22 @@ def _static(at: Deployment, table: StepTable, load: Load) -> Served:
     batch = float(at.case.traffic.batch or 1)
     each = batch / at.case.replicas
     if each > load.slots and at.running.spec.scheduling.queues_batches:
-        return burst(table, requests=each, slots=load.slots, prompt_tokens=load.prompt_tokens,
-                     output_tokens=load.output_tokens, budget=load.budget)  # fmt: skip
+        return burst(
+            table,
+            requests=each,
+            slots=load.slots,
+            prompt_tokens=load.prompt_tokens,
+            output_tokens=load.output_tokens,
+            budget=load.budget,
+        )
     return static_batch(
-        table, batch=each, prompt_tokens=load.prompt_tokens, output_tokens=load.output_tokens,
-        budget=static_budget(at, load), piped=pipeline_remainder_s(at, each * load.prompt_tokens),
-    )  # fmt: skip
+        table,
+        batch=each,
+        prompt_tokens=load.prompt_tokens,
+        output_tokens=load.output_tokens,
+        budget=static_budget(at, load),
+        piped=pipeline_remainder_s(at, each * load.prompt_tokens),
+    )
 
 
 def static_budget(at: Deployment, load: Load) -> float:
@@ -287,9 +303,12 @@ def _disaggregated(at: Deployment) -> tuple[Served, Rung]:
     clients = case.traffic.concurrency / case.replicas
     pools = pools_of(at, pool_grids(at))
     found = disaggregated_loop(
-        pools, clients=clients, prompt_tokens=case.isl, output_tokens=case.osl,
+        pools,
+        clients=clients,
+        prompt_tokens=case.isl,
+        output_tokens=case.osl,
         requests_per_client=case.traffic.requests_per_client,
-    )  # fmt: skip
+    )
     return found, weakest_rung((pools.prefill.rung, pools.decode.rung))
 
 

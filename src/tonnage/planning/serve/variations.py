@@ -113,11 +113,9 @@ class Variations:
     def _engines(self, tried: Configuration) -> Iterator[tuple[Engine, float]]:
         if self.draft is not None and engine_spec(tried.engine.name).drafts:
             yield (
-                replace(
-                    tried.engine, speculative_tokens=self.draft.tokens, speculative_acceptance=self.draft.low
-                ),
+                replace(tried.engine, speculative_tokens=self.draft.tokens, speculative_acceptance=self.draft.low),
                 1.0 + self.draft.tokens,
-            )  # fmt: skip
+            )
 
 
 def _draft(request: Serve, model: Model) -> PublishedDraft | None:
@@ -185,17 +183,16 @@ def sure_cost(request: Serve, found: Candidate | Infeasible) -> float:
     return primary_cost(request, found)
 
 
-def least_with(
-    request: Serve, found: Candidate | Infeasible, *, site: Site, gain: float, fewest: int = 1
-) -> float:  # fmt: skip
+def least_with(request: Serve, found: Candidate | Infeasible, *, site: Site, gain: float, fewest: int = 1) -> float:
     """What a configuration costs if a replica takes `gain` times the most that it keeps up with. [USD/h]"""
     replicas = 1
     if isinstance(found, Candidate):
         load = request.rate_per_s if request.rate_per_s is not None else request.concurrency or 1.0
         replicas = fleet_of(
             max(1, math.ceil(load * request.shape.peak_to_mean / (found.odds.most * gain) - 1e-9)),
-            spare=request.spare_replicas, zones=request.zones,
-        )  # fmt: skip
+            spare=request.spare_replicas,
+            zones=request.zones,
+        )
     replicas = max(replicas, fewest)
     ranks = found.configuration.ranks
     least = least_cost_of(site, replicas=replicas, ranks=ranks, request=request)
@@ -236,9 +233,13 @@ def unit_of(request: Serve, found: Candidate, *, workers: PoolWorkers) -> Unit:
     leaves = ranks > found.site.per_node
     moved = one_transfer_s(replica.deployment.placement, request.lengths.prompt_tokens, leaves_node=leaves)
     return Unit(
-        times=replica.times, load=load_of(request, replica), prefill=workers.prefill, decode=workers.decode,
-        transfer_s=moved, leaves_node=leaves,
-    )  # fmt: skip
+        times=replica.times,
+        load=load_of(request, replica),
+        prefill=workers.prefill,
+        decode=workers.decode,
+        transfer_s=moved,
+        leaves_node=leaves,
+    )
 
 
 def _in_units(request: Serve, found: Candidate, *, below: float) -> Candidate | None:

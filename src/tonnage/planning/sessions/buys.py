@@ -85,11 +85,15 @@ def _sizes(
             reuse = replica.reuse
             sizes.append(
                 CacheSize(
-                    name=name, tokens=sum(tier.tokens for tier in reuse.tiers) if reuse else 0.0,
-                    hit_rate=reuse.hit_rate if reuse else 0.0, rate_per_s=point.rate_per_s, replicas=replicas,
-                    usd_per_hour=bills[0].usd_per_hour, now=now,
+                    name=name,
+                    tokens=sum(tier.tokens for tier in reuse.tiers) if reuse else 0.0,
+                    hit_rate=reuse.hit_rate if reuse else 0.0,
+                    rate_per_s=point.rate_per_s,
+                    replicas=replicas,
+                    usd_per_hour=bills[0].usd_per_hour,
+                    now=now,
                 )
-            )  # fmt: skip
+            )
     return tuple(sizes)
 
 
@@ -115,9 +119,11 @@ def _routes(request: Serve, option: ServeOption, *, profile: SessionProfile) -> 
     hits = []
     for route in ROUTES:
         served = Replicas(
-            number=option.replicas, route=route, block_tokens=BLOCK,
+            number=option.replicas,
+            route=route,
+            block_tokens=BLOCK,
             prefill=PrefillCost(token_s=token_s, output_token_s=answer_s),
-        )  # fmt: skip
+        )
         played = simulate_sessions(profile, tiers, turns_per_s=peak, turns=PLAYED, served=served)
         hits.append(RouteHits(route=route, hit_rate=played.hit_rate))
     return tuple(hits)

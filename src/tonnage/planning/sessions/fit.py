@@ -119,8 +119,10 @@ def fit_sessions(trace: Trace, *, name: str = "", what: str = "", links: Links |
     first = np.isnan(found.gap_s)
     if len(first) < 2:
         raise BadFact(f"'{echo(trace.source)}' holds one request; sessions need more than that")
-    sent, prompt, output = (np.frombuffer(column, kind) for column, kind in (
-        (trace.sent_s, np.float64), (trace.prompt, np.int64), (trace.output, np.int64)))  # fmt: skip
+    sent, prompt, output = (
+        np.frombuffer(column, kind)
+        for column, kind in ((trace.sent_s, np.float64), (trace.prompt, np.int64), (trace.output, np.int64))
+    )
     own = prompt - found.shared
     begins = own[found.session.astype(int)]
     number = max(1, min(CLASSES, int(first.sum()) // PER_CLASS))
@@ -149,9 +151,13 @@ def fit_sessions(trace: Trace, *, name: str = "", what: str = "", links: Links |
             )
         )
     return SessionProfile(
-        name=name or "fitted", what=what or f"sessions of {trace.source}", source=trace.source,
-        shared=_beginnings(found.shared[first]), answers_kept=False, classes=tuple(classes),
-    )  # fmt: skip
+        name=name or "fitted",
+        what=what or f"sessions of {trace.source}",
+        source=trace.source,
+        shared=_beginnings(found.shared[first]),
+        answers_kept=False,
+        classes=tuple(classes),
+    )
 
 
 def _beginnings(shared: Array) -> tuple[tuple[float, float], ...]:

@@ -37,10 +37,14 @@ def trace_sessions(path: str) -> TraceSessions:
     trace = read_trace(find_trace(path))
     prompt, n = np.frombuffer(trace.prompt, np.int64), len(trace.sent_s)
     told = TraceSessions(
-        schema=SESSIONS_SCHEMA, source=trace.source, requests=n, span_s=float(trace.sent_s[-1]),
-        prompt_tokens=float(prompt.mean()), output_tokens=float(np.frombuffer(trace.output, np.int64).mean()),
+        schema=SESSIONS_SCHEMA,
+        source=trace.source,
+        requests=n,
+        span_s=float(trace.sent_s[-1]),
+        prompt_tokens=float(prompt.mean()),
+        output_tokens=float(np.frombuffer(trace.output, np.int64).mean()),
         licence=licence_of(trace),
-    )  # fmt: skip
+    )
     if not trace.hash_tokens or n < 2:
         return told
     links = links_of(trace)
@@ -66,9 +70,13 @@ def first_half(trace: Trace) -> Trace:
 
     n = bisect.bisect_left(trace.sent_s, trace.sent_s[-1] / 2.0)
     return replace(
-        trace, sent_s=trace.sent_s[:n], prompt=trace.prompt[:n], output=trace.output[:n],
-        offsets=trace.offsets[: n + 1], blocks=trace.blocks[: trace.offsets[n]] if len(trace.offsets) else array("q"),
-    )  # fmt: skip
+        trace,
+        sent_s=trace.sent_s[:n],
+        prompt=trace.prompt[:n],
+        output=trace.output[:n],
+        offsets=trace.offsets[: n + 1],
+        blocks=trace.blocks[: trace.offsets[n]] if len(trace.offsets) else array("q"),
+    )
 
 
 def _curve(trace: Trace, sizes: tuple[int, ...]) -> tuple[HitsAt, ...]:
@@ -82,10 +90,13 @@ def _curve(trace: Trace, sizes: tuple[int, ...]) -> tuple[HitsAt, ...]:
         )
     fitted, rate = fit_sessions(half), len(half.sent_s) / half.sent_s[-1]
     return tuple(
-        HitsAt(tokens=float(blocks * size), hit_rate=hits,
-               predicted=predicted_hits(fitted, blocks, turns_per_s=rate, span_s=trace.sent_s[-1], block_tokens=size))
+        HitsAt(
+            tokens=float(blocks * size),
+            hit_rate=hits,
+            predicted=predicted_hits(fitted, blocks, turns_per_s=rate, span_s=trace.sent_s[-1], block_tokens=size),
+        )
         for blocks, hits in zip(sizes, known, strict=True)
-    )  # fmt: skip
+    )
 
 
 def predicted_hits(
@@ -113,7 +124,7 @@ def hits_over_size(trace: Trace, sizes: tuple[int, ...], *, since: int) -> tuple
     sent, prompt = np.frombuffer(trace.sent_s, np.float64), np.frombuffer(trace.prompt, np.int64)
     requests = requests_of(
         sent, prompt, output=np.frombuffer(trace.output, np.int64), blocks=full_blocks(trace, prompt)
-    )  # fmt: skip
+    )
     whole = float(prompt[since:].sum())
     size = trace.hash_tokens or 1
     return tuple(

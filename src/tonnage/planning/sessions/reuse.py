@@ -114,14 +114,20 @@ def profile_of(fields: SessionFields, lengths: Lengths) -> SessionProfile | None
     if not fields.reuse or fields.prefix_hits is not None or (known is None and not stated):
         return None
     found = known or SessionProfile(
-        name="stated", what="sessions as stated", source="stated in the request", max_context=1e9,
+        name="stated",
+        what="sessions as stated",
+        source="stated in the request",
+        max_context=1e9,
         classes=(
             SessionClass(
-                go_on=(0.0,), gap_s=_around(fields.turn_gap_s or 1.0), first_tokens=_around(lengths.prompt_tokens),
-                growth_tokens=_around(lengths.prompt_tokens / 2.0), output_tokens=_around(lengths.output_tokens),
+                go_on=(0.0,),
+                gap_s=_around(fields.turn_gap_s or 1.0),
+                first_tokens=_around(lengths.prompt_tokens),
+                growth_tokens=_around(lengths.prompt_tokens / 2.0),
+                output_tokens=_around(lengths.output_tokens),
             ),
         ),
-    )  # fmt: skip
+    )
     classes = tuple(_stated_class(one, fields, whole=found) for one in found.classes)
     shared = found.shared if fields.system_prompt is None else ((fields.system_prompt, 1.0),)
     return replace(found, classes=classes, shared=shared)
@@ -178,9 +184,12 @@ def lengths_of(profile: SessionProfile, lengths: Lengths) -> Lengths:
     turns = steady_turns(profile)
     long_prompt, long_answer = (float(np.quantile(column, 0.95)) for column in (turns.prompt, turns.output))
     return replace(
-        lengths, prompt_tokens=float(turns.prompt.mean()), output_tokens=float(turns.output.mean()),
-        prompt_p95=long_prompt, output_p95=long_answer,
-    )  # fmt: skip
+        lengths,
+        prompt_tokens=float(turns.prompt.mean()),
+        output_tokens=float(turns.output.mean()),
+        prompt_p95=long_prompt,
+        output_p95=long_answer,
+    )
 
 
 def with_reuse(
@@ -236,9 +245,7 @@ def _apart(turns: SteadyTurns, answered_s: float) -> SteadyTurns:
     return turns._replace(gap_s=np.maximum(turns.gap_s, answered_s), until_s=np.maximum(turns.until_s, answered_s))
 
 
-def reusing_replica(
-    request: Serve, configuration: Configuration, *, model: Model, accelerator: Accelerator
-) -> Replica:  # fmt: skip
+def reusing_replica(request: Serve, configuration: Configuration, *, model: Model, accelerator: Accelerator) -> Replica:
     """The replica of a configuration for the request's lengths and sessions."""
 
     def build(lengths: Lengths) -> Replica:

@@ -75,15 +75,24 @@ def run_disaggregated(
     clients = asked.traffic.concurrency
     if clients is None:
         return simulate_disaggregated(
-            *pools, requests=requests, workers=workers, transfer_s=cache_transfer_s(at.placement, requests.prompt),
-            delivery_s=first.delivery_s, watch=watch,
-        )  # fmt: skip
+            *pools,
+            requests=requests,
+            workers=workers,
+            transfer_s=cache_transfer_s(at.placement, requests.prompt),
+            delivery_s=first.delivery_s,
+            watch=watch,
+        )
     if asked.traffic.num_requests is None:
         requests = select_requests(requests, np.arange(len(requests.prompt)) < USUAL_PER_CLIENT * clients)
     return simulate_clients_of_pools(
-        *pools, requests=requests, clients=clients, workers=workers,
-        transfer_s=cache_transfer_s(at.placement, requests.prompt), delivery_s=first.delivery_s, watch=watch,
-    )  # fmt: skip
+        *pools,
+        requests=requests,
+        clients=clients,
+        workers=workers,
+        transfer_s=cache_transfer_s(at.placement, requests.prompt),
+        delivery_s=first.delivery_s,
+        watch=watch,
+    )
 
 
 def cache_transfer_s(placement: Placement, prompt: Any, *, leaves_node: bool = True) -> Any:

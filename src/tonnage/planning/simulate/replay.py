@@ -123,11 +123,16 @@ def read_log(folder: Path, name: str) -> EngineLog:
     gaps = np.maximum(output - 1, 1)
     columns = dict(zip(QUANTITIES, (first - queued, (last - first) / gaps, last - queued), strict=True))
     return EngineLog(
-        name=name, model=str(meta["model"]), accelerator=name.split("_", 1)[0], layout=layout,
-        version=str(meta["vllm_version"]), options=options, num_blocks=None if blocks is None else int(blocks),
+        name=name,
+        model=str(meta["model"]),
+        accelerator=name.split("_", 1)[0],
+        layout=layout,
+        version=str(meta["vllm_version"]),
+        options=options,
+        num_blocks=None if blocks is None else int(blocks),
         requests=requests_of(queued - queued[0], prompt.astype(np.int64), output=output.astype(np.int64)),
         measured=_percentiles(columns),
-    )  # fmt: skip
+    )
 
 
 def _percentiles(columns: dict[str, Any]) -> Percentiles:
@@ -142,15 +147,22 @@ def replay_setup(log: EngineLog, *, links: Links | None = None) -> Replayed:
     """The log's configuration as the planner would set it up; logs do not say how accelerators reach each other."""
     prompt, output = float(log.requests.prompt.mean()), float(log.requests.output.mean())
     case = ServeCase(
-        model=log.model, accelerator=catalog.accelerator(log.accelerator).id, traffic=Traffic(rate_per_s=1.0),
-        isl=prompt, osl=output, layout=log.layout, engine="vllm", engine_version=log.version,
-        engine_options=log.options, links=links or Links(),
-    )  # fmt: skip
+        model=log.model,
+        accelerator=catalog.accelerator(log.accelerator).id,
+        traffic=Traffic(rate_per_s=1.0),
+        isl=prompt,
+        osl=output,
+        layout=log.layout,
+        engine="vllm",
+        engine_version=log.version,
+        engine_options=log.options,
+        links=links or Links(),
+    )
     at = resolve(case)
     longest = int((log.requests.prompt + log.requests.output).max())
     replica = replica_arrays(
         at, prompt_tokens=prompt, output_tokens=output, kv_tokens=at.pool.tokens, options={"longest": longest}
-    )  # fmt: skip
+    )
     requests = log.requests
     if at.engine.prefix_caching:
         from tonnage.simulation.serving import with_own_blocks
@@ -193,9 +205,13 @@ def stretch_model(replay: Replayed) -> Callable[[Stretch], tuple[Percentiles, in
     def play(stretch: Stretch) -> tuple[Percentiles, int]:
         compute = stretch.compute if half_rate is None else half_rate
         factors = Overheads(
-            memory=stretch.memory, attention=stretch.memory, touch=stretch.memory, compute=compute,
-            prefill_attention=compute, step_s=stretch.step_s,
-        )  # fmt: skip
+            memory=stretch.memory,
+            attention=stretch.memory,
+            touch=stretch.memory,
+            compute=compute,
+            prefill_attention=compute,
+            step_s=stretch.step_s,
+        )
         return _played(_arrays(grid, factors, limits), limits, replay.requests)
 
     return play

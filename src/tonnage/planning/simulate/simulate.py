@@ -48,9 +48,11 @@ def scaling_of(asked: Simulation, at: Deployment) -> tuple[Scaling | None, tuple
     if start_s is None:
         held = weight_bytes(at.placement.model, at.placement.precision, layout=at.memory_layout).value
         found = cold_start(
-            weight_bytes=held * at.memory_layout.ranks, provider=given.provider or "the provider",
-            start_from=given.start_from, graphs=at.placement.graphs,
-        )  # fmt: skip
+            weight_bytes=held * at.memory_layout.ranks,
+            provider=given.provider or "the provider",
+            start_from=given.start_from,
+            graphs=at.placement.graphs,
+        )
         start_s = found.total_s
         opened = ", ".join(f"{part.name} {show(part.value, 's')}" for part in found.parts)
         notes = (f"a replica starts in {show(start_s, 's')}: {opened} ({found.source})",)
@@ -138,17 +140,26 @@ def _run(
         from tonnage.simulation.serving import simulate as one
 
         found = one(
-            replica.table, replica.limits, requests=_share(requests, asked.replicas),
-            clients=math.ceil(clients / asked.replicas) if clients else None, delivery_s=replica.delivery_s,
+            replica.table,
+            replica.limits,
+            requests=_share(requests, asked.replicas),
+            clients=math.ceil(clients / asked.replicas) if clients else None,
+            delivery_s=replica.delivery_s,
             watch=watch,
-        )  # fmt: skip
+        )
         return found, asked.replicas
     from tonnage.simulation.router import simulate_fleet
 
     fleet = simulate_fleet(
-        replica.table, replica.limits, requests=requests, replicas=asked.replicas, rule=asked.router,
-        scaling=scaling, delivery_s=replica.delivery_s, watch=watch,
-    )  # fmt: skip
+        replica.table,
+        replica.limits,
+        requests=requests,
+        replicas=asked.replicas,
+        rule=asked.router,
+        scaling=scaling,
+        delivery_s=replica.delivery_s,
+        watch=watch,
+    )
     return fleet, 1
 
 

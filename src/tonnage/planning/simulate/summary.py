@@ -45,8 +45,16 @@ def summary_of(
             else "no request ended"
         )
         sentence = f"Nothing was answered: {why}."
-        return Simulated(schema=SIMULATE_SCHEMA, sentence=sentence, fits=True, basis=basis, why=why,
-                         refused=run.num_refused, partial=run.partial, assumed=notes)  # fmt: skip
+        return Simulated(
+            schema=SIMULATE_SCHEMA,
+            sentence=sentence,
+            fits=True,
+            basis=basis,
+            why=why,
+            refused=run.num_refused,
+            partial=run.partial,
+            assumed=notes,
+        )
 
     sent, last = run.requests.sent_s, run.last_s
     span = float(np.nanmax(last) - sent[0])
@@ -108,9 +116,14 @@ def _latency(values: Any, errors: ErrorModel | None = None, name: str = "") -> L
         return None
     low, high = errors.bounds(name, found.mean) if errors is not None else (None, None)
     return Latency(
-        mean=found.mean, p50=found.p50, p90=found.p90, p95=found.p95, p99=found.p99,
-        low=low, high=high,
-    )  # fmt: skip
+        mean=found.mean,
+        p50=found.p50,
+        p90=found.p90,
+        p95=found.p95,
+        p99=found.p99,
+        low=low,
+        high=high,
+    )
 
 
 def _gaps(run: Run) -> Latency | None:
@@ -194,9 +207,7 @@ def _looked_for(
         return None, True
 
 
-def _capacity(
-    asked: Simulation, replica: ReplicaArrays, *, traffic: Traced, partial: bool
-) -> CapacityFound | None:  # fmt: skip
+def _capacity(asked: Simulation, replica: ReplicaArrays, *, traffic: Traced, partial: bool) -> CapacityFound | None:
     if not asked.capacity or partial:
         return None
     from tonnage.simulation.slo import Slo as Limit
@@ -212,9 +223,14 @@ def _capacity(
         replica.table, replica.limits, requests=traffic.requests, slo=objectives, delivery_s=replica.delivery_s
     )
     return CapacityFound(
-        rate_per_s=found.rate_per_s, low_per_s=found.low_per_s, high_per_s=found.high_per_s, binding=found.binding,
-        why=found.why, knee_per_s=found.knee_per_s, simulations=len(found.probes),
-    )  # fmt: skip
+        rate_per_s=found.rate_per_s,
+        low_per_s=found.low_per_s,
+        high_per_s=found.high_per_s,
+        binding=found.binding,
+        why=found.why,
+        knee_per_s=found.knee_per_s,
+        simulations=len(found.probes),
+    )
 
 
 def _sentence(asked: Simulation, found: Simulated) -> str:
@@ -242,8 +258,14 @@ def request_columns(run: Run) -> dict[str, Any]:
 
     r = run.requests
     columns = {
-        "request": np.arange(len(r.prompt)), "sent_s": r.sent_s, "prompt_tokens": r.prompt, "output_tokens": r.output,
-        "queue_s": run.started_s - r.sent_s, "ttft_s": run.ttft_s, "tpot_s": run.tpot_s, "e2e_s": run.e2e_s,
+        "request": np.arange(len(r.prompt)),
+        "sent_s": r.sent_s,
+        "prompt_tokens": r.prompt,
+        "output_tokens": r.output,
+        "queue_s": run.started_s - r.sent_s,
+        "ttft_s": run.ttft_s,
+        "tpot_s": run.tpot_s,
+        "e2e_s": run.e2e_s,
         "preemptions": run.preempted,
-    }  # fmt: skip
+    }
     return {**columns, "replica": run.replica} if len(run.replica) == len(r.prompt) > 0 else columns

@@ -105,9 +105,12 @@ def _drawn(asked: SimulationTraffic) -> Traced:
     sent = np.zeros(n) if asked.concurrency else _times(asked, rng, notes=notes, n=n)
     sent = _shaped(asked, sent, notes)
     requests = requests_of(
-        sent, prompt, output=output, cached=(prompt * asked.cached_share).astype(np.int64),
+        sent,
+        prompt,
+        output=output,
+        cached=(prompt * asked.cached_share).astype(np.int64),
         think_s=np.full(n, asked.think_s),
-    )  # fmt: skip
+    )
     return _traced(requests, notes=tuple(notes))
 
 
@@ -123,9 +126,12 @@ def _turns(asked: SimulationTraffic, profile: SessionProfile) -> Traced:
     drawn = drawn._replace(**{name: getattr(drawn, name)[n:] for name in drawn._fields})
     offsets, ids = block_names(drawn, SESSION_BLOCK)
     requests = requests_of(
-        drawn.sent_s - drawn.sent_s[0], drawn.prompt, output=drawn.output, blocks=(offsets, ids),
+        drawn.sent_s - drawn.sent_s[0],
+        drawn.prompt,
+        output=drawn.output,
+        blocks=(offsets, ids),
         think_s=np.full(n, asked.think_s),
-    )  # fmt: skip
+    )
     notes = (
         f"sessions '{profile.name}': {profile.source}",
         "turns are sent when the profile says, whether or not the answer before them is there",
@@ -254,10 +260,13 @@ def _logged(asked: SimulationTraffic) -> Traced:
         notes.append(f"stretched in time to {asked.rate_per_s:g} requests/s")
     prompt, output = (np.frombuffer(column, np.int64).copy() for column in (trace.prompt, trace.output))
     requests = requests_of(
-        np.zeros(len(sent)) if asked.concurrency else sent, prompt, output=output,
+        np.zeros(len(sent)) if asked.concurrency else sent,
+        prompt,
+        output=output,
         cached=None if trace.hash_tokens else (prompt * asked.cached_share).astype(np.int64),
-        think_s=np.full(len(sent), asked.think_s), blocks=full_blocks(trace, prompt),
-    )  # fmt: skip
+        think_s=np.full(len(sent), asked.think_s),
+        blocks=full_blocks(trace, prompt),
+    )
     return _traced(requests, hash_tokens=trace.hash_tokens, notes=tuple(notes), licence=licence_of(trace))
 
 

@@ -93,9 +93,16 @@ def _asked(
             if wall.value > deadline_s or (budget_usd is not None and usd.value > budget_usd):
                 continue
             sure = _firm(option) and min(chance_within(wall, deadline_s), chance_within(usd, budget_usd)) >= confidence
-            found.append(contender(_name(option), cost=wall if fastest else usd, told=_told(option, wall, usd),
-                                   sure=sure, listed=option.bill.trust == "primary",
-                                   configuration=option.configuration))  # fmt: skip
+            found.append(
+                contender(
+                    _name(option),
+                    cost=wall if fastest else usd,
+                    told=_told(option, wall, usd),
+                    sure=sure,
+                    listed=option.bill.trust == "primary",
+                    configuration=option.configuration,
+                )
+            )
         return found
 
     return at

@@ -73,9 +73,11 @@ def storage_text(option: TrainOption, *, parameters: float) -> str:
     provider = catalog.providers().get(name)
     egress = provider.egress_usd_per_gb if provider else None
     size = parameters * _RESULT_BYTES
-    kept = "checkpoints and data are stored at its list price" if name in storage_prices() else (
-        "storage is not in the bill, as no price of it is known"
-    )  # fmt: skip
+    kept = (
+        "checkpoints and data are stored at its list price"
+        if name in storage_prices()
+        else ("storage is not in the bill, as no price of it is known")
+    )
     if egress is None:
         out = f"what it charges for taking the result out ({show(size, 'bytes')}) is not known either way"
     elif not egress:

@@ -154,22 +154,25 @@ def trail(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[Decisi
     else:
         when = "no deadline given"
     soon = Decision(
-        question="When must it be done?", answer=when,
+        question="When must it be done?",
+        answer=when,
         because=f"{best.accelerators} x {best.configuration.accelerator} take {show(best.run.wall_s.value, 's')}, "
         f"P90 {show(best.run.wall_p90_s, 's')}",
-    )  # fmt: skip
+    )
     load = Decision(
-        question="How is the load spread?", answer=best.configuration.degrees(),
+        question="How is the load spread?",
+        answer=best.configuration.degrees(),
         because=f"global batch {best.configuration.global_batch:,} as {best.configuration.micro_batch} x "
         f"{best.configuration.num_micro_batches} per rank, recompute {best.configuration.recompute}",
-    )  # fmt: skip
+    )
     run = best.run
     again = Decision(
-        question="Can it be interrupted?", answer="yes" if request.restartable else "no",
+        question="Can it be interrupted?",
+        answer="yes" if request.restartable else "no",
         because=f"{run.interruptions:.1f} interruptions expected, a checkpoint every "
         f"{show(run.checkpoint_interval_s, 's')} blocks {show(run.blocking_s, 's')}; restart "
         f"{show(run.recovery_s, 's')}",
-    )  # fmt: skip
+    )
     return fits, soon, load, again
 
 

@@ -64,9 +64,14 @@ def evaluate(asked: TrainContext, rental: Rental) -> list[TrainOption | Infeasib
             outcomes.append(option)
         else:
             outcomes.append(
-                InfeasibleRun(what=option.configuration.label(), accelerator=place.accelerator.id, count=place.count,
-                            verdict=beyond, option=option)
-            )  # fmt: skip
+                InfeasibleRun(
+                    what=option.configuration.label(),
+                    accelerator=place.accelerator.id,
+                    count=place.count,
+                    verdict=beyond,
+                    option=option,
+                )
+            )
     return outcomes
 
 
@@ -160,9 +165,14 @@ def option_of_setup(asked: TrainContext, rental: Rental, *, best: Arrangement, t
     step, error, memory, basis = job.step(), job.errors.factor("step_s"), job.memory(), job.basis
     bills = [made for made in rental.bills if made.term == term]
     run = run_of(
-        asked, setup, step_s=step.value, step_factor=error, instances=bills[0].instances,
-        instance_size=bills[0].accelerators_per_instance, term=term,
-    )  # fmt: skip
+        asked,
+        setup,
+        step_s=step.value,
+        step_factor=error,
+        instances=bills[0].instances,
+        instance_size=bills[0].accelerators_per_instance,
+        term=term,
+    )
     priced = sorted(
         ((with_spares(made, spares=run.spares), _usd(asked, made, run)) for made in bills), key=lambda entry: entry[1]
     )
@@ -179,7 +189,10 @@ def option_of_setup(asked: TrainContext, rental: Rental, *, best: Arrangement, t
         accelerators=place.count,
         step_s=step,
         tokens_per_s_per_accelerator=Quantity(
-            value=rate / step.value, unit="tokens/s", low=rate / (step.high or 1), high=rate / (step.low or 1),
+            value=rate / step.value,
+            unit="tokens/s",
+            low=rate / (step.high or 1),
+            high=rate / (step.low or 1),
             basis=basis,
         ),
         mfu=mfu(asked.model, accelerator=place.accelerator, setup=setup, step_s=step.value),
@@ -188,17 +201,20 @@ def option_of_setup(asked: TrainContext, rental: Rental, *, best: Arrangement, t
         run=run,
         bill=made,
         cost=Quantity(
-            value=usd, unit="USD", low=min(usd, _charged_usd(made, low) + aside),
-            high=max(usd, _charged_usd(made, high) + aside), basis=basis, parts=lines,
+            value=usd,
+            unit="USD",
+            low=min(usd, _charged_usd(made, low) + aside),
+            high=max(usd, _charged_usd(made, high) + aside),
+            basis=basis,
+            parts=lines,
         ),
         energy_wh=place.count * power * run.billed_s / 3600 if power else None,
         basis=str(basis),
         other_offers=tuple(entry[0] for entry in priced[1:4]),
         notes=rental.notes,
         # Widths of unmeasured architectures come from measured ones: their chance is no better known than their speed.
-        sure=basis == Basis.CALIBRATED
-        and memory.value <= (1.0 - KEPT_FREE) * place.accelerator.driver_memory_bytes,
-    )  # fmt: skip
+        sure=basis == Basis.CALIBRATED and memory.value <= (1.0 - KEPT_FREE) * place.accelerator.driver_memory_bytes,
+    )
     return _judged(asked, option)
 
 
@@ -273,21 +289,29 @@ def _beyond(asked: TrainContext, option: TrainOption) -> Verdict | None:
     if not option.run.useful_time_fraction.value:
         between = show(option.run.between_s, "s")
         return Verdict(
-            ok=False, limit="interruptions", reason=f"{name} is interrupted every {between} and gets nowhere",
+            ok=False,
+            limit="interruptions",
+            reason=f"{name} is interrupted every {between} and gets nowhere",
             nearest="fewer instances, or on-demand",
-        )  # fmt: skip
+        )
     if deadline is not None and wall > deadline:
         return Verdict(
-            ok=False, limit="deadline", short_by=wall - deadline, unit="s",
+            ok=False,
+            limit="deadline",
+            short_by=wall - deadline,
+            unit="s",
             reason=f"{name} takes {show(wall, 's')}, and {show(deadline, 's')} are allowed",
             nearest=f"deadline {show(wall, 's')} on {name} for {show(usd, 'USD')}",
-        )  # fmt: skip
+        )
     if budget is not None and usd > budget:
         return Verdict(
-            ok=False, limit="budget", short_by=usd - budget, unit="USD",
+            ok=False,
+            limit="budget",
+            short_by=usd - budget,
+            unit="USD",
             reason=f"{name} costs {show(usd, 'USD')}, and {show(budget, 'USD')} are allowed",
             nearest=f"budget {show(usd, 'USD')} on {name} in {show(wall, 's')}",
-        )  # fmt: skip
+        )
     return None
 
 
@@ -297,19 +321,27 @@ def _no_arrangement(asked: TrainContext, rental: Rental, found: Found) -> Infeas
     what = f"{place.count} x {place.accelerator.id}"
     if found.smallest is None:
         verdict = Verdict(
-            ok=False, limit="layout", nearest=f"at most {asked.job.global_batch} accelerators, or a larger batch",
+            ok=False,
+            limit="layout",
+            nearest=f"at most {asked.job.global_batch} accelerators, or a larger batch",
             reason=f"a global batch of {asked.job.global_batch} sequences cannot be spread over {what}",
-        )  # fmt: skip
+        )
         return InfeasibleRun(what=what, accelerator=place.accelerator.id, count=place.count, verdict=verdict)
     state = state_bytes(asked.model, found.smallest)
     each = place.accelerator.driver_memory_bytes
     left = place.count * each - state
     have = f"{place.count} x {show(each, 'bytes')}"
-    room = f"; {have} leave {show(left, 'bytes')} for activations and buffers" if left > 0 else \
-        f", more than available: {have}"  # fmt: skip
+    room = (
+        f"; {have} leave {show(left, 'bytes')} for activations and buffers"
+        if left > 0
+        else f", more than available: {have}"
+    )
     verdict = Verdict(
-        ok=False, limit="memory", short_by=found.short_bytes, unit="bytes",
+        ok=False,
+        limit="memory",
+        short_by=found.short_bytes,
+        unit="bytes",
         reason=f"needs {show(state, 'bytes')} of states{room}, and the leanest "
         f"layout ({found.smallest.layout.sharding}) is {show(found.short_bytes, 'bytes')} short on its fullest",
-    )  # fmt: skip
+    )
     return InfeasibleRun(what=what, accelerator=place.accelerator.id, count=place.count, verdict=verdict)

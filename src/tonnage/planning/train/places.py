@@ -64,9 +64,11 @@ def trainable_sites(
         lacking = why is None and bool(narrow) and narrow not in site.accelerator.peaks
         if why is None and not lacking and not runs_on(framework, site.accelerator):
             verdict = Verdict(
-                ok=False, limit="training", reason=f"{framework} does not run there",
+                ok=False,
+                limit="training",
+                reason=f"{framework} does not run there",
                 nearest=f"--framework {usual_software('tpu')[0][0].example}",
-            )  # fmt: skip
+            )
             refused.append(Rejection(what=site.accelerator.id, verdict=verdict))
         elif why is None and not lacking:
             kept.append(site)
@@ -89,9 +91,12 @@ def rentals(site: Site, *, counts: tuple[int, ...], terms: tuple[str, ...], toda
             bills = _bills(offers, count=count, terms=terms, today=today)
             if bills:
                 place = Place(
-                    accelerator=site.accelerator, count=count, per_node=per_node, intra_link=site.intra_link,
+                    accelerator=site.accelerator,
+                    count=count,
+                    per_node=per_node,
+                    intra_link=site.intra_link,
                     inter_bytes_per_s=inter,
-                )  # fmt: skip
+                )
                 note = (
                     "network between instances not listed: one adapter per accelerator assumed, as its provider offers"
                 )

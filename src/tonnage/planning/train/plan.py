@@ -195,10 +195,13 @@ def _tries(asked: TrainContext, site: Site) -> Iterator[_Try | InfeasibleRun]:
         count = rental.place.count
         if state / count > memory:
             verdict = Verdict(
-                ok=False, limit="memory", short_by=state / count - memory, unit="bytes",
+                ok=False,
+                limit="memory",
+                short_by=state / count - memory,
+                unit="bytes",
                 reason=f"needs {show(state, 'bytes')} of states, more than available: "
                 f"{count} x {show(memory, 'bytes')}",
-            )  # fmt: skip
+            )
             yield InfeasibleRun(what=f"{count} x {named}", accelerator=named, count=count, verdict=verdict)
             continue
         wall = alone_s / count
@@ -286,15 +289,21 @@ def _too_expensive(attempt: _Try, best: float, *, budget_usd: float | None) -> I
     place, least = attempt.rental.place, show(attempt.usd, "USD")
     if budget_usd is not None and attempt.usd > budget_usd:
         verdict = Verdict(
-            ok=False, limit="budget", short_by=attempt.usd - budget_usd, unit="USD",
+            ok=False,
+            limit="budget",
+            short_by=attempt.usd - budget_usd,
+            unit="USD",
             reason=f"{attempt.what} costs at least {least} however it is arranged, and {show(budget_usd, 'USD')} are "
             "allowed",
-        )  # fmt: skip
+        )
     else:
         verdict = Verdict(
-            ok=False, limit="cost", short_by=attempt.usd - best, unit="USD",
+            ok=False,
+            limit="cost",
+            short_by=attempt.usd - best,
+            unit="USD",
             reason=f"costs at least {least}, {attempt.usd / best:.1f} times the best, however it is arranged",
-        )  # fmt: skip
+        )
     return InfeasibleRun(what=attempt.what, accelerator=place.accelerator.id, count=place.count, verdict=verdict)
 
 
@@ -367,9 +376,11 @@ def _binding(
         if not excluded or open_sites:
             wanted = asked.request.count or asked.request.filters.max_count
             return Verdict(
-                ok=False, limit="offer", reason=f"no offer that passes the filters joins {wanted} accelerators",
+                ok=False,
+                limit="offer",
+                reason=f"no offer that passes the filters joins {wanted} accelerators",
                 nearest="another count, or more providers",
-            )  # fmt: skip
+            )
         return none_passes(excluded)
     closest = min(missed, key=_nearness).verdict
     if closest.limit not in {"memory", "layout"}:
@@ -387,9 +398,12 @@ def _smallest_that_works(asked: TrainContext, open_sites: tuple[Site, ...]) -> s
     for site in open_sites:
         for rental in rentals(site, counts=tuple(powers), terms=asked.request.filters.terms, today=asked.today):
             found = fastest_arrangements(
-                asked.model, rental.place, job=asked.job, coefficients=asked.coefficients,
+                asked.model,
+                rental.place,
+                job=asked.job,
+                coefficients=asked.coefficients,
                 framework=asked.request.framework,
-            )  # fmt: skip
+            )
             if found.best:
                 powers = [n for n in powers if n < rental.place.count]
                 label = setup_label(found.best[0].setup)

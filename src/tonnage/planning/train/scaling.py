@@ -87,9 +87,14 @@ def rerun_on(asked: TrainContext, option: TrainOption, *, instances: int, instan
     card = catalog.accelerators(asked.additions)[option.configuration.accelerator]
     job = TrainingJob(model=asked.model, accelerator=card, setup=setup, coefficients=asked.coefficients)
     return run_of(
-        asked, setup, step_s=option.step_s.value, step_factor=job.errors.factor("step_s"),
-        instances=instances, instance_size=instance_size, term=term,
-    )  # fmt: skip
+        asked,
+        setup,
+        step_s=option.step_s.value,
+        step_factor=job.errors.factor("step_s"),
+        instances=instances,
+        instance_size=instance_size,
+        term=term,
+    )
 
 
 Step = tuple[str, int, TrainSetup, float]
@@ -115,9 +120,7 @@ def _weak(asked: TrainContext, best: TrainOption, places: dict[int, Place]) -> I
         if rest or not dp:
             continue
         setup = replace(base, layout=replace(base.layout, dp=dp), inter_bytes_per_s=place.inter_bytes_per_s)
-        step = step_time(
-            asked.model, accelerator=place.accelerator, setup=setup, coefficients=asked.coefficients
-        )  # fmt: skip
+        step = step_time(asked.model, accelerator=place.accelerator, setup=setup, coefficients=asked.coefficients)
         yield "weak", count, setup, step.value
 
 
@@ -130,10 +133,15 @@ def _curve(asked: TrainContext, best: TrainOption, steps: Iterable[Step]) -> Ite
         first = first or rate / count
         wall = asked.job.sequences / setup.global_batch * step_s * over
         yield ScalingPoint(
-            kind=kind, count=count, step_s=step_s, tokens_per_s=rate,  # type: ignore[arg-type]
-            efficiency=rate / count / first, wall_s=wall, usd=wall / 3600 * price * count,
+            kind=kind,  # type: ignore[arg-type]
+            count=count,
+            step_s=step_s,
+            tokens_per_s=rate,
+            efficiency=rate / count / first,
+            wall_s=wall,
+            usd=wall / 3600 * price * count,
             layout=setup_label(setup),
-        )  # fmt: skip
+        )
 
 
 def setup_label(setup: TrainSetup) -> str:
@@ -147,23 +155,27 @@ def place_of(asked: TrainContext, option: TrainOption) -> Place:
     """The accelerators of an option as they are joined."""
     c = option.configuration
     return Place(
-        accelerator=catalog.accelerators(asked.additions)[c.accelerator], count=c.count,
-        per_node=int(option.bill.accelerators_per_instance), intra_link=c.intra_link,
+        accelerator=catalog.accelerators(asked.additions)[c.accelerator],
+        count=c.count,
+        per_node=int(option.bill.accelerators_per_instance),
+        intra_link=c.intra_link,
         inter_bytes_per_s=c.inter_bytes_per_s,
-    )  # fmt: skip
+    )
 
 
 def setup_of(asked: TrainContext, option: TrainOption) -> TrainSetup:
     """The setup of an option, software's habits included."""
     c, place = option.configuration, place_of(asked, option)
     own = software_spec(c.software).example
-    (kind,) = templates(
-        asked.model, place, job=asked.job, coefficients=asked.coefficients, frameworks=(own,)
-    )  # fmt: skip
+    (kind,) = templates(asked.model, place, job=asked.job, coefficients=asked.coefficients, frameworks=(own,))
     return replace(
-        kind, layout=c.layout, micro_batch=c.micro_batch, num_micro_batches=c.num_micro_batches,
-        recompute=c.recompute, recompute_share=c.recompute_share,
-    )  # fmt: skip
+        kind,
+        layout=c.layout,
+        micro_batch=c.micro_batch,
+        num_micro_batches=c.num_micro_batches,
+        recompute=c.recompute,
+        recompute_share=c.recompute_share,
+    )
 
 
 def _is_site(site: Site, option: TrainOption) -> bool:

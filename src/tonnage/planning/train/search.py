@@ -99,9 +99,14 @@ def fastest_arrangements(
     found = Found(best=(), pruned={}, timed=0)
     for batch in job.batches(place.count):
         larger = _of_batch(
-            model, place, job=replace(job, global_batch=batch), coefficients=coefficients, framework=framework,
-            recompute=recompute, keep=keep,
-        )  # fmt: skip
+            model,
+            place,
+            job=replace(job, global_batch=batch),
+            coefficients=coefficients,
+            framework=framework,
+            recompute=recompute,
+            keep=keep,
+        )
         if found.best and not (larger.best and _per_sequence(larger) * (1.0 + GAIN) < _per_sequence(found)):
             break
         found = larger
@@ -130,12 +135,13 @@ def _of_batch(
         for names in tried:
             kinds = templates(model, place, job=job, coefficients=coefficients, frameworks=names)
             space = Space(
-                count=place.count, domain=_domain(place), global_batch=job.global_batch, templates=kinds,
+                count=place.count,
+                domain=_domain(place),
+                global_batch=job.global_batch,
+                templates=kinds,
                 recompute=recompute,
-            )  # fmt: skip
-            found = _searched(
-                model, place.accelerator, space=space, coefficients=coefficients, share=share, keep=keep
-            )  # fmt: skip
+            )
+            found = _searched(model, place.accelerator, space=space, coefficients=coefficients, share=share, keep=keep)
             if found.best:
                 return found
     return found

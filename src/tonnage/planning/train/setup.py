@@ -177,9 +177,17 @@ def _layouts(case: TrainCase, model: Model, software: SoftwareSpec) -> Iterator[
             for vpp in framework_defaults.virtual_stages(case, software, layers=layers, pp=pp):
                 for sharding in framework_defaults.shardings(case, software, ranks=dp * cp):
                     yield TrainLayout(
-                        tp=tp, pp=pp, vpp=vpp, cp=cp, ep=ep, dp=dp, sharding=sharding, sequence_parallel=spread,
-                        schedule=framework_defaults.schedule(case, pp=pp), async_tp=said.async_tp,
-                    )  # fmt: skip
+                        tp=tp,
+                        pp=pp,
+                        vpp=vpp,
+                        cp=cp,
+                        ep=ep,
+                        dp=dp,
+                        sharding=sharding,
+                        sequence_parallel=spread,
+                        schedule=framework_defaults.schedule(case, pp=pp),
+                        async_tp=said.async_tp,
+                    )
     if not found:
         stated = ", ".join(f"{k} {v}" for k, v in msgspec.structs.asdict(said).items() if type(v) is int)
         raise BadRequest(

@@ -44,26 +44,42 @@ def over_best_layout(case: TrainCase) -> tuple[float, TrainSetup, TrainSetup] | 
     if not printed.fits or printed.setup.global_batch != case.global_batch:
         return None
     job = Job(
-        kind="train", method="pretrain", sequences=1e6, seq_len=case.seq_len, global_batch=case.global_batch,
-        precision=case.precision, optimizer=case.optimizer,
-    )  # fmt: skip
+        kind="train",
+        method="pretrain",
+        sequences=1e6,
+        seq_len=case.seq_len,
+        global_batch=case.global_batch,
+        precision=case.precision,
+        optimizer=case.optimizer,
+    )
     place = Place(
-        accelerator=accelerator, count=case.count, per_node=printed.setup.accelerators_per_node,
-        intra_link=case.links.intra, inter_bytes_per_s=case.links.inter_bytes_per_s,
-    )  # fmt: skip
+        accelerator=accelerator,
+        count=case.count,
+        per_node=printed.setup.accelerators_per_node,
+        intra_link=case.links.intra,
+        inter_bytes_per_s=case.links.inter_bytes_per_s,
+    )
     early = case.year is not None and case.year < ONE_RECOMPUTE_UNTIL
     found = fastest_arrangements(
-        model, place, job=job, coefficients=coefficients, framework=case.framework,
+        model,
+        place,
+        job=job,
+        coefficients=coefficients,
+        framework=case.framework,
         recompute=case.recompute or (printed.setup.recompute if early else None),
-    )  # fmt: skip
+    )
     if not found.best:
         return None
     best = found.best[0].setup
     # What the row's era and settings fix stays as in the printed run; only the arrangement differs.
     same = replace(
-        printed.setup, layout=best.layout, micro_batch=best.micro_batch, num_micro_batches=best.num_micro_batches,
-        recompute=best.recompute, recompute_share=best.recompute_share,
-    )  # fmt: skip
+        printed.setup,
+        layout=best.layout,
+        micro_batch=best.micro_batch,
+        num_micro_batches=best.num_micro_batches,
+        recompute=best.recompute,
+        recompute_share=best.recompute_share,
+    )
     times = [
         step_time(model, accelerator=accelerator, setup=setup, coefficients=coefficients).value
         for setup in (printed.setup, same)

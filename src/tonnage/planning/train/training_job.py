@@ -54,9 +54,12 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
     def memory(self, kind: str = "device") -> Quantity:
         """Peak of the fullest accelerator, by what is counted: allocated, reserved, device. [bytes]"""
         found = training_memory(
-            self.model, accelerator=self.accelerator, setup=self.setup, coefficients=self.coefficients,
+            self.model,
+            accelerator=self.accelerator,
+            setup=self.setup,
+            coefficients=self.coefficients,
             memory_kind=kind,
-        )  # fmt: skip
+        )
         return self.bounded(found)
 
     def bounded(self, memory: Quantity) -> Quantity:

@@ -48,10 +48,11 @@ def _by_hour(plan: FleetPlan) -> Chart | None:
         body=body,
         columns=("instance", "hours", "how many"),
         rows=tuple(
-            (_label(one), f"{span.start}-{span.stop} h", f"{span.count:g}") for one in plan.instances
+            (_label(one), f"{span.start}-{span.stop} h", f"{span.count:g}")
+            for one in plan.instances
             for span in one.hours
         ),
-    )  # fmt: skip
+    )
 
 
 def _bill(plan: FleetPlan) -> Chart | None:

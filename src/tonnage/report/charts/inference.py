@@ -23,11 +23,17 @@ def infer_charts(plan: InferPlan) -> tuple[Chart, ...]:
 def _latency_and_price(plan: InferPlan) -> Chart | None:
     """Latency against the price of an hour; None where nothing is rented."""
     points = [
-        point_of(_label(option), option.latency_s, scale=1e3, usd=option.bill.usd_per_hour,
-                 evidence=str(option.basis), rank=rank)
+        point_of(
+            _label(option),
+            option.latency_s,
+            scale=1e3,
+            usd=option.bill.usd_per_hour,
+            evidence=str(option.basis),
+            rank=rank,
+        )
         for rank, option in enumerate(plan.options, 1)
         if option.bill is not None
-    ]  # fmt: skip
+    ]
     limit = plan.request.latency_s
     time = Axis("mean latency", "ms", None if limit is None else 1e3 * limit)
     return options_chart(points, time=time, money=Axis("Price", "USD/h"))

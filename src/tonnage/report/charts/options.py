@@ -120,13 +120,16 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis) -> Chart 
         title=f"{money.name} against {time.name}",
         says=f"Each point is an option with its 90 % interval, filled where its speed is measured; the steps are the "
         f"best price for each speed{past}.",
-        body={"params": [{"name": "chosen", "value": 1}],
-              "data": records((*Point._fields, "label", "side", "high_up"), values), "layer": layers},
+        body={
+            "params": [{"name": "chosen", "value": 1}],
+            "data": records((*Point._fields, "label", "side", "high_up"), values),
+            "layer": layers,
+        },
         columns=("option", f"{time.name} [{time.unit}]", "90 % interval", money.unit, "evidence"),
         rows=tuple(
             (p.option, f"{p.value:,.3g}", f"{p.low:,.3g}-{p.high:,.3g}", f"{p.usd:,.2f}", p.evidence) for p in points
         ),
-    )  # fmt: skip
+    )
 
 
 def _limit_layers(time: Axis, x: dict[str, Any], *, right: float) -> list[dict[str, Any]]:
@@ -134,24 +137,34 @@ def _limit_layers(time: Axis, x: dict[str, Any], *, right: float) -> list[dict[s
     if time.limit is None:
         return []
     return [
-        {"data": {"values": [{"from": time.limit, "to": right}]},
-         "mark": {"type": "rect", "fillOpacity": 0.1, "fill": LIMIT},
-         "encoding": {"x": {**x, "field": "from"}, "x2": {"field": "to"}}},
-        {"data": {"values": [{"from": time.limit, "says": f"limit {time.limit:,.3g} {time.unit}"}]},
-         "layer": [
-             {"mark": {"type": "rule", "strokeDash": [5, 4], "strokeWidth": 1.5, "color": LIMIT}},
-             {"mark": {"type": "text", "align": "right", "dx": -5, "y": 8, "color": LIMIT, "fontWeight": "bold"},
-              "encoding": {"text": {"field": "says"}}},
-         ], "encoding": {"x": {**x, "field": "from"}}},
-    ]  # fmt: skip
+        {
+            "data": {"values": [{"from": time.limit, "to": right}]},
+            "mark": {"type": "rect", "fillOpacity": 0.1, "fill": LIMIT},
+            "encoding": {"x": {**x, "field": "from"}, "x2": {"field": "to"}},
+        },
+        {
+            "data": {"values": [{"from": time.limit, "says": f"limit {time.limit:,.3g} {time.unit}"}]},
+            "layer": [
+                {"mark": {"type": "rule", "strokeDash": [5, 4], "strokeWidth": 1.5, "color": LIMIT}},
+                {
+                    "mark": {"type": "text", "align": "right", "dx": -5, "y": 8, "color": LIMIT, "fontWeight": "bold"},
+                    "encoding": {"text": {"field": "says"}},
+                },
+            ],
+            "encoding": {"x": {**x, "field": "from"}},
+        },
+    ]
 
 
 def _name_layers(position: dict[str, Any], ranks: Sequence[int]) -> list[dict[str, Any]]:
     """The chosen option ringed and named, below it where there is room; names of others on the frontier above them."""
     layers: list[dict[str, Any]] = [
-        {"transform": [{"filter": "datum.rank == chosen"}],
-         "mark": {"type": "point", "filled": False, "size": 260, "strokeWidth": 2}, "encoding": position},
-    ]  # fmt: skip
+        {
+            "transform": [{"filter": "datum.rank == chosen"}],
+            "mark": {"type": "point", "filled": False, "size": 260, "strokeWidth": 2},
+            "encoding": position,
+        },
+    ]
     bold = {"fontWeight": "bold", "fontSize": 12}
     for who, below, style in (
         ("datum.rank == chosen && datum.high_up", True, bold),
@@ -161,9 +174,13 @@ def _name_layers(position: dict[str, Any], ranks: Sequence[int]) -> list[dict[st
         end = LEADER if below else -LEADER
         joined = {**position, "y2": {"field": "usd"}}
         chosen = {"transform": [{"filter": who}]}
-        layers.append({
-            **chosen, "mark": {"type": "rule", "strokeWidth": 1, "opacity": 0.7, "yOffset": end}, "encoding": joined,
-        })  # fmt: skip
+        layers.append(
+            {
+                **chosen,
+                "mark": {"type": "rule", "strokeWidth": 1, "opacity": 0.7, "yOffset": end},
+                "encoding": joined,
+            }
+        )
         for side, (align, away) in SIDES.items():
             layers.append({
                 "transform": [{"filter": f"({who}) && datum.side == '{side}'"}],
@@ -182,9 +199,7 @@ def _frontier(points: Sequence[Point]) -> list[Point]:
     return best
 
 
-def _named(
-    points: Sequence[Point], best: Sequence[Point], *, place: Callable[[float], float], top: float
-) -> list[int]:  # fmt: skip
+def _named(points: Sequence[Point], best: Sequence[Point], *, place: Callable[[float], float], top: float) -> list[int]:
     """Ranks on the frontier whose names are written; none that would lie on another or on a point."""
     taken = [points[0]]
     for point in sorted(best, key=lambda point: point.usd):

@@ -42,10 +42,12 @@ def _break_even(answer: RentOrBuy) -> Chart | None:
     body = layer_charts(
         records(("way", "use", "usd"), values),
         {"mark": {"type": "line", "tooltip": True}, "encoding": {"x": x, "y": y, "color": colour}},
-        {"data": records(("way", "use", "usd"), crossings),
-         "mark": {"type": "point", "filled": True, "size": 90, "tooltip": True},
-         "encoding": {"x": x, "y": y, "color": colour}},
-    )  # fmt: skip
+        {
+            "data": records(("way", "use", "usd"), crossings),
+            "mark": {"type": "point", "filled": True, "size": 90, "tooltip": True},
+            "encoding": {"x": x, "y": y, "color": colour},
+        },
+    )
     rows: list[tuple[str, ...]] = [
         ("owned", f"{fixed / 0.3 + running:,.2f}", f"{fixed / 0.6 + running:,.2f}", f"{fixed + running:,.2f}", "")
     ]
@@ -100,9 +102,12 @@ def _tornado(answer: RentOrBuy) -> Chart | None:
                 "x2": {"field": "high"},
             },
         },
-        {"data": {"values": [{"now": answer.owned_usd_per_used_hour.value}]}, "mark": "rule",
-         "encoding": {"x": {"field": "now", "type": "quantitative"}}},
-    )  # fmt: skip
+        {
+            "data": {"values": [{"now": answer.owned_usd_per_used_hour.value}]},
+            "mark": "rule",
+            "encoding": {"x": {"field": "now", "type": "quantitative"}},
+        },
+    )
     return Chart(
         name="tornado",
         title="What decides it",
@@ -110,12 +115,17 @@ def _tornado(answer: RentOrBuy) -> Chart | None:
         body=body,
         columns=("input", "from", "to", "USD/h at the low end", "at the high end"),
         rows=tuple(
-            (s.name, f"{s.low:g} {s.unit}", f"{s.high:g} {s.unit}", f"{s.usd_per_used_hour_at_low:,.2f}",
-             f"{s.usd_per_used_hour_at_high:,.2f}")
+            (
+                s.name,
+                f"{s.low:g} {s.unit}",
+                f"{s.high:g} {s.unit}",
+                f"{s.usd_per_used_hour_at_low:,.2f}",
+                f"{s.usd_per_used_hour_at_high:,.2f}",
+            )
             for s in swings
         ),
         height=26 * len(swings) + 20,
-    )  # fmt: skip
+    )
 
 
 def _distinct(rents: tuple[Rent, ...]) -> list[Rent]:

@@ -23,18 +23,23 @@ def price_chart(listing: Listing) -> tuple[Chart, ...]:
         return ()
     values = [
         (row["accelerator"], row["date"], row["market"], row["low"], row["high"], row["sellers"])
-        for path in several for row in path
-    ]  # fmt: skip
+        for path in several
+        for row in path
+    ]
     x = axis("date", "day of the prices", kind="temporal")
     colour = {"field": "accelerator", "type": "nominal", "title": None, "sort": None}
     y = axis("market", "USD per accelerator-hour, on demand", scale={"type": "log"})
     body = layer_charts(
         records(("accelerator", "date", "market", "low", "high", "sellers"), values),
-        {"mark": {"type": "area", "opacity": 0.15},
-         "encoding": {"x": x, "y": axis("low", "", scale={"type": "log"}), "y2": {"field": "high"}, "color": colour}},
-        {"mark": {"type": "line", "point": True, "interpolate": "step-after", "tooltip": True},
-         "encoding": {"x": x, "y": y, "color": colour}},
-    )  # fmt: skip
+        {
+            "mark": {"type": "area", "opacity": 0.15},
+            "encoding": {"x": x, "y": axis("low", "", scale={"type": "log"}), "y2": {"field": "high"}, "color": colour},
+        },
+        {
+            "mark": {"type": "line", "point": True, "interpolate": "step-after", "tooltip": True},
+            "encoding": {"x": x, "y": y, "color": colour},
+        },
+    )
     rows = [(name, day, f"{price:.2f}", f"{low:.2f}-{high:.2f}", f"{n:g}") for name, day, price, low, high, n in values]
     return (
         Chart(

@@ -47,10 +47,16 @@ def _price_and_latency(plan: ServePlan) -> Chart | None:
     field, limit = dict(LATENCIES)[name], limits[name]
     scale, unit = (1.0, "s") if (limit or getattr(first, field).value) >= 2.0 else (1e3, "ms")
     points = [
-        point_of(_label(option), getattr(option.capacity, field), scale=scale, usd=option.bill.usd_per_hour,
-                 evidence=str(option.basis), rank=rank)
+        point_of(
+            _label(option),
+            getattr(option.capacity, field),
+            scale=scale,
+            usd=option.bill.usd_per_hour,
+            evidence=str(option.basis),
+            rank=rank,
+        )
         for rank, option in enumerate(plan.options, 1)
-    ]  # fmt: skip
+    ]
     time = Axis(f"p{slo.percentile:g} {name}", unit, None if limit is None else scale * limit)
     return options_chart(points, time=time, money=Axis("Price", "USD/h"))
 
@@ -63,9 +69,13 @@ def _latency_by_load(plan: ServePlan) -> Chart | None:
         return None
     peak = _own_rate(plan)
     return load_chart(
-        seen.tried, slo=request.slo, knee_per_s=seen.knee_per_s, most_per_s=seen.low_per_s, peak_per_s=peak,
+        seen.tried,
+        slo=request.slo,
+        knee_per_s=seen.knee_per_s,
+        most_per_s=seen.low_per_s,
+        peak_per_s=peak,
         own={name: getattr(best.capacity, field).value for name, field in LATENCIES},
-    )  # fmt: skip
+    )
 
 
 def _own_rate(plan: ServePlan) -> float | None:
@@ -147,9 +157,14 @@ LATENCIES: Final = (("TTFT", "ttft_s"), ("TPOT", "tpot_s"))
 
 
 def load_chart(
-    tried: tuple[LoadPoint, ...], *, slo: Slo, knee_per_s: float, most_per_s: float, peak_per_s: float | None = None,
+    tried: tuple[LoadPoint, ...],
+    *,
+    slo: Slo,
+    knee_per_s: float,
+    most_per_s: float,
+    peak_per_s: float | None = None,
     own: Mapping[str, float] | None = None,
-) -> Chart | None:  # fmt: skip
+) -> Chart | None:
     """
     Percentiles over the rate of one replica; None where fewer than two rates were simulated.
 
@@ -219,9 +234,14 @@ def load_chart(
 
 
 def _own_load(
-    own: Mapping[str, float], peak_per_s: float | None, tried: Sequence[LoadPoint], *, x: dict[str, Any],
-    y: dict[str, Any], colour: dict[str, Any],
-) -> list[dict[str, Any]]:  # fmt: skip
+    own: Mapping[str, float],
+    peak_per_s: float | None,
+    tried: Sequence[LoadPoint],
+    *,
+    x: dict[str, Any],
+    y: dict[str, Any],
+    colour: dict[str, Any],
+) -> list[dict[str, Any]]:
     """What the asked load sees, ringed; dashed from there to the first simulated rate where none lies below."""
     if peak_per_s is None or not own:
         return []
@@ -234,12 +254,17 @@ def _own_load(
     ]
     encoding = {"x": x, "y": y, "color": colour}
     return [
-        {"data": records(("latency", "rate", "p95"), [*here, *ways]),
-         "mark": {"type": "line", "strokeDash": [2, 3]}, "encoding": encoding},
-        {"data": records(("latency", "rate", "p95"), here),
-         "mark": {"type": "point", "size": 160, "strokeWidth": 2.5, "tooltip": {"content": "data"}},
-         "encoding": encoding},
-    ]  # fmt: skip
+        {
+            "data": records(("latency", "rate", "p95"), [*here, *ways]),
+            "mark": {"type": "line", "strokeDash": [2, 3]},
+            "encoding": encoding,
+        },
+        {
+            "data": records(("latency", "rate", "p95"), here),
+            "mark": {"type": "point", "size": 160, "strokeWidth": 2.5, "tooltip": {"content": "data"}},
+            "encoding": encoding,
+        },
+    ]
 
 
 def _point_rate(point: LoadPoint) -> float:
@@ -265,9 +290,7 @@ def roofline_chart(roof: Roofline | None) -> Chart | None:
     """Points by phase, their size the share of the step's time; None where nothing computes."""
     if roof is None or not roof.points or not roof.peaks:
         return None
-    values = [
-        (p.phase, p.operator, p.flop_per_byte, p.flop_per_s / TERA, p.share, p.compute) for p in roof.points
-    ]  # fmt: skip
+    values = [(p.phase, p.operator, p.flop_per_byte, p.flop_per_s / TERA, p.share, p.compute) for p in roof.points]
     left = min(FEWEST, *(point.flop_per_byte for point in roof.points))
     right = 10.0 * max(roof.peaks.values()) / roof.memory_bytes_per_s
     lines: list[tuple[Any, ...]] = []
@@ -281,23 +304,44 @@ def roofline_chart(roof: Roofline | None) -> Chart | None:
     middle = math.sqrt(left * right)
     body = layer_charts(
         records(("phase", "operator", "intensity", "speed", "share", "format"), values),
-        {"data": records(("roof", "intensity", "speed"), lines),
-         "mark": {"type": "line", "tooltip": True, "strokeWidth": 1.5, "color": COLOUR},
-         "encoding": {"x": x, "y": y, "detail": {"field": "roof"}}},
-        {"data": records(("roof", "intensity", "speed"), [line for line in lines if line[1] == right]),
-         "mark": {"type": "text", "align": "right", "dy": -8}, "encoding": {"x": x, "y": y, "text": {"field": "roof"}}},
-        *({"data": records(("phase", "operator", "intensity", "speed"), named),
-           "mark": {"type": "text", "align": align, "dx": away},
-           "encoding": {"x": x, "y": y, "text": {"field": "operator"}}}
-          for align, away, named in (
-              ("left", 16, [one for one in told if one[2] < middle]),
-              ("right", -16, [one for one in told if one[2] >= middle]),
-          ) if named),
-        {"mark": {"type": "point", "filled": True, "opacity": 0.8, "tooltip": {"content": "data"}},
-         "encoding": {"x": x, "y": y, "color": {"field": "phase", "type": "nominal", "title": None, "sort": None},
-                      "size": {"field": "share", "type": "quantitative", "title": "share of the step",
-                               "legend": None, "scale": {"range": [30, 500]}}}},
-    )  # fmt: skip
+        {
+            "data": records(("roof", "intensity", "speed"), lines),
+            "mark": {"type": "line", "tooltip": True, "strokeWidth": 1.5, "color": COLOUR},
+            "encoding": {"x": x, "y": y, "detail": {"field": "roof"}},
+        },
+        {
+            "data": records(("roof", "intensity", "speed"), [line for line in lines if line[1] == right]),
+            "mark": {"type": "text", "align": "right", "dy": -8},
+            "encoding": {"x": x, "y": y, "text": {"field": "roof"}},
+        },
+        *(
+            {
+                "data": records(("phase", "operator", "intensity", "speed"), named),
+                "mark": {"type": "text", "align": align, "dx": away},
+                "encoding": {"x": x, "y": y, "text": {"field": "operator"}},
+            }
+            for align, away, named in (
+                ("left", 16, [one for one in told if one[2] < middle]),
+                ("right", -16, [one for one in told if one[2] >= middle]),
+            )
+            if named
+        ),
+        {
+            "mark": {"type": "point", "filled": True, "opacity": 0.8, "tooltip": {"content": "data"}},
+            "encoding": {
+                "x": x,
+                "y": y,
+                "color": {"field": "phase", "type": "nominal", "title": None, "sort": None},
+                "size": {
+                    "field": "share",
+                    "type": "quantitative",
+                    "title": "share of the step",
+                    "legend": None,
+                    "scale": {"range": [30, 500]},
+                },
+            },
+        },
+    )
     return Chart(
         name="roofline",
         title=f"Operators under the roof of one {part_name(roof.accelerator)}",
@@ -306,12 +350,18 @@ def roofline_chart(roof: Roofline | None) -> Chart | None:
         body=body,
         columns=("phase", "operator", "format", "FLOP/byte", "TFLOP/s", "of the roof", "of the step"),
         rows=tuple(
-            (p.phase, p.operator, p.compute, f"{p.flop_per_byte:,.3g}", f"{p.flop_per_s / TERA:,.3g}",
-             f"{p.flop_per_s / min(roof.peaks[p.compute], p.flop_per_byte * roof.memory_bytes_per_s):.0%}",
-             f"{p.share:.0%}")
+            (
+                p.phase,
+                p.operator,
+                p.compute,
+                f"{p.flop_per_byte:,.3g}",
+                f"{p.flop_per_s / TERA:,.3g}",
+                f"{p.flop_per_s / min(roof.peaks[p.compute], p.flop_per_byte * roof.memory_bytes_per_s):.0%}",
+                f"{p.share:.0%}",
+            )
             for p in roof.points
         ),
-    )  # fmt: skip
+    )
 
 
 def _told_operators(values: Sequence[tuple[Any, ...]], *, ends: tuple[float, float]) -> list[tuple[Any, ...]]:

@@ -66,13 +66,20 @@ def _over_time(found: Simulated) -> Chart | None:
     x = axis("at", "seconds")
     body = layer_charts(
         records(("at", "kind", "requests"), values),
-        {"mark": {"type": "line", "tooltip": True},
-         "encoding": {"x": x, "y": axis("requests", "requests"),
-                      "color": {"field": "kind", "type": "nominal", "title": None, "sort": None}}},
-        {"data": records(("at", "share"), cache),
-         "mark": {"type": "area", "opacity": 0.18, "tooltip": True},
-         "encoding": {"x": x, "y": axis("share", "share of the cache in use", axis={"format": "%"})}},
-    )  # fmt: skip
+        {
+            "mark": {"type": "line", "tooltip": True},
+            "encoding": {
+                "x": x,
+                "y": axis("requests", "requests"),
+                "color": {"field": "kind", "type": "nominal", "title": None, "sort": None},
+            },
+        },
+        {
+            "data": records(("at", "share"), cache),
+            "mark": {"type": "area", "opacity": 0.18, "tooltip": True},
+            "encoding": {"x": x, "y": axis("share", "share of the cache in use", axis={"format": "%"})},
+        },
+    )
     step = max(1, len(seen.at_s) // 24)
     return Chart(
         name="timeline",

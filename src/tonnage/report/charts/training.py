@@ -84,12 +84,17 @@ def _scaling(plan: TrainPlan) -> Chart | None:
     y = log_axis("tokens", "tokens/s of the whole job", ends=ends)
     body = layer_charts(
         records(("kind", "count", "tokens", "efficiency"), values),
-        {"data": records(("kind", "count", "tokens"), perfect), "mark": {"type": "line", "strokeDash": [4, 4]},
-         "encoding": {"x": x, "y": y}},
+        {
+            "data": records(("kind", "count", "tokens"), perfect),
+            "mark": {"type": "line", "strokeDash": [4, 4]},
+            "encoding": {"x": x, "y": y},
+        },
         *_end_layers(plan, x=x),
-        {"mark": {"type": "line", "point": True, "tooltip": {"content": "data"}},
-         "encoding": {"x": x, "y": y, "color": {"field": "kind", "type": "nominal", "title": None, "sort": None}}},
-    )  # fmt: skip
+        {
+            "mark": {"type": "line", "point": True, "tooltip": {"content": "data"}},
+            "encoding": {"x": x, "y": y, "color": {"field": "kind", "type": "nominal", "title": None, "sort": None}},
+        },
+    )
     return Chart(
         name="scaling",
         title="What more accelerators bring",
@@ -111,9 +116,12 @@ def _end_layers(plan: TrainPlan, *, x: dict[str, Any]) -> list[dict[str, Any]]:
     where = records(("count", "says"), [(last, f"pays up to {last:,}")])
     return [
         {"data": where, "mark": {"type": "rule", "strokeDash": [2, 3], "opacity": 0.7}, "encoding": {"x": x}},
-        {"data": where, "mark": {"type": "text", "align": "right", "dx": -5, "y": 8},
-         "encoding": {"x": x, "text": {"field": "says"}}},
-    ]  # fmt: skip
+        {
+            "data": where,
+            "mark": {"type": "text", "align": "right", "dx": -5, "y": 8},
+            "encoding": {"x": x, "text": {"field": "says"}},
+        },
+    ]
 
 
 def _where_it_ends(told: str) -> str:
@@ -137,19 +145,28 @@ def timeline_chart(milestones: tuple[Milestone, ...]) -> Chart | None:
             m.after_s > 0.8 * last,
         )
         for m in milestones
-    ]  # fmt: skip
+    ]
     x = axis("after", f"{unit} after the start")
     y = axis("what", "", kind="nominal", sort=None)
     body = layer_charts(
         records(("start", "after", "what", "date", "says", "late"), values),
-        {"mark": {"type": "rule", "opacity": 0.4},
-         "encoding": {"x": {**x, "field": "start"}, "x2": {"field": "after"}, "y": y}},
-        {"mark": {"type": "point", "filled": True, "size": 80, "opacity": 1, "tooltip": {"content": "data"}},
-         "encoding": {"x": x, "y": y}},
-        *({"transform": [{"filter": when}], "mark": {"type": "text", "align": side, "dx": dx, "dy": dy},
-           "encoding": {"x": x, "y": y, "text": {"field": "says"}}}
-          for when, side, dx, dy in (("!datum.late", "left", 9, 1), ("datum.late", "right", -8, -8))),
-    )  # fmt: skip
+        {
+            "mark": {"type": "rule", "opacity": 0.4},
+            "encoding": {"x": {**x, "field": "start"}, "x2": {"field": "after"}, "y": y},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 80, "opacity": 1, "tooltip": {"content": "data"}},
+            "encoding": {"x": x, "y": y},
+        },
+        *(
+            {
+                "transform": [{"filter": when}],
+                "mark": {"type": "text", "align": side, "dx": dx, "dy": dy},
+                "encoding": {"x": x, "y": y, "text": {"field": "says"}},
+            }
+            for when, side, dx, dy in (("!datum.late", "left", 9, 1), ("datum.late", "right", -8, -8))
+        ),
+    )
     return Chart(
         name="timeline",
         title="The run over time",

@@ -1,0 +1,154 @@
+"""Exchanges between the ranks of a training job: inside layers, between stages, between data-parallel ranks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tonnage.domain.model import Model
+from tonnage.physics.collectives import distinct_groups, level_bytes
+from tonnage.physics.training_memory import adapter_parameters, held_parameters, recipe, shard_ranks
+from tonnage.physics.training_time import transfer_s
+from tonnage.physics.training_work import LayerWork
+from tonnage.physics.work import Operator
+from tonnage.simulation.training_times import Times, Turn, exposed_s
+
+__all__ = ["Exchange", "data_exchanges", "layer_exchanges", "pipeline_exchange_s", "replicated_parameters"]
+
+
+class Exchange(NamedTuple):
+    """One exchange between ranks: what it takes, and what of it nothing hides. [s]"""
+
+    name: str
+    spent_s: float
+    exposed_s: float
+    runs: float = 1.0
+    operator: Operator | None = None
+
+
+def layer_exchanges(work: LayerWork, times: Times) -> list[Exchange]:
+    """Exchanges of one pass of one layer."""
+    setup, c, layout = times.setup, times.coefficients, times.setup.layout
+    found = []
+    for op in work.exchange:
+        if op.name == "tensor":
+            spent = transfer_s(op.kind, op.message_bytes, ranks=op.ranks, stride=1, links=times.links)
+            hidden = c.tensor_overlap if setup.sequence_parallel else 0.0
+            if layout.async_tp:
+                # Pieces run beside the products of the piece before; the first has none.
+                hidden = max(hidden, 1.0 - 1.0 / layout.tp)
+            found.append(Exchange(op.name, spent, spent * (1 - hidden), op.count, op))
+        elif op.name == "context":
+            spent = transfer_s(op.kind, op.message_bytes, ranks=op.ranks, stride=layout.tp, links=times.links)
+            core = times.of(tuple(o for o in work.forward if o.name == "attention"))
+            found.append(Exchange(op.name, spent, exposed_s(spent, core, overlap=c.data_overlap), 1.0, op))
+        else:
+            hidden = 1.0 if setup.overlapped_experts else c.expert_overlap
+            spent = _expert_exchange_s(op, times)
+            found.append(Exchange(op.name, spent, spent * (1 - hidden), op.count, op))
+    return found
+
+
+def _expert_exchange_s(op: Operator, times: Times) -> float:
+    """All-to-all of expert parallelism: inside the domain, and once per distinct domain between them."""
+    links, per_domain = times.links, min(op.ranks, times.links.domain)
+    rate = links.inside if per_domain <= links.linked else links.host
+    copies = op.groups  # experts per token
+    crossing = distinct_groups(groups=max(1, op.ranks // per_domain), chosen=copies) / copies
+    sent = level_bytes(op.kind, op.message_bytes, ranks=op.ranks, per_domain=per_domain, crossing=crossing)
+    if op.ranks <= per_domain:
+        return sent.inside / rate + links.hop_s
+    return max(sent.inside / rate, sent.outside / links.outside) + 4 * links.hop_s
+
+
+def pipeline_exchange_s(model: Model, times: Times) -> float:
+    """Activations and their gradients between stages, as far as nothing hides them."""
+    setup, layout = times.setup, times.setup.layout
+    if layout.pp == 1:
+        return 0.0
+    size = 4 if setup.precision in {"fp32", "tf32"} else 2
+    tokens = setup.sequences * setup.seq_len / layout.cp / layout.tp  # each tensor rank sends its share
+    stride = layout.tp * layout.cp * layout.dp
+    inside = times.links.inside if stride * 2 <= times.links.linked else times.links.host
+    rate = inside if stride * 2 <= times.links.domain else times.links.outside
+    once = size * tokens * model.hidden_size / rate + times.links.hop_s
+    hidden = times.coefficients.data_overlap if layout.vpp > 1 else 0.0
+    turn = times.coefficients.turn_s[setup.software.fitted] + 2 * once * (1 - hidden) * layout.vpp
+    return turn * (setup.num_micro_batches + layout.pp - 1)
+
+
+def data_exchanges(model: Model, times: Times, *, stage: Turn) -> list[Exchange]:
+    """
+    Gradients and gathered weights between data-parallel ranks, and what of them the passes do not hide.
+
+    Routed experts that are spread over ranks have fewer copies than everything else, and exchange among those alone.
+    """
+    setup, layout, c = times.setup, times.setup.layout, times.coefficients
+    if layout.dp * layout.cp == 1:
+        return []
+    groups = replicated_parameters(model, times)
+    kept = recipe(setup)
+    wire = 2.0 if setup.adapter or kept.gradients < 4 else 4.0
+    if layout.sharding in {"zero3", "fsdp", "hsdp"}:
+        each = sum(_sharded_s(group, wire, times) for group in groups)
+        left = exposed_s(each, stage.total, overlap=c.data_overlap)
+        return [Exchange("gathers and scatters of a micro-batch", each, left, setup.num_micro_batches)]
+    gathers = layout.sharding in {"zero1", "zero2"}
+    reduce = gather = 0.0
+    for held, trained, ranks, stride in groups:
+        kind = "reduce_scatter" if gathers else "all_reduce"
+        reduce += transfer_s(kind, wire * trained, ranks=ranks, stride=stride, links=times.links)
+        if gathers and not setup.adapter:
+            gather += transfer_s("all_gather", 2.0 * held, ranks=ranks, stride=stride, links=times.links)
+    hides = c.data_overlap if setup.software.hides_reduction else 0.0
+    # While the host still launches, links are as free as while the device computes.
+    backward = stage.backward * (1.0 + stage.host / max(stage.compute + stage.elementwise, 1e-12))
+    return [
+        Exchange("gradients", reduce, exposed_s(reduce, backward, overlap=hides)),
+        Exchange("gathered weights", gather, exposed_s(gather, stage.total - backward, overlap=hides)),
+    ]
+
+
+class Copied(NamedTuple):
+    """Parameters that one rank holds with so many others, and how far apart those lie in the job."""
+
+    held: float
+    trained: float
+    ranks: int
+    stride: int
+
+
+def replicated_parameters(model: Model, times: Times) -> list[Copied]:
+    """What data-parallel ranks share: everything but routed experts, and those among the ranks that hold the same."""
+    setup, layout = times.setup, times.setup.layout
+    held = held_parameters(model, setup=setup)
+    dense = held.dense + held.ends
+    trained = dense
+    if setup.adapter:
+        trained = min(dense, adapter_parameters(model, setup=setup) / (layout.tp * layout.pp))
+    found = [Copied(dense, trained, layout.dp * layout.cp, layout.tp)]
+    if held.experts:
+        spread = layout.ep > 1
+        ranks = max(1, layout.dp * layout.cp * layout.tp // layout.ep) if spread else layout.dp * layout.cp
+        learned = 0.0 if setup.adapter else held.experts  # adapters of routed experts are not counted either
+        found.append(Copied(held.experts, learned, ranks, layout.ep if spread else layout.tp))
+    return found
+
+
+def _sharded_s(group: Copied, wire: float, times: Times) -> float:
+    """Gathers of both passes and the scatter of gradients of one micro-batch, where ranks share every parameter."""
+    setup, layout, links = times.setup, times.setup.layout, times.links
+    held, trained, ranks, stride = group
+    shard = min(ranks, shard_ranks(setup)[0]) if layout.sharding == "hsdp" else ranks
+    gathered = (0.55 if setup.method == "qlora" and layout.sharding != "hsdp" else 2.0) * held
+    gather = transfer_s("all_gather", gathered, ranks=shard, stride=stride, links=links)
+    scatter = transfer_s("reduce_scatter", wire * trained, ranks=shard, stride=stride, links=links)
+    # Hybrid sharding: what one node shares is then summed over the nodes.
+    between = transfer_s("all_reduce", wire * trained / shard, ranks=ranks // shard, stride=stride * shard, links=links)
+    return 2 * gather + scatter + between + _streamed_s(held, shard, times)
+
+
+def _streamed_s(dense: float, shard: int, times: Times) -> float:
+    """Weights kept on the host come over its link for both passes of a micro-batch, each rank its shard."""
+    if times.setup.offload != "all":
+        return 0.0
+    return 2.0 * 2.0 * dense / shard / times.links.host
