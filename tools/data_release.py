@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Final
 
 from tonnage.catalog.rows import LIVING, VERSION, order
-from tonnage.data.archive import pack, read_release, written
+from tonnage.data.archive import pack, read_release
 from tonnage.data.diff import diff_of, tables_of
 from tonnage.data.signature import public_key, sign
 from tonnage.version import __version__
@@ -88,7 +88,7 @@ def build(folder: Path, *, out: Path, seed: bytes, version: str, needs: str = __
     if wrong:
         sys.exit("data_release: data is only added:\n  " + "\n  ".join(wrong))
     manifest, members = pack(version, tables, needs=needs, before=before)
-    data = written(members, sign(seed, manifest))
+    data = pack(members, sign(seed, manifest))
     out.mkdir(parents=True, exist_ok=True)
     file = out / f"tonnage-data-{version}.zip"
     file.write_bytes(data)
@@ -103,7 +103,7 @@ def refresh(folder: Path) -> None:
     from tonnage.catalog import rows
     from tonnage.catalog.refresh import refresh as fetch
 
-    for name, data in tables_of(rows.chosen().release).items():
+    for name, data in tables_of(rows.choose_data().release).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)

@@ -155,7 +155,7 @@ def plan_serve(model: str, *, additions: Additions | None = None, **fields: Unpa
     TonnageError
         A field is wrong. That nothing can serve it is an answer: `feasible` is False.
     """
-    plan: ServePlan = _planned("serve", {"model": model, **fields}, additions=additions)
+    plan: ServePlan = _plan_kind("serve", {"model": model, **fields}, additions=additions)
     return plan
 
 
@@ -168,7 +168,7 @@ def plan_batch(model: str, *, additions: Additions | None = None, **fields: Unpa
     TonnageError
         A field is wrong. That nothing finishes in time is an answer: `feasible` is False.
     """
-    plan: BatchPlan = _planned("batch", {"model": model, **fields}, additions=additions)
+    plan: BatchPlan = _plan_kind("batch", {"model": model, **fields}, additions=additions)
     return plan
 
 
@@ -187,7 +187,7 @@ def plan_own(
     TonnageError
         A name or a field is wrong. That nothing runs on them is an answer: `feasible` is False.
     """
-    plan: OwnPlan = _planned("own", {"own": own, "model": model, **fields}, additions=additions)
+    plan: OwnPlan = _plan_kind("own", {"own": own, "model": model, **fields}, additions=additions)
     return plan
 
 
@@ -202,7 +202,7 @@ def plan_budget(
     TonnageError
         A field is wrong. That the amount buys nothing is an answer: `feasible` is False.
     """
-    plan: BudgetPlan = _planned("budget", {"amount": amount, "model": model, **fields}, additions=additions)
+    plan: BudgetPlan = _plan_kind("budget", {"amount": amount, "model": model, **fields}, additions=additions)
     return plan
 
 
@@ -215,7 +215,7 @@ def plan_infer(model: str, *, additions: Additions | None = None, **fields: Unpa
     TonnageError
         A field is wrong. That nothing carries the load is an answer: `feasible` is False.
     """
-    plan: InferPlan = _planned("infer", {"model": model, **fields}, additions=additions)
+    plan: InferPlan = _plan_kind("infer", {"model": model, **fields}, additions=additions)
     return plan
 
 
@@ -228,7 +228,7 @@ def plan_rl(model: str, *, additions: Additions | None = None, **fields: Unpack[
     TonnageError
         A field is wrong. That nothing does the steps is an answer: `feasible` is False.
     """
-    plan: RlPlan = _planned("rl", {"model": model, **fields}, additions=additions)
+    plan: RlPlan = _plan_kind("rl", {"model": model, **fields}, additions=additions)
     return plan
 
 
@@ -243,7 +243,7 @@ def plan_lifecycle(
     TonnageError
         A field is wrong. That a half cannot be done is an answer: `feasible` is False.
     """
-    plan: LifecyclePlan = _planned("lifecycle", {"model": model, **fields}, additions=additions)
+    plan: LifecyclePlan = _plan_kind("lifecycle", {"model": model, **fields}, additions=additions)
     return plan
 
 
@@ -256,7 +256,7 @@ def plan_fleet(*, additions: Additions | None = None, **fields: Unpack[FleetFiel
     TonnageError
         A field is wrong. That nothing carries the load is an answer: `feasible` is False.
     """
-    plan: FleetPlan = _planned("fleet", fields, additions=additions)
+    plan: FleetPlan = _plan_kind("fleet", fields, additions=additions)
     return plan
 
 
@@ -354,7 +354,7 @@ def plan_train(model: str, *, additions: Additions | None = None, **fields: Unpa
     TonnageError
         A field is wrong. That nothing can train it is an answer: `feasible` is False.
     """
-    plan: TrainPlan = _planned("train", {"model": model, **fields}, additions=additions)
+    plan: TrainPlan = _plan_kind("train", {"model": model, **fields}, additions=additions)
     return plan
 
 
@@ -367,7 +367,7 @@ def plan_finetune(model: str, *, additions: Additions | None = None, **fields: U
     TonnageError
         A field is wrong. That nothing can tune it is an answer: `feasible` is False.
     """
-    plan: TrainPlan = _planned("finetune", {"model": model, **fields}, additions=additions)
+    plan: TrainPlan = _plan_kind("finetune", {"model": model, **fields}, additions=additions)
     return plan
 
 
@@ -577,7 +577,7 @@ def diagnose(
     return with_html_view(with_plan(found, model=model, additions=own) if model is not None else found)
 
 
-def _planned(kind: str, fields: Mapping[str, Any], *, additions: Additions | None) -> Any:
+def _plan_kind(kind: str, fields: Mapping[str, Any], *, additions: Additions | None) -> Any:
     from tonnage.catalog import NOTHING
     from tonnage.planning.ask import answer
     from tonnage.report.answers import with_html_view

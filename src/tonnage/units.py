@@ -55,7 +55,7 @@ _TIME: Final = {
 _COUNT: Final = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
-def _prefixed(unit: str, prefixes: Mapping[str, float]) -> dict[str, float]:
+def _with_prefixes(unit: str, prefixes: Mapping[str, float]) -> dict[str, float]:
     return {prefix + unit: factor for prefix, factor in prefixes.items()}
 
 
@@ -63,7 +63,7 @@ def _per(units: Mapping[str, float], seconds: Mapping[str, float]) -> dict[str, 
     return {f"{unit}/{time}": factor / s for unit, factor in units.items() for time, s in seconds.items()}
 
 
-_BYTES: Final = {**_prefixed("B", _DECIMAL), **_prefixed("B", _BINARY)}
+_BYTES: Final = {**_with_prefixes("B", _DECIMAL), **_with_prefixes("B", _BINARY)}
 _BITS: Final = {f"{prefix}bit": factor / 8 for prefix, factor in _DECIMAL.items()}
 _COUNTED: Final = {prefix + noun: f for prefix, f in _COUNT.items() for noun in ("", " tokens", " tok", " items")}
 _RATE_TIME: Final = {key: _TIME[key] for key in ("s", "sec", "min", "h", "hour", "d", "day", "week", "month")}
@@ -77,12 +77,12 @@ DIMENSIONS: Final[dict[str, dict[str, float]]] = {
         **{f"{prefix}Bps": factor for prefix, factor in _DECIMAL.items()},
     },
     "s": _TIME,
-    "FLOP": _prefixed("FLOP", _DECIMAL),
+    "FLOP": _with_prefixes("FLOP", _DECIMAL),
     "FLOP/s": {
-        **_per(_prefixed("FLOP", _DECIMAL), {"s": 1.0}),
-        **_prefixed("FLOPS", _DECIMAL),
-        **_per(_prefixed("OP", _DECIMAL), {"s": 1.0}),
-        **_prefixed("OPS", _DECIMAL),
+        **_per(_with_prefixes("FLOP", _DECIMAL), {"s": 1.0}),
+        **_with_prefixes("FLOPS", _DECIMAL),
+        **_per(_with_prefixes("OP", _DECIMAL), {"s": 1.0}),
+        **_with_prefixes("OPS", _DECIMAL),
     },
     "count": _COUNTED,
     "tokens": _COUNTED,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage.adopt import read_running
-from tonnage.adopt.shell import expanded, read_script
+from tonnage.adopt.shell import expand_text, read_script
 from tonnage.cli import root
 from tonnage.errors import TonnageError
 
@@ -123,8 +123,8 @@ def test_nothing_of_a_script_is_run(tmp_path: Any) -> None:
 
 
 def test_variables_and_sums() -> None:
-    assert expanded("${A:-x}-$B-$C", {"B": "b"}) == "x-b-$C"
-    assert expanded("$(($A*$B))", {"A": "8", "B": "4"}) == "32"
+    assert expand_text("${A:-x}-$B-$C", {"B": "b"}) == "x-b-$C"
+    assert expand_text("$(($A*$B))", {"A": "8", "B": "4"}) == "32"
     assert read_script("cat > f.yml <<EOF\nk: 1\nEOF\nrun --c f.yml").files == {"f.yml": "k: 1"}
 
 

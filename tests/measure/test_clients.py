@@ -84,7 +84,7 @@ def test_a_process_that_dies_stops_the_stage(tmp_path: Path) -> None:
         def recv(self) -> None:
             raise EOFError
 
-    stop = clients._led([Gone()])  # type: ignore[list-item]
+    stop = clients._lead([Gone()])  # type: ignore[list-item]
     assert stop.fatal and "ended" in str(stop.reason)
 
 

@@ -66,9 +66,9 @@ def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     monkeypatch.setenv("TONNAGE_DATA_KEY", public_key(SEED).hex())
     for name in ("TONNAGE_DATA", "TONNAGE_DATA_URL", "TONNAGE_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
-    rows.chosen.cache_clear()
+    rows.choose_data.cache_clear()
     yield
-    rows.chosen.cache_clear()
+    rows.choose_data.cache_clear()
 
 
 def publish(server: Server, version: str, *, factor: float = 0.9, seed: bytes = SEED) -> Path:
@@ -87,7 +87,7 @@ def publish(server: Server, version: str, *, factor: float = 0.9, seed: bytes = 
 
 
 def run(*arguments: str) -> Result:
-    rows.chosen.cache_clear()
+    rows.choose_data.cache_clear()
     return CliRunner().invoke(root, ["data", *arguments], prog_name="tonnage")
 
 
@@ -96,8 +96,8 @@ def words(result: Result) -> str:
 
 
 def in_use() -> str:
-    rows.chosen.cache_clear()
-    return rows.chosen().version
+    rows.choose_data.cache_clear()
+    return rows.choose_data().version
 
 
 def test_an_update_is_installed_used_listed_and_compared(server: Server) -> None:
@@ -147,7 +147,7 @@ def test_what_is_not_whole_or_not_signed_is_not_used(server: Server, damage: str
     done = run("update", "--from", server.url)
     said = {"signature": "is not signed by a known key", "content": "checksum", "index": "no index of data"}[damage]
     assert done.exit_code == 2 and said in done.stderr and "what is installed stays" in done.stderr
-    assert in_use() == SOON and len(rows.installed()) == 1
+    assert in_use() == SOON and len(rows.installed_versions()) == 1
     assert run("verify").exit_code == 0
 
 
@@ -229,12 +229,12 @@ def test_a_release_only_adds(server: Server) -> None:
 
 
 def test_a_member_outside_of_the_tables_is_refused(server: Server, tmp_path: Path) -> None:
-    from tonnage.data.archive import pack, written
+    from tonnage.data.archive import pack
     from tonnage.data.signature import sign
 
     manifest, members = pack(SOON, {"../../evil.csv": b"x"}, needs="0.1.0", before="")
     file = tmp_path / "evil.zip"
-    file.write_bytes(written(members, sign(SEED, manifest)))
+    file.write_bytes(pack(members, sign(SEED, manifest)))
     done = run("update", "--from", str(file))
     assert done.exit_code == 2 and "which no release brings" in done.stderr
     assert not list(tmp_path.rglob("evil.csv"))

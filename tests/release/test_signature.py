@@ -4,7 +4,7 @@ import secrets
 
 import pytest
 
-from tonnage.data.signature import ORDER, public_key, sign, verified
+from tonnage.data.signature import ORDER, is_signed, public_key, sign
 
 # RFC 8032, section 7.1, tests 1 to 3: secret key, public key, message, signature.
 VECTORS = [
@@ -24,7 +24,7 @@ VECTORS = [
 def test_the_vectors_of_the_standard(seed: str, public: str, message: str, signature: str) -> None:
     assert public_key(bytes.fromhex(seed)).hex() == public
     assert sign(bytes.fromhex(seed), bytes.fromhex(message)).hex() == signature
-    assert verified(bytes.fromhex(public), bytes.fromhex(message), signature=bytes.fromhex(signature))
+    assert is_signed(bytes.fromhex(public), bytes.fromhex(message), signature=bytes.fromhex(signature))
 
 
 def test_what_must_not_pass() -> None:
@@ -34,14 +34,14 @@ def test_what_must_not_pass() -> None:
     again = signature[:32] + (scalar + ORDER).to_bytes(32, "little")  # the same equation, another text
     flipped = signature[:40] + bytes([signature[40] ^ 1]) + signature[41:]
     neutral = (1).to_bytes(32, "little")  # a key of small order signs everything
-    assert verified(public, message, signature=signature)
-    assert not verified(public, message + b".", signature=signature)
-    assert not verified(public_key(bytes(32)), message, signature=signature)
+    assert is_signed(public, message, signature=signature)
+    assert not is_signed(public, message + b".", signature=signature)
+    assert not is_signed(public_key(bytes(32)), message, signature=signature)
     assert not any(
-        verified(public, message, signature=wrong) for wrong in (again, flipped, signature[:-1], b"", bytes(64))
+        is_signed(public, message, signature=wrong) for wrong in (again, flipped, signature[:-1], b"", bytes(64))
     )
-    assert not verified(neutral, message, signature=neutral + bytes(32))
-    assert not verified(b"\xff" * 32, message, signature=signature)
+    assert not is_signed(neutral, message, signature=neutral + bytes(32))
+    assert not is_signed(b"\xff" * 32, message, signature=signature)
 
 
 def test_it_agrees_with_the_library_of_compiled_code() -> None:
@@ -50,4 +50,4 @@ def test_it_agrees_with_the_library_of_compiled_code() -> None:
         seed, message = secrets.token_bytes(32), secrets.token_bytes(50)
         theirs = library.Ed25519PrivateKey.from_private_bytes(seed)
         assert theirs.sign(message) == sign(seed, message)
-        assert verified(theirs.public_key().public_bytes_raw(), message, signature=theirs.sign(message))
+        assert is_signed(theirs.public_key().public_bytes_raw(), message, signature=theirs.sign(message))

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from tonnage.cli import root
 from tonnage.errors import BadRequest
-from tonnage.web.audit import audited, writer_of
+from tonnage.web.audit import with_audit, writer_of
 
 
 async def answering(scope: Any, receive: Any, send: Any) -> None:
@@ -27,7 +27,7 @@ async def answering(scope: Any, receive: Any, send: Any) -> None:
 def lines(tmp_path: Path, *asked: tuple[str, str, bytes, list[bytes]]) -> list[dict[str, Any]]:
     path = tmp_path / "audit.jsonl"
     file = writer_of(str(path))
-    app = audited(answering, file)
+    app = with_audit(answering, file)
 
     async def ask(method: str, target: str, query: bytes, parts: list[bytes]) -> None:
         messages = [{"type": "http.request", "body": part, "more_body": True} for part in parts]

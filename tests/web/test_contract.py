@@ -96,7 +96,7 @@ def test_every_route_is_in_the_document() -> None:
 
     served = {
         (re.sub(r":\w+\}", "}", path), str(method).lower())
-        for handler in (*vars(app).values(), *map(app._listed, LISTINGS), *map(app._question, QUESTIONS))
+        for handler in (*vars(app).values(), *map(app._list_route, LISTINGS), *map(app._question, QUESTIONS))
         if isinstance(handler, HTTPRouteHandler)
         for path in handler.paths
         for method in handler.http_methods

@@ -308,7 +308,7 @@ def left_accelerators(root: Path, systems: list[str]) -> pd.DataFrame:
         accelerator = catalog.accelerator(SYSTEMS[system])
         hidden = {name: families for name, families in everything.items() if name != accelerator.id}
         efficiency._grids.cache_clear()
-        efficiency._measured.cache_clear()
+        efficiency._read_measured.cache_clear()
         efficiency.grids_by_accelerator = lambda hidden=hidden: hidden  # type: ignore[assignment]
         for family in (*FAMILIES, "library"):
             ladder = efficiency.ladder(accelerator, family=family)
@@ -316,7 +316,7 @@ def left_accelerators(root: Path, systems: list[str]) -> pd.DataFrame:
                 part = score(name, table, accelerator, ladder)
                 found.append(part.assign(table=name, system=system, family=family))
     efficiency.grids_by_accelerator = lambda: everything  # type: ignore[assignment]
-    efficiency._measured.cache_clear()
+    efficiency._read_measured.cache_clear()
     efficiency._grids.cache_clear()
     return pd.concat(found)
 

@@ -22,11 +22,11 @@ from tonnage.planning.rl.step import predict_rl
 from tonnage.validation.rl import (
     RlRow,
     best_split,
+    count_ordered,
     errors,
-    fitted,
+    fit_constants,
     left_out,
     median_error,
-    ordered,
     rl_case,
     rl_rows,
 )
@@ -42,7 +42,7 @@ def page(rows: list[RlRow]) -> str:
     apart, scored = [row for row in rows if row.agentic], [row for row in rows if not row.agentic]
     loop = rl_coefficients()
     plain, both, unseen = errors(scored, loop=NOTHING_FITTED), errors(scored, loop=loop), left_out(scored)
-    right, pairs = ordered(scored, loop=NOTHING_FITTED)
+    right, pairs = count_ordered(scored, loop=NOTHING_FITTED)
     lines = [
         "# Reinforcement learning: predicted against published steps",
         "",
@@ -103,7 +103,7 @@ def main(arguments: list[str]) -> int:
     rows = rl_rows(ROOT / "measurements")
     scored = [row for row in rows if not row.agentic]
     if "--write" in arguments:
-        loop = fitted(scored)
+        loop = fit_constants(scored)
         unseen = sorted(abs(e) for e in left_out(scored))
         error = math.exp(unseen[math.ceil(0.9 * len(unseen)) - 1])
         CONSTANTS.write_text(

@@ -43,7 +43,7 @@ def read_running(text: str, *, name: str = "the file") -> Running:
     """
     if not text.strip():
         raise BadFact(f"{echo(name)} is empty")
-    found = _found(text, name)
+    found = _read_command(text, name)
     if found is None:
         raise BadRequest(
             f"{echo(name)} starts nothing that can be read: a vLLM, SGLang, TensorRT-LLM or llama.cpp server, "
@@ -56,7 +56,7 @@ def read_running(text: str, *, name: str = "the file") -> Running:
     return found
 
 
-def _found(text: str, name: str) -> Running | None:
+def _read_command(text: str, name: str) -> Running | None:
     suffix = PurePath(name).suffix.lower()
     if suffix == ".toml":
         return job_in_tables(toml_of(text, where=echo(name)))

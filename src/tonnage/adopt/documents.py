@@ -38,7 +38,7 @@ def documents_of(text: str, *, where: str) -> list[dict[str, Any]]:
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > DEEPEST or values > MOST_VALUES:
                 raise BadFact(f"{where} is nested more than {DEEPEST} deep or holds more than {MOST_VALUES:,} values")
-        found = list(_built(_lenient(kind)(text), where))
+        found = list(_construct_documents(_lenient(kind)(text), where))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" in line {mark.line + 1}" if mark else ""
@@ -55,7 +55,7 @@ def documents_of(text: str, *, where: str) -> list[dict[str, Any]]:
     return documents
 
 
-def _built(loader: Any, where: str) -> Iterator[Any]:
+def _construct_documents(loader: Any, where: str) -> Iterator[Any]:
     """Each document's value, once its nodes are known to be few however often anchors repeat them."""
     try:
         while loader.check_node():

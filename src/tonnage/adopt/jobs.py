@@ -51,7 +51,7 @@ def job_in_script(script: Script, *, machine: Machine, format: str) -> Running |
         The script hands a configuration file to its program: that file is the one to adopt.
     """
     for command in script.commands:
-        found = _launched(command)
+        found = _split_launcher(command)
         if found is None:
             continue
         program, arguments, before = found
@@ -60,11 +60,11 @@ def job_in_script(script: Script, *, machine: Machine, format: str) -> Running |
             raise BadRequest(
                 f"the script starts {target_module(program).TARGET.title} with {inner}: adopt that file instead"
             )
-        return _job(program, arguments, format=format, machine=_placed(machine, before))
+        return _job(program, arguments, format=format, machine=_read_world(machine, before))
     return None
 
 
-def _launched(command: Command) -> tuple[str, list[str], list[str]] | None:
+def _split_launcher(command: Command) -> tuple[str, list[str], list[str]] | None:
     """Program, its arguments, and the launcher's words before it."""
     started = find_started(command.words)
     if started is not None and not hasattr(target_module(started.program), "serve"):
@@ -85,7 +85,7 @@ def _file_of(arguments: Sequence[str]) -> str:
     return ""
 
 
-def _placed(machine: Machine, before: Iterable[str]) -> Machine:
+def _read_world(machine: Machine, before: Iterable[str]) -> Machine:
     """Ranks of a node and nodes, as torchrun, Accelerate and DeepSpeed are told; else as the scheduler is."""
     words = list(before)
     stated: dict[str, int] = {}

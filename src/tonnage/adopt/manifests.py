@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tonnage.adopt.commands import Started, as_arguments, find_started, release_of, serving, serving_script
 from tonnage.adopt.documents import count_in, group_in, list_in, path_in, whole_of
 from tonnage.adopt.machine import machine_of_labels, machine_of_words
-from tonnage.adopt.shell import expanded, read_script
+from tonnage.adopt.shell import expand_text, read_script
 from tonnage.domain.adoption import Machine, Running
 
 __all__ = ["running_in"]
@@ -48,13 +48,13 @@ def _kubernetes(documents: list[Document]) -> Running | None:
         notes.append(f"{len(found) - 1} more servers in the file were not read: adopt each from a file of its own")
     scaler = next((d for d in documents if d.get("kind") in ("HorizontalPodAutoscaler", "ScaledObject")), None)
     if scaler is not None:
-        low, high = _scaled(scaler)
+        low, high = _read_replicas(scaler)
         notes.append(f"an autoscaler keeps {low} to {high} replicas; {max(low, high)} are taken, as at the peak")
         return replace(first, replicas=max(low, high, 1), notes=tuple(notes))
     return replace(first, notes=tuple(notes))
 
 
-def _scaled(document: Document) -> tuple[int, int]:
+def _read_replicas(document: Document) -> tuple[int, int]:
     counts = [
         (count_in(document, "spec", f"{end}Replicas"), count_in(document, "spec", f"{end}ReplicaCount"))
         for end in ("min", "max")
@@ -97,16 +97,18 @@ def _pod(pod: Document, *, format: str, replicas: int, nodes: int) -> Running | 
             if isinstance(entry, dict) and entry.get("value") is not None
         }
         words = [
-            _expanded(str(word), environment) for name in ("command", "args") for word in _list(container.get(name))
+            _expand_variables(str(word), environment)
+            for name in ("command", "args")
+            for word in _list(container.get(name))
         ]
-        machine = replace(machine_of_labels(_labels(pod)), count=_reserved(container), nodes=nodes)
-        found = _started(words, str(container.get("image") or ""), environment, format, machine, replicas)
+        machine = replace(machine_of_labels(_labels(pod)), count=_count_devices(container), nodes=nodes)
+        found = _read_server(words, str(container.get("image") or ""), environment, format, machine, replicas)
         if found is not None:
             return found
     return None
 
 
-def _started(
+def _read_server(
     words: list[str], image: str, environment: Mapping[str, str], format: str, machine: Machine, replicas: int
 ) -> Running | None:
     """The server of a container: a script in its command, a program, or the image's entry point."""
@@ -122,17 +124,17 @@ def _started(
     return serving(started, format=format, machine=machine, replicas=replicas)
 
 
-def _expanded(word: str, environment: Mapping[str, str]) -> str:
+def _expand_variables(word: str, environment: Mapping[str, str]) -> str:
     """$(NAME) is a variable of the container, $$ a dollar."""
     named = re.sub(r"(?<!\$)\$\((\w+)\)", lambda found: environment.get(found[1], found[0]), word)
-    return expanded(named.replace("$$", "$"), environment)
+    return expand_text(named.replace("$$", "$"), environment)
 
 
 def _list(value: Any) -> list[str]:
     return [] if value is None else [str(word) for word in value] if isinstance(value, list) else str(value).split()
 
 
-def _reserved(container: Document) -> int | None:
+def _count_devices(container: Document) -> int | None:
     for part in ("limits", "requests"):
         for name in _GPUS:
             if (count := count_in(container, "resources", part, name)) is not None:
@@ -162,7 +164,7 @@ def _kserve(document: Document) -> Running | None:
     uri = str(model.get("storageUri") or "")
     if uri:
         arguments.insert(0, f"--model={uri}")
-    machine = replace(machine_of_labels(_labels(predictor)), count=_reserved(model))
+    machine = replace(machine_of_labels(_labels(predictor)), count=_count_devices(model))
     started = Started(program=ENGINE_OF_PLATFORMS, arguments=tuple(arguments))
     return serving(started, format="KServe InferenceService", machine=machine, replicas=replicas)
 
@@ -223,12 +225,12 @@ def _compose(document: Document) -> Running | None:
             continue
         environment = _environment(service.get("environment"))
         words = [
-            expanded(str(word).replace("$$", "$"), environment)
+            expand_text(str(word).replace("$$", "$"), environment)
             for name in ("entrypoint", "command")
             for word in _words(service.get(name))
         ]
         machine = Machine(count=_compose_devices(service))
-        running = _started(words, str(service.get("image") or ""), environment, "Compose file", machine, 1)
+        running = _read_server(words, str(service.get("image") or ""), environment, "Compose file", machine, 1)
         if running is not None:
             found.append(running)
     if not found:

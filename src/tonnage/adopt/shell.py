@@ -19,7 +19,7 @@ import msgspec
 from tonnage.adopt.documents import whole_of
 from tonnage.errors import BadFact
 
-__all__ = ["Command", "Script", "expanded", "read_script"]
+__all__ = ["Command", "Script", "expand_text", "read_script"]
 
 LARGEST: Final = 256 * 1024
 """Characters of a script: reading a word takes a microsecond a letter."""
@@ -82,18 +82,18 @@ def read_script(text: str, *, variables: Mapping[str, str] | None = None, depth:
     commands: list[Command] = []
     directives: list[str] = []
     lines, written = _lines(text)
-    files = {expanded(name, known): content for name, content in written.items()}
+    files = {expand_text(name, known): content for name, content in written.items()}
     total = 0
     for line in lines:
         if line.lstrip().startswith("#"):
             found = re.match(r"\s*#SBATCH\s+(.*)", line)
-            directives += [expanded(found[1].partition(" #")[0].strip(), known)] if found else []
+            directives += [expand_text(found[1].partition(" #")[0].strip(), known)] if found else []
             continue
-        if _assigned(line, known, arrays):
+        if _read_assignment(line, known, arrays):
             continue
         counted = _SUM.sub(lambda found: _sum(found, known), line)
         for words in _split(counted):
-            filled = _filled(words, known, arrays)
+            filled = _expand_words(words, known, arrays)
             total += len(filled)
             if total > MOST_WORDS:
                 raise BadFact(f"the script has more than {MOST_WORDS:,} words, which none that starts a model needs")
@@ -109,7 +109,7 @@ def read_script(text: str, *, variables: Mapping[str, str] | None = None, depth:
     return Script(commands=tuple(commands), directives=tuple(directives), files=files)
 
 
-def expanded(text: str, variables: Mapping[str, str]) -> str:
+def expand_text(text: str, variables: Mapping[str, str]) -> str:
     """The text with the variables that are known in place of their names; `${NAME:-else}` is else where it is not."""
 
     def value(found: re.Match[str]) -> str:
@@ -207,7 +207,7 @@ class _Open:
                 break
 
 
-def _assigned(line: str, known: dict[str, str], arrays: dict[str, list[str]]) -> bool:
+def _read_assignment(line: str, known: dict[str, str], arrays: dict[str, list[str]]) -> bool:
     """An assignment alone on its line is remembered."""
     found = _ASSIGNED.fullmatch(line.strip())
     if found is None:
@@ -215,13 +215,13 @@ def _assigned(line: str, known: dict[str, str], arrays: dict[str, list[str]]) ->
     name, more, value = found[1], bool(found[2]), found[3].strip()
     if value.startswith("("):
         words = _words(re.sub(r"(?m)(^|\s)#.*$", " ", value.strip()[1:].rstrip(") \t\n")))
-        arrays[name] = [*(arrays.get(name, []) if more else []), *_filled(words, known, arrays)]
+        arrays[name] = [*(arrays.get(name, []) if more else []), *_expand_words(words, known, arrays)]
         return True
     words = _words(value)
     if len(words) > 1 and not value.startswith(("$", '"', "'")):
         return False  # NAME=value command …
     if len(words) <= 1:
-        text = expanded("".join(words), known)
+        text = expand_text("".join(words), known)
         known[name] = known.get(name, "") + text if more else text
         return True
     return False
@@ -251,7 +251,7 @@ def _split(line: str) -> list[list[str]]:
     return [words for words in found if words]
 
 
-def _filled(words: list[str], known: Mapping[str, str], arrays: Mapping[str, list[str]]) -> list[str]:
+def _expand_words(words: list[str], known: Mapping[str, str], arrays: Mapping[str, list[str]]) -> list[str]:
     """Words with variables and arrays in place; a bare variable of several words is several words, as in bash."""
     filled: list[str] = []
     for word in words:
@@ -259,7 +259,7 @@ def _filled(words: list[str], known: Mapping[str, str], arrays: Mapping[str, lis
         if array is not None and array[1] in arrays:
             filled += arrays[array[1]]
             continue
-        text = expanded(word, known)
+        text = expand_text(word, known)
         bare = _VARIABLE.fullmatch(word) is not None
         filled += _words(text) if bare and text != word and not text.lstrip().startswith("{") else [text]
     return filled

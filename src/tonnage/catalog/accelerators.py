@@ -144,7 +144,7 @@ def ambiguity(name: str, additions: Additions = NOTHING) -> str | None:
 
 
 @cache
-def _shipped() -> Mapping[str, Accelerator]:
+def _read_shipped() -> Mapping[str, Accelerator]:
     known: dict[str, Accelerator] = {}
     for path in sorted((DATA / "accelerators").glob("*.csv")):
         if path.stem == "defaults":
@@ -158,7 +158,7 @@ def _shipped() -> Mapping[str, Accelerator]:
 
 @lru_cache(maxsize=16)
 def _all(additions: Additions, _stamp: FileStates) -> Mapping[str, Accelerator]:
-    known = dict(_shipped())
+    known = dict(_read_shipped())
     for where, given in tables(additions, "accelerator"):
         added = what_if.from_table(given, where=where)
         if added.id in known:
@@ -202,8 +202,8 @@ def _from_row(row: Row) -> Accelerator:
         segment=row["segment"],
         # The vendor's figure, GB or GiB as the row says: "80 GB" of an H100 is 79.6 GiB to the driver, "288 GB"
         # of a B300 is decimal. What a process can use is the driver's total, in MiB.
-        memory_bytes=_needed(row, "memory", GiB if row["memory_unit"] == "GiB" else GB),
-        memory_bytes_per_s=_needed(row, "memory_gb_per_s", GB),
+        memory_bytes=_required_number(row, "memory", GiB if row["memory_unit"] == "GiB" else GB),
+        memory_bytes_per_s=_required_number(row, "memory_gb_per_s", GB),
         usable_memory_bytes=number(row, "usable_memory_mib", factor=MiB),
         memory_type=row["memory_type"],
         peaks=peaks,
@@ -237,7 +237,7 @@ def _link(row: Row, *, kind: str, rate: str, domain: str) -> Link:
     return Link(kind=row[kind] or "none", bytes_per_s=number(row, rate, factor=GB / 2), domain=int(domain or 1))
 
 
-def _needed(row: Row, column: str, factor: float) -> float:
+def _required_number(row: Row, column: str, factor: float) -> float:
     value = number(row, column, factor=factor)
     if value is None or value <= 0:
         raise BadFact(f"{row['id']}: {column} is '{row[column]}', but a positive number is expected")

@@ -246,13 +246,13 @@ def calibration_toml(found: Calibration) -> str:
         "# catalogue's times of the engine; every question about this engine on this accelerator takes them.",
         "",
         "[[calibration]]",
-        f"schema = {_quoted(CALIBRATION_SCHEMA)}",
-        f"accelerator = {_quoted(found.accelerator)}",
-        f"engine = {_quoted(found.engine)}",
-        *([f"engine_version = {_quoted(found.engine_version)}"] if found.engine_version else []),
-        f"date = {_quoted(found.date)}",
-        f"machine = {_quoted(found.machine)}",
-        f"models = [{', '.join(_quoted(name) for name in found.models)}]",
+        f"schema = {_quote(CALIBRATION_SCHEMA)}",
+        f"accelerator = {_quote(found.accelerator)}",
+        f"engine = {_quote(found.engine)}",
+        *([f"engine_version = {_quote(found.engine_version)}"] if found.engine_version else []),
+        f"date = {_quote(found.date)}",
+        f"machine = {_quote(found.machine)}",
+        f"models = [{', '.join(_quote(name) for name in found.models)}]",
         f"points = {found.points}",
         f"memory = {s.memory:.5g}",
         f"attention = {s.attention:.5g}",
@@ -279,5 +279,5 @@ def save_calibration(found: Calibration, path: Path | None = None) -> Path:
     return path
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return msgspec.json.encode("".join(c for c in text if c.isprintable())).decode()

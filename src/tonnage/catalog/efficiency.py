@@ -92,7 +92,7 @@ def ladder(
         notes = (f"{family} brings its own kernels, which nobody has tabulated: generic curve",)
         grids: Mapping[str, Grid] = {}
     else:
-        if not any(family in families for families in _measured().values()):
+        if not any(family in families for families in _read_measured().values()):
             notes = (f"no kernel tables of {family}: those of {SERVING_ENGINE} stand in",)
         grids = _grids(_part(accelerator), _order(family))
     die = _die(accelerator.id)
@@ -104,7 +104,7 @@ def ladder(
         grids=grids,
         curve=PROCESSOR if ran and bare else Curve(),
         multiprocessors=die.multiprocessors if die else _units_of_donor(accelerator),
-        sustained=_sustained().get(accelerator.architecture, 1.0),
+        sustained=_read_sustained().get(accelerator.architecture, 1.0),
         spread=_spread(),
         inter_node_bytes_per_s=inter_node_bytes_per_s,
         notes=notes,
@@ -182,7 +182,7 @@ def _units_at_peak(capability: str, log_peak: float) -> float | None:
 
 
 @lru_cache(maxsize=1)
-def _sustained() -> dict[str, float]:
+def _read_sustained() -> dict[str, float]:
     with (FOLDER / "sustained.csv").open(newline="", encoding="utf-8") as file:
         return {row["architecture"]: float(row["share"]) for row in csv.DictReader(file)}
 
@@ -298,13 +298,13 @@ def _grids(part: _Part, families: tuple[str, ...]) -> Mapping[str, Grid]:
 
 
 @lru_cache(maxsize=1)
-def _measured() -> dict[str, tuple[str, ...]]:
+def _read_measured() -> dict[str, tuple[str, ...]]:
     return grids_by_accelerator()
 
 
 def measured_families(name: str) -> tuple[str, ...]:
     """Families with grids of this accelerator."""
-    return _measured().get(name, ())
+    return _read_measured().get(name, ())
 
 
 def _donors(part: _Part) -> list[tuple[str, Rung]]:
@@ -316,7 +316,7 @@ def _donors(part: _Part) -> list[tuple[str, Rung]]:
     """
     catalogue = accelerators()
     found: list[tuple[int, float, float, str]] = []
-    for donor in _measured():
+    for donor in _read_measured():
         if donor == part.name:
             found.append((0, 0.0, 0.0, donor))
         elif donor in catalogue:

@@ -107,10 +107,10 @@ def _interruptions() -> tuple[Interruptions, ...]:
     return tuple(
         Interruptions(
             cluster=row["cluster"],
-            min_nodes=int(_needed(row, "min_nodes")),
-            per_node_day=_needed(row, "per_1000_node_days") / 1000,
-            low=_needed(row, "low") / 1000,
-            high=_needed(row, "high") / 1000,
+            min_nodes=int(_required_number(row, "min_nodes")),
+            per_node_day=_required_number(row, "per_1000_node_days") / 1000,
+            low=_required_number(row, "low") / 1000,
+            high=_required_number(row, "high") / 1000,
             source=row["source"],
         )
         for row in table(DATA / "failures" / "interruptions.csv")
@@ -122,9 +122,9 @@ def _facts() -> dict[str, RunFact]:
     return {
         row["key"]: RunFact(
             key=row["key"],
-            value=_needed(row, "value"),
-            low=_needed(row, "low"),
-            high=_needed(row, "high"),
+            value=_required_number(row, "value"),
+            low=_required_number(row, "low"),
+            high=_required_number(row, "high"),
             unit=row["unit"],
             source=row["source"],
         )
@@ -136,19 +136,19 @@ def _facts() -> dict[str, RunFact]:
 def _spot() -> tuple[SpotUptime, ...]:
     return tuple(
         SpotUptime(
-            instances=int(_needed(row, "instances")),
-            mean_up_s=_needed(row, "mean_up_h") * 3600,
-            low_s=_needed(row, "low") * 3600,
-            high_s=_needed(row, "high") * 3600,
-            mean_down_s=_needed(row, "mean_down_h") * 3600,
-            availability=_needed(row, "availability"),
+            instances=int(_required_number(row, "instances")),
+            mean_up_s=_required_number(row, "mean_up_h") * 3600,
+            low_s=_required_number(row, "low") * 3600,
+            high_s=_required_number(row, "high") * 3600,
+            mean_down_s=_required_number(row, "mean_down_h") * 3600,
+            availability=_required_number(row, "availability"),
             source=row["source"],
         )
         for row in table(DATA / "failures" / "spot.csv")
     )
 
 
-def _needed(row: Row, column: str) -> float:
+def _required_number(row: Row, column: str) -> float:
     value = number(row, column)
     if value is None:
         raise BadFact(f"failures, {next(iter(row.values()))}: {column} is empty")

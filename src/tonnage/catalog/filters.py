@@ -94,9 +94,9 @@ def accelerator_conditions(
 ) -> list[Condition]:
     """The conditions on the part itself."""
     ids = {accelerator(name, additions).id for name in wanted.accelerators}
-    vendors = _spelled("vendor", wanted.vendors, {part.vendor for part in known.values()})
-    segments = _spelled("segment", wanted.segments, SEGMENTS)
-    dtypes = _spelled("precision", wanted.precisions, DTYPES)
+    vendors = _match_spelling("vendor", wanted.vendors, {part.vendor for part in known.values()})
+    segments = _match_spelling("segment", wanted.segments, SEGMENTS)
+    dtypes = _match_spelling("precision", wanted.precisions, DTYPES)
     memory, rate, power = wanted.memory_bytes, wanted.memory_bytes_per_s, wanted.power_w
     found: list[Condition] = []
     if ids:
@@ -124,9 +124,9 @@ def accelerator_conditions(
 
 def offer_conditions(wanted: Wanted, known: Sequence[Offer]) -> list[Condition]:
     """The conditions on the offer: who, where, at what price."""
-    providers = _spelled("provider", wanted.providers, {offer.provider for offer in known})
-    regions = _spelled("region", wanted.regions, {offer.region for offer in known if offer.region})
-    countries = _spelled("country", wanted.countries, {offer.country for offer in known if offer.country})
+    providers = _match_spelling("provider", wanted.providers, {offer.provider for offer in known})
+    regions = _match_spelling("region", wanted.regions, {offer.region for offer in known if offer.region})
+    countries = _match_spelling("country", wanted.countries, {offer.country for offer in known if offer.country})
     term, most = "spot" if wanted.spot else "on-demand", wanted.usd_per_hour
     found: list[Condition] = []
     if providers:
@@ -187,7 +187,7 @@ def _has_nvlink(part: Accelerator) -> bool:
     return part.link.kind.startswith("nvlink") and part.link.domain > 1
 
 
-def _spelled(what: str, given: Sequence[str], known: Iterable[str]) -> frozenset[str]:
+def _match_spelling(what: str, given: Sequence[str], known: Iterable[str]) -> frozenset[str]:
     """Names as the catalogue spells them, whatever case they were typed in."""
     spelling = {name.lower(): name for name in known}
     for name in given:

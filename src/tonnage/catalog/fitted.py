@@ -80,7 +80,7 @@ def with_training_totals(model: Model) -> Model:
         return msgspec.structs.replace(model, layers=recurrent, head_columns=_ADAPTIVE_COLUMNS)
     if model.layers or model.encoder or (model.network and model.network.activation_values):
         return model
-    counted = _counted().get(model.id)
+    counted = _read_counts().get(model.id)
     if counted is None:
         return model
     network = Network(flop=counted.flop, input_px=counted.input_px, activation_values=counted.activation_values)
@@ -88,7 +88,7 @@ def with_training_totals(model: Model) -> Model:
 
 
 @cache
-def _counted() -> dict[str, _Counted]:
+def _read_counts() -> dict[str, _Counted]:
     return _read("training/networks.toml", dict[str, _Counted])
 
 

@@ -105,7 +105,7 @@ def model(name: str, additions: Additions = NOTHING) -> Model:
     if known is not None:
         weights, experts = known["weights"] or None, known["experts"] or None
         return msgspec.structs.replace(found, quantization=weights, experts_dtype=experts, native_dtype="bf16")
-    return found if taken.quantization is None else _requantised(found, taken.quantization)
+    return found if taken.quantization is None else _requantize(found, taken.quantization)
 
 
 def identify(name: str, additions: Additions = NOTHING) -> str:
@@ -153,7 +153,7 @@ _PLAIN: Final = {"bf16", "fp16", "fp32"}
 _FOUR_BIT_FLOATS: Final = {"nvfp4", "mxfp4"}
 
 
-def _requantised(found: Model, quantization: str) -> Model:
+def _requantize(found: Model, quantization: str) -> Model:
     """The same shape in another weight format; a plain one undoes the checkpoint's own."""
     change = partial(msgspec.structs.replace, found)
     if quantization in _PLAIN:
@@ -176,7 +176,7 @@ def _formats() -> Mapping[str, Row]:
 @cache
 def _rows() -> Mapping[str, Row]:
     found: dict[str, Row] = {}
-    for row in (*table(FOLDER / "models.csv"), *_sized().values()):
+    for row in (*table(FOLDER / "models.csv"), *_models_by_size().values()):
         if row["id"] in found:
             raise BadFact(f"models.csv, sized.csv: model '{row['id']}' is listed twice")
         found[row["id"]] = row
@@ -206,7 +206,7 @@ def _own(additions: Additions, _stamp: FileStates) -> Mapping[str, Model]:
 
 
 @cache
-def _sized() -> Mapping[str, Row]:
+def _models_by_size() -> Mapping[str, Row]:
     """Models without published layer facts."""
     return MappingProxyType({row["id"]: row for row in table(FOLDER / "sized.csv")})
 
@@ -214,7 +214,7 @@ def _sized() -> Mapping[str, Row]:
 @lru_cache(maxsize=1024)
 def _build(id: str) -> Model:
     row = _rows()[id]
-    if id in _sized():
+    if id in _models_by_size():
         return _of_size(row)
     more = dict(item.split("=", 1) for item in row["more"].split(";") if item)
     if row["model_type"] == "network":
@@ -223,7 +223,7 @@ def _build(id: str) -> Model:
         found = msgspec.convert({"id": id, "family": "", "kind": "", **_file(row["config"])}, Model)
     else:
         found = read_config(_fields(row, more), file=f"models.csv: {id}", name=id)
-    return msgspec.structs.replace(found, **_published(row, found), **_changes(more, found))
+    return msgspec.structs.replace(found, **_vendor_facts(row, found), **_changes(more, found))
 
 
 DECODERS: Final = frozenset({"llm", "llm-moe", "vlm", "hybrid", "hybrid-moe"})
@@ -293,7 +293,7 @@ def _file(name: str) -> dict[str, Any]:
     return dict(content)
 
 
-def _published(row: Row, found: Model) -> dict[str, Any]:
+def _vendor_facts(row: Row, found: Model) -> dict[str, Any]:
     """What the vendors say, beside the shape."""
     total = number(row, "published_parameters")
     sparse = any(isinstance(group.feed_forward, Moe) for group in found.layers)

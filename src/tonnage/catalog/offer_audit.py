@@ -54,12 +54,12 @@ def offers_audit(*, today: date, additions: Additions = NOTHING) -> Listing:
     rented = [offer for offer in book if accelerators(additions)[offer.accelerator].segment != "cpu"]
     market = market_prices(rented)
     rows = [
-        *_untrusted(rented, market),
+        *_find_untrusted(rented, market),
         *_contradicting(rented, market),
         *_outliers(rented, market),
         *_without_primary(rented, market),
         *_stale(rented, today),
-        *_unlisted(book),
+        *_find_unlisted(book),
     ]
     primary = sum(offer.trust == "primary" for offer in rented)
     fresh = sum(not is_stale(offer.as_of, today=today) for offer in rented)
@@ -110,7 +110,7 @@ def _row(finding: str, group: list[Offer], market: dict[str, float], *, why: str
     }
 
 
-def _grouped(book: Iterable[Offer], *names: str) -> Iterator[list[Offer]]:
+def _group_offers(book: Iterable[Offer], *names: str) -> Iterator[list[Offer]]:
     def key(offer: Offer) -> tuple[str, ...]:
         return tuple(str(getattr(offer, name)) for name in names)
 
@@ -118,10 +118,10 @@ def _grouped(book: Iterable[Offer], *names: str) -> Iterator[list[Offer]]:
         yield list(group)
 
 
-def _untrusted(book: list[Offer], market: dict[str, float]) -> Iterator[Row]:
+def _find_untrusted(book: list[Offer], market: dict[str, float]) -> Iterator[Row]:
     """Prices that no seller states, or that the seller's own list contradicts."""
     doubted = (offer for offer in book if offer.trust != "primary")
-    for group in _grouped(doubted, "trust", "provider", "accelerator", "source"):
+    for group in _group_offers(doubted, "trust", "provider", "accelerator", "source"):
         first = group[0]
         yield _row(first.trust, group, market, why=first.notes or first.source)
 
@@ -129,7 +129,7 @@ def _untrusted(book: list[Offer], market: dict[str, float]) -> Iterator[Row]:
 def _contradicting(book: list[Offer], market: dict[str, float]) -> Iterator[Row]:
     """Two statements of one provider about one instance in one region that differ."""
     same = ("provider", "accelerator", "count", "region", "kind")
-    for group in _grouped(book, *same):
+    for group in _group_offers(book, *same):
         prices = {offer.source: price for offer in group if (price := per_accelerator(offer, "on-demand")) is not None}
         if len(prices) > 1 and max(prices.values()) > (1 + APART) * min(prices.values()):
             said = "; ".join(f"${price:.2f} by {source[:60]}" for source, price in sorted(prices.items()))
@@ -139,7 +139,7 @@ def _contradicting(book: list[Offer], market: dict[str, float]) -> Iterator[Row]
 def _outliers(book: list[Offer], market: dict[str, float]) -> Iterator[Row]:
     """Sellers' own prices far from the market's."""
     stated = (offer for offer in book if offer.trust == "primary" and offer.kind == "instance")
-    for group in _grouped(stated, "provider", "accelerator"):
+    for group in _group_offers(stated, "provider", "accelerator"):
         usual = market.get(group[0].accelerator)
         prices = [price for offer in group if (price := per_accelerator(offer, "on-demand")) is not None]
         if usual is None or not prices:
@@ -151,7 +151,7 @@ def _outliers(book: list[Offer], market: dict[str, float]) -> Iterator[Row]:
 
 def _without_primary(book: list[Offer], market: dict[str, float]) -> Iterator[Row]:
     """Accelerators that only third parties price: their plans come last and say so."""
-    for group in _grouped(book, "accelerator"):
+    for group in _group_offers(book, "accelerator"):
         if all(offer.trust != "primary" or offer.kind != "instance" for offer in group):
             sellers = ", ".join(sorted({offer.provider for offer in group}))
             yield {
@@ -163,7 +163,7 @@ def _without_primary(book: list[Offer], market: dict[str, float]) -> Iterator[Ro
 def _stale(book: list[Offer], today: date) -> Iterator[Row]:
     """What is older than the book's limit, one line for each provider."""
     old = (offer for offer in book if is_stale(offer.as_of, today=today))
-    for group in _grouped(old, "provider"):
+    for group in _group_offers(old, "provider"):
         dates = sorted({offer.as_of for offer in group})
         yield {
             **_row("stale", group, {}, why=f"{dates[0]} to {dates[-1]}; tonnage catalog refresh asks again"),
@@ -172,7 +172,7 @@ def _stale(book: list[Offer], today: date) -> Iterator[Row]:
         }
 
 
-def _unlisted(book: list[Offer]) -> Iterator[Row]:
+def _find_unlisted(book: list[Offer]) -> Iterator[Row]:
     """Providers whose terms are known and prices are not."""
     selling = {offer.provider for offer in book}
     for name in sorted(set(providers()) - selling):

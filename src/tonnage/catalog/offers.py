@@ -126,7 +126,7 @@ def _with_fetched(shipped: tuple[Offer, ...], found: tuple[Snapshot, ...]) -> tu
     """
     fetched = {snapshot.provider for snapshot in found}
     rest = (_without_hourly(offer) if offer.provider in fetched else offer for offer in shipped)
-    return (*(offer for offer in rest if offer.prices), *(_fetched(row) for each in found for row in each.rows))
+    return (*(offer for offer in rest if offer.prices), *(_offer_of_row(row) for each in found for row in each.rows))
 
 
 def _without_hourly(offer: Offer) -> Offer:
@@ -134,7 +134,7 @@ def _without_hourly(offer: Offer) -> Offer:
     return msgspec.structs.replace(offer, prices=kept)
 
 
-def _fetched(row: Mapping[str, str]) -> Offer:
+def _offer_of_row(row: Mapping[str, str]) -> Offer:
     """The offer that one row of a snapshot describes; the rows were checked before they were kept."""
     hourly = {"on_demand_usd_per_hour": "on-demand", "spot_usd_per_hour": "spot"}
     union = _unions(countries().get(row["country"]))

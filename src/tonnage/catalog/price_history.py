@@ -187,13 +187,13 @@ def prices_listing(
                     "pairs": float(fall.pairs) if fall else None,
                 }
             )
-    kept = _ordered(rows, order or Order())
+    kept = _sort_rows(rows, order or Order())
     return Listing(
         kind="prices", columns=COLUMNS, rows=kept, notes=(fall_text(price_fall(points)),), today=today.isoformat()
     )
 
 
-def _ordered(rows: list[dict[str, Any]], order: Order) -> tuple[dict[str, Any], ...]:
+def _sort_rows(rows: list[dict[str, Any]], order: Order) -> tuple[dict[str, Any], ...]:
     if order.sort:
         known = [column.name for column in COLUMNS]
         if order.sort not in known:

@@ -133,7 +133,7 @@ def model_change(model: str, other: str) -> QualityChange:
     for same in (_exactly, same_model):
         before = [s for s in quality_scores() if s.variant == AS_RELEASED and same(s.model, model)]
         after = [s for s in quality_scores() if s.variant == AS_RELEASED and same(s.model, other)]
-        pairs = [(b, a) for b in before for a in after if _alike(b, a) and _tuned(b) == _tuned(a)]
+        pairs = [(b, a) for b in before for a in after if _alike(b, a) and _is_tuned(b) == _is_tuned(a)]
         if pairs:
             on = "this model" if same is _exactly else "another tuning of it"
             return _summary(pairs, what=what, variant=other, on=on)
@@ -199,7 +199,7 @@ def _of_its_size(pairs: list[Pair], model: str) -> list[Pair]:
 
 
 def _summary(pairs: list[Pair], *, what: str, variant: str, on: str) -> QualityChange:
-    kept = [_kept(pair) for pair in pairs if pair[0].higher_is_better]
+    kept = [_quality_kept(pair) for pair in pairs if pair[0].higher_is_better]
     worse = [a.score / b.score - 1.0 for b, a in pairs if not b.higher_is_better]
     noise = [error for b, a in pairs if (error := _noise(b, a)) is not None]
     return QualityChange(
@@ -208,7 +208,7 @@ def _summary(pairs: list[Pair], *, what: str, variant: str, on: str) -> QualityC
         kept=median(kept) if kept else None,
         low=min(kept, default=None),
         high=max(kept, default=None),
-        worst=min((p for p in pairs if p[0].higher_is_better), key=_kept, default=pairs[0])[1].benchmark,
+        worst=min((p for p in pairs if p[0].higher_is_better), key=_quality_kept, default=pairs[0])[1].benchmark,
         evaluations=len(kept) or len(worse),
         on=on,
         noise=median(noise) if noise else None,
@@ -217,7 +217,7 @@ def _summary(pairs: list[Pair], *, what: str, variant: str, on: str) -> QualityC
     )
 
 
-def _kept(pair: Pair) -> float:
+def _quality_kept(pair: Pair) -> float:
     before, after = pair
     return after.score / before.score
 
@@ -256,7 +256,7 @@ def _weights(name: str) -> str:
     return _TUNING.sub("", _plain(name))
 
 
-def _tuned(score: QualityScore) -> bool:
+def _is_tuned(score: QualityScore) -> bool:
     return "instruct" in score.model.lower()
 
 

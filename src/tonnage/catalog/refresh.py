@@ -67,7 +67,7 @@ def refresh(
         Nothing could be fetched at all.
     """
     gpuhunt = _gpuhunt()
-    names = tuple(_names(providers, known=_published()))
+    names = tuple(_names(providers, known=_published_providers()))
     fetched = _load(gpuhunt)
     at = today or datetime.now(UTC).date()
     told = []
@@ -88,7 +88,7 @@ def _gpuhunt() -> Any:
     return gpuhunt
 
 
-def _published() -> tuple[str, ...]:
+def _published_providers() -> tuple[str, ...]:
     from gpuhunt._internal.catalog import OFFLINE_PROVIDERS
 
     return tuple(OFFLINE_PROVIDERS)
@@ -126,7 +126,7 @@ def _one(name: str, fetched: tuple[str, list[Any]] | None, *, folder: Path | Non
     as_of = _date_of(version, at)
     try:
         rows, left_out = _rows(ours, items, as_of=as_of, version=version)
-        moved = _checked(ours, rows)
+        moved = _check_prices(ours, rows)
     except BadFact as wrong:
         return Refresh(provider=ours, as_of=as_of, why=str(wrong))
     keep_prices(ours, rows, as_of=as_of, folder=folder)
@@ -145,8 +145,8 @@ def _date_of(version: str, at: date) -> str:
 
 def _rows(provider: str, items: list[Any], *, as_of: str, version: str) -> tuple[list[dict[str, str]], int]:
     """A row of each instance and region with its prices, and how many instances were left out."""
-    parts = {offer.instance_type: (offer.accelerator, offer.count) for offer in _shipped(provider)}
-    countries = {offer.region: offer.country for offer in _shipped(provider) if offer.country}
+    parts = {offer.instance_type: (offer.accelerator, offer.count) for offer in _shipped_offers(provider)}
+    countries = {offer.region: offer.country for offer in _shipped_offers(provider) if offer.country}
     found: dict[tuple[str, str], dict[str, str]] = {}
     unknown: set[str] = set()
     with_accelerator = [item for item in items if item.gpu_count and item.gpu_name]
@@ -183,7 +183,7 @@ def _rows(provider: str, items: list[Any], *, as_of: str, version: str) -> tuple
     return list(found.values()), len(unknown)
 
 
-def _shipped(provider: str) -> Iterable[Offer]:
+def _shipped_offers(provider: str) -> Iterable[Offer]:
     return (offer for offer in offers() if offer.provider == provider)
 
 
@@ -200,13 +200,13 @@ def _part_of(item: Any) -> str | None:
     return None
 
 
-def _checked(provider: str, rows: list[Mapping[str, str]] | list[dict[str, str]]) -> float | None:
+def _check_prices(provider: str, rows: list[Mapping[str, str]] | list[dict[str, str]]) -> float | None:
     """Middle change of the on-demand prices that were known, as a ratio; refused when it is no market's."""
     if not rows:
         raise BadFact("none of its instances has an accelerator that the catalogue knows")
     before = {
         (offer.instance_type, offer.region): price.usd_per_hour
-        for offer in _shipped(provider)
+        for offer in _shipped_offers(provider)
         for price in offer.prices
         if price.term == "on-demand"
     }
@@ -260,7 +260,7 @@ def _repository(name: str) -> online.Repository:
 
 
 def _refreshed_model(name: str, repo: online.Repository) -> RefreshedModel:
-    known = _known(name)
+    known = _find_model(name)
     try:
         online.fetch(repo, "config.json", or_cached=False)
         found = read_repository(repo)
@@ -271,7 +271,7 @@ def _refreshed_model(name: str, repo: online.Repository) -> RefreshedModel:
     )
 
 
-def _known(name: str) -> Model | None:
+def _find_model(name: str) -> Model | None:
     try:
         return model(name)
     except UnknownName:

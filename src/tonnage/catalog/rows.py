@@ -28,8 +28,8 @@ from typing import Final, NamedTuple
 from tonnage.errors import BadFact, BadRequest, echo
 
 __all__ = [
-    "DATA", "LATEST", "LIVING", "SHIPPED", "VERSION", "Choice", "chosen", "data_version", "files_of", "folder_in",
-    "installed", "number", "order", "pinned", "place", "shipped_version", "table", "yes_no",
+    "DATA", "LATEST", "LIVING", "SHIPPED", "VERSION", "Choice", "choose_data", "data_version", "files_of", "folder_in",
+    "installed_versions", "number", "order", "pinned_version", "place", "shipped_version", "table", "yes_no",
 ]  # fmt: skip
 
 HERE: Final = Path(__file__).parent / "data"
@@ -68,7 +68,7 @@ def shipped_version() -> str:
     return (HERE / "VERSION").read_text(encoding="utf-8").strip()
 
 
-def installed() -> tuple[str, ...]:
+def installed_versions() -> tuple[str, ...]:
     """Versions of the releases on this machine, oldest first."""
     try:
         names = [entry.name for entry in os.scandir(place() / "releases") if entry.is_dir()]
@@ -82,7 +82,7 @@ def order(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-def pinned() -> str | None:
+def pinned_version() -> str | None:
     """What `tonnage data pin` has written down."""
     try:
         said = json.loads((place() / "pin.json").read_text(encoding="utf-8"))
@@ -93,7 +93,7 @@ def pinned() -> str | None:
 
 
 @cache
-def chosen() -> Choice:
+def choose_data() -> Choice:
     """
     The data of this process.
 
@@ -103,18 +103,18 @@ def chosen() -> Choice:
         TONNAGE_DATA or the pin names a release that is not installed.
     """
     ours = shipped_version()
-    for said, why in ((os.environ.get(VARIABLE), VARIABLE), (pinned(), "pinned")):
+    for said, why in ((os.environ.get(VARIABLE), VARIABLE), (pinned_version(), "pinned")):
         if said:
-            return _named(said, why) if said != LATEST else _newest(ours, why)
+            return _name_choice(said, why) if said != LATEST else _newest(ours, why)
     return _newest(ours, "")
 
 
-def _named(version: str, why: str) -> Choice:
-    if version in (SHIPPED, shipped_version()) and version not in installed():
+def _name_choice(version: str, why: str) -> Choice:
+    if version in (SHIPPED, shipped_version()) and version not in installed_versions():
         return Choice(shipped_version(), None, why)
-    if version not in installed():
+    if version not in installed_versions():
         where = f"{VARIABLE} names" if why == VARIABLE else "the pin names"
-        known = ", ".join((SHIPPED, LATEST, *installed()))
+        known = ", ".join((SHIPPED, LATEST, *installed_versions()))
         raise BadRequest(
             f"{where} data '{echo(version)}', which is not installed; there are: {known} (`tonnage data update`)"
         )
@@ -122,7 +122,7 @@ def _named(version: str, why: str) -> Choice:
 
 
 def _newest(ours: str, why: str) -> Choice:
-    last = max(installed(), key=order, default=ours)
+    last = max(installed_versions(), key=order, default=ours)
     return Choice(last, folder_in(last), why) if order(last) > order(ours) else Choice(ours, None, why)
 
 
@@ -150,7 +150,7 @@ class _Data:
     """The folder of all tables: a release of the data stands in for the shipped folders that it brings."""
 
     def __truediv__(self, name: str) -> Path:
-        folder, release = name.partition("/")[0], chosen().release
+        folder, release = name.partition("/")[0], choose_data().release
         root = release if folder in LIVING and release is not None and (release / folder).is_dir() else HERE
         return root / name
 
@@ -169,7 +169,7 @@ def data_version(release: Path | str | None = "in use") -> str:
     use, or of what answers would be made of with a release's folder (None = with what ships).
     """
     digest = hashlib.sha256()
-    root = chosen().release if isinstance(release, str) else release
+    root = choose_data().release if isinstance(release, str) else release
     for name, path in files_of(root):
         content = path.read_bytes()
         digest.update(f"{name} {len(content)}\n".encode())

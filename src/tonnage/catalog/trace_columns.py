@@ -172,7 +172,7 @@ def _objects_at_once(log: Columns, piece: bytes) -> bool:
 
 
 def _header(log: Columns, number: int, text: str) -> tuple[int, tuple[int, ...]]:
-    names = [name.strip().lower() for name in _quoted(log, number, text)]
+    names = [name.strip().lower() for name in _split_quoted(log, number, text)]
     _require(log, number, names)
     if len(set(names)) < len(names):
         twice = Counter(names).most_common(1)[0][0]
@@ -188,7 +188,7 @@ def _require(log: Columns, number: int, names: Iterable[str]) -> None:
             raise log.wrong(number, f" has no {what}: expected one of {', '.join(known[:5])} …; it has {few}")
 
 
-def _quoted(log: Columns, number: int, text: str) -> list[str]:
+def _split_quoted(log: Columns, number: int, text: str) -> list[str]:
     try:
         return next(csv.reader([text]))
     except csv.Error as error:
@@ -199,7 +199,7 @@ def _cells(log: Columns, numbered: Sequence[tuple[int, str]]) -> list[list[str]]
     """Times, prompts and outputs of CSV lines, as texts."""
     assert log.header is not None
     width, wanted = log.header
-    rows = [_quoted(log, number, text) if '"' in text else text.split(",") for number, text in numbered]
+    rows = [_split_quoted(log, number, text) if '"' in text else text.split(",") for number, text in numbered]
     if set(map(len, rows)) != {width}:
         place = next(i for i, row in enumerate(rows) if len(row) != width)
         raise log.wrong(numbered[place][0], f" has {len(rows[place])} columns, the header {width}")

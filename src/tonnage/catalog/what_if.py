@@ -116,7 +116,7 @@ def from_table(given: Mapping[str, Any], *, where: str) -> Accelerator:
     )
     try:
         quantities = {field: _value(field, fields[field]) for field in fields if field in FIELDS}
-        return _checked(_placed(blank, quantities))
+        return _check_consistency(_place_values(blank, quantities))
     except (BadRequest, UnitError) as error:
         raise BadFact(f"{where}: {error}") from None
 
@@ -138,7 +138,7 @@ def override(accelerator: Accelerator, changes: Mapping[str, str]) -> Accelerato
         values["usable_memory"] = values["memory"] * accelerator.usable_memory_bytes / accelerator.memory_bytes
     note = "what-if: " + ", ".join(f"{field} = {text}" for field, text in changes.items())
     notes = "; ".join(part for part in (note, accelerator.fact.notes) if part)
-    return _checked(replace(_placed(accelerator, values), fact=replace(accelerator.fact, notes=notes)))
+    return _check_consistency(replace(_place_values(accelerator, values), fact=replace(accelerator.fact, notes=notes)))
 
 
 def parse_overrides(overrides: tuple[str, ...]) -> dict[str, dict[str, str]]:
@@ -189,7 +189,7 @@ def _rates(text: Any, label: str) -> tuple[tuple[float, float], ...]:
     return tuple(sorted(found))
 
 
-def _placed(accelerator: Accelerator, values: Mapping[str, Any]) -> Accelerator:
+def _place_values(accelerator: Accelerator, values: Mapping[str, Any]) -> Accelerator:
     changed: dict[str, Any] = {}
     for field, value in values.items():
         owner, dot, part = FIELDS[field][0].partition(".")
@@ -202,7 +202,7 @@ def _placed(accelerator: Accelerator, values: Mapping[str, Any]) -> Accelerator:
     return replace(accelerator, **changed)
 
 
-def _checked(accelerator: Accelerator) -> Accelerator:
+def _check_consistency(accelerator: Accelerator) -> Accelerator:
     """What no single field can say: usable memory lies inside memory, and a link has somewhere to lead."""
     usable = accelerator.usable_memory_bytes
     if usable is not None and usable > accelerator.memory_bytes * 1.01:

@@ -111,7 +111,7 @@ def _limit(default: int) -> tuple[Callable[[Command], Command], ...]:
 @_with(_OF_PART, _OF_OFFER, _OUTPUT, _limit(0), _OWN)
 def accelerators_command(names: tuple[str, ...], **options: Any) -> None:
     """Accelerators: memory, bandwidth, dense peaks, link, power, cheapest prices. One NAME shows every fact."""
-    asked = _asked(options)
+    asked = _sort_options(options)
     if asked is None:
         return
     from tonnage.catalog.listings import accelerator_card, accelerators_listing
@@ -136,7 +136,7 @@ def offers_command(check: bool, **options: Any) -> None:
     `price` is of one accelerator (its spot price with --spot), the terms are of the whole instance. --check shows
     instead what speaks against prices of the book; filters do not apply to it.
     """
-    asked = _asked(options)
+    asked = _sort_options(options)
     if asked is None:
         return
     if check:
@@ -154,7 +154,7 @@ def offers_command(check: bool, **options: Any) -> None:
 @_with(_OF_PART, _OF_OFFER, _OUTPUT, _limit(0), _OWN)
 def providers_command(**options: Any) -> None:
     """Providers and their terms; certifications are the vendors' own statements."""
-    asked = _asked(options)
+    asked = _sort_options(options)
     if asked is None:
         return
     from tonnage.catalog.listings import providers_listing
@@ -174,7 +174,7 @@ def prices_command(names: tuple[str, ...], every_day: bool, plot: str | None, **
     Sellers' own dated on-demand prices, superseded ones and those of earlier releases of the data (`tonnage data`)
     included. A fall is of sellers with two prices ninety days apart, where three have them.
     """
-    asked = _asked(options)
+    asked = _sort_options(options)
     if asked is None:
         return
     from tonnage.catalog.price_history import prices_listing
@@ -249,7 +249,7 @@ def models_command(names: tuple[str, ...], *, kinds: tuple[str, ...], **options:
 
     With a NAME, as you would write it anywhere: which model it is taken as, and what each part of it says.
     """
-    asked = _asked(options)
+    asked = _sort_options(options)
     if asked is None:
         return
     from tonnage.catalog import models
@@ -267,7 +267,7 @@ def traces_command(fetch: str | None, folder: str | None, **options: Any) -> Non
     if fetch is not None:
         _fetch(fetch, folder)
         return
-    asked = _asked(options)
+    asked = _sort_options(options)
     if asked is None:
         return
     from tonnage.catalog.listings import traces_listing
@@ -305,7 +305,7 @@ class Asked(NamedTuple):
         return Wanted(**self.filters, **more)
 
 
-def _asked(options: dict[str, Any]) -> Asked | None:
+def _sort_options(options: dict[str, Any]) -> Asked | None:
     """The options sorted by what they are for; nothing when only the template was wanted."""
     if options.pop("template", False):
         click.echo(TEMPLATE, nl=False)

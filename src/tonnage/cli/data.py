@@ -57,13 +57,13 @@ def update_command(sources: tuple[str, ...], as_json: bool) -> None:
 @_JSON
 def diff_command(before: str | None, now: str | None, every: bool, as_json: bool) -> None:
     """What differs between two releases: VERSION, `shipped` or a FILE each  [shipped, and the one in use]"""
-    from tonnage.catalog.rows import SHIPPED, chosen
+    from tonnage.catalog.rows import SHIPPED, choose_data
     from tonnage.data.diff import DataDiff, diff_of
     from tonnage.report.answers import show_document
     from tonnage.report.data import diff_document
     from tonnage.report.document import as_json as document
 
-    names = (before or SHIPPED, now or chosen().version)
+    names = (before or SHIPPED, now or choose_data().version)
     found = DataDiff(before=names[0], now=names[1], tables=diff_of(_tables(names[0]), _tables(names[1])))
     if as_json:
         click.echo(document(found))
@@ -72,18 +72,18 @@ def diff_command(before: str | None, now: str | None, every: bool, as_json: bool
 
 
 def _tables(name: str) -> dict[str, bytes]:
-    from tonnage.catalog.rows import SHIPPED, folder_in, installed, shipped_version
+    from tonnage.catalog.rows import SHIPPED, folder_in, installed_versions, shipped_version
     from tonnage.data.archive import read_release, trusted_keys
     from tonnage.data.diff import tables_of
     from tonnage.errors import echo
 
-    if name in installed():
+    if name in installed_versions():
         return tables_of(folder_in(name))
     if name in (SHIPPED, shipped_version()):
         return tables_of(None)
     if Path(name).is_file():
         return read_release(Path(name), keys=trusted_keys())[2]
-    known = ", ".join((SHIPPED, *installed()))
+    known = ", ".join((SHIPPED, *installed_versions()))
     raise BadRequest(f"data '{echo(name)}' is neither installed nor a file; there are: {known}")
 
 
@@ -97,7 +97,7 @@ def pin_command(version: str) -> None:
     from tonnage.report.data import status_document
 
     pin(version)
-    rows.chosen.cache_clear()
+    rows.choose_data.cache_clear()
     show_document(status_document())
 
 
@@ -106,16 +106,19 @@ def pin_command(version: str) -> None:
 @click.pass_context
 def verify_command(ctx: click.Context, version: str | None) -> None:
     """Hold every file of VERSION against its signed manifest  [all that are installed]; exit code 1: one differs."""
-    from tonnage.catalog.rows import installed
+    from tonnage.catalog.rows import installed_versions
     from tonnage.data.archive import checked_release, trusted_keys
     from tonnage.errors import echo
     from tonnage.report.answers import show_document
     from tonnage.report.data import checked_document
 
-    if version is not None and version not in installed():
-        raise BadRequest(f"data '{echo(version)}' is not installed; there are: {', '.join(installed()) or 'none'}")
+    there = installed_versions()
+    if version is not None and version not in there:
+        raise BadRequest(
+            f"data '{echo(version)}' is not installed; there are: {', '.join(installed_versions()) or 'none'}"
+        )
     keys = trusted_keys()
-    found = {one: checked_release(one, keys=keys) for one in ([version] if version else installed())}
+    found = {one: checked_release(one, keys=keys) for one in ([version] if version else there)}
     show_document(checked_document(found))
     if any(found.values()):
         ctx.exit(1)

@@ -277,10 +277,10 @@ def _spec(options: dict[str, Any]) -> Spec:
     warmup = options["warmup"]
     if warmup is None:
         warmup = min(places or round(rate_per_s or 1), options["requests"] // 4)
-    return _checked(options, sweep, rate_per_s=rate_per_s, places=places, warmup=warmup)
+    return _check_options(options, sweep, rate_per_s=rate_per_s, places=places, warmup=warmup)
 
 
-def _checked(
+def _check_options(
     options: dict[str, Any],
     sweep: Literal["rate", "concurrency"] | None,
     *,

@@ -100,11 +100,13 @@ def _option(field: Field) -> Callable[[Command], Command]:
     metavar = "|".join(field.choices) if field.choices and field.reads != "list" else field.reads.upper()
     more |= {"metavar": metavar, "shell_complete": _completing(field)}
     if field.reads == "list":
-        return click.option(flag, *filter(None, [field.short]), field.name, multiple=True, callback=_joined, **more)
+        return click.option(
+            flag, *filter(None, [field.short]), field.name, multiple=True, callback=_join_values, **more
+        )
     return click.option(flag, *filter(None, [field.short]), field.name, **more)
 
 
-def _joined(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> str | None:
+def _join_values(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> str | None:
     """`--x a,b` and `--x a --x b` are one list."""
     return ",".join(given) if given else None
 
@@ -113,12 +115,12 @@ def _completing(field: Field) -> Callable[..., list[CompletionItem]]:
     """What a shell offers: the field's choices, or the names of its table."""
 
     def names() -> Iterable[str]:
-        return field.choices if field.choices or not field.known else _listed(field.known)
+        return field.choices if field.choices or not field.known else _list_names(field.known)
 
     return complete_from(names)
 
 
-def _listed(known: str) -> Iterable[str]:
+def _list_names(known: str) -> Iterable[str]:
     from tonnage.catalog import NOTHING
     from tonnage.planning.requests.reading import NAMES
 
@@ -139,7 +141,7 @@ def complete_from(names: Callable[[], Iterable[str]]) -> Callable[..., list[Comp
 
 def name_argument(name: str, known: str, **more: Any) -> Callable[[Command], Command]:
     """An argument that is the name of something in the catalogue: models, accelerators, providers."""
-    return click.argument(name, shell_complete=complete_from(lambda: _listed(known)), **more)
+    return click.argument(name, shell_complete=complete_from(lambda: _list_names(known)), **more)
 
 
 Shown = TypeVar("Shown", bound=Callable[..., Any])

@@ -61,16 +61,16 @@ def predict(
             beside = None if limit is None else partial(near, limit=limit, additions=additions)
             raw = raw_cases(file, yaml=listed)
             if on_terminal() and not as_json:
-                failed = _shown(raw, asked, beside, why=why, every=every)
+                failed = _show_screen(raw, asked, beside, why=why, every=every)
             else:
-                failed = _written(raw, asked if beside is None else partial(_with_near, asked, beside))
+                failed = _write_lines(raw, asked if beside is None else partial(_with_near, asked, beside))
     except FileNotFoundError:
         raise BadFact(f"'{echo(cases)}' does not exist; name a file of cases, or - for standard input") from None
     if failed:
         ctx.exit(BAD_REQUEST)
 
 
-def _written(cases: Iterable[tuple[int, Any]], one: Callable[[Case], Any]) -> bool:
+def _write_lines(cases: Iterable[tuple[int, Any]], one: Callable[[Case], Any]) -> bool:
     """Predictions as JSON lines, each as soon as it is there; whether any case was refused."""
     from tonnage.planning.predict.case_lines import answers
 
@@ -82,7 +82,7 @@ def _written(cases: Iterable[tuple[int, Any]], one: Callable[[Case], Any]) -> bo
     return failed
 
 
-def _shown(
+def _show_screen(
     cases: Iterable[tuple[int, Any]], one: Callable[[Case], Result], beside: Beside | None, *, why: bool, every: bool
 ) -> bool:
     """Predictions as a first screen; whether any case was refused."""

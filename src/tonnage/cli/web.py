@@ -57,9 +57,9 @@ def web(*, host: str, port: int, **options: Any) -> None:
     hosts = (*LOOPBACK, host.lower(), *(name.lower() for name in options["names"]))
     app = application(additions=gather(paths=options["folders"]), hosts=hosts, limits=limits, token=token)
     if options["audit"]:
-        from tonnage.web.audit import audited, writer_of
+        from tonnage.web.audit import with_audit, writer_of
 
-        app = audited(app, writer_of(options["audit"]))
+        app = with_audit(app, writer_of(options["audit"]))
     http: Any = protocol(H11Protocol, limits=limits)
     config = uvicorn.Config(
         app,

@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from tonnage.catalog.rows import LIVING, VERSION, folder_in, place
-from tonnage.data.signature import verified
+from tonnage.data.signature import is_signed
 from tonnage.errors import BadFact, echo, echo_path
 
 __all__ = ["MANIFEST", "Manifest", "checked_release", "install", "pack", "read_release", "trusted_keys"]
@@ -80,7 +80,7 @@ def pack(version: str, tables: Mapping[str, bytes], *, needs: str, before: str) 
     return manifest, {MANIFEST: manifest, **{f"data/{name}": data for name, data in sorted(tables.items())}}
 
 
-def written(members: Mapping[str, bytes], signature: bytes) -> bytes:
+def archive_bytes(members: Mapping[str, bytes], signature: bytes) -> bytes:
     """The release as a file."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
@@ -126,7 +126,7 @@ def _manifest(raw: bytes, signature: bytes, *, keys: tuple[bytes, ...], path: Pa
         given = bytes.fromhex(signature.decode("ascii").strip())
     except ValueError:
         given = b""
-    if not any(verified(key, raw, signature=given) for key in keys):
+    if not any(is_signed(key, raw, signature=given) for key in keys):
         raise BadFact(f"'{echo_path(path)}' is not signed by a known key: it is not used, and what is installed stays")
     try:
         found = msgspec.json.decode(raw, type=Manifest)

@@ -60,7 +60,7 @@ def diff_of(before: dict[str, bytes], now: dict[str, bytes]) -> tuple[TableDiff,
             gone, new_one = int(now.get(name) is None), int(name not in before)
             found.append(TableDiff(name=name, new=new_one, gone=gone, changed=1 - gone - new_one))
         else:
-            found.append(_compared(name, _rows(old), _rows(new)))
+            found.append(_compare_tables(name, _rows(old), _rows(new)))
     return tuple(found)
 
 
@@ -71,7 +71,7 @@ def _rows(data: bytes) -> list[Row]:
     return list(csv.DictReader(io.StringIO(data.decode("utf-8"), newline="")))
 
 
-def _compared(name: str, before: list[Row], now: list[Row]) -> TableDiff:
+def _compare_tables(name: str, before: list[Row], now: list[Row]) -> TableDiff:
     columns = list(before[0] if before else now[0] if now else {})
     width = next(
         (n for n in range(1, len(columns)) if _unique(before, columns[:n]) and _unique(now, columns[:n])), None
@@ -87,7 +87,7 @@ def _compared(name: str, before: list[Row], now: list[Row]) -> TableDiff:
         for at in changed
         for column in columns
         if PRICED in column
-        and _priced(old[at])
+        and _has_price(old[at])
         and new[at].get(column)
         and float(old[at].get(column) or 0) > 0
         and new[at][column] != old[at][column]
@@ -106,7 +106,7 @@ def _unique(rows: list[Row], columns: list[str]) -> bool:
     return len({tuple(row.get(column, "") for column in columns) for row in rows}) == len(rows)
 
 
-def _priced(row: Row) -> bool:
+def _has_price(row: Row) -> bool:
     return any(PRICED in column for column in row)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-__all__ = ["public_key", "sign", "verified"]
+__all__ = ["is_signed", "public_key", "sign"]
 
 Point = tuple[int, int, int, int]
 
@@ -25,7 +25,7 @@ NEUTRAL: Final[Point] = (0, 1, 1, 0)
 SIZE: Final = 32
 
 
-def verified(public: bytes, message: bytes, *, signature: bytes) -> bool:
+def is_signed(public: bytes, message: bytes, *, signature: bytes) -> bool:
     """
     Whether a signature of 64 bytes is that of the key over the message.
 
@@ -33,7 +33,7 @@ def verified(public: bytes, message: bytes, *, signature: bytes) -> bool:
     """
     if len(public) != SIZE or len(signature) != 2 * SIZE:
         return False
-    key, point = _decoded(public), _decoded(signature[:SIZE])
+    key, point = _decode(public), _decode(signature[:SIZE])
     scalar = int.from_bytes(signature[SIZE:], "little")
     if key is None or point is None or scalar >= ORDER or _same(_times(8, key), NEUTRAL):
         return False
@@ -46,13 +46,13 @@ def sign(seed: bytes, message: bytes) -> bytes:
     scalar, prefix = _secret(seed)
     public = public_key(seed)
     nonce = _hash(prefix + message)
-    first = _encoded(_times(nonce, BASE))
+    first = _encode(_times(nonce, BASE))
     return first + ((nonce + _hash(first + public + message) * scalar) % ORDER).to_bytes(SIZE, "little")
 
 
 def public_key(seed: bytes) -> bytes:
     """The public key of a seed of 32 bytes."""
-    return _encoded(_times(_secret(seed)[0], BASE))
+    return _encode(_times(_secret(seed)[0], BASE))
 
 
 def _secret(seed: bytes) -> tuple[int, bytes]:
@@ -97,13 +97,13 @@ def _x_of(y: int, sign: int) -> int | None:
     return P - x if x & 1 != sign else x
 
 
-def _encoded(point: Point) -> bytes:
+def _encode(point: Point) -> bytes:
     inverse = pow(point[2], P - 2, P)
     x, y = point[0] * inverse % P, point[1] * inverse % P
     return (y | (x & 1) << 255).to_bytes(SIZE, "little")
 
 
-def _decoded(text: bytes) -> Point | None:
+def _decode(text: bytes) -> Point | None:
     number = int.from_bytes(text, "little")
     y, sign = number & ((1 << 255) - 1), number >> 255
     x = _x_of(y, sign) if y < P else None

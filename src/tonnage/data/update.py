@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from tonnage.catalog.rows import LATEST, SHIPPED, VERSION, installed, order, place, shipped_version
+from tonnage.catalog.rows import LATEST, SHIPPED, VERSION, installed_versions, order, place, shipped_version
 from tonnage.data.archive import Manifest, install, read_release
 from tonnage.errors import BadFact, BadRequest, TonnageError, echo, echo_path
 from tonnage.version import __version__
@@ -128,7 +128,7 @@ def pin(version: str) -> None:
     BadRequest
         It is not installed.
     """
-    known = (SHIPPED, LATEST, shipped_version(), *installed())
+    known = (SHIPPED, LATEST, shipped_version(), *installed_versions())
     if version not in known:
         raise BadRequest(f"data '{echo(version)}' is not installed; there are: {', '.join(dict.fromkeys(known))}")
     file = place() / "pin.json"
@@ -146,7 +146,7 @@ def _from_file(path: Path, keys: tuple[bytes, ...]) -> Updated:
     """A file is installed whatever its day: who names it wants it."""
     manifest = read_release(path, keys=keys)[0]
     _check_needs(manifest)
-    there = manifest.version in installed()
+    there = manifest.version in installed_versions()
     install(path, keys=keys)
     return Updated(version=manifest.version, source=echo_path(path), new=not there)
 
@@ -158,7 +158,7 @@ def _from_server(url: str, keys: tuple[bytes, ...], watch: Callable[[int, int], 
     index = _index(url)
     _check_only_added(url, index)
     last = max(index.releases, key=lambda one: order(one.version))
-    ours = max((shipped_version(), *installed()), key=order)
+    ours = max((shipped_version(), *installed_versions()), key=order)
     if order(last.version) <= order(ours):
         _remember(index)
         return Updated(version=last.version, source=url)
@@ -187,7 +187,7 @@ def _check_needs(manifest: Manifest) -> None:
 
 
 def _index(url: str) -> Index:
-    with _opened(f"{url.rstrip('/')}/{INDEX}") as answer:
+    with _open_url(f"{url.rstrip('/')}/{INDEX}") as answer:
         try:
             raw = answer.read(MAX_INDEX + 1)
             found = msgspec.json.decode(raw, type=Index)
@@ -209,7 +209,7 @@ def _index(url: str) -> Index:
 
 def _check_only_added(url: str, index: Index) -> None:
     now = {one.version: one.sha256 for one in index.releases}
-    for version, checksum in _seen().items():
+    for version, checksum in _read_seen().items():
         if version not in now and order(version) < max(map(order, now)):
             raise BadFact(
                 f"'{echo(url)}' no longer lists data {version}, which it once did: data is only added; not used"
@@ -218,7 +218,7 @@ def _check_only_added(url: str, index: Index) -> None:
             raise BadFact(f"'{echo(url)}' has another data {version} than before: a release never changes; not used")
 
 
-def _seen() -> dict[str, str]:
+def _read_seen() -> dict[str, str]:
     try:
         found = json.loads((place() / SEEN).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -227,11 +227,11 @@ def _seen() -> dict[str, str]:
 
 
 def _remember(index: Index) -> None:
-    seen = _seen() | {one.version: one.sha256 for one in index.releases}
+    seen = _read_seen() | {one.version: one.sha256 for one in index.releases}
     _write(place() / SEEN, json.dumps(seen, indent=1).encode())
 
 
-def _opened(url: str, *, start: int = 0) -> http.client.HTTPResponse:
+def _open_url(url: str, *, start: int = 0) -> http.client.HTTPResponse:
     request = urllib.request.Request(url, headers={"User-Agent": f"tonnage/{__version__}"})
     if start:
         request.add_header("Range", f"bytes={start}-")
@@ -252,7 +252,7 @@ def _download(url: str, file: Path, *, listed: Listed, watch: Callable[[int, int
     if have > listed.bytes:
         have = 0
     if have < listed.bytes:
-        with _opened(url, start=have) as answer:
+        with _open_url(url, start=have) as answer:
             resumed = have > 0 and answer.status == http.client.PARTIAL_CONTENT
             have = have if resumed else 0
             try:

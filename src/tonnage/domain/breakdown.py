@@ -150,14 +150,14 @@ def gap(node: Node) -> float:
     >>> gap(whole), gap(msgspec.structs.replace(whole, value=4.0))
     (0.0, 0.25)
     """
-    expected = _expected(node)
+    expected = _expected_value(node)
     here = abs(expected - node.value) / max(abs(expected), abs(node.value), 1e-300)
     if node.rule == "max" and node.binds != max(node.parts, key=lambda part: part.value).name:
         return float("inf")
     return max([here, *(gap(part) for part in node.parts)])
 
 
-def _expected(node: Node) -> float:
+def _expected_value(node: Node) -> float:
     run = node.execution
     if run is not None:
         return run.count * run.once_s * run.factor

@@ -119,10 +119,10 @@ def read_options(argv: Sequence[str], options: Options, *, program: str) -> Read
             close = nearest(name, sorted(known), count=1) if len(unknown) < SUGGESTED else ()
             unknown.append(written + (f" (--{close[0].replace('_', '-')}?)" if close else ""))
     found = Read(settings=tuple(settings), ignored=tuple(ignored), unknown=tuple(unknown))
-    return found if options.settle is None else _settled(found, options.settle)
+    return found if options.settle is None else _settle_options(found, options.settle)
 
 
-def _settled(found: Read, settle: Callable[[dict[str, Any]], dict[str, Any]]) -> Read:
+def _settle_options(found: Read, settle: Callable[[dict[str, Any]], dict[str, Any]]) -> Read:
     """Settings that mean something together take their meaning; each keeps the words it was read from."""
     words = {setting.name: setting.written for setting in found.settings}
     meant = settle({setting.name: setting.value for setting in found.settings})

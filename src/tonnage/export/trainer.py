@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-__all__ = ["OPTIMIZER_NAMES", "optimizer_called", "settle_trainer", "switched"]
+__all__ = ["OPTIMIZER_NAMES", "optimizer_called", "read_switch", "settle_trainer"]
 
 OPTIMIZER_NAMES: Final = {
     "adamw": "adamw_torch_fused",
@@ -33,7 +33,7 @@ def optimizer_called(name: str) -> str:
     return next((ours for word, ours in known.items() if folded.startswith(word)), folded)
 
 
-def switched(text: str) -> bool:
+def read_switch(text: str) -> bool:
     """A switch that may also name a way: bf16: auto, gradient_checkpointing: offload."""
     return text.strip().lower() not in {"false", "no", "off", "0", "none", "null", ""}
 
@@ -46,7 +46,7 @@ def settle_trainer(found: dict[str, Any]) -> dict[str, Any]:
     its file, as its own examples name them (zero3.json), where the file itself is not there.
     """
     adapter, four, dora = found.pop("adapter", ""), found.pop("four_bits", False), found.pop("dora", False)
-    adapter = adapter if isinstance(adapter, str) and switched(adapter) else "lora" if adapter is True else ""
+    adapter = adapter if isinstance(adapter, str) and read_switch(adapter) else "lora" if adapter is True else ""
     found["method"] = "full" if not adapter else "qlora" if four or adapter == "qlora" else "dora" if dora else "lora"
     if not adapter:
         found.pop("lora_rank", None)
@@ -58,7 +58,7 @@ def settle_trainer(found: dict[str, Any]) -> dict[str, Any]:
     reshards = found.pop("reshards", True)
     if stage:
         found["sharding"] = "none" if stage[1] == "0" else f"zero{stage[1]}"
-    elif switched(sharded):
+    elif read_switch(sharded):
         hybrid, partly = "hybrid" in sharded or found.get("replicated", 1) > 1, "grad_op" in sharded or not reshards
         found["sharding"] = "hsdp" if hybrid else "zero2" if partly else "fsdp"
     found.pop("replicated", None)

@@ -102,13 +102,13 @@ def client_cost() -> Cost:
         thread.start()
         for _ in range(2):
             with asyncio.Runner(loop_factory=faster_loop()) as runner:
-                found.append(runner.run(_rehearsed(port)))
+                found.append(runner.run(_rehearse(port)))
         thread.join(END_S)
     token_s = max(0.0, (found[1] - found[0]) / (REHEARSED_TOKENS - 1))
     return Cost(request_s=found[0], token_s=token_s)
 
 
-async def _rehearsed(port: int) -> float:
+async def _rehearse(port: int) -> float:
     target = target_of(f"http://127.0.0.1:{port}", model="rehearsal", kind="chat")
     connection = open_connection(target, key=None)
     data = request_bytes(connection, prompt="a few words", output_tokens=1, ignore_eos=True)
@@ -164,7 +164,7 @@ class Clients:
         self._cost: Cost | None = None
         for rate in (spec.load.rate_per_s, spec.most if spec.sweep == "rate" else None):
             if rate is not None and rate > QUIET_PER_S:
-                clients_for(replace(spec.load, rate_per_s=rate), spec.output_tokens, cost=self._known())
+                clients_for(replace(spec.load, rate_per_s=rate), spec.output_tokens, cost=self._known_cost())
 
     async def run(self, stage: Stage, progress: Any = None) -> Stop:
         """Apply one stage; every outcome is in the file when this returns."""
@@ -177,11 +177,11 @@ class Clients:
         if (load.rate_per_s or 0.0) <= QUIET_PER_S:
             return 1
         try:
-            return clients_for(load, self._spec.output_tokens, cost=self._known())
+            return clients_for(load, self._spec.output_tokens, cost=self._known_cost())
         except BadRequest:
             return len(_usable_cores())
 
-    def _known(self) -> Cost:
+    def _known_cost(self) -> Cost:
         self._cost = self._cost or client_cost()
         return self._cost
 
@@ -229,14 +229,14 @@ async def _run_clients(stage: Stage, *, number: int, file: Path, key_env: str | 
             theirs.close()
             pipes.append(mine)
             processes.append(process)
-        return await asyncio.to_thread(_led, pipes)
+        return await asyncio.to_thread(_lead, pipes)
     finally:
         for process in processes:
             process.kill()
             process.join()
 
 
-def _led(pipes: Sequence[Pipe]) -> Stop:
+def _lead(pipes: Sequence[Pipe]) -> Stop:
     """Wait until every process is ready, give the word, and gather how each ended."""
     try:
         for pipe in pipes:

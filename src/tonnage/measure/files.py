@@ -40,13 +40,13 @@ def read_whole(path: Path, *, what: str, unpack: bool = False) -> bytes:
     except ValueError:
         raise BadFact(f"'{echo(path)}' is no path; check its characters") from None
     if unpack and data[:2] == _GZIP:
-        data = _unpacked(data, path)
+        data = _unpack(data, path)
     if len(data) > MAX_BYTES:
         raise BadFact(f"'{echo(path)}' is larger than {MAX_BYTES // 1024**2} MiB; record {what} in parts")
     return data
 
 
-def _unpacked(data: bytes, path: Path) -> bytes:
+def _unpack(data: bytes, path: Path) -> bytes:
     found = b""
     try:
         while data and len(found) <= MAX_BYTES:

@@ -294,21 +294,21 @@ def _sqlite(place: Place, *, write: bool) -> Database:
     there = refuse_other(path, own=HISTORY_ID)
     if write:
         path.parent.mkdir(parents=True, exist_ok=True)
-        connection = _connected(str(path))
+        connection = _connect(str(path))
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         return Database(connection, postgres=False)
     if not there:
         raise BadRequest(f"history: nothing was measured yet; there is no '{echo(str(path))}'")
     try:
-        connection = _connected(str(path))
+        connection = _connect(str(path))
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.OperationalError:  # a folder that may only be read has no room for the log's index
-        connection = _connected(f"{path.absolute().as_uri()}?immutable=1", uri=True)
+        connection = _connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)
     return Database(connection, postgres=False)
 
 
-def _connected(path: str, *, uri: bool = False) -> sqlite3.Connection:
+def _connect(path: str, *, uri: bool = False) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, uri=uri)
     # A row whose text was damaged is met where it is read, not by the query for all of them.
     connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")

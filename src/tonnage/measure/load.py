@@ -128,7 +128,7 @@ async def run_stage(
         Called once requests are prepared; returns when the first arrival is counted from, by `time.perf_counter`. [s]
     """
     left = [i for i in range(stage.load.warmup + stage.load.requests) if i not in stage.done]
-    made = _made(stage, left[share[0] :: share[1]])
+    made = _prepare_requests(stage, left[share[0] :: share[1]])
     tally = _Tally(start_s=begin() if begin is not None else time.perf_counter())
     lags: list[float] = []
     gc.collect()
@@ -137,7 +137,7 @@ async def run_stage(
     heart = asyncio.create_task(_beat(lags, tally))
     try:
         if stage.load.concurrency is not None:
-            await _closed(stage, left, made=made, tally=tally, progress=progress)
+            await _run_closed_loop(stage, left, made=made, tally=tally, progress=progress)
         else:
             await _open(stage, left, share=share, made=made, tally=tally, progress=progress)
         if not tally.over and tally.streak >= LOST_SERVER_AFTER and tally.last in LOST_SERVER:
@@ -163,7 +163,7 @@ async def _beat(lags: list[float], tally: _Tally) -> None:
             lags.append(max(0.0, time.perf_counter() - due))
 
 
-def _made(stage: Stage, left: list[int]) -> dict[int, bytes]:
+def _prepare_requests(stage: Stage, left: list[int]) -> dict[int, bytes]:
     """Requests written out before the clock starts, as many as a bound of memory allows."""
     made: dict[int, bytes] = {}
     size = 0
@@ -203,7 +203,9 @@ async def _open(
     await _drain(tasks, tally)
 
 
-async def _closed(stage: Stage, left: list[int], *, made: dict[int, bytes], tally: _Tally, progress: Any) -> None:
+async def _run_closed_loop(
+    stage: Stage, left: list[int], *, made: dict[int, bytes], tally: _Tally, progress: Any
+) -> None:
     queue = iter(left)
 
     async def worker(place: int) -> None:

@@ -161,7 +161,7 @@ def _prefixes() -> tuple[str, ...]:
     return tuple(dict.fromkeys(lead + name for name in sorted(names) for lead in ("", "# HELP ", "# TYPE ")))
 
 
-def _chosen(index: Mapping[str, Sequence[Any]], names: Sequence[str], tail: str = "") -> str | None:
+def _choose_name(index: Mapping[str, Sequence[Any]], names: Sequence[str], tail: str = "") -> str | None:
     """The first name that is there; the parser gives a counter the ending that its page may lack."""
     spelled = (form for name in names for form in (name, name + "_total"))
     return next((form for form in spelled if form + tail in index), None)
@@ -170,7 +170,7 @@ def _chosen(index: Mapping[str, Sequence[Any]], names: Sequence[str], tail: str 
 def _value_of(
     index: Mapping[str, Sequence[tuple[Mapping[str, str], float]]], one: Series, help_of: Mapping[str, str]
 ) -> float | None:
-    name = _chosen(index, one.names)
+    name = _choose_name(index, one.names)
     if name is None:
         return None
     found = [value for labels, value in index[name] if all(labels.get(key) == text for key, text in one.where)]
@@ -184,7 +184,7 @@ def _value_of(
 
 
 def _histogram_of(index: Mapping[str, Sequence[tuple[Mapping[str, str], float]]], one: Series) -> Histogram | None:
-    name = _chosen(index, one.names, "_count")
+    name = _choose_name(index, one.names, "_count")
     if name is None or name + "_sum" not in index:
         return None
     buckets: dict[float, float] = {}

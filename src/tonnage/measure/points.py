@@ -72,7 +72,7 @@ def read_pasted(text: str, *, prompt_tokens: float | None = None, output_tokens:
     """
     if len(text) > 500:
         raise BadRequest(f"a pasted row has {len(text)} characters; give one load, in at most 500")
-    found, rest = _taken(text)
+    found, rest = _take_numbers(text)
     left = _FILLING.sub("", rest)
     if left:
         raise BadRequest(
@@ -102,7 +102,7 @@ def read_pasted(text: str, *, prompt_tokens: float | None = None, output_tokens:
     return Measurement(schema=MEASUREMENT_SCHEMA, tool="pasted", points=(point,), notes=(f"as pasted: {echo(text)}",))
 
 
-def _taken(text: str) -> tuple[dict[str, float], str]:
+def _take_numbers(text: str) -> tuple[dict[str, float], str]:
     """Numbers by name, and what no pattern takes."""
     found: dict[str, float] = {}
     for name, pattern in _PATTERNS.items():
@@ -179,7 +179,7 @@ def _source(source: str, window_s: float | None, place: Place | None) -> Measure
 
     kind, _, number = source.partition(":")
     if kind == "history":
-        return _kept(number, place)
+        return _read_number(number, place)
     live = source.startswith(("http://", "https://"))
     if not live:
         path = Path(source)
@@ -209,11 +209,11 @@ def measurement_of_page(seen: Evidence, source: str) -> Measurement:
         "output tokens": seen.output_tokens,
     }
     missing = [name for name, value in needed.items() if not value]
-    if missing or not (_unqueued(seen) or seen.tpot_s):
-        lacks = ", ".join([*missing, *([] if _unqueued(seen) or seen.tpot_s else ["TTFT and TPOT"])])
+    if missing or not (_ttft_without_queue(seen) or seen.tpot_s):
+        lacks = ", ".join([*missing, *([] if _ttft_without_queue(seen) or seen.tpot_s else ["TTFT and TPOT"])])
         raise BadRequest(f"{echo(source)}: its metrics lack {lacks} of answered requests; was it idle?")
     requests = max(1, round(seen.requests or 1.0))
-    ttft_s = _unqueued(seen)
+    ttft_s = _ttft_without_queue(seen)
     point = Point(
         concurrency=max(1.0, seen.running or 1.0),
         requests=requests,
@@ -266,14 +266,14 @@ def look_at_service(*sources: str, watch: Watch | None = None) -> Looked:
     return Looked(diagnosis=found, measured=measured, pages=0 if whole else len(sources))
 
 
-def _unqueued(seen: Evidence) -> float | None:
+def _ttft_without_queue(seen: Evidence) -> float | None:
     """Time to the first token without waiting for a seat, which no cause of a calibration makes; None = not known."""
     if seen.ttft_s is None or not seen.waiting:
         return seen.ttft_s
     return seen.ttft_s - seen.queue_s if seen.queue_s and seen.queue_s < seen.ttft_s else None
 
 
-def _kept(number: str, place: Place | None) -> Measurement:
+def _read_number(number: str, place: Place | None) -> Measurement:
     from tonnage.measure.history import entry, place_of
 
     place = place or place_of()

@@ -193,7 +193,7 @@ def read_log(path: Path) -> Log:
     complete = data.rfind(b"\n") + 1
     lines = data[:complete].split(b"\n")[:-1]
     try:
-        decoded = [_decoded(line, number, path) for number, line in enumerate(lines, start=1)]
+        decoded = [_decode_line(line, number, path) for number, line in enumerate(lines, start=1)]
     except msgspec.DecodeError as error:
         raise BadFact(f"'{echo(path)}': {error}") from None
     if not decoded or not isinstance(decoded[0], Header) or decoded[0].schema != LOG_SCHEMA:
@@ -208,7 +208,7 @@ def read_log(path: Path) -> Log:
     )
 
 
-def _decoded(line: bytes, number: int, path: Path) -> Line:
+def _decode_line(line: bytes, number: int, path: Path) -> Line:
     try:
         found: Line = _LINE.decode(line)
         return found

@@ -153,7 +153,7 @@ async def _run(
         words = log.segments[0].words
     header = Header(spec=spec, version=__version__, date=_now())
     file = create(output, header) if log is None else reopen(output, log)
-    again = _interrupted(log) if log is not None else None
+    again = _find_interrupted(log) if log is not None else None
     try:
         segment = 1 + max((one.segment for one in log.segments), default=-1) if log is not None else 0
         while (following := again or _next(read_log(output))) is not None:
@@ -252,7 +252,7 @@ def _next(log: Log) -> Following | None:
     return None if level is None else (len(loads), _at(spec.load, level), frozenset(), 0.0)
 
 
-def _interrupted(log: Log) -> Following | None:
+def _find_interrupted(log: Log) -> Following | None:
     """The stage that the server itself ended, to go on with: what failed is asked again."""
     loads = {segment.stage: segment.load for segment in log.segments}
     ended = next((stage for stage in sorted(loads) if (end := log.end_of(stage)) is not None and end.fatal), None)

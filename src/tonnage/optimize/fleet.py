@@ -60,7 +60,7 @@ def cheapest_fleet(problem: FleetProblem, *, gap: float = 0.01, nodes: int | Non
     asked, problem = problem, merge_machines(drop_dominated(problem))
     programme, at = _programme(problem)
     solved = solve(programme, gap=gap, nodes=nodes, near=near)
-    return place_on_instances(problem, asked, fleet=_told(problem, at, solved))
+    return place_on_instances(problem, asked, fleet=_build_fleet(problem, at, solved))
 
 
 def least_cost(problem: FleetProblem) -> float | None:
@@ -141,12 +141,12 @@ def _rows(problem: FleetProblem, columns: dict[Key, Column]) -> Iterator[Terms]:
         yield from _quotas(problem, t)
         yield from zone_rows(problem, t)
         for p in range(len(problem.pools)):
-            yield from _served(problem, p, t)
+            yield from _demand_terms(problem, p, t)
             yield from _surviving(problem, p, t)
-            yield from _spared(problem, p, t)
+            yield from _spare_terms(problem, p, t)
     for p, pool in enumerate(problem.pools):
         if pool.work is not None:
-            yield from _worked(problem, p)
+            yield from _deferred_terms(problem, p)
     for key in columns:
         if key[0] == "starts":
             _, m, name, n = key
@@ -200,7 +200,7 @@ def _quotas(problem: FleetProblem, t: int) -> Iterator[Terms]:
             yield terms, -math.inf, quota.most, False
 
 
-def _served(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
+def _demand_terms(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
     """Each bucket's demand is carried, and the firm share of it on firm terms."""
     pool = problem.pools[p]
     ways = [(w, way) for w, way in enumerate(problem.ways) if way.pool == p]
@@ -226,10 +226,10 @@ def _served(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
                         terms["runs", w, firm, t] = min(share, does / load[t])
             yield terms, share, math.inf, False
     if several:
-        yield from _timed(problem, pool, ways, t)
+        yield from _time_terms(problem, pool, ways, t)
 
 
-def _timed(problem: FleetProblem, pool: Pool, ways: list[tuple[int, Way]], t: int) -> Iterator[Terms]:
+def _time_terms(problem: FleetProblem, pool: Pool, ways: list[tuple[int, Way]], t: int) -> Iterator[Terms]:
     """A replica that serves several buckets divides its time between them."""
     for w, way in ways:
         for firm in classes_of(problem, way):
@@ -282,7 +282,7 @@ def _surviving(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
                 yield used, -math.inf, 0.0, False
 
 
-def _spared(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
+def _spare_terms(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
     """The demand is carried without any so many replicas: the fastest ones in use are the ones to lose."""
     pool = problem.pools[p]
     if not pool.spares or pool.work is not None:
@@ -292,7 +292,7 @@ def _spared(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
         for firm in classes_of(problem, way):
             yield {("runs", w, firm, t): 1.0, ("used", w): -_most(pool, way, t)}, -math.inf, 0.0, False
         if len(pool.demand) > 1:
-            continue  # `_timed` keeps them free
+            continue  # `_time_terms` keeps them free
         load = pool.demand[0][t]
         if load <= 0 or way.rates[0] <= 0:
             continue
@@ -304,7 +304,7 @@ def _spared(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
         yield {**terms, ("used", w): -pool.spares * way.rates[0] / load}, 1.0, math.inf, False
 
 
-def _worked(problem: FleetProblem, p: int) -> Iterator[Terms]:
+def _deferred_terms(problem: FleetProblem, p: int) -> Iterator[Terms]:
     """Work that may be done at any time is done in all periods together, the firm share of it on firm terms."""
     pool = problem.pools[p]
     for classes, share in (((True, False), 1.0), ((True,), 1.0 - pool.loose)):
@@ -329,7 +329,7 @@ def _domains(problem: FleetProblem, p: int) -> list[str]:
     return sorted({problem.machines[way.machine].domain for way in problem.ways if way.pool == p})
 
 
-def _told(problem: FleetProblem, at: dict[Key, int], solved: Solved) -> Fleet:
+def _build_fleet(problem: FleetProblem, at: dict[Key, int], solved: Solved) -> Fleet:
     if solved.values is None:
         return Fleet(feasible=False)
     values, periods = solved.values, range(len(problem.hours))

@@ -51,7 +51,7 @@ def merge_machines(problem: FleetProblem) -> FleetProblem:
             leaders.append(m)
         else:
             kinds[m] = first
-    kept = tuple(way for k in sorted(leaders) for way in _worth(problem, k, list(ways[k].values())))
+    kept = tuple(way for k in sorted(leaders) for way in _drop_dominated(problem, k, list(ways[k].values())))
     return replace(problem, ways=kept, kinds=tuple(kinds))
 
 
@@ -136,7 +136,7 @@ def _cores_to_spare(one: Machine, other: Machine, *, ways: list[Way]) -> bool:
     )
 
 
-def _worth(problem: FleetProblem, kind: int, ways: list[Way]) -> list[Way]:
+def _drop_dominated(problem: FleetProblem, kind: int, ways: list[Way]) -> list[Way]:
     """Without those that as many of another on the same slots do the work of."""
     roomy = _cores_to_spare(problem.machines[kind], problem.machines[kind], ways=ways)
     kept: list[Way] = []

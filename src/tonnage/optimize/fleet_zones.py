@@ -63,7 +63,7 @@ def zone_rows(problem: FleetProblem, t: int) -> Iterator[Terms]:
     for p, pool in enumerate(problem.pools):
         mine = [(w, way) for w, way in ways if way.pool == p]
         if mine:
-            yield from _left(problem, mine, share=pool.survives, t=t)
+            yield from _outage_terms(problem, mine, share=pool.survives, t=t)
 
 
 def slot_rows(users: dict[Key, float], standing: dict[Key, float]) -> Iterator[Terms]:
@@ -113,7 +113,7 @@ def _room(problem: FleetProblem, ways: list[tuple[int, Way]], *, k: int, t: int)
         yield {**cores, **{key: -(one.cores or 0.0) for key, one in each.items()}}, -math.inf, 0.0, False
 
 
-def _left(problem: FleetProblem, ways: list[tuple[int, Way]], *, share: float, t: int) -> Iterator[Terms]:
+def _outage_terms(problem: FleetProblem, ways: list[tuple[int, Way]], *, share: float, t: int) -> Iterator[Terms]:
     demand = problem.pools[ways[0][1].pool].demand
     left = {k: float(k - problem.lost_zones) for k in _spreads(problem)}
     several = len(demand) > 1

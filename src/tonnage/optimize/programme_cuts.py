@@ -88,7 +88,7 @@ def violated_cuts(
     for k, room in enumerate(rooms):
         if not _is_split(room, values):
             continue
-        for base in _demanded(room, tight, values):
+        for base in _demand_covers(room, tight, values):
             found += _cuts(base, point, most=1)
             others = {room_of[i] for i in base.terms if i in room_of and values[i] > ROW_TOLERANCE} - {k}
             if others:
@@ -127,7 +127,7 @@ def _standing(cover: Cover, choice: set[int], *, rooms: Sequence[Room], room_of:
     return Cover(terms, cover.least)
 
 
-def _demanded(room: Room, tight: dict[int, list[Cover]], values: Sequence[float]) -> Iterator[Cover]:
+def _demand_covers(room: Room, tight: dict[int, list[Cover]], values: Sequence[float]) -> Iterator[Cover]:
     """The room of a machine with a tight demand of each of its users in place of what they take."""
     used = [i for i in room.takes if values[i] > ROW_TOLERANCE]
     ranked: list[list[Cover]] = []

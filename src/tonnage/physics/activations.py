@@ -137,7 +137,7 @@ def layer_bytes_per_token(
     if chosen == "selective" and setup.software.selective == "operations":
         kept = _matrix_outputs(group, hidden, setup)
     else:
-        kept = _kept(group, hidden, setup, chosen)
+        kept = _kept_activations(group, hidden, setup, chosen)
     return kept.whole / spread + kept.cut / tp + (_adapter_bytes(group, hidden, setup) if setup.adapter else 0.0)
 
 
@@ -176,7 +176,7 @@ def _element_bytes(setup: TrainSetup) -> int:
     return 4 if setup.precision in {"fp32", "tf32"} or setup.wide_residual else 2
 
 
-def _kept(group: LayerGroup, hidden: int, setup: TrainSetup, recompute: str) -> _Kept:
+def _kept_activations(group: LayerGroup, hidden: int, setup: TrainSetup, recompute: str) -> _Kept:
     size = _element_bytes(setup)
     norms = group.norms * hidden * _norm_bytes(group, setup, size)
     mixer = _mixer_values(group.mixer, hidden, setup)
@@ -208,11 +208,11 @@ def _adapter_bytes(group: LayerGroup, hidden: int, setup: TrainSetup) -> float:
     return sum(
         _WIDE_INPUT * matrix.inputs / cut.get(matrix.split, 1) * (2 if "gate_up" in matrix.name else 1)
         for matrix in matrices
-        if matrix.split not in {"experts", "whole"} and _adapted(setup, matrix.name)
+        if matrix.split not in {"experts", "whole"} and _has_adapter(setup, matrix.name)
     )
 
 
-def _adapted(setup: TrainSetup, name: str) -> bool:
+def _has_adapter(setup: TrainSetup, name: str) -> bool:
     """Whether a matrix carries an adapter."""
     parts = ("gate_proj", "up_proj") if "gate_up" in name else (name,)
     return not setup.lora_targets or any(part in setup.lora_targets for part in parts)
@@ -252,13 +252,13 @@ def _norm_bytes(group: LayerGroup, setup: TrainSetup, size: int) -> float:
 
 def _input_values(group: LayerGroup, hidden: int, setup: TrainSetup) -> float:
     """Norm outputs kept because a matrix behind them is trained, or carries an adapter."""
-    mixer = hidden if group.mixer is not None and _trained(setup, "q_proj", "k_proj", "v_proj") else 0
+    mixer = hidden if group.mixer is not None and _keeps_input(setup, "q_proj", "k_proj", "v_proj") else 0
     cross = hidden if group.cross_attention is not None else 0
-    forward = hidden if group.feed_forward is not None and _trained(setup, "up_proj") else 0
+    forward = hidden if group.feed_forward is not None and _keeps_input(setup, "up_proj") else 0
     return float(mixer + cross + forward)
 
 
-def _trained(setup: TrainSetup, *names: str) -> bool:
+def _keeps_input(setup: TrainSetup, *names: str) -> bool:
     """Whether any of these matrices keeps its input: it is trained, carries an adapter, or is 4-bit (bitsandbytes)."""
     if not setup.adapter or not setup.lora_targets or setup.method == "qlora":
         return True
@@ -288,7 +288,7 @@ def _mixer_values(mixer: Mixer | None, hidden: int, setup: TrainSetup) -> float:
 def _feed_forward_values(feed_forward: FeedForward | None, hidden: int, setup: TrainSetup) -> float:
     """Values a feed-forward keeps per token between its input and its output."""
     keeps = setup.software.keeps
-    down = 0 if _trained(setup, "down_proj") else 1
+    down = 0 if _keeps_input(setup, "down_proj") else 1
     match feed_forward:
         case Mlp(intermediate_size=width, gated=gated):
             return width * ((keeps.gated if gated else keeps.plain) - down)

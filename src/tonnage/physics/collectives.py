@@ -240,7 +240,7 @@ def collective_timed(
     if op.inter_node and op.per_node > 1:
         return _two_levels_s(op, accelerator, ladder, eager=eager), "generic", None
     if ladder.grids and not op.inter_node:
-        measured = _measured(op, accelerator, ladder, eager=eager)
+        measured = _measured_seconds(op, accelerator, ladder, eager=eager)
         if measured is not None:
             return measured
     curve = ladder.curve
@@ -271,7 +271,7 @@ def _two_levels_s(op: Operator, accelerator: Accelerator, ladder: Ladder, *, eag
     return inside + outside if op.kind == "all_reduce" else max(inside, outside)
 
 
-def _measured(
+def _measured_seconds(
     op: Operator, accelerator: Accelerator, ladder: Ladder, *, eager: bool
 ) -> tuple[float, Rung, Grid] | None:
     """From the grid of that many ranks, else of the nearest number above or below that was measured."""

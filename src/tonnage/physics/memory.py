@@ -234,14 +234,14 @@ def _rank_bytes(model: Model, precision: Precision, layout: Layout, *, padded: b
     parts.append(Part(name="norms", value=model.final_norms * model.hidden_size * SIXTEEN))
     parts += [Part(name="towers", value=tower.parameters * SIXTEEN, source=tower.name) for tower in model.towers]
     parts.append(Part(name="other", value=model.extra_parameters * number_format(precision.weights).bytes / layout.tp))
-    return Quantity.of_parts("bytes", _summed(parts))
+    return Quantity.of_parts("bytes", _sum_parts(parts))
 
 
 def _network(part: Part, precision: Precision) -> Part:
     return msgspec.structs.replace(part, value=part.value * number_format(precision.weights).bytes)
 
 
-def _summed(parts: Iterable[Part]) -> list[Part]:
+def _sum_parts(parts: Iterable[Part]) -> list[Part]:
     sums: dict[str, Part] = {}
     for part in parts:
         before = sums.get(part.name)

@@ -40,7 +40,7 @@ def operator_s(op: Operator, *, accelerator: Accelerator, ladder: Ladder, eager:
     Products in narrow formats include quantising their input; grouped products include permuting
     rows to experts, the activation between them and the weighted sum after.
     """
-    seconds, rung, _ = _timed(op, accelerator, ladder, eager)
+    seconds, rung, _ = _operator_seconds(op, accelerator, ladder, eager)
     return seconds, rung
 
 
@@ -48,7 +48,7 @@ def operator_evidence(
     op: Operator, *, accelerator: Accelerator, ladder: Ladder, eager: bool = False
 ) -> tuple[float, Evidence]:
     """The seconds of `operator_s`, and what they rest on: grid, donor, file, date, and the share of the roofline."""
-    seconds, rung, grid = _timed(op, accelerator, ladder, eager)
+    seconds, rung, grid = _operator_seconds(op, accelerator, ladder, eager)
     least_s, bound = roofline_of(op, accelerator=accelerator, ladder=ladder)
     tier: Tier = "curve" if rung == "generic" else rung
     if op.kind in _COLLECTIVES and grid is None:
@@ -91,7 +91,9 @@ def roofline_of(
     return (compute_s, "arithmetic") if compute_s > memory_s else (memory_s, "memory")
 
 
-def _timed(op: Operator, accelerator: Accelerator, ladder: Ladder, eager: bool) -> tuple[float, Rung, Grid | None]:
+def _operator_seconds(
+    op: Operator, accelerator: Accelerator, ladder: Ladder, eager: bool
+) -> tuple[float, Rung, Grid | None]:
     """Seconds, rung, and the grid they were read from; no grid where a curve or a formula answers."""
     kind = op.kind
     if kind in _COLLECTIVES:

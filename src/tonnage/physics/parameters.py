@@ -181,7 +181,7 @@ def _count(model: Model, active: bool) -> Quantity:
     if not active:
         parts += [Part(name="towers", value=tower.parameters, source=tower.name) for tower in model.towers]
     parts.append(Part(name="other", value=model.extra_parameters))
-    total = Quantity.of_parts(UNIT, _merged(parts))
+    total = Quantity.of_parts(UNIT, _merge_parts(parts))
     if total.value == 0 and model.published_parameters is not None:
         published = model.published_active_parameters if active else model.published_parameters
         whole = Part(
@@ -221,7 +221,7 @@ _EXPERT_PARTS = {
 }
 
 
-def _merged(parts: Iterable[Part]) -> list[Part]:
+def _merge_parts(parts: Iterable[Part]) -> list[Part]:
     """Parts of the same name added up, in the order of their first appearance."""
     sums: dict[str, Part] = {}
     for part in parts:

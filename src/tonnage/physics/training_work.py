@@ -58,7 +58,7 @@ def layer_work(group: LayerGroup, hidden_size: int, *, setup: TrainSetup) -> Lay
         *mixer_matrices(group.cross_attention, hidden),
         *feed_forward_matrices(group.feed_forward, hidden),
     )
-    for product in _merged(matrices):
+    for product in _merge_products(matrices):
         ahead, back = _products(product, group.feed_forward, setup, tokens)
         forward += ahead
         backward += back
@@ -110,7 +110,7 @@ def _bytes(setup: TrainSetup) -> float:
     return 4.0 if setup.precision in {"fp32", "tf32"} else 2.0
 
 
-def _merged(matrices: tuple[Matrix, ...]) -> tuple[Matrix, ...]:
+def _merge_products(matrices: tuple[Matrix, ...]) -> tuple[Matrix, ...]:
     """Neighbours with the same input become one product: query, key and value."""
     found: list[Matrix] = []
     for matrix in matrices:
@@ -180,7 +180,7 @@ def _products(
 
 
 def _adapts(target: str, matrix: str) -> bool:
-    """Whether a target names this matrix, or a part of the product into which `_merged` put it."""
+    """Whether a target names this matrix, or a part of the product into which `_merge_products` put it."""
     if matrix == "q_proj" and target in {"k_proj", "v_proj"}:
         return True
     return target == matrix or (target in {"up_proj", "gate_proj"} and matrix.endswith(("up_proj", "gate_up_proj")))
@@ -298,7 +298,7 @@ def _cast_bytes(matrices: tuple[Matrix, ...], setup: TrainSetup) -> float:
     narrow = number_format(setup.precision).bytes
     tp = setup.layout.tp
     values = 0.0
-    for matrix in _merged(matrices):
+    for matrix in _merge_products(matrices):
         copies = matrix.active or 1
         cut = tp if matrix.split == "inputs" or (matrix.split == "experts" and setup.layout.ep > 1) else 1
         values += copies * matrix.inputs / cut

@@ -40,7 +40,7 @@ def unet_work(unet: Unet, *, resolution: float, batch: float, precision: Precisi
     work += _up(unet, at, pixels, batch)
     first = unet.block_out_channels[0]
     work.append(_convolution("output", at, pixels, first, unet.latent_channels))
-    return _merged(work)
+    return _merge_operators(work)
 
 
 def vae_decoder_work(*, resolution: float, batch: float, precision: Precision, latent_channels: int = 4) -> Work:
@@ -57,7 +57,7 @@ def vae_decoder_work(*, resolution: float, batch: float, precision: Precision, l
         if level < len(_VAE_CHANNELS) - 1:
             pixels *= 4
             work.append(_convolution("upsample", at, pixels, width, width))
-    return _merged([*work, _convolution("output", at, pixels, width, 3)])
+    return _merge_operators([*work, _convolution("output", at, pixels, width, 3)])
 
 
 def _down(unet: Unet, at: Share, pixels: float, batch: float) -> Iterator[Operator]:
@@ -179,7 +179,7 @@ def _convolution(name: str, at: Share, pixels: float, inputs: float, outputs: fl
     )
 
 
-def _merged(work: list[Operator]) -> Work:
+def _merge_operators(work: list[Operator]) -> Work:
     """Equal operators once, with their counts added."""
     counts: dict[Operator, float] = {}
     for op in work:

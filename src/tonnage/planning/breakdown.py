@@ -83,15 +83,15 @@ def explain_text(
     if _is_lines(text):
         lines = _lines(text)
         look(lines)
-        return Explained(None, tuple(_opened(each, additions) for each in lines))
+        return Explained(None, tuple(_open_answer(each, additions) for each in lines))
     value = read_written(text, what=what)
     look(value)
     if isinstance(value, list):
         if not value:
             raise BadRequest(f"'{echo(what)}' holds nothing to explain; give a plan, a case or a prediction")
-        return Explained(None, tuple(_opened(each, additions) for each in value))
-    if isinstance(value, dict) and _known(value):
-        return Explained(None, (_opened(value, additions),))
+        return Explained(None, tuple(_open_answer(each, additions) for each in value))
+    if isinstance(value, dict) and _is_known_kind(value):
+        return Explained(None, (_open_answer(value, additions),))
     plan = plan_of_text(text if isinstance(value, dict) else "{}", what)
     halves = (plan.make, plan.serve) if isinstance(plan, LifecyclePlan) else (plan,)
     opened = (explain_plan(half, rank=rank, additions=additions) for half in halves)
@@ -108,18 +108,18 @@ def _lines(text: str) -> list[Any]:
     return [raw for _, raw in raw_cases(io.BytesIO(text.encode()))]
 
 
-def _known(value: dict[str, Any]) -> bool:
+def _is_known_kind(value: dict[str, Any]) -> bool:
     """Whether it is a case, a prediction or a breakdown; anything else is read as a plan."""
     if "schema" in value:
         return bool(value["schema"] == BREAKDOWN_SCHEMA)
     return "fits" in value or ("kind" in value and "accelerator" in value)
 
 
-def _opened(raw: Any, additions: Additions) -> Breakdown:
+def _open_answer(raw: Any, additions: Additions) -> Breakdown:
     if isinstance(raw, TonnageError):
         raise raw
     if isinstance(raw, dict) and raw.get("schema") == BREAKDOWN_SCHEMA:
-        found: Breakdown = _converted(raw, Breakdown)
+        found: Breakdown = _convert(raw, Breakdown)
         return found
     if isinstance(raw, dict) and "fits" in raw:
         return _of_prediction(raw)
@@ -130,15 +130,15 @@ def _of_prediction(raw: dict[str, Any]) -> Breakdown:
     kind = raw.get("kind")
     if kind not in {"serve", "train"}:
         raise BadRequest(f"a prediction of kind '{echo(kind)}' holds no parts to open; explain one of serve or train")
-    result: ServeResult | TrainResult = _converted(raw, ServeResult if kind == "serve" else TrainResult)
+    result: ServeResult | TrainResult = _convert(raw, ServeResult if kind == "serve" else TrainResult)
     if not result.opened:
         why = f"it does not fit: {result.why}" if not result.fits else "predict with --why, or explain the case itself"
         raise BadRequest(f"this prediction holds no parts; {why}")
     label = f"prediction {result.id}" if result.id else "prediction"
-    return _made(kind=kind, label=label, numbers=result.opened, notes=result.notes, id=result.id)
+    return _build_breakdown(kind=kind, label=label, numbers=result.opened, notes=result.notes, id=result.id)
 
 
-def _converted(raw: dict[str, Any], struct: Any) -> Any:
+def _convert(raw: dict[str, Any], struct: Any) -> Any:
     try:
         return msgspec.convert(raw, struct)
     except msgspec.ValidationError as error:
@@ -164,10 +164,10 @@ def explain_case(case: Case | RlCase, *, additions: Additions = NOTHING) -> Brea
     assert isinstance(result, ServeResult | TrainResult)
     notes = result.notes if result.fits else (f"does not fit: {result.why}", *result.notes)
     kind: Kind = "serve" if isinstance(case, ServeCase) else "train"
-    return _made(kind=kind, label=_label(case), numbers=result.opened, notes=notes, id=case.id)
+    return _build_breakdown(kind=kind, label=_label(case), numbers=result.opened, notes=notes, id=case.id)
 
 
-def _made(
+def _build_breakdown(
     *, kind: Kind, label: str, numbers: tuple[Node, ...] = (), notes: tuple[str, ...] = (), id: str | None = None
 ) -> Breakdown:
     return Breakdown(schema=BREAKDOWN_SCHEMA, kind=kind, label=label, numbers=numbers, notes=notes, id=id)
@@ -216,9 +216,9 @@ def explain_plan(plan: Plan, *, rank: int = 1, additions: Additions = NOTHING) -
     try:
         result = predict(_case_of(plan, option), additions=additions, why=True)
     except TonnageError as error:
-        return _made(kind="serve", label=label, notes=(f"its times cannot be opened: {error}",))
+        return _build_breakdown(kind="serve", label=label, notes=(f"its times cannot be opened: {error}",))
     assert isinstance(result, ServeResult)
-    numbers = tuple(_planned(node, option) for node in result.opened)
+    numbers = tuple(_planned_latency(node, option) for node in result.opened)
     return Breakdown(
         schema=BREAKDOWN_SCHEMA,
         kind="serve",
@@ -245,13 +245,13 @@ def _training(plan: TrainPlan, option: TrainOption, rank: int, additions: Additi
         part = catalog.accelerator(option.configuration.accelerator, additions)
         numbers = step_numbers(model, part, setup=_setup_of(plan, option, model=model, part=part))
     except TonnageError as error:
-        return _made(kind="train", label=label, notes=(f"its step cannot be opened: {error}",))
+        return _build_breakdown(kind="train", label=label, notes=(f"its step cannot be opened: {error}",))
     step, planned = numbers[0], option.step_s.value
     if abs(step.value - planned) > ROUNDING * planned:
         beyond = Node(name="as planned, beyond this", value=planned - step.value, unit="s", evidence=_REBUILT)
         step = Node.total("step", (msgspec.structs.replace(step, name="rebuilt"), beyond))
         numbers = (step, *numbers[1:])
-    return _made(kind="train", label=label, numbers=numbers, notes=model.assumed)
+    return _build_breakdown(kind="train", label=label, numbers=numbers, notes=model.assumed)
 
 
 def _setup_of(plan: TrainPlan, option: TrainOption, *, model: Model, part: Accelerator) -> TrainSetup:
@@ -299,7 +299,7 @@ def _case_of(plan: ServePlan, option: ServeOption) -> ServeCase:
     return case_of(option.configuration, model=name, lengths=request.lengths, traffic=Traffic(rate_per_s=rate))
 
 
-def _planned(node: Node, option: ServeOption) -> Node:
+def _planned_latency(node: Node, option: ServeOption) -> Node:
     """A mean latency of the steady state under what the plan says of it."""
     c = option.capacity
     planned = {"TTFT": c.ttft_mean_s, "TPOT": c.tpot_mean_s}.get(node.name)

@@ -41,7 +41,7 @@ def check(baseline: Plan, fresh: Plan, *, tolerance: float = DEFAULT_TOLERANCE) 
         )
     if type(baseline) is not type(fresh):
         raise BadRequest("the baseline answers another kind of question than the request; keep a new one with --output")
-    changes = tuple(_changes(dict(_named(baseline)), dict(_named(fresh)), tolerance))
+    changes = tuple(_changes(dict(_figures(baseline)), dict(_figures(fresh)), tolerance))
     beyond = [change for change in changes if change.beyond]
     return Check(
         schema=CHECK_SCHEMA,
@@ -52,12 +52,12 @@ def check(baseline: Plan, fresh: Plan, *, tolerance: float = DEFAULT_TOLERANCE) 
         changes=changes,
         before=baseline.sentence,
         now=fresh.sentence,
-        made_before=_made(baseline),
-        made_now=_made(fresh),
+        made_before=_describe_plan(baseline),
+        made_now=_describe_plan(fresh),
     )
 
 
-def _named(plan: Comparable) -> Iterator[tuple[str, Figure]]:
+def _figures(plan: Comparable) -> Iterator[tuple[str, Figure]]:
     yield from ((figure[0], figure) for figure in figures(plan))
 
 
@@ -138,5 +138,5 @@ def _sentence(beyond: list[Change], tolerance: float, *, feasible: bool) -> str:
     return f"Changed: {', '.join(change.what for change in beyond)}."
 
 
-def _made(plan: Comparable) -> str:
+def _describe_plan(plan: Comparable) -> str:
     return f"{plan.provenance.version}, {plan.provenance.made}"

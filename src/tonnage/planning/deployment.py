@@ -136,7 +136,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
             f"isl {case.isl:g} and osl {case.osl:g} must be at least 0 and not both 0; give prompt and output tokens"
         )
     case = _at_mean_lengths(case)
-    accelerator = _counted(accelerator, case)
+    accelerator = _counted_device(accelerator, case)
     known, note = _engine(case)
     precision = with_usual_activations(resolve_precision(case.precision, model), accelerator, engine=known.name)
     layout, memory_layout = _layouts(case)
@@ -155,7 +155,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         layout=memory_layout,
         demand=Demand(context_tokens=max(1.0, case.isl + case.osl)),
     )
-    kernels = _cabled(
+    kernels = _without_peer_exchanges(
         ladder(
             accelerator,
             family=running.spec.kernel_family,
@@ -270,7 +270,7 @@ def with_usual_activations(precision: Precision, accelerator: Accelerator, *, en
     return msgspec.structs.replace(precision, activations=stored.name)
 
 
-def _counted(accelerator: Accelerator, case: ServeCase) -> Accelerator:
+def _counted_device(accelerator: Accelerator, case: ServeCase) -> Accelerator:
     """The device that is counted: a share of the part, with the links the case has."""
     share = case.accelerator_fraction
     if not 0 < share <= 1:
@@ -290,7 +290,7 @@ def _counted(accelerator: Accelerator, case: ServeCase) -> Accelerator:
     return accelerator
 
 
-def _cabled(kernels: Ladder, intra: str | None) -> Ladder:
+def _without_peer_exchanges(kernels: Ladder, intra: str | None) -> Ladder:
     """The ladder without exchanges that were measured between peers, where accelerators pass data through the host."""
     if intra != THROUGH_HOST:
         return kernels

@@ -120,16 +120,16 @@ def serving_load(at: Deployment, *, running: float, tpot_s: float, requests_per_
     p, case = at.placement, at.case
     ranks = p.layout.dp * p.layout.pp
     tokens = Tokens(decodes=max(1.0, running / ranks), context=case.isl + case.osl / 2.0, emitted=running / ranks)
-    drawn = _drawn(p, tokens) / max(tpot_s, 1e-9)
+    drawn = _overdraw(p, tokens) / max(tpot_s, 1e-9)
     if case.isl > 0.0 and case.phase != "decode":
-        drawn += _drawn(p, Tokens(prompts=1.0, chunk=case.isl, emitted=1.0)) * requests_per_s / ranks
+        drawn += _overdraw(p, Tokens(prompts=1.0, chunk=case.isl, emitted=1.0)) * requests_per_s / ranks
     idle = catalog.parameter("server_power", "idle_share_of_max").value
     value = min(1.0, idle + drawn)
     source = f"idle {idle:g}, bytes {MEMORY_DRAW:g} and products {PRODUCT_DRAW:g} of the limit at the rated speeds"
     return LoadShare(value=value, low=value / DRAW_SPREAD, high=min(1.0, value * DRAW_SPREAD), source=source)
 
 
-def _drawn(placement: Placement, tokens: Tokens) -> float:
+def _overdraw(placement: Placement, tokens: Tokens) -> float:
     """Draw over the limit, times seconds, of one step of one rank."""
     p, seconds = placement, 0.0
     for op in step_work(p.model, tokens, precision=p.precision, layout=p.layout, domain=p.domain):

@@ -82,7 +82,7 @@ def launchable_option(
         facts["named"] = checkpoint
     if isinstance(plan, RlPlan):
         return msgspec.structs.replace(plan, model=facts), plan.options[rank - 1]
-    model = _resolved(plan, additions)
+    model = _resolve_model(plan, additions)
     if isinstance(plan, TrainPlan):
         facts |= _accelerator_facts(plan.options[rank - 1].configuration.accelerator, additions)
         shape = {} if model is None else _shape(model)
@@ -95,13 +95,13 @@ def launchable_option(
                 facts["widths"] = {name: width for name, width in widths.items() if width}
         return msgspec.structs.replace(plan, model=facts | ({"shape": shape} if shape else {})), plan.options[rank - 1]
     if isinstance(plan, BatchPlan):
-        return _filled(plan, plan.options[rank - 1], facts, model=model, additions=additions, saturated=True)
+        return _fill_settings(plan, plan.options[rank - 1], facts, model=model, additions=additions, saturated=True)
     option = plan.options[rank - 1]
     if (split := option.configuration.pools) is not None:
         counts = {"prefill_workers": option.replicas * split.prefill, "decode_workers": option.replicas * split.decode}
         facts["pools"] = counts
         option = msgspec.structs.replace(option, replicas=sum(counts.values()))
-    return _filled(plan, option, facts, model=model, additions=additions)
+    return _fill_settings(plan, option, facts, model=model, additions=additions)
 
 
 def _apart(plan: Plan) -> ServePlan:
@@ -126,7 +126,7 @@ def _apart(plan: Plan) -> ServePlan:
     return msgspec.structs.replace(plan, options=(option, *plan.options), model={**plan.model, "pools": counts})
 
 
-def _filled(
+def _fill_settings(
     plan: Served,
     option: ServedOption,
     facts: dict[str, Any],
@@ -160,7 +160,7 @@ def _accelerator_facts(name: str, additions: Additions) -> dict[str, str]:
     return {"vendor": part.vendor.lower(), **capability}
 
 
-def _resolved(plan: ServePlan | TrainPlan | BatchPlan, additions: Additions) -> Model | None:
+def _resolve_model(plan: ServePlan | TrainPlan | BatchPlan, additions: Additions) -> Model | None:
     """The network, without asking anyone else's machine; a file that has moved since is no reason to fail."""
     for name in (plan.request.model, str(plan.model.get("id", ""))):
         try:

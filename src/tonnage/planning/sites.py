@@ -87,7 +87,7 @@ OFFER_TESTS: Final[dict[str, OfferTest]] = {
     "region": lambda f, o, p: not f.regions or o.region in f.regions,
     "country": lambda f, o, p: not f.countries or o.country in f.countries,
     "eu": lambda f, o, p: f.eu is None or o.eu is f.eu,
-    "certification": lambda f, o, p: _certified(f, p.get(o.provider)),
+    "certification": lambda f, o, p: _has_certificates(f, p.get(o.provider)),
     "provider_kind": lambda f, o, p: not f.provider_kinds or _of_kind(f, p.get(o.provider)),
     "eu_owned": lambda f, o, p: f.eu_owned is None or _fact(p.get(o.provider), "eu_owned_entity").startswith("yes"),
     "billing": lambda f, o, p: f.billing_step_s is None or _billed_by(f.billing_step_s, p.get(o.provider)),
@@ -117,7 +117,7 @@ def sites(
     less = {name: 1.0 - share for name, share in _pairs(filters.discounts)}
     for offer in catalog.offers(additions=additions):
         if not offer.history:
-            rented.setdefault(offer.accelerator, []).append(_discounted(offer, less.get(offer.provider, 1.0)))
+            rented.setdefault(offer.accelerator, []).append(_discount(offer, less.get(offer.provider, 1.0)))
     open_sites: list[Site] = []
     excluded: list[Rejection] = []
     for accelerator in catalog.accelerators(additions).values():
@@ -127,15 +127,15 @@ def sites(
             continue
         failed = next((name for name, test in ACCELERATOR_TESTS.items() if not test(filters, accelerator)), None)
         if failed is not None:
-            excluded.append(_excluded(accelerator, failed, "does not pass"))
+            excluded.append(_rejection(accelerator, failed, "does not pass"))
             continue
         passing, last = _passing(filters, [o for o in offers if o.kind not in without], providers)
         passing = [*([] if own is None else [own]), *passing]
         if passing:
-            open_sites += _by_link(accelerator, _confirmed(passing, filters.terms))
+            open_sites += _by_link(accelerator, _primary_only(passing, filters.terms))
         else:
             excluded.append(
-                _excluded(accelerator, last, f"removes the last of {len(offers)} offers")
+                _rejection(accelerator, last, f"removes the last of {len(offers)} offers")
                 if offers
                 else Rejection(what=accelerator.id, verdict=_no_price(accelerator))
             )
@@ -154,7 +154,7 @@ def _owned(filters: Filters, additions: Additions) -> tuple[tuple[Site, ...], tu
         for site in found
         for name in [next((n for n, test in ACCELERATOR_TESTS.items() if not test(wanted, site.accelerator)), None)]
     ]
-    left_out = tuple(_excluded(site.accelerator, name, "does not pass") for site, name in lost if name is not None)
+    left_out = tuple(_rejection(site.accelerator, name, "does not pass") for site, name in lost if name is not None)
     return tuple(site for site, name in lost if name is None), left_out
 
 
@@ -216,7 +216,7 @@ def _pairs(texts: Iterable[str]) -> Iterator[tuple[str, float]]:
         yield name, float(value)
 
 
-def _discounted(offer: Offer, factor: float) -> Offer:
+def _discount(offer: Offer, factor: float) -> Offer:
     """The offer at what its provider takes from this user."""
     if factor == 1.0:
         return offer
@@ -254,7 +254,7 @@ def _no_price(accelerator: Accelerator) -> Verdict:
     )
 
 
-def _confirmed(offers: list[Offer], terms: Sequence[str]) -> list[Offer]:
+def _primary_only(offers: list[Offer], terms: Sequence[str]) -> list[Offer]:
     """
     Those of primary sources under a term asked for, where there are any; else all, whose bills then say so.
 
@@ -298,13 +298,13 @@ def _starts_within(limit_s: float, provider: Provider | None) -> bool:
     return bool(ends) and max(ends) <= limit_s
 
 
-def _certified(filters: Filters, provider: Provider | None) -> bool:
+def _has_certificates(filters: Filters, provider: Provider | None) -> bool:
     return not filters.certifications or (
         provider is not None and set(filters.certifications) <= set(provider.certifications)
     )
 
 
-def _excluded(accelerator: Accelerator, limit: str, why: str) -> Rejection:
+def _rejection(accelerator: Accelerator, limit: str, why: str) -> Rejection:
     return Rejection(what=accelerator.id, verdict=Verdict(ok=False, limit=limit, reason=f"filter '{limit}' {why}"))
 
 

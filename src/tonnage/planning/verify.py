@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.catalog.rows import SHIPPED, data_version, folder_in, installed
+from tonnage.catalog.rows import SHIPPED, data_version, folder_in, installed_versions
 from tonnage.domain.compare import VERIFY_SCHEMA, Change, Verification
 from tonnage.domain.plan import BY_AVERAGES, Provenance
 from tonnage.errors import BadRequest
@@ -120,7 +120,7 @@ def _verified_here(path: str, *, additions: Additions) -> Verification:
 
 def release_of(data: str) -> str | None:
     """The release on this machine that gives those twelve digits, the shipped data included; absent = none does."""
-    folders = {SHIPPED: None, **{version: folder_in(version) for version in installed()}}
+    folders = {SHIPPED: None, **{version: folder_in(version) for version in installed_versions()}}
     return next((version for version, folder in folders.items() if data_version(folder) == data), None)
 
 
@@ -183,9 +183,9 @@ def _differences(before: Any, now: Any, where: str = "") -> Iterator[tuple[str, 
                 f"{where}[{place}]",
             )
     elif before != now:
-        yield where, _said(before), _said(now)
+        yield where, _show_value(before), _show_value(now)
 
 
-def _said(value: Any) -> str:
+def _show_value(value: Any) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return text if len(text) <= SHORT else f"{text[: SHORT - 1]}…"

@@ -119,7 +119,7 @@ def accuracy_document(report: AccuracyReport) -> Document:
             for line in worst_first(report.blocks)[:FIRST_ROWS]
         ]
         title = "The largest errors, in sample: most of these rows were read by the fits that predict them"
-    skipped = _skipped(report)
+    skipped = _count_skipped(report)
     left = sum(number for _, number in skipped)
     why = f"{left:,} numbers are not predicted, most of all: {skipped[0][0][1]} ({skipped[0][1]:,})." if skipped else ""
     blocks: list[Block] = [
@@ -140,34 +140,43 @@ def as_text(report: AccuracyReport) -> str:
     parts = [sentence(report)]
     if report.out_of_sample.standings:
         parts += ["", "By groups that weigh the same, each left out of what is fitted:", ""]
-        parts += [_aligned(standing_rows(report.out_of_sample))]
+        parts += [_align_columns(standing_rows(report.out_of_sample))]
     if report.duels:
-        parts += ["", duel_sentence(report.predictor, report.duels), "", _aligned(duel_rows(report.duels))]
-    parts += ["", _aligned([header, *rows])]
+        parts += ["", duel_sentence(report.predictor, report.duels), "", _align_columns(duel_rows(report.duels))]
+    parts += ["", _align_columns([header, *rows])]
     if report.training:
-        parts += ["", "Training, group by group:", "", _aligned(training_rows(report.training))]
+        parts += ["", "Training, group by group:", "", _align_columns(training_rows(report.training))]
     if report.networks:
-        parts += ["", "Networks and single streams, group by group:", "", _aligned(training_rows(report.networks))]
+        parts += [
+            "",
+            "Networks and single streams, group by group:",
+            "",
+            _align_columns(training_rows(report.networks)),
+        ]
     if report.regret:
         parts += ["", "Picks by these predictions among measured configurations (tokens/s per accelerator):", ""]
-        parts += [_aligned(regret_rows(report.regret))]
+        parts += [_align_columns(regret_rows(report.regret))]
     if report.confidence:
         parts += ["", "Picks by their chance of keeping the limit, a miss or no answer counted as nothing:", ""]
-        parts += [_aligned(confidence_rows(report.confidence)), "", _aligned(reliability_rows(report.reliability))]
+        parts += [
+            _align_columns(confidence_rows(report.confidence)),
+            "",
+            _align_columns(reliability_rows(report.reliability)),
+        ]
     if report.logs:
         parts += ["", "Request logs played again, predicted over measured, less one:", ""]
-        parts += [_aligned(log_rows(report.logs))]
+        parts += [_align_columns(log_rows(report.logs))]
     calm = [line for line in report.blocks if _differs(line)]
     if calm:
         lines = [
             (line.block, line.quantity, f"{line.below_knee:,}", _percent(line.below_knee_median_ape)) for line in calm
         ]
         parts += ["", "Latencies below the knee only (above it they are queueing):", ""]
-        parts += [_aligned([("block", "quantity", "rows", "median"), *lines])]
-    skipped = _skipped(report)
+        parts += [_align_columns([("block", "quantity", "rows", "median"), *lines])]
+    skipped = _count_skipped(report)
     if skipped:
         parts += ["", "Not predicted (rows x quantities):", ""]
-        parts += [_aligned([(block, f"{number:,}", why) for (block, why), number in skipped])]
+        parts += [_align_columns([(block, f"{number:,}", why) for (block, why), number in skipped])]
     if report.out_of_memory:
         parts += ["", f"Runs that did not fit: {report.out_of_memory_found} of {report.out_of_memory} predicted so."]
     if report.crashes:
@@ -211,7 +220,7 @@ def as_markdown(report: AccuracyReport, page: Page) -> str:
         "## Not predicted",
         _table(
             ["block", "rows x quantities", "reason"],
-            [[block, f"{number:,}", why] for (block, why), number in _skipped(report)],
+            [[block, f"{number:,}", why] for (block, why), number in _count_skipped(report)],
         ),
     ]
     if report.out_of_memory:
@@ -324,7 +333,7 @@ def _cells(line: BlockErrors, grouped: bool) -> tuple[str, ...]:
     )
 
 
-def _skipped(report: AccuracyReport) -> list[tuple[tuple[str, str], int]]:
+def _count_skipped(report: AccuracyReport) -> list[tuple[tuple[str, str], int]]:
     counts: Counter[tuple[str, str]] = Counter()
     for line in report.blocks:
         for why, number in line.skipped.items():
@@ -343,7 +352,7 @@ def _percent(share: float | None, *, signed: bool = False) -> str:
     return f"{shown} %" if abs(share) < 100 else f"{share:.1e} x"
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
+def _align_columns(rows: Sequence[Sequence[str]]) -> str:
     """Columns as wide as their widest cell; numbers to the right, the last column as it is."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
 

@@ -149,7 +149,7 @@ def fragment(answer: Any, *, picture: Callable[[Chart], str] | None = None) -> s
     sentence = f'<p class="sentence{"" if good else " no"}" role="status">{html.escape(answer.sentence)}</p>'
     first = html.blocks(document.first, without=answer.sentence)
     pictures = html.figures(charts_of(answer), picture=picture)
-    return sentence + first + pictures + html.report(document.why, without=answer.sentence) + _opened(answer)
+    return sentence + first + pictures + html.report(document.why, without=answer.sentence) + _show_breakdown(answer)
 
 
 def plot(answer: Any, path: str) -> None:
@@ -168,7 +168,7 @@ def plot(answer: Any, path: str) -> None:
     save(charts_of(answer), path, title=f"Tonnage: {answer.sentence}", page=page)
 
 
-def _opened(answer: Any) -> str:
+def _show_breakdown(answer: Any) -> str:
     if type(answer).__name__ not in EXPLANATIONS or not getattr(answer, "options", ()):
         return ""
     from tonnage.report import html

@@ -44,7 +44,7 @@ def breakdown_document(opened: Breakdown, *, depth: int = DEPTH, only: str | Non
         `only` is none of the numbers.
     """
     sources, numbers = dict[str, int](), list[Block]()
-    for node in _chosen(opened.numbers, only):
+    for node in _choose_numbers(opened.numbers, only):
         levels = depth if only or node.name in _FIRST else min(depth, 1)
         inner = [Text(text=node.how)] if node.how else []
         tree = [tree_table(node, depth=levels, sources=sources)] if node.parts and levels > 0 else []
@@ -76,14 +76,14 @@ def plan_breakdown(explanation: Document, plan: Any, *, rank: int, breakdowns: S
         if isinstance(value := getattr(option, field), Quantity) and value.parts
     ]
     table = _overview(breakdowns, sums)
-    said = f"Option {rank} of {len(options)}: {option.configuration.label()}" if _configured(option) else ""
+    said = f"Option {rank} of {len(options)}: {option.configuration.label()}" if _has_configuration(option) else ""
     blocks: list[Block] = [*([Text(text=said)] if said else []), *([table] if table.rows else []), Note(hint=_REST)]
     return msgspec.structs.replace(
         explanation, first=(*explanation.first, *with_names(Document(first=tuple(blocks))).first)
     )
 
 
-def _configured(option: Any) -> bool:
+def _has_configuration(option: Any) -> bool:
     return hasattr(getattr(option, "configuration", None), "label")
 
 
@@ -122,7 +122,7 @@ def _largest(node: Node) -> list[tuple[float, str]]:
     whole = _seconds(node)
     if not whole or len(node.parts) < 2:
         return []
-    found = _counted(node, 1.0 / whole)
+    found = _parts_of_sum(node, 1.0 / whole)
     while sum(own >= _NAMED for own, _, _ in found) < _LARGEST:
         able = [(own, part, inside) for own, part, inside in found if len(_through(part)[0].parts) > 1]
         if not able:
@@ -131,18 +131,18 @@ def _largest(node: Node) -> list[tuple[float, str]]:
         if own < _NAMED:
             break
         end, times, _ = _through(taken)
-        found = [one for one in found if one[1] is not taken] + _counted(end, inside * times)
+        found = [one for one in found if one[1] is not taken] + _parts_of_sum(end, inside * times)
     named_parts = sorted(((own, part.name) for own, part, _ in found), reverse=True)
     return [(own, name) for own, name in named_parts[:_LARGEST] if own >= _NAMED]
 
 
-def _counted(node: Node, share: float) -> list[tuple[float, Node, float]]:
+def _parts_of_sum(node: Node, share: float) -> list[tuple[float, Node, float]]:
     """Parts that add up to the number: of a maximum only the operand that binds."""
     parts = [part for part in node.parts if node.rule != "max" or part.name == node.binds]
     return [(share * part.value, part, share) for part in parts]
 
 
-def _chosen(numbers: tuple[Node, ...], only: str | None) -> list[Node]:
+def _choose_numbers(numbers: tuple[Node, ...], only: str | None) -> list[Node]:
     if only is None or not numbers:
         return list(numbers)
     found = [node for node in numbers if node.name.lower() == only.lower()]

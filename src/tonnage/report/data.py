@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tonnage.catalog.rows import chosen, data_version, installed, shipped_version
+from tonnage.catalog.rows import choose_data, data_version, installed_versions, shipped_version
 from tonnage.report.document import Block, Document, Headline, Note, Text, grid, section
 from tonnage.report.wording import plural
 
@@ -17,7 +17,7 @@ FIRST: Final = 14
 
 def status_document() -> Document:
     """Which data is in use, why, and which other there is."""
-    used, ours, there = chosen(), shipped_version(), installed()
+    used, ours, there = choose_data(), shipped_version(), installed_versions()
     origin = "shipped with the program" if used.release is None else "installed"
     why = f", by {used.why}" if used.why == "TONNAGE_DATA" else f", {used.why}" if used.why else ""
     rows = [(version, "installed", "in use" if version == used.version and used.release else "") for version in there]
@@ -35,7 +35,7 @@ def status_document() -> Document:
 
 def update_document(found: Any) -> Document:
     """What an update did, and which sources gave nothing."""
-    used = chosen()
+    used = choose_data()
     if found.new:
         said = f"Data {found.version} is installed, from {found.source}."
     else:

@@ -42,17 +42,17 @@ def _default(field: Mapping[str, Any]) -> str:
         return ""
     if isinstance(value, (list, tuple)):
         return "default " + ", ".join(map(str, value))
-    return f"default {_shown(value, field['reads'])}" if not isinstance(value, bool) else "default yes"
+    return f"default {_show_value(value, field['reads'])}" if not isinstance(value, bool) else "default yes"
 
 
 def _bounds(field: Mapping[str, Any]) -> str:
     above, most = field.get("above"), field.get("at_most")
-    low = "" if above is None else "at least 0" if above < 0 else f"above {_shown(above, field['reads'])}"
-    high = "" if most is None else f"at most {_shown(most, field['reads'])}"
+    low = "" if above is None else "at least 0" if above < 0 else f"above {_show_value(above, field['reads'])}"
+    high = "" if most is None else f"at most {_show_value(most, field['reads'])}"
     return ", ".join(filter(None, ("" if above == 0 else low, high)))
 
 
-def _shown(value: Any, reads: str) -> str:
+def _show_value(value: Any, reads: str) -> str:
     """A number in its unit; a text as it stands."""
     if isinstance(value, str) or (reads not in DIMENSIONS and reads != "integer"):
         return str(value)

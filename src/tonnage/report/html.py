@@ -53,7 +53,7 @@ ul.plain{padding-left:1.2rem;margin:.3rem 0}
 """
 
 
-def _indented(cell: str) -> str:
+def _indent(cell: str) -> str:
     """A cell whose leading spaces stay: they say how deep a part lies in a tree."""
     plain = cell.lstrip(" ")
     return "&nbsp;" * (len(cell) - len(plain)) + escape(plain)
@@ -165,7 +165,7 @@ def table(
         for name, kind in zip(columns, kinds, strict=True)
     )
     body = "".join(
-        "<tr>" + "".join(f"<td{kind}>{_indented(cell)}</td>" for cell, kind in zip(row, kinds, strict=True)) + "</tr>"
+        "<tr>" + "".join(f"<td{kind}>{_indent(cell)}</td>" for cell, kind in zip(row, kinds, strict=True)) + "</tr>"
         for row in rows
     )
     named = f"<caption hidden>{escape(caption)}</caption>" if caption else ""

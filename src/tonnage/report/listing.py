@@ -57,7 +57,7 @@ def show_card(card: AcceleratorCard) -> None:
     if card.ambiguity:
         print(card.ambiguity + "\n")
     print(f"{part.name} ({part.id})")
-    told = [*_facts(part), *map(_domain, card.domains), *map(_published, card.results)]
+    told = [*_facts(part), *map(_domain, card.domains), *map(_published_cells, card.results)]
     pairs = [*told, *_sources(part)]
     _print_table([Head("", "<"), Head("", "<")], [(name, text or UNKNOWN) for name, text in pairs], fold=True)
     if card.offers.rows:
@@ -83,7 +83,9 @@ def _print_listing(listing: Listing, *, wide: bool) -> None:
     heads = [_head(column) for column in columns]
     if listing.rows:
         said = _names() if sys.stdout.isatty() else {}
-        cells = [tuple(cell_text(_named(row, c, said), c.unit, today=today) for c in columns) for row in listing.rows]
+        cells = [
+            tuple(cell_text(_cell_value(row, c, said), c.unit, today=today) for c in columns) for row in listing.rows
+        ]
         _print_table(heads, cells, fold=wide)
     hidden = sum(reason.rows for reason in listing.hidden)
     reasons = "; ".join(f"{reason.rows} {reason.reason}" for reason in listing.hidden)
@@ -108,7 +110,7 @@ def _names() -> dict[str, Callable[[str], str]]:
     return {"id": part, "accelerator": part, "provider": provider, "spot_provider": provider}
 
 
-def _named(row: Mapping[str, Any], column: Column, said: Mapping[str, Callable[[str], str]]) -> Any:
+def _cell_value(row: Mapping[str, Any], column: Column, said: Mapping[str, Callable[[str], str]]) -> Any:
     value = row[column.name]
     return said[column.name](value) if value and column.name in said else value
 
@@ -252,7 +254,7 @@ def _domain(domain: ScaleUpDomain) -> tuple[str, str]:
     )
 
 
-def _published(result: PublishedResult) -> tuple[str, str]:
+def _published_cells(result: PublishedResult) -> tuple[str, str]:
     return (
         "published",
         f"{result.model}: {result.metric} {result.value:,g} ({result.conditions}; {result.source})",

@@ -54,7 +54,7 @@ def _table(rows: Iterable[LocalRow], *, benchmark: str) -> Table:
             _interval(row.decode_per_s),
             _three(row.prompt_per_s.value),
             _tokens(row.most_context),
-            _moved(row.offload),
+            _describe_offload(row.offload),
         )
         for row in rows
     )
@@ -88,7 +88,7 @@ def _tokens(count: int) -> str:
     return f"{count // 1024}k" if count >= 1024 else str(count)
 
 
-def _moved(offload: Offload) -> str:
+def _describe_offload(offload: Offload) -> str:
     if not offload.moved_bytes:
         return ""
     size = f"{offload.moved_bytes / GB:.0f} GB"

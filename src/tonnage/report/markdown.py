@@ -11,17 +11,17 @@ __all__ = ["markdown"]
 
 def markdown(blocks: Iterable[Block]) -> str:
     """Blocks as Markdown text."""
-    return "\n\n".join(_written(blocks)).replace("\n\n- ", "\n- ") + "\n"
+    return "\n\n".join(_write_blocks(blocks)).replace("\n\n- ", "\n- ") + "\n"
 
 
-def _written(blocks: Iterable[Block]) -> list[str]:
+def _write_blocks(blocks: Iterable[Block]) -> list[str]:
     parts: list[str] = []
     for block in blocks:
         if isinstance(block, Table):
             parts += [f"*{_plain(block.title)}*"] if block.title else []
             parts.append(_table(block))
         elif isinstance(block, Section):
-            parts += [f"### {_plain(block.title)}", *_written(block.blocks)]
+            parts += [f"### {_plain(block.title)}", *_write_blocks(block.blocks)]
         elif isinstance(block, Headline):
             parts.append(f"**{_plain(block.text)}**")
         elif isinstance(block, Meters):

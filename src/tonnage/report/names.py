@@ -159,7 +159,7 @@ def engine_title(name: str, engine: Engine | None = None) -> str:
 
 
 @cache
-def _known() -> tuple[frozenset[str], frozenset[str]]:
+def _known_ids() -> tuple[frozenset[str], frozenset[str]]:
     """Ids of accelerators, and those of models that name their organisation."""
     from tonnage.catalog import accelerators
     from tonnage.catalog.models import model_ids
@@ -167,9 +167,9 @@ def _known() -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(accelerators()), frozenset(id for id in model_ids() if "/" in id)
 
 
-def _said(word: re.Match[str]) -> str:
+def _display_word(word: re.Match[str]) -> str:
     """A word of a text, named if it is an id; a full stop behind it stays."""
-    parts, models = _known()
+    parts, models = _known_ids()
     id = word[0].rstrip(".")
     if BARE.fullmatch(id) and not word.string[: word.start()].endswith(" x ") and word.string.strip() != id:
         return word[0]  # as in "BGE reranker v2 m3"
@@ -180,7 +180,7 @@ def _said(word: re.Match[str]) -> str:
 def in_names(text: str) -> str:
     """The text with the ids of accelerators and models in it as people write them; code stays."""
     codes = iter(CODE.findall(text))
-    return "".join(WORD.sub(_said, part) + next(codes, "") for part in CODE.split(text))
+    return "".join(WORD.sub(_display_word, part) + next(codes, "") for part in CODE.split(text))
 
 
 def with_names(document: Document) -> Document:

@@ -183,7 +183,7 @@ def _why(plan: OwnPlan) -> tuple[Block, ...]:
         *text_section("Answer", [plan.sentence]),
         *section("Every group", _table(able, most=None, benchmark=plan.benchmark) if able else None),
         *section("Power and money", _power(plan)),
-        *section("One model over all cards", _mixed(plan)),
+        *section("One model over all cards", _mixed_table(plan)),
         *section("The site", *_site(plan)),
         *text_section("What starts the first model", commands),
         *(Section(title=f"Workloads: {one.title}", blocks=one.blocks) for one in shared if isinstance(one, Section)),
@@ -210,7 +210,7 @@ def _power(plan: OwnPlan) -> Table:
     )
 
 
-def _mixed(plan: OwnPlan) -> Table | None:
+def _mixed_table(plan: OwnPlan) -> Table | None:
     if not plan.mixed:
         return None
     rows = [

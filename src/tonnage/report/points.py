@@ -77,13 +77,13 @@ def predictions_document(found: Sequence[Predicted], *, every: bool = False) -> 
     rest = "All that is known, as JSON: --json. Parts of each number: --why, or tonnage explain."
     why: list[Block] = [*text_section("Refused", refused)]
     if len(found) == 1:
-        first = (*first, *_published(found[0], most=MOST_NEAR))
-        why += _published(found[0]) if len(found[0].near) > MOST_NEAR else ()
+        first = (*first, *_published_sections(found[0], most=MOST_NEAR))
+        why += _published_sections(found[0]) if len(found[0].near) > MOST_NEAR else ()
     else:
-        why += [block for one in answered for block in _published(one, of=_case(one.case))]  # type: ignore[arg-type]
+        why += [block for one in answered for block in _published_sections(one, of=_case(one.case))]  # type: ignore[arg-type]
         rest = f"Published results near each case: --why. {rest}" if any(one.near for one in found) else rest
     for one in answered:
-        why += _opened(one)
+        why += _open_prediction(one)
     return with_names(Document(first=(*first, Note(hint=rest)), why=tuple(why)))
 
 
@@ -105,7 +105,7 @@ def _single(one: Predicted) -> tuple[Block, ...]:
     )
 
 
-def _published(one: Predicted, *, of: str = "this case", most: int | None = None) -> tuple[Section, ...]:
+def _published_sections(one: Predicted, *, of: str = "this case", most: int | None = None) -> tuple[Section, ...]:
     """Published results near a case, the nearest first: what was measured, what is not as asked, and the source."""
     shown = one.near[:most]
     mark = (UNVERIFIED,) if any(near.result.source.startswith(MLPERF) for near in shown) else ()
@@ -161,7 +161,7 @@ def _tables(found: Sequence[Predicted]) -> Iterator[Table]:
                 )
                 for one, cells in rows
                 if one.case is not None and one.result is not None
-                for what in (_asked(one.case, brief=True),)
+                for what in (_describe_case(one.case, brief=True),)
             ),
         )
 
@@ -208,7 +208,7 @@ class _Asked(NamedTuple):
     load: str
 
 
-def _asked(case: Case | RlCase, *, brief: bool = False) -> _Asked:
+def _describe_case(case: Case | RlCase, *, brief: bool = False) -> _Asked:
     model = model_name(case.model) if isinstance(case.model, str) else str(getattr(case.model, "id", "own model"))
     part = part_name(case.accelerator) if brief else product(case.accelerator)
     if isinstance(case, RlCase):
@@ -239,10 +239,10 @@ def _asked(case: Case | RlCase, *, brief: bool = False) -> _Asked:
 
 def _case(case: Case) -> str:
     """What is predicted, in a line."""
-    return " · ".join(part for part in (case.id or "", *_asked(case)) if part)
+    return " · ".join(part for part in (case.id or "", *_describe_case(case)) if part)
 
 
-def _opened(one: Predicted) -> tuple[Block, ...]:
+def _open_prediction(one: Predicted) -> tuple[Block, ...]:
     """Notes and parts of one prediction."""
     result, case = one.result, one.case
     assert case is not None and result is not None

@@ -188,7 +188,7 @@ def _why(plan: RlPlan) -> tuple[Block, ...]:
         best, shown = plan.options[0], plan.options[:SHOWN]
         blocks += [
             *text_section("Why this one, why not the others", [f"{i}. {o.verdict}" for i, o in enumerate(shown, 1)]),
-            *text_section("One step", _opened(best.step)),
+            *text_section("One step", _tree_lines(best.step)),
             *text_section("Splits of these accelerators", _splits(plan)),
             *text_section("Off policy", [plan.off_policy] if plan.off_policy else []),
             *text_section("Rates", _rates(best)),
@@ -226,11 +226,11 @@ def _rates(option: RlOption) -> list[str]:
     ]
 
 
-def _opened(node: Node, depth: int = 0) -> list[str]:
+def _tree_lines(node: Node, depth: int = 0) -> list[str]:
     """The tree of a step, a line a part; of parts that run beside each other the longest counts."""
     told = f" ({node.how})" if node.how else ""
     lines = [f"{'  ' * depth}{node.name}: {show(node.value, node.unit)}{told}"]
-    return [*lines, *(line for part in node.parts for line in _opened(part, depth + 1))]
+    return [*lines, *(line for part in node.parts for line in _tree_lines(part, depth + 1))]
 
 
 def explain_rl_plan(plan: RlPlan, *, rank: int = 1) -> Document:
@@ -246,7 +246,7 @@ def explain_rl_plan(plan: RlPlan, *, rank: int = 1) -> Document:
 
 def _option_parts(plan: RlPlan, option: RlOption) -> list[Block]:
     return [
-        *text_section("One step", _opened(option.step)),
+        *text_section("One step", _tree_lines(option.step)),
         *section("Memory of an accelerator that trains", parts_table(option.memory)),
         *section("Memory of an accelerator that generates", parts_table(option.rollout_memory)),
         *text_section("Rates", _rates(option)),

@@ -111,7 +111,7 @@ def trace_document(found: TraceSessions) -> Document:
         ]
         heads = ["cache, tokens>", "second half found>", "predicted from the first>", "points>"]
         first.append(grid(heads, rows))
-        if (missed := _missed(found)) > TRUSTED:
+        if (missed := _largest_error(found)) > TRUSTED:
             first.append(
                 Note(
                     text=f"The halves differ by {missed:.0f} points: this log changes as it goes on, and a "
@@ -122,7 +122,7 @@ def trace_document(found: TraceSessions) -> Document:
     return Document(first=tuple(first), why=_classes(found))
 
 
-def _missed(found: TraceSessions) -> float:
+def _largest_error(found: TraceSessions) -> float:
     """How far the first half's prediction is off, at most. [points]"""
     return max((100 * abs(at.predicted - at.hit_rate) for at in found.curve if at.predicted is not None), default=0.0)
 

@@ -228,11 +228,11 @@ def _cell(row: Compared, place: int) -> str:
     value = row.values[place]
     if value is None:
         return ""
-    text = value if isinstance(value, str) else _shown(value, row.unit)
+    text = value if isinstance(value, str) else _show_rate(value, row.unit)
     return f"{text} {BEST}" if row.best == place else text
 
 
-def _shown(value: float, unit: str) -> str:
+def _show_rate(value: float, unit: str) -> str:
     """A rate in one unit for every side, so that a row can be compared at a glance."""
     if unit == "1/s":
         return f"{value:,.0f}/s" if value >= 1000 else f"{value:.3g}/s"

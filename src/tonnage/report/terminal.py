@@ -66,7 +66,7 @@ def _print(console: Console, block: Block, *, indent: str) -> None:
     if isinstance(block, Headline):
         _lines(console, block.text, indent=indent, style="bold" if block.good else "bold red")
     elif isinstance(block, Meters):
-        for line in _packed([meter.text() for meter in block.meters], width=_room(console)):
+        for line in _pack_meters([meter.text() for meter in block.meters], width=_room(console)):
             _lines(console, line, indent=INDENT)
     elif isinstance(block, Table):
         if block.title:
@@ -113,7 +113,7 @@ def _lines(console: Console, text: str, *, indent: str, style: str = "") -> None
         console.print(line, style=style, markup=False)
 
 
-def _packed(texts: Sequence[str], *, width: int) -> list[str]:
+def _pack_meters(texts: Sequence[str], *, width: int) -> list[str]:
     """Meters side by side, as many in a line as it has room for."""
     rows: list[str] = []
     for text in texts:
@@ -157,7 +157,7 @@ def _fitting(table: Table, *, width: int) -> list[int]:
 
 
 def _drop(table: Table, shown: list[int], *, width: int, needs: Sequence[int], from_rank: int) -> None:
-    while _taken([needs[place] for place in shown]) > width:
+    while _table_width([needs[place] for place in shown]) > width:
         spare = [place for place in shown if table.columns[place].spare >= from_rank]
         if not spare:
             return
@@ -168,7 +168,7 @@ def _widths(table: Table, places: Sequence[int], *, width: int) -> list[int]:
     """Width of each column: its longest word, and what is left over for those that wrap."""
     widths = [_least(table, place) for place in places]
     for i, place in enumerate(places):
-        left = width - _taken(widths)
+        left = width - _table_width(widths)
         whole = max(map(len, _cells(table, place)))
         if left > 0:
             widths[i] = min(whole, widths[i] + left)
@@ -177,7 +177,7 @@ def _widths(table: Table, places: Sequence[int], *, width: int) -> list[int]:
     return widths
 
 
-def _taken(widths: Sequence[int]) -> int:
+def _table_width(widths: Sequence[int]) -> int:
     return sum(widths) + GAP * (len(widths) - 1)
 
 

@@ -89,7 +89,7 @@ def announce() -> None:
 
 
 @overload(announce)
-def _announced() -> Callable[[], None]:
+def _announcement() -> Callable[[], None]:
     """numba asks for what `announce` means while it compiles a caller, never when it loads a kept one."""
     logging.getLogger("tonnage").warning(
         "tonnage: compiling the simulator for this machine, once: about 15 s of one core"

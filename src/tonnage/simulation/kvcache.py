@@ -142,7 +142,7 @@ def kv_pool(
     per_sequence, shared = _sequence_bytes(model, precision, layout, engine=engine, demand=demand)
     wanted = shared + per_sequence * demand.concurrency / layout.dp if demand.context_tokens else 0.0
     if rule.kind == "need":
-        wanted = _allocated(model, precision, layout, engine, wanted)
+        wanted = _allocated_cache(model, precision, layout, engine, wanted)
     per_token = kv_bytes_per_token(model, precision.kv, layout=layout).value
     pool = wanted if rule.kind == "need" else free
     block = settings.block_tokens or 1
@@ -151,7 +151,7 @@ def kv_pool(
         name="KV cache", value=max(0.0, pool - offload), source=f"{precision.kv}, {show(per_token, 'bytes')}/token"
     )
     needed = Part(name="KV cache", value=max(0.0, wanted - offload), source=_of_sequences(demand.concurrency))
-    need = _bounded(Quantity.of_parts("bytes", (*held.parts, needed)))
+    need = _sum_interval(Quantity.of_parts("bytes", (*held.parts, needed)))
     return KvPool(
         tokens=float(blocks * block * layout.dp),
         blocks=blocks,
@@ -161,7 +161,7 @@ def kv_pool(
         free_bytes=free,
         limit_bytes=held.limit_bytes,
         total_bytes=total,
-        memory=_bounded(Quantity.of_parts("bytes", (*held.parts, cache))),
+        memory=_sum_interval(Quantity.of_parts("bytes", (*held.parts, cache))),
         need=need,
         verdict=_verdict(held, need=need, free=free, wanted=wanted, accelerator=accelerator),
         notes=_notes(model, demand, settings),
@@ -172,7 +172,7 @@ SPREAD: Final = {Basis.MEASURED: 0.003, Basis.DERIVED: 0.01, Basis.CALIBRATED: 0
 """Share by which 90 % of parts of each basis miss: start logs for buffers, file sizes for weights. [-]"""
 
 
-def _bounded(memory: Quantity) -> Quantity:
+def _sum_interval(memory: Quantity) -> Quantity:
     """The sum with its interval: parts miss independently."""
     width = math.sqrt(sum((SPREAD[part.basis] * part.value) ** 2 for part in memory.parts))
     return msgspec.structs.replace(memory, low=memory.value - width, high=memory.value + width)
@@ -199,7 +199,9 @@ def _sequence_bytes(
     return whole - shared + cross, shared
 
 
-def _allocated(model: Model, precision: Precision, layout: Layout, engine: ResolvedEngine, wanted: float) -> float:
+def _allocated_cache(
+    model: Model, precision: Precision, layout: Layout, engine: ResolvedEngine, wanted: float
+) -> float:
     """Cache that is allocated by need: for the whole context at the start, or for the batch."""
     length = engine.settings.max_model_len
     if engine.spec.memory.whole_context and length:
@@ -219,7 +221,7 @@ def _share_of_total(
         max_num_seqs=settings.max_num_seqs or 256,
         step_tokens=settings.max_num_batched_tokens or 2048,
     )
-    parts = [*_weight_parts(weights), _rotary(model), *_named(peak, "activations"), beyond]
+    parts = [*_weight_parts(weights), _rotary(model), *_name_parts(peak, "activations"), beyond]
     if rule.all_reduce_held and rule.all_reduce_held[0] <= engine.release < rule.all_reduce_held[1] and layout.tp > 1:
         parts.append(_held_by_all_reduce(model, settings))
     if rule.graphs_since is not None and engine.release >= rule.graphs_since and settings.cuda_graphs is not False:
@@ -292,7 +294,7 @@ def _share_of_free(model: Model, engine: ResolvedEngine, layout: Layout, *, weig
     group = GROUP_BYTES + (LARGE_GROUP_BYTES if layout.ranks >= 4 else 0.0) if layout.ranks > 1 else 0.0
     fixed = (
         *_weight_parts(weights),
-        *_named(peak, "activations"),
+        *_name_parts(peak, "activations"),
         Part(name="context and NCCL", value=CONTEXT_BYTES + group, basis=Basis.CALIBRATED, source="start logs"),
     )
     free = total - sum(part.value for part in fixed)
@@ -314,7 +316,7 @@ def _by_need(model: Model, engine: ResolvedEngine, demand: Demand, *, weights: Q
     rows = rule.output_rows if rule.output_rows is not None else demand.concurrency
     parts = (
         *_weight_parts(weights),
-        *_named(step, "activations"),
+        *_name_parts(step, "activations"),
         Part(name="logits", value=4 * rows * model.vocab_size, source="32-bit logits of the rows that emit"),
         Part(
             name="context and libraries",
@@ -332,7 +334,7 @@ def _weight_parts(weights: Quantity) -> tuple[Part, ...]:
     )
 
 
-def _named(quantity: Quantity, name: str) -> tuple[Part, ...]:
+def _name_parts(quantity: Quantity, name: str) -> tuple[Part, ...]:
     return tuple(
         msgspec.structs.replace(part, name=name, source=f"{part.source} ({part.name})") for part in quantity.parts
     )

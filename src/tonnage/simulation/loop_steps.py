@@ -188,7 +188,7 @@ def _note_decodes(world: World, s: State, decodes: int, in_turn: bool) -> None:
         moved = 1 if s.given[k] > 0 else 0
         if s.given[k] > 1:
             left = mine.end - (t.step - 1)
-            moved = min(left, 1 + _accepted(r, mine.output - left, s.given[k] - 1, rules.acceptance))
+            moved = min(left, 1 + _accepted_drafts(r, mine.output - left, s.given[k] - 1, rules.acceptance))
             t.tokens += moved - 1
         if moved != 1:
             s.phase[mine.base % size] -= 1
@@ -201,7 +201,7 @@ def _note_decodes(world: World, s: State, decodes: int, in_turn: bool) -> None:
 
 
 @inline
-def _accepted(r: int, said: int, drafts: int, acceptance: float) -> int:
+def _accepted_drafts(r: int, said: int, drafts: int, acceptance: float) -> int:
     """Draft tokens accepted in a row: a coin for each, thrown from request and position, the same in every run."""
     for k in range(drafts):
         mixed = (r * 2654435761 + (said + k) * 40503 + 12345) & 0xFFFFFFFF

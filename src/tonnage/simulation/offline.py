@@ -256,7 +256,7 @@ def _style(op: Operator) -> str:
     return _TRACED_STYLE.get(op.name) or _STYLE_OF.get(op.kind, "product")
 
 
-def _unfused(op: Operator, runtime: Runtime) -> float:
+def _unfused_share(op: Operator, runtime: Runtime) -> float:
     """Share of an element-wise pass that crosses memory: of one that was traced, what the engine does not fuse."""
     if op.name.startswith(PIXELS):
         return min(max(runtime.passes - 2.0, 0.0) / (_PLAIN_PASSES - 2.0), 1.0)
@@ -273,11 +273,11 @@ def _one(op: Operator, machine: Machine, runtime: Runtime, facts: Offline) -> tu
         share = 2.0 * (op.ranks - 1) / op.ranks
         return 0.0, _REDUCE_S + share * op.message_bytes / (machine.link_bytes_per_s * facts.memory), False
     compute, passes = machine.styles.get(op.name) or machine.styles[_style(op)]
-    moved = _moved(op, runtime, machine, passes)
+    moved = _bytes_moved(op, runtime, machine, passes)
     memory_s = moved / (machine.memory_bytes_per_s * machine.memory_share)
     if not op.flop:
         return 0.0, memory_s, False
-    peak, ran = peak_of(machine.peaks, _asked(op, machine, runtime))
+    peak, ran = peak_of(machine.peaks, _operand_format(op, machine, runtime))
     share = (
         compute * machine.silicon.efficiency * runtime.products * (runtime.narrow if ran in {"int8", "fp8"} else 1.0)
     )
@@ -307,20 +307,20 @@ def _longer(op: Operator, facts: Offline) -> float:
     return float(facts.long_attention ** min(log(op.context / _LONG_FROM) / log(_LONG_TO / _LONG_FROM), 1.0))
 
 
-def _asked(op: Operator, machine: Machine, runtime: Runtime) -> str:
+def _operand_format(op: Operator, machine: Machine, runtime: Runtime) -> str:
     """The format an engine multiplies in."""
     narrows = runtime.tf32 and op.kind == "convolution" and op.compute == "fp32"
     return "tf32" if narrows and machine.peaks.get("tf32", 0.0) > machine.peaks.get("fp32", 0.0) else op.compute
 
 
-def _moved(op: Operator, runtime: Runtime, machine: Machine, passes: float) -> float:
+def _bytes_moved(op: Operator, runtime: Runtime, machine: Machine, passes: float) -> float:
     """Bytes that cross device memory in one execution: weights, and what the cache cannot keep of the rest."""
     if machine.silicon.on_chip:
         return 0.0
     weights = number_format(op.weights).bytes * op.n * op.k if op.flop else 0.0
     rest = max(op.read_bytes + op.write_bytes - weights, 0.0)
     if not op.flop:
-        rest *= _unfused(op, runtime)
+        rest *= _unfused_share(op, runtime)
     elif op.name.startswith(LAYER) and op.kind == "convolution":
         pass  # what follows it is listed apart
     elif op.kind == "convolution":

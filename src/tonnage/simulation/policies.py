@@ -105,7 +105,7 @@ def limits_of(
     )
     if chosen.get("priority"):
         plain = plain._replace(victim=1, ranked=True)
-    ruled = _scheduled(plain, scheduling, options=chosen)
+    ruled = _with_scheduling(plain, scheduling, options=chosen)
     if settings.mixed_chunk:
         ruled = ruled._replace(mixed=True)
     if pool.ranks > 1 and ruled.mixed and ruled.chunked and not ruled.threshold:
@@ -152,7 +152,7 @@ def _whole(options: Mapping[str, Any], name: str, absent: int) -> int:
     return value
 
 
-def _scheduled(plain: Limits, scheduling: Scheduling, *, options: Mapping[str, Any]) -> Limits:
+def _with_scheduling(plain: Limits, scheduling: Scheduling, *, options: Mapping[str, Any]) -> Limits:
     """The rules of an engine's record; without any, prompts and decodes share steps and who came last goes back."""
     ruled = plain
     whole_apart = scheduling.separate_whole_prompts and not plain.chunked

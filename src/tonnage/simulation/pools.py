@@ -60,7 +60,7 @@ def simulate_clients_of_pools(
             workers=workers,
             transfer_s=moved[:looked],
             delivery_s=delivery_s,
-            watch=None if watch is None else partial(_watched, watch, settled, n),
+            watch=None if watch is None else partial(_watch_progress, watch, settled, n),
         )
         if run.partial:
             return run._replace(num_refused=int(bad.sum()))
@@ -75,6 +75,6 @@ def simulate_clients_of_pools(
     raise AssertionError(f"the run did not settle in {MOST_TURNS} turns")
 
 
-def _watched(watch: Callable[[int, int], None], settled: int, total: int, _answered: int, _all: int) -> None:
+def _watch_progress(watch: Callable[[int, int], None], settled: int, total: int, _answered: int, _all: int) -> None:
     """Says how much of the run is settled; how far a turn of it has come is no news."""
     watch(settled, total)

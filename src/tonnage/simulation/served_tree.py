@@ -100,7 +100,7 @@ def steady_tree(
         ),
     )
     if not overload:
-        return _served(ttft, tpot, load.output_tokens - 1.0, work=1.0, cost=())
+        return _build_tree(ttft, tpot, load.output_tokens - 1.0, work=1.0, cost=())
     cost = Node.total(
         "time in the batch",
         (
@@ -110,7 +110,7 @@ def steady_tree(
             ),
         ),
     )
-    return _served(ttft, tpot, load.output_tokens - 1.0, work=concurrency, cost=(cost,))
+    return _build_tree(ttft, tpot, load.output_tokens - 1.0, work=concurrency, cost=(cost,))
 
 
 def _between(times: ReplicaTimes, batch: float, decode: Callable[[float], Node]) -> Node:
@@ -145,7 +145,7 @@ def saturated_tree(trees: StepTrees, load: Load) -> ServedTree:
     needed = max(1.0, 1.0 / full.mixed.prompts)
     own = Node.total("own prefill", (mixed,), times=needed, how=f"{needed:.3g} steps")
     ttft = Node.total(TTFT, (trees.request(), own), how="from when the request is admitted")
-    return _served(ttft, tpot, full.steps - 1.0, work=full.batch, cost=(cost,))
+    return _build_tree(ttft, tpot, full.steps - 1.0, work=full.batch, cost=(cost,))
 
 
 def _full_cost(full: Saturation, decode: Node, mixed: Node, *, mixed_steps: bool) -> Node:
@@ -210,7 +210,7 @@ def _prefill(trees: StepTrees, steps: list[tuple[float, MixedStep]], piped: floa
 def closed_tree(trees: StepTrees, log: LoopLog, *, clients: float, requests: int | None) -> ServedTree:
     """A simulated loop of clients: the mean request's time, divided among the steps that ran meanwhile."""
     opened = _Loop(trees, log)
-    weighted = list(_weighted(log.requests, round_weights(requests)))
+    weighted = list(_weight_requests(log.requests, round_weights(requests)))
     ttft = Node.total(
         TTFT,
         (
@@ -227,7 +227,7 @@ def closed_tree(trees: StepTrees, log: LoopLog, *, clients: float, requests: int
     return ServedTree(ttft=ttft, tpot=tpot, e2e=e2e, work=clients, cost=(e2e,))
 
 
-def _weighted(requests: list[RequestSeen], weights: list[float]) -> Iterator[tuple[float, RequestSeen]]:
+def _weight_requests(requests: list[RequestSeen], weights: list[float]) -> Iterator[tuple[float, RequestSeen]]:
     """Requests with their share of the mean, as `closed_loop` takes it."""
     total = sum(weights)
     counts = [sum(r.round == i for r in requests) for i in range(len(weights))]
@@ -343,7 +343,7 @@ def held_tree(tree: ServedTree, steps: float) -> ServedTree:
     return msgspec.structs.replace(tree, ttft=ttft, e2e=e2e, cost=cost)
 
 
-def _served(ttft: Node, tpot: Node, tokens: float, *, work: float, cost: tuple[Node, ...]) -> ServedTree:
+def _build_tree(ttft: Node, tpot: Node, tokens: float, *, work: float, cost: tuple[Node, ...]) -> ServedTree:
     """Latencies whose whole is the first token and so many further ones."""
     tokens = max(0.0, tokens)
     decode = Node.total("decode", (tpot,), times=tokens, how=f"{tokens:.4g} further tokens")

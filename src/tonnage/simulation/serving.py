@@ -237,19 +237,19 @@ def play_run(loop: Loop, watch: Callable[[int, int], None] | None = None, *, rou
     n, partial = len(loop.requests.prompt), False
     try:
         while loop.states.tally["finished"].sum() < n:
-            before = _passed(loop)
+            before = _progress(loop)
             compiled.play(loop.world, loop.states, loop.script, PIECE)
             if watch is not None:
                 watch(int(loop.states.tally["finished"].sum()), n)
-            assert _passed(loop) > before, "the loop stands still"
+            assert _progress(loop) > before, "the loop stands still"
     except KeyboardInterrupt:
         if watch is None:
             raise
         partial = True
-    return _told(loop, partial=partial, routed=routed)
+    return _summarize(loop, partial=partial, routed=routed)
 
 
-def _passed(loop: Loop) -> int:
+def _progress(loop: Loop) -> int:
     """Rounds and arrivals so far: while a cache overflows, thousands may come before any request ends."""
     return int(sum(loop.states.tally[name].sum() for name in ("rounds", "waiting", "running", "finished")))
 
@@ -267,7 +267,7 @@ def _timeline(samples: Floats) -> Timeline:
     )
 
 
-def _told(loop: Loop, *, partial: bool, routed: bool) -> Simulated:
+def _summarize(loop: Loop, *, partial: bool, routed: bool) -> Simulated:
     import numpy as np
 
     asked, power = loop.world.asked, loop.script.power

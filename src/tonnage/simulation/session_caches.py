@@ -146,7 +146,7 @@ def _evict(c: TierCaches, queue: int, wanted: int) -> None:
 
 
 @kernel
-def _held(c: TierCaches, queue: int, session: int, group: int, shared: int, most: int) -> int:
+def _blocks_held(c: TierCaches, queue: int, session: int, group: int, shared: int, most: int) -> int:
     """Leading blocks of a prompt that a queue holds without a gap, at most `most`."""
     found = 0
     if shared > 0 and c.of_group[group, queue] >= 0:
@@ -201,7 +201,7 @@ def _touch(c: TierCaches, queue: int, session: int, group: int, shared: int, who
 
 
 @kernel
-def _released(c: TierCaches, session: int) -> None:
+def _release(c: TierCaches, session: int) -> None:
     """An ended session's runs stay until they are forgotten, and belong to nobody."""
     for queue in range(len(c.used)):
         run = c.of_session[session, queue]
@@ -216,7 +216,7 @@ def _queue(c: TierCaches, tier: int, replica: int) -> int:
 
 
 @kernel
-def _routed(c: TierCaches, now: float, session: int, group: int, shared: int, most: int) -> int:
+def _route(c: TierCaches, now: float, session: int, group: int, shared: int, most: int) -> int:
     """The replica that a turn goes to."""
     replicas, route = len(c.busy), int(c.facts[4])
     if replicas == 1:
@@ -234,7 +234,7 @@ def _routed(c: TierCaches, now: float, session: int, group: int, shared: int, mo
             held = 0
             for tier in range(len(c.tiers)):
                 if c.tiers[tier, 1] == 0.0:
-                    held = max(held, _held(c, _queue(c, tier, k), session, group, shared, most))
+                    held = max(held, _blocks_held(c, _queue(c, tier, k), session, group, shared, most))
             if held > found or (held == found > 0 and c.busy[k, 0] < c.busy[longest, 0]):
                 longest, found = k, held
     even = busiest - c.busy[least, 0] <= UNEVEN_S or busiest <= UNEVEN * c.busy[least, 0]
@@ -253,12 +253,12 @@ def serve(c: TierCaches, turns: Turns, first: int, end: int, hits: Ints) -> int:
         shared, whole = turns.shared[k] // size, turns.context[k] // size
         most = min(turns.kept[k], turns.prompt[k] - 1) // size
         _cut(c, session, max(0, turns.kept[k] // size - shared))
-        replica = _routed(c, now, session, group, shared, max(1, turns.prompt[k] // size))
+        replica = _route(c, now, session, group, shared, max(1, turns.prompt[k] // size))
         counted = now >= c.facts[7]
         found, loaded_all = 0, 0
         for tier in range(tiers):
             queue = _queue(c, tier, replica)
-            held = _held(c, queue, session, group, shared, most)
+            held = _blocks_held(c, queue, session, group, shared, most)
             if held > found:
                 load = c.tiers[tier, 0]
                 # Blocks whose computing takes less than loading them come first: attention grows with depth.
@@ -286,7 +286,7 @@ def serve(c: TierCaches, turns: Turns, first: int, end: int, hits: Ints) -> int:
             c.facts[6] += turns.prompt[k]
             c.facts[8] += turns.last[k]
         if turns.last[k] == 1:
-            _released(c, session)
+            _release(c, session)
     return end
 
 

@@ -32,7 +32,7 @@ __all__ = ["replay_hits"]
 
 
 @kernel
-def _replayed(pool: Pool, ids: Ints, requests: Ints, row: Ints, n: int) -> None:
+def _replay(pool: Pool, ids: Ints, requests: Ints, row: Ints, n: int) -> None:
     """Rows of `requests`: first id, whole blocks, blocks that may be found; the last becomes those that were."""
     for k in range(n):
         mine, whole, most = offset(ids, requests[4 * k]), requests[4 * k + 1], requests[4 * k + 2]
@@ -50,7 +50,7 @@ def _entry(stamp: int) -> Callable[[Pool, Ints, Ints, Ints, int], None]:
         announce()
         if stamp == 0:  # never: that it is enclosed makes it part of what a kept result is found by
             return
-        _replayed(
+        _replay(
             Pool(pointer(pool.blocks), pointer(pool.where), pool.root), pointer(ids), pointer(requests), pointer(row), n
         )
 

@@ -144,7 +144,7 @@ def _filling(turns: SteadyTurns) -> _Filling:
     return _Filling(until, sums)
 
 
-def _filled(filling: _Filling, turns: SteadyTurns, *, turns_per_s: float, kept_s: float) -> float:
+def _cache_fill(filling: _Filling, turns: SteadyTurns, *, turns_per_s: float, kept_s: float) -> float:
     """Tokens that a cache holds which keeps what was used within so many seconds. [tokens]"""
     k = int(filling.until_s.searchsorted(kept_s, side="right"))
     came, tails, left, waiting = (float(value) for value in filling.sums[:, k])
@@ -156,12 +156,12 @@ def _filled(filling: _Filling, turns: SteadyTurns, *, turns_per_s: float, kept_s
 def kept_for_s(turns: SteadyTurns, *, turns_per_s: float, tokens: float) -> float:
     """How long a cache of so many tokens keeps what nobody uses, T of Che's approximation. [s]"""
     filling = _filling(turns)
-    if _filled(filling, turns, turns_per_s=turns_per_s, kept_s=LONGEST_S) <= tokens:
+    if _cache_fill(filling, turns, turns_per_s=turns_per_s, kept_s=LONGEST_S) <= tokens:
         return LONGEST_S
     low, high = -6.0, math.log10(LONGEST_S)
     for _ in range(HALVINGS):
         middle = (low + high) / 2.0
-        less = _filled(filling, turns, turns_per_s=turns_per_s, kept_s=10.0**middle) < tokens
+        less = _cache_fill(filling, turns, turns_per_s=turns_per_s, kept_s=10.0**middle) < tokens
         low, high = (middle, high) if less else (low, middle)
     return float(10.0**low)
 

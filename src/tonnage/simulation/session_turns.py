@@ -155,7 +155,7 @@ def _uniform(state: Any) -> float:
 
 
 @kernel
-def _drawn(tables: Floats, kind: int, quantity: int, state: Any) -> float:
+def _draw(tables: Floats, kind: int, quantity: int, state: Any) -> float:
     u = _uniform(state) * STEPS
     k = int(u)
     low = tables[kind, quantity, k]
@@ -213,7 +213,7 @@ def _begin(d: Drawing) -> int:
 
 
 @inline
-def _ticked(d: Drawing) -> bool:
+def _tick(d: Drawing) -> bool:
     """
     The next tick of the clock that counts turns: whether it begins a session.
 
@@ -235,7 +235,7 @@ def draw(d: Drawing, out: Turns, first: int) -> int:
             if d.counts[1] == 0:
                 return k
             now = d.facts[3]
-            if not _ticked(d):
+            if not _tick(d):
                 continue
             place = _begin(d)
         else:
@@ -245,9 +245,9 @@ def draw(d: Drawing, out: Turns, first: int) -> int:
         turn, group, kind, kept = d.turn[place], d.group[place], d.kind[place], d.owns[place]
         shared = int(d.groups[0, group]) if group >= 0 else 0
         if turn > 0 and d.branches[kind] > 0.0 and _uniform(d.state) < d.branches[kind]:
-            kept = int(kept * min(1.0, _drawn(d.tables, kind, KEPT, d.state)))
-        fresh = int(_drawn(d.tables, kind, FIRST if turn == 0 else GROWTH, d.state))
-        output = int(_drawn(d.tables, kind, OUTPUT, d.state))
+            kept = int(kept * min(1.0, _draw(d.tables, kind, KEPT, d.state)))
+        fresh = int(_draw(d.tables, kind, FIRST if turn == 0 else GROWTH, d.state))
+        output = int(_draw(d.tables, kind, OUTPUT, d.state))
         own = kept + fresh + (output if d.facts[2] > 0.0 else 0)
         out.sent_s[k], out.gap_s[k] = now, now - d.before_s[place]
         out.session[k], out.group[k], out.shared[k] = place, group, shared
@@ -260,7 +260,7 @@ def draw(d: Drawing, out: Turns, first: int) -> int:
             d.free[d.counts[1]] = place
             d.counts[1] += 1
         else:
-            _push(d.heap_s, d.heap, d.counts, now + _drawn(d.tables, kind, GAP, d.state), place)
+            _push(d.heap_s, d.heap, d.counts, now + _draw(d.tables, kind, GAP, d.state), place)
         k += 1
     return k
 

@@ -60,7 +60,7 @@ ALONE: Final = Replicas()
 
 def draw_turns(profile: SessionProfile, *, turns_per_s: float, turns: int, seed: int = 0) -> Turns:
     """So many turns of sessions that begin at random times, from an empty start."""
-    pieces = [piece for piece, _, _ in _played(profile, (), turns_per_s=turns_per_s, turns=turns, seed=seed)]
+    pieces = [piece for piece, _, _ in _play_pieces(profile, (), turns_per_s=turns_per_s, turns=turns, seed=seed)]
     return Turns(*(np.concatenate([piece[k] for piece in pieces]) for k in range(len(Turns._fields))))
 
 
@@ -96,7 +96,7 @@ def simulate_sessions(
     facts, size = _facts(served), served.block_tokens
     facts[7] = warm_share * turns / turns_per_s
     sums = np.zeros((len(tiers), 5))
-    for _, _, played in _played(
+    for _, _, played in _play_pieces(
         profile, tiers, turns_per_s=turns_per_s, turns=turns, seed=seed, facts=facts, replicas=served.number
     ):
         sums = played.tiers
@@ -115,7 +115,7 @@ def _facts(served: Replicas) -> Floats:
     return np.array([served.block_tokens, cost.token_s, cost.depth_s, cost.output_token_s, route, 0, 0, 0, 0], float)
 
 
-def _played(
+def _play_pieces(
     profile: SessionProfile,
     tiers: tuple[CacheTier, ...],
     *,

@@ -177,7 +177,7 @@ def step_arrays(table: StepTable, *, max_num_seqs: int, budget: int) -> StepArra
     stalled = 1.0 + o.bubble * (layout.pp - 1)
     batch = np.arange(max_num_seqs + 1, dtype=np.float64)
     each = np.maximum(1.0, batch / ranks)
-    padded = _captured(each) if table.graphs else each
+    padded = _round_to_capture(each) if table.graphs else each
     fixed, slope = _affine(table, each)
     emitted = np.arange(max_num_seqs * verified + budget + 1, dtype=np.float64) / ranks
     head = _at(table.rows, table.head_s, np.maximum(1.0, emitted))
@@ -204,7 +204,7 @@ def step_arrays(table: StepTable, *, max_num_seqs: int, budget: int) -> StepArra
     )
 
 
-def _captured(batch: Floats) -> Floats:
+def _round_to_capture(batch: Floats) -> Floats:
     import numpy as np
 
     sizes = {float(b): captured_batch(float(b)) for b in np.unique(batch)}

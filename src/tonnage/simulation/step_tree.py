@@ -126,8 +126,8 @@ class StepTrees(msgspec.Struct, frozen=True, kw_only=True):
         )
         busy = t.mixed_busy_s(mine, sequences=step.sequences, context=step.context, cached=step.cached)
         found = _Groups(self.pricing)
-        at, repeats = _tabulated(mine.rows, t.rows)
-        layers = _repeated(prompt_rows_work(p, at), repeats) if has_states(p.model) else self._rows(mine.rows)[0]
+        at, repeats = _table_size(mine.rows, t.rows)
+        layers = _repeat(prompt_rows_work(p, at), repeats) if has_states(p.model) else self._rows(mine.rows)[0]
         found.add_launched(layers, launched_s=repeats * prompt_launch_s(self.grid, self.pricing.overheads))
         found.add(self._rows(mine.emitted)[1], prompts=False)
         bubble = 0.0
@@ -145,13 +145,13 @@ class StepTrees(msgspec.Struct, frozen=True, kw_only=True):
 
     def _rows(self, rows: float) -> tuple[Work, Work]:
         """Layers and head on so many rows."""
-        at, repeats = _tabulated(rows, self.table.rows)
+        at, repeats = _table_size(rows, self.table.rows)
         layers, head = rows_work(self.pricing.placement, at)
-        return _repeated(layers, repeats), _repeated(head, repeats)
+        return _repeat(layers, repeats), _repeat(head, repeats)
 
     def _attention(self, batch: float, context: float) -> Work:
-        at, repeats = _tabulated(batch, self.table.batches)
-        return _repeated(decode_attention_work(self.pricing.placement, at, context=context), repeats)
+        at, repeats = _table_size(batch, self.table.batches)
+        return _repeat(decode_attention_work(self.pricing.placement, at, context=context), repeats)
 
     def request(self) -> Node:
         """What the engine adds to the first token of a request."""
@@ -240,12 +240,12 @@ class _Groups:
         return Node.total("accelerator", parts)
 
 
-def _tabulated(size: float, sizes: tuple[float, ...]) -> tuple[float, float]:
+def _table_size(size: float, sizes: tuple[float, ...]) -> tuple[float, float]:
     """The size to open, and how often: beyond the widest step of the table, an engine runs several of that width."""
     return (size, 1.0) if size <= sizes[-1] else (sizes[-1], size / sizes[-1])
 
 
-def _repeated(work: Work, repeats: float) -> Work:
+def _repeat(work: Work, repeats: float) -> Work:
     return work if repeats == 1.0 else tuple(msgspec.structs.replace(op, count=op.count * repeats) for op in work)
 
 
@@ -269,7 +269,7 @@ def _kernel_nodes(pricing: Pricing, work: Work, *, prompts: bool, beside: float)
             taken = parts.own_products + parts.own_scores
             once, evidence = taken / op.count, _OWN_KERNELS
         else:
-            taken = _stretched(parts, o, mean)
+            taken = _stretch(parts, o, mean)
         if op.count and once:
             least_s, bound = roofline_of(op, accelerator=pricing.datasheet, ladder=placement.ladder)
             evidence = msgspec.structs.replace(evidence, roofline_s=least_s, bound=bound)
@@ -284,7 +284,7 @@ def execution_of(op: Operator, *, once_s: float, factor: float) -> Execution:
     return Execution(kind=op.kind, count=op.count, once_s=once_s, factor=factor, shape=formats | shape)
 
 
-def _stretched(parts: Parts, overheads: Overheads, mean: float) -> float:
+def _stretch(parts: Parts, overheads: Overheads, mean: float) -> float:
     """One operator's seconds under the engine's factors; `mean` is what they make of the list's mean product."""
     o = overheads
     further = (

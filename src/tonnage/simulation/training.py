@@ -100,7 +100,7 @@ def step_time(
     """
     times = times_of(accelerator, setup, coefficients=coefficients)
     layered = bool(model.layers or model.encoder)
-    parts = _layered(model, times, known=known) if layered else network_step_parts(model, times)
+    parts = _layer_parts(model, times, known=known) if layered else network_step_parts(model, times)
     nodes = setup.layout.ranks / max(1, times.links.domain)
     straggle = coefficients.straggler * log2(nodes) if nodes > 1 else 0.0
     total = sum(part.value for part in parts)
@@ -136,7 +136,7 @@ def _turns(model: Model, times: Times, *, known: Turns | None) -> tuple[Turn, Tu
     return known[key]
 
 
-def _layered(model: Model, times: Times, *, known: Turns | None) -> tuple[Part, ...]:
+def _layer_parts(model: Model, times: Times, *, known: Turns | None) -> tuple[Part, ...]:
     setup, layout = times.setup, times.setup.layout
     count = sum(group.count for group in (*model.encoder, *model.layers))
     layer, head = _turns(model, times, known=known)

@@ -56,9 +56,9 @@ def step_tree(model: Model, *, accelerator: Accelerator, setup: TrainSetup, coef
     step = step_time(model, accelerator=accelerator, setup=setup, coefficients=coefficients)
     opened: dict[str, Node] = {}
     if model.layers or model.encoder:
-        opened = _layered(model, times_of(accelerator, setup, coefficients=coefficients))
+        opened = _layer_nodes(model, times_of(accelerator, setup, coefficients=coefficients))
     parts = tuple(
-        opened.get(part.name) or _fitted(part.name, part.value, coefficients, _HOW.get(part.name, ""))
+        opened.get(part.name) or _fitted_node(part.name, part.value, coefficients, _HOW.get(part.name, ""))
         for part in step.parts
     )
     count = setup.num_micro_batches
@@ -77,7 +77,7 @@ _HOW: Final = {
 }
 
 
-def _layered(model: Model, times: Times) -> dict[str, Node]:
+def _layer_nodes(model: Model, times: Times) -> dict[str, Node]:
     """Compute, element-wise work, exchange, host and DP communication, by the name of the part."""
     setup, c = times.setup, times.coefficients
     groups = (*model.encoder, *model.layers)
@@ -99,13 +99,13 @@ def _layered(model: Model, times: Times) -> dict[str, Node]:
     if stage.head:
         pieces.append(_Piece(name="head", work=top, runs=float(steps), how=f"{steps} micro-batches"))
     data = data_exchanges(model, times, stage=stage_turn(layer, head, stage=stage))
-    fixed = _fitted("each step", c.step_s[setup.software.fitted], c, "data, logging, scaling checks")
+    fixed = _fitted_node("each step", c.step_s[setup.software.fitted], c, "data, logging, scaling checks")
     return {
         "compute": Node.total("compute", _each(pieces, times, _compute)),
         "element-wise": Node.total("element-wise", _each(pieces, times, _elementwise)),
         "TP, CP and EP communication": Node.total("TP, CP and EP communication", _each(pieces, times, _exchange)),
         "host": Node.total("host", (*_each(pieces, times, _host), fixed)),
-        "DP communication": Node.total("DP communication", tuple(_exposed(each, c) for each in data)),
+        "DP communication": Node.total("DP communication", tuple(_exposed_node(each, c) for each in data)),
     }
 
 
@@ -127,7 +127,7 @@ def _compute(work: LayerWork, times: Times) -> tuple[Node, ...]:
         Node.total("forward of reference and policy", _leaves(work.forward, times, moved=False),
                    times=times.setup.further_passes, how="without gradients"),
         Node.total("backward", _leaves(work.backward, times, moved=False)),
-        _fitted("selective recompute", recompute_s(work, times), times.coefficients, "what the framework repeats"),
+        _fitted_node("selective recompute", recompute_s(work, times), times.coefficients, "what the framework repeats"),
     )  # fmt: skip
 
 
@@ -145,13 +145,13 @@ def _elementwise(work: LayerWork, times: Times) -> tuple[Node, ...]:
             how="without gradients",
         ),
         Node.total("backward", _leaves(work.backward, times, moved=True)),
-        _fitted("widening 4-bit weights", widened, times.coefficients, "for each pass"),
+        _fitted_node("widening 4-bit weights", widened, times.coefficients, "for each pass"),
     )
 
 
 def _exchange(work: LayerWork, times: Times) -> tuple[Node, ...]:
     passes = 2.0 + _repeats(times) + times.setup.further_passes
-    parts = tuple(_exposed(each, times.coefficients) for each in layer_exchanges(work, times))
+    parts = tuple(_exposed_node(each, times.coefficients) for each in layer_exchanges(work, times))
     return (Node.total("exposed", parts, times=passes, how=f"{passes:g} passes"),)
 
 
@@ -160,8 +160,8 @@ def _host(work: LayerWork, times: Times) -> tuple[Node, ...]:
     passes = 3.0 + _repeats(times) + times.setup.further_passes
     routed = passes * c.expert_layer_s["fused" if times.setup.fused_experts else "*"] if work.experts else 0.0
     return (
-        _fitted("launches beyond the device's work", turn.host - routed, c, "host and device side by side"),
-        _fitted("routing of tokens", routed, c, f"{passes:g} passes"),
+        _fitted_node("launches beyond the device's work", turn.host - routed, c, "host and device side by side"),
+        _fitted_node("routing of tokens", routed, c, f"{passes:g} passes"),
     )
 
 
@@ -189,17 +189,17 @@ def _leaf(op: Operator, times: Times) -> Node:
     return Node(name=op.name, value=op.count * once, unit="s", execution=run, evidence=evidence)
 
 
-def _exposed(each: Exchange, coefficients: TrainCoefficients) -> Node:
+def _exposed_node(each: Exchange, coefficients: TrainCoefficients) -> Node:
     """What of an exchange nothing hides."""
     op = each.operator
     message = f", {show(op.message_bytes, 'bytes')} over {op.ranks} ranks" if op is not None else ""
     hidden = each.spent_s - each.exposed_s
     how = f"{each.runs:g} x {show(each.exposed_s, 's')}: takes {show(each.spent_s, 's')}, {show(hidden, 's')} hidden"
     kind = f"{each.name} {op.kind.replace('_', '-')}" if op is not None else each.name
-    return _fitted(kind, each.runs * each.exposed_s, coefficients, how + message)
+    return _fitted_node(kind, each.runs * each.exposed_s, coefficients, how + message)
 
 
-def _fitted(name: str, seconds: float, coefficients: TrainCoefficients, how: str) -> Node:
+def _fitted_node(name: str, seconds: float, coefficients: TrainCoefficients, how: str) -> Node:
     return Node(name=name, value=seconds, unit="s", how=how, evidence=_evidence(coefficients, name))
 
 

@@ -83,7 +83,7 @@ def on_processes(
                 except BrokenProcessPool:
                     pools[place] = _pool(context)
                     if lost + 1 >= TRIES:
-                        raise TonnageError(_lost(chunk)) from None
+                        raise TonnageError(_lost_message(chunk)) from None
                     waiting.appendleft((chunk, lost + 1))
                 idle.append(place)
     finally:
@@ -141,7 +141,7 @@ def _pool(context: BaseContext) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(max_workers=1, mp_context=context)
 
 
-def _lost(chunk: Chunk) -> str:
+def _lost_message(chunk: Chunk) -> str:
     first = echo(chunk[0][1])
     return f"a worker died {TRIES} times on the same {len(chunk)} questions, the first of them {first}; out of memory?"
 
@@ -194,12 +194,12 @@ def pick_numbers(answer: Any, take: Mapping[str, str]) -> dict[str, Any]:
 
 def _row(ask: str, request: dict[str, Any], take: Mapping[str, str], additions: Additions) -> dict[str, Any]:
     try:
-        return pick_numbers(_asked(ask, request, additions), take or USUAL[ask])
+        return pick_numbers(_run_question(ask, request, additions), take or USUAL[ask])
     except TonnageError as wrong:
         return {"error": str(wrong)}
 
 
-def _asked(ask: str, request: dict[str, Any], additions: Additions) -> Any:
+def _run_question(ask: str, request: dict[str, Any], additions: Additions) -> Any:
     if ask == "plan":
         from tonnage.planning.ask import answer, kind_of
 

@@ -189,7 +189,7 @@ def _parameters(model: Model) -> tuple[float, float]:
     groups = [*model.layers, *model.encoder]
     embedding = model.vocab_size * model.hidden_size
     total = embedding + sum(group.count * _layer(group, model.hidden_size, _experts) for group in groups)
-    active = embedding + sum(group.count * _layer(group, model.hidden_size, _chosen) for group in groups)
+    active = embedding + sum(group.count * _layer(group, model.hidden_size, _active_experts) for group in groups)
     if total <= 0:
         raise Unmeasured(f"the parameters of {model.id} are not known")
     return total, active
@@ -199,7 +199,7 @@ def _experts(moe: Moe) -> int:
     return moe.num_experts
 
 
-def _chosen(moe: Moe) -> int:
+def _active_experts(moe: Moe) -> int:
     return moe.num_experts_per_tok
 
 

@@ -196,7 +196,7 @@ def _fit(residuals: Sequence[Residual], source: Callable[[str], str]) -> list[Fa
     places = _places(residuals, source)
     levels = _levels(residuals, places)
     share = _share(levels, residuals, places)
-    held = _held(levels, residuals, places, share)
+    held = _inside_widths(levels, residuals, places, share)
     found = []
     for name in levels:
         groups = sorted(set(levels[name].groups.tolist()))
@@ -254,7 +254,7 @@ def _share(levels: Levels, residuals: Sequence[Residual], places: Places) -> flo
     low, high = _SHARES
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        held = _held(levels, residuals, places, middle)
+        held = _inside_widths(levels, residuals, places, middle)
         shares = [sum(own) / len(own) for own in _by_group(residuals, held)]
         groups, rows = sum(shares) / len(shares), sum(held) / len(held)
         covered = groups + max(-_APART, min(rows - groups, _APART)) / 2
@@ -267,7 +267,7 @@ def _by_group(residuals: Sequence[Residual], held: Sequence[bool]) -> Iterable[l
     return ([own for _, own in items] for items in pairs.values())
 
 
-def _held(levels: Levels, residuals: Sequence[Residual], places: Places, share: float) -> list[bool]:
+def _inside_widths(levels: Levels, residuals: Sequence[Residual], places: Places, share: float) -> list[bool]:
     """Whether each number lies inside the width fitted without its group."""
     widths: dict[tuple[str, Group], float] = {}
     held = []

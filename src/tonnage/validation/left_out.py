@@ -124,12 +124,12 @@ def left_out_scores(
         name = QUANTITY_OF.get((item.kind, item.quantity), ("",))[0]
         own = (widths or {}).get((group or {}).get(item.id, ""), {}).get(item.kind)
         width = _width(item, name, known.level, own) if item.low is not None and name else None
-        low, high = _moved(item, known) if width is None else _around(item, name, known.predicted, width)
+        low, high = _shift_interval(item, known) if width is None else _around(item, name, known.predicted, width)
         found.append(replace(item, predicted=known.predicted, low=low, high=high, level=known.level))
     return found
 
 
-def _moved(item: Score, known: LeftOut) -> tuple[float | None, float | None]:
+def _shift_interval(item: Score, known: LeftOut) -> tuple[float | None, float | None]:
     """An interval that no table of factors makes, as wide in ratio around the left-out number; none without one."""
     if item.low is None or item.high is None or not item.predicted:
         return None, None

@@ -124,7 +124,7 @@ def medians_by_source(
     }
     shipped, said = _errors_by_key(ours), _errors_by_key(theirs)
     found = []
-    for (figure, source), own in group_by(_counted(rows, theirs), lambda pair: (pair[0], pair[1].block)).items():
+    for (figure, source), own in group_by(_countable(rows, theirs), lambda pair: (pair[0], pair[1].block)).items():
         both = [item for _, item in own if (item.id, item.quantity) in said and (item.id, item.quantity) in shipped]
         if len(both) < grouping.fewest:
             continue
@@ -149,7 +149,7 @@ def medians_by_source(
     return [line for _, own in group_by(found, lambda line: line.figure).items() for line in (*own, _mean(own))]
 
 
-def _counted(rows: Sequence[Row], scores: Iterable[Score]) -> list[tuple[str, Score]]:
+def _countable(rows: Sequence[Row], scores: Iterable[Score]) -> list[tuple[str, Score]]:
     """Every number that counts, with its figure."""
     known = {row.id: row for row in rows}
     found = []

@@ -176,11 +176,11 @@ def _of_serve(result: ServeResult, wanted: Measured) -> Predicted | None:
         case "e2e_ms":
             return _latency(result.e2e_s, wanted.statistic)
         case "output_tokens_per_s":
-            return _scaled(result.output_tokens_per_s)
+            return _scale(result.output_tokens_per_s)
         case "total_tokens_per_s":
-            return _scaled(result.total_tokens_per_s)
+            return _scale(result.total_tokens_per_s)
         case "samples_per_s":
-            return _scaled(result.requests_per_s)
+            return _scale(result.requests_per_s)
         case "kv_tokens" if result.kv_cache_tokens is not None:
             return Predicted(value=result.kv_cache_tokens)
         case "memory_gb" if wanted.tensors and result.memory is not None:
@@ -199,28 +199,28 @@ def _of_serve(result: ServeResult, wanted: Measured) -> Predicted | None:
 def _of_train(result: TrainResult, wanted: Measured) -> Predicted | None:
     match wanted.quantity:
         case "step_time_s":
-            return _scaled(result.step_s)
+            return _scale(result.step_s)
         case "tokens_per_s_per_accel":
-            return _scaled(result.tokens_per_s_per_accelerator)
+            return _scale(result.tokens_per_s_per_accelerator)
         case "samples_per_s_per_accel":
-            return _scaled(result.samples_per_s_per_accelerator)
+            return _scale(result.samples_per_s_per_accelerator)
         case "tflops_per_accel":
-            return _scaled(result.samples_per_s_per_accelerator, wanted.flop * 1e-12)
+            return _scale(result.samples_per_s_per_accelerator, wanted.flop * 1e-12)
         case "peak_mem_gb":
-            return _scaled(result.memory_peak_bytes, 1e-9)
+            return _scale(result.memory_peak_bytes, 1e-9)
     return None
 
 
 def _of_infer(result: InferResult, quantity: str) -> Predicted | None:
     match quantity:
         case "e2e_ms":
-            return _scaled(result.latency_s, 1e3)
+            return _scale(result.latency_s, 1e3)
         case "tpot_ms":
-            return _scaled(result.step_s, 1e3)
+            return _scale(result.step_s, 1e3)
         case "samples_per_s":
-            return _scaled(result.samples_per_s)
+            return _scale(result.samples_per_s)
         case "memory_gb":
-            return _scaled(result.memory, 1e-9)
+            return _scale(result.memory, 1e-9)
     return None
 
 
@@ -253,7 +253,7 @@ def _load_of(case: ServeCase, result: ServeResult) -> LoadShare:
     return serving_load(resolve(case), running=running, tpot_s=tpot.mean, requests_per_s=each)
 
 
-def _scaled(quantity: Quantity | None, factor: float = 1.0) -> Predicted | None:
+def _scale(quantity: Quantity | None, factor: float = 1.0) -> Predicted | None:
     if quantity is None:
         return None
     low = None if quantity.low is None else quantity.low * factor

@@ -157,7 +157,7 @@ def _heard(process: subprocess.Popen[str], questions: Sequence[Question], *, pat
         if line is None:
             break
         if line.strip():
-            said = _taken(said, line, place=place, known=known)
+            said = _add_line(said, line, place=place, known=known)
     return said
 
 
@@ -188,7 +188,7 @@ def _line(question: Question) -> str:
     return msgspec.json.encode({**said, "cached_tokens": int(cached)} if cached else said).decode()
 
 
-def _taken(said: Said, line: str, *, place: int, known: set[str]) -> Said:
+def _add_line(said: Said, line: str, *, place: int, known: set[str]) -> Said:
     """What was said with one more line."""
     where = f"line {place} of the predictor's output"
     try:

@@ -85,7 +85,7 @@ def regret_lines(rows: Iterable[Row], *, said: Latencies, by: str = "", who: str
         Whose predictions these are.
     """
     known = _questions(rows, said=said, by=by)
-    picked = {limit: [pick for own in known if (pick := _picked(own, limit)) is not None] for limit in LIMITS_MS}
+    picked = {limit: [pick for own in known if (pick := _pick(own, limit)) is not None] for limit in LIMITS_MS}
     lines = [_line(found, limit_ms=limit, by=by, who=who) for limit, found in picked.items() if found]
     every = [pick for found in picked.values() for pick in found]
     return [*lines, _line(every, limit_ms=None, by=by, who=who)] if every else []
@@ -246,7 +246,7 @@ class _Pick(NamedTuple):
     """What a choice among those at random reaches on average."""
 
 
-def _picked(points: list[_Point], limit_ms: float) -> _Pick | None:
+def _pick(points: list[_Point], limit_ms: float) -> _Pick | None:
     """None where no measured configuration keeps the limit: no pick can be right."""
     able = [point for point in points if point.tpot_ms <= limit_ms]
     if not able:

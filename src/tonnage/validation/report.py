@@ -121,7 +121,7 @@ def accuracy_report(
     from tonnage.validation.out_of_sample import out_of_sample
 
     rows, root, part = tables.wanted, tables.root, asked.limit is not None or asked.leave_out is not None
-    scores = _scored(rows, rows_file=rows_file, workers=asked.workers, watch=watch)
+    scores = _score_rows(rows, rows_file=rows_file, workers=asked.workers, watch=watch)
     if asked.leave_out:
         scores = _left_out(scores, asked.leave_out, root=root)
     failed = list(score(tables.facts))
@@ -205,7 +205,7 @@ def _measurements_of_checkout() -> tuple[Path, ...]:
     raise BadFact("no file is named, and the measurements come with a checkout only: tonnage accuracy FILE.csv.gz")
 
 
-def _scored(rows: list[Row], *, rows_file: str | None, workers: int, watch: Watch) -> list[Score]:
+def _score_rows(rows: list[Row], *, rows_file: str | None, workers: int, watch: Watch) -> list[Score]:
     found = watch(score(rows, workers=workers), len(rows))
     if not rows_file:
         return list(found)
@@ -213,10 +213,10 @@ def _scored(rows: list[Row], *, rows_file: str | None, workers: int, watch: Watc
         table = stack.enter_context(Path(rows_file).open("w", encoding="utf-8", newline=""))
         write = csv.writer(table, lineterminator="\n").writerow
         write(COLUMNS)
-        return list(_written(found, write))
+        return list(_write_scores(found, write))
 
 
-def _written(scores: Iterable[Score], write: Callable[[list[str]], Any]) -> Iterator[Score]:
+def _write_scores(scores: Iterable[Score], write: Callable[[list[str]], Any]) -> Iterator[Score]:
     for item in scores:
         write(_cells(item))
         yield item

@@ -30,7 +30,16 @@ from tonnage.planning.rl.step import predict_rl
 from tonnage.planning.train.search import Place
 
 __all__ = [
-    "MODELS", "RlRow", "best_split", "errors", "fitted", "left_out", "median_error", "ordered", "rl_case", "rl_rows",
+    "MODELS",
+    "RlRow",
+    "best_split",
+    "count_ordered",
+    "errors",
+    "fit_constants",
+    "left_out",
+    "median_error",
+    "rl_case",
+    "rl_rows",
     "split_ratio",
 ]  # fmt: skip
 
@@ -163,7 +172,7 @@ def _nodes(row: RlRow, host_s: float) -> dict[str, float]:
     return {phase.name: phase.value for part in step.parts for phase in (part.parts if part.rule == "max" else (part,))}
 
 
-def fitted(rows: Sequence[RlRow]) -> RlCoefficients:
+def fit_constants(rows: Sequence[RlRow]) -> RlCoefficients:
     """The two constants with the least mean absolute error over the rows: a grid over both."""
     known = [(_phases(row), row.measured_s) for row in rows]
 
@@ -178,13 +187,13 @@ def left_out(rows: Sequence[RlRow]) -> list[float]:
     """Error of each row with constants that were fitted on the other models."""
     found: dict[int, float] = {}
     for name in dict.fromkeys(row.model for row in rows):
-        loop = fitted([row for row in rows if row.model != name])
+        loop = fit_constants([row for row in rows if row.model != name])
         mine = [i for i, row in enumerate(rows) if row.model == name]
         found.update(zip(mine, errors([rows[i] for i in mine], loop=loop), strict=True))
     return [found[i] for i in range(len(rows))]
 
 
-def ordered(rows: Sequence[RlRow], *, loop: RlCoefficients | None = None) -> tuple[int, int]:
+def count_ordered(rows: Sequence[RlRow], *, loop: RlCoefficients | None = None) -> tuple[int, int]:
     """Pairs of 16-bit rows of one model whose steps are predicted in the measured order, and all such pairs."""
     kept = [row for row in rows if row.sixteen_bit and not row.agentic]
     missed = dict(zip((row.label() for row in kept), errors(kept, loop=loop), strict=True))

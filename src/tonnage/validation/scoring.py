@@ -108,7 +108,7 @@ def score_row(row: Row, predict: Predict) -> list[Score]:
         return [_without(base, item, _reason(error)) for item in wanted]
     except Exception as error:  # whatever breaks in one row is counted loudly and must not end the others
         return [_without(base, item, f"{CRASH}: {type(error).__name__}: {error}"[:300]) for item in wanted]
-    return [_scored(base, item, result, case) for item in wanted]
+    return [_score(base, item, result, case) for item in wanted]
 
 
 def reason_class(reason: str) -> str:
@@ -136,7 +136,7 @@ def _beyond_cached(row: Row, case: Case, predict: Predict) -> Result:
     return msgspec.structs.replace(result, ttft_s=Latency(mean=mean, low=low, high=high))
 
 
-def _scored(base: Score, wanted: Measured, result: Result, case: Case) -> Score:
+def _score(base: Score, wanted: Measured, result: Result, case: Case) -> Score:
     if wanted.problem:
         return _without(base, wanted, wanted.problem)
     answer = predicted_number(result, wanted, case=case)

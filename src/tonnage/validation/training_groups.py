@@ -134,7 +134,7 @@ def _tpu(row: Row) -> bool:
     return text(row, "accelerator_id").startswith("tpu")
 
 
-def _tuned(row: Row) -> bool:
+def _is_tuned(row: Row) -> bool:
     return _language(row) and text(row, "method") in {"lora", "qlora", "full-ft"}
 
 
@@ -243,10 +243,10 @@ def _scaling_figures(rows: Sequence[Row], own: Sequence[Score]) -> list[Figure]:
 
 def _tuning_figures(rows: Sequence[Row], own: Sequence[Score]) -> list[Figure]:
     group = "LoRA, QLoRA, full fine-tuning"
-    tuned = {row.id for row in rows if _tuned(row)}
+    tuned = {row.id for row in rows if _is_tuned(row)}
     peaks = _errors(item for item in own if item.quantity == "peak_mem_gb" and item.id in tuned)
     return [
-        _median(speeds_of(rows, own), _tuned, group=group, figure="median error of the step", at_most=0.18),
+        _median(speeds_of(rows, own), _is_tuned, group=group, figure="median error of the step", at_most=0.18),
         Figure(
             group=group, figure="median error of peak memory", rows=len(peaks), value=quantile(peaks, 0.5), at_most=0.08
         ),
@@ -365,7 +365,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 def compared_layouts(rows: Iterable[Row]) -> Iterator[Compared]:
     """Every usable row that prints a layout which fits."""
     rows = [row for row in rows if row.layout == "training" and row.usable]
-    used = {row.id for row in _used(rows)}
+    used = {row.id for row in _fastest_rows(rows)}
     for row in rows:
         try:
             found = over_best_layout(train_case(row))
@@ -384,7 +384,7 @@ def compared_layouts(rows: Iterable[Row]) -> Iterator[Compared]:
             )
 
 
-def _used(rows: Iterable[Row]) -> list[Row]:
+def _fastest_rows(rows: Iterable[Row]) -> list[Row]:
     """The fastest measured row of each job of a block."""
     fastest: dict[tuple[str, ...], tuple[float, Row]] = {}
     for row in rows:

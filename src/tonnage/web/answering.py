@@ -138,7 +138,7 @@ def _refuse_model_paths(model: str) -> None:
 def _explain(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> Breakdown:
     from tonnage.planning.breakdown import explain_text
 
-    text = _given(request, "explain", additions)
+    text = _given_fields(request, "explain", additions)
     rank = float(str(request.get("option") or 1))
     if rank != int(rank) or rank < 1:
         raise BadRequest(f"option: '{request['option']}' is not the rank of an option, counted from 1")
@@ -152,7 +152,7 @@ def _diagnose(request: Mapping[str, Any], additions: Additions, _: Watch | None)
     from tonnage.measure.diagnose.sources import diagnose
     from tonnage.planning.remedy import stated_facts, with_plan
 
-    text = _given(request, "diagnose", additions)
+    text = _given_fields(request, "diagnose", additions)
     model, accelerator = (None if (one := request.get(name)) is None else str(one) for name in ("model", "accelerator"))
     known = stated_facts(accelerator=accelerator, model=model, additions=additions)
     with tempfile.TemporaryDirectory(prefix="tonnage-") as folder:
@@ -167,7 +167,7 @@ def _diagnose(request: Mapping[str, Any], additions: Additions, _: Watch | None)
     return found if model is None else with_plan(found, model=model, additions=additions)
 
 
-def _given(request: Mapping[str, Any], path: str, additions: Additions) -> str:
+def _given_fields(request: Mapping[str, Any], path: str, additions: Additions) -> str:
     """The pasted text, the other fields checked."""
     known = {field.name: field for field in QUESTIONS[path].fields}
     for name, value in request.items():

@@ -109,17 +109,17 @@ def application(
             _predict,
             _progress,
             _health,
-            *(_listed(path) for path in LISTINGS),
+            *(_list_route(path) for path in LISTINGS),
             *(_question(path) for path in QUESTIONS),
-            *(_posted(path) for path in QUESTIONS),
+            *(_post_route(path) for path in QUESTIONS),
         ],
         openapi_config=None,
         compression_config=COMPRESSION,
         request_max_body_size=LARGEST_BODY,
         exception_handlers={
-            **{kind: partial(_said, status=status) for kind, status in STATUSES.items()},
-            TonnageError: partial(_said, status=400),
-            HTTPException: _refused,
+            **{kind: partial(_error_response, status=status) for kind, status in STATUSES.items()},
+            TonnageError: partial(_error_response, status=400),
+            HTTPException: _refusal_response,
         },
         on_startup=[jobs.warm],
         on_shutdown=[jobs.kill, uploads.cleanup],
@@ -185,7 +185,7 @@ async def _accuracy(request: Asked) -> Response[str]:
     return html_reply(await jobs_of(request).quick.run("accuracy", {}, client=client_of(request)))
 
 
-def _listed(path: str) -> Any:
+def _list_route(path: str) -> Any:
     """GET of a table of the catalogue: a page, or CSV or JSON by `format` or `Accept`."""
 
     async def handle(request: Asked) -> Response[Any]:
@@ -267,7 +267,7 @@ def _question(path: str) -> Any:
     return get(f"/{path}", name=f"form {path}")(handle)
 
 
-def _posted(path: str) -> Any:
+def _post_route(path: str) -> Any:
     """POST of a question: fields as JSON in, the answer as JSON out."""
 
     async def handle(request: Asked) -> Response[bytes]:
@@ -424,14 +424,14 @@ async def _files(request: Asked) -> Response[bytes]:
     return json_reply(msgspec.json.encode({"file": name}))
 
 
-def _said(request: Asked, wrong: TonnageError, *, status: int) -> Response[Any]:
+def _error_response(request: Asked, wrong: TonnageError, *, status: int) -> Response[Any]:
     answer = _problem(request, str(wrong), status=status)
     if isinstance(wrong, Busy):
         answer.headers["retry-after"] = str(math.ceil(wrong.retry_s))
     return answer
 
 
-def _refused(request: Asked, wrong: HTTPException) -> Response[Any]:
+def _refusal_response(request: Asked, wrong: HTTPException) -> Response[Any]:
     answer = _problem(request, wrong.detail or "refused", status=wrong.status_code)
     if wrong.status_code == METHOD_NOT_ALLOWED:
         answer.headers["allow"] = _methods(request.app, request.url.path)

@@ -23,7 +23,7 @@ from tonnage.errors import BadRequest, echo_path
 from tonnage.version import __version__
 from tonnage.web.guard import Asgi
 
-__all__ = ["audited", "writer_of"]
+__all__ = ["with_audit", "writer_of"]
 
 SCHEMA: Final = "tonnage.audit/1"
 MOST: Final = 64 * 1024
@@ -68,7 +68,7 @@ def writer_of(path: str) -> int:
         raise BadRequest(f"--audit: '{echo_path(path)}' cannot be written: {why}") from None
 
 
-def audited(app: Asgi, file: int) -> Asgi:
+def with_audit(app: Asgi, file: int) -> Asgi:
     """The application, every question to it written down when its answer begins or fails to."""
 
     async def serve(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:

@@ -131,14 +131,14 @@ class Jobs:
         found = self.kept(key)
         if found is not None:
             return key, found
-        with self._joined(key, path, request, client) as job:
+        with self._join(key, path, request, client) as job:
             return key, await _end_of(job)
 
     def begin(self, path: str, *, request: dict[str, Any], client: str) -> None:
         """Work on a question whose page will come to follow it in a moment; stop if it does not."""
 
         async def grace() -> None:
-            with self._joined(key_of(path, request), path, request, client) as job:
+            with self._join(key_of(path, request), path, request, client) as job:
                 if job.task is not None:
                     await asyncio.wait({job.task}, timeout=GRACE_S)
 
@@ -158,7 +158,7 @@ class Jobs:
         if found is not None:
             yield "end", {"answer": f"/answer/{key}.json", "sentence": found.sentence}
             return
-        with self._joined(key, path, request, client) as job:
+        with self._join(key, path, request, client) as job:
             job.followers += 1
             try:
                 last: Event | None = None
@@ -187,12 +187,12 @@ class Jobs:
             lane.kill()
 
     @contextmanager
-    def _joined(self, key: str, path: str, request: dict[str, Any], client: str) -> Iterator[Job]:
+    def _join(self, key: str, path: str, request: dict[str, Any], client: str) -> Iterator[Job]:
         """The work on a question, begun unless it is under way, and stopped when the last one leaves it."""
         job = self._jobs.get(key)
         if job is None:
             job = self._jobs[key] = Job()
-            job.task = asyncio.ensure_future(self._worked(key, job, path, request, client))
+            job.task = asyncio.ensure_future(self._work(key, job, path, request, client))
             # Whoever waits is told what went wrong; if nobody does, nobody is.
             job.task.add_done_callback(lambda done: done.cancelled() or done.exception())
         job.clients += 1
@@ -204,7 +204,7 @@ class Jobs:
                 self._jobs.pop(key, None)
                 job.task.cancel()
 
-    async def _worked(self, key: str, job: Job, path: str, request: dict[str, Any], client: str) -> Kept:
+    async def _work(self, key: str, job: Job, path: str, request: dict[str, Any], client: str) -> Kept:
         loop = asyncio.get_running_loop()
 
         def began() -> None:

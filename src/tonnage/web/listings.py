@@ -115,7 +115,7 @@ def listing_view(path: str, given: Mapping[str, str], *, additions: catalog.Addi
     """
     kind = LISTINGS[path]
     listing = kind.read(additions)
-    rows = _found(kind, listing, given)
+    rows = _find_rows(kind, listing, given)
     page = max(1, int(given["page"])) if given.get("page", "").isdecimal() else 1
     shown = rows[(page - 1) * PAGE : page * PAGE]
     units = {column.name: column.unit for column in listing.columns}
@@ -172,7 +172,7 @@ def listing_csv(path: str, given: Mapping[str, str], *, additions: catalog.Addit
     writer.writerow(
         f"{c.name} [{c.unit}]" if c.unit not in ("text", "date", "yes/no") else c.name for c in listing.columns
     )
-    writer.writerows([_plain(row[name]) for name in names] for row in _found(kind, listing, given))
+    writer.writerows([_plain(row[name]) for name in names] for row in _find_rows(kind, listing, given))
     return held.getvalue()
 
 
@@ -180,7 +180,7 @@ def listing_json(path: str, given: Mapping[str, str], *, additions: catalog.Addi
     """The same rows as JSON, as `tonnage catalog --json` writes them."""
     kind = LISTINGS[path]
     listing = kind.read(additions)
-    return msgspec.json.encode(msgspec.structs.replace(listing, rows=tuple(_found(kind, listing, given))))
+    return msgspec.json.encode(msgspec.structs.replace(listing, rows=tuple(_find_rows(kind, listing, given))))
 
 
 def accuracy_rows() -> list[dict[str, str]]:
@@ -220,7 +220,7 @@ def cheapest_rows(additions: catalog.Additions, names: Sequence[str]) -> list[tu
     ]
 
 
-def _found(kind: _Kind, listing: Listing, given: Mapping[str, str]) -> list[dict[str, Any]]:
+def _find_rows(kind: _Kind, listing: Listing, given: Mapping[str, str]) -> list[dict[str, Any]]:
     """Rows that hold every word and filter of the address, sorted as it says; unknown values last."""
     for name in given:
         if name not in ("q", "sort", "page", "format", *kind.filters):
@@ -235,14 +235,14 @@ def _found(kind: _Kind, listing: Listing, given: Mapping[str, str]) -> list[dict
         row
         for row in listing.rows
         if all(_plain(row[name]) == value for name, value in wanted.items())
-        and all(word in _searched(row, kind) for word in words)
+        and all(word in _search_text(row, kind) for word in words)
     ]
     known = [row for row in rows if row[by] is not None]
     known.sort(key=lambda row: row[by], reverse=sort.startswith("-"))
     return [*known, *(row for row in rows if row[by] is None)]
 
 
-def _searched(row: Mapping[str, Any], kind: _Kind) -> str:
+def _search_text(row: Mapping[str, Any], kind: _Kind) -> str:
     texts = (*(value for value in row.values() if isinstance(value, str)), kind.say(row[kind.name]))
     return " ".join(texts).lower()
 
@@ -254,7 +254,7 @@ def _facets(
     found = []
     for name in kind.filters:
         others = {key: value for key, value in asked.items() if key != name}
-        counted = Counter(_plain(row[name]) for row in _found(kind, listing, others))
+        counted = Counter(_plain(row[name]) for row in _find_rows(kind, listing, others))
         values = []
         for text, rows in counted.most_common(MOST_VALUES):
             on = asked.get(name) == text

@@ -149,7 +149,7 @@ def _get(
     return {"get": {"summary": summary, "parameters": parameters, "responses": found}}
 
 
-def _kept(what: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _keep_route(what: str, schema: dict[str, Any]) -> dict[str, Any]:
     """A route that keeps what is posted, and gives its name."""
     answer = {"type": "object", "required": [what], "properties": {what: {"type": "string"}}}
     body = {"required": True, "content": {JSON: {"schema": schema}}}
@@ -232,8 +232,8 @@ _PAGES: Final[dict[str, Any]] = {
 }
 """Every other route that is read, those of the pages included."""
 _KEEPING: Final[dict[str, Any]] = {
-    "/models": _kept("model", {"type": "object", "description": "a config.json of a model"}),
-    "/files": _kept(
+    "/models": _keep_route("model", {"type": "object", "description": "a config.json of a model"}),
+    "/files": _keep_route(
         "file",
         {
             "type": "object",

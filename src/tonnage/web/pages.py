@@ -126,14 +126,14 @@ def question_page(
     )
     inputs = _inputs(question, values)
     hidden = len(getattr(answer, "options", ())) - (len(view.table.rows) if view.table else 0)
-    return _filled(
+    return _fill(
         "question.html",
         title=question.title, question=question, front=False, error="", problems={}, view=view, key=key,
         all_link=f"/{question.path}?{asked}#options" if hidden <= 0 else f"/{question.path}?{asked}&all=true#options",
         hidden=hidden if hidden > 0 else 0,
         chips=[one for one in inputs if one["value"]],
         essentials=[one for one in inputs if one["name"] in question.essentials],
-        grouped=_grouped(one for one in inputs if one["name"] not in question.essentials and not one["value"]),
+        grouped=_group_fields(one for one in inputs if one["name"] not in question.essentials and not one["value"]),
         figure=Markup(figure), blocks=Markup(view.blocks),
         tabs=[(name, Markup(content)) for name, content in view.tabs],
         link=f"/{question.path}?{asked}", of=urlencode({"of": f"{question.path}?{asked}"}),
@@ -153,7 +153,7 @@ def _asking(
     inputs = _inputs(question, values, problems=problems or {})
     first = {name: place for place, name in enumerate(question.essentials)}
     shown = [one for one in inputs if one["value"]] if front else inputs
-    return _filled(
+    return _fill(
         "question.html",
         title="Tonnage" if front else question.title, question=question, front=front, error=error,
         problems=problems or {}, view=None, waits="",
@@ -161,7 +161,7 @@ def _asking(
             (one for one in shown if one["name"] in first),
             key=lambda one: (front and bool(one["cards"]), first[one["name"]]),
         ),
-        grouped=_grouped([one for one in inputs if one not in shown or one["name"] not in first]), **more,
+        grouped=_group_fields([one for one in inputs if one not in shown or one["name"] not in first]), **more,
     )  # fmt: skip
 
 
@@ -169,12 +169,12 @@ def example_page(key: str, kept: Kept) -> str:
     """The answer beside the question of the front page."""
     question = QUESTIONS[EXAMPLE]
     view = answer_view(kept.answer, key=key)
-    return _filled("example.html", view=view, key=key, open=f"/{EXAMPLE}?{urlencode(question.example)}")
+    return _fill("example.html", view=view, key=key, open=f"/{EXAMPLE}?{urlencode(question.example)}")
 
 
 def listing_page(view: ListingView) -> str:
     """A table of the catalogue."""
-    return _filled("listing.html", title=view.title, view=view, listing=view.path)
+    return _fill("listing.html", title=view.title, view=view, listing=view.path)
 
 
 def accuracy_page() -> str:
@@ -193,7 +193,7 @@ def accuracy_page() -> str:
             numeric=(False, True, True, True, True, False, True, False, True), caption=name)))
         for group, (name, about) in told.items()
     ]  # fmt: skip
-    return _filled("accuracy.html", title="Accuracy", tables=tables, listing="accuracy")
+    return _fill("accuracy.html", title="Accuracy", tables=tables, listing="accuracy")
 
 
 def compare_page(columns: Sequence[tuple[str, Kept]], *, left: str, others: Sequence[tuple[str, str]]) -> str:
@@ -215,7 +215,7 @@ def compare_page(columns: Sequence[tuple[str, Kept]], *, left: str, others: Sequ
     heads = ("figure", "first", "second", "second over first")
     table = html.table(heads, rows, numeric=(False, True, True, True), caption="Both, figure by figure") if rows else ""
     recent = [{"key": key, "text": sentence} for key, sentence in reversed(others)]
-    return _filled("compare.html", title="Compare", columns=told, recent=recent, left=left,
+    return _fill("compare.html", title="Compare", columns=told, recent=recent, left=left,
                    table=Markup(table))  # fmt: skip
 
 
@@ -231,12 +231,12 @@ def what_ifs_page(path: str, *, base: tuple[str, Any], asked: Sequence[tuple[Wha
         }
         for change, key, answer in asked
     ]
-    return _filled("what_ifs.html", title="What if", rows=rows, sentence=base[1].sentence)
+    return _fill("what_ifs.html", title="What if", rows=rows, sentence=base[1].sentence)
 
 
 def files_page(files: Mapping[str, str], *, title: str, about: str) -> str:
     """Written files, to read and copy."""
-    return _filled("files.html", title=title, about=about, files=files)
+    return _fill("files.html", title=title, about=about, files=files)
 
 
 def numbers_page(
@@ -262,17 +262,17 @@ def numbers_page(
         about = "Published results nearest to this option, and in what they differ: what its speed can be held against."
         parts.append((NEAREST, Markup(f"<p class='note'>{about}</p><ul class='plain'>{told}</ul>")))
     asked = urlencode(form_fields(kept.request))
-    return _filled("numbers.html", title=title, parts=parts, back=f"/{kept.path}?{asked}", key=key)
+    return _fill("numbers.html", title=title, parts=parts, back=f"/{kept.path}?{asked}", key=key)
 
 
 def problem_page(why: str) -> str:
     """A sentence that says what was wrong."""
-    return _filled("problem.html", title="Invalid request", why=why)
+    return _fill("problem.html", title="Invalid request", why=why)
 
 
 def api_page(*, origin: str, limits: Limits) -> str:
     """Every route of the API, from the document that programs read."""
-    return _filled("api.html", title="HTTP API", origin=origin, routes=_routes(), limits=limits)
+    return _fill("api.html", title="HTTP API", origin=origin, routes=_routes(), limits=limits)
 
 
 @lru_cache(maxsize=1)
@@ -328,7 +328,7 @@ def _inputs(
     ]  # fmt: skip
 
 
-def _grouped(inputs: Iterable[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+def _group_fields(inputs: Iterable[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
     """Fields by their group, in the order in which people meet them."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for one in inputs:
@@ -400,7 +400,7 @@ def _model_said(text: str) -> str:
     return model_name(text) if known else text
 
 
-def _filled(name: str, **values: Any) -> str:
+def _fill(name: str, **values: Any) -> str:
     page: str = (
         _environment()
         .get_template(name)

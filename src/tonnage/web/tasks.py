@@ -29,7 +29,7 @@ def ask(settings: Settings, told: Told, *, path: str, request: dict[str, Any]) -
     """The answer to one question."""
     question = QUESTIONS[path]
     inner = with_uploaded_models(parse_form_lists(question, request), folder=Path(settings.uploads))
-    return _kept(path, request, answer_form(question, inner, additions=settings.additions, watch=told))
+    return _keep(path, request, answer_form(question, inner, additions=settings.additions, watch=told))
 
 
 def predict(settings: Settings, _: Told, *, body: Mapping[str, Any]) -> bytes:
@@ -222,7 +222,7 @@ def keep_text(settings: Settings, _: Told, *, text: str) -> str:
     return store_text(text, folder=Path(settings.uploads))
 
 
-def _kept(path: str, request: dict[str, Any], answer: Any) -> Kept:
+def _keep(path: str, request: dict[str, Any], answer: Any) -> Kept:
     from tonnage.report.document import as_json
 
     return Kept(

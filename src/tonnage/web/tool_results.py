@@ -138,7 +138,7 @@ def _option(rank: int, option: Any) -> dict[str, Any]:
     return row
 
 
-def _taken(arguments: dict[str, Any], name: str, kind: type, *, otherwise: Any = None) -> Any:
+def _take(arguments: dict[str, Any], name: str, kind: type, *, otherwise: Any = None) -> Any:
     """One argument taken out; a wrong type is a sentence."""
     value = arguments.pop(name, otherwise)
     if value is otherwise:
@@ -150,8 +150,8 @@ def _taken(arguments: dict[str, Any], name: str, kind: type, *, otherwise: Any =
     return value
 
 
-def _needed(arguments: dict[str, Any], name: str) -> str:
-    value = _taken(arguments, name, str)
+def _take_required(arguments: dict[str, Any], name: str) -> str:
+    value = _take(arguments, name, str)
     if not value:
         raise BadRequest(f"{name}: it is missing, and must be given")
     found: str = value
@@ -163,7 +163,7 @@ def _nothing_else(arguments: dict[str, Any], *, known: tuple[str, ...]) -> None:
         raise UnknownName("field", next(iter(arguments)), known=known)
 
 
-def _predicted(arguments: dict[str, Any], additions: Additions) -> Result:
+def _predict(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage.planning.predict.case_lines import case_of_object
     from tonnage.planning.predict.predict import predict
 
@@ -181,7 +181,7 @@ def _predicted(arguments: dict[str, Any], additions: Additions) -> Result:
     return Result(encoded.decode(), {"results": msgspec.json.decode(encoded)})
 
 
-def _diagnosed(arguments: dict[str, Any], additions: Additions) -> Result:
+def _diagnose(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage.measure.diagnose.sources import diagnose, watch_of
     from tonnage.planning.remedy import stated_facts, with_plan
 
@@ -202,10 +202,10 @@ def _advised(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage.planning.adopt.service import View, advise_service
     from tonnage.planning.requests.adopt import adopt_request
 
-    sources = _taken(arguments, "sources", list)
+    sources = _take(arguments, "sources", list)
     if not sources:
         raise BadRequest("sources: a list of addresses or files is expected")
-    reuse = _taken(arguments, "reuse", str)
+    reuse = _take(arguments, "reuse", str)
     watch = watch_of({name: arguments.pop(name) for name in ("window", "match") if name in arguments})
     asked = adopt_request(arguments, additions=additions)
     running = read_running(asked.file)
@@ -215,19 +215,19 @@ def _advised(arguments: dict[str, Any], additions: Additions) -> Result:
     return Result(markdown(blocks_of(answer)), {"headline": answer.sentence})
 
 
-def _listed(arguments: dict[str, Any], additions: Additions) -> Result:
+def _list(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage import catalog
     from tonnage.catalog import listings
     from tonnage.catalog.filters import Order, Wanted
     from tonnage.report.listing import show_listing
 
-    kind = _needed(arguments, "kind")
+    kind = _take_required(arguments, "kind")
     if kind not in CATALOGUE_KINDS:
         raise UnknownName("kind", kind, known=CATALOGUE_KINDS)
-    names = tuple(_taken(arguments, "names", list, otherwise=()))
-    providers = tuple(_taken(arguments, "providers", list, otherwise=()))
-    countries = tuple(_taken(arguments, "countries", list, otherwise=()))
-    order = Order(limit=min(200, max(1, _taken(arguments, "limit", int, otherwise=ROWS))))
+    names = tuple(_take(arguments, "names", list, otherwise=()))
+    providers = tuple(_take(arguments, "providers", list, otherwise=()))
+    countries = tuple(_take(arguments, "countries", list, otherwise=()))
+    order = Order(limit=min(200, max(1, _take(arguments, "limit", int, otherwise=ROWS))))
     _nothing_else(arguments, known=("kind", "names", "providers", "countries", "limit"))
     if kind == "models":
         listing = listings.models_listing(catalog.models(), names=names, order=order, today=date.today())
@@ -246,14 +246,14 @@ def _listed(arguments: dict[str, Any], additions: Additions) -> Result:
     return Result(f"```text\n{shown.getvalue()}```", {"rows": rows})
 
 
-def _explained(arguments: dict[str, Any], additions: Additions) -> Result:
+def _explain(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage.planning.breakdown import explain_plan
     from tonnage.planning.plans import read_plan
     from tonnage.report.answers import explanation_of
     from tonnage.report.breakdown import PLAN_DEPTH, breakdown_document
 
-    path = _needed(arguments, "plan_file")
-    rank, number = _taken(arguments, "option", int, otherwise=1), _taken(arguments, "number", str)
+    path = _take_required(arguments, "plan_file")
+    rank, number = _take(arguments, "option", int, otherwise=1), _take(arguments, "number", str)
     _nothing_else(arguments, known=("plan_file", "option", "number"))
     plan = read_plan(path)
     blocks = explanation_of(plan, rank=rank).blocks
@@ -263,13 +263,13 @@ def _explained(arguments: dict[str, Any], additions: Additions) -> Result:
     return Result(markdown(blocks), {"headline": plan.sentence})
 
 
-def _exported(arguments: dict[str, Any], additions: Additions) -> Result:
+def _export(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage import export
     from tonnage.planning.launchable import launchable_option
     from tonnage.planning.plans import read_plan
 
-    path, target = _needed(arguments, "plan_file"), _needed(arguments, "target")
-    rank, checkpoint = _taken(arguments, "option", int, otherwise=1), _taken(arguments, "checkpoint", str)
+    path, target = _take_required(arguments, "plan_file"), _take_required(arguments, "target")
+    rank, checkpoint = _take(arguments, "option", int, otherwise=1), _take(arguments, "checkpoint", str)
     _nothing_else(arguments, known=("plan_file", "target", "option", "checkpoint"))
     export.target_module(target)  # an unknown target is told before the plan is read
     plan, option = launchable_option(read_plan(path), rank=rank, checkpoint=checkpoint, additions=additions)
@@ -282,7 +282,7 @@ def _fields(arguments: dict[str, Any], _: Additions) -> Result:
     from tonnage.planning.request_schema import case_schemas
     from tonnage.web.openapi import request_schema
 
-    name = _needed(arguments, "tool")
+    name = _take_required(arguments, "tool")
     _nothing_else(arguments, known=("tool",))
     if name == PREDICT:
         kinds = {case["properties"]["kind"]["const"]: case["properties"] for case in case_schemas()}
@@ -296,12 +296,12 @@ def _fields(arguments: dict[str, Any], _: Additions) -> Result:
 
 
 _CALLS: Final[dict[str, Callable[[dict[str, Any], Additions], Result]]] = {
-    PREDICT: _predicted,
-    "diagnose_bottleneck": _diagnosed,
+    PREDICT: _predict,
+    "diagnose_bottleneck": _diagnose,
     "advise_service": _advised,
-    "search_catalogue": _listed,
-    "explain_plan": _explained,
-    "export_plan": _exported,
+    "search_catalogue": _list,
+    "explain_plan": _explain,
+    "export_plan": _export,
     "request_fields": _fields,
 }
 """Tools that are no question of their own."""

@@ -276,7 +276,7 @@ async def _serve(jobs: Jobs) -> None:
 
     async def on_call_tool(_: Any, asked: Any) -> Any:
         try:
-            found = await _called(jobs, asked.name, dict(asked.arguments or {}))
+            found = await _call(jobs, asked.name, dict(asked.arguments or {}))
         except TonnageError as error:
             return types.CallToolResult(content=[types.TextContent(type="text", text=str(error))], is_error=True)
         text = types.TextContent(type="text", text=found.text)
@@ -293,7 +293,7 @@ async def _serve(jobs: Jobs) -> None:
         jobs.kill()
 
 
-async def _called(jobs: Jobs, name: str, arguments: dict[str, Any]) -> Result:
+async def _call(jobs: Jobs, name: str, arguments: dict[str, Any]) -> Result:
     """The result of one tool from a worker; cancelling this kills it."""
     path = TOOLS.get(name, "")
     instead = QUESTIONS[path].instead if path else "ask for less at once"

@@ -138,7 +138,7 @@ def answer_view(
     prices = [part for part in parts[1:] if "$" in part]
     meters = [one for block in document.first if isinstance(block, Meters) for one in block.meters]
     named = next((one for one in document.first if isinstance(one, Table) and one.options), None)
-    table, labels = _labelled(named)
+    table, labels = _label_choices(named)
     table = _without_constant(table)
     views = tuple(meter_view(one) for one in meters if one.share is not None)
     first = next(iter(getattr(answer, "options", ())), None)
@@ -227,7 +227,7 @@ def meter_view(meter: Meter) -> dict[str, Any]:
     }
 
 
-def _labelled(table: Table | None) -> tuple[Table | None, tuple[str, ...]]:
+def _label_choices(table: Table | None) -> tuple[Table | None, tuple[str, ...]]:
     """The table without its column of choices, and the choice that each row is."""
     if table is None or table.columns[0].head:
         return table, ()

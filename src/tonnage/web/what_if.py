@@ -47,7 +47,7 @@ def what_ifs(path: str, request: Mapping[str, Any]) -> tuple[WhatIf, ...]:
     found = []
     for says, names, factor in _SCALED:
         name = next((name for name in names if name in given), None)
-        scaled = None if name is None else _scaled(given[name], factor)
+        scaled = None if name is None else _scale_text(given[name], factor)
         if name is not None and scaled is not None:
             found.append(WhatIf(says=f"{says}: {scaled}", fields={**given, name: scaled}))
     for says, name, value in _SET:
@@ -85,7 +85,7 @@ def value(found: float | str | None, unit: str) -> str:
     return show(found, unit) if isinstance(found, float) else found
 
 
-def _scaled(text: str, factor: float) -> str | None:
+def _scale_text(text: str, factor: float) -> str | None:
     """The quantity times the factor, its unit untouched; None where no number leads."""
     match = _NUMBER.fullmatch(text)
     return None if match is None else f"{match[1]}{float(match[2]) * factor:g}{match[3]}"

@@ -78,10 +78,10 @@ def work(connection: Connection, settings: Settings, *, warm: str) -> None:
         connection.send((READY, None))
         while True:
             name, arguments = connection.recv()
-            connection.send(_outcome(partial(tasks[name], settings, _told(connection), **arguments)))
+            connection.send(_outcome(partial(tasks[name], settings, _progress_sender(connection), **arguments)))
 
 
-def _told(connection: Connection) -> Told:
+def _progress_sender(connection: Connection) -> Told:
     """Sends how far a task is, so often that a person sees it move."""
     sent_s = 0.0
 

@@ -78,7 +78,7 @@ class Worker:
         self._process: BaseProcess = context.Process(  # type: ignore[attr-defined]
             target=work, args=(theirs, settings), kwargs={"warm": warm}, daemon=True
         )
-        with FORKS if context.get_start_method() == "forkserver" else STARTS, _uninterrupted():
+        with FORKS if context.get_start_method() == "forkserver" else STARTS, _without_interrupts():
             self._process.start()
         theirs.close()
         kind, _ = self._pipe.recv()  # what it imports is no part of its first task
@@ -220,8 +220,8 @@ class Lane:
                 else:
                     exchange.add_done_callback(lambda done: done.cancelled() or done.exception())
                     worker.kill()
-                    self._errand(self._replaced(worker))
-        return _unpacked(exchange, self._limits)
+                    self._errand(self._replace(worker))
+        return _unpack(exchange, self._limits)
 
     def warm(self) -> None:
         """Start a worker before it is asked for, without waiting for it."""
@@ -290,7 +290,7 @@ class Lane:
         finally:
             self._late -= 1
 
-    async def _replaced(self, worker: Worker) -> None:
+    async def _replace(self, worker: Worker) -> None:
         await _in_thread(worker.end)
         if not self._idle and not self._starting:
             self._start()
@@ -321,7 +321,7 @@ class Lane:
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
+def _without_interrupts() -> Iterator[None]:
     """What is started here leaves Ctrl-C alone until it says otherwise itself."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -396,7 +396,7 @@ def _is_sound(exchange: asyncio.Future[tuple[str, Any]]) -> bool:
     return ended and exchange.result()[0] in (ANSWER, REFUSED)
 
 
-def _unpacked(exchange: asyncio.Future[tuple[str, Any]], limits: Limits) -> Any:
+def _unpack(exchange: asyncio.Future[tuple[str, Any]], limits: Limits) -> Any:
     try:
         kind, value = exchange.result()
     except (EOFError, OSError):

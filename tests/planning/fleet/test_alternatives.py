@@ -138,7 +138,7 @@ def test_what_is_only_reckoned_is_simulated_before_it_is_the_answer(
     fleet = cheapest_fleet(problem)
     old = replace(fleet, cost=1.01 * max(best.cost, fleet.cost), bound=fleet.bound)
     settled: plan.Settled = (guessed, (problem, behind, old), checks)
-    (sure, (_, _, found), _), why = plan._adopted(settled, fleet, known=known)
+    (sure, (_, _, found), _), why = plan._adopt_cheaper(settled, fleet, known=known)
     assert not why and all(one.simulated for one in sure.chances if one.rates != (0.0,))
     if reckoned > 1.0:
         assert found.cost == old.cost

@@ -17,7 +17,7 @@ from tonnage.planning.predict.case_lines import case_of_object
 from tonnage.planning.predict.predict import predict
 from tonnage.planning.rl.step import predict_rl
 from tonnage.planning.rl.training import bins_of
-from tonnage.validation.rl import errors, median_error, ordered, rl_rows
+from tonnage.validation.rl import count_ordered, errors, median_error, rl_rows
 
 MEASUREMENTS = Path(__file__).parents[3] / "measurements"
 
@@ -128,5 +128,5 @@ def test_published_steps() -> None:
     rows = [row for row in rl_rows(MEASUREMENTS) if not row.agentic]
     assert median_error(errors(rows, loop=NOTHING_FITTED)) <= 0.25
     assert median_error(errors(rows)) <= 0.15
-    right, pairs = ordered(rows, loop=NOTHING_FITTED)
+    right, pairs = count_ordered(rows, loop=NOTHING_FITTED)
     assert pairs == 9 and right >= 8

@@ -138,13 +138,13 @@ _ALGORITHMS: Final = {
 }  # fmt: skip
 
 
-def _nested(settings: Config) -> Config:
+def _text_config(settings: Config) -> Config:
     return section(settings, "quantization") or settings
 
 
 def _by_algorithm(settings: Config) -> str | None:
     """NVIDIA's ModelOpt: one algorithm for all layers."""
-    name = text(_nested(settings), "quant_algo").upper()
+    name = text(_text_config(settings), "quant_algo").upper()
     return _ALGORITHMS.get(name, name.lower() or None)
 
 
@@ -155,7 +155,7 @@ def _by_layers(settings: Config) -> Formats | None:
     Routed experts vote for theirs; the other layers for the rest, which is block-wise FP8 where the checkpoint was so
     before its experts were quantised again. In a dense model the feed-forward votes in the experts' place.
     """
-    layers = section(_nested(settings), "quantized_layers") or section(settings, "quantized_layers")
+    layers = section(_text_config(settings), "quantized_layers") or section(settings, "quantized_layers")
     if layers is None:
         return None
     votes: dict[str, dict[str, int]] = {"routed": {}, "dense": {}, "rest": {}}
@@ -180,7 +180,7 @@ def _winner(votes: Mapping[str, int]) -> str | None:
 def _attention_left_alone(settings: Config) -> bool:
     """Whether the list of layers left alone names attention as a whole, by a pattern or in many layers."""
     listed = first_given(settings, "ignore", "exclude_modules") or first_given(
-        _nested(settings), "ignore", "exclude_modules"
+        _text_config(settings), "ignore", "exclude_modules"
     )
     names = [name for name in listed if isinstance(name, str) and "attn" in name] if isinstance(listed, list) else []
     return len(names) >= 8 or any("*" in name and not any(c.isdigit() for c in name) for name in names)

@@ -288,7 +288,7 @@ def _nemotron_nas(c: Config) -> Model:
         if not flag(look, "no_op", default=False) and not flag(look, "replace_with_linear", default=False):
             mixer = attention(c, num_key_value_heads=max(heads // integer(look, "n_heads_in_group"), 1))
         if not flag(feed, "no_op", default=False) and not flag(feed, "replace_with_linear", default=False):
-            feed_forward = Mlp(intermediate_size=_multiplied(feed, width))
+            feed_forward = Mlp(intermediate_size=_round_width(feed, width))
         linear = sum(flag(part, "replace_with_linear", default=False) for part in (look, feed))
         norms = sum(not flag(part, "no_op", default=False) for part in (look, feed))
         layers.append(
@@ -299,7 +299,7 @@ def _nemotron_nas(c: Config) -> Model:
     return decoder(c, layers)
 
 
-def _multiplied(feed: Config, width: int) -> int:
+def _round_width(feed: Config, width: int) -> int:
     """Two thirds of the multiple of the width, rounded up to 256."""
     multiple = first_given(feed, "ffn_mult")
     if isinstance(multiple, bool) or not isinstance(multiple, int | float) or not 0 < multiple <= 64:

@@ -76,7 +76,7 @@ def _deepseek(c: Config) -> Model:
     return decoder(c, layers, mtp_layers=integer(c, "num_nextn_predict_layers", default=0, low=0))
 
 
-def _compressed(c: Config, ratio: int) -> tuple[LatentAttention, float]:
+def _compressed_layer(c: Config, ratio: int) -> tuple[LatentAttention, float]:
     """Mixer of one DeepSeek-V4 layer, and its parameters outside matrices: sinks, positions of folded tokens, norms."""
     head, rope = integer(c, "head_dim"), integer(c, "qk_rope_head_dim")
     indexed = ratio == 4
@@ -116,7 +116,7 @@ def _deepseek_v4(c: Config) -> Model:
     mixing = 2 * ((2 + streams) * streams * (streams * width + 1) + 3)
     hashed, layers = integer(c, "num_hash_layers", default=0, low=0), []
     for index, ratio in enumerate(ratios):
-        mixer, extra = _compressed(c, ratio)
+        mixer, extra = _compressed_layer(c, ratio)
         experts = msgspec.structs.replace(_experts(c), router_bias=index >= hashed)
         layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=experts, extra_parameters=extra + mixing))
     return decoder(

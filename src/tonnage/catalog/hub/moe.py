@@ -42,7 +42,7 @@ def sparse_step(c: Config) -> tuple[bool, ...]:
     return tuple(sparse and index not in dense for index, sparse in enumerate(moe_layers(c, every=every)))
 
 
-def _mixed(
+def _group_layers(
     mixer: Attention, sparse: Iterable[bool], *, experts: Moe, dense: FeedForward | None, norms: int = 2
 ) -> list[LayerGroup]:
     """Layers with one mixer, whose feed-forward is a mixture where `sparse` says so."""
@@ -58,13 +58,13 @@ def _mixtral(c: Config) -> Model:
 def _qwen2_moe(c: Config) -> Model:
     """Biased query, key and value; a shared expert behind a scalar gate."""
     experts = moe(c, shared_intermediate_size=integer(c, "shared_expert_intermediate_size"), shared_gate=True)
-    return decoder(c, _mixed(attention(c, bias=True), sparse_step(c), experts=experts, dense=mlp(c)))
+    return decoder(c, _group_layers(attention(c, bias=True), sparse_step(c), experts=experts, dense=mlp(c)))
 
 
 def _qwen3_moe(c: Config) -> Model:
     sparse = sparse_step(c)
     dense = None if all(sparse) else mlp(c)
-    return decoder(c, _mixed(attention(c, qk_norm=True), sparse, experts=moe(c), dense=dense))
+    return decoder(c, _group_layers(attention(c, qk_norm=True), sparse, experts=moe(c), dense=dense))
 
 
 def _phimoe(c: Config) -> Model:
@@ -117,7 +117,7 @@ def _ernie(c: Config) -> Model:
     experts = moe(c, moe_intermediate_size=width, shared_intermediate_size=shared, router_bias=True)
     sparse = moe_layers(c, first_dense=first)
     bias = flag(c, "use_bias", default=False)
-    return decoder(c, _mixed(attention(c, bias=bias), sparse, experts=experts, dense=mlp(c)), tied=True)
+    return decoder(c, _group_layers(attention(c, bias=bias), sparse, experts=experts, dense=mlp(c)), tied=True)
 
 
 def _gpt_oss(c: Config) -> Model:
@@ -198,7 +198,7 @@ def _glm4_moe(c: Config) -> Model:
     mixer = attention(c, bias=flag(c, "attention_bias", default=True), qk_norm=flag(c, "use_qk_norm", default=False))
     sparse = moe_layers(c, first_dense=integer(c, "first_k_dense_replace", default=0, low=0))
     experts = moe(c, shared_intermediate_size=shared, router_bias=True)
-    layers = _mixed(mixer, sparse, experts=experts, dense=mlp(c))
+    layers = _group_layers(mixer, sparse, experts=experts, dense=mlp(c))
     return decoder(c, layers, mtp_layers=_mtp(c, "num_nextn_predict_layers"))
 
 

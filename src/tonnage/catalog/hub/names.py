@@ -228,7 +228,7 @@ def find(name: str, known: Index) -> tuple[str, ParsedName]:
     taken = parse_name(name)
     if name in known.ids:
         return name, ParsedName(taken.key, None, ("it is a catalogue id",))
-    found = _known(name, taken, known)
+    found = _lookup_name(name, taken, known)
     if found is None:
         raise UnknownName("model", name, known=known.names)
     return found, taken
@@ -236,9 +236,9 @@ def find(name: str, known: Index) -> tuple[str, ParsedName]:
 
 def look_up(name: str, known: Index) -> str | None:
     """The catalogue id that a name means; none where `find` would raise, without looking for near names."""
-    return name if name in known.ids else _known(name, parse_name(name), known)
+    return name if name in known.ids else _lookup_name(name, parse_name(name), known)
 
 
-def _known(name: str, taken: ParsedName, known: Index) -> str | None:
+def _lookup_name(name: str, taken: ParsedName, known: Index) -> str | None:
     found = known.by_alias.get(name.lower()) or known.by_key.get(taken.key) or known.by_alias.get(taken.key)
     return found if taken.key else None

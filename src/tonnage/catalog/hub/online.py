@@ -125,7 +125,7 @@ def fetch(
             raise
         except Exception as problem:  # the library's own, its HTTP client's, and the system's
             if path is None or not or_cached:
-                raise _refused(problem, repo, at) from None
+                raise _explain_failure(problem, repo, at) from None
     elif path is None:
         raise HubFailure(f"model '{repo.id}': not in this machine's cache, and offline no hub is asked")
     if path.stat().st_size > limit:
@@ -228,7 +228,7 @@ def _chain(problem: BaseException | None) -> Iterator[BaseException]:
         problem = problem.__cause__
 
 
-def _refused(problem: Exception, repo: Repository, host: str) -> HubFailure:
+def _explain_failure(problem: Exception, repo: Repository, host: str) -> HubFailure:
     """One sentence for what the library raised; its own text may hold addresses and headers."""
     chain = tuple(_chain(problem))
     status = next((s for each in chain if (s := getattr(getattr(each, "response", None), "status_code", None))), None)

@@ -46,7 +46,7 @@ from tonnage.domain.model import (
 __all__ = ["RECENT", "sparse_layers"]
 
 
-def _shared(c: Config, width: int) -> int:
+def _shared_width(c: Config, width: int) -> int:
     """Total width of the shared experts."""
     count = integer(c, "n_shared_experts", "num_shared_experts", "num_shared_expert", default=0, low=0)
     return integer(c, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", default=width) * count
@@ -60,7 +60,9 @@ def sparse_layers(c: Config) -> tuple[bool, ...]:
     return moe_layers(c, first_dense=integer(c, "first_k_dense_replace", "num_dense_layers", default=0, low=0))
 
 
-def _windowed(c: Config, base: Attention, feeds: tuple[FeedForward, FeedForward | None], **changes: Any) -> Model:
+def _windowed_decoder(
+    c: Config, base: Attention, feeds: tuple[FeedForward, FeedForward | None], **changes: Any
+) -> Model:
     """A decoder whose attention is `base` with the window of each layer, and whose layers hold experts or are dense."""
     experts, dense = feeds
     layers = [
@@ -78,14 +80,14 @@ def _windowed(c: Config, base: Attention, feeds: tuple[FeedForward, FeedForward 
 def _afmoe(c: Config) -> Model:
     """Arcee Trinity: gated attention with normed queries and keys, norms before and after each half of a layer."""
     width = integer(c, "moe_intermediate_size")
-    experts = moe(c, shared_intermediate_size=_shared(c, width), router_bias=True)
-    return _windowed(c, attention(c, qk_norm=True, gated=True), (experts, mlp(c)), norms=4)
+    experts = moe(c, shared_intermediate_size=_shared_width(c, width), router_bias=True)
+    return _windowed_decoder(c, attention(c, qk_norm=True, gated=True), (experts, mlp(c)), norms=4)
 
 
 def _hy_v3(c: Config) -> Model:
     """Tencent Hy3: GLM-4.5's layout with normed queries and keys, and no window."""
     width = integer(c, "moe_intermediate_size", "expert_hidden_dim")
-    experts = moe(c, moe_intermediate_size=width, shared_intermediate_size=_shared(c, width), router_bias=True)
+    experts = moe(c, moe_intermediate_size=width, shared_intermediate_size=_shared_width(c, width), router_bias=True)
     normed = attention(c, qk_norm=flag(c, "qk_norm", default=True))
     layers = [
         LayerGroup(count=1, mixer=normed, feed_forward=experts if sparse else mlp(c)) for sparse in sparse_layers(c)
@@ -131,12 +133,12 @@ def _laguna(c: Config) -> Model:
 
 def _mellum(c: Config) -> Model:
     """JetBrains Mellum 2: Qwen3-MoE with windows."""
-    return _windowed(c, attention(c, qk_norm=True), (moe(c), None))
+    return _windowed_decoder(c, attention(c, qk_norm=True), (moe(c), None))
 
 
 def _muse_glimmer(c: Config) -> Model:
     """Muse Glimmer: dense, three windowed layers for each full one, gated attention, norms before and after."""
-    return _windowed(c, attention(c, gated=True, qk_norm=True), (mlp(c), mlp(c)), norms=4)
+    return _windowed_decoder(c, attention(c, gated=True, qk_norm=True), (mlp(c), mlp(c)), norms=4)
 
 
 def _k2_horizon(c: Config) -> Model:
@@ -153,7 +155,9 @@ def _k2_horizon(c: Config) -> Model:
     if not integer(c, "num_experts", default=0, low=0):
         return decoder(c, identical_layers(c, (mixer, mlp(c))))
     width = integer(c, "moe_intermediate_size")
-    experts = moe(c, shared_intermediate_size=_shared(c, width), router_bias=flag(c, "moe_gate_bias", default=False))
+    experts = moe(
+        c, shared_intermediate_size=_shared_width(c, width), router_bias=flag(c, "moe_gate_bias", default=False)
+    )
     layers = []
     for sparse in sparse_step(c):
         layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=experts if sparse else mlp(c)))
@@ -201,7 +205,7 @@ def _bailing_hybrid(c: Config) -> Model:
     whole = 2.0 * (inner * width - head * (width + inner)) if flag(c, "no_kda_lora", default=False) else 0.0
     latent, delta = _latent(c), _delta(c, heads, head)
     expert = integer(c, "moe_intermediate_size")
-    experts = moe(c, shared_intermediate_size=_shared(c, expert), router_bias=True)
+    experts = moe(c, shared_intermediate_size=_shared_width(c, expert), router_bias=True)
     layers = []
     for index, sparse in enumerate(sparse_layers(c)):
         attends = index % group == group - 1 or index == count - 1
@@ -224,7 +228,7 @@ def _glm5_next(c: Config) -> Model:
     )
     delta = _delta(c, integer(c, "linear_num_heads"), integer(c, "linear_head_dim"))
     expert = integer(c, "moe_intermediate_size")
-    experts = moe(c, shared_intermediate_size=_shared(c, expert), router_bias=True)
+    experts = moe(c, shared_intermediate_size=_shared_width(c, expert), router_bias=True)
     kinds = texts(c, "layer_types", length=layer_count(c)) or _every_fourth(layer_count(c))
     layers = []
     for kind, sparse in zip(kinds, sparse_layers(c), strict=True):

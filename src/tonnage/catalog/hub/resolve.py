@@ -185,7 +185,7 @@ def _folder(folder: Path) -> Model:
     if config.is_file():
         model = read_path(config)
         weights = read_folder(folder)
-        return model if weights is None else _weighed(model, weights)
+        return model if weights is None else _with_file_bytes(model, weights)
     if files:
         first = [path for path in files if not re.search(r"-0*(?!1-)\d+-of-", path.name)]
         if len(first) > 1:
@@ -197,7 +197,7 @@ def _folder(folder: Path) -> Model:
     raise BadFact(f"{echo(folder)}: no config.json in it; expected a model's folder")
 
 
-def _weighed(model: Model, weights: Weights) -> Model:
+def _with_file_bytes(model: Model, weights: Weights) -> Model:
     """The model with the exact bytes of its files."""
     note = f"weights on disk: {describe(weights)}"
     notes = f"{model.notes}; {note}" if model.notes else note
@@ -208,7 +208,7 @@ def _one_file(path: Path) -> Model:
     """One safetensors file: its own folder's config.json, else the shape its tensors tell."""
     weights = read_safetensors(path)
     if (path.parent / "config.json").is_file():
-        return _weighed(read_path(path.parent / "config.json"), weights)
+        return _with_file_bytes(read_path(path.parent / "config.json"), weights)
     shaped = _from_tensors(weights.tensors)
     name = path.stem
     if shaped is None:
@@ -217,8 +217,8 @@ def _one_file(path: Path) -> Model:
         bare = Model(
             id=name, family="unknown", kind="unknown", extra_parameters=values, source=path.name, assumed=(note,)
         )
-        return _weighed(bare, weights)
-    return _weighed(msgspec.structs.replace(shaped, id=name, source=path.name), weights)
+        return _with_file_bytes(bare, weights)
+    return _with_file_bytes(msgspec.structs.replace(shaped, id=name, source=path.name), weights)
 
 
 HEAD_WIDTHS: Final = (128, 64, 96, 80, 32, 16)

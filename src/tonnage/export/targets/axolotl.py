@@ -11,7 +11,7 @@ from tonnage.export.job import Job, attention_of, job
 from tonnage.export.options import Options, whole
 from tonnage.export.target import Target
 from tonnage.export.text import head, yaml_text
-from tonnage.export.trainer import optimizer_called, settle_trainer, switched
+from tonnage.export.trainer import optimizer_called, read_switch, settle_trainer
 
 __all__ = ["OPTIONS", "TARGET", "export"]
 
@@ -55,10 +55,10 @@ OPTIONS = Options(
         "deepspeed": ("stage_file", str),
         "fsdp": ("fsdp", str),
         "fsdp_version": ("fsdp", str),
-        "bf16": ("bf16", switched),
-        "fp16": ("fp16", switched),
-        "gradient_checkpointing": ("recomputes", switched),
-        "fsdp_config.reshard_after_forward": ("reshards", switched),
+        "bf16": ("bf16", read_switch),
+        "fp16": ("fp16", read_switch),
+        "gradient_checkpointing": ("recomputes", read_switch),
+        "fsdp_config.reshard_after_forward": ("reshards", read_switch),
         "fsdp_config.fsdp_sharding_strategy": ("fsdp", str),
     },
     flags={"load_in_4bit": ("four_bits", True), "peft_use_dora": ("dora", True), "sample_packing": ("packed", True)},

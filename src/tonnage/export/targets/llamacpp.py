@@ -36,7 +36,7 @@ _QUANT = re.compile(r"(?i)(?<![a-z0-9])(iq4_xs|q[2-8]_k(?:_[sml])?|q[458]_[01]|b
 """A quantisation in the name of a GGUF file or behind the colon of a repository."""
 
 
-def _counted(found: dict[str, Any]) -> dict[str, Any]:
+def _context_per_slot(found: dict[str, Any]) -> dict[str, Any]:
     """The context is shared by the slots; weights are named by the file, or behind the repository's colon."""
     slots = max(1, found.get("max_num_seqs", 1))
     if found.get("max_model_len"):
@@ -83,7 +83,7 @@ OPTIONS = Options(
         "t": "threads",
         "gpu_layers": "n_gpu_layers",
     },
-    settle=_counted,
+    settle=_context_per_slot,
 )
 
 

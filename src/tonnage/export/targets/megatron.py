@@ -50,7 +50,7 @@ SHARDED: Final = {"zero2": "optim_grads", "zero3": "optim_grads_params", "fsdp":
 """Sharding -> Megatron-FSDP's strategy."""
 
 
-def _settled(found: dict[str, Any]) -> dict[str, Any]:
+def _settle_options(found: dict[str, Any]) -> dict[str, Any]:
     """Precision of the switches, sharding of the distributed optimizer, the shape of the network under one name."""
     found["method"] = "pretrain"
     fp8 = found.pop("fp8", "")
@@ -118,7 +118,7 @@ OPTIONS = Options(
         "qk_layernorm": ("qk_layernorm", True),
     },
     short={"fp8": "fp8_format"},
-    settle=_settled,
+    settle=_settle_options,
 )
 
 
@@ -157,7 +157,7 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     program += '  --save "$CHECKPOINTS" --load "$CHECKPOINTS"'
     program += ' \\\n  --pretrained-checkpoint "$WEIGHTS"' if made.method != "pretrain" else ""
     start = f"export CUDA_DEVICE_MAX_CONNECTIONS=1\n{launcher(made, program=program)}\n"
-    body = f"set -euo pipefail\n{needs}{_checked(made)}{start}"
+    body = f"set -euo pipefail\n{needs}{_width_check(made)}{start}"
     script = "#!/usr/bin/env bash\n" + head(TARGET.title, TARGET.version, lines=notes) + body
     if made.rotary_base:
         return {"pretrain.sh": script}
@@ -167,7 +167,7 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     }
 
 
-def _checked(made: Job) -> str:
+def _width_check(made: Job) -> str:
     """
     The line of shell that holds the widths against the model's own config.json and reads what the plan does not hold.
 

@@ -27,7 +27,7 @@ _KV = {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8_e4m3"}
 JOIN_PORT = 20000
 
 
-def _counted(found: dict[str, Any]) -> dict[str, Any]:
+def _convert_degrees(found: dict[str, Any]) -> dict[str, Any]:
     """
     Our degrees of SGLang's: its tensor degree counts the ranks of data-parallel attention too.
 
@@ -83,7 +83,7 @@ OPTIONS = Options(
         "expert_parallel_size": "ep_size",
         "mem_frac": "mem_fraction_static",
     },
-    settle=_counted,
+    settle=_convert_degrees,
 )
 
 

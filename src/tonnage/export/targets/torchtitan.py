@@ -41,7 +41,7 @@ feed-forward width (of an expert), experts. Rotary base and scaling are the flav
 """
 
 
-def _settled(found: dict[str, Any]) -> dict[str, Any]:
+def _settle_options(found: dict[str, Any]) -> dict[str, Any]:
     """What its settings mean together: the catalogue's name of a flavour, sharding of its two data-parallel degrees."""
     found["method"] = "pretrain"
     module, flavour = str(found.pop("module", "")), str(found.pop("flavour", ""))
@@ -85,7 +85,7 @@ OPTIONS = Options(
         "checkpoint.interval": ("save_steps", whole),
     },
     words={"activation_checkpoint:": "mode"},
-    settle=_settled,
+    settle=_settle_options,
 )
 
 

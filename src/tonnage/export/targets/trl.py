@@ -11,7 +11,7 @@ from tonnage.export.options import Options, whole
 from tonnage.export.target import Target
 from tonnage.export.targets.accelerate import configuration
 from tonnage.export.text import head, yaml_text
-from tonnage.export.trainer import OPTIMIZER_NAMES, optimizer_called, settle_trainer, switched
+from tonnage.export.trainer import OPTIMIZER_NAMES, optimizer_called, read_switch, settle_trainer
 
 __all__ = ["OPTIONS", "TARGET", "export"]
 
@@ -45,9 +45,9 @@ OPTIONS = Options(
         "save_steps": ("save_steps", whole),
         "deepspeed": ("stage_file", str),
         "fsdp": ("fsdp", str),
-        "bf16": ("bf16", switched),
-        "fp16": ("fp16", switched),
-        "gradient_checkpointing": ("recomputes", switched),
+        "bf16": ("bf16", read_switch),
+        "fp16": ("fp16", read_switch),
+        "gradient_checkpointing": ("recomputes", read_switch),
     },
     flags={
         "use_peft": ("adapter", True),

@@ -31,7 +31,7 @@ _KV = {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8", "nvfp4": "n
 OPTIONS_FILE = "trtllm-options.yaml"
 
 
-def _counted(found: dict[str, Any]) -> dict[str, Any]:
+def _convert_degrees(found: dict[str, Any]) -> dict[str, Any]:
     """Our degrees of its own: with data-parallel attention every rank of tp_size holds attention of its own."""
     if found.pop("attention_dp", False):
         found |= {"dp": found.get("tp", 1), "tp": 1}
@@ -66,7 +66,7 @@ OPTIONS = Options(
         "kv_cache_dtype": "kv_cache_config.dtype",
     },
     positional=True,
-    settle=_counted,
+    settle=_convert_degrees,
 )
 """Flags of trtllm-serve, and what its options file holds, groups with a dot."""
 

@@ -31,7 +31,7 @@ NIXL = json.dumps({"kv_connector": "NixlConnector", "kv_role": "kv_both"})
 """What `--kv-transfer-config` says where workers hand caches to one another, whichever way they go."""
 
 
-def _counted(found: dict[str, Any]) -> dict[str, Any]:
+def _convert_experts(found: dict[str, Any]) -> dict[str, Any]:
     """Expert parallelism is a switch in vLLM: the experts then lie on every rank of tp x dp."""
     if found.pop("expert_parallel", False):
         found["ep"] = found.get("tp", 1) * found.get("dp", 1)
@@ -75,7 +75,7 @@ OPTIONS = Options(
         "model_id": "model",
     },
     positional=True,
-    settle=_counted,
+    settle=_convert_experts,
 )
 """As vLLM's own parser names them (`data/options/vllm.json`); KServe's runtime says --model_id."""
 

@@ -79,7 +79,7 @@ def diagnose(
         raise BadRequest(f"--window: {watch.window_s:g} s is outside 0.5 s to 31 days")
     found = merge_readings([evidence_from(source, watch=watch) for source in sources])
     if baseline is not None:
-        now = _measured(sources[0])
+        now = _read_measurement(sources[0])
         found = replace(found, baseline=compare_with_record(now, _before(now, baseline)))
     return judge(replace(found, **known) if known else found)
 
@@ -189,7 +189,7 @@ def _before(now: Measurement, baseline: str) -> Measurement:
     """What a file, a number of the history, or "last" means: the latest before now of the same model."""
     number = baseline.isdecimal() and len(baseline) < 16
     if not (baseline == "last" or number):
-        return _measured(baseline)
+        return _read_measurement(baseline)
     place = place_of()
     if place is None:
         raise BadRequest("--baseline: no history is kept (TONNAGE_HISTORY=off); name a file")
@@ -206,7 +206,7 @@ def _before(now: Measurement, baseline: str) -> Measurement:
     return msgspec.json.decode(found.document, type=Measurement)
 
 
-def _measured(source: str) -> Measurement:
+def _read_measurement(source: str) -> Measurement:
     if source.startswith(("http://", "https://")) or not Path(source).is_file():
         raise BadRequest(f"--baseline compares files of measurements, and '{echo(source)}' is none")
     return read_report(Path(source))

@@ -101,7 +101,7 @@ def growth(readings: Sequence[Reading], name: str) -> float | None:
     return sum(later - earlier if later >= earlier else later for earlier, later in itertools.pairwise(found))
 
 
-def _arrived(readings: Sequence[Reading], name: str) -> Histogram | None:
+def _window_increase(readings: Sequence[Reading], name: str) -> Histogram | None:
     """What a histogram took in over the window."""
     found = [reading.histograms[name] for reading in readings if name in reading.histograms]
     if len(found) < 2:
@@ -144,7 +144,7 @@ def _ratio(total: float | None, count: float | None) -> float | None:
 
 
 def _serving(readings: Sequence[Reading], window: float) -> dict[str, Any]:
-    hist: Callable[[str], Histogram | None] = lambda name: _arrived(readings, name)  # noqa: E731
+    hist: Callable[[str], Histogram | None] = lambda name: _window_increase(readings, name)  # noqa: E731
     e2e, ttft = hist("e2e_s"), hist("ttft_s")
     finished = growth(readings, "requests")
     done = e2e.count if e2e is not None else finished
@@ -199,7 +199,7 @@ def _levels(readings: Sequence[Reading], window: float) -> tuple[LoadLevel, ...]
         low = readings[0].at_s + window * number / PARTS
         high = readings[0].at_s + window * (number + 1) / PARTS
         part = [reading for reading in readings if low - 1e-9 <= reading.at_s <= high + 1e-9]
-        took = _arrived(part, "e2e_s") if len(part) > 1 else None
+        took = _window_increase(part, "e2e_s") if len(part) > 1 else None
         span = part[-1].at_s - part[0].at_s if part else 0.0
         if took is None or took.count < MIN_PART_REQUESTS or not span:
             continue

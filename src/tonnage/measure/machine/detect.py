@@ -41,7 +41,7 @@ def inventory_here(*, root: Path = Path("/"), run: Callable[[Sequence[str]], str
     BadFact
         Not even the memory of this machine can be read.
     """
-    ask = run or _printed
+    ask = run or _tool_output
     if platform.system() == "Darwin" or (run is not None and ask(_PROFILER)):
         printed = ask(_PROFILER)
         if printed:
@@ -76,7 +76,7 @@ def _processor(root: Path) -> Inventory:
     return msgspec.structs.replace(found, host_bytes_per_s=rate)
 
 
-def _printed(command: Sequence[str]) -> str | None:
+def _tool_output(command: Sequence[str]) -> str | None:
     """What a tool prints; None where it is missing, fails or does not come back."""
     program = shutil.which(command[0])
     if program is None:

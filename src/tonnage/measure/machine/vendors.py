@@ -122,7 +122,9 @@ def rocm_smi(text: str) -> Inventory:
     found = []
     for card in cards:
         facts = {str(key).lower(): value for key, value in card.items()} if isinstance(card, dict) else {}
-        name = next((str(facts[key]) for key in ("card series", "device name", "card model") if _told(facts, key)), "")
+        name = next(
+            (str(facts[key]) for key in ("card series", "device name", "card model") if _is_told(facts, key)), ""
+        )
         total = number_in(facts.get("vram total memory (b)", ""))
         found.append((name, total))
     if not any(name for name, _ in found):
@@ -212,7 +214,7 @@ def _mebibytes(text: str | None) -> float | None:
     return None if amount is None else amount * MiB
 
 
-def _told(facts: Mapping[str, Any], key: str) -> bool:
+def _is_told(facts: Mapping[str, Any], key: str) -> bool:
     return str(facts.get(key, "")).strip().lower() not in _PLACEHOLDERS
 
 

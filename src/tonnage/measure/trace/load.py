@@ -85,7 +85,7 @@ def load(target: str) -> Any:
         raise BadRequest(
             f"'{echo(target)}' names no callable; write module:callable, such as my_models:make_net or net.py:make_net"
         )
-    module = _from_file(where) if where.endswith(".py") else _imported(where, target)
+    module = _from_file(where) if where.endswith(".py") else _import_target(where, target)
     try:
         found = module
         for part in name.split("."):
@@ -98,7 +98,7 @@ def load(target: str) -> Any:
     return found
 
 
-def _imported(where: str, target: str) -> Any:
+def _import_target(where: str, target: str) -> Any:
     here = str(Path.cwd())
     added = here not in sys.path
     if added:

@@ -83,7 +83,7 @@ lookup:
 """Operators by what they do, under the names of PyTorch's dispatcher."""
 
 
-def _grouped(table: str) -> dict[str, frozenset[str]]:
+def _group_operators(table: str) -> dict[str, frozenset[str]]:
     found: dict[str, list[str]] = {}
     for line in table.strip().splitlines():
         if line.endswith(":"):
@@ -93,7 +93,7 @@ def _grouped(table: str) -> dict[str, frozenset[str]]:
     return {name: frozenset(operators) for name, operators in found.items()}
 
 
-_GROUPS: Final = _grouped(_TABLE)
+_GROUPS: Final = _group_operators(_TABLE)
 SKIPPED: Final = _GROUPS["skipped"]
 """Calls that touch no data worth counting."""
 _LOOKUPS: Final = _GROUPS["lookup"]
@@ -147,7 +147,7 @@ def _read(call: Call, samples: int) -> tuple[float, float]:
     return moved / samples, weights
 
 
-def _written(call: Call, samples: int) -> float:
+def _written_bytes(call: Call, samples: int) -> float:
     return sum(_size(tensor) for tensor in call.results) / samples
 
 
@@ -175,14 +175,14 @@ def _traffic(call: Call, samples: int, category: str) -> TracedOperator:
         kind="elementwise",
         name=category,
         read_values=read,
-        write_values=_written(call, samples),
+        write_values=_written_bytes(call, samples),
         weight_values=weights,
         pixels=_is_pixels(call),
     )
 
 
 def _lookup(call: Call, samples: int) -> TracedOperator:
-    written = _written(call, samples)
+    written = _written_bytes(call, samples)
     read = written if call.name in _WITHOUT_SPREAD or "index" in call.name or call.name == "gather" else 2 * written
     return TracedOperator(kind="embedding", name="lookup", read_values=read, write_values=written)
 
@@ -204,7 +204,7 @@ def _product(
         name=name or ("linear" if call.weights else "product"),
         flop=flop / samples,
         read_values=read,
-        write_values=_written(call, samples),
+        write_values=_written_bytes(call, samples),
         weight_values=weights,
         m=m / samples,
         n=n,
@@ -298,7 +298,7 @@ def _attention(call: Call, samples: int) -> TracedOperator:
         name="attention",
         flop=flop * (2.5 if backward else 1.0) / samples,
         read_values=moved,
-        write_values=_written(call, samples),
+        write_values=_written_bytes(call, samples),
         m=sequences * length / samples,
         n=keys,
         k=width,

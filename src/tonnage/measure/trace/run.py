@@ -76,7 +76,7 @@ def trace_module(
     """The profile of what `make` returns: a module, or a module and its example inputs (see `trace_named`)."""
     torch = _torch()
     with _fake(torch):
-        given = _made(torch, make, name)
+        given = _make_inputs(torch, make, name)
         args, keywords = _inputs(torch, given, inputs, name)
         count = samples or _samples(torch, args, keywords)
         weights = frozenset(storage_key(t) for t in (*given.module.parameters(), *given.module.buffers()))
@@ -122,9 +122,9 @@ def _fake(torch: Any) -> Any:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
-def _made(torch: Any, make: Callable[[], Any], name: str) -> Given:
+def _make_inputs(torch: Any, make: Callable[[], Any], name: str) -> Given:
     try:
-        found = _called(torch, make)
+        found = _call_factory(torch, make)
     except TonnageError:
         raise
     except Exception as problem:
@@ -144,7 +144,7 @@ def _made(torch: Any, make: Callable[[], Any], name: str) -> Given:
     return given
 
 
-def _called(torch: Any, make: Callable[[], Any]) -> Any:
+def _call_factory(torch: Any, make: Callable[[], Any]) -> Any:
     """What the factory returns; one that looks at values is called again with real tensors beside its parameters."""
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
@@ -216,10 +216,12 @@ def _inputs(torch: Any, given: Given, specs: Sequence[InputSpec], name: str) -> 
             keywords[spec.name] = tensor
         else:
             args.append(tensor)
-    return tuple(_faked(torch, value) for value in args), {key: _faked(torch, value) for key, value in keywords.items()}
+    return tuple(_fake_tensors(torch, value) for value in args), {
+        key: _fake_tensors(torch, value) for key, value in keywords.items()
+    }
 
 
-def _faked(torch: Any, value: Any) -> Any:
+def _fake_tensors(torch: Any, value: Any) -> Any:
     """Tensors that were made outside the fake mode, such as constants of the user's file, without their data."""
     from torch._subclasses.fake_tensor import FakeTensor
 

@@ -78,7 +78,7 @@ def measure_train(
         for count in devices or (0,):
             where = root / (f"{count}-devices" if count else "run")
             watch(f"{count} devices" if count else "running")
-            stopped = _run(_launched(command, count), where, limits)
+            stopped = _run(_launch_command(command, count), where, limits)
             ranks = read_ranks(where) if where.is_dir() else ()
             if not ranks:
                 raise BadFact(_nothing(command, stopped))
@@ -86,7 +86,7 @@ def measure_train(
         return measurement_of(runs, warmup=limits.warmup, command=shlex.join(command), stopped=stopped)
 
 
-def _launched(command: Sequence[str], count: int) -> list[str]:
+def _launch_command(command: Sequence[str], count: int) -> list[str]:
     """The command as torchrun starts it on so many devices of this node; as it is for none."""
     if not count:
         return list(command)
@@ -256,7 +256,7 @@ def measurement_of(
         parallel=kept.parallel or None,
         parameters=kept.parameters,
         date=first.date or None,
-        runs=tuple(_scaled(found)),
+        runs=tuple(_with_scaling(found)),
         checkpoint=_checkpoint(last),
         stopped=stopped,
         notes=_notes(found),
@@ -270,7 +270,7 @@ def _notes(runs: Sequence[TrainRun]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _scaled(runs: Sequence[TrainRun]) -> list[TrainRun]:
+def _with_scaling(runs: Sequence[TrainRun]) -> list[TrainRun]:
     """Each run with its throughput per device over that of the smallest."""
     if len(runs) < 2:
         return list(runs)

@@ -113,7 +113,7 @@ def start(folder: str | os.PathLike[str] | None = None) -> Probe:
             state.undo.pop()()
         _flush(state, keep=0)
 
-    return Probe(functools.partial(_stepped, state), functools.partial(_data, state), close)
+    return Probe(functools.partial(_end_step, state), functools.partial(_data, state), close)
 
 
 def _kind(torch: Any) -> str:
@@ -165,7 +165,7 @@ def _mine(state: _State) -> bool:
     return threading.get_ident() == state.line.thread
 
 
-def _replaced(state: _State, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+def _replace(state: _State, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
     """A function of PyTorch with something around it, until the probe closes."""
     before = getattr(owner, name, None)
     if before is None:
@@ -207,7 +207,7 @@ def _hook_modules(state: _State) -> None:
         if depth[0] == 1:
             _close_loss(state)
             enter(state.line, "forward")
-            _counted(state, module, given)
+            _count_inputs(state, module, given)
 
     def after(module: Any, given: tuple[Any, ...], found: Any) -> None:
         if not _mine(state) or "backward" in state.line.stack or depth[0] == 0:
@@ -232,7 +232,7 @@ def _close_loss(state: _State) -> None:
         end_phase(state.line)
 
 
-def _counted(state: _State, module: Any, given: tuple[Any, ...]) -> None:
+def _count_inputs(state: _State, module: Any, given: tuple[Any, ...]) -> None:
     """Samples and tokens, from the first tensor that the outermost module is given."""
     state.counts["forwards"] += 1
     if "module" not in state.modules and any(True for _ in module.parameters()):
@@ -258,7 +258,7 @@ def _hook_backward(state: _State) -> None:
 
         return backward
 
-    _replaced(state, state.torch.autograd, "backward", make)
+    _replace(state, state.torch.autograd, "backward", make)
 
 
 def _hook_optimizer(state: _State) -> None:
@@ -274,11 +274,11 @@ def _hook_optimizer(state: _State) -> None:
             end_phase(state.line)
             state.modules.setdefault("optimizer", optimizer)
             if optimizer is state.modules["optimizer"]:  # of several the first ends the step
-                _stepped(state)
+                _end_step(state)
 
     handles = [place.register_optimizer_step_pre_hook(before), place.register_optimizer_step_post_hook(after)]
     state.undo.extend(handle.remove for handle in handles)
-    _replaced(state, state.torch.optim.Optimizer, "zero_grad", _inside(state, "optimizer"))
+    _replace(state, state.torch.optim.Optimizer, "zero_grad", _inside(state, "optimizer"))
 
 
 def _hook_input(state: _State) -> None:
@@ -294,7 +294,7 @@ def _hook_input(state: _State) -> None:
 
         return following
 
-    _replaced(state, loader, "__next__", make)
+    _replace(state, loader, "__next__", make)
 
 
 def _data(state: _State, source: Any) -> Iterator[Any]:
@@ -332,10 +332,10 @@ def _hook_collectives(state: _State) -> None:
         return collective
 
     for name in _COLLECTIVES:
-        _replaced(state, dist, name, make)
+        _replace(state, dist, name, make)
     work = getattr(state.torch._C._distributed_c10d, "Work", None)
     if work is not None:
-        _replaced(state, work, "wait", _inside(state, "communication"))
+        _replace(state, work, "wait", _inside(state, "communication"))
 
 
 def _hook_files(state: _State) -> None:
@@ -360,13 +360,13 @@ def _hook_files(state: _State) -> None:
 
         return around
 
-    _replaced(state, state.torch, "save", make(True))
-    _replaced(state, state.torch, "load", make(False))
+    _replace(state, state.torch, "save", make(True))
+    _replace(state, state.torch, "load", make(False))
     with suppress(ImportError, AttributeError):
         import torch.distributed.checkpoint as whole
 
-        _replaced(state, whole, "save", make(True))
-        _replaced(state, whole, "load", make(False))
+        _replace(state, whole, "save", make(True))
+        _replace(state, whole, "load", make(False))
 
 
 def _size(path: Any) -> float | None:
@@ -376,12 +376,12 @@ def _size(path: Any) -> float | None:
         return None
 
 
-def _stepped(state: _State) -> None:
+def _end_step(state: _State) -> None:
     """A step ends: its marks wait until the device has passed them."""
     _close_loss(state)
     if threading.get_ident() != state.line.thread:
         return
-    state.pending.append((finish_step(state.line), {**state.counts, "reduced": _reduced(state)}))
+    state.pending.append((finish_step(state.line), {**state.counts, "reduced": _ddp_buckets(state)}))
     state.counts.clear()
     state.counts.update(_fresh())
     _flush(state, keep=1)
@@ -390,7 +390,7 @@ def _stepped(state: _State) -> None:
         state.write(memory_of_rank(state.torch, state.modules))
 
 
-def _reduced(state: _State) -> dict[str, int] | None:
+def _ddp_buckets(state: _State) -> dict[str, int] | None:
     """What DistributedDataParallel says of the backward pass of the step BEFORE this one."""
     module = state.modules.get("module")
     told = getattr(module, "_get_ddp_logging_data", None)

@@ -29,7 +29,7 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import release
 from tonnage.errors import BadRequest, echo
 from tonnage.planning.adopt.adopt import accelerator_of
-from tonnage.planning.adopt.serve import Started, started
+from tonnage.planning.adopt.serve import Started, read_server
 from tonnage.planning.calibrate.loads import Stack
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.serve.option import add_costs, bills_of, option_of
@@ -102,7 +102,7 @@ def advise(
     asked = replace(
         request, rate_per_s=seen.rate_per_s, prompt_tokens=seen.prompt_tokens, output_tokens=seen.output_tokens
     )
-    made = started(asked, running, accelerator=accelerator, additions=additions)
+    made = read_server(asked, running, accelerator=accelerator, additions=additions)
     serve = _with_reuse(made, seen)
     now = _state(serve, made, made.configuration, replicas=made.replicas, today=day)
     if now is None:
@@ -116,7 +116,7 @@ def advise(
     actions += _by_evidence(diagnosis, now, seen)
     if upgrade is not None:
         actions.append(_upgrade(upgrade, serve, made, now, today=day))
-    ranked = _ranked(actions, now)
+    ranked = _rank_actions(actions, now)
     return Advice(
         schema=ADVICE_SCHEMA,
         sentence=_sentence(now, ranked, seen),
@@ -134,7 +134,7 @@ def advise(
 def stack_of(request: Adopt, running: Running, *, additions: Additions = catalog.NOTHING) -> Stack:
     """What runs, as a calibration names it: one replica of it, with its own settings."""
     accelerator = accelerator_of(request, running.machine, additions=additions)
-    made = started(request, running, accelerator=accelerator, additions=additions)
+    made = read_server(request, running, accelerator=accelerator, additions=additions)
     own = made.configuration
     settings = {name: value for name, value in msgspec.structs.asdict(own.engine).items() if value is not None}
     name, version = settings.pop("name"), settings.pop("version", None)
@@ -369,18 +369,18 @@ def _by_evidence(diagnosis: Diagnosis, now: State, seen: Seen) -> list[Action]:
     return found
 
 
-def _ranked(actions: list[Action], now: State) -> tuple[Action, ...]:
+def _rank_actions(actions: list[Action], now: State) -> tuple[Action, ...]:
     """What repairs the service first, then money; settings before a move that brings little more."""
     most = max((action.usd_per_month for action in actions), default=0.0)
 
     def place(action: Action) -> tuple[bool, bool, float]:
         here = action.name != "accelerator" and action.usd_per_month >= NEARLY * most > 0.0
-        return not _needed(action, now), not here, -action.usd_per_month
+        return not _restores_objectives(action, now), not here, -action.usd_per_month
 
     return tuple(sorted(actions, key=place))
 
 
-def _needed(action: Action, now: State) -> bool:
+def _restores_objectives(action: Action, now: State) -> bool:
     """Whether it makes a service that fails its objectives keep them."""
     return not now.keeps and action.state is not None and action.state.keeps
 
@@ -403,7 +403,7 @@ def _sentence(now: State, actions: tuple[Action, ...], seen: Seen) -> str:
     first = actions[0]
     if first.usd_per_month > 0:
         worth = f"saves ${first.usd_per_month:,.0f} a month ({first.usd_per_month / now.usd_per_month:.0%})"
-    elif first.state is not None and _needed(first, now):
+    elif first.state is not None and _restores_objectives(first, now):
         worth = f"keeps them for ${-first.usd_per_month:,.0f} a month more"
     else:
         worth = "costs nothing"

@@ -31,7 +31,7 @@ from tonnage.planning.serve.plan import outcome_of, plan_serve
 from tonnage.planning.sites import Site, sites
 from tonnage.units import show
 
-__all__ = ["Started", "served_today", "started"]
+__all__ = ["Started", "read_server", "served_today"]
 
 USUAL_OBJECTIVES: Final = Slo(ttft_s=1.0, tpot_s=0.05)
 """Of chat, where the user states none: MLPerf's interactive limits lie on either side (assumed, and said so). [s]"""
@@ -56,7 +56,7 @@ class Started(NamedTuple):
     findings: tuple[str, ...]
 
 
-def started(request: Adopt, running: Running, *, accelerator: str, additions: Additions) -> Started:
+def read_server(request: Adopt, running: Running, *, accelerator: str, additions: Additions) -> Started:
     """
     Read a running server into our nouns.
 
@@ -83,7 +83,7 @@ def served_today(request: Adopt, running: Running, *, accelerator: str, addition
     TonnageError
         The model is not known, or nobody in the catalogue rents the accelerator.
     """
-    made = started(request, running, accelerator=accelerator, additions=additions)
+    made = read_server(request, running, accelerator=accelerator, additions=additions)
     serve, model, site, configuration = made.serve, made.model, made.site, made.configuration
     replicas, assumed, findings = made.replicas, list(made.assumed), list(made.findings)
     outcome = outcome_of(serve, model, site=site, configuration=configuration)

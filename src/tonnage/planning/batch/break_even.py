@@ -83,11 +83,11 @@ def batch_break_even(
     few = _few(chances)
     found = list(break_even_prices([priced_option(option) for option in options]))
     items = Axis(name="items", now=request.items, unit="count", least=1.0)
-    found += break_even_along(items, at=lambda n: _asked(replace(request, items=n), few, sized), nothing=_NOTHING)
+    found += break_even_along(items, at=lambda n: _contenders(replace(request, items=n), few, sized), nothing=_NOTHING)
     if request.deadline_s is not None:
         until = Axis(name="deadline", now=request.deadline_s, unit="s")
         found += break_even_along(
-            until, at=lambda s: _asked(replace(request, deadline_s=s), few, sized), nothing=_NOTHING
+            until, at=lambda s: _contenders(replace(request, deadline_s=s), few, sized), nothing=_NOTHING
         )
     longer = _longer(request, few[:LENGTHENED], remade)
     tokens = request.lengths.prompt_tokens + request.lengths.output_tokens
@@ -95,7 +95,7 @@ def batch_break_even(
     length = Axis(
         name="tokens of an item", now=tokens, unit="tokens", least=max(4.0, tokens / reach), most=tokens * reach
     )
-    found += break_even_along(length, at=lambda n: _asked(request, longer(n / tokens), sized), nothing=_NOTHING)
+    found += break_even_along(length, at=lambda n: _contenders(request, longer(n / tokens), sized), nothing=_NOTHING)
     return tuple(found)
 
 
@@ -119,7 +119,7 @@ def _few(chances: Iterable[Candidate]) -> list[Candidate]:
     return [*kept.values(), *(chance for chance in fast if chance not in kept.values())]
 
 
-def _asked(request: Batch, chances: Iterable[Candidate], sized: Sized) -> list[Contender]:
+def _contenders(request: Batch, chances: Iterable[Candidate], sized: Sized) -> list[Contender]:
     """What each costs at this request; those that cannot do it are left out."""
     found = []
     for chance in chances:
@@ -138,7 +138,7 @@ def _asked(request: Batch, chances: Iterable[Candidate], sized: Sized) -> list[C
                 usd=run.usd,
                 low=min(run.usd, quick.usd),
                 high=max(run.usd, slow.usd),
-                told=_told(chance, run),
+                told=_describe(chance, run),
                 sure=kept is None or kept >= request.confidence - 1e-4,
                 listed=chance.place.offer.trust_of(chance.place.term) == "primary",
                 configuration=work.configuration,
@@ -151,7 +151,7 @@ def _name(accelerator: str, term: str) -> str:
     return accelerator if term == "on-demand" else f"{accelerator}, {term}"
 
 
-def _told(chance: Candidate, run: JobRun) -> str:
+def _describe(chance: Candidate, run: JobRun) -> str:
     count = round(run.instances * chance.place.offer.count)
     name = _name(chance.work.configuration.accelerator, chance.place.term)
     return f"{count} x {name} for {show(run.usd, 'USD')} in {show(run.wall_s, 's')}"
@@ -163,7 +163,7 @@ def _longer(request: Batch, chances: Sequence[Candidate], remade: Remade) -> Cal
     for chance in chances:
         points = []
         for power in DOUBLINGS:
-            work = chance.work if power == 0 else remade(_scaled(request, 2.0**power), chance.work)
+            work = chance.work if power == 0 else remade(_scale_requests(request, 2.0**power), chance.work)
             if work is not None:
                 points.append((2.0**power, work.job))
         known.append((chance, points))
@@ -179,7 +179,7 @@ def _longer(request: Batch, chances: Sequence[Candidate], remade: Remade) -> Cal
     return at
 
 
-def _scaled(request: Batch, share: float) -> Batch:
+def _scale_requests(request: Batch, share: float) -> Batch:
     lengths = request.lengths
     return replace(
         request,

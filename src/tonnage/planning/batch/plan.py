@@ -76,11 +76,11 @@ def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today:
         The model or an accelerator is unknown, or the request contradicts itself. That nothing finishes in time is
         an answer: `feasible` is False and `binding` says what would.
     """
-    plan = partial(_planned, additions=additions, today=today or date.today())
+    plan = partial(_plan_once, additions=additions, today=today or date.today())
     return answer_or_relax(request, plan, led_by=narrative.describe_option)
 
 
-def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
+def _plan_once(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
     """The plan, without what relaxing its constraints would buy."""
     model = resolve(request.model, additions=additions)
     if not model.layers:
@@ -130,7 +130,7 @@ def _planned(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
             request,
             ranked,
             chances=chances,
-            sized=_sized,
+            sized=_size_run,
             remade=lambda asked, work: _remade(asked, model, work, additions=additions),
         ),
         binding=binding,
@@ -249,7 +249,7 @@ def _runs(request: Batch, site: Site, *, work: Work, chances: list[Candidate]) -
     found: list[Found] = []
     missed: list[Infeasible] = []
     for chance in chances:
-        place, outcome = chance.place, _sized(request, work, chance.place)
+        place, outcome = chance.place, _size_run(request, work, chance.place)
         if isinstance(outcome, Verdict):
             missed.append(Infeasible(configuration=work.configuration, verdict=outcome))
         else:
@@ -288,7 +288,7 @@ def _offers(request: Batch, site: Site, job: Job) -> list[tuple[Offer, str]]:
     return [(offer, key[1]) for key, (_, offer) in cheapest.items()]
 
 
-def _sized(request: Batch, work: Work, place: Place) -> tuple[JobRun, float | None] | Verdict:
+def _size_run(request: Batch, work: Work, place: Place) -> tuple[JobRun, float | None] | Verdict:
     """Instances that keep deadline and budget with the confidence asked for, else by the estimate, else why not."""
     job, most = work.job, _fleet(request, work.job, place)
     if most < 1:

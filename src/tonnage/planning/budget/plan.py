@@ -41,7 +41,7 @@ def plan_budget(request: Budget, *, additions: Additions = catalog.NOTHING, toda
         feasible=False,
         sentence="",
         request=request,
-        provenance=provenance((), today=today, assumed=_assumed(request)),
+        provenance=provenance((), today=today, assumed=_assumptions(request)),
     )
     if request.purpose == "serving":
         return _serving(base, additions=additions, today=today)
@@ -156,7 +156,7 @@ def _no_run(base: BudgetPlan) -> BudgetPlan:
     return replace(base, binding=binding, sentence=f"No run: {binding.reason}. Nearest: {binding.nearest}.")
 
 
-def _assumed(request: Budget) -> list[str]:
+def _assumptions(request: Budget) -> list[str]:
     if request.purpose == "serving":
         return [
             "rates by averages, not simulated: `tonnage plan serve` with the rate simulates it",

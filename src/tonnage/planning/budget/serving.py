@@ -70,7 +70,7 @@ def largest_rate(price: Price) -> tuple[ServeOption, float, float] | None:
     return option, low, high
 
 
-def _priced(request: Budget, model: str, *, additions: Additions, today: date) -> tuple[Serve, Price]:
+def _price_service(request: Budget, model: str, *, additions: Additions, today: date) -> tuple[Serve, Price]:
     """The service of one model, and what a rate of it costs within the budget."""
     assert request.serve is not None
     serve = replace(request.serve, model=model, quick=True, budget_usd_per_h=request.usd_per_h)
@@ -85,7 +85,7 @@ def _priced(request: Budget, model: str, *, additions: Additions, today: date) -
 def largest_affordable(request: Budget, *, additions: Additions, today: date) -> tuple[Affordable, ...]:
     """The model of the request at its largest rate; empty where not even a few requests a day can be paid."""
     assert request.model is not None
-    serve, price = _priced(request, request.model, additions=additions, today=today)
+    serve, price = _price_service(request, request.model, additions=additions, today=today)
     found = largest_rate(price)
     if found is None:
         return ()
@@ -102,7 +102,7 @@ def best_models(request: Budget, *, additions: Additions, today: date) -> tuple[
     looked = 0
     for model, _ in models_by_quality():
         looked += 1
-        serve, price = _priced(request, model, additions=additions, today=today)
+        serve, price = _price_service(request, model, additions=additions, today=today)
         try:
             option = price(request.rate_per_s)
         except BadRequest:

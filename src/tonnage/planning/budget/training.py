@@ -87,7 +87,7 @@ def affordable_runs(request: Budget, *, additions: Additions, today: date) -> tu
         filled = (
             (option, tokens)
             if shrink == 1.0
-            else _filled(request, n, start=tokens * shrink, additions=additions, today=today)
+            else _spend_on_tokens(request, n, start=tokens * shrink, additions=additions, today=today)
         )
         if filled is None:
             continue
@@ -120,7 +120,7 @@ def _optimal(request: Budget, *, additions: Additions, today: date) -> tuple[flo
         size = _optimum(LAWS[0], flop)
         tokens = min(flop / (6.0 * size), request.tokens or math.inf)
         size = min(LARGEST, max(SMALLEST, flop / (6.0 * tokens)))
-        option = _trained(request, size, tokens=tokens, additions=additions, today=today)
+        option = _plan_training(request, size, tokens=tokens, additions=additions, today=today)
         spent = math.inf if option is None else option.cost.value / request.usd
         if option is not None and spent <= 1.0:
             if best is None or size * tokens > best[0] * best[2]:
@@ -136,7 +136,7 @@ def _optimal(request: Budget, *, additions: Additions, today: date) -> tuple[flo
     return best
 
 
-def _filled(
+def _spend_on_tokens(
     request: Budget, size: float, *, start: float, additions: Additions, today: date
 ) -> tuple[TrainOption, float] | None:
     """The run of this size on as many tokens as the budget pays and the user has, and the tokens."""
@@ -144,7 +144,7 @@ def _filled(
     tokens = min(start, request.tokens or math.inf)
     best: tuple[TrainOption, float] | None = None
     for _ in range(ROUNDS):
-        option = _trained(request, size, tokens=tokens, additions=additions, today=today)
+        option = _plan_training(request, size, tokens=tokens, additions=additions, today=today)
         if option is None:
             tokens /= 4.0
             continue
@@ -157,7 +157,9 @@ def _filled(
     return best
 
 
-def _trained(request: Budget, size: float, *, tokens: float, additions: Additions, today: date) -> TrainOption | None:
+def _plan_training(
+    request: Budget, size: float, *, tokens: float, additions: Additions, today: date
+) -> TrainOption | None:
     assert request.serve is not None
     asked = Train(
         model=f"{size / 1e6:.4g}M" if size < 1e9 else f"{size / 1e9:.4g}B",
@@ -246,11 +248,11 @@ def affordable_tunes(request: Budget, *, additions: Additions, today: date) -> t
     wanted: Iterable[tuple[str, str]] = (
         TUNED if request.model is None else tuple((request.model, method) for method in METHODS)
     )
-    found = (_tuned(request, model, method, additions=additions, today=today) for model, method in wanted)
+    found = (_plan_tune(request, model, method, additions=additions, today=today) for model, method in wanted)
     return tuple(tune for tune in found if tune is not None)
 
 
-def _tuned(request: Budget, model: str, method: str, *, additions: Additions, today: date) -> AffordableTune | None:
+def _plan_tune(request: Budget, model: str, method: str, *, additions: Additions, today: date) -> AffordableTune | None:
     """As many tokens as budget and deadline pay: cost goes with tokens, so that a few plans find them."""
     assert request.usd is not None and request.serve is not None
     weights = active_parameters(resolve(model, additions=additions)).value

@@ -20,7 +20,7 @@ from tonnage.catalog.intervals import Priors, causes, priors
 from tonnage.domain.calibration import CALIBRATE_SCHEMA, Calibrated, Calibration, CalibrationError, Stretch
 from tonnage.domain.measurement import Measurement
 from tonnage.errors import BadRequest
-from tonnage.planning.calibrate.fit import Fit, fit, shares_of, stretch_of, widened, without
+from tonnage.planning.calibrate.fit import Fit, fit, shares_of, stretch_of, widen, without
 from tonnage.planning.calibrate.loads import MeasuredLoad, Stack, loads_of, shipped_overheads
 from tonnage.planning.calibrate.posterior import NAMES
 from tonnage.planning.error_model import NINETY, ErrorModel
@@ -69,7 +69,7 @@ def calibrate(
     first = _one_stack(loads)
     base, known = shipped_overheads(first.at), f"calibrated:{first.level.partition(':')[2]}"
     further = [_further(name, first.level, known) for name in ("tpot_s", "ttft_s")]
-    prior = widened(priors("serve"), memory=further[0], compute=further[1])
+    prior = widen(priors("serve"), memory=further[0], compute=further[1])
     found = fit(loads, base=base, priors=prior)
     several = len(loads) >= _LEFT_OUT
     alone = [without(found, place, base=base, priors=prior) for place in range(len(loads))] if several else []

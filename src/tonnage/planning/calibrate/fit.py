@@ -21,7 +21,7 @@ from tonnage.planning.calibrate.loads import MeasuredLoad, Predictor
 from tonnage.planning.calibrate.posterior import NAMES, Array, Posterior, Seen, posterior
 from tonnage.simulation.overheads import Overheads
 
-__all__ = ["Fit", "fit", "shares_of", "stretch_of", "widened", "without"]
+__all__ = ["Fit", "fit", "shares_of", "stretch_of", "widen", "without"]
 
 _STEP: Final = 0.02
 """Of the finite differences. [log]"""
@@ -45,7 +45,7 @@ class Fit(NamedTuple):
     """By load."""
 
 
-def widened(priors: Priors, *, memory: float, compute: float) -> Priors:
+def widen(priors: Priors, *, memory: float, compute: float) -> Priors:
     """
     The priors of a stack on a part less known than calibrated ones: its kernels may be further off, each kind apart.
 
@@ -55,7 +55,7 @@ def widened(priors: Priors, *, memory: float, compute: float) -> Priors:
     Examples
     --------
     >>> from tonnage.catalog.intervals import priors
-    >>> widened(priors("serve"), memory=0.4, compute=0.0).widths["memory"] > 0.4
+    >>> widen(priors("serve"), memory=0.4, compute=0.0).widths["memory"] > 0.4
     True
     """
     own = {
@@ -89,7 +89,7 @@ def fit(loads: Sequence[MeasuredLoad], *, base: Overheads, priors: Priors) -> Fi
     """The most probable stretch of all loads together."""
     theta: Array = np.zeros(len(NAMES))
     for _ in range(_ROUNDS):
-        seen = _seen(loads, theta, base)
+        seen = _linearize(loads, theta, base)
         found = posterior([one for own in seen for one in own], priors)
         move = found.mean - theta
         furthest = float(np.max(np.abs(move)))
@@ -117,7 +117,7 @@ def shares_of(predicted: Predictor, theta: Sequence[float], *, base: Overheads) 
     return {name: tuple(row) for name, row in rows.items()}
 
 
-def _seen(loads: Sequence[MeasuredLoad], theta: Array, base: Overheads) -> list[tuple[Seen, ...]]:
+def _linearize(loads: Sequence[MeasuredLoad], theta: Array, base: Overheads) -> list[tuple[Seen, ...]]:
     """The measured numbers, linear around a point: as if predicted by the catalogue with the shares found there."""
     found = []
     for load in loads:

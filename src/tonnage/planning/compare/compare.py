@@ -62,7 +62,7 @@ def _way(base: Mapping[str, Any], name: str, changes: Any) -> Any:
         raise BadRequest(f"ways.{echo(name)} must hold 'field: value' lines, not '{echo(changes)}'")
     if "traffic" in changes:
         raise BadRequest(f"ways.{echo(name)}: traffic cannot change; every way answers the same requests")
-    merged = _merged(base, changes)
+    merged = _merge_fields(base, changes)
     if merged.get("disaggregation") is not None and "replicas" not in changes:
         merged.pop("replicas", None)  # workers are counted instead
     try:
@@ -71,12 +71,12 @@ def _way(base: Mapping[str, Any], name: str, changes: Any) -> Any:
         raise BadRequest(f"ways.{echo(name)}: {error}") from None
 
 
-def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_fields(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Fields with changes laid over them; mappings field by field."""
     found = dict(base)
     for name, value in changes.items():
         own = found.get(name)
-        found[name] = _merged(own, value) if isinstance(own, Mapping) and isinstance(value, Mapping) else value
+        found[name] = _merge_fields(own, value) if isinstance(own, Mapping) and isinstance(value, Mapping) else value
     return found
 
 

@@ -74,7 +74,7 @@ def compare_files(
     if sort == "simulation":
         return compare(_simulations(names, contents), additions=additions, watch=watch)
     if sort == "plan":
-        return _plans(names, [_planned(content, additions) for content in contents])
+        return _plans(names, [_read_plan(content, additions) for content in contents])
     return _cases(names, [predict(case_of_object(content), additions=additions) for content in contents])
 
 
@@ -116,7 +116,7 @@ def _simulations(names: tuple[str, ...], contents: list[dict[str, Any]]) -> Comp
     )
 
 
-def _planned(content: Any, additions: Additions) -> Comparable:
+def _read_plan(content: Any, additions: Additions) -> Comparable:
     """A kept plan, or the plan of a request."""
     plan = answer(content[0], content[1], additions=additions) if isinstance(content, tuple) else content
     if not isinstance(plan, Comparable):

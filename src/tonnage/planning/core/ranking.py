@@ -121,13 +121,13 @@ def with_verdicts(
     if not options:
         return ()
     first = options[0]
-    said = [_changed(first, verdict="; ".join(filter(None, (lead, risk(first), arithmetic(first)))))]
+    said = [_replace_fields(first, verdict="; ".join(filter(None, (lead, risk(first), arithmetic(first)))))]
     for option in options[1:]:
         tie = tie_with_first(option, first, ranked_by=ranked_by)
         known = within_text(tie)
         against = ratios(option, known) if ratios else f"{_over(option, first):.2f}x the first's cost{known}"
         verdict = "; ".join(filter(None, (against, risk(option), arithmetic(option))))
-        said.append(_changed(option, verdict=verdict, ties=tie is not None))
+        said.append(_replace_fields(option, verdict=verdict, ties=tie is not None))
     return tuple(said)
 
 
@@ -135,7 +135,7 @@ def _over(option: RankedOption, first: RankedOption) -> float:
     return option.cost.value / first.cost.value
 
 
-def _changed(option: Option, **changes: Any) -> Option:
+def _replace_fields(option: Option, **changes: Any) -> Option:
     return cast(Option, replace(cast(msgspec.Struct, option), **changes))
 
 

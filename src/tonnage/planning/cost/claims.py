@@ -38,7 +38,7 @@ def _rent_below(hourly: tuple[Rent, ...]) -> Claim:
     higher = [name for name, point in points.items() if point is None or point >= row.value]
     return Claim(
         rule=f"renting is cheaper below {row.value:.0%} utilisation",
-        computed=f"owning breaks even {_span(points)}; the rule holds against {_named(higher, points)}",
+        computed=f"owning breaks even {_span(points)}; the rule holds against {_join_names(higher, points)}",
         verdict=_verdict(len(higher), len(points)),
         source=row.source,
         evidence={"break_even_utilisation": points},
@@ -78,7 +78,7 @@ def _own_over_three_years(request: RentOrBuyRequest, machine: OwnedMachine, hour
         rule=f"owning is competitive from {row.value:.0%} utilisation over three years",
         computed=(
             f"it costs {min(ratios.values()):.0%} to {max(ratios.values()):.0%} of renting; "
-            f"the rule holds against {_named(wins, ratios)}"
+            f"the rule holds against {_join_names(wins, ratios)}"
         ),
         verdict=_verdict(len(wins), len(ratios)),
         source=f"{row.source}; {row.notes}" if row.notes else row.source,
@@ -115,7 +115,7 @@ def _pays_back(machine: OwnedMachine, hourly: tuple[Rent, ...], *, decline: floa
     return [
         Claim(
             rule=f"owning pays back against hyperscalers in {low:.0f} to {high:.0f} months",
-            computed=f"working all the time it pays back in {span}; the rule holds against {_named(inside, full)}",
+            computed=f"working all the time it pays back in {span}; the rule holds against {_join_names(inside, full)}",
             verdict=_verdict(len(inside), len(full)),
             source=row.source,
             evidence={"payback_months": months},
@@ -127,7 +127,7 @@ def _verdict(for_it: int, of: int) -> str:
     return "holds" if for_it == of else "fails" if for_it == 0 else "depends"
 
 
-def _named(names: list[str], of: dict[str, float | None] | dict[str, float]) -> str:
+def _join_names(names: list[str], of: dict[str, float | None] | dict[str, float]) -> str:
     if not names:
         return f"none of {len(of)} hourly prices"
     return f"{len(names)} of {len(of)} hourly prices ({', '.join(sorted(names))})"

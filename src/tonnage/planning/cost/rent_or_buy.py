@@ -82,7 +82,7 @@ def rent_or_buy(
         rents=rents,
         tornado=_tornado(request, machine, ends, reference=reference),
         claims=claims(request, machine, rents=rents),
-        assumed=_assumed(request, machine, reference=reference),
+        assumed=_assumptions(request, machine, reference=reference),
         made=today.isoformat(),
         version=__version__,
     )
@@ -197,7 +197,7 @@ def _sentence(
     assert reference is not None
     what = _name(server)
     use = f"in {request.utilisation:.0%} of its hours"
-    owned = _bounded(cost)
+    owned = _show_bounds(cost)
     wins = sum(rent.owning_wins for rent in rents)
     price = show(reference.usd_per_accelerator_hour, "USD/h")
     where = f"{reference.provider} {reference.term} at {price} ({reference.as_of})"
@@ -218,14 +218,16 @@ def _sentence(
 
 def _nothing_to_compare(server: OwnedServer, cost: Quantity, wider: tuple[str, ...]) -> str:
     hint = "; ".join(wider) or f"nobody in the catalogue rents {server.accelerator}, give --rent '$2.50/h'"
-    return f"Owning {_name(server)} costs {_bounded(cost)} per accelerator-hour of work; no price to compare: {hint}."
+    return (
+        f"Owning {_name(server)} costs {_show_bounds(cost)} per accelerator-hour of work; no price to compare: {hint}."
+    )
 
 
 def _name(server: OwnedServer) -> str:
     return server.server or f"a machine with {server.count} x {server.accelerator}"
 
 
-def _bounded(cost: Quantity) -> str:
+def _show_bounds(cost: Quantity) -> str:
     return f"${cost.value:,.2f} ({cost.low or 0.0:,.2f}-{cost.high or 0.0:,.2f})"
 
 
@@ -239,7 +241,7 @@ def _seen_decline(request: RentOrBuyRequest) -> tuple[float, str]:
     return FASTEST_DECLINE, f"p5.48xlarge fell {FASTEST_DECLINE:.0%} a year from July 2023 to July 2026"
 
 
-def _assumed(request: RentOrBuyRequest, machine: OwnedMachine, *, reference: Rent | None) -> tuple[str, ...]:
+def _assumptions(request: RentOrBuyRequest, machine: OwnedMachine, *, reference: Rent | None) -> tuple[str, ...]:
     said = [
         f"the machine works {request.utilisation:.0%} of its {machine.years:g} years, repairs take "
         f"{1 - availability(machine):.2%} of them, and it is sold at the end",

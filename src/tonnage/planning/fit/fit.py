@@ -80,7 +80,7 @@ def fit_model(model: Model, request: FitRequest, *, additions: Additions = NOTHI
         rules=_rules(model, request, first) if first is not None else (),
         request=request,
         version=__version__,
-        assumed=(*model.assumed, *filter(None, said), *_assumed(model, request)),
+        assumed=(*model.assumed, *filter(None, said), *_assumptions(model, request)),
         too_small=too_small,
     )
 
@@ -138,7 +138,7 @@ def _rules(model: Model, request: FitRequest, row: FitRow) -> tuple[Rule, ...]:
     )
 
 
-def _assumed(model: Model, request: FitRequest) -> tuple[str, ...]:
+def _assumptions(model: Model, request: FitRequest) -> tuple[str, ...]:
     if request.goal != "serve":
         return training_assumptions(model, request)
     if is_network(model):

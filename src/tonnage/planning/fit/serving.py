@@ -35,7 +35,7 @@ def serving_row(model: Model, accelerator: Accelerator, *, request: FitRequest) 
     """One accelerator in the arrangement asked for (one device when none is), with largest values and remedies."""
     layout = _layout(request)
     largest = _largest(model, accelerator, layout=layout, request=request)
-    request = _solved(request, largest)
+    request = _with_solution(request, largest)
     row, pool = _try(model, accelerator, layout=layout, request=request)
     remedies = () if row.verdict.ok else tuple(_remedies(model, accelerator, request=request, largest=largest))
     verdict = row.verdict
@@ -45,7 +45,7 @@ def serving_row(model: Model, accelerator: Accelerator, *, request: FitRequest) 
     return msgspec.structs.replace(row, largest=largest, remedies=remedies, verdict=verdict, kv_tokens=pool.tokens)
 
 
-def _solved(request: FitRequest, largest: tuple[Largest, ...]) -> FitRequest:
+def _with_solution(request: FitRequest, largest: tuple[Largest, ...]) -> FitRequest:
     """The request with what was asked for put in, so that its row shows the largest value filling the memory."""
     value = next((int(found.value) for found in largest if found.what == request.solve), 0)
     if value < 1:
@@ -98,7 +98,7 @@ def _try(model: Model, accelerator: Accelerator, *, layout: Layout, request: Fit
         notes=(
             *notes,
             *pool.notes,
-            *_offloaded(request, pool, accelerator, ranks=layout.ranks),
+            *_offload_notes(request, pool, accelerator, ranks=layout.ranks),
             *_experts(model),
             *spans,
         ),
@@ -106,7 +106,7 @@ def _try(model: Model, accelerator: Accelerator, *, layout: Layout, request: Fit
     return row, pool
 
 
-def _offloaded(request: FitRequest, pool: KvPool, accelerator: Accelerator, *, ranks: int) -> Iterator[str]:
+def _offload_notes(request: FitRequest, pool: KvPool, accelerator: Accelerator, *, ranks: int) -> Iterator[str]:
     """What cache beside the accelerators asks of their host."""
     if request.kv_offload_bytes:
         from tonnage.planning.host import offload_needs

@@ -113,7 +113,7 @@ def alternatives(beside: Beside) -> tuple[Other, ...]:
     """The cheapest of one kind of accelerator, with a kind less, at one provider, without spot or commitments."""
     asked, fleet = beside.asked, beside.fleet
     kinds = kinds_of(asked, fleet)
-    every = sorted(_kept(asked))
+    every = sorted(_kept_ways(asked))
     found: list[Other | None] = [_of_one_kind(beside, kinds)]
     if len(kinds) > 1:
         rare = kinds[-1]
@@ -149,7 +149,7 @@ def _under(beside: Beside, name: str, *, narrowed: FleetContext) -> Other:
     if fleet is None and beside.scale is not None:
         return _by_bound(beside, name, narrowed)
     if fleet is None:
-        fleet = beside.tried[name] = _found(beside, narrowed)
+        fleet = beside.tried[name] = _solve_condition(beside, narrowed)
     if _keeps(beside.fleet, narrowed) and fleet.cost >= beside.fleet.cost * (1.0 - SAME):
         fleet = beside.fleet
     if not fleet.feasible:
@@ -181,17 +181,17 @@ def _by_bound(beside: Beside, name: str, narrowed: FleetContext) -> Other:
 
 def _keeps(fleet: Fleet, narrowed: FleetContext) -> bool:
     """Whether a fleet keeps a condition as it is; what survives a loss carries the load without one."""
-    kept = _kept(narrowed)
+    kept = _kept_ways(narrowed)
     return all(m in kept and name in narrowed.held[m].terms for m, name in fleet.instances)
 
 
-def _kept(asked: FleetContext) -> set[int]:
+def _kept_ways(asked: FleetContext) -> set[int]:
     return set(range(len(asked.held)) if asked.kept is None else asked.kept)
 
 
-def _found(beside: Beside, narrowed: FleetContext) -> Fleet:
+def _solve_condition(beside: Beside, narrowed: FleetContext) -> Fleet:
     """The cheapest fleet under a condition, its ways counted as in the answer's problem."""
-    kept = _kept(narrowed)
+    kept = _kept_ways(narrowed)
     problem, _ = problem_of(narrowed)
     fleet = cheapest_fleet(problem, gap=GAP, near=True)
     place = [w for w, way in enumerate(beside.problem.ways) if way.machine in kept]
@@ -213,7 +213,7 @@ def _of_one_kind(beside: Beside, used: list[str]) -> Other:
     able.sort(key=lambda kind: used.index(kind) if kind in used else len(used))
     found = []
     for kind in able[:MAX_KINDS]:
-        kept = tuple(m for m in sorted(_kept(asked)) if _of_kind(asked, m, kind))
+        kept = tuple(m for m in sorted(_kept_ways(asked)) if _of_kind(asked, m, kind))
         one = _under(beside, f"one kind alone: {kind}", narrowed=replace(asked, kept=kept))
         if one.row.usd_per_month is not None:
             found.append(one)
@@ -241,7 +241,9 @@ def _at_one_provider(beside: Beside) -> Other | None:
         return None
     found = []
     for provider in sorted(providers):
-        kept = tuple(m for m in sorted(_kept(asked)) if asked.held[m].own or asked.held[m].offer.provider == provider)
+        kept = tuple(
+            m for m in sorted(_kept_ways(asked)) if asked.held[m].own or asked.held[m].offer.provider == provider
+        )
         found.append(_under(beside, f"one provider alone: {provider}", narrowed=replace(asked, kept=kept)))
     able = [one for one in found if one.row.usd_per_month is not None]
     if not able and stop_asked():
@@ -263,7 +265,7 @@ def binding_limits(asked: FleetContext, problem: FleetProblem, *, fleet: Fleet) 
     trials: list[tuple[str, str, FleetProblem]] = []
     for q, quota in enumerate(problem.quotas):
         sizes = [problem.machines[m].slots for m in quota.machines]
-        if not sizes or _used(problem, fleet, quota) + min(sizes) <= quota.most + 1e-9:
+        if not sizes or _quota_use(problem, fleet, quota) + min(sizes) <= quota.most + 1e-9:
             continue
         more = max(min(sizes), math.ceil(quota.most * MORE))
         wider = tuple(replace(one, most=one.most + more) if i == q else one for i, one in enumerate(problem.quotas))
@@ -287,7 +289,7 @@ def binding_limits(asked: FleetContext, problem: FleetProblem, *, fleet: Fleet) 
     return tuple(sorted(found, key=lambda limit: -limit.saves_usd_per_month))
 
 
-def _used(problem: FleetProblem, fleet: Fleet, quota: Quota) -> float:
+def _quota_use(problem: FleetProblem, fleet: Fleet, quota: Quota) -> float:
     """Slots that count against a quota in the hour in which they are most."""
     at: list[float] = [0.0] * len(problem.hours)
     for (m, name), counts in fleet.instances.items():

@@ -338,7 +338,7 @@ def keep_near_least(
     return tuple(one for one in machines if not is_dominated_instance(one, machines, found=kept)), kept, near
 
 
-def _simulated(request: FleetRequest, chance: Candidate, *, known: dict[int, tuple[Requests, Any]]) -> Candidate:
+def _with_simulation(request: FleetRequest, chance: Candidate, *, known: dict[int, tuple[Requests, Any]]) -> Candidate:
     """The chance with simulated capacities in place of the mean field's."""
     from tonnage.planning.serve.capacity_search import search_capacity
 
@@ -369,7 +369,7 @@ def simulate_chances(
         # What carries samples has no requests of prompts and answers to play.
         played = request.workloads[chance.workload].kind != "infer"
         if played and not stop_asked() and chance.name in names and not chance.simulated and chance.name not in done:
-            done[chance.name] = _simulated(request, chance, known=known)
+            done[chance.name] = _with_simulation(request, chance, known=known)
     return [
         replace(chance, rates=done[chance.name].rates, simulated=True) if chance.name in done else chance
         for chance in found

@@ -42,7 +42,7 @@ def hours_of(request: FleetRequest) -> Hours:
     lengths = [len(w.shape.hours) for w in request.workloads if w.shape.hours]
     n = max([DAY, *lengths])
     by_hour = [tuple(_load(w, hour) for w in request.workloads) for hour in range(n)]
-    groups = _merged(by_hour, request.workloads)
+    groups = _merge_hours(by_hour, request.workloads)
     # In the order of the day, so that the answer reads like one.
     groups.sort(key=min)
     period_of = [0] * n
@@ -89,7 +89,7 @@ def _load(workload: FleetWorkload, hour: int) -> float:
     return workload.rate_per_s * shape.peak_to_mean
 
 
-def _merged(by_hour: list[tuple[float, ...]], workloads: tuple[FleetWorkload, ...]) -> list[list[int]]:
+def _merge_hours(by_hour: list[tuple[float, ...]], workloads: tuple[FleetWorkload, ...]) -> list[list[int]]:
     """Groups of hours: those with equal loads, then the pair whose highest loads add least, until few are left."""
     batch = [i for i, w in enumerate(workloads) if w.kind == "batch"]
     peaks = [max(loads) or 1.0 for loads in zip(*by_hour, strict=True)]

@@ -182,11 +182,11 @@ def sentence(plan: FleetPlan) -> str:
     between = f" ({show(low, 'USD')}-{show(high, 'USD')})" if low is not None and high is not None else ""
     return (
         f"{number} workload{plural} on up to {what}: {show(plan.bill.value, 'USD')} a month{between},"
-        f" {show(plan.bill.value / HOURS_PER_MONTH, 'USD/h')} on average; {_held(plan)}."
+        f" {show(plan.bill.value / HOURS_PER_MONTH, 'USD/h')} on average; {_objectives_kept(plan)}."
     )
 
 
-def _held(plan: FleetPlan) -> str:
+def _objectives_kept(plan: FleetPlan) -> str:
     if plan.request.quick:
         return "not simulated"
     missing = list(dict.fromkeys(check.workload for check in plan.checks if not check.meets))

@@ -74,10 +74,10 @@ def plan_fleet(
         answer: `feasible` is False and `binding` says which limit stands in the way.
     """
     day = today or date.today()
-    return quick_without_simulator(request, lambda asked: _planned(asked, additions=additions, today=day))
+    return quick_without_simulator(request, lambda asked: _plan_once(asked, additions=additions, today=day))
 
 
-def _planned(request: FleetRequest, *, additions: Additions, today: date) -> FleetPlan:
+def _plan_once(request: FleetRequest, *, additions: Additions, today: date) -> FleetPlan:
     held, excluded = stock(request, additions=additions)
     found: list[Candidate] = []
     missed: dict[int, list[Infeasible]] = {}
@@ -98,7 +98,7 @@ def _planned(request: FleetRequest, *, additions: Additions, today: date) -> Fle
         chances=tuple(found),
         raised=(1.0,) * len(request.workloads),
     )
-    rejected = _rejected(request, missed, found, excluded)
+    rejected = _rejections(request, missed, found, excluded)
     base = FleetPlan(
         schema=PLAN_SCHEMA,
         feasible=False,
@@ -121,7 +121,7 @@ def _planned(request: FleetRequest, *, additions: Additions, today: date) -> Fle
     known: Known = {}
     if not request.quick:
         asked = replace(asked, chances=tuple(simulate_chances(request, found, names=near, known=known)))
-    asked, solution, checks = _simplest(_settled(asked, known), known)
+    asked, solution, checks = _simplest(_settle(asked, known), known)
     if not solution[2].feasible:
         binding = alternatives.what_stops(asked)
         return replace(base, simulated=_simulations(asked), binding=binding, sentence=narrative.refusal(binding))
@@ -133,7 +133,7 @@ def _planned(request: FleetRequest, *, additions: Additions, today: date) -> Fle
         return replace(base, simulated=_simulations(asked), binding=over, sentence=narrative.refusal(over))
     if request.quick:
         return _answer(base, settled, beside=())
-    settled, beside = _bettered(settled, known)
+    settled, beside = _add_alternatives(settled, known)
     return _answer(replace(base, simulated=_simulations(settled[0])), settled, beside=beside)
 
 
@@ -141,7 +141,7 @@ def _simulations(asked: FleetContext) -> int:
     return len({chance.name for chance in asked.chances if chance.simulated})
 
 
-def _bettered(settled: Settled, known: Known) -> tuple[Settled, tuple[FleetAlternative, ...]]:
+def _add_alternatives(settled: Settled, known: Known) -> tuple[Settled, tuple[FleetAlternative, ...]]:
     """
     The answer with other fleets beside it, none of which does the same for less.
 
@@ -156,7 +156,7 @@ def _bettered(settled: Settled, known: Known) -> tuple[Settled, tuple[FleetAlter
         if better is None or better.fleet is None:
             break
         before = settled[1][0]
-        settled, why = _adopted(settled, better.fleet, known=known)
+        settled, why = _adopt_cheaper(settled, better.fleet, known=known)
         refused |= {better.row.name: why} if why else {}
         # What needs more than it is now known to have is looked for again.
         tried = {name: one for name, one in tried.items() if _stands(one, settled[1][0], before=before)}
@@ -175,7 +175,7 @@ def _beside(settled: Settled, tried: dict[str, Fleet]) -> tuple[alternatives.Oth
     return alternatives.alternatives(alternatives.Beside(asked, problem, fleet, tried, scale))
 
 
-def _adopted(settled: Settled, fleet: Fleet, *, known: Known) -> tuple[Settled, str]:
+def _adopt_cheaper(settled: Settled, fleet: Fleet, *, known: Known) -> tuple[Settled, str]:
     """The answer with a cheaper fleet in its place, or why that is none."""
     asked, (problem, behind, old), checks = settled
     unsure = _unsure(asked, behind, fleet)
@@ -185,7 +185,7 @@ def _adopted(settled: Settled, fleet: Fleet, *, known: Known) -> tuple[Settled, 
         problem, behind = problem_of(asked)
         if any(_rises(one, was) for one, was in zip(problem.ways, before.ways, strict=True)):
             # What nothing undercut with less capacity may be undercut now.
-            asked, (problem, behind, again) = _solved(asked, known)
+            asked, (problem, behind, again) = _solve(asked, known)
             stands = _stands(fleet, problem, before=before) and fleet.cost <= again.cost
             fleet = replace(fleet if stands else again, bound=again.bound)
             old = replace(old, bound=min(again.bound, old.cost))
@@ -209,9 +209,9 @@ def _rises(one: Way, was: Way) -> bool:
     return any(rate > before for rate, before in zip(one.rates, was.rates, strict=True))
 
 
-def _settled(asked: FleetContext, known: Known) -> Settled:
+def _settle(asked: FleetContext, known: Known) -> Settled:
     """The fleet whose replicas are simulated, as often raised as its objectives need; the last one when none does."""
-    asked, solution = _solved(asked, known)
+    asked, solution = _solve(asked, known)
     checks: tuple[FleetCheck, ...] = ()
     for again in range(RAISES + 1):
         if asked.request.quick or not solution[2].feasible or stop_asked():
@@ -225,7 +225,7 @@ def _settled(asked: FleetContext, known: Known) -> Settled:
             up * (RAISE if w.name in missing else 1.0)
             for up, w in zip(asked.raised, asked.request.workloads, strict=True)
         )
-        higher, better = _solved(replace(asked, raised=raised), known)
+        higher, better = _solve(replace(asked, raised=raised), known)
         if not better[2].feasible:
             break
         asked, solution = higher, better
@@ -256,7 +256,7 @@ def _simplest(settled: Settled, known: Known) -> Settled:
         least = least_cost(problem_of(narrowed)[0])
         if least is None or (not must and least > fleet.cost * (1.0 + EQUAL)):
             break
-        other = _settled(narrowed, known)
+        other = _settle(narrowed, known)
         if stop_asked():
             break
         again = other[1][2]
@@ -285,14 +285,14 @@ def _of_these_kinds(asked: FleetContext, kinds: Iterable[str], known: Known) -> 
     for least, narrowed in sorted(choices, key=lambda choice: choice[0]):
         if stop_asked() or (not missed and least >= cost):
             break
-        other = _settled(narrowed, known)
+        other = _settle(narrowed, known)
         fleet, late = other[1][2], sum(not one.meets for one in other[2])
         if fleet.feasible and (late, fleet.cost) < (missed, cost):
             best, missed, cost = other, late, fleet.cost
     return best
 
 
-def _solved(asked: FleetContext, known: Known) -> tuple[FleetContext, Solution]:
+def _solve(asked: FleetContext, known: Known) -> tuple[FleetContext, Solution]:
     """The cheapest fleet, all of whose replicas are simulated."""
     earlier: tuple[FleetProblem, Fleet] | None = None
     for again in range(ROUNDS):
@@ -358,7 +358,7 @@ def _answer(base: FleetPlan, settled: Settled, *, beside: tuple[FleetAlternative
     return replace(plan, sentence=narrative.sentence(plan) if over is None else narrative.refusal(over))
 
 
-def _rejected(
+def _rejections(
     request: FleetRequest, missed: dict[int, list[Infeasible]], found: list[Candidate], excluded: tuple[Rejection, ...]
 ) -> tuple[Rejection, ...]:
     """One line for each workload and accelerator that serves it in no configuration."""

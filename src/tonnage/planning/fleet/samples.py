@@ -91,7 +91,7 @@ def _one(
     )
     if (why := no_unit(part, precision)) is not None:
         return Infeasible(configuration=run, verdict=Verdict(ok=False, limit="precision", reason=why))
-    if _decoded(asked, part) <= 0:
+    if _decoder_rate(asked, part) <= 0:
         reason = f"{part.name} has no video decoder of its own"
         return Infeasible(configuration=run, verdict=Verdict(ok=False, limit="decode", reason=reason))
     try:
@@ -147,7 +147,7 @@ def _largest(asked: Infer, setup: Setup, tried: list[Times]) -> tuple[tuple[Time
     """The smallest batch of those that carry most in time, with what it then carries, and the shortest answer."""
     best: tuple[Times, float] | None = None
     quickest = math.inf
-    seen = _decoded(asked, setup.accelerator) * (1.0 - asked.headroom)
+    seen = _decoder_rate(asked, setup.accelerator) * (1.0 - asked.headroom)
     for times in tried:
         most = min(firm_per_s(asked, setup, times=times), seen)
         quickest = min(quickest, waits_s(asked, times, each=most))
@@ -186,7 +186,7 @@ def service_s(asked: Infer, chance: Candidate, *, each: float) -> float:
     return min((waits_s(asked, times, each=each) for times in able), default=math.inf)
 
 
-def _decoded(asked: Infer, part: Accelerator) -> float:
+def _decoder_rate(asked: Infer, part: Accelerator) -> float:
     """Looked-at frames per second that the part's decoders take in; unlimited where they decode nothing or unknown."""
     video = asked.video
     if video is None or video.decode != "accelerator":

@@ -72,8 +72,8 @@ def stock(request: FleetRequest, *, additions: Additions) -> tuple[tuple[Stock, 
             for offer in _cheapest(group, request.filters.terms, places=2 if apart else 1):
                 terms = tuple(term for term in request.filters.terms if offer.usd_per_hour(term) is not None)
                 found.append(Stock(site=site, offer=offer, terms=terms, users=users[offer]))
-    found = _confirmed(found)
-    return (*_owned(request, additions), *_hosts(found, request.filters.terms)), excluded
+    found = _primary_only(found)
+    return (*_owned_stock(request, additions), *_hosts(found, request.filters.terms)), excluded
 
 
 def _open(
@@ -106,7 +106,7 @@ def _open(
     return list(merged.values()), {offer: frozenset(who) for offer, who in users.items()}, left
 
 
-def _confirmed(found: list[Stock]) -> list[Stock]:
+def _primary_only(found: list[Stock]) -> list[Stock]:
     """Without prices of no primary source, but for workloads that have no other machine."""
     served = {user for held in found if held.offer.trust == "primary" for user in held.users}
     return [held for held in found if held.offer.trust == "primary" or not held.users <= served]
@@ -203,7 +203,7 @@ def _hosts(found: list[Stock], terms: tuple[str, ...]) -> list[Stock]:
     return kept
 
 
-def _owned(request: FleetRequest, additions: Additions) -> list[Stock]:
+def _owned_stock(request: FleetRequest, additions: Additions) -> list[Stock]:
     found = []
     for own in request.own:
         accelerator = catalog.accelerator(own.accelerator, additions)

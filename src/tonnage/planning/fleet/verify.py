@@ -75,7 +75,7 @@ def checks_of(
         if workload.spare_replicas:
             plural = "s" if workload.spare_replicas > 1 else ""
             spared = msgspec.structs.replace(base, lost=f"{workload.spare_replicas} replica{plural}")
-            found.append(_check(spared, workload, _failed(groups, workload.spare_replicas), drawn=drawn))
+            found.append(_check(spared, workload, _without_failed(groups, workload.spare_replicas), drawn=drawn))
         if workload.survives <= 0 or not asked.loss:
             continue
         lost, left = _worst_loss(
@@ -118,7 +118,7 @@ def groups_at(
     ]
 
 
-def _failed(groups: list[Group], number: int) -> list[Group]:
+def _without_failed(groups: list[Group], number: int) -> list[Group]:
     """The groups without so many of the replicas that carry most each."""
     left = []
     for group in sorted(groups, key=lambda one: -max(one.chance.rates)):
@@ -212,7 +212,7 @@ def _check(
     if base.rate_per_s <= 0:
         return base
     if drawn is None:
-        return _waited(base, workload, groups)
+        return _check_waiting(base, workload, groups)
     serve = workload.serve
     assert serve is not None
     n = min(REQUESTS, len(drawn[0].prompt))
@@ -248,7 +248,7 @@ def _check(
     )
 
 
-def _waited(base: FleetCheck, workload: FleetWorkload, groups: list[Group]) -> FleetCheck:
+def _check_waiting(base: FleetCheck, workload: FleetWorkload, groups: list[Group]) -> FleetCheck:
     """Samples: the mean time to an answer where every kind of replica gets the share that it was chosen for."""
     asked = workload.infer
     assert asked is not None

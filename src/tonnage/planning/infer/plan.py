@@ -108,11 +108,11 @@ def plan_infer(request: Infer, *, additions: Additions = catalog.NOTHING, today:
     """
     today = today or date.today()
     return answer_or_relax(
-        request, partial(_planned, additions=additions, today=today), led_by=narrative.describe_option
+        request, partial(_plan_once, additions=additions, today=today), led_by=narrative.describe_option
     )
 
 
-def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
+def _plan_once(request: Infer, *, additions: Additions, today: date) -> InferPlan:
     """The plan, without what relaxing its constraints would buy."""
     model = resolve(request.model, additions=additions)
     refuse_text_models(request, model)
@@ -134,7 +134,9 @@ def _planned(request: Infer, *, additions: Additions, today: date) -> InferPlan:
     kept = (o for o in everything if not wanted or o.accelerator in wanted)
     ranked = narrative.with_verdicts(
         tuple(
-            _hosted(request, add_costs(request, o, accelerator=parts[o.accelerator], audio=audio), additions=additions)
+            _with_host(
+                request, add_costs(request, o, accelerator=parts[o.accelerator], audio=audio), additions=additions
+            )
             for o in kept
         ),
         request,
@@ -218,7 +220,7 @@ def _option(
 ) -> InferOption | Rejection:
     label = f"{part.id} {precision}"
     if (missing := no_unit(part, precision)) is not None:
-        return _lost(label, "precision", missing)
+        return _rejection(label, "precision", missing)
     setup = setup_of(
         case_of(request, model, part=part.id, precision=precision, engine=engine_on(request, model, part=part)),
         additions,
@@ -228,7 +230,7 @@ def _option(
     except TonnageError as problem:
         if part.id in request.filters.accelerators:
             raise
-        return _lost(label, "unmeasured", str(problem))
+        return _rejection(label, "unmeasured", str(problem))
 
 
 def no_unit(part: Accelerator, precision: str) -> str | None:
@@ -256,9 +258,8 @@ def _fleet(request: Infer, setup: Setup, *, label: str, made: list[Bill]) -> Inf
     tried = [times for size in BATCHES if memory_of(setup, times := batch_times(setup, size)).value <= usable]
     if not tried:
         need = memory_of(setup, batch_times(setup, 1)).value
-        return _lost(
-            label, "memory", f"a batch of 1 needs {need / 2**30:.1f} GiB of {usable / 2**30:.1f}", need - usable
-        )
+        needs = f"a batch of 1 needs {need / 2**30:.1f} GiB of {usable / 2**30:.1f}"
+        return _rejection(label, "memory", needs, need - usable)
     decoded, decode_used = _decode(request, setup.accelerator)
     best: _Sized | None = None
     quickest = math.inf
@@ -269,15 +270,15 @@ def _fleet(request: Infer, setup: Setup, *, label: str, made: list[Bill]) -> Inf
             if in_time and (best is None or sized.rank(request) < best.rank(request)):
                 best = sized
     if best is None:
-        limit = request.latency_s or 0.0
-        return _lost(label, "latency", f"answers take {quickest * 1e3:,.0f} ms at best", quickest - limit, unit="s")
+        late = quickest - (request.latency_s or 0.0)
+        return _rejection(label, "latency", f"answers take {quickest * 1e3:,.0f} ms at best", late, unit="s")
     there = min((one.stock for one in made if one.stock is not None), default=LARGEST_FLEET)
     if best.number > min(request.filters.max_count or LARGEST_FLEET, LARGEST_FLEET, there):
-        return _lost(label, "count", f"needs {best.number} accelerators", float(best.number), unit="accelerators")
-    option = _made(request, setup, best, decoded=(decoded, decode_used), made=made)
+        return _rejection(label, "count", f"needs {best.number} accelerators", float(best.number), unit="accelerators")
+    option = _build_option(request, setup, best, decoded=(decoded, decode_used), made=made)
     if request.hours is not None and option.battery_h is not None and option.battery_h < request.hours:
-        return _lost(label, "battery", f"the battery lasts {option.battery_h:.1f} h", request.hours - option.battery_h,
-                     unit="h")  # fmt: skip
+        lasts = f"the battery lasts {option.battery_h:.1f} h"
+        return _rejection(label, "battery", lasts, request.hours - option.battery_h, unit="h")
     return option
 
 
@@ -354,7 +355,7 @@ def _decoder_source(request: Infer, part: Accelerator) -> str:
     return known.source if known is not None else ""
 
 
-def _made(
+def _build_option(
     request: Infer, setup: Setup, best: _Sized, *, decoded: tuple[int, float | None], made: list[Bill]
 ) -> InferOption:
     count, times, waits, chance = best
@@ -402,7 +403,7 @@ def _made(
     )
 
 
-def _hosted(request: Infer, option: InferOption, *, additions: Additions) -> InferOption:
+def _with_host(request: Infer, option: InferOption, *, additions: Additions) -> InferOption:
     """The option with what one of its instances must bring."""
     bill = option.bill
     if bill is None:
@@ -440,7 +441,7 @@ def _order(option: InferOption) -> tuple[bool, bool, float, float]:
     return not option.sure, option.bill is None, cost, draw
 
 
-def _lost(label: str, limit: str, reason: str, short: float | None = None, *, unit: str = "bytes") -> Rejection:
+def _rejection(label: str, limit: str, reason: str, short: float | None = None, *, unit: str = "bytes") -> Rejection:
     return Rejection(
         what=label,
         verdict=Verdict(ok=False, limit=limit, reason=reason, short_by=short, unit=None if short is None else unit),

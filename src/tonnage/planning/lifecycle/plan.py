@@ -53,7 +53,7 @@ def plan_lifecycle(
     make = plan_train(request.make, additions=additions, today=today)
     serve = plan_serve(request.serve, additions=additions, today=today)
     dates = {**make.provenance.catalogue, **serve.provenance.catalogue}
-    provenance = Provenance(version=__version__, catalogue=dates, made=today.isoformat(), assumed=_assumed(request))
+    provenance = Provenance(version=__version__, catalogue=dates, made=today.isoformat(), assumed=_assumptions(request))
     if not (make.feasible and serve.feasible):
         half, binding = ("serve", serve.binding) if make.feasible else ("make", make.binding)
         return LifecyclePlan(
@@ -243,7 +243,7 @@ def _sentence(
     )
 
 
-def _assumed(request: LifecycleRequest) -> tuple[str, ...]:
+def _assumptions(request: LifecycleRequest) -> tuple[str, ...]:
     own = request.make.model
     same = (
         []

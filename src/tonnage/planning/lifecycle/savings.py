@@ -95,10 +95,10 @@ def _fewer_bits(life: _Life, weights: str, kv: str) -> Iterable[SavingsOption]:
     for name in FORMATS:
         if name not in {weights, sixteen if weights == sixteen else ""}:
             change = weights_change(serve.model, life.model, weights=name)
-            usd = _served(life, replace(serve, precisions=(name,), quality_floor=None))
+            usd = _serving_cost(life, replace(serve, precisions=(name,), quality_floor=None))
             yield _lever(life, f"serve with {name} weights instead of {weights}", served=usd, quality=change)
     if number_format(kv).bits >= 16:
-        usd = _served(life, replace(serve, precisions=(weights,), kv_precision=CACHE, quality_floor=None))
+        usd = _serving_cost(life, replace(serve, precisions=(weights,), kv_precision=CACHE, quality_floor=None))
         change = cache_change(serve.model, CACHE)
         yield _lever(life, f"serve with an {CACHE} cache instead of {kv}", served=usd, quality=change)
 
@@ -108,7 +108,7 @@ def _fewer_trained(life: _Life) -> Iterable[SavingsOption]:
     make = life.request.make
     if isinstance(make, FineTune):
         for method in FEWER_TRAINED.get(make.method, ()):
-            usd = _made(life, replace(make, method=method))
+            usd = _making_cost(life, replace(make, method=method))
             change = method_change(method, model=make.model, instead_of=make.method)
             yield _lever(life, f"{method} instead of {make.method}", made=usd, quality=change)
 
@@ -121,8 +121,8 @@ def _other_models(life: _Life) -> Iterable[SavingsOption]:
     for other, how in ((sibling, ""), *((student, ", distilled from it,") for student in distilled)):
         if other is None:
             continue
-        served = _served(life, replace(life.request.serve, model=other.id))
-        made = _made(life, replace(life.request.make, model=other.id))
+        served = _serving_cost(life, replace(life.request.serve, model=other.id))
+        made = _making_cost(life, replace(life.request.make, model=other.id))
         size = f"{parameters(other).value / 1e9:.3g}B"
         what = f"{other.id} ({size}){how} instead of {asked}"
         yield _lever(life, what, served=served, made=made, quality=model_change(asked, other.id))
@@ -149,7 +149,7 @@ def _reason(plan: ServePlan | TrainPlan) -> str | None:
     return plan.binding.reason if plan.binding is not None else None
 
 
-def _served(life: _Life, serve: Serve) -> float | str:
+def _serving_cost(life: _Life, serve: Serve) -> float | str:
     """What serving so costs over the life, in the plan's own terms, or why it cannot. [USD]"""
     found = _quickly(serve, life.request.months, additions=life.additions, today=life.today)
     if isinstance(found, str) or life.quick_usd is None:
@@ -157,7 +157,7 @@ def _served(life: _Life, serve: Serve) -> float | str:
     return life.served_usd * found / life.quick_usd
 
 
-def _made(life: _Life, make: Train | FineTune) -> float | str:
+def _making_cost(life: _Life, make: Train | FineTune) -> float | str:
     """What making so costs over the life, or why it cannot. [USD]"""
     try:
         options = train_options(make, additions=life.additions, today=life.today)

@@ -79,7 +79,7 @@ def answer_group(request: Own, group: OwnedGroup, *, additions: Additions) -> Ow
     part = part_of(group, additions)
     power = group_power(request, part, count=group.count)
     watts = power.watts if power else None
-    served = list(_served(request, group, part, watts=watts, additions=additions)) if part.segment in SERVED else []
+    served = list(_best_rows(request, group, part, watts=watts, additions=additions)) if part.segment in SERVED else []
     rows = served or _at_home(request, group, part, additions=additions)
     rows.sort(key=lambda row: (row.per_request < request.min_speed, -(row.quality or 0.0)))
     rack = None
@@ -94,12 +94,12 @@ def answer_group(request: Own, group: OwnedGroup, *, additions: Additions) -> Ow
         none_because="" if rows else "no downloadable model fits in its memory, or no engine is known to run there",
         power_w=watts,
         usd_per_month=power.usd_per_month if power else None,
-        rented_usd_per_month=_rented(part, group.count, additions),
+        rented_usd_per_month=_rental_price(part, group.count, additions),
         nodes_per_rack=rack,
     )
 
 
-def _served(
+def _best_rows(
     request: Own, group: OwnedGroup, part: Accelerator, *, watts: float | None, additions: Additions
 ) -> Iterator[OwnRow]:
     """The best configuration of each model, by score, until enough are found."""
@@ -251,7 +251,7 @@ def _times(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def _rented(part: Accelerator, count: int, additions: Additions) -> float | None:
+def _rental_price(part: Accelerator, count: int, additions: Additions) -> float | None:
     """The cheapest on-demand price that a seller states, for as many. [USD/month]"""
     prices = [
         price / offer.count

@@ -210,7 +210,7 @@ def _answer(
         rows=tuple(best),
         all_rows=tuple(every) if request.every_format else (),
         infeasible=tuple(lacking),
-        assumed=(*machine.host.assumed, *_assumed(machine)),
+        assumed=(*machine.host.assumed, *_assumptions(machine)),
         notes=tuple(_notes(machine, best)),
         engines=machine.engines,
     )
@@ -232,7 +232,7 @@ def _sentence(request: LocalRequest, machine: Machine, best: list[LocalRow], *, 
     )
 
 
-def _assumed(machine: Machine) -> Iterator[str]:
+def _assumptions(machine: Machine) -> Iterator[str]:
     yield f"one request at a time; a prompt of {PROMPT:,} tokens, 16-bit cache"
     if machine.device is not None and not is_unified(machine.device) and machine.device.host_link.bytes_per_s is None:
         yield "the card sits in a PCIe 4.0 slot of 16 lanes"

@@ -116,7 +116,7 @@ def machine_found(
         memory_bytes=inventory.host_memory_bytes,
         additions=additions,
     )
-    groups = [(group, _found(group, additions)) for group in inventory.devices]
+    groups = [(group, _find_part(group, additions)) for group in inventory.devices]
     if not groups:
         return Machine(
             title=inventory.cpu or "A processor alone", host=host, evidence=inventory.evidence, engines=engines
@@ -140,7 +140,7 @@ def _machine(part: Accelerator, count: int, host: Host, *, beside: tuple[DeviceG
     return Machine(title=title, host=host, device=part, count=count, beside=beside, evidence=evidence)
 
 
-def _found(group: DeviceGroup, additions: Additions) -> Accelerator:
+def _find_part(group: DeviceGroup, additions: Additions) -> Accelerator:
     """The part of the catalogue behind a driver's name, with the memory that the driver states."""
     try:
         part = read_owned(group.name, additions=additions)[0].part

@@ -78,7 +78,7 @@ def _group(text: str, additions: Additions) -> Owned:
         return Owned(1, None)
     counted = _COUNT.match(text)
     count, name = (int(counted[1]), counted[2]) if counted else (1, text)
-    if counted and _named(text, additions) is not None:  # "3090 Ti" is a part, not 3090 of a kind
+    if counted and _find_part(text, additions) is not None:  # "3090 Ti" is a part, not 3090 of a kind
         count, name = 1, text
     if not 1 <= count <= MOST_EACH:
         raise BadRequest(
@@ -88,19 +88,19 @@ def _group(text: str, additions: Additions) -> Owned:
 
 
 def _part(name: str, additions: Additions) -> Accelerator:
-    found = _named(name, additions)
+    found = _find_part(name, additions)
     if found is not None:
         return found
     plain = " ".join(_COMPUTER.sub(" ", _MARKS.sub(" ", name)).split())
     size = _MEMORY.search(plain)
     bare = _MEMORY.sub(" ", plain).strip()
-    found = _named(plain, additions) or _named(bare, additions)
+    found = _find_part(plain, additions) or _find_part(bare, additions)
     if found is None:
         return catalog.predictable_accelerator(name, additions)  # which says what is near
     return found if size is None else _of_size(found, float(size[1]), name)
 
 
-def _named(name: str, additions: Additions) -> Accelerator | None:
+def _find_part(name: str, additions: Additions) -> Accelerator | None:
     try:
         return catalog.predictable_accelerator(name, additions)
     except BadRequest as error:
@@ -136,7 +136,7 @@ def processor_named(name: str, *, additions: Additions = catalog.NOTHING) -> Acc
     """The processor that an operating system's name for it means; absent where the catalogue has none such."""
     plain = " ".join(_MARKS.sub(" ", name).split())
     for form in (name, plain):
-        found = _named(form, additions) if form else None
+        found = _find_part(form, additions) if form else None
         if found is not None and found.segment == "cpu":
             return found
     return None

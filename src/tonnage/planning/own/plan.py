@@ -38,9 +38,9 @@ def plan_own(request: Own, *, additions: Additions = catalog.NOTHING, today: dat
     """
     today = today or date.today()
     groups = tuple(answer_group(request, group, additions=additions) for group in request.own)
-    shared = _shared(request, additions=additions, today=today) if request.workloads else None
+    shared = _plan_shared(request, additions=additions, today=today) if request.workloads else None
     mixed = mixed_rows(request, additions=additions)
-    rented = tuple(_beside(request, one, groups, additions) for one in _hired(shared)) if shared else ()
+    rented = tuple(_beside(request, one, groups, additions) for one in _rented_pools(shared)) if shared else ()
     able = any(group.rows for group in groups) or bool(mixed)
     feasible = able and (shared is None or shared.feasible)
     whole = _electricity(groups)
@@ -59,7 +59,7 @@ def plan_own(request: Own, *, additions: Additions = catalog.NOTHING, today: dat
         electricity=whole,
         binding=binding,
         evaluated=shared.evaluated if shared else 0,
-        provenance=provenance((), today=today, assumed=_assumed(request, shared)),
+        provenance=provenance((), today=today, assumed=_assumptions(request, shared)),
     )
 
 
@@ -88,7 +88,7 @@ def _nothing(groups: tuple[OwnedAnswer, ...]) -> Verdict:
     )
 
 
-def _shared(request: Own, *, additions: Additions, today: date) -> FleetPlan:
+def _plan_shared(request: Own, *, additions: Additions, today: date) -> FleetPlan:
     """All workloads on what is owned, at the price of its power, and on what may be rented."""
     own = [
         machine
@@ -118,7 +118,7 @@ def _machines(request: Own, group: OwnedGroup, number: int, additions: Additions
         left -= count
 
 
-def _hired(shared: FleetPlan) -> list[PoolInstances]:
+def _rented_pools(shared: FleetPlan) -> list[PoolInstances]:
     """Of the fleet, what is not owned."""
     return [one for one in shared.instances if one.term != OWNED]
 
@@ -179,7 +179,7 @@ def _sentence(
     return ". ".join(said) + "."
 
 
-def _assumed(request: Own, shared: FleetPlan | None) -> list[str]:
+def _assumptions(request: Own, shared: FleetPlan | None) -> list[str]:
     said = [
         f"electricity at ${tariff(request):.3g}/kWh" + ("" if request.electricity else " (--electricity)"),
         "working machines draw 80 % of the most they can; PUE 1.2 in a data centre, 1.0 at a desk",

@@ -81,15 +81,15 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 def speed_of(asked: Asked, machine: Machine) -> Speed | str:
     """The speed with the least that has to be moved; a sentence where the machine cannot hold the model."""
-    alone = _deployed(asked, machine.host.part) if machine.device is None else None
+    alone = _deployment(asked, machine.host.part) if machine.device is None else None
     if alone is not None:
         short = alone.pool.need.value - machine.host.memory_bytes
         if short > 0:
             return f"needs {_gib(alone.pool.need.value)} of {_gib(machine.host.memory_bytes)} of host memory"
         shares = _shares(asked, alone)
-        return _joined(asked, machine, shares, place_layers(shares, layers=shares.layers, expert_layers=0))
+        return _join_sides(asked, machine, shares, place_layers(shares, layers=shares.layers, expert_layers=0))
     assert machine.device is not None
-    at = _deployed(asked, machine.device, count=machine.count)
+    at = _deployment(asked, machine.device, count=machine.count)
     short = (at.pool.need.value - at.pool.limit_bytes) * machine.count
     shares = _shares(asked, at)
     offload = smallest_placement(shares, short_by=short)
@@ -97,22 +97,22 @@ def speed_of(asked: Asked, machine: Machine) -> Speed | str:
     if offload is None or offload.moved_bytes > room:
         lacking = short if room <= 0 else short - room
         return f"needs {_gib(lacking)} more than the device" + (" and the host have" if room > 0 else " has")
-    return _joined(asked, machine, shares, offload)
+    return _join_sides(asked, machine, shares, offload)
 
 
 def speed_with(asked: Asked, machine: Machine, *, layers: int, expert_layers: int) -> Speed:
     """The speed with a placement that is given, whether or not it fits: what a published point is held against."""
     part = machine.device or machine.host.part
-    shares = _shares(asked, _deployed(asked, part))
+    shares = _shares(asked, _deployment(asked, part))
     layers = shares.layers if machine.device is None else layers
-    return _joined(asked, machine, shares, place_layers(shares, layers=layers, expert_layers=expert_layers))
+    return _join_sides(asked, machine, shares, place_layers(shares, layers=layers, expert_layers=expert_layers))
 
 
 def _gib(size: float) -> str:
     return f"{size / 2**30:.1f} GiB"
 
 
-def _deployed(asked: Asked, part: Accelerator, *, count: int = 1) -> Deployment:
+def _deployment(asked: Asked, part: Accelerator, *, count: int = 1) -> Deployment:
     prompt = min(asked.prompt, max(1, asked.context - _ANSWER))
     case = ServeCase(
         model=asked.model,
@@ -132,7 +132,7 @@ def _deployed(asked: Asked, part: Accelerator, *, count: int = 1) -> Deployment:
 def side_of(asked: Asked, part: Accelerator, *, count: int = 1) -> Side:
     """Times with all of the model in one memory, as if there were room."""
     roomy = msgspec.structs.replace(part, memory_bytes=_ROOM, usable_memory_bytes=None)
-    at = _deployed(asked, roomy, count=count)
+    at = _deployment(asked, roomy, count=count)
     found, tier = served_latency(at)
     basis = at.basis(tier)
     level = serve_level(asked.model, basis=basis, load="steady", engine=at.times.engine)
@@ -142,7 +142,7 @@ def side_of(asked: Asked, part: Accelerator, *, count: int = 1) -> Side:
 
 def device_room(asked: Asked, part: Accelerator, *, movable: float) -> float:
     """Memory of a device for weights and cache, when so many bytes of them are all that may lie elsewhere. [bytes]"""
-    pool = _deployed(asked, part).pool
+    pool = _deployment(asked, part).pool
     return pool.limit_bytes - max(0.0, pool.need.value - movable)
 
 
@@ -152,7 +152,7 @@ def _shares(asked: Asked, at: Deployment) -> Shares:
     return shares_of(asked.model, asked.precision, cache_bytes=whole, depth=depth, piece_tokens=asked.piece)
 
 
-def _joined(asked: Asked, machine: Machine, shares: Shares, offload: Offload) -> Speed:
+def _join_sides(asked: Asked, machine: Machine, shares: Shares, offload: Offload) -> Speed:
     """Both sides put together; only the sides that are used are predicted."""
     side = None if machine.device is None else side_of(asked, machine.device, count=machine.count)
     host = side_of(asked, machine.host.part) if offload.read_share > 0.0 else None
@@ -177,7 +177,7 @@ def _joined(asked: Asked, machine: Machine, shares: Shares, offload: Offload) ->
             link_share=LINK_SHARE,
         )
     basis = Basis.ASSUMED if side is not None and host is not None else shown.basis
-    pool = _deployed(asked, machine.device or machine.host.part, count=machine.count).pool
+    pool = _deployment(asked, machine.device or machine.host.part, count=machine.count).pool
     return Speed(
         offload=offload,
         decode_per_s=_rate(shown, 1.0 / token_s, "tpot_s", basis),
@@ -199,7 +199,7 @@ def _most_context(asked: Asked, machine: Machine, need: float, offload: Offload)
     if machine.device is None:
         room = machine.host.memory_bytes - need
     else:
-        limit = _deployed(asked, machine.device, count=machine.count).pool.limit_bytes
+        limit = _deployment(asked, machine.device, count=machine.count).pool.limit_bytes
         room = (limit - need) * machine.count + offload.moved_bytes
     longest = asked.model.max_context or asked.context
     now = cache_bytes_per_sequence(asked.model, asked.precision.kv, context=asked.context, windows=False)

@@ -109,7 +109,7 @@ def case_of_object(raw: Any) -> Case:
     if not isinstance(kind, str) or kind not in CASES:
         raise UnknownName("kind of case", str(kind), known=CASES)
     struct: type[Any] = CASES[kind]
-    named = _renamed(raw, struct)
+    named = _rename_fields(raw, struct)
     _refuse_unknown(named, struct, "")
     _refuse_numbers(named, struct, "")
     try:
@@ -134,7 +134,7 @@ def check_case(case: Case) -> Case:
     return case
 
 
-def _renamed(raw: dict[str, Any], struct: type[msgspec.Struct]) -> dict[str, Any]:
+def _rename_fields(raw: dict[str, Any], struct: type[msgspec.Struct]) -> dict[str, Any]:
     """The case with each field under its first name."""
     named = dict(raw)
     for attribute in attributes_of(struct):

@@ -130,7 +130,7 @@ def _stages(model: Model, asked: Asked, batch: int) -> Stages:
     if tp > 1 and (not model.layers or model.kind in {"asr", "diffusion", "video-diffusion"}):
         raise BadRequest(f"tp: {model.kind} models run whole on each accelerator; set tp to 1 and use count")
     if model.profile is not None:
-        return _traced(model.profile, resolution=resolution, seq_len=seq_len, batch=batch, precision=precision)
+        return _traced_stages(model.profile, resolution=resolution, seq_len=seq_len, batch=batch, precision=precision)
     if _is_of_size_only(model):
         return _network(model, asked, batch=batch)
     if "diffusion" in model.kind:
@@ -138,7 +138,7 @@ def _stages(model: Model, asked: Asked, batch: int) -> Stages:
     if model.kind == "asr" and model.network is None:
         return _speech(model, asked, batch=batch, precision=precision)
     if model.kind == "vlm":
-        return _seen(model, asked, batch=batch, precision=precision)
+        return _vision_stages(model, asked, batch=batch, precision=precision)
     if model.kind == "recommender":
         return _recommender(model, batch=batch, precision=precision)
     if model.layers or model.encoder:
@@ -159,7 +159,7 @@ def _check(model: Model, asked: Asked) -> None:
         raise BadRequest(f"beams: {model.id} has no speech decoder; beams belong to models such as whisper-large-v3")
 
 
-def _traced(
+def _traced_stages(
     profile: Profile, *, resolution: int | None, seq_len: int | None, batch: int, precision: Precision
 ) -> Stages:
     """A traced module as it was traced: its operators hold for the shapes of its example inputs alone."""
@@ -333,7 +333,7 @@ def _longest(windows: int) -> float:
     return 1.0 + _UNEVEN_WINDOWS * NormalDist().inv_cdf((windows - 0.375) / (windows + 0.25))
 
 
-def _seen(model: Model, asked: Asked, *, batch: int, precision: Precision) -> Stages:
+def _vision_stages(model: Model, asked: Asked, *, batch: int, precision: Precision) -> Stages:
     """One image and a short question each: the tower, the prompt, and a step for each token of the answer."""
     tower = next((t for t in model.towers if t.layers), None)
     if tower is None or asked.resolution is None:

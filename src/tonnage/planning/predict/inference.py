@@ -220,7 +220,7 @@ def load_times(setup: Setup) -> tuple[Times, float, float]:
     """The batch that runs under the load, the latency of a sample [s], and the rate of all accelerators [1/s]."""
     case = setup.case
     if case.rate_per_s is not None:
-        return _served(setup, case.rate_per_s)
+        return _queue_times(setup, case.rate_per_s)
     if case.saturated:
         times = _best(setup)
         return times, times.latency_s, times.batch / times.interval_s * _replicas(case)
@@ -253,7 +253,7 @@ def _fits(setup: Setup, times: Times) -> bool:
     return memory_of(setup, times).value <= usable
 
 
-def _served(setup: Setup, rate: float) -> tuple[Times, float, float]:
+def _queue_times(setup: Setup, rate: float) -> tuple[Times, float, float]:
     """
     Batch, mean latency and completed rate of a server under arrivals, split evenly over accelerators.
 

@@ -55,10 +55,10 @@ def predict_serve(case: ServeCase, *, additions: Additions = catalog.NOTHING, wh
         at, reuse = case_with_reuse(at)
     found, tier = served_latency(at)
     result = msgspec.structs.replace(_result(at, found, basis=at.basis(tier), memory=memory), reuse=reuse)
-    return msgspec.structs.replace(result, opened=_opened(at, found, additions)) if why else result
+    return msgspec.structs.replace(result, opened=_open_numbers(at, found, additions)) if why else result
 
 
-def _opened(at: Deployment, found: Served, additions: Additions) -> tuple[Node, ...]:
+def _open_numbers(at: Deployment, found: Served, additions: Additions) -> tuple[Node, ...]:
     from tonnage.planning.serve.opened import open_numbers
 
     return open_numbers(at, found, additions=additions)

@@ -49,9 +49,9 @@ def predict_train(case: TrainCase, *, additions: Additions = NOTHING, why: bool 
     coefficients = training_coefficients()
     chosen = resolve_setup(case, model=model, accelerator=accelerator, coefficients=coefficients)
     job = TrainingJob(model=model, accelerator=accelerator, setup=chosen.setup, coefficients=coefficients)
-    step, memory = job.step(_counted(accelerator, case)), job.memory(case.memory_kind)
+    step, memory = job.step(_counted_device(accelerator, case)), job.memory(case.memory_kind)
     found = _result(case, model, accelerator, chosen, step=step, memory=memory)
-    opened = step_numbers(model, _counted(accelerator, case), setup=chosen.setup) if why else ()
+    opened = step_numbers(model, _counted_device(accelerator, case), setup=chosen.setup) if why else ()
     return msgspec.structs.replace(found, level=job.errors.level, opened=opened)
 
 
@@ -85,7 +85,7 @@ def _check(case: TrainCase) -> None:
         raise BadRequest(f"accelerator_fraction: {case.accelerator_fraction} must be above 0 and at most 1")
 
 
-def _counted(accelerator: Accelerator, case: TrainCase) -> Accelerator:
+def _counted_device(accelerator: Accelerator, case: TrainCase) -> Accelerator:
     """The share of the catalogue's part that one counted device is: one die of two."""
     share = case.accelerator_fraction
     if share == 1:

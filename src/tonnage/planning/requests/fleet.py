@@ -123,7 +123,7 @@ def _read_workload(
     if kind == "batch" and (unfit := [n for n in ("rate", "users", "ttft", "tpot", "e2e", "day") if n in given]):
         raise BadRequest(f"{unfit[0]} and items contradict: a batch is worked off, nobody waits for one answer")
     if kind == "infer":
-        return _sampled(entry, name, given=given, shared=shared, zones=zones, additions=additions)
+        return _sample_workload(entry, name, given=given, shared=shared, zones=zones, additions=additions)
     asked = {key: value for key, value in given.items() if key in {field.name for field in fields_of(Serve)}}
     if kind == "cpu":
         asked.setdefault("model", "none")
@@ -150,7 +150,7 @@ def _read_workload(
     )
 
 
-def _sampled(
+def _sample_workload(
     entry: Mapping[str, Any],
     name: str,
     *,

@@ -190,7 +190,7 @@ def build(struct: type[S], given: Mapping[str, Any], /, *, additions: Additions 
         elif place is not None and attribute.type is place.of:
             values[attribute.name] = build(place.of, {**place.usual, **given}, additions=additions)
         elif attribute.fields and attribute.default is not msgspec.NODEFAULT:
-            values[attribute.name] = _stated(attribute.default)
+            values[attribute.name] = _copy_default(attribute.default)
     return struct(**values)
 
 
@@ -260,7 +260,7 @@ def _attribute(field: Field, value: Any, additions: Additions) -> Any:
     return canonical_spelling(field, value, additions=additions) if isinstance(value, str) else value
 
 
-def _stated(default: Any) -> Any:
+def _copy_default(default: Any) -> Any:
     """
     A default by value: msgspec leaves out of files what is the default's own object.
 

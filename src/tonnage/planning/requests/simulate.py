@@ -29,10 +29,10 @@ def simulation_of(fields: Mapping[str, Any]) -> Simulation:
     given = dict(fields)
     if isinstance(given.get("traffic"), str):
         given["traffic"] = {"profile": given["traffic"]}
-    return _made(Simulation, given, "")
+    return _build_struct(Simulation, given, "")
 
 
-def _made(struct: type[S], values: Mapping[str, Any], under: str) -> S:
+def _build_struct(struct: type[S], values: Mapping[str, Any], under: str) -> S:
     """A struct of the request: its groups, its plain values, and its fields as other questions read them."""
     groups = {group.name: group.of for group in groups_of(struct)}
     plain = {one.name: one.type for one in attributes_of(struct) if not one.fields and not one.groups}
@@ -57,7 +57,7 @@ def _made(struct: type[S], values: Mapping[str, Any], under: str) -> S:
 def _group(struct: type[msgspec.Struct], value: Any, name: str) -> Any:
     if not isinstance(value, Mapping):
         raise BadRequest(f"{name} must hold 'name: value' lines, not '{echo(value)}'")
-    return _made(struct, value, f"{name}.")
+    return _build_struct(struct, value, f"{name}.")
 
 
 def _plain(value: Any, kind: Any, name: str) -> Any:

@@ -74,11 +74,11 @@ def plan_rl(request: Rl, *, additions: Additions = catalog.NOTHING, today: date 
         The model or an accelerator is unknown, or the request contradicts itself. That nothing can do it is an answer:
         `feasible` is False and `binding` says what stands in the way.
     """
-    plan = partial(_planned, additions=additions, today=today or date.today())
+    plan = partial(_plan_once, additions=additions, today=today or date.today())
     return answer_or_relax(request, plan, led_by=_led_by)
 
 
-def _planned(request: Rl, *, additions: Additions, today: date) -> RlPlan:
+def _plan_once(request: Rl, *, additions: Additions, today: date) -> RlPlan:
     model = with_training_totals(resolve(request.model, additions=additions))
     longest = request.prompt_tokens + (request.max_response_tokens or request.response_tokens)
     if not model.layers:
@@ -91,8 +91,8 @@ def _planned(request: Rl, *, additions: Additions, today: date) -> RlPlan:
     asked = RlContext(request=request, model=model, today=today, additions=additions)
     found, excluded = sites(request.filters, additions=additions)
     open_sites, refused = trainable_sites(found, filters=request.filters, precision=request.precision)
-    options, missed, arranged, evaluated = _evaluated(asked, open_sites)
-    ranked = _ranked(request, options)
+    options, missed, arranged, evaluated = _evaluate(asked, open_sites)
+    ranked = _rank(request, options)
     doing = {option.case.accelerator for option in ranked}
     rejected = (*nearest_of_each(missed, doing=doing, by=BY_NEARNESS), *refused, *excluded)
     binding = None if ranked else what_binds(missed, (*refused, *excluded), by=BY_NEARNESS)
@@ -122,7 +122,7 @@ def _key(option: RlOption) -> tuple[str, str | None, int]:
     return option.case.accelerator, option.configuration.intra_link, option.accelerators
 
 
-def _evaluated(
+def _evaluate(
     asked: RlContext, open_sites: tuple[Site, ...]
 ) -> tuple[list[RlOption], list[InfeasibleRl], dict[tuple[str, str | None, int], Arranged], int]:
     """Rentals arranged, those that can be cheapest first, until what is left cannot be near the best."""
@@ -196,7 +196,7 @@ def _too_expensive(asked: RlContext, rental: Rental, *, least: float, best: floa
     return InfeasibleRl(what=what, accelerator=place.accelerator.id, count=place.count, verdict=verdict)
 
 
-def _ranked(request: Rl, options: list[RlOption]) -> tuple[RlOption, ...]:
+def _rank(request: Rl, options: list[RlOption]) -> tuple[RlOption, ...]:
     """The cheapest first, or the fastest where only money is limited; a few of each accelerator."""
     hasty = request.budget_usd is not None and request.deadline_s is None
     kept: list[RlOption] = []

@@ -104,10 +104,10 @@ def training(case: RlCase, model: Model, *, accelerator: Accelerator, factor: fl
     model, coefficients = with_training_totals(model), training_coefficients()
     longest = case.prompt_tokens + (case.turns - 1.0) * case.observation_tokens + case.max_response_tokens
     size = int(64 * math.ceil(longest / 64))
-    chosen = _arranged(case, model, accelerator, batch=batch, size=size)
+    chosen = _choose_layout(case, model, accelerator, batch=batch, size=size)
     dp = chosen.setup.layout.dp
     # The fullest rank's bins are what all wait for; degrees chosen for a guessed batch keep their place.
-    turns = bins_of(_packed(case, max(1, math.ceil(batch / dp))), size=size)
+    turns = bins_of(_pack_sequences(case, max(1, math.ceil(batch / dp))), size=size)
     setup = msgspec.structs.replace(chosen.setup, micro_batch=1, num_micro_batches=max(1, turns))
     job = TrainingJob(model=model, accelerator=accelerator, setup=setup, coefficients=coefficients)
     forward = forward_time(model, accelerator=accelerator, setup=setup, coefficients=coefficients)
@@ -123,13 +123,13 @@ def training(case: RlCase, model: Model, *, accelerator: Accelerator, factor: fl
     )
 
 
-def _packed(case: RlCase, count: int) -> tuple[float, ...]:
+def _pack_sequences(case: RlCase, count: int) -> tuple[float, ...]:
     """Prompt and response of each sequence of one rank. [tokens]"""
     before = case.prompt_tokens + (case.turns - 1.0) * case.observation_tokens
     return tuple(before + length for length in lengths_of(case, count))
 
 
-def _arranged(case: RlCase, model: Model, accelerator: Accelerator, *, batch: int, size: int) -> Chosen:
+def _choose_layout(case: RlCase, model: Model, accelerator: Accelerator, *, batch: int, size: int) -> Chosen:
     """The setup of the trainer, its open degrees chosen as `predict` chooses them."""
     count, said = train_count(case), case.train_layout
     mean = case.prompt_tokens + (case.turns - 1.0) * case.observation_tokens + case.response_tokens

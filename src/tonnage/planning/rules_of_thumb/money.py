@@ -28,28 +28,28 @@ def _claim(machine: str, words: str, *, today: date) -> Claim:
     return found
 
 
-def _ruled(id: str, found: Claim, *, on: str) -> RuleOfThumb:
+def _rule(id: str, found: Claim, *, on: str) -> RuleOfThumb:
     return RuleOfThumb(id=id, area="money", rule=found.rule, computed=f"{on}: {found.computed}", verdict=found.verdict)
 
 
 def _rent_below(today: date) -> RuleOfThumb:
-    return _ruled("rent-below-70", _claim("H100", "below", today=today), on="HGX H100")
+    return _rule("rent-below-70", _claim("H100", "below", today=today), on="HGX H100")
 
 
 def _rent_until(today: date) -> RuleOfThumb:
-    return _ruled("rent-until-2600", _claim("A100", "accelerator-hours", today=today), on="used HGX A100")
+    return _rule("rent-until-2600", _claim("A100", "accelerator-hours", today=today), on="used HGX A100")
 
 
 def _own_from(today: date) -> RuleOfThumb:
-    return _ruled("own-from-80", _claim("H100", "over three years", today=today), on="HGX H100")
+    return _rule("own-from-80", _claim("H100", "over three years", today=today), on="HGX H100")
 
 
 def _half(today: date) -> RuleOfThumb:
-    return _ruled("purchase-half", _claim("H100", "lifetime cost", today=today), on="HGX H100 at 70 % use")
+    return _rule("purchase-half", _claim("H100", "lifetime cost", today=today), on="HGX H100 at 70 % use")
 
 
 def _months(today: date) -> RuleOfThumb:
-    return _ruled("pays-back", _claim("H100", "hyperscalers", today=today), on="HGX H100")
+    return _rule("pays-back", _claim("H100", "hyperscalers", today=today), on="HGX H100")
 
 
 def _spot(today: date) -> RuleOfThumb:
@@ -165,7 +165,7 @@ def _inference_share(today: date) -> RuleOfThumb:
     )
 
 
-def _outdated(today: date) -> RuleOfThumb:
+def _price_decline(today: date) -> RuleOfThumb:
     row = catalog.parameter("depreciation", "residual_value_36m")
     left = resale_share(years=1.0, after_3_years=row.value)
     return RuleOfThumb(
@@ -191,6 +191,6 @@ MONEY: Final[tuple[Callable[[date], RuleOfThumb], ...]] = (
     _mi300x,
     _dearer_but_faster,
     _inference_share,
-    _outdated,
+    _price_decline,
 )
 """Rules about money."""

@@ -139,7 +139,7 @@ def serve_break_even(
         *((each, few) for each in _loads(request)), *((each, [*few, *late]) for each in _objectives(request))
     ):  # fmt: skip
         flips += break_even_along(axis, at=partial(_along, changed, chances), nothing=NOTHING)
-    lengthened = [(one, _at_lengths(request, one, model)) for one in _lengthened(few)]
+    lengthened = [(one, _at_lengths(request, one, model)) for one in _with_settings(few)]
     tokens = request.lengths.prompt_tokens + request.lengths.output_tokens
     # Beyond the longest that one of them was built for, nothing is known: somewhere before the next doubling it ends.
     known = [points[-1][0] for _, points in lengthened if points]
@@ -193,12 +193,12 @@ def _contenders(request: Serve, chances: Iterable[_PlacedReplica]) -> list[Conte
     for chance in chances:
         best, binds = chance.most_under(request)
         if best is not None:
-            made = _contender(request, chance, best=_scaled(best, chance.scale), binds=binds)
+            made = _contender(request, chance, best=_scale_load(best, chance.scale), binds=binds)
             found += [made] if made is not None else []
     return found
 
 
-def _scaled(best: Point, scale: float) -> Point:
+def _scale_load(best: Point, scale: float) -> Point:
     return replace(best, rate_per_s=best.rate_per_s * scale, concurrency=best.concurrency * scale)
 
 
@@ -257,7 +257,7 @@ def _few(
         name = _name(candidate.configuration)
         if counts.get(name, 0) >= OF_ONE or sum(counts.values()) >= CONTENDERS or candidate.replica.times is None:
             continue
-        placed = _placed(
+        placed = _place_replica(
             request, candidate.site, candidate.configuration, replica=candidate.replica, curve=candidate.odds.curve,
             unit=candidate.unit,
         )  # fmt: skip
@@ -270,7 +270,8 @@ def _few(
         others = varied(candidate) if sum(counts.values()) <= VARIED else []
         kept += [
             replace(
-                _placed(request, one.site, one.configuration, replica=one.replica, curve=one.odds.curve), scale=scale
+                _place_replica(request, one.site, one.configuration, replica=one.replica, curve=one.odds.curve),
+                scale=scale,
             )
             for one in others
             if one.configuration not in known
@@ -278,7 +279,7 @@ def _few(
     return kept
 
 
-def _placed(
+def _place_replica(
     request: Serve, site: Site, configuration: Configuration, *, replica: Replica, curve: Curve,
     unit: Unit | None = None,
 ) -> _PlacedReplica:  # fmt: skip
@@ -304,11 +305,11 @@ def _late(
             continue
         replica = reusing_replica(request, c, model=model, accelerator=site.accelerator)
         curve = Curve(request, replica, load=load_of(request, replica))
-        kept[c.accelerator] = _placed(request, site, c, replica=replica, curve=curve)
+        kept[c.accelerator] = _place_replica(request, site, c, replica=replica, curve=curve)
     return list(kept.values())
 
 
-def _lengthened(few: list[_PlacedReplica]) -> list[_PlacedReplica]:
+def _with_settings(few: list[_PlacedReplica]) -> list[_PlacedReplica]:
     """The first contenders without other settings, and the first of all with them."""
     plain = [one for one in few if not one.configuration.settings()][:LENGTHENED]
     first = _plain(few[0].configuration) if few else None

@@ -121,7 +121,7 @@ def search_capacity(
     play = _player(unit, replica, arrays=arrays, requests=few)
     s = request.slo
     if s.ttft_s is None and s.tpot_s is None and s.e2e_s is None:
-        return _saturated(play, arrays, few)
+        return _saturated_capacity(play, arrays, few)
     seen = slo.slo_capacity(
         arrays.table,
         arrays.limits,
@@ -136,13 +136,13 @@ def search_capacity(
         play=play,
         arrays=arrays,
         requests=few,
-        found=_found(seen),
+        found=_simulated_capacity(seen),
         best=None,
-        alone=_simulated(play, few, seen.probes[0].rate_per_s, s.percentile),
+        alone=_simulate(play, few, seen.probes[0].rate_per_s, s.percentile),
     )
     if not seen.rate_per_s:
         return base
-    best = _simulated(play, few, seen.low_per_s, s.percentile)
+    best = _simulate(play, few, seen.low_per_s, s.percentile)
     return msgspec.structs.replace(base, best=best)
 
 
@@ -181,11 +181,11 @@ def _objectives(request: Serve) -> Slo:
 def point_at(request: Serve, tested: SearchedCapacity, *, share: float) -> Point:
     """What requests see at a share of the load: at that rate, or with so many in flight on average."""
     if request.rate_per_s is not None or tested.best is None:
-        return _simulated(tested.play, tested.requests, share, request.slo.percentile)
+        return _simulate(tested.play, tested.requests, share, request.slo.percentile)
     low, high, point = 0.0, tested.best.rate_per_s, tested.best
     for _ in range(STEPS):
         rate = (low + high) / 2.0
-        point = _simulated(tested.play, tested.requests, rate, request.slo.percentile)
+        point = _simulate(tested.play, tested.requests, rate, request.slo.percentile)
         low, high = (rate, high) if point.concurrency < share else (low, rate)
     return point
 
@@ -246,7 +246,7 @@ def unit_player(unit: Unit, replica: Replica, *, arrays: ReplicaArrays, requests
     return play
 
 
-def _simulated(play: Play, requests: Requests, rate: float, percentile: float) -> Point:
+def _simulate(play: Play, requests: Requests, rate: float, percentile: float) -> Point:
     from tonnage.simulation.arrivals import at_rate
 
     return point_of(play(requests._replace(sent_s=at_rate(requests.sent_s, rate))), rate=rate, percentile=percentile)
@@ -287,7 +287,7 @@ def load_points(probes: tuple[Probe, ...]) -> tuple[LoadPoint, ...]:
     )
 
 
-def _found(seen: SloCapacity) -> SimulatedCapacity:
+def _simulated_capacity(seen: SloCapacity) -> SimulatedCapacity:
     limit = seen.limit if seen.limit in LIMITS else BINDS[seen.binding or "compute"]
     return SimulatedCapacity(
         rate_per_s=seen.rate_per_s,
@@ -303,7 +303,7 @@ def _found(seen: SloCapacity) -> SimulatedCapacity:
     )
 
 
-def _saturated(play: Play, arrays: ReplicaArrays, requests: Requests) -> SearchedCapacity:
+def _saturated_capacity(play: Play, arrays: ReplicaArrays, requests: Requests) -> SearchedCapacity:
     """Without objectives a replica is full when somebody always waits."""
     from tonnage.simulation import slo
 

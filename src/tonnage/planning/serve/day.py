@@ -49,7 +49,7 @@ def fleet_day(request: Serve, option: ServeOption) -> FleetDay | None:
     ways = (
         _peak(request, option, rates, usable),
         _average(request, option, rates, usable),
-        _autoscaled(request, option, replicas, start_s=start.value, interval_s=interval),
+        _autoscale(request, option, replicas, start_s=start.value, interval_s=interval),
         _to_zero(request, option, rates, usable=usable, start_s=start.value),
     )
     fit = [way for way in ways if way.meets]
@@ -103,11 +103,11 @@ def _in_all(request: Serve, needed: int) -> int:
     return fleet_of(needed, spare=request.spare_replicas, zones=request.zones)
 
 
-def _needed(rate: float, usable: float) -> int:
+def _replicas_needed(rate: float, usable: float) -> int:
     return max(1, math.ceil(rate / usable - 1e-9))
 
 
-def _reserved(option: ServeOption) -> bool:
+def _is_reserved(option: ServeOption) -> bool:
     """Whether the price is paid for every hour, used or not."""
     return option.bill.term.startswith(("reserved", "block"))
 
@@ -116,7 +116,7 @@ def _usd(option: ServeOption, replicas: int) -> float:
     return usd_per_hour_of(option.bill, replicas=replicas, ranks=option.configuration.ranks)
 
 
-def _spared(request: Serve, needed: int, replicas: int) -> str:
+def _spare_sentence(request: Serve, needed: int, replicas: int) -> str:
     if replicas == needed:
         return f"{needed}"
     why = f"one of {request.zones} zones may be lost" if request.zones > 1 else f"{request.spare_replicas} spare"
@@ -125,7 +125,7 @@ def _spared(request: Serve, needed: int, replicas: int) -> str:
 
 def _peak(request: Serve, option: ServeOption, rates: tuple[float, ...], usable: float) -> FleetWay:
     top = max(rates)
-    needed = _needed(top, usable)
+    needed = _replicas_needed(top, usable)
     replicas = _in_all(request, needed)
     cost = _usd(option, replicas)
     return FleetWay(
@@ -135,8 +135,8 @@ def _peak(request: Serve, option: ServeOption, rates: tuple[float, ...], usable:
         usd_per_hour=cost,
         usd_per_month=cost * HOURS_PER_MONTH,
         arithmetic=(
-            f"{show(top, '1/s')} / {show(usable, '1/s')} = {top / usable:.2f}, so {_spared(request, needed, replicas)},"
-            f" at {show(cost / replicas, 'USD/h')} each all the time"
+            f"{show(top, '1/s')} / {show(usable, '1/s')} = {top / usable:.2f}, "
+            f"so {_spare_sentence(request, needed, replicas)}, at {show(cost / replicas, 'USD/h')} each all the time"
         ),
         meets=True,
     )
@@ -144,7 +144,7 @@ def _peak(request: Serve, option: ServeOption, rates: tuple[float, ...], usable:
 
 def _average(request: Serve, option: ServeOption, rates: tuple[float, ...], usable: float) -> FleetWay:
     mean, top = sum(rates) / len(rates), max(rates)
-    needed = _needed(mean, usable)
+    needed = _replicas_needed(mean, usable)
     replicas = _in_all(request, needed)
     cost = _usd(option, replicas)
     # All of them work until one fails; beyond their capacity the queue grows.
@@ -158,17 +158,17 @@ def _average(request: Serve, option: ServeOption, rates: tuple[float, ...], usab
         usd_per_hour=cost,
         usd_per_month=cost * HOURS_PER_MONTH,
         arithmetic=f"{show(mean, '1/s')} / {show(usable, '1/s')} = {mean / usable:.2f}, "
-        f"so {_spared(request, needed, replicas)}",
+        f"so {_spare_sentence(request, needed, replicas)}",
         meets=not short,
         note=f"overloaded {over:.0%} of the time: requests come faster than they are answered" if over else note,
     )
 
 
-def _autoscaled(
+def _autoscale(
     request: Serve, option: ServeOption, replicas: tuple[int, ...], *, start_s: float, interval_s: float
 ) -> FleetWay:
     mean = sum(replicas) / len(replicas)
-    reserved = _reserved(option)
+    reserved = _is_reserved(option)
     costs = {n: _usd(option, max(replicas) if reserved else n) for n in set(replicas)}
     cost = sum(costs[n] for n in replicas) / len(replicas)
     if not reserved:
@@ -205,7 +205,7 @@ def _rounding(option: ServeOption, replicas: tuple[int, ...], *, interval_s: flo
     return stops * _rules(option).step_s / 2.0 / (len(replicas) * interval_s) * _usd(option, 1)
 
 
-def _charged(option: ServeOption, idle: Idle, *, cycle_s: float) -> float:
+def _charged_share(option: ServeOption, idle: Idle, *, cycle_s: float) -> float:
     """Share of time that is charged when a fleet is on once a cycle. [-]"""
     rules = _rules(option)
     on_s = mean_charged_s(idle.on_share * cycle_s, step_s=rules.step_s, least_s=rules.least_s)
@@ -223,23 +223,23 @@ def _to_zero(
     theta, shape = request.idle_timeout_s, request.shape
     if shape.on_s is not None:
         peak = max(rates)
-        replicas = _in_all(request, _needed(peak, usable))
+        replicas = _in_all(request, _replicas_needed(peak, usable))
         idle = idle_of_bursts(
             on_s=shape.on_s, off_s=shape.off_s or 0.0, rate_on_per_s=peak, timeout_s=theta, start_s=start_s
         )
-        paid = _charged(option, idle, cycle_s=shape.on_s + (shape.off_s or 0.0))
+        paid = _charged_share(option, idle, cycle_s=shape.on_s + (shape.off_s or 0.0))
         mean, most, cost = idle.on_share * replicas, replicas, paid * _usd(option, replicas)
     else:
-        each = [(_in_all(request, _needed(r, usable)), _idle(r, theta, start_s)) for r in rates]
+        each = [(_in_all(request, _replicas_needed(r, usable)), _idle(r, theta, start_s)) for r in rates]
         mean = sum(n * idle.on_share for n, idle in each) / len(each)
         most = max(n for n, _ in each)
         usd = {n: _usd(option, n) for n, _ in each}
-        shares = [_paid(option, idle, rate=rate) for rate, (_, idle) in zip(rates, each, strict=True)]
+        shares = [_steady_charged_share(option, idle, rate=rate) for rate, (_, idle) in zip(rates, each, strict=True)]
         paid = sum(shares) / len(shares)
         cost = sum(usd[n] * share for (n, _), share in zip(each, shares, strict=True)) / len(each)
         waiting = sum(r * idle.cold_share for r, (_, idle) in zip(rates, each, strict=True)) / sum(rates)
         idle = Idle(cold_share=waiting, on_share=sum(idle.on_share for _, idle in each) / len(each))
-    if _reserved(option):
+    if _is_reserved(option):
         cost = _usd(option, most)
     allowed = 1.0 - request.slo.percentile / 100.0
     timed = request.slo.ttft_s is not None or request.slo.e2e_s is not None
@@ -262,11 +262,11 @@ def _to_zero(
     )
 
 
-def _paid(option: ServeOption, idle: Idle, *, rate: float) -> float:
+def _steady_charged_share(option: ServeOption, idle: Idle, *, rate: float) -> float:
     """Share of time charged under steady chance arrivals: a fleet is off for a mean gap once a cycle. [-]"""
     if rate <= 0.0 or idle.on_share >= 1.0:
         return idle.on_share
-    return _charged(option, idle, cycle_s=1.0 / (rate * (1.0 - idle.on_share)))
+    return _charged_share(option, idle, cycle_s=1.0 / (rate * (1.0 - idle.on_share)))
 
 
 def _idle(rate: float, theta: float, start_s: float) -> Idle:
@@ -275,7 +275,7 @@ def _idle(rate: float, theta: float, start_s: float) -> Idle:
 
 def _valleys(request: Serve, option: ServeOption, rates: tuple[float, ...], usable: float) -> Valleys:
     """What the fleet for the peak could answer besides; spares stay spare."""
-    needed = _needed(max(rates), usable)
+    needed = _replicas_needed(max(rates), usable)
     free = sum(max(0.0, needed * usable - rate) for rate in rates) / len(rates)
     hours = free / usable * 24.0
     requests = free * DAY_S

@@ -68,7 +68,7 @@ Priced = tuple[Candidate, ServeOption]
 
 def estimate_candidates(request: Serve, candidates: list[Candidate], *, today: date) -> list[Priced | Infeasible]:
     """Every candidate as the mean field sees it."""
-    return [_priced(request, candidate, today=today) for candidate in candidates]
+    return [_price(request, candidate, today=today) for candidate in candidates]
 
 
 def decide_candidates(request: Serve, candidates: list[Candidate], *, today: date) -> list[Priced | Infeasible]:
@@ -83,30 +83,34 @@ def decide_candidates(request: Serve, candidates: list[Candidate], *, today: dat
         return []
     best_is_known()
     requests = draw_requests(request)
-    found = _contended(request, candidates, today=today, margin=MARGIN, look=_look(request, requests, close=False))
+    found = _search_contenders(
+        request, candidates, today=today, margin=MARGIN, look=_look(request, requests, close=False)
+    )
     seen = [pair[0] for pair in found if not isinstance(pair, Infeasible) and pair[0].simulated is not None]
     others = [pair for pair in found if isinstance(pair, Infeasible) or pair[0].simulated is None]
     look = _look(request, requests, close=True)
-    closely = _contended(request, seen, today=today, margin=COARSE, look=look)
-    return _completed(request, [*others, *closely], today=today, look=look)
+    closely = _search_contenders(request, seen, today=today, margin=COARSE, look=look)
+    return _complete_search(request, [*others, *closely], today=today, look=look)
 
 
-def _completed(
+def _complete_search(
     request: Serve, found: list[Priced | Infeasible], *, today: date, look: Look
 ) -> list[Priced | Infeasible]:
     """A close look may leave the leaders dearer; what is then shown among the first as estimated is looked at, too."""
     while not stop_asked():
-        shown = _shown([pair for pair in found if not isinstance(pair, Infeasible) and pair[1].sure])[:CONTENDERS]
+        shown = _rows_to_show([pair for pair in found if not isinstance(pair, Infeasible) and pair[1].sure])[
+            :CONTENDERS
+        ]
         pair = next((pair for pair in shown if pair[0].simulated is None), None)
         if pair is None:
             return found
         seen = look(pair[0])
         place = next(i for i, other in enumerate(found) if other is pair)
-        found[place] = seen if isinstance(seen, Infeasible) else _priced(request, seen, today=today)
+        found[place] = seen if isinstance(seen, Infeasible) else _price(request, seen, today=today)
     return found
 
 
-def _contended(
+def _search_contenders(
     request: Serve, candidates: list[Candidate], *, today: date, margin: float, look: Look
 ) -> list[Priced | Infeasible]:
     """
@@ -122,16 +126,16 @@ def _contended(
     for least, i in order:
         candidate = candidates[i]
         if stop_asked():
-            found.append(_priced(request, candidate, today=today))
+            found.append(_price(request, candidate, today=today))
             continue
         if len(leaders) >= CONTENDERS:
             learnt = min(margin, BEYOND * max(ratios)) if len(ratios) >= ENOUGH else margin
             at_best = max(least, _least_cost(request, candidate, margin=learnt))
             if at_best > sorted(leaders)[CONTENDERS - 1]:
-                found.append(_priced(request, candidate, today=today))
+                found.append(_price(request, candidate, today=today))
                 continue
         seen = look(candidate)
-        outcome = seen if isinstance(seen, Infeasible) else _priced(request, seen, today=today)
+        outcome = seen if isinstance(seen, Infeasible) else _price(request, seen, today=today)
         found.append(outcome)
         ratios.append(0.0 if isinstance(seen, Infeasible) else seen.best.rate_per_s / candidate.best.rate_per_s)
         if not isinstance(outcome, Infeasible) and outcome[1].sure:
@@ -154,7 +158,7 @@ def _look(request: Serve, requests: Requests, *, close: bool) -> Look:
             known[name] = search_capacity(
                 request, candidate.replica, requests=requests, guess=candidate.best, close=close, unit=candidate.unit
             )
-        return _simulated(request, candidate, tested=known[name])
+        return _with_simulation(request, candidate, tested=known[name])
 
     return look
 
@@ -172,7 +176,7 @@ def _least_cost(request: Serve, candidate: Candidate, *, margin: float) -> float
     return math.inf if least is None else least[1]
 
 
-def _simulated(request: Serve, candidate: Candidate, *, tested: SearchedCapacity) -> Candidate | Infeasible:
+def _with_simulation(request: Serve, candidate: Candidate, *, tested: SearchedCapacity) -> Candidate | Infeasible:
     """The candidate with its simulated capacity in place of the mean field's, and what its requests see."""
     from tonnage.planning.serve.capacity_search import point_at
 
@@ -193,7 +197,7 @@ def _ratio(request: Serve, found: Point, *, over: Point) -> float:
     return found.concurrency / over.concurrency
 
 
-def _priced(request: Serve, candidate: Candidate, *, today: date) -> Priced | Infeasible:
+def _price(request: Serve, candidate: Candidate, *, today: date) -> Priced | Infeasible:
     """The candidate as an option on the cheapest offer, or the limit of the request that it breaks."""
     replicas = needed_of(request, candidate)
     configuration = candidate.configuration
@@ -275,10 +279,10 @@ def candidate_of(option: ServeOption, found: list[Priced]) -> Candidate:
 
 def best_of_each(request: Serve, found: list[Priced]) -> list[ServeOption]:
     """Options in their order, the best few of each accelerator and link, each with its account."""
-    return [add_costs(request, option, accelerator=c.site.accelerator) for c, option in _shown(found)]
+    return [add_costs(request, option, accelerator=c.site.accelerator) for c, option in _rows_to_show(found)]
 
 
-def _shown(found: list[Priced]) -> list[Priced]:
+def _rows_to_show(found: list[Priced]) -> list[Priced]:
     """In their order, each configuration once, the best few of each accelerator and link."""
     kept: list[Priced] = []
     seen: set[str] = set()

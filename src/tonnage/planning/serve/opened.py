@@ -47,15 +47,15 @@ def open_numbers(at: Deployment, found: Served, *, additions: Additions = catalo
     """
     case, scale = at.case, float(at.case.replicas)
     if case.phase == "encode":
-        tree = _encoded(at, additions)
+        tree = _open_encoder(at, additions)
     elif case.disaggregation is not None:
-        tree = _disaggregated(at, found, additions)
+        tree = _open_disaggregated(at, found, additions)
     else:
         tree = _replica(at, found, additions)
-    numbers = [] if case.phase == "decode" else [_settled(tree.ttft, found.ttft_s)]
+    numbers = [] if case.phase == "decode" else [_settle_value(tree.ttft, found.ttft_s)]
     if case.osl > 1:
-        numbers.append(_settled(tree.tpot, found.tpot_s))
-    numbers.append(_settled(tree.e2e, found.e2e_s))
+        numbers.append(_settle_value(tree.tpot, found.tpot_s))
+    numbers.append(_settle_value(tree.e2e, found.e2e_s))
     rate = found.requests_per_s * scale
     numbers.append(_rate(tree, "requests per second", "1/s", value=rate, each=scale))
     if case.osl and case.phase == "decode":
@@ -172,7 +172,7 @@ def _batch(at: Deployment, trees: StepTrees, load: Load, found: Served) -> Serve
     return static_tree(trees, load, found=found, requests=each, budget=load.budget, piped=1.0)
 
 
-def _encoded(at: Deployment, additions: Additions) -> ServedTree:
+def _open_encoder(at: Deployment, additions: Additions) -> ServedTree:
     p, case, batch = at.placement, at.case, traffic.encoded_batch(at)
     work = encode_work(
         p.model,
@@ -190,7 +190,7 @@ def _encoded(at: Deployment, additions: Additions) -> ServedTree:
     return ServedTree(ttft=tree, tpot=tree, e2e=tree, work=batch / case.replicas, cost=cost)
 
 
-def _disaggregated(at: Deployment, found: Served, additions: Additions) -> ServedTree:
+def _open_disaggregated(at: Deployment, found: Served, additions: Additions) -> ServedTree:
     split, grids = at.case.disaggregation, traffic.pool_grids(at)
     assert split is not None
     pools, pricing = traffic.pools_of(at, grids), pricing_of(at, additions=additions)
@@ -220,10 +220,10 @@ def _rate(tree: ServedTree, name: str, unit: str, *, value: float, each: float) 
         told = "as the case states" if tree.work else "as simulated, once the loop is steady"
         return Node(name=name, value=value, unit=unit, how=told, evidence=Evidence(tier="stated"))
     how = f"{tree.work:.4g} requests over what they cost together"
-    return _settled(Node.rate(name, tree.cost, times=tree.work * each, unit=unit, how=how), value)
+    return _settle_value(Node.rate(name, tree.cost, times=tree.work * each, unit=unit, how=how), value)
 
 
-def _settled(node: Node, value: float) -> Node:
+def _settle_value(node: Node, value: float) -> Node:
     """The tree under the number that was answered; should a tree fall short of it, the difference is a part."""
     if abs(node.value - value) <= _ROUNDING * abs(value):
         return msgspec.structs.replace(node, value=value)

@@ -120,7 +120,7 @@ def serve_plan_alone(request: Serve, *, additions: Additions, today: date) -> Se
     allowed, refused, no_format = apply_quality_floor(request, model)
     open_sites, excluded = sites(request.filters, additions=additions) if no_format is None else ((), ())
     open_sites = tuple(with_slices(open_sites))
-    search = _searched(request, allowed, model, open_sites=open_sites, today=today)
+    search = _search(request, allowed, model, open_sites=open_sites, today=today)
     outcomes, serving, missed, ranked = search
     doing = {option.configuration.accelerator for option in ranked}
     rejected = (*refused, *nearest_of_each(missed, doing=doing, by=BY_NEARNESS), *excluded)
@@ -185,7 +185,7 @@ class _Search(NamedTuple):
     ranked: tuple[ServeOption, ...]
 
 
-def _searched(request: Serve, allowed: Serve, model: Model, *, open_sites: Sequence[Site], today: date) -> _Search:
+def _search(request: Serve, allowed: Serve, model: Model, *, open_sites: Sequence[Site], today: date) -> _Search:
     """Every configuration of every site, by averages or simulated, and the options among them in their order."""
     outcomes = _worth_it(allowed, model, open_sites)
     candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]
@@ -204,7 +204,7 @@ def serve_options(request: Serve, *, additions: Additions = catalog.NOTHING, tod
     limits.check_context(model, request)
     allowed, _, no_format = apply_quality_floor(request, model)
     open_sites = sites(request.filters, additions=additions)[0] if no_format is None else ()
-    return _searched(request, allowed, model, open_sites=tuple(with_slices(open_sites)), today=today).ranked
+    return _search(request, allowed, model, open_sites=tuple(with_slices(open_sites)), today=today).ranked
 
 
 def _sessions(
@@ -274,7 +274,7 @@ def _worth_it(request: Serve, model: Model, open_sites: Sequence[Site]) -> list[
         looked_at.append((site, outcome))
         if isinstance(outcome, Candidate) and not (asked and outcome.firm(request) <= 0.0):
             best = min(best, primary_cost(request, outcome))
-    kept += _varied(request, model, looked_at, best=best)
+    kept += _vary_settings(request, model, looked_at, best=best)
     kept += kept_apart(request, [one for one in kept if isinstance(one, Candidate)], best=best)
     seen = {each.configuration.accelerator for each in kept if isinstance(each, Candidate)}
     places = {configuration.accelerator: configuration for _, _, _, configuration in reversed(tries)}
@@ -286,7 +286,7 @@ def _worth_it(request: Serve, model: Model, open_sites: Sequence[Site]) -> list[
     return kept
 
 
-def _varied(
+def _vary_settings(
     request: Serve,
     model: Model,
     looked_at: Iterable[tuple[Site, Candidate | Infeasible]],

@@ -53,10 +53,10 @@ def tokens_instead(request: Serve, options: Sequence[ServeOption], *, model: str
     own = options[0].unit_costs.usd_per_request
     per_hour = options[0].bill.usd_per_hour / own
     sold: dict[str, BoughtTokens] = {}
-    for price in _known(model):
+    for price in _known_prices(model):
         each = _per_request(request, price)
         if each is not None and (price.provider not in sold or each < sold[price.provider].usd_per_request):
-            sold[price.provider] = _bought(price, each, per_hour=per_hour)
+            sold[price.provider] = _token_bill(price, each, per_hour=per_hour)
     if not sold:
         return None
     ranked = tuple(sorted(sold.values(), key=lambda one: (one.usd_per_request, one.provider)))[:SHOWN]
@@ -77,7 +77,7 @@ def _rate(found: tuple[float, ServeOption]) -> float:
     return found[0]
 
 
-def _known(model: str) -> list[TokenPrice]:
+def _known_prices(model: str) -> list[TokenPrice]:
     """Chat prices that a page of the provider backs, of this very model and no other's tune of it."""
     try:
         prices = token_prices(model)
@@ -99,7 +99,7 @@ def _per_request(request: Serve, price: TokenPrice) -> float | None:
     return (given * request.lengths.prompt_tokens + out * request.lengths.output_tokens) / 1e6
 
 
-def _bought(price: TokenPrice, each: float, *, per_hour: float) -> BoughtTokens:
+def _token_bill(price: TokenPrice, each: float, *, per_hour: float) -> BoughtTokens:
     assert price.input_usd_per_million_tokens is not None and price.output_usd_per_million_tokens is not None
     return BoughtTokens(
         provider=price.provider,
@@ -115,7 +115,7 @@ def _bought(price: TokenPrice, each: float, *, per_hour: float) -> BoughtTokens:
     )
 
 
-def _carried(request: Serve, option: ServeOption) -> float:
+def _carried_rate(request: Serve, option: ServeOption) -> float:
     """Mean rate that one replica carries at the plan's headroom and peak. [1/s]"""
     return option.capacity.max_rate_per_s.value * (1.0 - request.headroom) / request.shape.peak_to_mean
 
@@ -126,7 +126,7 @@ def _wins_from(request: Serve, option: ServeOption, *, usd_per_request: float) -
 
     n replicas cost H(n) an hour and carry n times what one does: they win from H(n) / 3600 c on, where they carry that.
     """
-    ranks, each = option.configuration.ranks, _carried(request, option)
+    ranks, each = option.configuration.ranks, _carried_rate(request, option)
     n = 1
     while n <= LARGEST:
         hourly = usd_per_hour_of(option.bill, replicas=n + request.spare_replicas, ranks=ranks)

@@ -59,9 +59,9 @@ def served_latency(at: Deployment) -> tuple[Served, Rung]:
     """What the case's traffic sees, and the weakest rung it rests on."""
     case = at.case
     if case.phase == "encode":
-        return _encoded(at)
+        return _predict_encoder(at)
     if case.disaggregation is not None:
-        return _disaggregated(at)
+        return _predict_disaggregated(at)
     return under_load(at, step_table(grid_of(at), at.overheads))
 
 
@@ -283,7 +283,7 @@ def encoded_batch(at: Deployment) -> float:
     return float(traffic.batch or traffic.concurrency or (_TYPICAL_BATCH if traffic.saturated else 1))
 
 
-def _encoded(at: Deployment) -> tuple[Served, Rung]:
+def _predict_encoder(at: Deployment) -> tuple[Served, Rung]:
     """One pass per batch; latency and throughput are two sides of it."""
     traffic, case, batch = at.case.traffic, at.case, encoded_batch(at)
     parts = encode_parts(at.placement, sequences=batch / case.replicas, length=max(1.0, case.isl))
@@ -295,7 +295,7 @@ def _encoded(at: Deployment) -> tuple[Served, Rung]:
     return Served(ttft_s=taken, tpot_s=taken, e2e_s=taken, requests_per_s=rate, running=batch), parts.rung
 
 
-def _disaggregated(at: Deployment) -> tuple[Served, Rung]:
+def _predict_disaggregated(at: Deployment) -> tuple[Served, Rung]:
     case = at.case
     split = case.disaggregation
     if split is None or case.traffic.concurrency is None:

@@ -190,11 +190,13 @@ def _survival(follows: Array, watched: Array) -> tuple[Array, Array]:
         return at, np.ones(0)
     ordered = np.sort(times)
     exposed = len(times) - np.searchsorted(ordered, at, side="left")
-    events = np.array([(follows[came] == gap).sum() for gap in at]) if len(at) < 400 else _counted(follows[came], at)
+    events = (
+        np.array([(follows[came] == gap).sum() for gap in at]) if len(at) < 400 else _count_between(follows[came], at)
+    )
     return at, np.cumprod(1.0 - events / exposed)
 
 
-def _counted(gaps: Array, at: Array) -> Array:
+def _count_between(gaps: Array, at: Array) -> Array:
     import numpy as np
 
     return np.bincount(np.searchsorted(at, gaps), minlength=len(at))

@@ -68,7 +68,7 @@ def _around(mean: float, sigma: float = 1.0) -> Spread:
     return tuple((share, mean * math.exp(sigma * z - sigma**2 / 2.0)) for share, z in NORMAL)
 
 
-def _scaled(spread: Spread, factor: float) -> Spread:
+def _scale_spread(spread: Spread, factor: float) -> Spread:
     return tuple((share, value * factor) for share, value in spread)
 
 
@@ -140,7 +140,7 @@ def _stated_class(one: SessionClass, fields: SessionFields, *, whole: SessionPro
     if fields.turn_gap_s is not None:
         turns = steady_turns(replace(whole, classes=(replace(one, share=1.0),)))
         gaps = turns.gap_s[turns.gap_s < math.inf]
-        one = replace(one, gap_s=_scaled(one.gap_s, fields.turn_gap_s / float(gaps.mean()) if len(gaps) else 1.0))
+        one = replace(one, gap_s=_scale_spread(one.gap_s, fields.turn_gap_s / float(gaps.mean()) if len(gaps) else 1.0))
     if fields.branching is not None:
         kept = one.branch_kept or ((0.0, 0.1), (1.0, 0.95))
         one = replace(one, branch_share=fields.branching, branch_kept=kept)

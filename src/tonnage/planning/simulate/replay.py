@@ -177,10 +177,10 @@ def from_physics(replay: Replayed) -> tuple[Percentiles, int]:
 
     Kernel tables and the engine's factors, nothing from the log.
     """
-    return _played(replay.replica.table, replay.replica.limits, replay.requests)
+    return _play(replay.replica.table, replay.replica.limits, replay.requests)
 
 
-def _played(table: StepArrays, limits: Limits, requests: Requests) -> tuple[Percentiles, int]:
+def _play(table: StepArrays, limits: Limits, requests: Requests) -> tuple[Percentiles, int]:
     from tonnage.simulation.serving import simulate
 
     run: Simulated = simulate(table, limits, requests=requests)
@@ -212,7 +212,7 @@ def stretch_model(replay: Replayed) -> Callable[[Stretch], tuple[Percentiles, in
             prefill_attention=compute,
             step_s=stretch.step_s,
         )
-        return _played(_arrays(grid, factors, limits), limits, replay.requests)
+        return _play(_arrays(grid, factors, limits), limits, replay.requests)
 
     return play
 

@@ -110,7 +110,7 @@ def simulate(
     scaling, notes = scaling_of(asked, at)
     if split is None:
         run, copies = _run(asked, replicas[0], requests=traffic.requests, scaling=scaling, watch=watch)
-        again = _remembered(run, at, replicas[0], requests=traffic.requests)
+        again = _with_block_names(run, at, replicas[0], requests=traffic.requests)
         if again is not None:
             run, copies = _run(asked, replicas[0], requests=again, scaling=scaling, watch=watch)
     else:
@@ -163,7 +163,7 @@ def _run(
     return fleet, 1
 
 
-def _remembered(run: Run, at: Deployment, replica: ReplicaArrays, *, requests: Requests) -> Requests | None:
+def _with_block_names(run: Run, at: Deployment, replica: ReplicaArrays, *, requests: Requests) -> Requests | None:
     """
     The same requests with names for their blocks, where that matters: somebody was preempted under a prefix cache.
 

@@ -79,7 +79,7 @@ def summary_of(
         requests_per_s=count / span * copies,
         output_tokens_per_s=float(run.requests.output[done].sum()) / span * copies,
         goodput_per_s=_goodput(asked, run, span, copies),
-        slo_met=_met(asked, run),
+        slo_met=_objectives_met(asked, run),
         cached_share=run.cached_tokens / max(1, run.cached_tokens + run.prompt_tokens),
         occupancy=_occupancy(run, replica.limits, replicas=_replicas(asked, copies)),
         capacity=capacity,
@@ -149,7 +149,7 @@ def _goodput(asked: Simulation, run: Run, span: float, copies: int) -> float | N
     return good * copies
 
 
-def _met(asked: Simulation, run: Run) -> bool | None:
+def _objectives_met(asked: Simulation, run: Run) -> bool | None:
     """Whether each objective holds at its percentile."""
     import numpy as np
 

@@ -58,7 +58,7 @@ def traffic_of(asked: SimulationTraffic) -> Traced:
     # Clients, bursts and hours of a day have times of their own, which sessions would contradict.
     plain = asked.process != "poisson" or asked.shape is not None or asked.hours or asked.cached_share > 0.0
     sessions = session_profile(asked.profile) if asked.reuse and asked.rate_per_s and not plain else None
-    return _drawn(asked) if sessions is None else _turns(asked, sessions)
+    return _draw_traffic(asked) if sessions is None else _turns(asked, sessions)
 
 
 def _check(asked: SimulationTraffic) -> None:
@@ -88,7 +88,7 @@ def _check(asked: SimulationTraffic) -> None:
         raise BadRequest(f"traffic.cached_share {asked.cached_share:g} must be at least 0 and below 1")
 
 
-def _drawn(asked: SimulationTraffic) -> Traced:
+def _draw_traffic(asked: SimulationTraffic) -> Traced:
     import numpy as np
 
     rng, n = arrivals.random(asked.seed), asked.num_requests or USUAL_REQUESTS
@@ -103,7 +103,7 @@ def _drawn(asked: SimulationTraffic) -> Traced:
         prompt = _around(rng, n, asked.prompt_tokens or 1.0, asked.length_spread)
         output = _around(rng, n, asked.output_tokens or 1.0, asked.length_spread)
     sent = np.zeros(n) if asked.concurrency else _times(asked, rng, notes=notes, n=n)
-    sent = _shaped(asked, sent, notes)
+    sent = _shape_times(asked, sent, notes)
     requests = requests_of(
         sent,
         prompt,
@@ -111,7 +111,7 @@ def _drawn(asked: SimulationTraffic) -> Traced:
         cached=(prompt * asked.cached_share).astype(np.int64),
         think_s=np.full(n, asked.think_s),
     )
-    return _traced(requests, notes=tuple(notes))
+    return _build_traced(requests, notes=tuple(notes))
 
 
 def _turns(asked: SimulationTraffic, profile: SessionProfile) -> Traced:
@@ -136,7 +136,7 @@ def _turns(asked: SimulationTraffic, profile: SessionProfile) -> Traced:
         f"sessions '{profile.name}': {profile.source}",
         "turns are sent when the profile says, whether or not the answer before them is there",
     )
-    return _traced(requests, hash_tokens=SESSION_BLOCK, notes=notes)
+    return _build_traced(requests, hash_tokens=SESSION_BLOCK, notes=notes)
 
 
 def block_names(turns: Turns, size: int) -> tuple[Any, Any]:
@@ -166,7 +166,7 @@ def block_names(turns: Turns, size: int) -> tuple[Any, Any]:
     return offsets, np.unique(flat, return_inverse=True)[1]
 
 
-def _shaped(asked: SimulationTraffic, sent: Any, notes: list[str]) -> Any:
+def _shape_times(asked: SimulationTraffic, sent: Any, notes: list[str]) -> Any:
     """Times that follow the hours of a day or a week."""
     hours = asked.hours
     if asked.shape is not None:
@@ -191,7 +191,7 @@ def scaled_lengths(requests: Requests, *, prompt_tokens: float, output_tokens: f
     return requests._replace(prompt=to(requests.prompt, prompt_tokens), output=to(requests.output, output_tokens))
 
 
-def _traced(requests: Requests, **more: Any) -> Traced:
+def _build_traced(requests: Requests, **more: Any) -> Traced:
     return Traced(
         requests=requests,
         prompt_mean=float(requests.prompt.mean()),
@@ -267,7 +267,7 @@ def _logged(asked: SimulationTraffic) -> Traced:
         think_s=np.full(len(sent), asked.think_s),
         blocks=full_blocks(trace, prompt),
     )
-    return _traced(requests, hash_tokens=trace.hash_tokens, notes=tuple(notes), licence=licence_of(trace))
+    return _build_traced(requests, hash_tokens=trace.hash_tokens, notes=tuple(notes), licence=licence_of(trace))
 
 
 def full_blocks(trace: Trace, prompt: Any) -> tuple[Any, Any] | None:

@@ -61,7 +61,7 @@ def train_break_even(
     if not options:
         return ()
     few = sorted((o for o in evaluated if math.isfinite(o.cost.value)), key=lambda o: o.cost.value)[:MAX_OPTIONS]
-    asked = _asked(few, fastest=math.isinf(deadline_s), confidence=confidence)
+    asked = _value_function(few, fastest=math.isinf(deadline_s), confidence=confidence)
     found: list[BreakEven] = []
     if math.isfinite(deadline_s):
         found += break_even_prices([priced_option(option) for option in options])
@@ -81,7 +81,7 @@ def train_break_even(
     return tuple(found)
 
 
-def _asked(
+def _value_function(
     few: Sequence[TrainOption], *, fastest: bool, confidence: float
 ) -> Callable[[float, float | None, float], list[Contender]]:
     """What each is worth by a deadline, within a budget, at a multiple of the work."""
@@ -97,7 +97,7 @@ def _asked(
                 contender(
                     _name(option),
                     cost=wall if fastest else usd,
-                    told=_told(option, wall, usd),
+                    told=_describe(option, wall, usd),
                     sure=sure,
                     listed=option.bill.trust == "primary",
                     configuration=option.configuration,
@@ -123,5 +123,5 @@ def _name(option: TrainOption) -> str:
     return f"{option.accelerators} x {option.configuration.accelerator}"
 
 
-def _told(option: TrainOption, wall: Quantity, usd: Quantity) -> str:
+def _describe(option: TrainOption, wall: Quantity, usd: Quantity) -> str:
     return f"{_name(option)} for {show(usd.value, 'USD')} in {show(wall.value, 's')}"

@@ -54,8 +54,8 @@ def sentence(asked: TrainContext, options: tuple[TrainOption, ...], *, binding: 
     useful = run.useful_time_fraction.value
     return (
         f"Rent {best.accelerators} x {best.configuration.accelerator} ({best.configuration.degrees()}, "
-        f"{best.configuration.software}{more}) for {_bounded(run.wall_s)}: {_bounded(best.cost)} at {made.provider} "
-        f"{made.region} ({made.term}, {show(made.usd_per_hour, 'USD/h')}, {made.as_of}{old}); "
+        f"{best.configuration.software}{more}) for {_show_bounds(run.wall_s)}: {_show_bounds(best.cost)} "
+        f"at {made.provider} {made.region} ({made.term}, {show(made.usd_per_hour, 'USD/h')}, {made.as_of}{old}); "
         f"MFU {best.mfu:.0%}{_of_peak(best)}, training goodput {useful:.1%}."
     )
 
@@ -77,7 +77,7 @@ def cheaper_at_risk(options: tuple[TrainOption, ...]) -> str:
     if best is None:
         return ""
     name = f"{best.accelerators} x {best.configuration.accelerator}"
-    told = f"{name} for {_bounded(best.cost)} in {show(best.run.wall_s.value, 's')}"
+    told = f"{name} for {_show_bounds(best.cost)} in {show(best.run.wall_s.value, 's')}"
     return f"{told}: {_risk(best)}"
 
 
@@ -213,14 +213,14 @@ def assumptions(
     return tuple(said)
 
 
-def _bounded(quantity: Quantity) -> str:
+def _show_bounds(quantity: Quantity) -> str:
     if quantity.low is None or quantity.high is None:
-        return _shown(quantity.value, quantity.unit)
-    low, high = (_shown(end, quantity.unit, digits=2) for end in (quantity.low, quantity.high))
-    return f"{_shown(quantity.value, quantity.unit)} ({low}-{high})"
+        return _show_value(quantity.value, quantity.unit)
+    low, high = (_show_value(end, quantity.unit, digits=2) for end in (quantity.low, quantity.high))
+    return f"{_show_value(quantity.value, quantity.unit)} ({low}-{high})"
 
 
-def _shown(value: float, unit: str, *, digits: int = 3) -> str:
+def _show_value(value: float, unit: str, *, digits: int = 3) -> str:
     """Millions of dollars by their leading digits: the others are within the error."""
     for letter, size in (("B", 1e9), ("M", 1e6)):
         if unit == "USD" and size <= value < 1e12:

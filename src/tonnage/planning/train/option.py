@@ -215,10 +215,10 @@ def option_of_setup(asked: TrainContext, rental: Rental, *, best: Arrangement, t
         # Widths of unmeasured architectures come from measured ones: their chance is no better known than their speed.
         sure=basis == Basis.CALIBRATED and memory.value <= (1.0 - KEPT_FREE) * place.accelerator.driver_memory_bytes,
     )
-    return _judged(asked, option)
+    return _with_chance(asked, option)
 
 
-def _judged(asked: TrainContext, option: TrainOption) -> TrainOption:
+def _with_chance(asked: TrainContext, option: TrainOption) -> TrainOption:
     """The option with its chance: time and cost follow from one step time, so that the less likely of them decides."""
     request = asked.request
     if request.deadline_s is None and request.budget_usd is None:

@@ -84,7 +84,7 @@ def rentals(site: Site, *, counts: tuple[int, ...], terms: tuple[str, ...], toda
     for count in counts:
         kinds: dict[tuple[int, float | None, bool], list[Offer]] = {}
         for offer in site.offers:
-            joined = _joined(site, offer, count)
+            joined = _join_instances(site, offer, count)
             if joined is not None:
                 kinds.setdefault(joined, []).append(offer)
         for (per_node, inter, assumed), offers in kinds.items():
@@ -103,7 +103,7 @@ def rentals(site: Site, *, counts: tuple[int, ...], terms: tuple[str, ...], toda
                 yield Rental(place=place, offers=tuple(offers), bills=bills, notes=(note,) if assumed else ())
 
 
-def _joined(site: Site, offer: Offer, count: int) -> tuple[int, float | None, bool] | None:
+def _join_instances(site: Site, offer: Offer, count: int) -> tuple[int, float | None, bool] | None:
     """Instance size, network per accelerator, and whether that is assumed; none = it cannot hold the job."""
     size = int(offer.count)
     if count <= size:

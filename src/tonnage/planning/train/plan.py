@@ -99,7 +99,7 @@ def train_options(
         found, filters=request.filters, precision=asked.job.precision, framework=request.framework
     )
     tries = [one for site in open_sites for one in _tries(asked, site) if isinstance(one, _Try)]
-    return tuple(_kept(asked, _evaluated(asked, tries)[0]))
+    return tuple(_best_first(asked, _evaluate(asked, tries)[0]))
 
 
 def _context(request: Train | FineTune, *, additions: Additions, today: date) -> TrainContext:
@@ -131,9 +131,9 @@ def train_plan_alone(request: Train | FineTune, *, additions: Additions, today: 
     for site in open_sites:
         for outcome in _tries(asked, site):
             (missed if isinstance(outcome, InfeasibleRun) else tries).append(outcome)  # type: ignore[arg-type]
-    options, more, evaluated = _evaluated(asked, tries)
+    options, more, evaluated = _evaluate(asked, tries)
     missed += more
-    kept = tuple(_finished(asked, option) for option in _kept(asked, options))
+    kept = tuple(_finish(asked, option) for option in _best_first(asked, options))
     ranked = _with_verdicts(asked, kept)
     doing = {option.configuration.accelerator for option in ranked}
     rejected = (*nearest_of_each(missed, doing=doing, by=_nearness), *refused, *excluded)
@@ -231,7 +231,7 @@ def _goal_s(asked: TrainContext) -> float:
     return asked.request.deadline_s or PATIENCE_S[asked.job.kind]
 
 
-def _evaluated(asked: TrainContext, tries: list[_Try]) -> tuple[list[TrainOption], list[InfeasibleRun], int]:
+def _evaluate(asked: TrainContext, tries: list[_Try]) -> tuple[list[TrainOption], list[InfeasibleRun], int]:
     """Search the tries, those that can be cheapest first, until what is left cannot be near the best."""
     options: list[TrainOption] = []
     missed: list[InfeasibleRun] = []
@@ -319,7 +319,7 @@ def _rank(asked: TrainContext, option: TrainOption) -> tuple[bool, bool, float, 
     return not _patient(asked, option), not option.sure, usd, wall
 
 
-def _kept(asked: TrainContext, options: list[TrainOption]) -> list[TrainOption]:
+def _best_first(asked: TrainContext, options: list[TrainOption]) -> list[TrainOption]:
     """Best first, a few of each accelerator."""
     kept: list[TrainOption] = []
     seen: Counter[str] = Counter()
@@ -330,7 +330,7 @@ def _kept(asked: TrainContext, options: list[TrainOption]) -> list[TrainOption]:
     return kept
 
 
-def _finished(asked: TrainContext, option: TrainOption) -> TrainOption:
+def _finish(asked: TrainContext, option: TrainOption) -> TrainOption:
     """With what only kept options need: electricity, the timeline, and what host and storage must bring."""
     accelerator = catalog.accelerator(option.configuration.accelerator, asked.additions)
     return replace(

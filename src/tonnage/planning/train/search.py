@@ -141,13 +141,13 @@ def _of_batch(
                 templates=kinds,
                 recompute=recompute,
             )
-            found = _searched(model, place.accelerator, space=space, coefficients=coefficients, share=share, keep=keep)
+            found = _search(model, place.accelerator, space=space, coefficients=coefficients, share=share, keep=keep)
             if found.best:
                 return found
     return found
 
 
-def _searched(
+def _search(
     model: Model, card: Accelerator, *, space: Space, coefficients: TrainCoefficients, share: float, keep: int
 ) -> Found:
     """The search of one space with its functions filled in, within a share of the memory."""

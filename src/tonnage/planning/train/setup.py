@@ -101,10 +101,10 @@ def resolve_setup(
     fitting: list[Chosen] = []
     smallest: Chosen | None = None
     for layout in _layouts(case, model, software):
-        if _settled(fitting, layout):
+        if _is_settled(fitting, layout):
             continue
         for bare in _completions(case, accelerator, software, layout):
-            setups = [_networked(setup, model) for setup in bare] if model.network else bare
+            setups = [_with_network_facts(setup, model) for setup in bare] if model.network else bare
             found = _lightest_recompute(setups, usable=usable, measure=measure)
             if smallest is None or found.memory.value < smallest.memory.value:
                 smallest = found
@@ -119,7 +119,7 @@ def resolve_setup(
     )
 
 
-def _settled(fitting: list[Chosen], layout: TrainLayout) -> bool:
+def _is_settled(fitting: list[Chosen], layout: TrainLayout) -> bool:
     """Deeper pipelines and wider tensor groups are not worth a look once something fits without recompute."""
     free = [chosen.setup.layout for chosen in fitting if chosen.setup.recompute == "none"]
     if any(layout.pp > known.pp or (layout.pp == known.pp and layout.tp > known.tp) for known in free):
@@ -266,7 +266,7 @@ def _setup(
     )
 
 
-def _networked(setup: TrainSetup, model: Model) -> TrainSetup:
+def _with_network_facts(setup: TrainSetup, model: Model) -> TrainSetup:
     """What only a network without layers needs to know of its model."""
     return msgspec.structs.replace(
         setup,

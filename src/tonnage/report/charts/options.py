@@ -112,7 +112,7 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis) -> Chart 
          "encoding": {"x": x, "y": y, "tooltip": tooltip}},
         {"transform": [{"filter": f"!({SOLID})"}], "mark": {"type": "point", "filled": False, "size": 60},
          "encoding": {"x": x, "y": y, "tooltip": tooltip}},
-        *_name_layers({"x": x, "y": y}, _named(points, best, place=place, top=top)),
+        *_name_layers({"x": x, "y": y}, _place_labels(points, best, place=place, top=top)),
     ]  # fmt: skip
     past = f"; the shaded part is past the limit of {time.limit:,.3g} {time.unit}" if time.limit is not None else ""
     return Chart(
@@ -199,7 +199,9 @@ def _frontier(points: Sequence[Point]) -> list[Point]:
     return best
 
 
-def _named(points: Sequence[Point], best: Sequence[Point], *, place: Callable[[float], float], top: float) -> list[int]:
+def _place_labels(
+    points: Sequence[Point], best: Sequence[Point], *, place: Callable[[float], float], top: float
+) -> list[int]:
     """Ranks on the frontier whose names are written; none that would lie on another or on a point."""
     taken = [points[0]]
     for point in sorted(best, key=lambda point: point.usd):
