@@ -62,7 +62,7 @@ def data() -> Any:
             seq_length=PLAN["seq_length"], data_path=os.environ["DATA"], split="9999,8,2", random_seed=1234,
             reset_attention_mask=False, reset_position_ids=False, eod_mask_loss=False, num_dataset_builder_threads=1,
             dataloader_type="single",
-        )
+        )  # fmt: skip
     return GPTSFTDatasetConfig(
         seq_length=PLAN["seq_length"],
         hf_dataset=HFDatasetSourceConfig(path_or_dataset=os.environ["DATA"], split="train"),

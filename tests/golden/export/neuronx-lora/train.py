@@ -48,7 +48,7 @@ def main() -> None:
         trainer = NeuronSFTTrainer(
             model, settings, train_dataset=load_dataset(os.environ["DATA"], split="train"), peft_config=adapters,
             processing_class=AutoTokenizer.from_pretrained(PLAN["model"]),
-        )
+        )  # fmt: skip
     trainer.train()
 
 

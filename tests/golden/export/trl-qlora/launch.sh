@@ -5,4 +5,6 @@
 # Step 36 s; checkpoint every 30 min.
 # Learning rate, schedule and data are yours; the plan does not depend on them.
 set -euo pipefail
-exec trl sft --config sft.yaml --accelerate_config accelerate.yaml "$@"
+LAST="$(ls -d ./llama-3-1-8b-qlora/checkpoint-* 2>/dev/null | sort -V | tail -n1 || true)"
+exec trl sft --config sft.yaml --accelerate_config accelerate.yaml \
+  ${LAST:+--resume_from_checkpoint "$LAST"} "$@"
