@@ -128,6 +128,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
                               "max_num_batched_tokens": 2048}),
     "compose": ("compose", {}),
     "compose-amd": ("compose", {"accelerator": "mi300x", "tp": 4}),
+    "budget": ("budget", {"provider": "aws", "instance_type": "p5.48xlarge"}),
     "kubernetes": ("kubernetes", {}),
     "kubernetes-spot-eks": ("kubernetes", {"term": "spot", "provider": "aws", "instance_type": "p5.48xlarge"}),
     "kubernetes-two-nodes": ("kubernetes", TWO_NODES),
