@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -25,6 +26,7 @@ FORMS = {
     "cost/rent-or-buy": "",
     "simulate": "objectives",
     "adopt": "",
+    "advise": "",
     "explain": "tokens in",
     "diagnose": "",
 }
@@ -271,6 +273,7 @@ ANSWERS = (
     f"/simulate?{MODEL}&accelerator=H100&traffic.profile=chat&traffic.rate=3/s&traffic.requests=800",
     f"/compare/ways?{MODEL}&accelerator=H100&traffic.profile=chat&traffic.rate=3/s&traffic.requests=800",
     "/adopt?file=vllm+serve+meta-llama/Llama-3.1-8B-Instruct&accelerator=H100&traffic=chat&rate=2/s",
+    f"/advise?{urlencode(QUESTIONS['advise'].example)}",
     "/explain?file=kind:+serve%0Amodel:+8B%0Aaccelerator:+H100%0Atraffic:+{concurrency:+16}%0Aisl:+1024%0Aosl:+256",
     "/diagnose?accelerator=H100&file=vllm:num_requests_running+31%0Avllm:num_requests_waiting+42%0A"
     "vllm:kv_cache_usage_perc+0.98",
