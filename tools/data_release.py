@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Final
 
 from tonnage.catalog.rows import LIVING, VERSION, order
-from tonnage.data.archive import pack, read_release
+from tonnage.data.archive import archive_bytes, pack, read_release
 from tonnage.data.diff import diff_of, tables_of
 from tonnage.data.signature import public_key, sign
 from tonnage.version import __version__
@@ -88,7 +88,7 @@ def build(folder: Path, *, out: Path, seed: bytes, version: str, needs: str = __
     if wrong:
         sys.exit("data_release: data is only added:\n  " + "\n  ".join(wrong))
     manifest, members = pack(version, tables, needs=needs, before=before)
-    data = pack(members, sign(seed, manifest))
+    data = archive_bytes(members, sign(seed, manifest))
     out.mkdir(parents=True, exist_ok=True)
     file = out / f"tonnage-data-{version}.zip"
     file.write_bytes(data)

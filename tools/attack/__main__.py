@@ -53,6 +53,8 @@ def main() -> int:
     asked = parser.parse_args()
     if not 0 < asked.share <= 1:
         parser.error(f"--share: above 0 and at most 1, not {asked.share}")
+    # A shell that starts this in the background has it ignore Ctrl-C, and all that it starts with it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Ended from outside, it still ends what it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     failed = 0

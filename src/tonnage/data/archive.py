@@ -27,7 +27,16 @@ from tonnage.catalog.rows import LIVING, VERSION, folder_in, place
 from tonnage.data.signature import is_signed
 from tonnage.errors import BadFact, echo, echo_path
 
-__all__ = ["MANIFEST", "Manifest", "checked_release", "install", "pack", "read_release", "trusted_keys"]
+__all__ = [
+    "MANIFEST",
+    "Manifest",
+    "archive_bytes",
+    "checked_release",
+    "install",
+    "pack",
+    "read_release",
+    "trusted_keys",
+]
 
 SCHEMA: Final = "tonnage.data/1"
 MANIFEST: Final = "manifest.json"

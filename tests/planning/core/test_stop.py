@@ -1,11 +1,16 @@
 """Ctrl-C gives the best so far once there is one, and interrupts as ever before, again, and outside."""
 
 import signal
+from datetime import date
+from typing import Any
 
 import pytest
 
 from tonnage.cli import main
-from tonnage.planning.core.stop import best_is_known, ends_at_best, stop_asked
+from tonnage.planning.core.stop import Abandoned, abandoned_at_stop, best_is_known, ends_at_best, stop_asked
+from tonnage.planning.requests.serve import serve_request
+from tonnage.planning.serve import capacity_search
+from tonnage.planning.serve.plan import plan_serve
 
 
 def test_before_an_answer_is_known_ctrl_c_interrupts() -> None:
@@ -57,3 +62,36 @@ def test_a_stopped_plan_is_the_best_so_far_and_says_so(
     assert ended.value.code == 130
     assert '"feasible": true' in told.out and '"unfinished": "stopped by Ctrl-C' in told.out
     assert "the best found so far" in told.err
+
+
+def test_what_is_under_way_is_broken_off_and_only_there() -> None:
+    with ends_at_best():
+        best_is_known()
+        with pytest.raises(Abandoned), abandoned_at_stop():
+            signal.raise_signal(signal.SIGINT)
+        assert stop_asked()
+    with ends_at_best(), abandoned_at_stop(), pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_in_the_middle_of_a_simulation_ends_with_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = serve_request(
+        {
+            "model": "meta-llama/Llama-3.1-8B",
+            "rate": "2/s",
+            "traffic": "chat",
+            "ttft": "1 s",
+            "tpot": "80 ms",
+            "accelerator": "L4",
+        }
+    )
+    found = capacity_search.arrays_of
+
+    def stopped_there(*given: Any, **named: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return found(*given, **named)
+
+    monkeypatch.setattr(capacity_search, "arrays_of", stopped_there)
+    with ends_at_best():
+        plan = plan_serve(request, today=date(2026, 11, 21))
+    assert plan.feasible and plan.options[0].capacity.simulated is None

@@ -125,7 +125,7 @@ def test_what_is_only_reckoned_is_simulated_before_it_is_the_answer(
         caught.append((settled, known))
         return settled, ()
 
-    monkeypatch.setattr(plan, "_bettered", catching)
+    monkeypatch.setattr(plan, "_add_alternatives", catching)
     plan.plan_fleet(fleet_request(ASKED))
     (((asked, (_, _, best), checks), known),) = caught
     guessed = replace(

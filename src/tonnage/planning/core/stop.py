@@ -14,9 +14,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["UNFINISHED", "best_is_known", "ends_at_best", "stop_asked"]
+__all__ = ["UNFINISHED", "Abandoned", "abandoned_at_stop", "best_is_known", "ends_at_best", "stop_asked"]
 
 UNFINISHED = "stopped by Ctrl-C: the best found so far"
+
+
+class Abandoned(Exception):
+    """Work of a second or more that Ctrl-C broke off; the search goes on to its end without it."""
 
 
 class _Search:
@@ -24,6 +28,7 @@ class _Search:
 
     best_known = False
     asked = False
+    abandons = False
 
 
 def best_is_known() -> None:
@@ -37,6 +42,23 @@ def stop_asked() -> bool:
 
 
 @contextmanager
+def abandoned_at_stop() -> Iterator[None]:
+    """
+    Within it, the Ctrl-C that asks the search to end breaks off what is under way, too.
+
+    Raises
+    ------
+    Abandoned
+        Ctrl-C came.
+    """
+    _Search.abandons = True
+    try:
+        yield
+    finally:
+        _Search.abandons = False
+
+
+@contextmanager
 def ends_at_best() -> Iterator[None]:
     """Within it, the first Ctrl-C after `best_is_known` asks the search to end; only the main thread can watch."""
     if threading.current_thread() is not threading.main_thread():
@@ -47,6 +69,8 @@ def ends_at_best() -> Iterator[None]:
         if _Search.asked or not _Search.best_known:
             raise KeyboardInterrupt
         _Search.asked = True
+        if _Search.abandons:
+            raise Abandoned
 
     _Search.best_known = _Search.asked = False
     before = signal.signal(signal.SIGINT, interrupted)

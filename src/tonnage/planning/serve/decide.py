@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from tonnage.domain.plan import ConfidencePrice, Configuration, ServeOption
 from tonnage.domain.requests.serve import Serve
 from tonnage.planning.core.header import Infeasible
-from tonnage.planning.core.stop import best_is_known, stop_asked
+from tonnage.planning.core.stop import Abandoned, abandoned_at_stop, best_is_known, stop_asked
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.option import (
     Candidate,
@@ -104,7 +104,11 @@ def _complete_search(
         pair = next((pair for pair in shown if pair[0].simulated is None), None)
         if pair is None:
             return found
-        seen = look(pair[0])
+        try:
+            with abandoned_at_stop():
+                seen = look(pair[0])
+        except Abandoned:
+            return found
         place = next(i for i, other in enumerate(found) if other is pair)
         found[place] = seen if isinstance(seen, Infeasible) else _price(request, seen, today=today)
     return found
@@ -134,7 +138,12 @@ def _search_contenders(
             if at_best > sorted(leaders)[CONTENDERS - 1]:
                 found.append(_price(request, candidate, today=today))
                 continue
-        seen = look(candidate)
+        try:
+            with abandoned_at_stop():
+                seen = look(candidate)
+        except Abandoned:
+            found.append(_price(request, candidate, today=today))
+            continue
         outcome = seen if isinstance(seen, Infeasible) else _price(request, seen, today=today)
         found.append(outcome)
         ratios.append(0.0 if isinstance(seen, Infeasible) else seen.best.rate_per_s / candidate.best.rate_per_s)
@@ -262,7 +271,7 @@ def rank_of(option: ServeOption) -> tuple[bool, float, float, float]:
 def with_load_curve(request: Serve, ranked: tuple[ServeOption, ...], *, found: list[Priced]) -> tuple[ServeOption, ...]:
     """The first option with its latencies over the whole range of loads, where it was simulated."""
     known = ranked[0].capacity.simulated if ranked else None
-    if known is None:
+    if known is None or stop_asked():
         return ranked
     from tonnage.planning.serve.capacity_search import load_curve
 
