@@ -31,6 +31,12 @@ def test_what_is_unsound_is_found(answer: Said, told: str | None) -> None:
     assert found is None if told is None else told in str(found)
 
 
+@pytest.mark.parametrize(("saturated", "told"), [(True, None), (False, "high is inf")])
+def test_only_a_queue_without_end_has_no_upper_end(saturated: bool, told: str | None) -> None:
+    found = wrong_in({"saturated": saturated, "ttft_s": {"mean": 1.0, "low": 0.5, "high": math.inf}})
+    assert found is None if told is None else told in str(found)
+
+
 def test_questions_are_the_same_for_the_same_seed() -> None:
     assert [question(1, n)[0] for n in range(40)] == [question(1, n)[0] for n in range(40)]
 
