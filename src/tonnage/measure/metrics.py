@@ -55,6 +55,9 @@ EXPORTERS: Final[Mapping[str, Mapping[str, Series]]] = {
 }
 """Exporter to our names to its own."""
 
+MAX_PAGE_BYTES: Final = 8_000_000
+"""A page of some hundred workers has a tenth of it; the format's own parser takes 2 s for as much. [bytes]"""
+
 COUNTERS: Final = frozenset(
     ours for series in EXPORTERS.values() for ours, one in series.items() if one.kind == "counter"
 )
@@ -113,6 +116,9 @@ def samples_of(page: bytes | str) -> tuple[list[Sample], dict[str, str]]:
 
 def reading_of(page: bytes | str, *, at_s: float) -> Reading | None:
     """What one page says; nothing when it has no name that is known."""
+    if len(page) > MAX_PAGE_BYTES:
+        most = f"{MAX_PAGE_BYTES / 1e6:,.0f} MB"
+        raise BadFact(f"the metrics page has {len(page) / 1e6:,.0f} MB, at most {most} are read; give one scrape")
     samples, help_of = samples_of(page)
     try:
         return reading_of_samples(samples, at_s=at_s, help_of=help_of)

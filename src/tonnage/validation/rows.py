@@ -40,7 +40,7 @@ MAX_CELL_LENGTH: Final = 65_536
 """Longest cell that is read. [characters]"""
 MAX_COLUMNS: Final = 1_000
 MAX_LINE_LENGTH: Final = 4 * 1024**2
-MAX_LINES: Final = 5_000_000
+MAX_LINES: Final = 1_000_000
 MAX_EMPTY: Final = 100_000
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 

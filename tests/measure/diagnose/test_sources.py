@@ -287,3 +287,9 @@ def test_every_name_of_the_recorded_pages_is_read() -> None:
     host = reading_of((DATA / "node_exporter_1.5.0.prom").read_bytes(), at_s=0.0)
     assert host is not None and host.engine is None and 0 < host.values["cpu_idle_s"] < host.values["cpu_total_s"]
     assert "vllm:e2e_request_latency_seconds_bucket" in all_names()
+
+
+def test_a_page_of_hundreds_of_megabytes_is_no_scrape() -> None:
+    page = b"vllm:num_requests_running{} 1\n" * 300_000
+    with pytest.raises(BadFact, match="the metrics page has 9 MB, at most 8 MB are read; give one scrape"):
+        reading_of(page, at_s=0.0)
