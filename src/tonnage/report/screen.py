@@ -240,7 +240,7 @@ def stale_text(bill: Any, made: str) -> str:
     age = f"{plural(weeks, 'week')} old ({bill.as_of})" if weeks else f"of {bill.as_of}"
     if bill.trust != "primary":
         who = "its seller's own list contradicts" if bill.trust == "contradicted" else "no seller's own page confirms"
-        return f"Risk: no price known that {who}: this one is {age}; add yours (tonnage catalog offers --template)."
+        return f"Risk: {who} this price, which is {age}; add yours (tonnage catalog offers --template)."
     return f"Risk: the price is {age}; check it before you count on it."
 
 

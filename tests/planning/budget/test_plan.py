@@ -44,8 +44,19 @@ def test_the_rate_is_the_serving_plans_own() -> None:
     assert _options(best.rate_per_s, per_h)[0].usd_per_month == pytest.approx(best.usd_per_month)
     assert best.next_rate_per_s is not None and best.next_rate_per_s / best.rate_per_s <= 1 + TOLERANCE
     beyond = _options(best.next_rate_per_s, per_h)
-    assert not beyond or not beyond[0].sure
+    assert not beyond or not beyond[0].sure or beyond[0].bill.trust != "primary"
     assert best.next_usd_per_month is None or best.next_usd_per_month > 3000
+
+
+def test_what_no_seller_states_buys_no_rate() -> None:
+    """An A30 that one list of others' prices has cheaper would lead at any load; a budget is not spent on a rumour."""
+    plan = answer("budget", {"amount": "$3,000/month", "model": LLAMA, "traffic": "chat"}, today=TODAY)
+    assert isinstance(plan, BudgetPlan)
+    best = plan.models[0]
+    assert best.option.bill.trust == "primary"
+    cheaper = serve_request({"model": LLAMA, "traffic": "chat", "rate": f"{best.rate_per_s * 1.1!r}/s", "quick": True})
+    within = [one for one in serve_options(cheaper, today=TODAY) if one.sure and one.usd_per_month <= 3000]
+    assert all(one.bill.trust != "primary" for one in within)
 
 
 def test_more_money_never_buys_less() -> None:

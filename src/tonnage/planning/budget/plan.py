@@ -15,7 +15,7 @@ from tonnage.domain.budget_plan import BudgetPlan
 from tonnage.domain.plan import PLAN_SCHEMA
 from tonnage.domain.requests.budget import Budget
 from tonnage.errors import BadRequest
-from tonnage.planning.budget.serving import best_models, largest_affordable
+from tonnage.planning.budget.serving import TOLERANCE, best_models, largest_affordable
 from tonnage.planning.budget.training import DEADLINE_S, LAWS, affordable_runs, affordable_tunes, optimal_range
 from tonnage.planning.core.header import provenance
 from tonnage.planning.serve.plan import serve_options
@@ -160,7 +160,7 @@ def _assumptions(request: Budget) -> list[str]:
     if request.purpose == "serving":
         return [
             "rates by averages, not simulated: `tonnage plan serve` with the rate simulates it",
-            "the cheapest cost of the serving plan never falls with the rate; the bracket around the answer is 0.5 %",
+            f"the cheapest cost of the serving plan never falls with the rate; the answer is within {TOLERANCE:.0%}",
         ]
     said = [] if request.deadline_s else [f"the run ends within {DEADLINE_S / 86400:.0f} days (--deadline)"]
     if request.purpose == "training":

@@ -23,14 +23,14 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.errors import BadRequest
 from tonnage.planning.serve.plan import serve_options
 
-__all__ = ["best_models", "largest_affordable", "largest_rate", "models_by_quality"]
+__all__ = ["TOLERANCE", "best_models", "largest_affordable", "largest_rate", "models_by_quality"]
 
 FIRST: Final = 1.0
 """Rate looked at first. [1/s]"""
 LEAST: Final = 1e-4
 """A service of fewer requests is none: nine a day. [1/s]"""
 MOST: Final = 1e5
-TOLERANCE: Final = 0.005
+TOLERANCE: Final = 0.02
 """Width of the bracket that ends the search. [-]"""
 SHOWN: Final = 5
 """Models of an answer."""
@@ -39,11 +39,12 @@ Price = Callable[[float], ServeOption | None]
 """Rate -> the cheapest option within objectives and budget; None = there is none."""
 
 
-def largest_rate(price: Price) -> tuple[ServeOption, float, float] | None:
+def largest_rate(price: Price, budget_usd_per_h: float = 0.0) -> tuple[ServeOption, float, float] | None:
     """
     The option at the largest rate that can be paid, that rate, and the least looked at that cannot; None = not any.
 
-    `price` is monotone: what can be paid at a rate can be paid at any lower one.
+    `price` is monotone: what can be paid at a rate can be paid at any lower one. The budget only says how far to leap:
+    cost grows about as the rate does.
     """
     low, option = FIRST, price(FIRST)
     high = FIRST
@@ -55,7 +56,8 @@ def largest_rate(price: Price) -> tuple[ServeOption, float, float] | None:
             return None
     else:
         while high < MOST:
-            high = low * 2.0
+            times = budget_usd_per_h / option.bill.usd_per_hour if budget_usd_per_h else 2.0
+            high = min(low * max(2.0, times), MOST)
             more = price(high)
             if more is None:
                 break
@@ -70,23 +72,29 @@ def largest_rate(price: Price) -> tuple[ServeOption, float, float] | None:
     return option, low, high
 
 
-def _price_service(request: Budget, model: str, *, additions: Additions, today: date) -> tuple[Serve, Price]:
-    """The service of one model, and what a rate of it costs within the budget."""
+def _price_service(request: Budget, model: str, *, additions: Additions, today: date) -> tuple[Serve, Price, Price]:
+    """The service of one model, and what a rate of it costs within the budget: as its seller states, or as anybody."""
     assert request.serve is not None
     serve = replace(request.serve, model=model, quick=True, budget_usd_per_h=request.usd_per_h)
 
-    def price(rate: float) -> ServeOption | None:
+    def anybody(rate: float) -> ServeOption | None:
         options = serve_options(replace(serve, rate_per_s=rate), additions=additions, today=today)
         return options[0] if options and options[0].sure else None
 
-    return serve, price
+    def seller(rate: float) -> ServeOption | None:
+        # Options at prices of sellers stand first: where the first has none, nothing at such a price is affordable.
+        option = anybody(rate)
+        return option if option is not None and option.bill.trust == "primary" else None
+
+    return serve, seller, anybody
 
 
 def largest_affordable(request: Budget, *, additions: Additions, today: date) -> tuple[Affordable, ...]:
     """The model of the request at its largest rate; empty where not even a few requests a day can be paid."""
     assert request.model is not None
-    serve, price = _price_service(request, request.model, additions=additions, today=today)
-    found = largest_rate(price)
+    serve, seller, anybody = _price_service(request, request.model, additions=additions, today=today)
+    budget = request.usd_per_h or 0.0
+    found = largest_rate(seller, budget) or largest_rate(anybody, budget)
     if found is None:
         return ()
     option, rate, beyond = found
@@ -96,22 +104,28 @@ def largest_affordable(request: Budget, *, additions: Additions, today: date) ->
 
 
 def best_models(request: Budget, *, additions: Additions, today: date) -> tuple[tuple[Affordable, ...], int]:
-    """The best models by published score that carry the rate within the budget, and how many were looked at."""
+    """
+    The best models by published score that carry the rate within the budget, and how many were looked at.
+
+    Those that only a price of no seller's own page makes affordable stand last.
+    """
     assert request.rate_per_s is not None
     found: list[Affordable] = []
+    others: list[Affordable] = []
     looked = 0
     for model, _ in models_by_quality():
         looked += 1
-        serve, price = _price_service(request, model, additions=additions, today=today)
+        serve, _, anybody = _price_service(request, model, additions=additions, today=today)
         try:
-            option = price(request.rate_per_s)
+            option = anybody(request.rate_per_s)
         except BadRequest:
             continue  # a context that this model does not take
         if option is not None:
-            found.append(_affordable(serve, option, rate=request.rate_per_s))
+            stated = option.bill.trust == "primary"
+            (found if stated else others).append(_affordable(serve, option, rate=request.rate_per_s))
         if len(found) == SHOWN:
             break
-    return tuple(found), looked
+    return (*found, *others)[:SHOWN], looked
 
 
 def models_by_quality() -> tuple[tuple[str, float], ...]:
