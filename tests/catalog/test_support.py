@@ -62,3 +62,17 @@ def test_newer_hardware_runs_what_older_does() -> None:
 def test_every_fact_of_support_has_a_source_and_the_day_it_was_checked() -> None:
     rows = table(DATA / "engines" / "support.csv")
     assert all(row["source"] and date.fromisoformat(row["checked"]) for row in rows)
+
+
+def test_an_announced_generation_is_taken_to_run_what_the_one_before_does_and_says_that_nobody_showed_it() -> None:
+    ahead, before = catalog.accelerator("mi455x"), catalog.accelerator("mi355x")
+    for engine in ("vllm", "sglang"):
+        runs = formats(engine, ahead)
+        assert runs.keys() == formats(engine, before).keys() and runs
+        assert all("nobody has shown" in one.note for one in runs.values())
+    assert not formats("trtllm", ahead)
+    for row in table(DATA / "engines" / "expected.csv"):
+        parts = [part for part in catalog.accelerators().values() if part.architecture == row["architecture"]]
+        assert parts and {part.status for part in parts} == {"announced"}, (
+            "released: its engines' documents are to be read"
+        )

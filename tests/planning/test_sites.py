@@ -82,9 +82,26 @@ def test_your_own_price_stands_beside_the_book_and_passes_its_filters() -> None:
         "mi300a": pytest.approx(4 * 2.5),
         "h100-sxm5-80gb": pytest.approx(8 * 2.1),
     }
-    filters = read_filters(read_fields({"accelerator": "MI300A"}, Filters), NOTHING)
+    filters = read_filters(read_fields({"accelerator": "MI300A", "country": "FI"}, Filters), NOTHING)
     (missing,) = (one for one in sites(filters, additions=NOTHING)[1] if one.what == "mi300a")
     assert missing.verdict.nearest == "add yours: --price 'mi300a=$2.50/h'"
+
+
+@pytest.mark.parametrize(
+    ("part", "bought", "said"),
+    [("RTX 5080", True, "purchase ($1,100 each over 4 years)"), ("MI455X", False, "as Instinct MI355X draws")],
+)
+def test_what_nobody_rents_is_planned_at_what_it_costs_its_owner(part: str, bought: bool, said: str) -> None:
+    """Power at work, and where it is published the purchase over the years that a machine is kept."""
+    found = [offer for _, offer in passing(accelerator=part)]
+    assert {offer.trust for offer in found} == {"unknown"} and {offer.provider for offer in found} == {"no price known"}
+    each = {(offer.usd_per_hour("on-demand") or 0.0) / offer.count for offer in found}
+    assert len({round(one, 9) for one in each}) == 1 and 0.01 < min(each) < 1.0
+    assert all(said in offer.notes and ("purchase" in offer.notes) is bought for offer in found)
+
+
+def test_what_is_not_named_and_not_rented_stays_out() -> None:
+    assert {offer.trust for _, offer in passing()} <= {"primary", "secondary", "contradicted"}
 
 
 def test_a_discount_is_of_its_provider_alone() -> None:

@@ -121,11 +121,28 @@ def support(engine: str, accelerator: Accelerator, *, weights: str) -> Support |
 
 
 def formats(engine: str, accelerator: Accelerator) -> Mapping[str, Support]:
-    """Every weight format the engine runs on the accelerator; empty when it does not run there at all."""
+    """
+    Every weight format the engine runs on the accelerator; empty when it does not run there at all.
+
+    A generation that is only announced runs what the one before does (engines/expected.csv): a guess, and noted so.
+    """
     is_cpu = accelerator.segment == "cpu"
     # TPUs are one architecture to the catalogue, and an engine knows some generations: a row may name parts, too.
     kinds = frozenset({accelerator.architecture, accelerator.id, *(("cpu",) if is_cpu else ())})
-    return _formats(engine, accelerator.vendor, kinds, accelerator.compute_capability)
+    known = _formats(engine, accelerator.vendor, kinds, accelerator.compute_capability)
+    if known or accelerator.status != "announced":
+        return known
+    like = _expected().get(accelerator.architecture)
+    if like is None:
+        return known
+    before = _formats(engine, accelerator.vendor, frozenset({like["like"]}), like["min_capability"] or None)
+    return {name: msgspec.structs.replace(runs, note=like["why"]) for name, runs in before.items()}
+
+
+@cache
+def _expected() -> Mapping[str, Row]:
+    """Generations announced, and the one whose software they are taken to run."""
+    return {row["architecture"]: row for row in table(DATA / "engines" / "expected.csv")}
 
 
 @cache

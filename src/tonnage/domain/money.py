@@ -30,7 +30,7 @@ Term = str
 """on-demand, spot, reserved-1y, reserved-3y, block (prepaid for days), owned."""
 
 
-Trust = Literal["primary", "secondary", "contradicted"]
+Trust = Literal["primary", "secondary", "contradicted", "unknown"]
 """
 Who says a price. primary: the seller's own page or interface, or the user; secondary: a third party's table, a broker,
 arithmetic from another region, an unclear currency; contradicted: the seller's own list says otherwise.

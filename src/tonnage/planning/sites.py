@@ -58,6 +58,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
 YOURS: Final = "yours"
 """Provider of offers at the user's own price."""
+NOBODY: Final = "no price known"
+"""Provider of parts that nobody in the book rents."""
 NOT_ALWAYS_ON: Final = frozenset({"consumer", "apple"})
 """Segments not meant for a data centre, from which the GeForce driver licence excludes its boards."""
 _SECONDS: Final = re.compile(r"\d+")
@@ -106,9 +108,10 @@ def sites(
     """
     Sites that pass, and the accelerators that do not with the filter that removed their last offer.
 
-    Accelerators that nobody in the catalogue rents are left out silently unless the user named them. `without` leaves
-    out kinds of offers that cannot do the work: a serverless worker trains nothing. Prices of primary sources stand
-    before all others: those are asked only where a part has no other.
+    Accelerators that nobody in the catalogue rents are left out silently unless the user named them; these are planned
+    at what they cost their owner, and their bills say that no price is known. `without` leaves out kinds of offers that
+    cannot do the work: a serverless worker trains nothing. Prices of primary sources stand before all others: those
+    are asked only where a part has no other.
     """
     if filters.owned:
         return _owned(filters, additions)
@@ -131,6 +134,8 @@ def sites(
             continue
         passing, last = _passing(filters, [o for o in offers if o.kind not in without], providers)
         passing = [*([] if own is None else [own]), *passing]
+        if wanted and not offers and own is None:
+            passing = _unpriced(filters, accelerator, providers)
         if passing:
             open_sites += _by_link(accelerator, _primary_only(passing, filters.terms))
         else:
@@ -156,6 +161,13 @@ def _owned(filters: Filters, additions: Additions) -> tuple[tuple[Site, ...], tu
     ]
     left_out = tuple(_rejection(site.accelerator, name, "does not pass") for site, name in lost if name is not None)
     return tuple(site for site, name in lost if name is None), left_out
+
+
+def _unpriced(filters: Filters, accelerator: Accelerator, providers: Mapping[str, Provider]) -> list[Offer]:
+    """A named part that nobody rents; none where the offer's place or its terms were asked for."""
+    from tonnage.planning.own.stock import unpriced_offers
+
+    return _passing(filters, list(unpriced_offers(filters, accelerator, provider=NOBODY)), providers)[0]
 
 
 def none_passes(excluded: Iterable[Rejection], *, usual: str = "filter") -> Verdict:

@@ -236,6 +236,11 @@ def stale_text(bill: Any, made: str) -> str:
     """That nobody who sells it says the price, or that it is old, where it is."""
     if bill is None or not (bill.stale or bill.trust != "primary"):
         return ""
+    if bill.trust == "unknown":
+        return (
+            f"Risk: no price of it is known: the money is {bill.notes}; add yours "
+            "(--price, or tonnage catalog offers --template)."
+        )
     weeks = weeks_old(bill.as_of, made) if bill.stale else None
     age = f"{plural(weeks, 'week')} old ({bill.as_of})" if weeks else f"of {bill.as_of}"
     if bill.trust != "primary":

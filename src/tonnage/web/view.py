@@ -255,6 +255,8 @@ def _price_note(bill: Any) -> dict[str, Any]:
     """The day of a price, and whether it is old."""
     if bill is None:
         return {"price_note": "", "old": False}
+    if bill.trust == "unknown":
+        return {"price_note": "no price known", "old": True}
     who = {"primary": "", "contradicted": ", contradicted by its seller's list"}.get(bill.trust, ", not its seller's")
     return {"price_note": f"price of {bill.as_of}{who}" if bill.as_of else "", "old": bool(bill.stale)}
 

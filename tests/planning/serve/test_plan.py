@@ -12,6 +12,7 @@ from tests.sweeps import examples
 from tonnage.domain.plan import PLAN_SCHEMA, ServePlan
 from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.plan import plan_serve
+from tonnage.report.answers import document_of
 
 TODAY = date(2026, 11, 21)
 CHAT = {"model": "meta-llama/Llama-3.1-8B", "rate": "4/s", "traffic": "chat", "ttft": "1 s", "tpot": "50 ms"}
@@ -184,3 +185,16 @@ def test_every_option_says_what_its_money_and_electricity_buy(chat: ServePlan) -
                 option.energy.kwh_per_month, rel=0.01
             )
     assert any(option.energy is not None for option in chat.options)
+
+
+def test_a_part_that_nobody_rents_is_planned_and_stands_after_those_with_a_price() -> None:
+    """The announced part costs its power alone, less than any rent, and leads only where it is alone."""
+    asked = {"rate": "2/s", "ttft": None, "tpot": "50 ms", "quick": True}
+    alone = plan(accelerator="MI455X", **asked)
+    assert alone.feasible and {one.bill.trust for one in alone.options} == {"unknown"}
+    assert "Risk: no price of it is known" in "\n".join(map(str, document_of(alone).first))
+    beside = plan(accelerator="MI455X, H200", **asked)
+    known = [one.bill.trust == "unknown" for one in beside.options if one.sure]
+    assert known == sorted(known) and known[0] is False and known[-1] is True
+    first, last = beside.options[0], beside.options[len(known) - 1]
+    assert last.usd_per_month < first.usd_per_month

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.domain.accelerator import Accelerator
@@ -20,11 +22,15 @@ from tonnage.errors import BadRequest
 from tonnage.planning.own.names import read_owned
 from tonnage.planning.own.power import USUAL_TARIFF, power_of
 from tonnage.pricing.bills import HOURS_PER_MONTH
+from tonnage.pricing.owning import HOURS_PER_YEAR
 
-__all__ = ["SIZES", "OwnedOffers", "machine_size", "owned_counts", "owned_offers"]
+__all__ = ["SIZES", "OwnedOffers", "machine_size", "owned_counts", "owned_offers", "unpriced_offers"]
 
 SIZES: Final = (8, 4, 2, 1)
 """Accelerators of usual machines, and of the parts of one that a replica takes."""
+
+
+USEFUL_LIFE: Final = ("depreciation", "useful_life_years")
 
 
 class OwnedOffers(NamedTuple):
@@ -62,6 +68,43 @@ def owned_offers(
     )
 
 
+def unpriced_offers(filters: Filters, part: Accelerator, *, provider: str) -> tuple[Offer, ...]:
+    """
+    A part that nobody in the book rents, at what it costs whoever has it: power at work, and its price over its life.
+
+    So that parts announced, sold and not rented can be sized and compared by power and purchase. No rent: the bill
+    says that its price is unknown, and stands after all that have one. Empty where nothing is known of its power.
+    """
+    drawn, like = _with_power(part)
+    power = power_of(drawn, count=1, usd_per_kwh=catalog.parameter(*USUAL_TARIFF).value)
+    if power is None:
+        return ()
+    bought, years = part.street_price_usd or part.launch_price_usd, catalog.parameter(*USEFUL_LIFE).value
+    each = power.usd_per_month / HOURS_PER_MONTH + (bought or 0.0) / (years * HOURS_PER_YEAR)
+    basis = f"its power ({power.watts / 1e3:.2g} kW each{like})"
+    basis += f" and its purchase (${bought:,.0f} each over {years:g} years)" if bought else ""
+    sizes = (held for held in SIZES if held <= (part.max_per_node or 1))
+    return tuple(
+        replace(
+            _sized(filters, part, held=held, each=each, source=basis, provider=provider), trust="unknown", notes=basis
+        )
+        for held in sizes
+    )
+
+
+def _with_power(part: Accelerator) -> tuple[Accelerator, str]:
+    """A part whose power is not published draws no less than the most of its maker's that are sold for the same use."""
+    if part.power_w is not None:
+        return part, ""
+    sold = (
+        other
+        for other in catalog.accelerators().values()
+        if other.vendor == part.vendor and other.segment == part.segment and other.status == "released"
+    )
+    most = max((other for other in sold if other.power_w), key=lambda other: other.power_w or 0.0, default=None)
+    return (part, "") if most is None else (replace(part, power_w=most.power_w), f", as {most.name} draws")
+
+
 def _parts(filters: Filters, additions: Additions) -> list[tuple[Accelerator, int]]:
     found: dict[str, tuple[Accelerator, int]] = {}
     for text in filters.owned:
@@ -77,22 +120,26 @@ def _offered(filters: Filters, part: Accelerator, *, count: int, price: float | 
     size = machine_size(count, part.max_per_node or 1)
     each, source = (price, "your price") if price is not None else _power_usd_per_hour(part, count=count)
     offers = tuple(
-        Offer(
-            provider=provider,
-            instance_type=f"{held} x {part.name}" if held > 1 else part.name,
-            accelerator=part.id,
-            count=float(held),
-            prices=tuple(Price(term=term, usd_per_hour=each * held) for term in filters.terms[:1]),
-            as_of="today",
-            as_of_kind="exact",
-            source=source,
-            licence="own",
-            stock=count,
-        )
+        replace(_sized(filters, part, held=held, each=each, source=source, provider=provider), stock=count)
         for held in SIZES
         if held <= size
     )
     return OwnedOffers(part, size, offers)
+
+
+def _sized(filters: Filters, part: Accelerator, *, held: int, each: float, source: str, provider: str) -> Offer:
+    """A machine, or the share of one, that holds so many; `each` accelerator costs so much. [USD/h]"""
+    return Offer(
+        provider=provider,
+        instance_type=f"{held} x {part.name}" if held > 1 else part.name,
+        accelerator=part.id,
+        count=float(held),
+        prices=tuple(Price(term=term, usd_per_hour=each * held) for term in filters.terms[:1]),
+        as_of="today",
+        as_of_kind="exact",
+        source=source,
+        licence="own",
+    )
 
 
 def _power_usd_per_hour(part: Accelerator, *, count: int) -> tuple[float, str]:
