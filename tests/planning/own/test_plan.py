@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tonnage import catalog
 from tonnage.domain.own_plan import OwnPlan
+from tonnage.domain.precision import number_format
 from tonnage.errors import TonnageError
 from tonnage.measure.machine.recorded import read_inventory
 from tonnage.physics.power_cap import capped_clock
@@ -64,6 +65,14 @@ def test_more_cards_never_make_fewer_tokens(part: str, model: str) -> None:
         rows = planned(own=f"{count} x {part}", model=model).groups[0].rows
         made.append(rows[0].output_tokens_per_s.value if rows else 0.0)
     assert all(after >= before * 0.999 for before, after in pairwise(made)) and made[-1] > 2 * made[2]
+
+
+def test_two_cards_hold_a_finer_format_than_one_where_it_is_as_fast() -> None:
+    """A copy on one card of two, the rest of its experts in host memory, was shown where both cards hold more of it."""
+    model = "Qwen/Qwen3.5-122B-A10B"
+    one, two = (planned(own=f"{count} x RTX 3090", model=model).groups[0].rows[0] for count in (1, 2))
+    assert number_format(two.weights).bits > number_format(one.weights).bits
+    assert two.output_tokens_per_s.value >= one.output_tokens_per_s.value and two.per_request >= 20.0
 
 
 def test_a_persons_own_card_has_the_rows_of_local() -> None:

@@ -26,12 +26,13 @@ from tonnage.domain.model import Model
 from tonnage.domain.money import Offer, Price
 from tonnage.domain.own_plan import OwnedAnswer, OwnRow
 from tonnage.domain.plan import Configuration
+from tonnage.domain.precision import number_format
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.own import Own, OwnedGroup
 from tonnage.domain.requests.serve import Serve
 from tonnage.optimize.layouts import replica_layouts
 from tonnage.planning.core.header import Infeasible
-from tonnage.planning.own.local import CONTEXT, LocalRequest, top_rows
+from tonnage.planning.own.local import CONTEXT, LocalRequest, local, top_rows
 from tonnage.planning.own.machine import host_of
 from tonnage.planning.own.names import is_unified
 from tonnage.planning.own.power import group_power
@@ -186,9 +187,10 @@ def _row(request: Serve, found: Candidate, *, count: int, watts: float | None) -
 
 def _at_home(request: Own, group: OwnedGroup, part: Accelerator, *, additions: Additions) -> list[OwnRow]:
     """
-    Models on a person's own machines: spread over the cards of each, or a copy on every card, whichever makes more.
+    Models on a person's own machines: spread over the cards of each, or a copy on every card.
 
-    What lies in host memory is read by one copy at a time: such a copy is counted once for each machine.
+    Shown is what makes more output; where copies do in a coarser format, the finest that makes as much spread out. What
+    lies in host memory is read by one copy at a time: such a copy is counted once for each machine.
     """
     machine = _machine_of(request, group, part, additions=additions)
     asked = LocalRequest(context=request.serve.max_context or CONTEXT, min_per_s=request.min_speed, model=request.model)
@@ -208,7 +210,25 @@ def _at_home(request: Own, group: OwnedGroup, part: Accelerator, *, additions: A
         before = best.get(row.model)
         if before is None or row.output_tokens_per_s.value > before.output_tokens_per_s.value:
             best[row.model] = row
+    coarse = [
+        row
+        for row in best.values()
+        if any(_bits(other) > _bits(row) and other.replicas < group.count for other in rows if other.model == row.model)
+    ]
+    for row in coarse:
+        every = replace(asked, model=row.model, every_format=True)
+        spread = [
+            _local_row(other, cards=group.per_node, copies=machines)
+            for other in local(every, machine, additions=additions).all_rows
+            if other.model == row.model
+        ]
+        as_fast = [other for other in spread if other.output_tokens_per_s.value >= row.output_tokens_per_s.value]
+        best[row.model] = max([row, *as_fast], key=_bits)
     return list(best.values())
+
+
+def _bits(row: OwnRow) -> float:
+    return number_format(row.weights).bits
 
 
 def _machine_of(request: Own, group: OwnedGroup, part: Accelerator, *, additions: Additions) -> Machine:
