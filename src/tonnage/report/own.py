@@ -86,6 +86,12 @@ def _headline(plan: OwnPlan) -> str:
             else "does not carry the workloads"
         )
         return f"What is owned {carried}   best: {model_name(row.model)} on {best.name}, {rate}"
+    split = plan.mixed[0] if plan.mixed else None
+    if split and (split.quality or 0.0, split.decode_per_s.value) > (row.quality or 0.0, row.per_request):
+        each = (
+            f"{split.decode_per_s.value:,.0f} tokens/s, {split.pipeline_per_s:,.0f} with {len(split.layers)} requests"
+        )
+        return f"{model_name(split.model)} over all cards   {split.weights}   {each}"
     return f"{model_name(row.model)} on {best.name}   {row.weights}   {rate}"
 
 

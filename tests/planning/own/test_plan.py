@@ -179,3 +179,9 @@ def test_no_part_of_the_catalogue_breaks_an_inventory() -> None:
     for part in wanted:
         plan = planned(own=part.id, model="Qwen/Qwen3-8B")
         assert plan.groups[0].rows or plan.groups[0].none_because
+
+
+def test_one_box_leads_with_the_split_where_it_is_better_than_every_group() -> None:
+    plan = planned(own="RTX 4090, 2 x RTX 3090", one_box=True, model="Qwen/Qwen3.5-122B-A10B")
+    assert "over all cards" in str(document_of(plan).first)
+    assert plan.mixed[0].decode_per_s.value > max(group.rows[0].per_request for group in plan.groups)
