@@ -11,10 +11,13 @@ from tonnage.domain.layout import Layout
 from tonnage.domain.money import Offer, Price
 from tonnage.domain.plan import Bill
 from tonnage.errors import Unmeasured
+from tonnage.physics.transformer import Tokens, step_work
 from tonnage.planning.batch.plan import plan_batch
 from tonnage.planning.deployment import resolve
 from tonnage.planning.host import (
+    WORKING_DRAW,
     energy_use,
+    executed_flop,
     host_factor,
     machine_power,
     offer_of,
@@ -183,7 +186,23 @@ def test_boards_draw_more_the_more_they_read_and_multiply() -> None:
         assert load.low < load.value <= load.high <= 1.0
         return load.value
 
-    idle = catalog.parameter("server_power", "idle_share_of_max").value
-    assert share(1.0, 10.0) == pytest.approx(idle, abs=0.01)
-    assert idle < share(1.0, 0.012) < share(64.0, 0.016) < share(192.0, 0.022) <= 1.0
+    assert share(1.0, 10.0) == pytest.approx(WORKING_DRAW, abs=0.01)
+    assert WORKING_DRAW < share(1.0, 0.012) < share(64.0, 0.016) < share(192.0, 0.022) <= 1.0
     assert share(4096.0, 0.02) == 1.0
+
+
+def test_experts_that_few_tokens_reach_draw_the_power_of_whole_tiles() -> None:
+    """One token for eight of 128 experts: sixteen rows are multiplied for each; 4,096 tokens fill their tiles."""
+    case = ServeCase(
+        model="Qwen/Qwen3-30B-A3B", accelerator="h100-sxm5-80gb", traffic=Traffic(concurrency=1.0), isl=0.0, osl=1.0
+    )
+    p = resolve(case).placement
+
+    def padding(decodes: float) -> float:
+        tokens = Tokens(decodes=decodes, context=1.0, emitted=decodes)
+        work = step_work(p.model, tokens, precision=p.precision, layout=p.layout, domain=p.domain)
+        experts = [op for op in work if op.kind == "grouped_gemm"]
+        return sum(executed_flop(op) for op in experts) / sum(op.flop for op in experts)
+
+    assert padding(1.0) == pytest.approx(16.0, rel=0.05)
+    assert 1.0 <= padding(4096.0) < 1.1
