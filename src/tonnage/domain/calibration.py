@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 __all__ = [
-    "CALIBRATE_SCHEMA", "MEASURE_PLAN_SCHEMA", "Calibrated", "Calibration", "CalibrationError", "MeasurePlan",
-    "Proposal", "Stretch",
+    "CALIBRATE_SCHEMA", "MEASURE_PLAN_SCHEMA", "Calibrated", "Calibration", "CalibrationError", "FirstMeasurement",
+    "MeasurePlan", "Proposal", "Stretch",
 ]  # fmt: skip
 
 CALIBRATE_SCHEMA: Final = "tonnage.calibrate/1"
@@ -145,3 +145,29 @@ class MeasurePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Options that may turn out cheaper or to be needed. [-]"""
     proposals: tuple[Proposal, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+class FirstMeasurement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The five minutes that would most likely overturn a plan, and what they have to show for that."""
+
+    sentence: str
+    option: int | None = None
+    """Place in the plan of what is measured, from 0; absent = the plan has no list of options."""
+    what: str
+    """The configuration, in a few words."""
+    load: str
+    quantity: str
+    """What is read: TPOT, step time, samples/s, …"""
+    unit: str
+    predicted: float
+    above: float | None = None
+    """From this value on another option leads."""
+    below: float | None = None
+    """Down from this value another option leads."""
+    chance: float = 0.0
+    """That it does; 0 = no outcome is likely to change the choice. [-]"""
+    becomes: str = ""
+    """What leads then."""
+    minutes: float
+    usd: float | None = None
+    """Of what has to be rented for them; absent = nothing, or not known. [USD]"""

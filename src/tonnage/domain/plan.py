@@ -13,6 +13,7 @@ import msgspec
 
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Part, Quantity, Verdict
+from tonnage.domain.calibration import FirstMeasurement
 from tonnage.domain.cost import BillingRules, EnergyUse, TokensInstead, UnitCosts
 from tonnage.domain.fleet import FleetDay
 from tonnage.domain.layout import Engine, Layout
@@ -392,6 +393,8 @@ class PlanHeader(msgspec.Struct, Generic[Request], frozen=True, kw_only=True, om
     """Of them, those whose capacity was simulated."""
     unfinished: str = ""
     """Why the search ended before its end: the answer is the best found by then; empty = it did not."""
+    measure_first: FirstMeasurement | None = None
+    """The five-minute measurement most likely to overturn the plan; absent when nothing works."""
     provenance: Provenance
 
 

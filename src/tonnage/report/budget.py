@@ -91,6 +91,7 @@ def _serving(plan: BudgetPlan, *, rows: int) -> tuple:  # type: ignore[type-arg]
         meters=meters,
         table=_models(plan.models[:rows], benchmark=plan.benchmark),
         risks=[step, stale_text(option.bill, plan.provenance.made), f"{simulate}."],
+        measure=plan.measure_first,
         rest=Note(hint=REST),
     )
 
@@ -121,7 +122,13 @@ def _models(models: tuple[Affordable, ...], *, benchmark: str) -> Table:
 def _runs(plan: BudgetPlan) -> tuple:  # type: ignore[type-arg]
     if not plan.runs:
         tunes = _tunes(plan)
-        return first_screen(question=_question(plan), answer=plan.sentence, table=tunes, rest=Note(hint=REST))
+        return first_screen(
+            question=_question(plan),
+            answer=plan.sentence,
+            table=tunes,
+            measure=plan.measure_first,
+            rest=Note(hint=REST),
+        )
     first = plan.runs[0]
     cut = max((one for one in plan.runs if one.saves_share), key=lambda one: one.saves_share or 0.0, default=None)
     spread = ""
@@ -142,6 +149,7 @@ def _runs(plan: BudgetPlan) -> tuple:  # type: ignore[type-arg]
         f"{show(first.wall_s, 's')}   {spread_usd(first.cost)}",
         table=_sizes(plan.runs),
         risks=[spread, saves, tuned],
+        measure=plan.measure_first,
         rest=Note(hint=REST),
     )
 

@@ -32,6 +32,7 @@ def fleet_document(plan: FleetPlan, *, top: int | None = None, every: bool = Fal
         meters=_meters(plan),
         table=_instances(shown, first=True),
         risks=_risks(plan, hidden=len(largest) - len(shown)),
+        measure=plan.measure_first,
         rest=left_out(plan.rejected, what="accelerators", opened="; each line of the bill: tonnage explain"),
     )
     return with_names(Document(first=first, why=_why(plan)))

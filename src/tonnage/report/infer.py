@@ -64,6 +64,7 @@ def infer_document(plan: InferPlan, *, top: int | None = None, every: bool = Fal
             stale_text(best.bill, plan.provenance.made),
             f"Host: {text}" if (text := shortages_text(best.needs)) else "",
         ],
+        measure=plan.measure_first,
         rest=left_out(plan.rejected, what="accelerators", hidden=len(plan.options) - len(rows)),
     )
     return with_names(Document(first=first, why=_why(plan)))

@@ -52,6 +52,7 @@ def lifecycle_document(plan: LifecyclePlan, *, top: int | None = None, every: bo
             f"Single kind of accelerator: {plan.one_type_text}" if plan.one_type_text else "",
             stale_text(serve.bill, plan.provenance.made) or closest_break_even(plan.serve.break_even),
         ],
+        measure=plan.measure_first,
         rest=left_out(()),
     )
     return with_names(Document(first=first, why=why))

@@ -34,6 +34,7 @@ def own_document(plan: OwnPlan, *, top: int | None = None, every: bool = False) 
         meters=_meters(plan),
         table=_table(able if every or top else able[:LINES], most=shown, benchmark=plan.benchmark) if able else None,
         risks=[_short_of(plan), _mixed_line(plan), *_idle(plan)],
+        measure=plan.measure_first,
         rest=Note(hint=(f"{plural(hidden, 'more row')}: --all. " if hidden else "") + f"{REST}."),
     )
     return with_names(Document(first=first, why=_why(plan)))

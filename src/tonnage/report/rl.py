@@ -62,6 +62,7 @@ def rl_document(plan: RlPlan, *, top: int | None = None, every: bool = False) ->
             _cores(best),
             stale_text(best.bill, plan.provenance.made),
         ],
+        measure=plan.measure_first,
         rest=left_out(plan.rejected, hidden=len(plan.options) - len(rows)),
     )
     return with_names(Document(first=first, why=_why(plan)))

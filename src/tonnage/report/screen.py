@@ -14,6 +14,7 @@ from datetime import date
 from typing import Any, Final, NamedTuple
 
 from tonnage.domain.answer import Verdict
+from tonnage.domain.calibration import FirstMeasurement
 from tonnage.domain.plan import BY_AVERAGES, Bill, BreakEven, Provenance, Rejection
 from tonnage.report.document import (
     Block,
@@ -43,6 +44,9 @@ ROWS: Final = 5
 MAX_TIMES: Final = 3.0
 """An option that costs more times as much as the first is shown when asked for. [-]"""
 MAX_RISKS: Final = 3
+TEXT_LINES: Final = 14
+"""Of question, answer, the table's rows and the texts below it: what a screen of 24 lines leaves them."""
+TEXT_COLUMNS: Final = 96
 EXPLAIN: Final = "; each number: tonnage explain"
 SHORTEST_REASON: Final = 4
 """Reasons of a first screen, when nothing works."""
@@ -119,14 +123,36 @@ def first_screen(
     risks: Sequence[str] = (),
     rest: Note | None = None,
     good: bool = True,
+    measure: FirstMeasurement | None = None,
 ) -> tuple[Block, ...]:
     """The blocks of a first screen, in the order of all of them."""
     asked = " · ".join(part for part in question if part)
     blocks: list[Block] = [*([Text(text=asked)] if asked else []), Headline(text=answer, good=good)]
     blocks += [Meters(meters=tuple(meters))] if meters else []
     blocks += [table] if table is not None and table.rows else []
-    blocks += [Text(text=risk) for risk in [risk for risk in risks if risk][:MAX_RISKS]]
+    named = [risk for risk in risks if risk][:MAX_RISKS]
+    if measure is not None:
+        above = (len(table.rows) if table is not None else 0) + _lines(asked) + _lines(answer)
+        named = _what_fits(named, measure.sentence, lines=TEXT_LINES - above)
+    blocks += [Text(text=risk) for risk in named]
+    blocks += [Text(text=measure.sentence)] if measure is not None else []
     return (*blocks, *([rest] if rest is not None else []))
+
+
+def _what_fits(risks: Sequence[str], last: str, *, lines: int) -> list[str]:
+    """The first of the risks that leave the screen's last line its room; --why has all of them."""
+    left = lines - _lines(last)
+    kept: list[str] = []
+    for risk in risks:
+        left -= _lines(risk)
+        if left < 0:
+            break
+        kept.append(risk)
+    return kept
+
+
+def _lines(text: str) -> int:
+    return math.ceil(len(text) / TEXT_COLUMNS)
 
 
 def by_averages(plan: Any) -> list[str]:

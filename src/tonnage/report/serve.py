@@ -81,6 +81,7 @@ def serve_document(plan: ServePlan, *, top: int | None = None, every: bool = Fal
         meters=_meters(plan, best),
         table=_table(plan, rows),
         risks=_risks(plan, best),
+        measure=plan.measure_first,
         rest=left_out(plan.rejected, hidden=hidden),
     )
     return with_names(Document(first=first, why=_why(plan)))

@@ -59,6 +59,7 @@ def train_document(plan: TrainPlan, *, top: int | None = None, every: bool = Fal
         meters=_meters(plan, best),
         table=_table([plan.options[row.place] for row in rows], rows),
         risks=_risks(plan, best),
+        measure=plan.measure_first,
         rest=left_out(plan.rejected, hidden=len(plan.options) - len(rows)),
     )
     return with_names(Document(first=first, why=_why(plan)))

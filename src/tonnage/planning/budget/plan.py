@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from datetime import date
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -10,14 +12,24 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.downloads import BENCHMARK
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.domain.answer import Verdict
-from tonnage.domain.budget_plan import BudgetPlan
+from tonnage.domain.answer import Quantity, Verdict
+from tonnage.domain.budget_plan import Affordable, AffordableRun, AffordableTune, BudgetPlan
+from tonnage.domain.calibration import FirstMeasurement
 from tonnage.domain.plan import PLAN_SCHEMA
 from tonnage.domain.requests.budget import Budget
 from tonnage.errors import BadRequest
 from tonnage.planning.budget.serving import TOLERANCE, best_models, largest_affordable
 from tonnage.planning.budget.training import DEADLINE_S, LAWS, affordable_runs, affordable_tunes, optimal_range
 from tonnage.planning.core.header import provenance
+from tonnage.planning.core.measure_first import (
+    MINUTES,
+    Rival,
+    few_words,
+    likeliest_to_overturn,
+    rival_of,
+    smoothly,
+    to_stay_within,
+)
 from tonnage.planning.serve.plan import serve_options
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.units import show
@@ -70,6 +82,7 @@ def _serving(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPl
         feasible=True,
         models=models,
         bill=first.option.cost,
+        measure_first=_before_service(request, models),
         benchmark=BENCHMARK,
         evaluated=looked,
         provenance=provenance((one.option.bill for one in models), today=today, assumed=base.provenance.assumed),
@@ -122,6 +135,7 @@ def _training(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetP
         runs=runs,
         tunes=tunes,
         bill=first.cost,
+        measure_first=_before_run(base.request, first),
         laws=LAWS,
         optimal_range=(low, high),
         sentence=f"{show(base.request.usd or 0.0, 'USD')} trains {first.parameters / 1e9:.3g}B parameters on "
@@ -140,10 +154,47 @@ def _finetuning(base: BudgetPlan, *, additions: Additions, today: date) -> Budge
         feasible=True,
         tunes=tunes,
         bill=first.cost,
+        measure_first=_before_run(base.request, first),
         sentence=f"{show(base.request.usd or 0.0, 'USD')} tunes {first.model} by {first.method} on "
         f"{first.tokens / 1e9:,.3g}B tokens, in {first.wall_s / 86400:.1f} days on {first.configuration.count} x "
         f"{first.configuration.accelerator}.",
     )
+
+
+def _before_service(request: Budget, models: tuple[Affordable, ...]) -> FirstMeasurement:
+    """What would put the next model of the list first: the score ranks them, so each is as good as its place."""
+    confidence = request.serve.confidence if request.serve is not None else 0.5
+    rivals = [
+        rival_of(one.option, place, confidence=confidence)._replace(
+            what=f"{one.model} on {few_words(one.option.configuration, ranks=one.option.configuration.ranks)}",
+            cost=partial(_place, place),
+        )
+        for place, one in enumerate(models)
+    ]
+    return likeliest_to_overturn(rivals, confidence=confidence)
+
+
+def _place(place: int, _: float) -> float:
+    return 1.0 + place
+
+
+def _before_run(request: Budget, run: AffordableRun | AffordableTune) -> FirstMeasurement:
+    """Whether the run stays within the budget, by the speed of its step."""
+    rate = run.tokens / run.wall_s
+    most, least = run.cost.high or run.cost.value, run.cost.low or run.cost.value
+    low, high = (rate * run.cost.value / end for end in (most, least))
+    rival = Rival(
+        place=0,
+        configuration=run.configuration,
+        cost=smoothly(run.cost),
+        margin=math.inf,
+        measured=Quantity(value=rate, unit="tokens/s", basis=run.cost.basis, low=low, high=high),
+        name="tokens/s",
+        what=few_words(run.configuration, ranks=run.configuration.count),
+        load="20 steps",
+        usd=60.0 * MINUTES * run.cost.value / run.wall_s,
+    )
+    return to_stay_within(rival, request.usd or math.inf, what="the budget")
 
 
 def _no_run(base: BudgetPlan) -> BudgetPlan:

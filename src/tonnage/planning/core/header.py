@@ -37,6 +37,7 @@ from tonnage.domain.requests.rl import Rl
 from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.physics.parameters import active_parameters, parameters
+from tonnage.planning.core.measure_first import with_measure_first
 from tonnage.planning.sites import ACCELERATOR_TESTS, OFFER_TESTS, none_passes
 from tonnage.simulation.capacity import Point
 from tonnage.version import __version__, can_simulate
@@ -269,7 +270,7 @@ def answer_or_relax(
     cut: Callable[[Request], Request] = lambda request: request,
 ) -> Plan:
     """
-    The plan for a request; where nothing does it, with what relaxing one constraint buys.
+    The plan for a request and what to measure first; where nothing does it, with what relaxing one constraint buys.
 
     Parameters
     ----------
@@ -283,7 +284,7 @@ def answer_or_relax(
     """
     made = plan(request)
     if made.feasible:
-        return made
+        return with_measure_first(made)
 
     def leads(other: Request) -> str | None:
         options = plan(cut(other)).options

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import math
 
+from msgspec.structs import replace
+
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Basis, Part, Quantity, Verdict
-from tonnage.domain.fleet_plan import FleetPlan, FleetRequest, PoolInstances, PoolReplicas
+from tonnage.domain.calibration import FirstMeasurement
+from tonnage.domain.fleet_plan import FleetPlan, FleetRequest, FleetWorkload, PoolInstances, PoolReplicas
 from tonnage.domain.infer_plan import Infer
 from tonnage.optimize.fleet import Fleet, FleetProblem
-from tonnage.planning.fleet.candidate import Candidate
+from tonnage.planning.core.measure_first import (
+    COMPETING,
+    MINUTES,
+    Rival,
+    few_words,
+    likelier,
+    likeliest_to_overturn,
+    narrows,
+    smoothly,
+)
+from tonnage.planning.fleet.candidate import Candidate, fits_machine
 from tonnage.planning.fleet.hours import Hours, ranges
 from tonnage.planning.fleet.problem import FleetContext
 from tonnage.planning.fleet.stock import Stock
@@ -17,7 +30,17 @@ from tonnage.planning.host import sampling_needs, serving_needs
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.units import show
 
-__all__ = ["assumptions", "bill_of", "dates", "instances_of", "kinds_of", "refusal", "replicas_of", "sentence"]
+__all__ = [
+    "assumptions",
+    "bill_of",
+    "dates",
+    "first_measurement",
+    "instances_of",
+    "kinds_of",
+    "refusal",
+    "replicas_of",
+    "sentence",
+]
 
 
 def bill_of(
@@ -115,6 +138,62 @@ def replicas_of(
         )
     order = {workload.name: i for i, workload in enumerate(asked.request.workloads)}
     return tuple(sorted(found, key=lambda one: (order[one.workload], one.where, not one.firm)))
+
+
+def first_measurement(
+    asked: FleetContext, *, behind: tuple[Candidate | None, ...], fleet: Fleet
+) -> FirstMeasurement | None:
+    """Of every workload, what would most likely make another way of serving it cheaper by the request."""
+    found = []
+    for number, workload in enumerate(asked.request.workloads):
+        used = [chance for w, _ in fleet.replicas if (chance := behind[w]) is not None and chance.workload == number]
+        if not used:
+            continue
+        mine = [one for one in asked.chances if one.workload == number]
+        price = {id(one): _cheapest_request(asked, one, workload) for one in (*mine, *used)}
+        lead = min(used, key=lambda one: price[id(one)])
+        if not math.isfinite(price[id(lead)]):
+            found.append(narrows(_rival(lead, workload, 0, usd=1.0)._replace(usd=None), "it runs on what is owned"))
+            continue
+        rentable = [one for one in mine if math.isfinite(price[id(one)]) and one.configuration != lead.configuration]
+        others = sorted(rentable, key=lambda one: price[id(one)])[: COMPETING - 1]
+        # What the programme took for reasons beside a request's price is not overturned by that price alone.
+        least = min(price[id(one)] for one in (lead, *others))
+        rivals = [
+            _rival(chance, workload, place, usd=least if place == 0 else price[id(chance)])
+            for place, chance in enumerate((lead, *others))
+        ]
+        found.append(likeliest_to_overturn(rivals, confidence=0.5))
+    best = likelier(found)
+    return None if best is None else replace(best, option=None)
+
+
+def _cheapest_request(asked: FleetContext, chance: Candidate, workload: FleetWorkload) -> float:
+    """The least that a request a second of the workload's mix costs there; infinite on what is owned. [USD/h]"""
+    rate = chance.mix_per_s(workload)
+    prices = [
+        price / held.offer.count
+        for held in asked.held
+        if fits_machine(chance, held)
+        for term in held.terms
+        if (price := held.offer.usd_per_hour(term)) is not None
+    ]
+    return min(prices) * chance.share / rate if prices and rate > 0.0 else math.inf
+
+
+def _rival(chance: Candidate, workload: FleetWorkload, place: int, *, usd: float) -> Rival:
+    rate = Quantity(value=chance.mix_per_s(workload), unit="1/s").within(chance.rate_factor)
+    return Rival(
+        place=place,
+        configuration=chance.configuration,
+        cost=smoothly(Quantity(value=usd, unit="USD/h").within(chance.rate_factor)),
+        margin=math.inf,
+        measured=rate,
+        name="requests/s",
+        what=few_words(chance.configuration, ranks=chance.ranks),
+        load=f"{workload.name} at its objectives",
+        usd=usd * rate.value * MINUTES / 60.0 or None,
+    )
 
 
 def _needs(chance: Candidate, held: Stock, *, infer: Infer | None) -> tuple[HostNeed, ...]:

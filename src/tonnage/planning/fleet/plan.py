@@ -27,7 +27,7 @@ from tonnage.planning.core.stop import best_is_known, stop_asked
 from tonnage.planning.fleet import alternatives, narrative
 from tonnage.planning.fleet.candidate import Candidate, candidates, keep_near_least, simulate_chances
 from tonnage.planning.fleet.hours import hours_of
-from tonnage.planning.fleet.narrative import bill_of, instances_of, kinds_of, replicas_of
+from tonnage.planning.fleet.narrative import bill_of, first_measurement, instances_of, kinds_of, replicas_of
 from tonnage.planning.fleet.problem import FleetContext, problem_of
 from tonnage.planning.fleet.samples import sample_candidates
 from tonnage.planning.fleet.stock import stock
@@ -351,6 +351,7 @@ def _answer(base: FleetPlan, settled: Settled, *, beside: tuple[FleetAlternative
         instances=instances_of(asked, problem, fleet=fleet),
         replicas=replicas_of(asked, problem, behind=behind, fleet=fleet),
         checks=checks,
+        measure_first=first_measurement(asked, behind=behind, fleet=fleet),
         alternatives=beside,
         binds=() if request.quick or stop_asked() else alternatives.binding_limits(asked, problem, fleet=fleet),
         binding=over,

@@ -21,6 +21,7 @@ from tonnage.domain.train_plan import Milestone, TrainOption, TrainPlan
 from tonnage.physics.memory import stored_bytes
 from tonnage.planning.cold_start import cold_start
 from tonnage.planning.core.header import infeasible_sentence
+from tonnage.planning.core.measure_first import likelier
 from tonnage.planning.error_model import Pair, Ratio, correlation, ratio
 from tonnage.planning.lifecycle.savings import savings_options
 from tonnage.planning.serve.plan import plan_serve
@@ -81,6 +82,7 @@ def plan_lifecycle(
         kwh=_life(request, trained.kwh, served.energy.kwh_per_month if served.energy else None),
         kg_co2=_life(request, trained.kg_co2, served.energy.kg_co2_per_month if served.energy else None),
         timeline=_timeline(request, trained, served=served, additions=additions),
+        measure_first=likelier((serve.measure_first, make.measure_first)),
         provenance=provenance,
     )
     if request.quick:

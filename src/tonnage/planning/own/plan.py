@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import Final
@@ -10,17 +11,20 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.downloads import BENCHMARK
 from tonnage.domain.answer import Basis, Part, Quantity, Verdict
+from tonnage.domain.calibration import FirstMeasurement
 from tonnage.domain.fleet_plan import FleetPlan, PoolInstances
 from tonnage.domain.own_plan import Beside, OwnedAnswer, OwnPlan
 from tonnage.domain.plan import PLAN_SCHEMA
 from tonnage.domain.requests.fleet import FleetRequest, OwnMachine
 from tonnage.domain.requests.own import Own, OwnedGroup
 from tonnage.planning.core.header import provenance
+from tonnage.planning.core.measure_first import Rival, narrows
 from tonnage.planning.fleet.plan import plan_fleet
 from tonnage.planning.fleet.stock import OWNED
 from tonnage.planning.own.groups import answer_group, part_of
 from tonnage.planning.own.mixed import mixed_rows
 from tonnage.planning.own.power import group_power, site_answer, tariff
+from tonnage.units import show
 
 __all__ = ["plan_own"]
 
@@ -57,10 +61,34 @@ def plan_own(request: Own, *, additions: Additions = catalog.NOTHING, today: dat
         rented=rented,
         site=site_answer(request, groups, additions=additions),
         electricity=whole,
+        measure_first=shared.measure_first if shared is not None else _best_use(groups),
         binding=binding,
         evaluated=shared.evaluated if shared else 0,
         provenance=provenance((), today=today, assumed=_assumptions(request, shared)),
     )
+
+
+def _best_use(groups: tuple[OwnedAnswer, ...]) -> FirstMeasurement | None:
+    """The row whose output is known worst: nothing is bought, so a measurement settles what can be promised."""
+    able = [(row, group) for group in groups for row in group.rows[:1] if row.output_tokens_per_s.low]
+    if not able:
+        return None
+    row, group = max(
+        able, key=lambda one: (one[0].output_tokens_per_s.high or 0.0) / (one[0].output_tokens_per_s.low or 1.0)
+    )
+    out = row.output_tokens_per_s
+    rival = Rival(
+        place=groups.index(group),
+        configuration=None,
+        cost=lambda _: 0.0,
+        margin=math.inf,
+        measured=out,
+        name="output tokens/s",
+        what=f"{row.model} {row.weights.upper()} with {row.engine} on {group.name}",
+        load=f"{max(1, round(row.concurrency)):,} at once",
+        usd=None,
+    )
+    return narrows(rival, f"until then it is {show(out.low or 0.0, 'count')} to {show(out.high or 0.0, 'count')}")
 
 
 def _electricity(groups: tuple[OwnedAnswer, ...]) -> Quantity | None:

@@ -1,0 +1,383 @@
+"""
+Which five-minute measurement is the likeliest to overturn a plan? One line of every first screen.
+
+Each option near the first has one unknown: how much faster it is than predicted, normal in logarithms, with the width
+of its interval and the correlations of `error_model`. It moves the option's cost and its chance of meeting the
+objectives. Measuring an option tells its own unknown, but for `REPEATED`, and part of all others that share causes;
+then the plan's own rule is asked again: the cheapest of those with the confidence asked for. The measurement whose
+outcomes most often lead to another option is proposed, with the value from which they do. `calibrate.worth` weighs two
+and three measurements together, by draws; this is one, over `_STEPS` equally likely outcomes, in milliseconds.
+
+A plan is overturned by another option, not by one replica more or less of the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeVar
+
+from msgspec.structs import replace
+
+from tonnage.domain.answer import Quantity
+from tonnage.domain.batch_plan import BatchOption
+from tonnage.domain.calibration import FirstMeasurement
+from tonnage.domain.infer_plan import InferOption
+from tonnage.domain.plan import Bill, Configuration, RankedPlan, ServeOption
+from tonnage.domain.rl_plan import RlOption
+from tonnage.domain.train_plan import TrainConfiguration, TrainOption
+from tonnage.planning.error_model import NINETY, correlation, end_at
+from tonnage.units import show
+
+__all__ = [
+    "COMPETING", "MINUTES", "Rival", "few_words", "first_of", "likelier", "likeliest_to_overturn", "narrows",
+    "rival_of", "smoothly", "to_stay_within", "with_measure_first",
+]  # fmt: skip
+
+MINUTES: Final = 5.0
+"""Of the measurement itself, without starting an instance and reading weights. [min]"""
+REPEATED: Final = 0.03
+"""A measurement of the very configuration and load repeats itself as well as this. [log]"""
+MARGIN: Final = 0.02
+"""Another option overturns the first from this share of its cost on: prices move more. [-]"""
+LEAST: Final = 0.02
+"""Chance of overturning below which a measurement is said to change nothing. [-]"""
+COMPETING: Final = 8
+"""Options that are weighed: the rest cost more even where all goes well. [-]"""
+_STEPS: Final = 40
+_HALVINGS: Final = 12
+Ranked = TypeVar("Ranked", bound=RankedPlan[Any, Any])
+
+
+class Rival(NamedTuple):
+    """An option as its one unknown sets it, and what measuring it would be."""
+
+    place: int
+    """In the plan, from 0."""
+    configuration: Configuration | TrainConfiguration | None
+    cost: Callable[[float], float]
+    """Where it is so many standard deviations faster than predicted. Money of any unit that its rivals share."""
+    margin: float
+    """Standard deviations from the prediction to its limits: it keeps them with a chance of the normal's integral."""
+    measured: Quantity
+    """What the measurement reads: a time [s] or a rate [1/s, tokens/s]."""
+    name: str
+    """Of that quantity."""
+    what: str
+    """The configuration in a few words."""
+    load: str
+    usd: float | None
+    """Of `MINUTES` of what has to be rented; absent = bought, or one's own."""
+
+    @property
+    def width(self) -> float:
+        """Standard deviation of the logarithm of what is measured."""
+        return max(1e-3, (_reach(self.measured, up=True) + _reach(self.measured, up=False)) / 2.0)
+
+    def at(self, faster: float) -> float:
+        """What the measurement reads where the option is so many standard deviations faster."""
+        rising = (faster > 0.0) == (self.measured.unit != "s")
+        moved = abs(faster) * _reach(self.measured, up=rising)
+        return self.measured.value * math.exp(moved if rising else -moved)
+
+
+def with_measure_first(plan: Ranked) -> Ranked:
+    """The ranked plan with its measurement; as it is where it has no options."""
+    found = first_of(plan)
+    return plan if found is None else replace(plan, measure_first=found)
+
+
+def first_of(plan: Any) -> FirstMeasurement | None:
+    """The measurement of a plan of ranked options; None where it has none."""
+    options = plan.options
+    if not options:
+        return None
+    confidence = getattr(plan.request, "confidence", 0.5)
+    first = options[0]
+    cap = _money(first, high=True)
+    near = [place for place in range(1, len(options)) if _money(options[place], high=False) <= cap]
+    chosen = sorted(near, key=lambda place: (_money(options[place], high=False), place))[: COMPETING - 1]
+    free = 1.0 - getattr(plan.request, "headroom", 0.0)
+    return likeliest_to_overturn(
+        [rival_of(options[place], place, free=free, confidence=confidence) for place in (0, *chosen)],
+        confidence=confidence,
+    )
+
+
+def likeliest_to_overturn(rivals: Sequence[Rival], *, confidence: float) -> FirstMeasurement:
+    """
+    Of the measurements of each rival, the one whose outcomes most often lead to another than the first.
+
+    Parameters
+    ----------
+    rivals : sequence of Rival
+        The plan's choice first.
+    confidence : float
+        Chance of keeping its limits that an option needs. [-]
+    """
+    needed = NINETY * end_at(confidence)
+    best, lead, where = 0.0, rivals[0], (0.0, 0, False)
+    # What is ranked behind for its price's trust, say, is behind it whatever its speed.
+    while ahead := _choice(rivals, rivals[0], 0.0, needed=needed, prior=True):
+        rivals = [*rivals[:ahead], *rivals[ahead + 1 :]]
+    for rival in rivals:
+        picks = [_choice(rivals, rival, outcome, needed=needed) for outcome in _outcomes()]
+        share = sum(_turns(rivals, rival, pick) for pick in picks) / _STEPS
+        if share > best:
+            best, lead, where = share, rival, _turning_point(rivals, rival, picks, needed=needed)
+    if best < LEAST:
+        return narrows(rivals[0], "no likely result changes the choice")
+    outcome, becomes, slower = where
+    unit, value = lead.measured.unit, lead.at(outcome)
+    above = slower == (unit == "s")
+    told = f"predicted {show(lead.measured.value, unit)}; {'over' if above else 'under'} {show(value, unit)}"
+    other = rivals[becomes]
+    twin = other.what == lead.what
+    then = "it leads" if other is lead else f"option {other.place + 1} leads" if twin else f"{other.what} leads"
+    return FirstMeasurement(
+        sentence=f"{_lead(lead)}, {told} (chance {best:.0%}) {then}.",
+        option=lead.place,
+        what=lead.what,
+        load=lead.load,
+        quantity=lead.name,
+        unit=unit,
+        predicted=lead.measured.value,
+        above=value if above else None,
+        below=None if above else value,
+        chance=best,
+        becomes=other.what,
+        minutes=MINUTES,
+        usd=lead.usd,
+    )
+
+
+def narrows(rival: Rival, why: str) -> FirstMeasurement:
+    """A measurement that changes no choice, and what is said of that."""
+    return FirstMeasurement(
+        sentence=f"{_lead(rival)}; {why}.",
+        option=rival.place,
+        what=rival.what,
+        load=rival.load,
+        quantity=rival.name,
+        unit=rival.measured.unit,
+        predicted=rival.measured.value,
+        minutes=MINUTES,
+        usd=rival.usd,
+    )
+
+
+def to_stay_within(rival: Rival, limit: float, *, what: str) -> FirstMeasurement:
+    """The measurement of a job whose cost must stay below a limit, in the unit of its cost."""
+    slower = [outcome for outcome in _outcomes() if rival.cost(outcome) > limit]
+    least = max(slower, default=0.0)
+    value, unit = rival.at(least), rival.measured.unit
+    chance = len(slower) / _STEPS
+    if chance < LEAST:
+        return narrows(rival, f"no likely result breaks {what}")
+    told = f"predicted {show(rival.measured.value, unit)}; under {show(value, unit)} (chance {chance:.0%})"
+    return replace(
+        narrows(rival, ""),
+        sentence=f"{_lead(rival)}, {told} it breaks {what}.",
+        below=value,
+        chance=chance,
+        becomes=f"a smaller job within {what}",
+    )
+
+
+def _lead(rival: Rival) -> str:
+    price = f", ${rival.usd:,.2f}" if rival.usd is not None else ""
+    return f"Measure first ({MINUTES:g} min{price}): {rival.name} of {rival.what}, {rival.load}"
+
+
+@cache
+def _outcomes() -> tuple[float, ...]:
+    """Equally likely outcomes of a measurement, in its own standard deviations."""
+    return tuple(NINETY * end_at((step + 0.5) / _STEPS) for step in range(_STEPS))
+
+
+def _choice(rivals: Sequence[Rival], seen: Rival, outcome: float, *, needed: float, prior: bool = False) -> int:
+    """Place among the rivals of what leads once `seen` is measured so far off its prediction."""
+    known = 0.0 if prior else 1.0 / (1.0 + (REPEATED / seen.width) ** 2)
+    able: list[tuple[float, int]] = []
+    likeliest: list[tuple[float, int]] = []
+    for place, rival in enumerate(rivals):
+        shared = 1.0 if rival is seen else correlation(rival.configuration, seen.configuration)
+        moved = shared * math.sqrt(known) * outcome
+        margin = (rival.margin + moved) / math.sqrt(max(1e-6, 1.0 - shared * shared * known))
+        cost = rival.cost(moved)
+        if margin >= needed - 1e-6:
+            # Ties stay with the first.
+            able.append((cost * (1.0 - MARGIN if place == 0 else 1.0), place))
+        likeliest.append((-margin, place))
+    return min(able)[1] if able else min(likeliest)[1]
+
+
+def _turning_point(
+    rivals: Sequence[Rival], seen: Rival, picks: Sequence[int], *, needed: float
+) -> tuple[float, int, bool]:
+    """The outcome from which the choice is another, which it is, and whether that takes a slower outcome."""
+    turned = [place for place, pick in enumerate(picks) if _turns(rivals, seen, pick)]
+    slower = sum(_outcomes()[place] for place in turned) < 0.0
+    edge = turned[-1] if slower else turned[0]
+    other = min(_STEPS - 1, edge + 1) if slower else max(0, edge - 1)
+    beyond, inside = _outcomes()[edge], _outcomes()[other]
+    for _ in range(_HALVINGS):
+        middle = (inside + beyond) / 2.0
+        if _turns(rivals, seen, _choice(rivals, seen, middle, needed=needed)):
+            beyond = middle
+        else:
+            inside = middle
+    return beyond, picks[edge], slower
+
+
+def _turns(rivals: Sequence[Rival], seen: Rival, pick: int) -> bool:
+    """Whether it overturns the first: what it tells of third options is told better by measuring those."""
+    return pick != 0 if seen is rivals[0] else rivals[pick] is seen
+
+
+# Kinds of options
+
+
+def rival_of(option: Any, place: int, *, free: float = 1.0, confidence: float = 0.5) -> Rival:
+    """
+    An option of any ranked plan as a rival.
+
+    Parameters
+    ----------
+    option : ServeOption, BatchOption, TrainOption, RlOption or InferOption
+    place : int
+        In the plan, from 0.
+    free : float
+        Share of capacity that the request plans with: one less its headroom. [-]
+    confidence : float
+        Chance that the request asks for. [-]
+    """
+    read, name, load, ranks = _reading(option)
+    return Rival(
+        place=place,
+        configuration=getattr(option, "configuration", None),
+        cost=_cost_of(option, read, free=free),
+        margin=_margin(option, confidence=confidence),
+        measured=read,
+        name=name,
+        what=_few_words(option, ranks=ranks),
+        load=load,
+        usd=_usd(option.bill, ranks),
+    )
+
+
+def _reading(option: Any) -> tuple[Quantity, str, str, int]:
+    """What a measurement of it reads, that quantity's name, the load, and the accelerators that it takes."""
+    if isinstance(option, ServeOption):
+        capacity, at_once = option.capacity, max(1, round(option.capacity.concurrency))
+        timed = capacity.tpot_s if capacity.tpot_s.value > 0.0 else capacity.ttft_s
+        name = "TPOT" if timed is capacity.tpot_s else "TTFT"
+        return timed, name, f"{at_once:,} at once", option.configuration.ranks
+    if isinstance(option, BatchOption):
+        at_once = max(1, round(option.concurrency))
+        return option.items_per_s, "items/s", f"{at_once:,} at once", option.configuration.ranks
+    if isinstance(option, TrainOption):
+        layout = option.configuration.layout
+        # One data-parallel replica, or as many as experts are spread over: the rest differs by gradients' exchange.
+        ranks = min(layout.ranks, layout.ranks // layout.dp * layout.ep)
+        return option.step_s, "step time", "20 steps", ranks
+    if isinstance(option, RlOption):
+        return option.step_s, "step time", "whole steps", option.accelerators
+    assert isinstance(option, InferOption)
+    return option.capacity_per_s, "samples/s", f"batches of {option.batch:,}", 1
+
+
+def _few_words(option: Any, *, ranks: int) -> str:
+    if isinstance(option, InferOption):
+        return f"{option.accelerator} {option.precision.upper()}"
+    return few_words(option.configuration, ranks=ranks)
+
+
+def few_words(c: Configuration | TrainConfiguration, *, ranks: int) -> str:
+    """ "1 x h200-sxm-141gb TP1 FP8 vllm"."""
+    training = isinstance(c, TrainConfiguration)
+    names = ("tp", "pp", "cp", "ep") if training else ("tp", "pp", "dp", "ep")
+    degrees = [f"{name.upper()}{n}" for name in names if (n := getattr(c.layout, name)) > 1] or ["TP1"]
+    if isinstance(c, TrainConfiguration):
+        software = [c.precision.upper(), c.software]
+    else:
+        software = [c.precision.stored.upper(), *c.settings(), c.engine.name]
+    return " ".join([f"{ranks} x {c.accelerator}", *degrees, *software])
+
+
+def _cost_of(option: Any, read: Quantity, *, free: float) -> Callable[[float], float]:
+    if isinstance(option, ServeOption):
+        units = option.replicas * (1.0 - option.headroom) / free
+        per_instance = option.accelerators / option.replicas / option.bill.accelerators_per_instance
+        rate = option.capacity.max_rate_per_s
+        return _in_whole(units, option.replicas, each=per_instance, usd=option.bill.usd_per_hour, rate=rate)
+    if isinstance(option, InferOption):
+        units = min(float(option.count), option.used * option.count / free)
+        return _in_whole(units, option.count, each=1.0, usd=_infer_money(option), rate=read)
+    return smoothly(option.cost)
+
+
+def smoothly(cost: Quantity) -> Callable[[float], float]:
+    """A cost that falls with speed as its own interval says."""
+
+    def of(faster: float) -> float:
+        return cost.value * math.exp(-faster * _reach(cost, up=faster < 0.0))
+
+    return of
+
+
+def _in_whole(units: float, replicas: int, *, each: float, usd: float, rate: Quantity) -> Callable[[float], float]:
+    """Replicas are whole, and instances; what is spare as planned stays spare."""
+    spare = replicas - math.ceil(units - 1e-9)
+    rented = max(1, math.ceil(replicas * each - 1e-9))
+
+    def of(faster: float) -> float:
+        needed = units * math.exp(-faster * _reach(rate, up=faster > 0.0))
+        count = max(1, math.ceil(needed - 1e-9) + spare)
+        return usd * math.ceil(count * each - 1e-9) / rented
+
+    return of
+
+
+def _margin(option: Any, *, confidence: float) -> float:
+    chance = getattr(option, "chance", None)
+    if not option.sure and (chance is None or chance >= confidence):
+        return -math.inf  # unsure for what no measurement of speed tells
+    return math.inf if chance is None else NINETY * end_at(chance)
+
+
+def _reach(quantity: Quantity, *, up: bool) -> float:
+    """Standard deviation of a quantity's logarithm on one side; 0 where it has no interval."""
+    end = quantity.high if up else quantity.low
+    if not end or end <= 0.0 or quantity.value <= 0.0:
+        return 0.0
+    return abs(math.log(end / quantity.value)) / NINETY
+
+
+def _money(option: Any, *, high: bool) -> float:
+    """An end of the interval of what it costs."""
+    if isinstance(option, InferOption):
+        error = math.exp(NINETY * _reach(option.capacity_per_s, up=True))
+        return _infer_money(option) * (error if high else 1.0 / error)
+    end: float | None = option.cost.high if high else option.cost.low
+    return float(end or option.cost.value)
+
+
+def _infer_money(option: InferOption) -> float:
+    if option.bill is not None:
+        return option.bill.usd_per_hour
+    return math.inf if option.price_usd is None else option.price_usd
+
+
+def _usd(bill: Bill | None, ranks: float) -> float | None:
+    if bill is None:
+        return None
+    instances = max(1, math.ceil(ranks / bill.accelerators_per_instance - 1e-9))
+    return instances * bill.usd_per_instance_hour * MINUTES / 60.0
+
+
+def likelier(found: Iterable[FirstMeasurement | None]) -> FirstMeasurement | None:
+    """Of the measurements of a plan's parts, the likeliest to overturn it; the first of those that are equal."""
+    known = [one for one in found if one is not None]
+    return max(known, key=lambda one: one.chance, default=None)
