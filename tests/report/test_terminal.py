@@ -65,6 +65,21 @@ def test_a_width_that_nothing_fits_still_prints_everything_that_stays() -> None:
     assert "16384" in text and "TTFT" in text
 
 
+@pytest.mark.parametrize("width", [40, 52, 60])
+def test_where_columns_do_not_fit_each_row_is_a_card_and_nothing_is_cut(
+    width: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = (Column(""), Column("accelerators"), Column("time", number=True), Column("cost", number=True))
+    rows = (
+        ("train", "1 x RTX PRO 6000 Server", "2.81 h (1.6-4.9 h)", "$19.80 ($12-35) each"),
+        ("", "16 x TPU v6e Trillium", "27.6 min (20-38 min)", "$1,990 ($1,500-2,700)"),
+    )
+    print_blocks([Table(columns=columns, rows=rows)], width=width)
+    text = capsys.readouterr().out
+    assert all(len(line) <= width for line in text.splitlines())
+    assert all(cell in text for row in rows for cell in row) and "cost $19.80" in text
+
+
 @pytest.mark.parametrize("width", [60, 80, 100, 140, None])
 def test_no_line_ends_in_blanks_and_empty_columns_are_left_out(
     width: int | None, capsys: pytest.CaptureFixture[str]

@@ -89,6 +89,25 @@ def test_what_schemathesis_found(path: str, body: dict[str, Any], status: int, p
         assert client.post(f"/{path}", json=body).status_code == status
 
 
+def test_the_key_of_an_answer_opens_all_that_the_document_links_to(page_address: str) -> None:
+    document = openapi()
+    operation = document["paths"]["/plan/batch"]["post"]
+    body = {**operation["requestBody"]["content"]["application/json"]["example"], "accelerator": "H100"}
+    routes = {one["get"]["operationId"]: path for path, one in document["paths"].items() if "get" in one
+              and "operationId" in one["get"]}  # fmt: skip
+    with httpx.Client(base_url=page_address, timeout=PATIENCE_S, trust_env=False) as client:
+        reply = client.post("/plan/batch", json=body)
+        assert client.get(reply.headers["content-location"]).content == reply.content
+        for link in operation["responses"]["200"]["links"].values():
+            ((name, where),) = link["parameters"].items()
+            value = reply.headers[where.removeprefix("$response.header.")]
+            path = routes[link["operationId"]]
+            asked = path.replace(f"{{{name}}}", value) if "{" in path else f"{path}?{name}={value}"
+            assert client.get(asked, params={"to": "vllm-batch"} if "export" in path else None).status_code == 200, (
+                asked
+            )
+
+
 def test_every_route_is_in_the_document() -> None:
     from litestar.handlers import HTTPRouteHandler
 

@@ -33,9 +33,9 @@ new PerformanceObserver((list) => {
 
 
 @contextmanager
-def server() -> Iterator[str]:
-    """The address of a server of its own."""
-    command = [sys.executable, "-m", "tonnage", "web", "--port", "0"]
+def server(*options: str) -> Iterator[str]:
+    """The address of a server of its own, with those options of `tonnage web`."""
+    command = [sys.executable, "-m", "tonnage", "web", "--port", "0", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     try:

@@ -8,7 +8,7 @@ from tonnage.domain.adoption import Adoption, Running
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainOption
 from tonnage.report.document import Block, Column, Command, Document, Headline, Note, Table, Text, grid, text_section
-from tonnage.report.names import provider_name, with_names
+from tonnage.report.names import engine_name, model_name, provider_name, with_names
 from tonnage.report.wording import degrees, plural
 from tonnage.units import show
 
@@ -44,10 +44,9 @@ def _read(running: Running) -> str:
     words += [f"{len(telling) - MOST_SETTINGS} more"] if len(telling) > MOST_SETTINGS else []
     release = f" {running.version}" if running.version else ""
     copies = f", {plural(running.replicas, 'replica')}" if running.kind == "serve" else ""
-    return (
-        f"Read: {running.format}, {running.program}{release}, {running.model or 'a network by its widths'}{copies}: "
-        + ", ".join(words)
-    )
+    program = engine_name(running.program)
+    model = model_name(running.model) if running.model else "a network by its widths"
+    return f"Read: {running.format}, {program}{release}, {model}{copies}: " + ", ".join(words)
 
 
 def _unread(running: Running) -> list[Block]:

@@ -77,10 +77,11 @@ def plan_breakdown(explanation: Document, plan: Any, *, rank: int, breakdowns: S
     ]
     table = _overview(breakdowns, sums)
     said = f"Option {rank} of {len(options)}: {option.configuration.label()}" if _has_configuration(option) else ""
-    blocks: list[Block] = [*([Text(text=said)] if said else []), *([table] if table.rows else []), Note(hint=_REST)]
-    return msgspec.structs.replace(
-        explanation, first=(*explanation.first, *with_names(Document(first=tuple(blocks))).first)
-    )
+    # The plan's own sentence speaks of the first option.
+    first = [block for block in explanation.first if not (rank > 1 and said and isinstance(block, Headline))]
+    opening = Headline(text=said) if rank > 1 else Text(text=said)
+    blocks: list[Block] = [*([opening] if said else []), *([table] if table.rows else []), Note(hint=_REST)]
+    return msgspec.structs.replace(explanation, first=(*first, *with_names(Document(first=tuple(blocks))).first))
 
 
 def _has_configuration(option: Any) -> bool:
@@ -101,13 +102,22 @@ def _label(opened: Breakdown) -> str:
 def _overview(breakdowns: Sequence[Breakdown], sums: Sequence[tuple[str, Quantity]] = ()) -> Table:
     """A line a number: its value and its largest parts, each with its share."""
     columns = (Column("number"), Column("value", True), Column("90 %", spare=1), Column("largest parts", wraps=True))
+    bounds = {name: limits(value) for name, value in sums}
     rows = [
-        (node.name, _amount(node), "", _shares(_largest(node)))
+        (
+            f"mean {node.name}" if node.how.startswith("mean") else node.name,
+            _amount(node),
+            bounds.get(node.name, ""),
+            _shares(_largest(node)),
+        )
         for opened in breakdowns
         for node in opened.numbers
         if len(node.parts) > 1 or node.name in _FIRST
     ]
+    opened_names = {node.name for opened in breakdowns for node in opened.numbers}
     for name, value in sums:
+        if name in opened_names:
+            continue
         parts = sorted(((part.value / value.value, part.name) for part in value.parts if value.value), reverse=True)
         rows.append((name, show(value.value, value.unit), limits(value), _shares(parts[:_LARGEST])))
     return Table(columns=columns, rows=tuple(rows))

@@ -164,7 +164,7 @@ def _size(count: float) -> str:
 
 def _sizes(runs: tuple[AffordableRun, ...]) -> Table:
     columns = (
-        Column("size"), Column("parameters", True), Column("tokens", True), Column("a parameter", True, spare=2),
+        Column("size"), Column("parameters", True), Column("tokens", True), Column("tokens/parameter", True, spare=2),
         Column("loss (laws)", True), Column("accelerators"), Column("time", True), Column("cost", True),
         Column("$/M out", True, spare=1),
     )  # fmt: skip

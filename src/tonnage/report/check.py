@@ -7,6 +7,7 @@ import html
 from tonnage.domain.compare import Change, Check, Verification
 from tonnage.report.document import Block, Column, Document, Headline, Note, Table, Text
 from tonnage.report.names import with_names
+from tonnage.report.wording import figure_name
 from tonnage.units import show
 
 __all__ = ["as_markdown", "badge", "check_document", "record", "verification_document"]
@@ -101,7 +102,7 @@ def _table(changes: list[Change]) -> list[str]:
 
 def _cells(change: Change) -> list[str]:
     relative = "" if change.relative is None else f"{change.relative:+.1%}"
-    return [change.what, _value(change.before, change.unit), _value(change.now, change.unit), relative]
+    return [figure_name(change.what), _value(change.before, change.unit), _value(change.now, change.unit), relative]
 
 
 def _value(value: float | str | None, unit: str) -> str:

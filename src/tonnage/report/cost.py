@@ -8,7 +8,7 @@ from tonnage.domain.cost import Input, Rent, RentOrBuy, Swing
 from tonnage.report.document import Column, Document, Meter, Note, Table, grid, section, text_section
 from tonnage.report.names import product, provider_name, with_names
 from tonnage.report.screen import first_screen
-from tonnage.report.wording import limits, money, percent, plural
+from tonnage.report.wording import chance, chance_text, limits, money, percent, plural
 from tonnage.units import show
 
 __all__ = ["rent_or_buy_document"]
@@ -24,17 +24,21 @@ def rent_or_buy_document(answer: RentOrBuy, *, top: int | None = None, every: bo
     hidden = len(answer.rents) - len(rents)
     owned = answer.owned_usd_per_used_hour
     largest = max(answer.tornado, key=lambda swing: swing.width, default=None)
+    beaten = sum(rent.owning_wins for rent in answer.rents)
     first = first_screen(
         question=_question(answer),
-        answer=answer.sentence,
+        answer=_decision(answer),
         good=answer.feasible,
         meters=[
-            Meter(name="owning", value=money(answer.owning.value), interval=limits(answer.owning)),
-            Meter(name="per accelerator and used hour", value=f"${owned.value:,.2f}", interval=limits(owned)),
-            Meter(name="per hour of the calendar", value=f"${answer.owned_usd_per_hour:,.2f}"),
+            Meter(name="to own", value=f"{money(answer.owning.value)} in all", interval=limits(answer.owning)),
+            Meter(name="a used hour", value=f"${owned.value:,.2f} an accelerator", interval=limits(owned)),
+            Meter(name="an hour of the calendar", value=f"${answer.owned_usd_per_hour:,.2f}"),
         ],
         table=_rents(answer, rents) if rents else None,
-        risks=[f"Decides most: {_swing_text(largest)}." if largest else ""],
+        risks=[
+            f"Owning is cheaper than {beaten} of {plural(len(answer.rents), 'price')}." if answer.rents else "",
+            f"Decides most: {_swing_text(largest)}." if largest else "",
+        ],
         rest=Note(
             hint=(f"{plural(hidden, 'more price')}: --all. " if hidden > 0 else "")
             + "Where the money goes, sensitivities, inputs: --why."
@@ -67,17 +71,41 @@ def _question(answer: RentOrBuy) -> list[str]:
     ]
 
 
+def _decision(answer: RentOrBuy) -> str:
+    """Rent or buy, and by how much: the cheapest steady price beside what a used hour of the own machine costs."""
+    steady = [rent for rent in answer.rents if rent.term == "on-demand"] or list(answer.rents)
+    if not steady:
+        return answer.sentence
+    best = min(steady, key=lambda rent: rent.usd_per_accelerator_hour / rent.useful)
+    price = _usd_per_used_hour(answer, best)
+    owned = answer.owned_usd_per_used_hour
+    sure = chance_text(chance(owned, price))
+    odds = f", {sure} likely to be cheaper" if sure else ""
+    verb = answer.sentence.partition(":")[0]
+    return (
+        f"{verb}   {provider_name(best.provider)}, {best.term}, ${price:,.2f} a used hour ({best.as_of})   "
+        f"owning ${owned.value:,.2f}{odds}"
+    )
+
+
+def _usd_per_used_hour(answer: RentOrBuy, rent: Rent) -> float:
+    """A rent by hours with useful work, as owning is: both are over the same work of the machine's life. [USD/h]"""
+    return rent.lifetime_usd / answer.owning.value * answer.owned_usd_per_used_hour.value
+
+
 def _rents(answer: RentOrBuy, rents: tuple[Rent, ...]) -> Table:
     columns = (
-        Column("rent from"), Column("term"), Column("$/accelerator-h", True), Column("useful", True, spare=5),
+        Column("rent from"), Column("term"), Column("$/h", True, spare=1), Column("$/used h", True),
+        Column("useful", True, spare=5),
         Column("life, $", True, spare=3), Column("owning breaks even"), Column("hours", True, spare=4),
-        Column("pays back", True, spare=2), Column("cheaper"), Column("price of", spare=1),
+        Column("pays back", True, spare=2), Column("cheaper"), Column("price of", spare=4),
     )  # fmt: skip
     rows = [
         (
             f"{provider_name(rent.provider)} {rent.region}".strip(),
             rent.term,
             f"{rent.usd_per_accelerator_hour:,.2f}",
+            f"{_usd_per_used_hour(answer, rent):,.2f}",
             f"{rent.useful:.1%}" if rent.useful < 1 else "",
             f"{rent.lifetime_usd:,.0f}",
             _break_even(rent),
@@ -88,7 +116,8 @@ def _rents(answer: RentOrBuy, rents: tuple[Rent, ...]) -> Table:
         )
         for rent in rents
     ]
-    own = ("own", "", f"{answer.owned_usd_per_hour:,.2f}", "", f"{answer.owning.value:,.0f}", *[""] * 5)
+    used = f"{answer.owned_usd_per_used_hour.value:,.2f}"
+    own = ("own", "", f"{answer.owned_usd_per_hour:,.2f}", used, "", f"{answer.owning.value:,.0f}", *[""] * 5)
     return Table(columns=columns, rows=(*rows, own), total=True)
 
 
@@ -97,6 +126,8 @@ def _break_even(rent: Rent) -> str:
         return "never"
     if rent.paid == "always":
         return "at any use"
+    if (rent.break_even_low or rent.break_even_utilisation) > 1.0:
+        return "never"
     low = f"{rent.break_even_low or 0.0:.0%}"
     high = "never" if rent.break_even_high is None else f"{rent.break_even_high:.0%}"
     return f"{rent.break_even_utilisation:.0%} ({low}-{high})"

@@ -75,10 +75,10 @@ def _recommendation(plan: FleetPlan) -> str:
     price = (
         "no rent: own machines do"
         if own and not plan.bill.value
-        else f"{money(plan.bill.value)}/month (${plan.bill.value / 730.0:,.3g}/h on average)"
+        else f"{money(plan.bill.value)}/month (${plan.bill.value / 730.0:,.2f}/h on average)"
     )
     varies = any(len(one.hours) > 1 for one in plan.instances)
-    return f"{'At most ' if varies else ''}{kinds}   {price}"
+    return f"{'Up to ' if varies else ''}{kinds}   {price}"
 
 
 def _cpu(one: PoolInstances) -> bool:
@@ -99,7 +99,9 @@ def _meters(plan: FleetPlan) -> list[Meter]:
             for name, value in times
             for unit in ("s",)
         )
-        meters.append(Meter(name=f"{check.workload}:", value=f"{'holds' if check.meets else 'MISSES'} {seen}".strip()))
+        at = f"p{check.percentile:g} " if check.requests else ""
+        verdict = "holds" if check.meets else "MISSES"
+        meters.append(Meter(name=f"{check.workload}:", value=f"{verdict}, {at}{seen}" if seen else verdict))
     lost = [check for check in plan.checks if check.lost]
     if lost:
         held = sum(check.meets for check in lost)
@@ -130,7 +132,7 @@ def _risks(plan: FleetPlan, *, hidden: int) -> list[str]:
         f"{money(cheaper.saves_usd_per_month)} a month."
         if cheaper and cheaper.saves_usd_per_month > 0
         else "",
-        f"Instead: {_other(other)}." if other else "",
+        f"Alternative: {_other(other)}." if other else "",
         f"{plural(hidden, 'more kind')} of instance in the bill: --all." if hidden > 0 else "",
     ]
 

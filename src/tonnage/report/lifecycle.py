@@ -21,7 +21,16 @@ from tonnage.report.screen import (
 from tonnage.report.serve import serve_question
 from tonnage.report.serve_option import explain_serve_plan
 from tonnage.report.train import explain_train_plan, train_question
-from tonnage.report.wording import degrees, interval, money, parts_table, percent, spread_usd
+from tonnage.report.wording import (
+    chance_text,
+    degrees,
+    interval,
+    meter,
+    money,
+    parts_table,
+    percent,
+    spread_usd,
+)
 from tonnage.units import show
 
 __all__ = ["explain_lifecycle_plan", "lifecycle_document"]
@@ -71,11 +80,12 @@ def _question(plan: LifecyclePlan) -> list[str]:
 
 
 def _meters(plan: LifecyclePlan) -> list[Meter]:
-    meters = (
-        [Meter(name="serving", value=f"{percent(plan.serve_share)} of the bill")]
-        if plan.serve_share is not None
-        else []
-    )
+    make, serve, slo = plan.make.options[0], plan.serve.options[0], plan.request.serve.slo
+    limits = (("TTFT", serve.capacity.ttft_s, slo.ttft_s), ("TPOT", serve.capacity.tpot_s, slo.tpot_s))
+    meters = [meter("training", make.run.wall_s, limit=plan.request.make.deadline_s)]
+    meters += [meter(name, value, limit=limit) for name, value, limit in limits if limit]
+    if plan.serve_share is not None:
+        meters.append(Meter(name="serving", value=f"{percent(plan.serve_share)} of the bill"))
     if plan.kwh is not None:
         meters.append(Meter(name="electricity", value=show(plan.kwh * 1e3, "Wh")))
     if plan.kg_co2 is not None:
@@ -87,7 +97,7 @@ def _halves(plan: LifecyclePlan) -> Table:
     """A row a half, and below it the half's other choices: either may be taken, for the halves share no machine."""
     columns = (
         Column(""), Column("accelerators", wraps=True), Column("how", spare=3), Column("speed"), Column("cost"),
-        Column("evidence"), Column("provider", spare=2),
+        Column("meets", True), Column("evidence"), Column("provider", spare=2),
     )  # fmt: skip
     shown = [half.options[pick.place].configuration for half in (plan.make, plan.serve) for pick in picks(half)]
     short = short_names(one.accelerator for one in shown)
@@ -98,6 +108,7 @@ def _halves(plan: LifecyclePlan) -> Table:
             make.configuration.precision.upper(),
             interval(make.run.wall_s),
             f"{spread_usd(make.cost)} each",
+            chance_text(make.chance),
             str(make.basis),
             provider_name(make.bill.provider),
         )
@@ -111,6 +122,7 @@ def _halves(plan: LifecyclePlan) -> Table:
             f"{serve.replicas}x{degrees(serve.configuration)} {serve.configuration.precision.stored.upper()}",
             f"TPOT {interval(serve.capacity.tpot_s)}",
             f"{money(serve.usd_per_month)}/month",
+            chance_text(serve.chance),
             str(serve.basis),
             provider_name(serve.bill.provider),
         )

@@ -7,7 +7,8 @@ from typing import Final
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.machine import LocalAnswer, LocalRow, Offload
-from tonnage.report.document import Column, Command, Document, Headline, Note, Section, Table, text_section
+from tonnage.report.document import Block, Column, Command, Document, Headline, Note, Section, Table, text_section
+from tonnage.report.names import model_name, with_names
 
 __all__ = ["local_document"]
 
@@ -21,7 +22,7 @@ def local_document(answer: LocalAnswer, *, top: int | None = None, every: bool =
     """The answer as blocks; `top` rows in the table, or every one."""
     rows = answer.all_rows or answer.rows
     most = len(rows) if every else top or TOP
-    first: list[Headline | Table | Section | Note] = [Headline(text=answer.sentence, good=answer.feasible)]
+    first: list[Block] = [Headline(text=answer.sentence, good=answer.feasible)]
     if rows:
         first.append(_table(rows[:most], benchmark=answer.benchmark))
     if answer.rows:
@@ -36,7 +37,7 @@ def local_document(answer: LocalAnswer, *, top: int | None = None, every: bool =
         *text_section("Notes", answer.notes),
         *text_section("Does not fit", [f"{model}: {lack}" for model, lack in answer.infeasible]),
     )
-    return Document(first=tuple(first), why=found)
+    return with_names(Document(first=tuple(first), why=found))
 
 
 def _table(rows: Iterable[LocalRow], *, benchmark: str) -> Table:
@@ -62,8 +63,8 @@ def _table(rows: Iterable[LocalRow], *, benchmark: str) -> Table:
 
 
 def _short(model: str) -> str:
-    """A model's name without publisher and without the words that all files of people's own machines share."""
-    return model.rpartition("/")[2].removesuffix("-Instruct").removesuffix("-it").removesuffix("-Base")
+    """A model's name without the words that all files of people's own machines share."""
+    return model_name(model).removesuffix(" Instruct").removesuffix(" it").removesuffix(" Base")
 
 
 def _three(value: float) -> str:

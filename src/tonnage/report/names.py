@@ -12,7 +12,16 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.layout import Engine
 from tonnage.report.document import Command, Document, Meters, Section, Table
 
-__all__ = ["engine_title", "in_names", "model_name", "part_name", "product", "provider_name", "with_names"]
+__all__ = [
+    "engine_name",
+    "engine_title",
+    "in_names",
+    "model_name",
+    "part_name",
+    "product",
+    "provider_name",
+    "with_names",
+]
 
 PROVIDERS: Final = {
     "aws": "AWS", "aws-capacity-blocks": "AWS Capacity Blocks", "gcp": "Google Cloud", "azure": "Azure",
@@ -32,6 +41,10 @@ CODE: Final = re.compile(r"`[^`]*`")
 BARE: Final = re.compile(r"m\d")
 """Ids of accelerators that are words of other names as well."""
 WORD: Final = re.compile(r"[\w./@-]{2,}")
+SELLER: Final = re.compile(r"(?<=[h)] at )[a-z][\w-]*|(?<=/h \()[a-z][\w-]*(?=\))")
+"""Where sentences name a provider: "$4.89/h at verda", "$19.52 ($14-27) at gcp", "$19.20/h (hyperstack)"."""
+RUNNER: Final = re.compile(r"(?<= weights, )[a-z][\w-]*(?=\))")
+"""Where they name a serving engine: "(1 replica of tp 1, fp8 weights, vllm)"."""
 SIZE_OF_MODEL: Final = re.compile(r"(?<![A-Za-z0-9.])\d+(?:\.\d+)?[bm](?![A-Za-z0-9])")
 UNSAID: Final = re.compile(r"-(?:hf|HF|v0\.0)$")
 
@@ -178,13 +191,39 @@ def _display_word(word: re.Match[str]) -> str:
 
 
 def in_names(text: str) -> str:
-    """The text with the ids of accelerators and models in it as people write them; code stays."""
+    """
+    The text with the ids of accelerators, models, providers and engines in it as people write them; code stays.
+
+    Examples
+    --------
+    >>> in_names("1 x b200-sxm-180gb (fp8 weights, vllm): $4.89/h at verda FIN-03")
+    '1 x B200 180 GB (fp8 weights, vLLM): $4.89/h at Verda FIN-03'
+    """
     codes = iter(CODE.findall(text))
-    return "".join(WORD.sub(_display_word, part) + next(codes, "") for part in CODE.split(text))
+    return "".join(_named(part) + next(codes, "") for part in CODE.split(text))
+
+
+def _named(text: str) -> str:
+    text = SELLER.sub(_seller, text)
+    return WORD.sub(_display_word, RUNNER.sub(lambda found: engine_name(found[0]), text))
+
+
+def _seller(found: re.Match[str]) -> str:
+    from tonnage.catalog.providers import providers
+
+    return provider_name(found[0]) if found[0] in providers() else found[0]
+
+
+def engine_name(name: str) -> str:
+    """An engine as its project writes it, without a release."""
+    from tonnage.engines.registry import find_engine
+
+    spec = find_engine(name)
+    return name if spec is None else spec.title
 
 
 def with_names(document: Document) -> Document:
-    """The document with the ids of accelerators and models in its text as people write them; commands stay."""
+    """The document with the ids in its text as people write them; commands stay."""
 
     def blocks(given: tuple[object, ...]) -> tuple[object, ...]:
         return tuple(block(one) for one in given)

@@ -10,7 +10,7 @@ from tonnage.report.document import Block, Column, Document, Meter, Note, Sectio
 from tonnage.report.fleet import fleet_document
 from tonnage.report.names import model_name, part_name, provider_name, with_names
 from tonnage.report.screen import first_screen
-from tonnage.report.wording import made_note, money, option_at_rank, parts_table, plural
+from tonnage.report.wording import made_note, money, option_at_rank, parts_table, percent, plural
 from tonnage.units import show
 
 __all__ = ["explain_own_plan", "own_document"]
@@ -18,6 +18,8 @@ __all__ = ["explain_own_plan", "own_document"]
 UNKNOWN: Final = "–"
 LINES: Final = 10
 """Rows of a first screen, over all groups."""
+WHOLE: Final = 0.995
+"""Share of a workload from which on it is all of it. [-]"""
 REST: Final = "Why, assumptions, sources: --why"
 
 
@@ -33,7 +35,7 @@ def own_document(plan: OwnPlan, *, top: int | None = None, every: bool = False) 
         good=plan.feasible,
         meters=_meters(plan),
         table=_table(able if every or top else able[:LINES], most=shown, benchmark=plan.benchmark) if able else None,
-        risks=[_short_of(plan), _mixed_line(plan), *_idle(plan)],
+        risks=[_carriers(plan), _short_of(plan), _mixed_line(plan), *_idle(plan)],
         measure=plan.measure_first,
         rest=Note(hint=(f"{plural(hidden, 'more row')}: --all. " if hidden else "") + f"{REST}."),
     )
@@ -146,6 +148,19 @@ def _cells(row: OwnRow) -> tuple[str, ...]:
         f"{row.per_request:.0f}",
         str(row.output_tokens_per_s.basis),
     )
+
+
+def _carriers(plan: OwnPlan) -> str:
+    """Which group takes which workload, and the share of it where several do."""
+    by_workload: dict[str, list[str]] = {}
+    for one in plan.shared.replicas if plan.shared is not None and plan.feasible else ():
+        share = sum(one.carries) / len(one.carries) if one.carries else 1.0
+        part = f"{percent(share)} " if share < WHOLE else ""
+        by_workload.setdefault(one.workload, []).append(f"{part}on {one.where}")
+    if not by_workload:
+        return ""
+    said = (f"{name} {', '.join(places)}" for name, places in by_workload.items())
+    return f"Workloads: {'; '.join(said)}."
 
 
 def _short_of(plan: OwnPlan) -> str:

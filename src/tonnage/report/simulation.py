@@ -11,7 +11,7 @@ from tonnage.domain.simulate import FleetSeen, Occupancy, Simulated, Simulation
 from tonnage.report.document import Block, Column, Document, Meter, Note, Table, section, text_section
 from tonnage.report.names import engine_title, model_name, product, with_names
 from tonnage.report.screen import first_screen
-from tonnage.report.wording import percent, span
+from tonnage.report.wording import figure_name, percent, span
 from tonnage.units import show
 
 __all__ = ["comparison_document", "simulation_document", "simulation_question"]
@@ -212,14 +212,14 @@ def comparison_document(found: Comparison, *, top: int | None = None, every: boo
 def _by_figure(found: Comparison, figures: tuple[Compared, ...]) -> Table:
     """A row for each figure."""
     columns = (Column(""), *(Column(side, number=True, wraps=True) for side in found.sides))
-    rows = tuple((row.what, *(_cell(row, i) for i in range(len(found.sides)))) for row in figures)
+    rows = tuple((figure_name(row.what), *(_cell(row, i) for i in range(len(found.sides)))) for row in figures)
     return Table(columns=columns, rows=rows)
 
 
 def _by_side(found: Comparison) -> Table:
     """A row for each side, with the figures that say most."""
     rows = [row for row in found.figures if row.what in TELLING]
-    columns = (Column("", wraps=True), *(Column(row.what, number=True, wraps=True) for row in rows))
+    columns = (Column("", wraps=True), *(Column(figure_name(row.what), number=True, wraps=True) for row in rows))
     cells = tuple((side, *(_cell(row, i) for row in rows)) for i, side in enumerate(found.sides))
     return Table(columns=columns, rows=cells)
 

@@ -29,8 +29,10 @@ GAP: Final = 2
 """Blank columns between two cells."""
 EARLY: Final = 3
 """Columns of this rank and above are left out before a cell is broken."""
-MIN_WIDTH: Final = 10
-"""To what a column shrinks, words cut, when nothing else is left to give way."""
+LONGEST: Final = 20
+"""Letters of a word beyond which a column that wraps may cut it."""
+SEPARATOR: Final = " · "
+"""Between the cells of a card."""
 
 
 def make_console(width: int | None = None) -> Console:
@@ -90,10 +92,47 @@ def _print_table(console: Console, table: Table) -> None:
     from rich.text import Text as RichText
 
     width = console.width - len(INDENT)
+    if not _fits(table, width=width):
+        for card_line in _cards(table, width=width):
+            console.print(f"{INDENT}{card_line}", markup=False, soft_wrap=True)
+        return
     for line in console.render_lines(rich_table(table, width=width), console.options.update(width=width), pad=False):
         text = RichText.assemble(*((part.text, part.style or "") for part in line if not part.control))
         text.rstrip()
         console.print(RichText(INDENT) + text, no_wrap=True, overflow="ignore", crop=False)
+
+
+def _fits(table: Table, *, width: int) -> bool:
+    """Whether the columns that cannot be left out stand side by side, no word cut."""
+    return _table_width([_floor(table, place) for place in _fitting(table, width=width)]) <= width
+
+
+def _cards(table: Table, *, width: int) -> list[str]:
+    """Rows below each other: the first cell, then the others of the columns that no other place tells as well."""
+    shown = [place for place, column in enumerate(table.columns) if column.spare < EARLY]
+    lines: list[str] = []
+    for row in table.rows:
+        said = [place for place in shown if row[place].strip()]
+        if not said:
+            continue
+        name, rest = said[0], said[1:]
+        title = row[name].rstrip() if name == shown[0] else INDENT + row[name].rstrip()
+        lines.append(title)
+        inner = " " * (len(title) - len(title.lstrip())) + INDENT
+        cells = [f"{table.columns[place].head} {row[place].strip()}".strip() for place in rest]
+        lines += [inner + line for line in _pack(cells, width=width - len(inner))]
+    return lines
+
+
+def _pack(cells: Sequence[str], *, width: int) -> list[str]:
+    """Cells beside each other, a line broken between them, and inside one only where it is longer than a line."""
+    lines: list[str] = []
+    for cell in cells:
+        if lines and len(lines[-1]) + len(SEPARATOR) + len(cell) <= width:
+            lines[-1] += SEPARATOR + cell
+        else:
+            lines += textwrap.wrap(cell, max(20, width), subsequent_indent=INDENT, break_on_hyphens=False)
+    return lines
 
 
 def _room(console: Console) -> int:
@@ -170,10 +209,7 @@ def _widths(table: Table, places: Sequence[int], *, width: int) -> list[int]:
     for i, place in enumerate(places):
         left = width - _table_width(widths)
         whole = max(map(len, _cells(table, place)))
-        if left > 0:
-            widths[i] = min(whole, widths[i] + left)
-        elif left < 0 and table.columns[place].wraps:
-            widths[i] = max(min(MIN_WIDTH, widths[i]), widths[i] + left)
+        widths[i] = max(min(whole, widths[i] + left), _floor(table, place))
     return widths
 
 
@@ -183,6 +219,12 @@ def _table_width(widths: Sequence[int]) -> int:
 
 def _cells(table: Table, place: int) -> list[str]:
     return [table.columns[place].head, *(row[place] for row in table.rows)]
+
+
+def _floor(table: Table, place: int) -> int:
+    """The least width of a column when its longest words may be cut."""
+    least = _least(table, place)
+    return min(least, LONGEST) if table.columns[place].wraps else least
 
 
 def _least(table: Table, place: int) -> int:

@@ -23,6 +23,7 @@ __all__ = [
     "closing_sections",
     "decisions",
     "degrees",
+    "figure_name",
     "interval",
     "limits",
     "made_note",
@@ -47,6 +48,8 @@ NINETY: Final = 1.6448536269514722
 """Standard deviations from the mean to the end of a 90 % interval."""
 MOST_REJECTIONS: Final = 12
 """Losers named one by one before the rest is counted."""
+ACRONYMS: Final = frozenset({"ttft", "tpot", "itl", "e2e", "mfu"})
+"""Written small in figures' names."""
 ALIKE: Final = 3
 """Losers with the same reason from which on they stand in one line."""
 
@@ -171,6 +174,18 @@ def chance_text(probability: float | None) -> str:
     return (
         ">99 %" if probability > 0.995 else "<1 %" if probability < 0.005 else f"{probability:.0%}".replace("%", " %")
     )
+
+
+def figure_name(what: str) -> str:
+    """
+    The name of a figure as the field writes it.
+
+    Examples
+    --------
+    >>> figure_name("p95 ttft"), figure_name("cost")
+    ('p95 TTFT', 'cost')
+    """
+    return " ".join(word.upper() if word in ACRONYMS else word for word in what.split())
 
 
 def percent(share: float) -> str:

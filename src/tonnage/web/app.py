@@ -40,6 +40,7 @@ from tonnage.web.replies import (
     JSON,
     Asked,
     answer_of,
+    answer_reply,
     client_of,
     csv_reply,
     fields_of,
@@ -237,7 +238,7 @@ def _question(path: str) -> Any:
         if wants_json(request):
             if request.scope.get(NOT_ASKED):
                 raise HTTPException(status_code=403, detail="requests from other sites are refused")
-            return json_reply((await jobs.ask(path, request=nest_form_names(given), client=client))[1].document)
+            return answer_reply(*await jobs.ask(path, request=nest_form_names(given), client=client))
         if not given:
             return html_reply(pages.question_page(question, given={}))
 
@@ -272,7 +273,7 @@ def _post_route(path: str) -> Any:
 
     async def handle(request: Asked) -> Response[bytes]:
         asked = json_object(await request.body())
-        return json_reply((await jobs_of(request).ask(path, request=asked, client=client_of(request)))[1].document)
+        return answer_reply(*await jobs_of(request).ask(path, request=asked, client=client_of(request)))
 
     return post(f"/{path}", name=f"ask {path}", status_code=200)(handle)
 

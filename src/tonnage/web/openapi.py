@@ -14,8 +14,10 @@ from tonnage.version import __version__
 from tonnage.web.listings import LISTINGS
 from tonnage.web.questions import QUESTIONS, Question, nest_form_names
 
-__all__ = ["openapi", "request_schema"]
+__all__ = ["ANSWER_KEY", "openapi", "request_schema"]
 
+ANSWER_KEY: Final = "tonnage-answer"
+"""Header that says under which key an answer is kept: for its files, numbers and what-ifs, and to compare it."""
 REF = "#/components/schemas/{name}"
 
 
@@ -58,12 +60,14 @@ def openapi() -> dict[str, Any]:
 
 
 def _operation(question: Question) -> dict[str, Any]:
+    responses = _responses({"$ref": REF.format(name=question.answers.__name__)})
+    responses["200"] |= {"headers": _ANSWER_HEADERS, "links": _ANSWER_LINKS}
     return {
         "operationId": question.path.replace("/", "_").replace("-", "_"),
         "summary": question.title,
         "requestBody": {"required": True, "content": {"application/json": {
             "schema": request_schema(question), "example": nest_form_names(question.example)}}},
-        "responses": _responses({"$ref": REF.format(name=question.answers.__name__)}),
+        "responses": responses,
     }  # fmt: skip
 
 
@@ -128,6 +132,7 @@ def _responses(answer: dict[str, Any]) -> dict[str, Any]:
 def _get(
     summary: str,
     *,
+    name: str = "",
     kinds: tuple[str, ...] = ("text/html",),
     query: Mapping[str, str] | None = None,
     path: Mapping[str, Any] | None = None,
@@ -146,7 +151,8 @@ def _get(
             for name, told in (query or {}).items()
         ),
     ]
-    return {"get": {"summary": summary, "parameters": parameters, "responses": found}}
+    named = {"operationId": name} if name else {}
+    return {"get": {**named, "summary": summary, "parameters": parameters, "responses": found}}
 
 
 def _keep_route(what: str, schema: dict[str, Any]) -> dict[str, Any]:
@@ -168,6 +174,18 @@ _EVENT: Final = {"type": "object", "required": ["event", "data"], "properties": 
     "event": {"enum": ["waiting", "working", "progress", "end"]},
     "data": {"type": "string", "description": "figures as JSON"}}}  # fmt: skip
 _NOT_FOUND: Final = "No such thing, or an answer that is not kept any more: ask its question again"
+_ANSWER_HEADERS: Final = {
+    "Content-Location": {"description": "where the answer is kept", "schema": {"type": "string"}},
+    ANSWER_KEY: {"description": "the key under which it is kept", "schema": {"type": "string"}},
+}
+_KEPT: Final = f"$response.header.{ANSWER_KEY}"
+_ANSWER_LINKS: Final = {
+    name: {"operationId": name, "parameters": {parameter: _KEPT}}
+    for name, parameter in {
+        "kept_answer": "name", "numbers": "key", "export": "key", "what_ifs": "key", "compare_answers": "left",
+    }.items()
+}  # fmt: skip
+"""What can be asked of an answer, by its key."""
 _KEY: Final = {"type": "string", "pattern": "^[0-9a-f]{24}$"}
 _OF: Final = {"of": "the question's own address, asked again where its answer is not kept any more"}
 _TABLE: Final = {
@@ -199,6 +217,7 @@ _PAGES: Final[dict[str, Any]] = {
     "/accuracy": _get("Errors on measurements that no fit had seen", statuses=()),
     "/answer/{name}": _get(
         "A kept answer as JSON, its options as CSV",
+        name="kept_answer",
         kinds=(JSON, "text/csv"),
         path={"name": {"type": "string", "pattern": r"^[0-9a-f]{24}(\.json|\.csv)?$"}},
     ),
@@ -209,17 +228,20 @@ _PAGES: Final[dict[str, Any]] = {
     ),
     "/compare": _get(
         "Two answers side by side",
+        name="compare_answers",
         query={"left": "key of a kept answer, or the address of its question", "right": "the other one"},
     ),
-    "/what-ifs/{key}": _get("A kept question changed in a few ways", path={"key": _KEY}, query=_OF),
+    "/what-ifs/{key}": _get("A kept question changed in a few ways", name="what_ifs", path={"key": _KEY}, query=_OF),
     "/numbers/{key}": _get(
         "The times of a plan's option, opened",
+        name="numbers",
         kinds=("text/html", JSON),
         path={"key": _KEY},
         query={"option": "from 1", **_OF},
     ),
     "/export/{key}": _get(
         "Files that start a plan's option",
+        name="export",
         kinds=("text/html", JSON),
         path={"key": _KEY},
         query={"to": "target", "option": "from 1", **_OF},

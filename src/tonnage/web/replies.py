@@ -11,11 +11,12 @@ from litestar.exceptions import HTTPException
 from tonnage.web.guard import NOT_ASKED, is_loopback, single_fields
 from tonnage.web.jobs import Jobs
 from tonnage.web.kept import Kept
+from tonnage.web.openapi import ANSWER_KEY
 from tonnage.web.questions import QUESTIONS, nest_form_names
 
 __all__ = [
-    "JSON", "Asked", "answer_of", "client_of", "csv_reply", "fields_of", "html_reply", "jobs_of", "json_reply",
-    "kept_of", "still_here", "wants_csv", "wants_json",
+    "JSON", "Asked", "answer_of", "answer_reply", "client_of", "csv_reply", "fields_of", "html_reply", "jobs_of",
+    "json_reply", "kept_of", "still_here", "wants_csv", "wants_json",
 ]  # fmt: skip
 
 JSON: Final = "application/json"
@@ -86,6 +87,11 @@ def csv_reply(text: str) -> Response[bytes]:
 def html_reply(page: str, *, status: int = 200) -> Response[str]:
     """A page as a reply."""
     return Response(page, media_type=MediaType.HTML, status_code=status, headers={"vary": "accept"})
+
+
+def answer_reply(key: str, kept: Kept) -> Response[bytes]:
+    """An answer as a reply that says where it stays, and its key."""
+    return json_reply(kept.document, headers={"content-location": f"/answer/{key}.json", ANSWER_KEY: key})
 
 
 def json_reply(body: bytes, *, status: int = 200, headers: dict[str, str] | None = None) -> Response[bytes]:

@@ -220,7 +220,8 @@ def _sentence(request: LocalRequest, machine: Machine, best: list[LocalRow], *, 
     if not best:
         return f"None of {known} downloadable models fits {machine.title} with a context of {request.context:,} tokens."
     first = best[0]
-    how = f"{first.precision.experts or first.precision.weights}, {first.decode_per_s.value:.0f} tokens/s"
+    weights = (first.precision.experts or first.precision.weights).removeprefix("gguf-")
+    how = f"{weights}, {first.decode_per_s.value:.0f} tokens/s"
     if not fast:
         return (
             f"{machine.title} runs {len(best)} of {known} models, all below {request.min_per_s:g} tokens/s; "
