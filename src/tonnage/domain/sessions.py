@@ -122,6 +122,8 @@ class PrefixReuse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     tiers: tuple[TierShare, ...]
     turns: float
     """Of a session. [turns]"""
+    answers: bool = True
+    """Answers are found again as well; not on workers that compute prompts and hand their caches over."""
 
 
 class CacheSize(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -23,6 +23,7 @@ from tonnage.domain.layout import Disaggregation
 from tonnage.domain.lifecycle import LifecyclePlan
 from tonnage.domain.model import Model
 from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.domain.requests.sessions import SessionFields
 from tonnage.domain.rl import RlCase
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.domain.training import TrainSetup
@@ -282,12 +283,16 @@ def _case_of(plan: ServePlan, option: ServeOption) -> ServeCase:
     """One replica of the option under its share of the planned load."""
     request, c = plan.request, option.capacity
     name = str(plan.model.get("id") or request.model)
-    split = option.configuration.pools
+    split, reuse, hits = option.configuration.pools, option.reuse, request.sessions.prefix_hits
+    if reuse is not None:
+        hits = 1.0 - reuse.computed_tokens / request.lengths.prompt_tokens
+    sessions = SessionFields(prefix_hits=hits) if hits else None
     if split is not None:
         layout = option.configuration.layout
         at_once = Traffic(concurrency=max(1, round(c.concurrency)))
         return msgspec.structs.replace(
             case_of(option.configuration, model=name, lengths=request.lengths, traffic=at_once),
+            sessions=sessions,
             disaggregation=Disaggregation(
                 prefill_workers=split.prefill, prefill=layout, decode_workers=split.decode, decode=layout
             ),
@@ -296,7 +301,8 @@ def _case_of(plan: ServePlan, option: ServeOption) -> ServeCase:
     if request.rate_per_s is None:
         # Requests in flight on a replica, at the latencies of the plan, are what its share of the rate amounts to.
         rate /= c.ttft_mean_s + max(0.0, request.lengths.output_tokens - 1.0) * c.tpot_mean_s
-    return case_of(option.configuration, model=name, lengths=request.lengths, traffic=Traffic(rate_per_s=rate))
+    case = case_of(option.configuration, model=name, lengths=request.lengths, traffic=Traffic(rate_per_s=rate))
+    return msgspec.structs.replace(case, sessions=sessions)
 
 
 def _planned_latency(node: Node, option: ServeOption) -> Node:

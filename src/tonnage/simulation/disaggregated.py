@@ -51,6 +51,8 @@ class Pools(msgspec.Struct, frozen=True, kw_only=True):
     """Prompt tokens of one prefill step. [tokens]"""
     transfer_s: float
     """Moving one prompt's cache to the decode worker. [s]"""
+    found: float = 0.0
+    """Of a prompt, in the prefill worker's own cache; the whole cache is moved all the same. [-]"""
     spread: tuple[float, float] = (1.0, 1.0)
     """Uniform lengths between these fractions of nominal; the means are given with the load."""
 
@@ -61,6 +63,7 @@ class _Request(NamedTuple):
     round: int
     sent: float
     prompt: float
+    """To compute. [tokens]"""
     output: float
 
 
@@ -192,7 +195,7 @@ def _send(w: _World, now: float, *, worker: int, round_: int) -> None:
     low, high = w.pools.spread
     mean, serial = (low + high) / 2.0, next(w.drawn)
     u, v = ((serial * ratio + 0.5) % 1.0 for ratio in RATIOS)
-    prompt = max(1.0, w.shape[0] * (low + u * (high - low)) / mean)
+    prompt = max(1.0, (1.0 - w.pools.found) * w.shape[0] * (low + u * (high - low)) / mean)
     output = max(1.0, float(round(w.shape[1] * (low + v * (high - low)) / mean)))
     heappush(w.ahead, _Event(now, next(w.serial), _ARRIVES, worker, _Request(round_, now, prompt, output)))
 
@@ -213,7 +216,12 @@ def _prefill(w: _World, at: int, now: float) -> None:
             break
     whole = max(1.0, prompts)
     step = pools.prefill.mixed_step_s(
-        prompt_tokens=tokens * whole / prompts, prompts=whole, sequences=0.0, context=0.0, dealt=whole > 1.0
+        prompt_tokens=tokens * whole / prompts,
+        prompts=whole,
+        sequences=0.0,
+        context=0.0,
+        cached=tokens / prompts * pools.found / (1.0 - pools.found),
+        dealt=whole > 1.0,
     )
     # A worker that stands for several gets fractions of prompts: it is busy for its share of a whole one's step.
     ends = now + step

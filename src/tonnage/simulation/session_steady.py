@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-__all__ = ["SteadyTier", "SteadyTurns", "found_in", "kept_for_s", "steady_turns"]
+__all__ = ["SteadyTier", "SteadyTurns", "found_in", "kept_for_s", "steady_turns", "without_answers"]
 
 SESSIONS: Final = 3_000
 """Drawn; their means are within 2 or 3 % of the truth. [sessions]"""
@@ -50,6 +50,8 @@ class SteadyTurns(NamedTuple):
     """Of it, what the next turn does not keep. [tokens]"""
     whole: Array
     """1 = a later turn that keeps all of its context."""
+    before: Array
+    """Prompt of the session's turn before; 0 for the first. [tokens]"""
     sessions: int
     beginnings: tuple[tuple[float, float], ...]
     """What sessions share: tokens, share of the turns."""
@@ -96,9 +98,9 @@ def _class_turns(rng: np.random.Generator, profile: SessionProfile, one: Session
     tokens, shares = (np.array(column, float) for column in zip(*(profile.shared or ((0.0, 0.0),)), strict=True))
     pick = np.searchsorted(np.cumsum(shares), rng.random(n), side="right")
     shared = np.concatenate((tokens, [0.0]))[pick]
-    names = ("prompt", "output", "shared", "kept", "gap_s", "until_s", "own", "left", "whole")
+    names = ("prompt", "output", "shared", "kept", "gap_s", "until_s", "own", "left", "whole", "before")
     rows: dict[str, list[Array]] = {name: [] for name in names}
-    own, gap, goes = np.zeros(n), np.full(n, np.inf), np.ones(n, bool)
+    own, gap, goes, last = np.zeros(n), np.full(n, np.inf), np.ones(n, bool), np.zeros(n)
     for turn in range(MAX_TURNS):
         n = len(own)
         if n == 0:
@@ -116,11 +118,22 @@ def _class_turns(rng: np.random.Generator, profile: SessionProfile, one: Session
         goes = rng.random(n) < one.go_on[min(turn, len(one.go_on) - 1)]
         goes &= (shared + own <= profile.max_context) & (turn + 1 < MAX_TURNS)
         until = np.where(goes, np.maximum(1e-3, _draws(rng, one.gap_s, n)), np.inf)
-        columns = (shared + kept + fresh, output, shared, shared + kept, gap, until, own, np.zeros(n), whole)
+        prompt = shared + kept + fresh
+        columns = (prompt, output, shared, shared + kept, gap, until, own, np.zeros(n), whole, last)
         for name, column in zip(names, columns, strict=True):
             rows[name].append(np.asarray(column, float))
-        shared, own, gap = shared[goes], own[goes], until[goes]
+        shared, own, gap, last = shared[goes], own[goes], until[goes], prompt[goes]
     return {name: np.concatenate(columns) for name, columns in rows.items()}
+
+
+def without_answers(turns: SteadyTurns) -> SteadyTurns:
+    """The turns where caches hold prompts alone: workers that hand them over for another to answer from."""
+    import numpy as np
+
+    own = np.minimum(turns.own, turns.prompt - turns.shared)
+    kept = np.minimum(turns.kept, np.maximum(turns.before, turns.shared))
+    lost = turns.own - own
+    return turns._replace(kept=kept, own=own, left=np.maximum(0.0, turns.left - lost))
 
 
 class _Filling(NamedTuple):

@@ -33,9 +33,10 @@ from tonnage.planning.fleet.requests import draw_for_workload, of_bucket
 from tonnage.planning.fleet.stock import Stock
 from tonnage.planning.predict.inference import Times
 from tonnage.planning.quality import apply_quality_floor
-from tonnage.planning.replica import Replica, build_replica
+from tonnage.planning.replica import Replica
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.option import load_of
+from tonnage.planning.sessions.reuse import reusing_replica
 from tonnage.planning.sites import Site
 from tonnage.simulation.capacity import Point, at_concurrency, largest_concurrency
 from tonnage.simulation.simulated import Requests
@@ -244,7 +245,7 @@ def _chance(
     why: Infeasible | None = None
     for bucket in range(len(workload.buckets)):
         asked = lengths_served(allowed, workload, bucket=bucket)
-        replica = build_replica(model=model, accelerator=place.part, configuration=run, lengths=asked.lengths)
+        replica = reusing_replica(asked, run, model=model, accelerator=place.part)
         point = _point(asked, replica, run)
         points.append(point if isinstance(point, Point) else None)
         if isinstance(point, Infeasible):
@@ -254,7 +255,7 @@ def _chance(
     if why is not None and not any(points):
         return why
     if len(workload.buckets) > 1:
-        replica = build_replica(model=model, accelerator=place.part, configuration=run, lengths=allowed.lengths)
+        replica = reusing_replica(allowed, run, model=model, accelerator=place.part)
     rates = tuple(point.rate_per_s if point is not None else 0.0 for point in points)
     return Candidate(
         workload=number,

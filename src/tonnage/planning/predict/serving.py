@@ -50,7 +50,7 @@ def predict_serve(case: ServeCase, *, additions: Additions = catalog.NOTHING, wh
         )
     reuse = None
     if case.sessions is not None:
-        from tonnage.planning.sessions.reuse import case_with_reuse
+        from tonnage.planning.sessions.cases import case_with_reuse
 
         at, reuse = case_with_reuse(at)
     found, tier = served_latency(at)

@@ -14,6 +14,7 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import Additions
+from tonnage.catalog.traffic import session_profile
 from tonnage.domain.requests.common import Filters, Lengths
 from tonnage.domain.requests.field import fields_of, groups_of, usual_of
 from tonnage.domain.requests.fleet import (
@@ -27,6 +28,7 @@ from tonnage.domain.requests.fleet import (
 )
 from tonnage.domain.requests.infer import Infer
 from tonnage.domain.requests.serve import Batch, Serve
+from tonnage.domain.requests.sessions import SessionFields
 from tonnage.errors import BadRequest, UnitError, UnknownName, echo
 from tonnage.planning.requests.infer import infer_request
 from tonnage.planning.requests.reading import build, in_base_units, read_fields
@@ -133,6 +135,8 @@ def _read_workload(
     if isinstance(buckets, (list, tuple)):
         asked |= _mean_lengths(buckets)
     read = serve_request({**shared, **in_base_units(asked, Serve)}, additions=additions)
+    if kind == "batch":  # items are independent, as in `plan batch`
+        read = msgspec.structs.replace(read, sessions=SessionFields(reuse=False))
     return build(
         FleetWorkload,
         given,
@@ -222,6 +226,11 @@ def _buckets(said: Any, read: Serve) -> tuple[Bucket, ...]:
         return (Bucket(share=1.0, lengths=read.lengths),)
     if read.lengths.profile is None:
         raise BadRequest("buckets: a number cuts a traffic profile; list them where lengths are given")
+    if read.sessions.reuse and session_profile(read.lengths.profile) is not None:
+        raise BadRequest(
+            f"buckets: {number['buckets']} cut requests by length, and each session of '{read.lengths.profile}' grows"
+            " through all of them, away from its cache; leave buckets out, or say reuse: no"
+        )
     from tonnage.planning.fleet.requests import cut
 
     return cut(read, number["buckets"])

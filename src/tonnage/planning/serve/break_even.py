@@ -348,14 +348,23 @@ def _at_lengths(request: Serve, chance: _PlacedReplica, model: Model) -> list[tu
         )  # fmt: skip
         if not replica.verdict.ok or replica.times is None or load_of(asked, replica).max_concurrency < 1:
             continue
-        load = load_of(asked, replica)
-        if chance.unit is not None:
-            best, _ = chance.unit._replace(times=replica.times, load=load).largest()
-        else:
-            best, _ = largest_concurrency(replica.times, load)
+        best = _unit_capacity(asked, replica, unit=chance.unit)
         if best is not None and now is not None:
             points.append((share, best.rate_per_s / now.rate_per_s))
     return points
+
+
+def _unit_capacity(request: Serve, replica: Replica, *, unit: Unit | None) -> Point | None:
+    """The capacity of a replica, or of a unit of its kind whose prefill workers keep no answers."""
+    assert replica.times is not None
+    if unit is None:
+        return largest_concurrency(replica.times, load_of(request, replica))[0]
+    if replica.reuse is None:
+        return unit._replace(times=replica.times, load=load_of(request, replica)).largest()[0]
+    from tonnage.planning.sessions.units import unit_within
+
+    _, made = unit_within(request, replica.deployment, unit=unit)
+    return made and made.largest()[0]
 
 
 def _with_lengths(request: Serve, share: float) -> Serve:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from tonnage.domain.plan import PoolWorkers, SeparatePools, ServeOption
 from tonnage.domain.requests.serve import Serve
+from tonnage.planning.replica import Replica
 from tonnage.planning.replica_arrays import ReplicaArrays
 from tonnage.planning.serve.option import (
     Candidate,
@@ -24,6 +25,7 @@ from tonnage.planning.serve.option import (
     share_of,
 )
 from tonnage.planning.serve.variations import UNITS, unit_of
+from tonnage.planning.sessions.reuse import draw_reused
 from tonnage.simulation.capacity import Point
 from tonnage.units import show
 from tonnage.version import can_simulate
@@ -80,12 +82,12 @@ def _fleet(
     from tonnage.planning.serve import capacity_search
 
     ranks, workers = candidate.configuration.layout.ranks, sum(unit)
-    few = capacity_search.front_requests(
-        request, requests, concurrency=candidate.best.concurrency * workers, close=False
-    )
-    arrays = capacity_search.arrays_of(request, candidate.replica, requests=few)
-    made = unit_of(request, candidate, workers=PoolWorkers(prefill=unit[0], decode=unit[1]))
-    play = capacity_search.unit_player(made, candidate.replica, arrays=arrays, requests=few)
+    worker, made = unit_of(request, candidate, workers=PoolWorkers(prefill=unit[0], decode=unit[1]))
+    if made is None:
+        return None
+    few = _drawn(request, worker, requests, concurrency=candidate.best.concurrency * workers)
+    arrays = capacity_search.arrays_of(request, worker, requests=few)
+    play = capacity_search.unit_player(made, worker, arrays=arrays, requests=few)
     seen = _capacity(request, candidate, arrays=arrays, workers=workers, requests=few, play=play)
     if not seen.rate_per_s:
         return None
@@ -115,6 +117,15 @@ def _fleet(
     )
 
 
+def _drawn(request: Serve, replica: Replica, requests: Requests, *, concurrency: float) -> Requests:
+    """As many requests as a look needs, with what the replica's cache has of each."""
+    from tonnage.planning.serve.capacity_search import front_requests
+
+    few = front_requests(request, requests, concurrency=concurrency, close=False)
+    found: Requests = draw_reused(request, replica, requests=few)
+    return found
+
+
 def _capacity(
     request: Serve, candidate: Candidate, *, arrays: ReplicaArrays, workers: int, requests: Requests, play: Play
 ) -> SloCapacity:
@@ -139,9 +150,7 @@ def _together(request: Serve, candidate: Candidate, *, workers: int, requests: R
     from tonnage.planning.serve import capacity_search
     from tonnage.simulation.router import simulate_fleet
 
-    few = capacity_search.front_requests(
-        request, requests, concurrency=candidate.best.concurrency * workers, close=False
-    )
+    few = _drawn(request, candidate.replica, requests, concurrency=candidate.best.concurrency * workers)
     arrays = capacity_search.arrays_of(request, candidate.replica, requests=few)
 
     def play(sent: Requests) -> Simulated:

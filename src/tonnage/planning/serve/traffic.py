@@ -341,6 +341,7 @@ def pools_of(at: Deployment, grids: tuple[StepGrid, ...]) -> Pools:
         slots=max(1.0, min(seats, at.case.traffic.concurrency / at.case.replicas / split.decode_workers)),
         budget=_prefill_budget(at, split.prefill),
         transfer_s=_transfer_s(at, split.prefill),
+        found=(at.case.sessions.prefix_hits or 0.0) if at.case.sessions else 0.0,
         spread=at.case.length_spread or (1.0, 1.0),
     )
 

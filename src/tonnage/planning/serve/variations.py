@@ -49,6 +49,7 @@ from tonnage.planning.sites import Site
 from tonnage.simulation.autoscale import fleet_of
 
 if TYPE_CHECKING:
+    from tonnage.planning.replica import Replica
     from tonnage.simulation.pool_capacity import Unit
 
 __all__ = [
@@ -218,28 +219,32 @@ def _may_split(request: Serve, found: Candidate) -> bool:
         # Ranks that step together hold each other up, which the steady state of a unit does not know.
         and layout.dp * layout.pp == 1
         and found.configuration.engine.speculative_tokens is None
-        and replica.reuse is None
         and replica.times is not None
         and request.lengths.output_tokens > 2.0
     )
 
 
-def unit_of(request: Serve, found: Candidate, *, workers: PoolWorkers) -> Unit:
-    """So many workers of a candidate's configuration, as the steady state sees them."""
+def unit_of(request: Serve, found: Candidate, *, workers: PoolWorkers) -> tuple[Replica, Unit | None]:
+    """A worker of a candidate's configuration, with what it finds again, and the unit of so many; None = too large."""
     from tonnage.simulation.pool_capacity import Unit, one_transfer_s
 
     replica, ranks = found.replica, found.configuration.layout.ranks * (workers.prefill + workers.decode)
-    assert replica.times is not None
     leaves = ranks > found.site.per_node
-    moved = one_transfer_s(replica.deployment.placement, request.lengths.prompt_tokens, leaves_node=leaves)
-    return Unit(
+    assert replica.times is not None
+    placement = replica.deployment.placement
+    unit = Unit(
         times=replica.times,
         load=load_of(request, replica),
         prefill=workers.prefill,
         decode=workers.decode,
-        transfer_s=moved,
+        transfer_s=one_transfer_s(placement, request.lengths.prompt_tokens, leaves_node=leaves),
         leaves_node=leaves,
     )
+    if replica.reuse is None:
+        return replica, unit
+    from tonnage.planning.sessions.units import unit_within
+
+    return unit_within(request, replica.deployment, unit=unit)
 
 
 def _in_units(request: Serve, found: Candidate, *, below: float) -> Candidate | None:
@@ -247,9 +252,9 @@ def _in_units(request: Serve, found: Candidate, *, below: float) -> Candidate | 
     tries = []
     for prefill, decode in UNITS:
         workers = PoolWorkers(prefill=prefill, decode=decode)
-        unit = unit_of(request, found, workers=workers)
-        best, binds = unit.largest()
-        if best is None:
+        worker, unit = unit_of(request, found, workers=workers)
+        best, binds = unit.largest() if unit is not None else (None, "")
+        if unit is None or best is None:
             continue
         configuration = replace(found.configuration, pools=workers)
         # An even chance ends where the prediction does; less than that may be asked for.
@@ -258,17 +263,19 @@ def _in_units(request: Serve, found: Candidate, *, below: float) -> Candidate | 
             found.site, replicas=replicas_of(request, most), ranks=configuration.ranks, request=request
         )
         if least is not None and least[1] < below:
-            tries.append((least[1], prefill + decode, configuration, unit, best, binds))
+            made = replace(found, configuration=configuration, replica=worker, best=best, binds=binds, unit=unit)
+            tries.append((least[1], prefill + decode, made))
     chosen: tuple[float, Candidate] | None = None
-    for least_usd, _, configuration, unit, best, binds in sorted(tries, key=lambda one: one[:2]):
+    for least_usd, _, tried in sorted(tries, key=lambda one: one[:2]):
         if least_usd >= (chosen[0] if chosen else below):
             break
-        odds = Odds(Curve(request, found.replica, load=unit.load, unit=unit), request.slo)
-        made = replace(found, configuration=configuration, best=best, binds=binds, odds=odds, unit=unit)
+        assert tried.unit is not None
+        odds = Odds(Curve(request, tried.replica, load=tried.unit.load, unit=tried.unit), request.slo)
+        made = replace(tried, odds=odds)
         if made.firm(request) <= 0.0:
             continue
         replicas = needed_of(request, made)
-        cost = least_cost_of(found.site, replicas=replicas, ranks=configuration.ranks, request=request)
+        cost = least_cost_of(found.site, replicas=replicas, ranks=made.configuration.ranks, request=request)
         if cost is not None and not cost[0] and cost[1] < (chosen[0] if chosen else below):
             chosen = cost[1], made
     return chosen[1] if chosen else None

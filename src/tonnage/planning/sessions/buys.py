@@ -15,6 +15,7 @@ from tonnage.domain.sessions import CacheSize, CacheTier, RouteHits, SessionCost
 from tonnage.planning.replica import Replica
 from tonnage.planning.serve.option import Candidate, bills_of, load_of, replicas_of
 from tonnage.planning.sessions.reuse import profile_of, reusing_replica
+from tonnage.planning.sessions.units import unit_within
 from tonnage.simulation.capacity import Point, largest_concurrency
 from tonnage.units import GiB
 
@@ -80,7 +81,7 @@ def _sizes(
             continue
         point = replace(best, rate_per_s=best.rate_per_s * factor, concurrency=best.concurrency * factor)
         replicas = replicas_of(asked, found.best if now else point)
-        bills = bills_of(site, replicas=replicas, ranks=configuration.layout.ranks, request=asked, today=today)
+        bills = bills_of(site, replicas=replicas, ranks=configuration.ranks, request=asked, today=today)
         if bills:
             reuse = replica.reuse
             sizes.append(
@@ -98,7 +99,10 @@ def _sizes(
 
 
 def _capacity(request: Serve, found: Candidate, *, model: Model) -> tuple[Replica, Point | None]:
-    """The replica of the option for a request with another cache, and the most that it takes."""
+    """The replica of the option (or its unit's worker) for a request with another cache, and the most that it takes."""
+    if found.unit is not None:
+        worker, unit = unit_within(request, found.replica.deployment, unit=found.unit)
+        return worker, unit.largest()[0] if unit else None
     replica = reusing_replica(request, found.configuration, model=model, accelerator=found.site.accelerator)
     best = largest_concurrency(replica.times, load_of(request, replica))[0] if replica.times else None
     return replica, best
@@ -109,7 +113,7 @@ def _routes(request: Serve, option: ServeOption, *, profile: SessionProfile) -> 
     from tonnage.simulation.sessions import PrefillCost, Replicas, simulate_sessions
 
     reuse = option.reuse
-    if reuse is None or option.replicas < 2 or request.rate_per_s is None:
+    if reuse is None or not reuse.answers or option.replicas < 2 or request.rate_per_s is None:
         return ()
     tiers = tuple(_blocks(tier.name, tier.tokens, load_s=tier.load_s, option=option) for tier in reuse.tiers)
     peak = request.rate_per_s * request.shape.peak_to_mean

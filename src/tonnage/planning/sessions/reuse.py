@@ -17,26 +17,32 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from tonnage.catalog.traffic import session_profile, session_profiles
+from tonnage.catalog.traffic import session_profile
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.case import ServeCase
 from tonnage.domain.model import Model, StateSpace
 from tonnage.domain.plan import Configuration
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.requests.sessions import SessionFields
 from tonnage.domain.sessions import PrefixReuse, SessionClass, SessionProfile, Spread, TierShare
-from tonnage.errors import BadRequest, UnknownName
+from tonnage.errors import BadRequest
 from tonnage.physics.memory import kv_bytes_per_token
 from tonnage.physics.offload import LINK_SHARE
-from tonnage.planning.deployment import Deployment
-from tonnage.planning.replica import Replica, build_replica, replica_of, steady_state
+from tonnage.planning.replica import Replica, build_replica
 from tonnage.planning.serve.option import load_of
 from tonnage.simulation.capacity import Point, largest_concurrency
-from tonnage.simulation.session_steady import SteadyTier, SteadyTurns, found_in, kept_for_s, steady_turns
+from tonnage.simulation.session_steady import (
+    SteadyTier,
+    SteadyTurns,
+    found_in,
+    kept_for_s,
+    steady_turns,
+    without_answers,
+)
 
 __all__ = [
-    "case_with_reuse",
+    "CLOSE",
+    "ROUNDS",
     "check_sessions",
     "draw_reused",
     "drawn_turns",
@@ -45,6 +51,7 @@ __all__ = [
     "reused_at",
     "reusing_replica",
     "sessions_assumed",
+    "turns_apart",
     "with_reuse",
 ]
 
@@ -157,6 +164,8 @@ def drawn_turns(profile: SessionProfile, *, prompt_tokens: float, output_tokens:
     BadRequest
         What sessions share is longer than their prompts.
     """
+    import numpy as np
+
     turns = steady_turns(profile)
     common = float(turns.shared.mean())
     if common >= prompt_tokens - 1.0:
@@ -168,6 +177,7 @@ def drawn_turns(profile: SessionProfile, *, prompt_tokens: float, output_tokens:
     if abs(factor - 1.0) > 0.02:  # drawn lengths miss their mean by chance
         own = {name: getattr(turns, name) * factor for name in ("own", "left")}
         whole = {name: turns.shared + (getattr(turns, name) - turns.shared) * factor for name in ("prompt", "kept")}
+        whole["before"] = np.where(turns.before > 0, turns.shared + (turns.before - turns.shared) * factor, 0.0)
         turns = turns._replace(**own, **whole)
     return turns._replace(output=turns.output * output_tokens / float(turns.output.mean()))
 
@@ -194,12 +204,16 @@ def lengths_of(profile: SessionProfile, lengths: Lengths) -> Lengths:
 
 def with_reuse(
     request: Serve,
-    configuration: Configuration,
     *,
     build: Callable[[Lengths], Replica],
     best_of: Callable[[Replica], Point | None],
+    answers: bool = True,
 ) -> Replica:
-    """The replica as `build` makes it from lengths, with what its cache gives at the rate that it then takes."""
+    """
+    The replica as `build` makes it from lengths, with what its cache gives at the rate that it then takes.
+
+    Without `answers` it is a worker that computes prompts and hands their caches over: `best_of` says what one takes.
+    """
     lengths = _stated_hits(request)
     plain = build(lengths)
     profile = profile_of(request.sessions, lengths)
@@ -208,7 +222,7 @@ def with_reuse(
         return plain
     import numpy as np
 
-    turns = drawn_turns(profile, prompt_tokens=lengths.prompt_tokens, output_tokens=lengths.output_tokens)
+    turns = _kept_turns(profile, lengths, answers=answers)
     long_prompt = lengths.prompt_p95 or float(np.quantile(turns.prompt, 0.95))
     best = best_of(plain)
     # Where the whole prompt is too slow, what sessions leave of it may not be: a first guess from the work alone.
@@ -216,8 +230,9 @@ def with_reuse(
     token_s = plain.times.prefill_s / max(1.0, lengths.prompt_tokens)
     found = plain
     for turn in range(ROUNDS):
-        met = _apart(turns, 0.0 if best is None else best.ttft_mean_s + lengths.output_tokens * best.tpot_mean_s)
+        met = turns_apart(turns, 0.0 if best is None else best.ttft_mean_s + lengths.output_tokens * best.tpot_mean_s)
         reuse = reused_at(request, plain, turns=met, rate_per_s=rate, token_s=token_s)
+        reuse = replace(reuse, answers=answers)
         known = replace(
             lengths, computed_tokens=reuse.computed_tokens, computed_p95=reuse.computed_p95, prompt_p95=long_prompt
         )
@@ -229,6 +244,12 @@ def with_reuse(
     return found
 
 
+def _kept_turns(profile: SessionProfile, lengths: Lengths, *, answers: bool) -> SteadyTurns:
+    """The sessions' turns of these lengths, as caches with or without their answers hold them."""
+    turns = drawn_turns(profile, prompt_tokens=lengths.prompt_tokens, output_tokens=lengths.output_tokens)
+    return turns if answers else without_answers(turns)
+
+
 def _stated_hits(request: Serve) -> Lengths:
     """The lengths with what is left of prompts to compute, where the request states the hits of its cache."""
     lengths, hits = request.lengths, request.sessions.prefix_hits
@@ -238,7 +259,7 @@ def _stated_hits(request: Serve) -> Lengths:
     return replace(lengths, computed_tokens=max(1.0, lengths.prompt_tokens * (1.0 - hits)), computed_p95=long)
 
 
-def _apart(turns: SteadyTurns, answered_s: float) -> SteadyTurns:
+def turns_apart(turns: SteadyTurns, answered_s: float) -> SteadyTurns:
     """The turns where none is sent before the answer to the one before it is there."""
     import numpy as np
 
@@ -254,7 +275,7 @@ def reusing_replica(request: Serve, configuration: Configuration, *, model: Mode
     def best_of(replica: Replica) -> Point | None:
         return largest_concurrency(replica.times, load_of(request, replica))[0] if replica.times else None
 
-    return with_reuse(request, configuration, build=build, best_of=best_of)
+    return with_reuse(request, build=build, best_of=best_of)
 
 
 def reused_at(
@@ -290,63 +311,6 @@ def reused_at(
         ),
         turns=len(turns.prompt) / turns.sessions,
     )
-
-
-def case_with_reuse(at: Deployment) -> tuple[Deployment, PrefixReuse | None]:
-    """
-    A case with the share of its prompts that sessions find again on one replica, at the rate that it serves.
-
-    Stated hits stay as they are; without sessions, or where the engine caches no prefixes, nothing is found.
-
-    Raises
-    ------
-    BadRequest
-        Fields that contradict, or a load other than a rate, under which nothing says who comes back when.
-    """
-    from tonnage.planning.serve.traffic import open_load
-
-    case, fields = at.case, at.case.sessions
-    if fields is None:
-        return at, None
-    rate, served = _checked_rate(case, fields), at.engine.prefix_caching
-    lengths = Lengths(prompt_tokens=max(1.0, case.isl), output_tokens=case.osl, profile=fields.profile)
-    profile, plain = profile_of(fields, lengths), replica_of(at, lengths)
-    if profile is None or not served or plain.times is None:
-        return at if served else _with_hits(at, 0.0), None
-    turns = drawn_turns(profile, prompt_tokens=lengths.prompt_tokens, output_tokens=lengths.output_tokens)
-    request = Serve(model="", lengths=lengths, rate_per_s=rate, sessions=fields)
-    token_s, now, met = plain.times.prefill_s / lengths.prompt_tokens, rate / case.replicas, turns
-    for _ in range(ROUNDS):
-        reuse = reused_at(request, plain, turns=met, rate_per_s=now, token_s=token_s)
-        known = _with_hits(at, 1.0 - reuse.computed_tokens / lengths.prompt_tokens)
-        times, load = open_load(known)
-        point, _ = steady_state(times, load, rate_per_s=rate / case.replicas)
-        met = _apart(turns, point.ttft_mean_s + lengths.output_tokens * point.tpot_mean_s)
-        if abs(point.rate_per_s / now - 1.0) < CLOSE:
-            break
-        now = math.sqrt(now * point.rate_per_s)
-    return known, reuse
-
-
-def _checked_rate(case: ServeCase, fields: SessionFields) -> float:
-    """The rate of a case whose sessions can be looked at."""
-    known = session_profiles()
-    if fields.profile is not None and fields.profile not in known:
-        raise UnknownName("profile with sessions", fields.profile, known=known)
-    check_sessions(fields, profile=fields.profile)
-    rate = case.traffic.rate_per_s
-    if rate is None or case.disaggregation is not None:
-        where = "other loads" if rate is None else "separate pools"
-        raise BadRequest(
-            f"sessions: what comes back is found at a rate of arrivals on one pool, not under {where}; give"
-            " traffic.rate_per_s without disaggregation, or leave sessions out"
-        )
-    return rate
-
-
-def _with_hits(at: Deployment, hits: float) -> Deployment:
-    """The deployment with a stated share of hits in the place of sessions."""
-    return replace(at, case=replace(at.case, sessions=SessionFields(prefix_hits=max(0.0, hits))))
 
 
 def _snapshots(replica: Replica) -> bool:
@@ -403,7 +367,7 @@ def sessions_assumed(request: Serve) -> tuple[str, ...]:
         *([own] if slower else []),
         f"sessions '{profile.name}': {profile.source}",
         "a router that follows prefixes: a session stays on its replica while loads are even",
-        "hits are those of a warm cache at a replica's capacity, where it is shared by most sessions",
+        "hits are those of a warm cache at a replica's capacity; separate prefill workers keep prompts, not answers",
     )
 
 
@@ -417,8 +381,7 @@ def draw_reused(request: Serve, replica: Replica, *, requests: Any) -> Any:
     reuse, profile = replica.reuse, profile_of(request.sessions, request.lengths)
     if reuse is None or profile is None:
         return requests
-    lengths = request.lengths
-    turns = drawn_turns(profile, prompt_tokens=lengths.prompt_tokens, output_tokens=lengths.output_tokens)
+    turns = _kept_turns(profile, request.lengths, answers=reuse.answers)
     steady = tuple(SteadyTier(tokens=tier.tokens, load_s=tier.load_s) for tier in reuse.tiers)
     assert replica.times is not None
     token_s = replica.times.prefill_s / max(1.0, reuse.computed_tokens)
