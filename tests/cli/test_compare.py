@@ -46,7 +46,7 @@ def test_ways_as_a_table_as_json_and_as_a_picture(tmp_path: Path) -> None:
     assert done.exit_code == 0 and done.output.startswith(
         "2 configurations: as it is, one at a time\n\n  Best is as it is: 4."
     )
-    assert "one at a time" in done.output and "p95 ttft" in done.output
+    assert "one at a time" in done.output and "p95 TTFT" in done.output
     assert "Latency of each way" in page.read_text(encoding="utf-8")
     found = json.loads(run("-", "--json", text=WAYS).output)
     assert found["schema"] == "tonnage.compare/1" and found["sides"] == ["as it is", "one at a time"]

@@ -235,7 +235,8 @@ def left_out(
     """How many are ruled out or not shown, by reason, and how to see them."""
     counts = Counter(_reason(loser.verdict) for loser in rejected)
     reasons = ", ".join(f"{count} {reason}" for reason, count in counts.most_common(SHORTEST_REASON))
-    out = f"{plural(len(rejected), what.removesuffix('s'))} ruled out ({reasons})." if rejected else ""
+    every = f" {FILTERED}" if set(counts) == {FILTERED} else f" ruled out ({reasons})"
+    out = f"{plural(len(rejected), what.removesuffix('s'))}{every}." if rejected else ""
     more = f"{plural(hidden, 'more option')}: --all. " if hidden > 0 else ""
     return Note(text=out, hint=f"{more}Why, assumptions, sources: --why{opened}.")
 

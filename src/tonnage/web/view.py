@@ -135,7 +135,7 @@ def answer_view(
     headline = next((one for one in document.first if isinstance(one, Headline)), None)
     good = headline.good if headline is not None else bool(getattr(answer, "feasible", getattr(answer, "fits", True)))
     parts = headline.parts if headline is not None else (answer.sentence,)
-    prices = [part for part in parts[1:] if "$" in part]
+    prices = [one for part in parts[1:] if "$" in part for one in _price_and_rest(part)]
     meters = [one for block in document.first if isinstance(block, Meters) for one in block.meters]
     named = next((one for one in document.first if isinstance(one, Table) and one.options), None)
     table, labels = _label_choices(named)
@@ -225,6 +225,12 @@ def meter_view(meter: Meter) -> dict[str, Any]:
         "over": (meter.share or 0.0) > 1.0,
         "now": f"{min(SCALE, meter.share or 0.0):.3f}",
     }
+
+
+def _price_and_rest(text: str) -> tuple[str, ...]:
+    """What a job costs, and apart from it its time and rate: "$8,130", "in 17.7 days ($19.20/h)"."""
+    price, blank, rest = text.partition(" in ")
+    return (price, f"in {rest}") if blank and price.startswith("$") and " " not in price else (text,)
 
 
 def _label_choices(table: Table | None) -> tuple[Table | None, tuple[str, ...]]:

@@ -35,6 +35,8 @@ LIMIT: Final = "#c2410c"
 """Colour of limits and of nothing else, readable on either ground."""
 ROOM: Final = 1.25
 """Right end of the axis over the limit: what exceeds it by more tells nothing that decides. [-]"""
+WHOLE_USD: Final = 1000.0
+"""From which on names leave out cents. [USD]"""
 SOLID: Final = "datum.evidence == 'measured' || datum.evidence == 'calibrated'"
 """Points of measured speed are filled, others open: the marks of the tables."""
 
@@ -90,7 +92,12 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis) -> Chart 
     top = max(point.usd for point in points)
     y = axis("usd", f"{money.unit} (down is cheaper)", scale={"domain": [0, 1.06 * top], "nice": True})
     values = [
-        (*point, f"{point.option}, ${point.usd:,.2f}", _side(place(point.value)), point.usd > LOW * top)
+        (
+            *point,
+            f"{point.option}, ${point.usd:,.{0 if point.usd >= WHOLE_USD else 2}f}",
+            _side(place(point.value)),
+            point.usd > LOW * top,
+        )
         for point in points
     ]
     tooltip = [
