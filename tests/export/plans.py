@@ -11,7 +11,7 @@ from tonnage.domain.fleet import FleetDay, Valleys
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import PLAN_SCHEMA, Bill, Capacity, Configuration, Provenance, ServeOption, ServePlan
 from tonnage.domain.precision import Precision
-from tonnage.domain.requests.common import Lengths
+from tonnage.domain.requests.common import Lengths, Slo
 from tonnage.domain.requests.serve import Serve
 
 ENGINE = Engine(
@@ -48,7 +48,7 @@ def plan(model: str = "meta-llama/Llama-3.1-70B-Instruct", *, checkpoint: str = 
         accelerator=changes.pop("accelerator", "h100-sxm5-80gb"), layout=layout, precision=precision, engine=engine
     )
     bill = taken(BILL, changes)
-    day = changes.pop("day", None)
+    day, slo = changes.pop("day", None), changes.pop("slo", Slo())
     facts = {name: changes.pop(name) for name in ("named", "pools", "stored_bytes") if name in changes}
     option = taken(option_of(configuration, bill), changes)
     assert not changes, f"no such field: {changes}"
@@ -56,7 +56,7 @@ def plan(model: str = "meta-llama/Llama-3.1-70B-Instruct", *, checkpoint: str = 
         schema=PLAN_SCHEMA,
         feasible=True,
         sentence="Rent.",
-        request=Serve(model=model, lengths=Lengths(prompt_tokens=1000, output_tokens=200), rate_per_s=4.0),
+        request=Serve(model=model, lengths=Lengths(prompt_tokens=1000, output_tokens=200), rate_per_s=4.0, slo=slo),
         model={"id": model, "checkpoint": checkpoint, **facts},
         options=(option,),
         day=day,
@@ -115,6 +115,9 @@ ZERO = FleetDay(
 TWO_NODES = {"tp": 8, "pp": 2, "max_model_len": 131072, "replicas": 2, "instances": 4}
 """Changes that make a replica span two instances."""
 
+WATCHED = {"slo": Slo(ttft_s=0.8, tpot_s=0.05, e2e_s=20.0)}
+"""Objectives, for what watches them."""
+
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "vllm": ("vllm", {}),
     "vllm-two-nodes": ("vllm", TWO_NODES),
@@ -144,6 +147,12 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dynamo-pools": ("dynamo", {"pools": {"prefill_workers": 2, "decode_workers": 6}, "stored_bytes": 1.4e11}),
     "kserve": ("kserve", {"term": "spot", "provider": "aws", "instance_type": "p5.48xlarge"}),
     "karpenter": ("karpenter", {"term": "spot", "provider": "aws", "instance_type": "p5.48xlarge"}),
+    "prometheus": ("prometheus", WATCHED),
+    "prometheus-sglang": ("prometheus", {**WATCHED, "name": "sglang"}),
+    "prometheus-trtllm": ("prometheus", {**WATCHED, "name": "trtllm"}),
+    "prometheus-llamacpp": ("prometheus", {**WATCHED, "name": "llamacpp"}),
+    "grafana": ("grafana", WATCHED),
+    "grafana-llamacpp": ("grafana", {**WATCHED, "name": "llamacpp"}),
     "llm-d": ("llm-d", {"pools": {"prefill_workers": 2, "decode_workers": 6}}),
 }  # fmt: skip
 """Golden file -> target and what differs from the plain plan."""

@@ -35,6 +35,7 @@ PARSERS: Final = [
     ("skypilot", "skypilot", "skypilot*/service.yaml"),
     ("skypilot", "skypilot", "train-skypilot/train.yaml"),
     ("dstack", "dstack", "dstack*/service.dstack.yml"),
+    ("grafana", "grafana", "grafana*/dashboard.json"),
     ("training", "accelerate", "accelerate*/accelerate.yaml"),
     ("training", "deepspeed", "deepspeed*/deepspeed.json"),
     ("megatron", "megatron", "megatron*/pretrain.sh"),
@@ -64,6 +65,7 @@ def main(large: set[str]) -> None:
     programs = built("handoff/schemas").parent
     for program, options, patterns in SCHEMAS:
         check(str(programs / program), *options, *files(*patterns))
+    check(sys.executable, str(HERE / "promtool.py"), *files("prometheus*/tonnage.rules.yaml"))
     schema = str(ROOT / "docs" / "request.schema.json")
     requests = [path for path in sorted((ROOT / "examples").glob("*.yaml")) if _is_plan(path)]
     check(str(programs / "check-jsonschema"), "--check-metaschema", schema)

@@ -67,6 +67,8 @@ class ServerMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that make more room in its cache."""
     scaled_by: str | None = None
     """Gauge of requests in flight that an autoscaler can take; absent = the page is not there by itself."""
+    turned_on: str = ""
+    """What it takes to have the page; empty = it is there."""
     cache_unstated: str | None = None
     """Why its cache cannot be seen, and what bounds it; absent = it is seen where its queue is."""
 

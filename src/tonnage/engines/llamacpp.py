@@ -56,6 +56,7 @@ def metrics() -> ServerMetrics:
             "decode_total_s": counter("llamacpp:tokens_predicted_seconds_total"),
             "decodes": counter("llamacpp:n_decode_total"),
         },
+        turned_on="start llama-server with --metrics",
         queue_advice="llama.cpp states no queueing time; `tonnage measure serve URL --sweep` measures it from outside",
         cache_advice=("a cache of fewer bits (--cache-type-k q8_0, --cache-type-v q8_0) or a smaller --parallel"),
         cache_unstated="current llama.cpp does not export it; its slots (/slots) and --ctx-size bound it",

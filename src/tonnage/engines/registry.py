@@ -34,6 +34,7 @@ __all__ = [
     "engines",
     "explain_defaults",
     "find_engine",
+    "metrics_of",
     "planned_engines",
     "records",
     "release",
@@ -95,6 +96,13 @@ def server_metrics() -> tuple[ServerMetrics, ...]:
     """Metrics pages, those of engines before those of servers around them."""
     found: list[ServerMetrics] = [make() for make in records("metrics")]
     return tuple(sorted(found, key=lambda page: (page.around, page.name)))
+
+
+def metrics_of(name: str) -> ServerMetrics | None:
+    """The metrics page of an engine; absent where nobody documented one."""
+    stem = engine_name(name).replace("-", "_")
+    make = getattr(_module(stem), "metrics", None) if stem in _stems() else None
+    return make() if make is not None else None
 
 
 @cache

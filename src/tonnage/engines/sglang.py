@@ -143,6 +143,7 @@ def metrics() -> ServerMetrics:
         },
         scaled_by="sglang:num_running_reqs",
         labels=(("sglang:num_running_reqs", "model_name", "model"),),
+        turned_on="start SGLang with --enable-metrics",
         queue_advice="start SGLang with --enable-metrics",
         cache_advice=("--kv-cache-dtype fp8_e5m2, a higher --mem-fraction-static, or a smaller --max-running-requests"),
     )

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tonnage.domain.engine_spec import Default, EngineSpec, MemoryRule, Scheduling, Starting
+from tonnage.domain.engine_spec import (
+    Default,
+    EngineSpec,
+    MemoryRule,
+    Scheduling,
+    ServerMetrics,
+    Starting,
+    counter,
+    gauge,
+    histogram,
+)
 
-__all__ = ["ENGINE"]
+__all__ = ["ENGINE", "metrics"]
 
 
 def _defaults(at: Starting) -> Iterator[Default]:
@@ -50,3 +60,25 @@ ENGINE: Final = EngineSpec(
     vendors=("NVIDIA",),
     least_capability=8.0,
 )
+
+
+def metrics() -> ServerMetrics:
+    """
+    What the page of `trtllm-serve` says, at /prometheus/metrics where `return_perf_metrics` is on.
+
+    Source: NVIDIA's Dynamo documentation, "TensorRT-LLM Prometheus Metrics", and examples/serve/prometheus_metrics.py.
+    """
+    return ServerMetrics(
+        name="trtllm",
+        series={
+            "kv_used": gauge("trtllm_kv_cache_utilization", over="mean"),
+            "requests": counter("trtllm_request_success_total"),
+            "queue_s": histogram("trtllm_request_queue_time_seconds"),
+            "ttft_s": histogram("trtllm_time_to_first_token_seconds"),
+            "tpot_s": histogram("trtllm_time_per_output_token_seconds"),
+            "e2e_s": histogram("trtllm_e2e_request_latency_seconds"),
+        },
+        turned_on="return_perf_metrics: true in the options file, and metrics_path: /prometheus/metrics to scrape it",
+        queue_advice="return_perf_metrics: true in trtllm-serve's options file, then /prometheus/metrics",
+        cache_advice="a higher kv_cache_config.free_gpu_memory_fraction, or an FP8 cache (kv_cache_config.dtype: fp8)",
+    )

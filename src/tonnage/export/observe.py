@@ -1,0 +1,192 @@
+"""
+What to watch of a plan that runs: objectives, load and cache as PromQL over the engine's own metrics page.
+
+A plan says which TTFT it promised at which percentile, how many requests a second it was made for, how many it takes
+and on how many replicas. Each becomes a `Signal`: an expression over names that the engine documents (`metrics()` of
+its module in `engines/`), the planned value and the limit. Series renamed between releases are joined by `or`. Servers
+are found by the scrape job alone, so that no name of a plan file enters an expression; what an engine does not state is
+named in `unwatched` instead of guessed.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tonnage.domain.answer import Quantity
+from tonnage.domain.engine_spec import Series, ServerMetrics
+from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.engines.registry import engine_spec, metrics_of
+from tonnage.errors import BadRequest
+from tonnage.export.deployment import Deployment, deployment
+
+__all__ = ["Signal", "Watched", "watched"]
+
+
+class Signal(msgspec.Struct, frozen=True, kw_only=True):
+    """One number of a running service beside its plan."""
+
+    name: str
+    """TTFT, TPOT, E2E, load, running, waiting, KV cache, preemptions, replicas."""
+    title: str
+    expression: str
+    unit: str
+    """As Grafana spells it: s, reqps, short, percentunit."""
+    planned: float | None = None
+    """Predicted at the planned load."""
+    high: float | None = None
+    """End of the prediction's 90 % interval."""
+    limit: float | None = None
+    """Objective, or most that the plan takes."""
+
+
+class Watched(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan as its monitoring reads it."""
+
+    deployment: Deployment
+    job: str
+    """Scrape job: letters, digits and dashes."""
+    engine: str
+    """Its title."""
+    turned_on: str
+    """What it takes to have the page; empty = it is there."""
+    signals: tuple[Signal, ...]
+    unwatched: tuple[str, ...]
+    """Objectives that the engine's page does not state."""
+
+    def signal(self, name: str) -> Signal | None:
+        """The signal of that name; absent = the engine does not state it, or the plan has no such number."""
+        return next((one for one in self.signals if one.name == name), None)
+
+
+def watched(plan: ServePlan, option: ServeOption) -> Watched:
+    """
+    The plan's option as signals.
+
+    Raises
+    ------
+    BadRequest
+        Nobody documented a metrics page of its engine, or the plan names no checkpoint.
+    """
+    d = deployment(plan, option)
+    page = metrics_of(d.engine.name)
+    title = engine_spec(d.engine.name).title
+    if page is None:
+        raise BadRequest(f"{title} has no documented metrics page; its latencies can be measured from outside")
+    job = d.name
+    latencies, unwatched = _latencies(plan, option, page, job)
+    return Watched(
+        deployment=d,
+        job=job,
+        engine=title,
+        turned_on=page.turned_on,
+        signals=(*latencies, *_load(plan, option, page, job), *_state(page, job), _replicas(option, job)),
+        unwatched=unwatched,
+    )
+
+
+def _latencies(
+    plan: ServePlan, option: ServeOption, page: ServerMetrics, job: str
+) -> tuple[list[Signal], tuple[str, ...]]:
+    slo, capacity = plan.request.slo, option.capacity
+    wanted: tuple[tuple[str, str, float | None, Quantity | None], ...] = (
+        ("TTFT", "ttft_s", slo.ttft_s, capacity.ttft_s),
+        ("TPOT", "tpot_s", slo.tpot_s, capacity.tpot_s),
+        ("E2E", "e2e_s", slo.e2e_s, None),
+    )
+    found, unwatched = [], []
+    for name, key, limit, predicted in wanted:
+        expression, how = _latency(page, key, job, percentile=slo.percentile)
+        if expression is None:
+            unwatched += [name] if limit is not None else []
+            continue
+        alike = predicted is not None and how != "mean"
+        found.append(
+            Signal(
+                name=name,
+                title=f"{name} {how}",
+                expression=expression,
+                unit="s",
+                planned=predicted.value if alike and predicted is not None else None,
+                high=predicted.high if alike and predicted is not None else None,
+                limit=limit,
+            )
+        )
+    return found, tuple(unwatched)
+
+
+def _latency(page: ServerMetrics, key: str, job: str, *, percentile: float) -> tuple[str | None, str]:
+    """Expression of a latency, and what it is of its requests: "p95", or "mean" where a page has totals alone."""
+    series = page.series.get(key)
+    if series is not None and series.kind == "histogram":
+        parts = (
+            f"histogram_quantile({percentile / 100:g}, sum by (le) (rate({name}_bucket{_where(series, job)}[5m])))"
+            for name in series.names
+        )
+        # Without parentheses a comparison would hold for the last of the alternatives alone.
+        return f"({' or '.join(parts)})", f"p{percentile:g}"
+    seconds, tokens = page.series.get("decode_total_s"), page.series.get("output_tokens")
+    if key == "tpot_s" and seconds is not None and tokens is not None:
+        return f"({_growth(seconds, job)} / {_growth(tokens, job)})", "mean"
+    return None, ""
+
+
+def _load(plan: ServePlan, option: ServeOption, page: ServerMetrics, job: str) -> list[Signal]:
+    """Requests a second; by output tokens where the page does not count requests."""
+    request = plan.request
+    rate = request.rate_per_s
+    peak = None if rate is None else rate * request.shape.peak_to_mean
+    most = option.replicas * option.capacity.max_rate_per_s.value
+    series, each, unit = page.series.get("requests"), 1.0, "reqps"
+    if series is None:
+        series, each, unit = page.series.get("output_tokens"), request.lengths.output_tokens, "short"
+    if series is None:
+        return []
+    what = "requests/s" if unit == "reqps" else "output tokens/s"
+    scaled = None if peak is None else peak * each
+    return [
+        Signal(name="load", title=what, expression=_growth(series, job), unit=unit, planned=scaled, limit=most * each)
+    ]
+
+
+def _state(page: ServerMetrics, job: str) -> list[Signal]:
+    known = (
+        ("running", "requests running", "running", "short"),
+        ("waiting", "requests waiting", "waiting", "short"),
+        ("KV cache", "KV cache in use, fullest replica", "kv_used", "percentunit"),
+        ("preemptions", "preemptions/s", "preemptions", "short"),
+    )
+    found = []
+    for name, title, key, unit in known:
+        series = page.series.get(key)
+        if series is not None:
+            expression = _growth(series, job) if series.kind == "counter" else _level(series, job)
+            found.append(Signal(name=name, title=title, expression=expression, unit=unit))
+    return found
+
+
+def _replicas(option: ServeOption, job: str) -> Signal:
+    return Signal(
+        name="replicas",
+        title="replicas that answer",
+        expression=f'(sum(up{{job="{job}"}}) or vector(0))',
+        unit="short",
+        planned=float(option.replicas),
+    )
+
+
+def _growth(series: Series, job: str) -> str:
+    return _scaled(series, " or ".join(f"sum(rate({name}{_where(series, job)}[5m]))" for name in series.names))
+
+
+def _level(series: Series, job: str) -> str:
+    joined = "sum" if series.over == "sum" else "max"
+    return _scaled(series, " or ".join(f"{joined}({name}{_where(series, job)})" for name in series.names))
+
+
+def _scaled(series: Series, expression: str) -> str:
+    return f"({expression})" if series.scale == 1.0 else f"(({expression}) * {series.scale:g})"
+
+
+def _where(series: Series, job: str) -> str:
+    """Names of labels and their values are the engines' tables', the job is letters, digits and dashes."""
+    return "{" + ", ".join(f'{label}="{value}"' for label, value in (("job", job), *series.where)) + "}"
