@@ -17,6 +17,7 @@ import csv
 import hashlib
 import io
 import json
+import math
 import os
 import secrets
 import subprocess
@@ -119,15 +120,18 @@ def history(folder: Path) -> str:
     from tonnage.catalog.price_history import price_points
     from tonnage.catalog.snapshots import snapshots
 
-    least = {tuple(point[:4]): point.usd_per_hour for point in price_points()}
+    least = {tuple(point[:4]): (point.usd_per_hour, point.source) for point in price_points()}
     for found in snapshots(folder / "offers" / "fetched"):
         for row in found.rows:
             if row["on_demand_usd_per_hour"] and not row["accelerator"].startswith("cpu"):
                 key = (row["as_of"], row["provider"], row["accelerator"], "on-demand")
                 price = float(row["on_demand_usd_per_hour"]) / float(row["count"])
-                least[key] = min(price, least.get(key, price))
-    lines = [",".join((*key, f"{price:.6g}")) for key, price in sorted(least.items())]
-    return "\n".join(["date,provider,accelerator,term,usd_per_hour", *lines]) + "\n"
+                least[key] = min((price, row.get("source") or "fetched"), least.get(key, (math.inf, "")))
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(("date", "provider", "accelerator", "term", "usd_per_hour", "source"))
+    lines.writerows((*key, f"{price:.6g}", source) for key, (price, source) in sorted(least.items()))
+    return text.getvalue()
 
 
 def review(folder: Path, *, examples: int) -> str:

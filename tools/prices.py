@@ -10,6 +10,7 @@ plan, sellers' own prices far from the market, statements that contradict each o
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from datetime import date
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.catalog.offer_audit import offers_audit
+from tonnage.catalog.price_history import PricePoint, fall_text, price_fall, price_points, seller_fall
 
 PAGE = Path(__file__).parents[1] / "docs" / "prices.md"
 MEANING = {
@@ -50,7 +52,32 @@ def page(day: date) -> str:
             continue
         lines += ["| provider | accelerator | $/h | market | rows | as of | why |", "|---|---|---|---|---|---|---|"]
         lines += [*map(_line, listed), ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_paths()])
+
+
+def _paths() -> list[str]:
+    """Sellers whose price is known on two days at least ninety days apart: what commitments are weighed against."""
+    points = price_points()
+    sellers: dict[tuple[str, str], list[PricePoint]] = {}
+    for point in points:
+        sellers.setdefault((point.accelerator, point.provider), []).append(point)
+    rows = []
+    for (part, provider), path in sorted(sellers.items()):
+        fall = seller_fall(path)
+        if fall is not None:
+            steps = ", ".join(f"{point.usd_per_hour:.3g} ({point.date})" for point in path)
+            rows.append(f"| {part} | {provider} | {steps} | {math.exp(-fall) - 1:+.0%} |".replace("-0%", "0%"))
+    return [
+        f"## Dated paths: {len(rows)}",
+        "",
+        f"{fall_text(price_fall(points)).capitalize()}.",
+        "Commitments are weighed against them unless `--price-fall` says otherwise.",
+        "",
+        "| accelerator | seller | $/h (day) | a year |",
+        "|---|---|---|---|",
+        *rows,
+        "",
+    ]
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -89,7 +89,7 @@ def test_no_reader_repeats_the_default_of_a_field() -> None:
 def test_every_field_can_be_read_listed_and_completed(name: str) -> None:
     for field in request_fields(REQUESTS[name]):
         assert field.help and field.group in GROUPS
-        assert field.reads in {*DIMENSIONS, "text", "list", "flag", "integer", "mapping", "numbers"}
+        assert field.reads in {*DIMENSIONS, "text", "list", "flag", "integer", "mapping", "numbers", "entries"}
         assert not field.known or field.known in NAMES
         assert field.low < field.high
 

@@ -261,3 +261,14 @@ def test_a_field_given_twice_is_refused(client: Any, accept: dict[str, str]) -> 
         "/fit", content='{"model": "8B", "model": "70B"}', headers={"content-type": "application/json"}
     )
     assert posted.status_code == 400 and "the body gives 'model' twice" in posted.json()["error"]
+
+
+def test_offers_made_to_a_user_come_as_a_list_and_never_as_a_path(client: Any) -> None:
+    asked = {"model": "meta-llama/Llama-3.1-8B-Instruct", "rate": "100/s", "tpot": "50 ms", "accelerator": "H100",
+             "quick": True}  # fmt: skip
+    quote = {"accelerator": "H100", "provider": "acme", "price": "$0.60/h", "term": "12 months", "minimum": 16}
+    found = client.post("/plan/serve", json={**asked, "quotes": [quote]})
+    assert found.status_code == 200 and found.json()["options"][0]["bill"]["contract"]["minimum"] == 16
+    for bad in ("/etc/hostname", "quotes.yaml", {"a": 1}, 3, [3]):
+        refused = client.post("/plan/serve", json={**asked, "quotes": bad})
+        assert refused.status_code in (400, 422) and "quotes" in refused.text, refused.text

@@ -16,7 +16,7 @@ SMALL: Final = 200_000
 LARGE: Final = 500
 ANSWERS: Final = 2_000
 GROUPS: Final = {
-    "requests and cases": ("requests", "request-json", "cases-yaml", "cases-json", "plans", "additions"),
+    "requests and cases": ("requests", "request-json", "cases-yaml", "cases-json", "plans", "additions", "quotes"),
     "model files": ("gguf", "safetensors", "config.json"),
     "traces (25 MB/s)": ("trace",),
     "reports, logs, profiles and rows": (

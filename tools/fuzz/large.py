@@ -87,6 +87,8 @@ SHAPES = (
     Shape("rows", "empty lines", b"id,accelerator_id,e2e_ms\n", b"\n", packed=True),
     Shape("rows", "rows", b"id,accelerator_id,e2e_ms\n", b"a,b,1\n"), Shape("rows", "one line", b"", b"a"),
     Shape("plans", "lists", b'{"a": [', b"[],", b"1]}"), Shape("additions", "tables", b"", b"[[accelerator]]\n"),
+    Shape("quotes", "entries", b"", b"- {accelerator: H100, price: $2/h}\n"),
+    Shape("quotes", "lists", b"[", b"[],", b"1]"),
     Shape("history", "no database", b"SQLite format 3\x00", b"\xff"),
     *(Shape("inventory", name, begins, piece, ends) for name, begins, piece, ends in (
         ("elements", b"<nvidia_smi_log>", b"<gpu/>", b"</nvidia_smi_log>"),
@@ -123,6 +125,10 @@ def read_large(reader: str, path: Path) -> object:
         from tonnage.planning.files import read_mapping
 
         return read_mapping(str(path))
+    if reader == "quotes":
+        from tonnage.planning.quotes import quotes_of_file
+
+        return quotes_of_file(str(path))
     if reader.startswith("cases"):
         from tonnage.planning.predict.case_lines import raw_cases
 

@@ -84,6 +84,13 @@ def _units(data: bytes) -> list[object]:
     return found
 
 
+def _quotes(path: Path) -> object:
+    from tonnage.planning.quotes import quotes_of_file
+    from tonnage.planning.requests.serve import serve_request
+
+    return serve_request({"model": "8B", "rate": "2/s", "quotes": quotes_of_file(str(path))})
+
+
 def _request(path: Path) -> object:
     from tonnage.planning.ask import QUESTIONS, kind_of
     from tonnage.planning.files import read_mapping
@@ -388,6 +395,10 @@ READERS: dict[str, Reader] = {
                            texts('{"plan": "serve", "model": "8B", "rate": "2/s", "traffic": "chat"}',
                                  '{"plan": "train", "model": "8B", "tokens": "1B"}'),
                            ('"rate"', "null", "[[[[", "1e999", "-0", "\\ud800", '"__proto__"')),
+    "quotes": Reader(of_file(_quotes, "quotes.yaml"),
+                     texts("quotes:\n- {accelerator: H100, price: $2/h, term: 12 months, minimum: 16, upfront: 30 %}\n",
+                           '[{"accelerator": "H200", "price": "$2/h", "term": "14 days", "ramp": "1=8, 4=16"}]'),
+                     ("null", "-1", "1e999", "[", "- ", "ramp:", "=", ".inf", "2027-02-30", "0=0", "9" * 30)),
     "cases": Reader(plain(_case), texts('{"kind": "serve", "model": "8B", "accelerator": "H100", "isl": 9, "osl": 9, '
                                         '"traffic": {"concurrency": 2}}'), ("null", "1e999", "[]", "true")),
     "config.json": Reader(plain(_config), _configs, ("null", "-1", "1e30", "0", "[]", "{}", '"auto"', "true")),

@@ -2,18 +2,19 @@
 How did the price of an accelerator move? Dated on-demand prices of each seller, the market's middle, and its fall.
 
 A point is what a provider asked for one accelerator-hour on a day: the least of its instances, superseded prices and
-those of earlier releases of the data (`prices/history.csv`, to which each release adds its day) included. The market on
+those of earlier years and releases (`prices/history.csv`, to which each release adds its day) included. The market on
 a day is the median over the providers' last prices until then; its spread their tenth and ninetieth percentiles.
 
 The fall is that of sellers, not of the mix of sellers: from each provider with two prices at least ninety days apart
 the logarithm of last over first by the years between; of an accelerator the median of those, where there are three. All
-accelerators together say how fast the market falls where one has too few.
+accelerators together say how fast the market falls where one has too few. These are list prices of one seller each:
+that a newcomer asks less than all before is in the market's path, and not in the fall.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from functools import lru_cache
 from statistics import median, quantiles
@@ -25,9 +26,20 @@ from tonnage.catalog.filters import Order
 from tonnage.catalog.offers import offers
 from tonnage.catalog.rows import DATA, table
 from tonnage.domain.listing import Column, Listing
+from tonnage.domain.money import PriceFall
 from tonnage.errors import UnknownName
 
-__all__ = ["Fall", "PricePoint", "market_path", "price_fall", "price_points", "prices_listing"]
+__all__ = [
+    "Fall",
+    "PricePoint",
+    "expected_fall",
+    "fall_text",
+    "market_path",
+    "price_fall",
+    "price_points",
+    "prices_listing",
+    "seller_fall",
+]
 
 LEAST_DAYS: Final = 90
 """Between two prices of one seller, for their ratio to say anything."""
@@ -59,6 +71,7 @@ class PricePoint(NamedTuple):
     accelerator: str
     term: str
     usd_per_hour: float
+    source: str = ""
 
 
 class Fall(NamedTuple):
@@ -71,6 +84,8 @@ class Fall(NamedTuple):
     low: float
     high: float
     """Least and most of them. [1/year]"""
+    rates: tuple[float, ...] = ()
+    """Each of them. [1/year]"""
 
 
 class MarketDay(NamedTuple):
@@ -90,26 +105,30 @@ def price_points(additions: Additions = NOTHING) -> tuple[PricePoint, ...]:
 
 @lru_cache(maxsize=4)
 def _points(book: tuple[Any, ...]) -> tuple[PricePoint, ...]:
-    least: dict[tuple[str, str, str, str], float] = {}
+    least: dict[tuple[str, str, str, str], PricePoint] = {}
     for point in (*_of_book(book), *_of_releases()):
-        least[point[:4]] = min(point.usd_per_hour, least.get(point[:4], math.inf))
-    return tuple(sorted(PricePoint(*key, price) for key, price in least.items()))
+        known = least.get(point[:4])
+        if known is None or point.usd_per_hour < known.usd_per_hour:
+            least[point[:4]] = point
+    return tuple(sorted(least.values()))
 
 
 def _of_book(book: Iterable[Any]) -> Iterator[PricePoint]:
-    parts = {id for id, one in accelerators().items() if one.segment != "cpu"}
+    parts = {id for id in accelerators() if not id.startswith("cpu-")}
     for offer in book:
         price = offer.usd_per_hour("on-demand")
         sold = offer.kind == "instance" and offer.trust == "primary" and offer.count >= 1 and offer.as_of
         if price is not None and sold and offer.accelerator in parts:
-            yield PricePoint(offer.as_of, offer.provider, offer.accelerator, "on-demand", price / offer.count)
+            each = price / offer.count
+            yield PricePoint(offer.as_of, offer.provider, offer.accelerator, "on-demand", each, offer.source)
 
 
 def _of_releases() -> Iterator[PricePoint]:
     path = DATA / FILE[0] / FILE[1]
     if path.is_file():
         for row in table(path):
-            yield PricePoint(row["date"], row["provider"], row["accelerator"], row["term"], float(row["usd_per_hour"]))
+            price, source = float(row["usd_per_hour"]), row.get("source") or ""
+            yield PricePoint(row["date"], row["provider"], row["accelerator"], row["term"], price, source)
 
 
 def market_path(points: Iterable[PricePoint], accelerator: str) -> tuple[MarketDay, ...]:
@@ -139,13 +158,38 @@ def price_fall(points: Iterable[PricePoint], accelerator: str | None = None) -> 
     for point in points:
         if accelerator in (None, point.accelerator):
             sellers.setdefault((point.provider, point.accelerator), []).append(point)
-    falls = []
-    for path in sellers.values():
-        first, last = path[0], path[-1]
-        days = _days(first.date, last.date)
-        if days >= LEAST_DAYS:
-            falls.append(math.log(first.usd_per_hour / last.usd_per_hour) / (days / 365.25))
-    return Fall(median(falls), len(falls), min(falls), max(falls)) if len(falls) >= PAIRS else None
+    falls = [fall for path in sellers.values() if (fall := seller_fall(path)) is not None]
+    if len(falls) < PAIRS:
+        return None
+    return Fall(median(falls), len(falls), min(falls), max(falls), tuple(sorted(falls)))
+
+
+def seller_fall(path: Sequence[PricePoint]) -> float | None:
+    """How fast one seller's price of one accelerator fell between its first and last day; absent of a short time."""
+    days = _days(path[0].date, path[-1].date)
+    if days < LEAST_DAYS:
+        return None
+    return math.log(path[0].usd_per_hour / path[-1].usd_per_hour) / (days / 365.25)
+
+
+def expected_fall(part: str, additions: Additions = NOTHING) -> PriceFall:
+    """
+    How fast on-demand prices of an accelerator are taken to fall: by its own sellers where three say, else by all.
+
+    The middle seller's rate, and the tenth and ninetieth percentile; without any, no fall and no spread.
+    """
+    return _expected(offers(additions=additions), part)
+
+
+@lru_cache(maxsize=256)
+def _expected(book: tuple[Any, ...], part: str) -> PriceFall:
+    points = _points(book)
+    own = price_fall(points, part)
+    fall, whose = (own, part) if own is not None else (price_fall(points), "all accelerators")
+    if fall is None:
+        return PriceFall(per_year=0.0, low=0.0, high=0.0, whose="nobody")
+    low, high = _spread(list(fall.rates))
+    return PriceFall(per_year=fall.per_year, low=low, high=high, rates=fall.rates, whose=whose)
 
 
 def _days(before: str, now: str) -> int:

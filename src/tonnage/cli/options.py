@@ -97,6 +97,8 @@ def _option(field: Field) -> Callable[[Command], Command]:
     more: dict[str, Any] = {"help": field.help, "cls": _Option, "group": field.group}
     if field.reads == "flag":
         return click.option(f"{flag}/--no-{flag[2:]}", field.name, default=None, **more)
+    if field.reads == "entries":
+        return click.option(flag, field.name, metavar="FILE", callback=_read_entries, **more)
     metavar = "|".join(field.choices) if field.choices and field.reads != "list" else field.reads.upper()
     more |= {"metavar": metavar, "shell_complete": _completing(field)}
     if field.reads == "list":
@@ -109,6 +111,15 @@ def _option(field: Field) -> Callable[[Command], Command]:
 def _join_values(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> str | None:
     """`--x a,b` and `--x a --x b` are one list."""
     return ",".join(given) if given else None
+
+
+def _read_entries(ctx: click.Context, parameter: click.Parameter, given: str | None) -> list[Any] | None:
+    """The entries of a file, YAML or JSON."""
+    if given is None:
+        return None
+    from tonnage.planning.quotes import quotes_of_file
+
+    return quotes_of_file(given)
 
 
 def _completing(field: Field) -> Callable[..., list[CompletionItem]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tonnage.domain.answer import Quantity
+from tonnage.domain.money import Commitment
 
 __all__ = ["FleetDay", "FleetWay", "Valleys"]
 
@@ -13,7 +14,7 @@ class FleetWay(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One way to size the fleet."""
 
     name: str
-    """peak, average, autoscaled, scale-to-zero."""
+    """peak, average, autoscaled, scale-to-zero, base and burst."""
     replicas_mean: float
     """Paid for, on average."""
     replicas_most: int
@@ -27,6 +28,14 @@ class FleetWay(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cold_share: float = 0.0
     """Requests that wait for a start, wholly or in part. [-]"""
     note: str = ""
+    committed: int = 0
+    """Replicas of it that a term pays for in every hour; the others come and go on demand."""
+    base: str = ""
+    """Whose those are, and on which term."""
+    commitment: Commitment | None = None
+    """What their term means; absent where it is too short for prices to move."""
+    saves: float = 0.0
+    """Of what the same fleet costs all on demand. [-]"""
 
 
 class Valleys(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

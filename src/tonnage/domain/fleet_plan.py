@@ -9,6 +9,7 @@ import msgspec
 
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity
+from tonnage.domain.money import Commitment
 from tonnage.domain.plan import Configuration, PlanHeader
 from tonnage.domain.requests.fleet import Bucket, FleetQuota, FleetRequest, FleetWorkload, OwnMachine
 
@@ -54,6 +55,8 @@ class PoolInstances(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Times an instance is started over that period."""
     usd_per_month: float
     as_of: str = ""
+    commitment: Commitment | None = None
+    """Of one instance: the term weighed against on-demand prices that move; absent = nothing is committed."""
 
 
 class PoolReplicas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

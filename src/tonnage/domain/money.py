@@ -11,10 +11,13 @@ import msgspec
 __all__ = [
     "STALE_AFTER_DAYS",
     "CarbonIntensity",
+    "Commitment",
+    "Contract",
     "Offer",
     "OfferKind",
     "OwnedParameter",
     "Price",
+    "PriceFall",
     "Provider",
     "SpotRecord",
     "Term",
@@ -27,7 +30,7 @@ STALE_AFTER_DAYS: Final = 90
 """A price older than this is flagged. [days]"""
 
 Term = str
-"""on-demand, spot, reserved-1y, reserved-3y, block (prepaid for days), owned."""
+"""on-demand, spot, reserved-1y, reserved-3y, block (prepaid for days), contract (the user's own quote), owned."""
 
 
 Trust = Literal["primary", "secondary", "contradicted", "unknown"]
@@ -37,6 +40,77 @@ arithmetic from another region, an unclear currency; contradicted: the seller's 
 """
 
 
+class PriceFall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How fast on-demand prices fall, and how far sellers differ: continuous rates, below 0 = they rise. [1/year]"""
+
+    per_year: float
+    low: float
+    """Tenth percentile of the sellers. [1/year]"""
+    high: float
+    """Ninetieth. [1/year]"""
+    rates: tuple[float, ...] = ()
+    """Each seller's; empty = the user's own view. [1/year]"""
+    whose: str = ""
+    """An accelerator, "all accelerators", or "yours"."""
+
+
+class Commitment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A price held for a term, weighed against on-demand prices that move meanwhile. Falls below 0 are rises."""
+
+    term: Term
+    years: float
+    usd_per_hour: float
+    """Of one instance. [USD/h]"""
+    compared_usd_per_hour: float
+    """Today's on-demand price whose mean over the term would be as much: what options are compared by. [USD/h]"""
+    on_demand_usd_per_hour: float | None = None
+    """Of the same instance today, or of as many accelerators elsewhere; absent = nobody states one. [USD/h]"""
+    against: str = ""
+    """Whose on-demand price that is; empty = the same instance."""
+    falls: float
+    """By how much on-demand prices are expected to have fallen when the term ends. [-]"""
+    falls_low: float
+    falls_high: float
+    """The same at the tenth and ninetieth percentile of sellers. [-]"""
+    stops_paying: float | None = None
+    """The fall until the term's end beyond which renting on demand costs less over the term. [-]"""
+    saves: float | None = None
+    """Of what on demand costs over the term, as expected; below 0 = it costs more. [-]"""
+    saves_low: float | None = None
+    saves_high: float | None = None
+    pays_with: tuple[int, int] | None = None
+    """With how many sellers' paths it pays, of how many."""
+    whose: str = ""
+    """Whose prices say how fast they fall."""
+
+    @property
+    def times_compared(self) -> float:
+        """What it is compared by over what it costs. [-]"""
+        return self.compared_usd_per_hour / self.usd_per_hour
+
+
+class Contract(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a seller's offer to the user binds to, beside its price. Counts are of accelerators."""
+
+    name: str
+    hours: float
+    """Its length. [h]"""
+    minimum: int = 0
+    """Paid at least, of which `take_or_pay` is due used or not."""
+    take_or_pay: float = 1.0
+    """Share of what is committed that is paid used or not. [-]"""
+    ramp: tuple[tuple[int, int], ...] = ()
+    """(month, accelerators that are there from then on), the first month 1; empty = all from the start."""
+    upfront: float = 0.0
+    """Share of the whole price due at signing. [-]"""
+    start: str = ""
+    """First day; empty = at once."""
+    bridge_usd_per_hour: float | None = None
+    """An accelerator on demand, until the ramp has come so far; absent = nobody states a price. [USD/h]"""
+    bridge: str = ""
+    """Whose."""
+
+
 class Price(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One listed price of a whole instance. [USD/h]"""
 
@@ -44,6 +118,21 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     usd_per_hour: float
     estimated: bool = False
     """Computed from an average discount: the seller does not list it."""
+    commitment: Commitment | None = None
+    """What holding it means, where the term is a year or more and prices were weighed for a plan."""
+
+    def times(self, factor: float) -> Price:
+        """The price of so many times the capacity, or less a discount."""
+        held = self.commitment
+        if held is not None:
+            other = held.on_demand_usd_per_hour
+            held = msgspec.structs.replace(
+                held,
+                usd_per_hour=held.usd_per_hour * factor,
+                compared_usd_per_hour=held.compared_usd_per_hour * factor,
+                on_demand_usd_per_hour=None if other is None else other * factor,
+            )
+        return msgspec.structs.replace(self, usd_per_hour=self.usd_per_hour * factor, commitment=held)
 
 
 OfferKind = Literal["instance", "serverless worker", "marketplace"]
@@ -87,6 +176,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: OfferKind = "instance"
     stock: int | None = None
     """Accelerators of it that there are, where they are the user's own; absent = as many as are asked for."""
+    contract: Contract | None = None
+    """What it binds the user to; absent = what the term says."""
 
     def usd_per_hour(self, term: Term) -> float | None:
         """Listed price of the whole instance for one term; absent when not offered. [USD/h]"""
@@ -94,6 +185,15 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             if price.term == term:
                 return price.usd_per_hour
         return None
+
+    def compared_usd_per_hour(self, term: Term) -> float | None:
+        """The same as options are compared by: of a commitment, with what prices are expected to do. [USD/h]"""
+        held = self.commitment(term)
+        return self.usd_per_hour(term) if held is None else held.compared_usd_per_hour
+
+    def commitment(self, term: Term) -> Commitment | None:
+        """What holding the price of a term means; absent where it binds nobody."""
+        return next((price.commitment for price in self.prices if price.term == term), None)
 
     def trust_of(self, term: Term) -> Trust:
         """Who says the price of one term; an estimated one is secondary, however the others were found."""

@@ -17,7 +17,7 @@ from tonnage.domain.calibration import FirstMeasurement
 from tonnage.domain.cost import BillingRules, EnergyUse, TokensInstead, UnitCosts
 from tonnage.domain.fleet import FleetDay
 from tonnage.domain.layout import Engine, Layout
-from tonnage.domain.money import OfferKind, Trust
+from tonnage.domain.money import Commitment, Contract, OfferKind, Trust
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.published import QualityChange
 from tonnage.domain.requests.serve import Serve
@@ -172,6 +172,16 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: OfferKind = "instance"
     stock: int | None = None
     """Accelerators of it that there are, where they are the user's own."""
+    commitment: Commitment | None = None
+    """Of one instance: the term weighed against on-demand prices that move; absent = nothing is committed."""
+
+    contract: Contract | None = None
+    """Of the user's own quote: what it binds to."""
+
+    @property
+    def compared_usd_per_hour(self) -> float:
+        """What options are compared by: a commitment counts with what prices are expected to do. [USD/h]"""
+        return self.usd_per_hour * (self.commitment.times_compared if self.commitment is not None else 1.0)
 
     @property
     def accelerators(self) -> float:

@@ -80,6 +80,10 @@ def property_of(field: Field) -> dict[str, Any]:
     about = {"description": field.help}
     if field.reads == "flag":
         return {"type": "boolean", **about}
+    if field.reads == "entries":
+        one = {"type": "object", "properties": _properties(field.entries), "additionalProperties": False}
+        needed = [each.fields[0].name for each in attributes_of(field.entries) if each.required and each.fields]
+        return {"type": "array", "minItems": 1, "items": {**one, "required": needed}, **about}
     if field.reads in ("mapping", "numbers"):
         kind = {"type": "object"} if field.reads == "mapping" else {"type": "array", "items": {"type": "number"}}
         return {**kind, **about}

@@ -56,6 +56,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         return min(count for count in (most, allowed, self.stock) if count is not None)
 
 
+UNBOUND: Final = frozenset({"on-demand", "spot", "block"})
+"""Terms that end before prices move."""
 YOURS: Final = "yours"
 """Provider of offers at the user's own price."""
 NOBODY: Final = "no price known"
@@ -124,20 +126,21 @@ def sites(
     open_sites: list[Site] = []
     excluded: list[Rejection] = []
     for accelerator in catalog.accelerators(additions).values():
-        offers, own = rented.get(accelerator.id, []), _own_offer(filters, accelerator)
+        offers, own = rented.get(accelerator.id, []), _own_offers(filters, accelerator, rented)
         wanted = accelerator.id in filters.accelerators
-        if not offers and not wanted and own is None:
+        if not offers and not wanted and not own:
             continue
         failed = next((name for name, test in ACCELERATOR_TESTS.items() if not test(filters, accelerator)), None)
         if failed is not None:
             excluded.append(_rejection(accelerator, failed, "does not pass"))
             continue
         passing, last = _passing(filters, [o for o in offers if o.kind not in without], providers)
-        passing = [*([] if own is None else [own]), *passing]
-        if wanted and not offers and own is None:
+        passing = [*own, *passing]
+        if wanted and not offers and not own:
             passing = _unpriced(filters, accelerator, providers)
         if passing:
-            open_sites += _by_link(accelerator, _primary_only(passing, filters.terms))
+            held = _weighed(passing, filters, known=offers, additions=additions)
+            open_sites += _by_link(accelerator, _primary_only(held, filters.terms))
         else:
             excluded.append(
                 _rejection(accelerator, last, f"removes the last of {len(offers)} offers")
@@ -204,7 +207,18 @@ def _passing(filters: Filters, offers: list[Offer], providers: Mapping[str, Prov
     return offers, last
 
 
-def _by_link(accelerator: Accelerator, offers: list[Offer]) -> list[Site]:
+def _weighed(
+    offers: Sequence[Offer], filters: Filters, *, known: Iterable[Offer], additions: Additions
+) -> Sequence[Offer]:
+    """Offers with what committed prices mean, where any may be used."""
+    if UNBOUND.issuperset(filters.terms):
+        return offers
+    from tonnage.planning.commitments import weigh_terms
+
+    return weigh_terms(offers, filters=filters, known=known, additions=additions)
+
+
+def _by_link(accelerator: Accelerator, offers: Iterable[Offer]) -> list[Site]:
     """One site per kind of link: an instance without the fabric is another machine, joined by PCIe."""
     fast = accelerator.link.domain > 1
     kinds: dict[str | None, list[Offer]] = {}
@@ -232,9 +246,20 @@ def _discount(offer: Offer, factor: float) -> Offer:
     """The offer at what its provider takes from this user."""
     if factor == 1.0:
         return offer
-    prices = tuple(replace(price, usd_per_hour=price.usd_per_hour * factor) for price in offer.prices)
+    prices = tuple(price.times(factor) for price in offer.prices)
     said = f"with your discount of {(1.0 - factor) * 100:.3g} %"
     return replace(offer, prices=prices, notes="; ".join(filter(None, (offer.notes, said))))
+
+
+def _own_offers(filters: Filters, accelerator: Accelerator, rented: Mapping[str, list[Offer]]) -> list[Offer]:
+    """What the user brings: a price of an accelerator-hour, and offers that sellers made."""
+    own = _own_offer(filters, accelerator)
+    found = [] if own is None else [own]
+    if filters.quotes:
+        from tonnage.planning.quotes import quote_offers
+
+        found += quote_offers(filters, accelerator, known=rented.get(accelerator.id, ()))
+    return found
 
 
 def _own_offer(filters: Filters, accelerator: Accelerator) -> Offer | None:
@@ -266,7 +291,7 @@ def _no_price(accelerator: Accelerator) -> Verdict:
     )
 
 
-def _primary_only(offers: list[Offer], terms: Sequence[str]) -> list[Offer]:
+def _primary_only(offers: Sequence[Offer], terms: Sequence[str]) -> Sequence[Offer]:
     """
     Those of primary sources under a term asked for, where there are any; else all, whose bills then say so.
 
@@ -370,6 +395,6 @@ def _slices(site: Site) -> list[tuple[int, ...]]:
 
 def _slice(offer: Offer, sides: tuple[int, ...]) -> Offer:
     chips = prod(sides)
-    prices = tuple(replace(price, usd_per_hour=price.usd_per_hour * chips) for price in offer.prices)
+    prices = tuple(price.times(chips) for price in offer.prices)
     name = f"{offer.instance_type} {'x'.join(map(str, sides))}"
     return replace(offer, instance_type=name, count=float(chips), prices=prices)

@@ -10,21 +10,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from datetime import date
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from tonnage.domain.answer import Basis, Part, Verdict
-from tonnage.domain.money import Offer, is_stale
+from tonnage.domain.money import Contract, Offer, is_stale
 from tonnage.domain.plan import Bill
 
 __all__ = [
     "HOURS_PER_MONTH",
+    "Charged",
     "bill",
     "by_trust_and_cost",
+    "contract_hours",
+    "contract_lines",
+    "hourly_usd",
     "instances_needed",
     "primary_first",
     "usd_per_hour_of",
+    "with_instances",
     "with_spares",
 ]
 
@@ -49,6 +54,59 @@ def instances_needed(*, replicas: int, ranks: int, per_instance: float) -> int:
     return replicas * math.ceil(ranks / per_instance)
 
 
+def hourly_usd(offer: Offer, *, instances: int, term: str) -> tuple[float, float] | None:
+    """
+    What so many instances cost in an hour, on average over a contract, and what that is compared by; None where the
+    term has no price, or a ramp lacks what nobody rents on demand. [USD/h]
+    """
+    price = offer.usd_per_hour(term)
+    if price is None:
+        return None
+    usd = instances * price
+    if offer.contract is not None:
+        charged = contract_hours(offer.contract, used=instances * offer.count)
+        bridge = offer.contract.bridge_usd_per_hour
+        if charged.lacking and bridge is None:
+            return None
+        usd = charged.paid * price / offer.count + charged.lacking * (bridge or 0.0)
+    held = offer.commitment(term)
+    return usd, usd * (held.times_compared if held is not None else 1.0)
+
+
+class Charged(NamedTuple):
+    """Accelerators that a contract charges in an hour, on average over its months."""
+
+    used: float
+    paid: float
+    """Those used, or the committed share where that is more."""
+    lacking: float
+    """Needed beyond what a ramp has brought."""
+
+
+def contract_hours(contract: Contract, *, used: float) -> Charged:
+    """
+    What a contract charges where so many accelerators are used in every hour.
+
+    In each month the larger of what is used and of the share s of what is committed: max(min(N, m), s m); of a minimum
+    M without a ramp max(N, s M).
+
+    Examples
+    --------
+    >>> contract_hours(Contract(name="", hours=730, minimum=64, take_or_pay=0.75), used=32)
+    Charged(used=32.0, paid=48.0, lacking=0.0)
+    >>> contract_hours(Contract(name="", hours=1460, ramp=((1, 8), (2, 32))), used=16)
+    Charged(used=12.0, paid=20.0, lacking=4.0)
+    """
+    if not contract.ramp:
+        return Charged(float(used), max(used, contract.take_or_pay * contract.minimum), 0.0)
+    months = max(1, math.ceil(contract.hours / HOURS_PER_MONTH - 1e-9))
+    there = [max((count for at, count in contract.ramp if at <= month), default=0) for month in range(1, months + 1)]
+    taken = [min(used, most) for most in there]
+    paid = [max(mine, contract.take_or_pay * most) for mine, most in zip(taken, there, strict=True)]
+    mean = sum(taken) / months
+    return Charged(mean, sum(paid) / months, used - mean)
+
+
 def bill(offer: Offer, *, replicas: int, ranks: int, term: str, today: date) -> Bill | Verdict:
     """The hourly bill of running `replicas` on this offer, or why it cannot be bought so."""
     price = offer.usd_per_hour(term)
@@ -60,12 +118,10 @@ def bill(offer: Offer, *, replicas: int, ranks: int, term: str, today: date) -> 
     if offer.stock is not None and instances * offer.count > offer.stock:
         need = int(instances * offer.count)
         return Verdict(ok=False, limit="count", reason=f"needs {need} of {name}, and {offer.stock} are there")
-    line = Part(
-        name=f"{instances} x {offer.instance_type}",
-        value=instances * price,
-        basis=Basis.MEASURED if offer.as_of_kind == "exact" else Basis.ASSUMED,
-        source=f"{offer.source}, {offer.as_of}",
-    )
+    if hourly_usd(offer, instances=instances, term=term) is None:
+        reason = f"{name} has not all {int(instances * offer.count)} from the start, and no price on demand is known"
+        return Verdict(ok=False, limit="count", reason=reason, nearest=f"--price '{offer.accelerator}=$2.50/h'")
+    lines = _lines(offer, instances=instances, price=price)
     return Bill(
         provider=offer.provider,
         instance_type=offer.instance_type,
@@ -75,7 +131,7 @@ def bill(offer: Offer, *, replicas: int, ranks: int, term: str, today: date) -> 
         instances=instances,
         accelerators_per_instance=offer.count,
         usd_per_instance_hour=price,
-        lines=(line,),
+        lines=lines,
         as_of=offer.as_of,
         as_of_kind=offer.as_of_kind,
         stale=offer.as_of != "today" and is_stale(offer.as_of, today=today),
@@ -83,7 +139,63 @@ def bill(offer: Offer, *, replicas: int, ranks: int, term: str, today: date) -> 
         trust=offer.trust_of(term),
         kind=offer.kind,
         stock=offer.stock,
+        commitment=offer.commitment(term),
+        contract=offer.contract,
     )
+
+
+def _lines(offer: Offer, *, instances: int, price: float) -> tuple[Part, ...]:
+    """What an hour pays for: the instances, what a contract charges unused, what is rented until a ramp is there."""
+    basis = Basis.MEASURED if offer.as_of_kind == "exact" else Basis.ASSUMED
+    line = Part(
+        name=f"{instances} x {offer.instance_type}",
+        value=instances * price,
+        basis=basis,
+        source=f"{offer.source}, {offer.as_of}",
+    )
+    if offer.contract is None:
+        return (line,)
+    return contract_lines(offer.contract, line, used=instances * offer.count, each=price / offer.count)
+
+
+def contract_lines(contract: Contract, line: Part, *, used: float, each: float) -> tuple[Part, ...]:
+    """
+    The hourly lines of a contract, on average over its months.
+
+    Parameters
+    ----------
+    line : Part
+        All instances at the contract's price.
+    used : float
+        Accelerators of them.
+    each : float
+        The contract's price of one. [USD/h]
+    """
+    charged = contract_hours(contract, used=used)
+    found = [msgspec.structs.replace(line, value=charged.used * each)]
+    unused = charged.paid - charged.used
+    if unused > 0:
+        said = f"{contract.take_or_pay:.0%} of what is committed is paid, used or not"
+        found.append(Part(name=f"{unused:,.3g} paid unused", value=unused * each, basis=line.basis, source=said))
+    if charged.lacking > 0:
+        said = f"on average over the ramp, at {contract.bridge}, ${contract.bridge_usd_per_hour or 0.0:,.2f}/h each"
+        bridge = charged.lacking * (contract.bridge_usd_per_hour or 0.0)
+        name = f"{charged.lacking:,.3g} on demand until then"
+        found.append(Part(name=name, value=bridge, basis=Basis.ASSUMED, source=said))
+    return tuple(found)
+
+
+def with_instances(made: Bill, instances: int) -> Bill:
+    """The same bill for another number of instances."""
+    line = msgspec.structs.replace(
+        made.lines[0], name=f"{instances} x {made.instance_type}", value=instances * made.usd_per_instance_hour
+    )
+    lines: tuple[Part, ...] = (line,)
+    if made.contract is not None:
+        used = instances * made.accelerators_per_instance
+        each = made.usd_per_instance_hour / made.accelerators_per_instance
+        lines = contract_lines(made.contract, line, used=used, each=each)
+    return msgspec.structs.replace(made, instances=instances, lines=lines)
 
 
 def by_trust_and_cost(made: Bill) -> tuple[bool, float]:
@@ -113,6 +225,8 @@ def primary_first(options: Iterable[Option]) -> list[Option]:
 def usd_per_hour_of(made: Bill, *, replicas: int, ranks: int) -> float:
     """What another number of replicas costs on the offer of a bill. [USD/h]"""
     instances = instances_needed(replicas=replicas, ranks=ranks, per_instance=made.accelerators_per_instance)
+    if made.contract is not None:
+        return with_instances(made, instances).usd_per_hour
     return instances * made.usd_per_instance_hour
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from tonnage.domain.answer import Basis, Part
 from tonnage.domain.cost import BillingRules, UnitCosts
-from tonnage.domain.money import Provider
+from tonnage.domain.money import Contract, Provider
 from tonnage.pricing.bills import HOURS_PER_MONTH
 
 __all__ = [
@@ -28,11 +28,12 @@ __all__ = [
     "mean_charged_s",
     "run_lines",
     "stated_step_s",
+    "term_hours",
     "unit_costs",
     "useful_share",
 ]
 
-PREPAID: Final = frozenset({"reserved-1y", "reserved-3y", "block", "owned"})
+PREPAID: Final = frozenset({"reserved-1y", "reserved-3y", "block", "contract", "owned"})
 """Terms paid for every hour, used or not."""
 TERM_HOURS: Final = {"reserved-1y": 8760.0, "reserved-3y": 26280.0, "block": 24.0}
 """The least that such a term is bought for; capacity blocks are sold by the day. [h]"""
@@ -117,9 +118,14 @@ def mean_charged_s(mean_run_s: float, *, step_s: float, least_s: float = 0.0) ->
     return max(mean_run_s + step_s / 2.0, least_s)
 
 
-def charged_hours(run_s: float, *, rules: BillingRules, term: str) -> float:
+def term_hours(term: str, contract: Contract | None = None) -> float:
+    """The least time that a term is paid for; 0 = it binds nobody. [h]"""
+    return contract.hours if contract is not None else TERM_HOURS.get(term, 0.0)
+
+
+def charged_hours(run_s: float, *, rules: BillingRules, term: str, contract: Contract | None = None) -> float:
     """Hours of one instance on the bill of a run: in the provider's steps, at least its minimum or the term's own."""
-    least_s = max(rules.least_s, TERM_HOURS.get(term, 0.0) * 3600.0)
+    least_s = max(rules.least_s, term_hours(term, contract) * 3600.0)
     return billed_hours(run_s, step_s=rules.step_s, least_s=least_s)
 
 

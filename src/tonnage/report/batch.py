@@ -13,6 +13,7 @@ from tonnage.report.screen import (
     closest_break_even,
     columns_of,
     first_screen,
+    held_text,
     left_out,
     no_plan,
     parts_of,
@@ -132,6 +133,7 @@ def _table(options: list[BatchOption], rows: list[Pick]) -> Table:
 
 def _risks(plan: BatchPlan, best: BatchOption) -> list[str]:
     return [
+        held_text(best.bill, run=True),
         _cheaper(plan, best),
         _spot(plan),
         stale_text(best.bill, plan.provenance.made),

@@ -7,7 +7,7 @@ from typing import Final
 from tonnage.domain.budget_plan import Affordable, AffordableRun, BudgetPlan
 from tonnage.report.document import Column, Document, Meter, Note, Section, Table, grid, section, text_section
 from tonnage.report.names import model_name, part_name, with_names
-from tonnage.report.screen import first_screen, price_dates, stale_text
+from tonnage.report.screen import first_screen, held_text, price_dates, stale_text
 from tonnage.report.serve import serve_question
 from tonnage.report.wording import (
     chance_text,
@@ -90,7 +90,7 @@ def _serving(plan: BudgetPlan, *, rows: int) -> tuple:  # type: ignore[type-arg]
         answer=f"{rate} of {of}   {what}   {rental_text(option.bill)}   {money(best.usd_per_month)}/month",
         meters=meters,
         table=_models(plan.models[:rows], benchmark=plan.benchmark),
-        risks=[step, stale_text(option.bill, plan.provenance.made), f"{simulate}."],
+        risks=[step, held_text(option.bill) or stale_text(option.bill, plan.provenance.made), f"{simulate}."],
         measure=plan.measure_first,
         rest=Note(hint=REST),
     )

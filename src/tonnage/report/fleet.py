@@ -9,7 +9,7 @@ from tonnage.domain.fleet_plan import FleetAlternative, FleetCheck, FleetPlan, F
 from tonnage.report.document import Block, Column, Document, Meter, Section, Table, grid, section, text_section
 from tonnage.report.names import model_name, part_name, provider_name, with_names
 from tonnage.report.screen import ROWS, by_averages, first_screen, left_out, no_plan, price_dates
-from tonnage.report.wording import made_note, money, parts_table, plural, shortages_text
+from tonnage.report.wording import commitment_text, made_note, money, parts_table, plural, shortages_text
 from tonnage.units import show
 
 __all__ = ["explain_fleet_plan", "fleet_document"]
@@ -126,8 +126,12 @@ def _limits(plan: FleetPlan, workload: str) -> dict[str, float]:
 def _risks(plan: FleetPlan, *, hidden: int) -> list[str]:
     cheaper = max(plan.binds, key=lambda one: one.saves_usd_per_month, default=None)
     other = next((one for one in plan.alternatives if one.more is not None and one.more > 0), None)
+    held = max(
+        (one for one in plan.instances if one.commitment is not None), key=lambda one: one.usd_per_month, default=None
+    )
     return [
         *by_averages(plan),
+        commitment_text(held.commitment) if held else "",
         f"Cheaper without the limit {cheaper.name}: {cheaper.relaxed} would save "
         f"{money(cheaper.saves_usd_per_month)} a month."
         if cheaper and cheaper.saves_usd_per_month > 0

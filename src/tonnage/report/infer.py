@@ -16,6 +16,7 @@ from tonnage.report.screen import (
     columns_of,
     explain_option,
     first_screen,
+    held_text,
     left_out,
     no_plan,
     price_dates,
@@ -60,6 +61,7 @@ def infer_document(plan: InferPlan, *, top: int | None = None, every: bool = Fal
         meters=_meters(plan, best),
         table=_table([plan.options[row.place] for row in rows], rows),
         risks=[
+            held_text(best.bill),
             f"Smaller: {plan.smaller}" if plan.smaller else "",
             stale_text(best.bill, plan.provenance.made),
             f"Host: {text}" if (text := shortages_text(best.needs)) else "",

@@ -12,6 +12,7 @@ from tonnage.report.screen import (
     Pick,
     closest_break_even,
     first_screen,
+    held_text,
     left_out,
     picks,
     price_dates,
@@ -59,7 +60,9 @@ def lifecycle_document(plan: LifecyclePlan, *, top: int | None = None, every: bo
         risks=[
             f"Cheaper: {_lever(saving)}." if saving and (saving.saves_usd or 0.0) > 0 else "",
             f"Single kind of accelerator: {plan.one_type_text}" if plan.one_type_text else "",
-            stale_text(serve.bill, plan.provenance.made) or closest_break_even(plan.serve.break_even),
+            held_text(serve.bill)
+            or stale_text(serve.bill, plan.provenance.made)
+            or closest_break_even(plan.serve.break_even),
         ],
         measure=plan.measure_first,
         rest=left_out(()),

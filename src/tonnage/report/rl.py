@@ -15,6 +15,7 @@ from tonnage.report.screen import (
     columns_of,
     explain_option,
     first_screen,
+    held_text,
     left_out,
     no_plan,
     price_dates,
@@ -57,6 +58,7 @@ def rl_document(plan: RlPlan, *, top: int | None = None, every: bool = False) ->
         meters=_meters(plan, best),
         table=_table([plan.options[row.place] for row in rows], rows),
         risks=[
+            held_text(best.bill, run=True),
             f"Off policy: {plan.off_policy}" if plan.off_policy else "",
             _next_split(plan),
             _cores(best),

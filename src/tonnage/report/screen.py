@@ -30,12 +30,20 @@ from tonnage.report.document import (
     text_section,
 )
 from tonnage.report.names import part_name, product, with_names
-from tonnage.report.wording import break_even_text, closing_sections, option_at_rank, percent, plural
+from tonnage.report.wording import (
+    break_even_text,
+    closing_sections,
+    commitment_text,
+    contract_text,
+    option_at_rank,
+    percent,
+    plural,
+)
 from tonnage.units import show
 
 __all__ = [
     "ROWS", "Pick", "Ranking", "by_averages", "capacity_meter", "closest_break_even", "columns_of", "explain_option",
-    "first_screen", "left_out", "no_plan", "parts_of", "picks", "price_dates", "rows_shown", "short_names",
+    "first_screen", "held_text", "left_out", "no_plan", "parts_of", "picks", "price_dates", "rows_shown", "short_names",
     "stale_text", "used_of", "weeks_old",
 ]  # fmt: skip
 
@@ -257,6 +265,13 @@ def weeks_old(as_of: str, made: str) -> int | None:
     except ValueError:
         return None
     return max(0, round((now - then).days / 7))
+
+
+def held_text(bill: Any, *, run: bool = False) -> str:
+    """What a committed term of the recommendation means; empty where nothing is committed."""
+    if bill is None:
+        return ""
+    return " ".join(filter(None, (contract_text(bill), commitment_text(bill.commitment, run=run))))
 
 
 def stale_text(bill: Any, made: str) -> str:

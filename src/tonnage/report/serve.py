@@ -20,6 +20,7 @@ from tonnage.report.screen import (
     closest_break_even,
     columns_of,
     first_screen,
+    held_text,
     left_out,
     no_plan,
     price_dates,
@@ -32,9 +33,11 @@ from tonnage.report.wording import (
     account_texts,
     break_even_text,
     chance_text,
+    commitment_text,
     decisions,
     degrees,
     meter,
+    money,
     percent,
     plural,
     rejections,
@@ -222,7 +225,7 @@ def _spread(quantity: Quantity) -> str:
 
 def _risks(plan: ServePlan, best: ServeOption) -> list[str]:
     """What could be cheaper, and what could go wrong; the largest first."""
-    told = by_averages(plan)
+    told = [*by_averages(plan), held_text(best.bill), _base_text(plan.day)]
     if plan.sessions is not None:
         from tonnage.report.sessions import cache_line
 
@@ -358,6 +361,20 @@ def _day(day: FleetDay) -> tuple[Section, ...]:
         f"{day.valleys.output_tokens_per_day / 1e6:,.3g}M output tokens of batch work",
     ]
     return (*text_section(f"While the load varies ({day.shape})", ways), *text_section("How it was computed", how))
+
+
+def _base_text(day: FleetDay | None) -> str:
+    """How much of the fleet is worth committing and what that saves; empty where nothing is."""
+    way = next((way for way in day.ways if way.committed), None) if day is not None else None
+    if way is None:
+        return ""
+    peak = way.replicas_most - way.committed
+    held = f" {said}" if (said := commitment_text(way.commitment)) else ""
+    return (
+        f"Base and burst: {plural(way.committed, 'replica')} committed ({way.base}), up to {peak} more on demand: "
+        f"{money(way.usd_per_month)}/month, {way.saves:.0%} less than the same all on demand"
+        f"{f' ({way.note})' if way.note else ''}.{held}"
+    )
 
 
 def _way(way: FleetWay) -> str:

@@ -16,6 +16,7 @@ from tonnage.report.screen import (
     columns_of,
     explain_option,
     first_screen,
+    held_text,
     left_out,
     no_plan,
     price_dates,
@@ -151,6 +152,7 @@ def _table(options: list[TrainOption], rows: list[Pick]) -> Table:
 
 def _risks(plan: TrainPlan, best: TrainOption) -> list[str]:
     return [
+        held_text(best.bill, run=True),
         f"Cheaper, less sure: {plan.cheaper_at_risk}" if plan.cheaper_at_risk else "",
         f"Spot: {plan.spot}" if plan.spot else "",
         f"Faster stack: {plan.faster}" if plan.faster else "",

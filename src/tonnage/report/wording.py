@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity
+from tonnage.domain.money import Commitment
 from tonnage.domain.plan import Bill, BreakEven, Configuration, Decision, Provenance, Rejection, ServeOption
 from tonnage.errors import BadRequest
 from tonnage.report.document import Block, Meter, Note, Section, Table, grid, text_section
@@ -21,6 +22,8 @@ __all__ = [
     "chance",
     "chance_text",
     "closing_sections",
+    "commitment_text",
+    "contract_text",
     "decisions",
     "degrees",
     "figure_name",
@@ -229,6 +232,61 @@ def degrees(configuration: Configuration) -> str:
 def rental_text(bill: Bill) -> str:
     """Whose, where, on which term: "Verda FIN-03, on-demand"."""
     return f"{provider_name(bill.provider)} {bill.region}".strip() + f", {bill.term}"
+
+
+def commitment_text(held: Commitment | None, *, run: bool = False) -> str:
+    """
+    What a committed term means: how far on-demand prices are expected to fall until its end, and which fall ends it.
+
+    A run is charged for the whole term, which its price holds already.
+    """
+    if held is None:
+        return ""
+    if run:
+        return f"Commitment: {held.term} is paid in every hour of its term, which is in the price of the run."
+    low, high = sorted((-held.falls_high, -held.falls_low))
+    spread = f" ({_change(low)} to {_change(high)})" if round(low, 2) != round(high, 2) else ""
+    until = f"until it ends on-demand prices are expected to move by {_change(-held.falls)}{spread}"
+    if held.stops_paying is None or held.on_demand_usd_per_hour is None:
+        return f"Commitment: {held.term}; {until}; no on-demand price is known to hold it against."
+    against = f" at {provider_name(held.against)}" if held.against else ""
+    pays = f", pays with {held.pays_with[0]} of {held.pays_with[1]} sellers' past prices" if held.pays_with else ""
+    stops = (
+        f"it stops paying where they fall by more than {held.stops_paying:.0%}"
+        if held.stops_paying >= 0
+        else f"it pays only if they rise by more than {-held.stops_paying:.0%}"
+    )
+    return (
+        f"Commitment: {held.term}, ${held.usd_per_hour:,.2f}/h against ${held.on_demand_usd_per_hour:,.2f}/h on demand"
+        f"{against}; {until}; {stops}{pays}."
+    )
+
+
+def contract_text(bill: Bill) -> str:
+    """What the user's own quote binds to, beside its price; empty for other offers."""
+    held = bill.contract
+    if held is None:
+        return ""
+    each = bill.usd_per_instance_hour / bill.accelerators_per_instance
+    committed = max(held.minimum, held.ramp[-1][1] if held.ramp else 0, bill.accelerators)
+    whole = each * committed * held.hours
+    unused = next((line for line in bill.lines if line.name.endswith("paid unused")), None)
+    lacking = next((line for line in bill.lines if line.name.endswith("until then")), None)
+    steps = ", ".join(f"{count} from month {at}" for at, count in held.ramp)
+    parts = (
+        f"Quote {held.name}: {show(held.hours * 3600.0, 's')}" + (f" from {held.start}" if held.start else ""),
+        f"at least {held.minimum} accelerators" if held.minimum else "",
+        f"there are {steps}" if steps else "",
+        f"{held.take_or_pay:.0%} of it paid, used or not" if held.minimum or held.ramp else "",
+        f"{money(whole * held.upfront)} at signing" if held.upfront else "",
+        f"{money(unused.value * 730.0)}/month for what is not used" if unused else "",
+        f"{lacking.name}: {money(lacking.value * 730.0)}/month ({lacking.source})" if lacking else "",
+    )
+    return ", ".join(filter(None, parts)) + "."
+
+
+def _change(share: float) -> str:
+    return f"{share:+.0%}" if round(share, 2) else "0%"
 
 
 def bill_lines(bill: Bill) -> list[str]:

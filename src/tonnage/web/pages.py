@@ -322,7 +322,7 @@ def _inputs(
     question: Question, values: Mapping[str, Any], *, problems: Mapping[str, str] | None = None
 ) -> list[dict[str, Any]]:
     return [
-        _input(field, values.get(field.name, ""), written=field.name in question.written,
+        _input(field, values.get(field.name, ""), written=field.name in question.as_yaml,
                problem=(problems or {}).get(field.name, ""))
         for field in question.fields
     ]  # fmt: skip

@@ -66,6 +66,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     instead: str = "name an accelerator or a provider, or ask on the command line, which has no limit"
     """What to ask where the answer takes too long."""
 
+    @property
+    def as_yaml(self) -> tuple[str, ...]:
+        """Fields that a form takes as YAML: those of `written`, and fields that hold a list of entries."""
+        return (*self.written, *(field.name for field in self.fields if field.reads == "entries"))
+
 
 TEXTS: Final = frozenset({"file", "page"})
 """Fields in a large box that hold a text of their own, not our YAML."""
@@ -80,7 +85,7 @@ def _form(struct: type[msgspec.Struct]) -> tuple[Field, ...]:
         if group.many:
             found.append(Field(name=group.name, help=group.help))
         else:
-            inner = [field for field in request_fields(group.of) if field.name != "model"]
+            inner = [f for f in request_fields(group.of) if f.name != "model" and f.reads != "entries"]
             found += [msgspec.structs.replace(field, name=f"{group.name}.{field.name}") for field in inner]
     return tuple(found)
 
@@ -361,7 +366,7 @@ def field_problems(question: Question, given: Mapping[str, str], *, additions: A
     known = {field.name: field for field in question.fields}
     found: dict[str, str] = {}
     for name, value in given.items():
-        if name in known and name not in question.written and value:
+        if name in known and name not in question.as_yaml and value:
             try:
                 check_value(value, known[name], additions=additions)
             except TonnageError as wrong:
@@ -401,11 +406,11 @@ def parse_form_lists(question: Question, request: Mapping[str, Any]) -> dict[str
     BadRequest
         A group of fields is something else, a field is a group, or a text or list is empty.
     """
-    texts = TEXTS & set(question.written)
+    texts = TEXTS & set(question.as_yaml)
     groups = {group for field in question.fields if (group := field.name.partition(".")[0]) != field.name}
     read = {
         name: read_written(value, what=name)
-        if name in question.written and name not in texts and isinstance(value, str) and value
+        if name in question.as_yaml and name not in texts and isinstance(value, str) and value
         else value
         for name, value in request.items()
     }
@@ -415,9 +420,9 @@ def parse_form_lists(question: Question, request: Mapping[str, Any]) -> dict[str
             raise BadRequest(
                 f"{name}: a group of fields is expected, such as {{{inner.partition('.')[2]}: …}}, not '{echo(value)}'"
             )
-        if isinstance(value, Mapping) and name not in (*groups, *question.written):
+        if isinstance(value, Mapping) and name not in (*groups, *question.as_yaml):
             raise BadRequest(f"{name}: one value is expected, not '{echo(value)}'")
-        _nothing_empty([] if name in question.written and value == {} else value, name)
+        _nothing_empty([] if name in question.as_yaml and value == {} else value, name)
     return read
 
 

@@ -105,7 +105,7 @@ def _question_tool(name: str, question: Question) -> Tool:
         name=name,
         title=question.title,
         description=f"{question.about} More fields: request_fields.",
-        properties=brief_schema(question.fields, shown, written=question.written),
+        properties=brief_schema(question.fields, shown, written=question.as_yaml),
         example={**nest_form_names(question.example), **quick},
         gives=PLAN if question.kind else HEADLINE,
         more=True,

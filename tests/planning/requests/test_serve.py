@@ -107,7 +107,7 @@ def test_every_field_has_help_and_reads_something_known() -> None:
     from tonnage.units import DIMENSIONS
 
     for field in request_fields(Serve):
-        assert field.help and field.reads in {*DIMENSIONS, "text", "list", "flag", "integer"}
+        assert field.help and field.reads in {*DIMENSIONS, "text", "list", "flag", "integer", "entries"}
 
 
 @pytest.mark.parametrize("written", ["50", "$50", "50 USD", "50$", "$50/h", "36500 USD/month"])

@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tonnage.domain.answer import Basis, Part
 from tonnage.domain.cost import BillingRules
 from tonnage.domain.fleet import FleetDay, FleetWay
-from tonnage.domain.plan import ServeOption
+from tonnage.domain.plan import Bill, ServeOption
 from tonnage.domain.requests.serve import Serve
 from tonnage.errors import TonnageError
 from tonnage.planning.requests.serve import serve_request
+from tonnage.planning.serve.committed import BasePrices, fit_base
 from tonnage.planning.serve.day import fleet_day
 from tonnage.planning.serve.plan import plan_serve
 
@@ -185,3 +187,54 @@ def test_the_sentence_tells_what_following_the_load_saves() -> None:
     best, peak = way(plan.day, "scale-to-zero").usd_per_month, way(plan.day, "peak").usd_per_month
     assert plan.sentence.endswith(f"(scale-to-zero) it is ${best:,.0f} a month, not ${peak:,.0f}.") and best < peak
     assert "a month, not" not in plan_serve(asked(), today=date(2026, 11, 21)).sentence
+
+
+def _prices(committed: float, *, burst: float = 1.0) -> BasePrices:
+    """Of one replica an hour, on instances of one accelerator."""
+
+    def bill_of(term: str, usd: float, replicas: int) -> Bill:
+        part = Part(name="x", value=usd * replicas, basis=Basis.MEASURED, source="")
+        return Bill(
+            provider="p", instance_type="one", region="", term=term, instances=replicas, accelerators_per_instance=1.0,
+            usd_per_instance_hour=usd, lines=(part,), as_of="today",
+        )  # fmt: skip
+
+    return BasePrices(lambda replicas: bill_of("reserved-1y", committed, replicas), bill_of("on-demand", burst, 1))
+
+
+@given(
+    load=st.lists(st.integers(1, 12), min_size=1, max_size=48),
+    committed=st.floats(0.05, 1.5),
+)
+def test_the_committed_base_is_the_best_of_all(load: list[int], committed: float) -> None:
+    """Against every number from none to the peak, by hand."""
+    found = fit_base(_prices(committed), tuple(load), ranks=1)
+    costs = {k: k * committed + sum(max(0, n - k) for n in load) / len(load) for k in range(max(load) + 1)}
+    least = min(costs.values())
+    if found is None:
+        assert costs[0] <= least + 1e-9
+    else:
+        assert found.usd_per_hour == pytest.approx(least) and costs[found.committed] == pytest.approx(least)
+        assert found.on_demand_usd_per_hour == pytest.approx(costs[0])
+
+
+def test_a_replica_is_committed_where_it_is_used_for_more_than_its_share_of_the_price() -> None:
+    load = (1,) * 10 + (2,) * 6 + (3,) * 8  # the second is used for 14 of 24 hours, the third for 8
+    committed = [found.committed if (found := fit_base(_prices(c), load, ranks=1)) else 0 for c in (0.3, 0.5, 0.7, 1.1)]
+    assert committed == [3, 2, 1, 0]
+
+
+def test_a_plan_says_how_many_are_committed_and_takes_them_where_it_may() -> None:
+    fields = {**CHAT, "rate": "200/s", "day": "consumer", "provider": ["gcp"]}
+    told = plan_serve(serve_request(fields), today=date(2026, 11, 23))
+    assert told.day is not None
+    based = way(told.day, "base and burst")
+    assert 0 < based.committed < based.replicas_most and based.saves > 0.2 and based.commitment is not None
+    assert based.note.startswith("allow it with --term") and told.day.best != "base and burst"
+    taken = plan_serve(serve_request({**fields, "term": ["on-demand", "reserved-3y"]}), today=date(2026, 11, 23))
+    assert taken.day is not None and way(taken.day, "base and burst").note == ""
+
+
+def test_a_place_without_committed_prices_has_no_base() -> None:
+    told = plan_serve(serve_request({**CHAT, "day": "consumer", "provider": ["verda"]}), today=date(2026, 11, 23))
+    assert told.day is not None and all(not one.committed for one in told.day.ways)

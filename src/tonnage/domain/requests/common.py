@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from tonnage.domain.requests.field import Field
+from tonnage.domain.requests.quotes import Quote
 
 __all__ = ["CONFIDENCE", "ENGINES", "FORMATS", "MODEL", "QUALITY", "TERMS", "Filters", "Lengths", "LoadShape", "Slo"]
 
@@ -269,3 +270,24 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         ),
     ] = ()
     """"PROVIDER=share"."""
+    quotes: Annotated[
+        tuple[Quote, ...],
+        Field(
+            reads="entries",
+            group="Offers",
+            entries=Quote,
+            help="offers that sellers made to you, with term, minimum, ramp: a file on the command line",
+        ),
+    ] = ()
+    """They pass every filter on offers."""
+    price_fall: Annotated[
+        float | None,
+        Field(
+            reads="fraction",
+            group="Offers",
+            low=-1.0,
+            high=0.9,
+            help="yearly fall of on-demand prices that commitments are weighed against; else by dated prices: 15 %",
+        ),
+    ] = None
+    """Yearly; below 0 = prices rise. [1/year]"""

@@ -73,7 +73,8 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
     help: str
     reads: str = "text"
-    """A dimension of `units`, or text, list, flag, integer; mapping and numbers are read as JSON and YAML have them."""
+    """A dimension of `units`, or text, list, flag, integer; mapping and numbers are read as JSON and YAML have them.
+    entries: a list of mappings, each with the fields of the struct in `entries`."""
     group: str = "Workload"
     """One of `GROUPS`."""
     name: str = ""
@@ -94,6 +95,8 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     """An amount that names no time is of the field's: '50' and '$50' are $50/h."""
     whole: bool = False
     """The attribute is an integer."""
+    entries: Any = None
+    """Struct of one entry."""
     default: Any = None
     """Of the attribute; None = chosen by the planner, or required."""
 

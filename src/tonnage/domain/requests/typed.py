@@ -119,6 +119,8 @@ class ServeFields(TypedDict, total=False):
     price: Names | None
     own: Names | None
     discount: Names | None
+    quotes: Entries | None
+    price_fall: Fraction | None
     headroom: Fraction | None
     spare_replicas: Whole | None
     zones: Whole | None
@@ -169,6 +171,8 @@ class BatchFields(TypedDict, total=False):
     price: Names | None
     own: Names | None
     discount: Names | None
+    quotes: Entries | None
+    price_fall: Fraction | None
     budget: Usd | None
 
 
@@ -210,6 +214,8 @@ class TrainFields(TypedDict, total=False):
     price: Names | None
     own: Names | None
     discount: Names | None
+    quotes: Entries | None
+    price_fall: Fraction | None
     count: Whole | None
     framework: str | None
     extend_context: bool | None
@@ -263,6 +269,8 @@ class FinetuneFields(TypedDict, total=False):
     price: Names | None
     own: Names | None
     discount: Names | None
+    quotes: Entries | None
+    price_fall: Fraction | None
     count: Whole | None
     tokens_per_example: Tokens | None
     packed: bool | None
@@ -327,6 +335,8 @@ class RlFields(TypedDict, total=False):
     price: Names | None
     own: Names | None
     discount: Names | None
+    quotes: Entries | None
+    price_fall: Fraction | None
     count: Whole | None
     rollout_count: Whole | None
     validation: Fraction | None
@@ -382,6 +392,8 @@ class InferFields(TypedDict, total=False):
     price: Names | None
     own: Names | None
     discount: Names | None
+    quotes: Entries | None
+    price_fall: Fraction | None
     battery: WattHours | None
     hours: Count | None
 
@@ -426,6 +438,8 @@ class FleetFields(TypedDict, total=False):
     provisioning: Seconds | None
     price: Names | None
     discount: Names | None
+    quotes: Entries | None
+    price_fall: Fraction | None
     zones: Whole | None
     lost_zones: Whole | None
     budget: UsdPerHour | None
@@ -488,6 +502,8 @@ class OwnFields(TypedDict, total=False):
     provisioning: Seconds | None
     price: Names | None
     discount: Names | None
+    quotes: Entries | None
+    price_fall: Fraction | None
     headroom: Fraction | None
     spare_replicas: Whole | None
     zones: Whole | None
@@ -563,6 +579,8 @@ class BudgetFields(TypedDict, total=False):
     price: Names | None
     own: Names | None
     discount: Names | None
+    quotes: Entries | None
+    price_fall: Fraction | None
     headroom: Fraction | None
     spare_replicas: Whole | None
     zones: Whole | None

@@ -18,6 +18,7 @@ from tonnage.domain.cost import BillingRules
 from tonnage.domain.money import Offer
 from tonnage.planning.cold_start import ColdStart, cold_start
 from tonnage.planning.cost.rents import between_reclaims_s
+from tonnage.pricing.bills import hourly_usd
 from tonnage.pricing.terms import billing_rules, charged_hours, run_lines, useful_share
 
 __all__ = ["Job", "JobRun", "Place", "instances_by", "place_of", "run_on"]
@@ -99,7 +100,7 @@ def run_on(job: Job, place: Place, *, instances: int, speed: float = 1.0) -> Job
     work_s = job.items / (replicas * job.items_per_s * speed)
     start_s = place.start.total_s
     running_s = (start_s + work_s) / place.useful
-    hours = charged_hours(running_s, rules=place.rules, term=place.term)
+    hours = charged_hours(running_s, rules=place.rules, term=place.term, contract=place.offer.contract)
     spent = {"work": work_s, "start": start_s, "lost to spot preemptions": running_s - start_s - work_s}
     return JobRun(
         instances=instances,
@@ -110,7 +111,7 @@ def run_on(job: Job, place: Place, *, instances: int, speed: float = 1.0) -> Job
         parts=run_lines(
             spent,
             charged_h=hours,
-            usd_per_hour=instances * place.usd_per_hour,
+            usd_per_hour=(hourly_usd(place.offer, instances=instances, term=place.term) or (math.inf, 0.0))[0],
             told=f"{instances} x {place.usd_per_hour:,.4g} USD/h",
         ),
     )

@@ -92,8 +92,17 @@ def catalogue_dates(bills: Iterable[Bill]) -> dict[str, str]:
 
 def provenance(bills: Iterable[Bill], *, today: date, assumed: Iterable[str]) -> Provenance:
     """What is needed to make the plan again."""
+    bills = tuple(bills)
+    weighed: tuple[str, ...] = ()
+    if any(bill.commitment is not None for bill in bills):
+        from tonnage.planning.commitments import commitments_assumed
+
+        weighed = commitments_assumed(bill.commitment for bill in bills)
     return Provenance(
-        version=__version__, catalogue=catalogue_dates(bills), made=today.isoformat(), assumed=tuple(assumed)
+        version=__version__,
+        catalogue=catalogue_dates(bills),
+        made=today.isoformat(),
+        assumed=(*assumed, *weighed),
     )
 
 
@@ -220,7 +229,7 @@ FLAGS: Final = {
     "certifications": "certification", "max_power_w": "max-power", "terms": "term", "always_on": "always-on",
     "provider_kinds": "provider-kind", "eu_owned": "eu-owned", "billing_step_s": "billing",
     "own_prices": "price", "owned": "own", "discounts": "discount", "free_egress": "free-egress",
-    "provisioning_s": "provisioning",
+    "provisioning_s": "provisioning", "price_fall": "price-fall",
 }  # fmt: skip
 """Fields whose flag has another name."""
 LIMITS: Final = {

@@ -106,7 +106,7 @@ def fits_machine(chance: Candidate, held: Stock) -> bool:
 def cost_per_unit(chance: Candidate, held: Stock, *, bucket: int) -> float:
     """The least that a request of a bucket costs there at full load; the rest of the machine is used. [USD]"""
     rate = chance.rates[bucket]
-    prices = [price for term in held.terms if (price := held.offer.usd_per_hour(term)) is not None]
+    prices = [price for term in held.terms if (price := held.offer.compared_usd_per_hour(term)) is not None]
     if rate <= 0 or not prices:
         return math.inf
     return min(prices) / held.offer.count * chance.share / (rate * 3600.0)
@@ -143,7 +143,7 @@ def is_dominated_instance(one: Stock, machines: list[Stock], *, found: list[Cand
 
 def _each(held: Stock, term: str) -> float:
     """Price of one accelerator; infinite where the term is not offered. [USD/h]"""
-    price = held.offer.usd_per_hour(term)
+    price = held.offer.compared_usd_per_hour(term)
     return math.inf if price is None else price / held.offer.count
 
 

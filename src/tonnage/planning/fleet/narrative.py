@@ -51,7 +51,7 @@ def bill_of(
     parts: list[Part] = []
     for (m, name), counts in fleet.instances.items():
         held, machine = asked.held[m], problem.machines[m]
-        price = next(term.cost_per_hour for term in machine.terms if term.name == name)
+        price = held.offer.usd_per_hour(name) or 0.0
         hours = math.fsum(count * span for count, span in zip(counts, problem.hours, strict=True))
         exact = held.offer.as_of_kind == "exact"
         told = f"{hours * months:,.0f} instance hours at {price:,.4g} USD/h"
@@ -92,7 +92,7 @@ def instances_of(asked: FleetContext, problem: FleetProblem, *, fleet: Fleet) ->
     found = []
     for (m, name), counts in fleet.instances.items():
         held, machine = asked.held[m], problem.machines[m]
-        price = next(term.cost_per_hour for term in machine.terms if term.name == name)
+        price = held.offer.usd_per_hour(name) or 0.0
         hours = math.fsum(count * span for count, span in zip(counts, problem.hours, strict=True))
         starts = fleet.starts.get((m, name), 0.0)
         found.append(
@@ -109,6 +109,7 @@ def instances_of(asked: FleetContext, problem: FleetProblem, *, fleet: Fleet) ->
                 starts=starts,
                 usd_per_month=(hours + starts * machine.start_h) * price * months,
                 as_of=held.offer.as_of,
+                commitment=held.offer.commitment(name),
             )
         )
     return tuple(sorted(found, key=lambda one: (-one.usd_per_month, one.instance_type, one.term)))
@@ -301,6 +302,8 @@ def assumptions(request: FleetRequest, hours: Hours) -> tuple[str, ...]:
         found.append("items of a batch are spread over all days of the week")
     if "spot" in request.filters.terms:
         found.append("spot capacity counts for the time it is there and useful, by published interruptions")
+    if request.filters.quotes:
+        found.append("contracts offered to you are paid in every hour of their term")
     if any(name.startswith("reserved") for name in request.filters.terms):
         found.append("reserved instances are paid in every hour of their year")
     if any(w.slices for w in request.workloads):

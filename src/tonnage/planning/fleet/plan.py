@@ -22,6 +22,7 @@ from tonnage.catalog.rows import data_version
 from tonnage.domain.fleet_plan import FleetAlternative, FleetCheck, FleetPlan, FleetRequest
 from tonnage.domain.plan import PLAN_SCHEMA, Provenance, Rejection
 from tonnage.optimize.fleet import Fleet, FleetProblem, Way, cheapest_fleet, least_cost, takes_long
+from tonnage.planning.commitments import commitments_assumed
 from tonnage.planning.core.header import Infeasible, by_reason, quick_without_simulator
 from tonnage.planning.core.stop import best_is_known, stop_asked
 from tonnage.planning.fleet import alternatives, narrative
@@ -343,12 +344,16 @@ def _answer(base: FleetPlan, settled: Settled, *, beside: tuple[FleetAlternative
     request = asked.request
     mean = bill.value / HOURS_PER_MONTH
     over = alternatives.over_budget(request, mean)
+    instances = instances_of(asked, problem, fleet=fleet)
+    weighed = commitments_assumed(one.commitment for one in instances)
+    made = base.provenance
     plan = replace(
         base,
         feasible=over is None,
         bill=bill,
         gap=fleet.gap,
-        instances=instances_of(asked, problem, fleet=fleet),
+        instances=instances,
+        provenance=replace(made, assumed=(*made.assumed, *weighed)),
         replicas=replicas_of(asked, problem, behind=behind, fleet=fleet),
         checks=checks,
         measure_first=first_measurement(asked, behind=behind, fleet=fleet),

@@ -22,7 +22,7 @@ from tonnage.optimize.fleet import Machine, Quota, Term
 from tonnage.planning.cold_start import cold_start
 from tonnage.planning.cost.rents import between_reclaims_s
 from tonnage.planning.sites import Site, sites
-from tonnage.pricing.terms import useful_share
+from tonnage.pricing.terms import PREPAID, useful_share
 
 __all__ = ["OWNED", "Stock", "machine_of", "quotas_on", "stock"]
 
@@ -118,14 +118,14 @@ def machine_of(held: Stock, *, weight_bytes: float) -> Machine:
     start_s = 0.0 if held.own else cold_start(weight_bytes=weight_bytes, provider=offer.provider).total_s
     terms = []
     for name in held.terms:
-        price = offer.usd_per_hour(name)
+        price = offer.compared_usd_per_hour(name)
         assert price is not None
         spot = name == "spot"
         terms.append(
             Term(
                 name=name,
                 cost_per_hour=price,
-                always=name == OWNED or name.startswith(("reserved", "block")),
+                always=name == OWNED or name in PREPAID,
                 firm=not spot,
                 available=spot_useful(offer, start_s) if spot else 1.0,
             )
@@ -159,6 +159,10 @@ def quotas_on(request: FleetRequest, held: tuple[Stock, ...]) -> tuple[Quota, ..
         )
         for quota in request.quotas
     ]
+    for m, one in enumerate(held):
+        if one.offer.stock is not None and not one.own:
+            name = f"{one.offer.stock} of {one.offer.provider} {one.offer.instance_type}"
+            found.append(Quota(name=name, machines=(m,), most=float(one.offer.stock)))
     for own in request.own:
         mine = tuple(m for m, one in enumerate(held) if one.own == own.name)
         found.append(Quota(name=f"{own.count} of {own.name}", machines=mine, most=float(own.count)))
@@ -179,7 +183,7 @@ def _cheapest(offers: list[Offer], terms: tuple[str, ...], *, places: int) -> li
     kept: list[Offer] = []
     for term in terms:
         listed = [offer for offer in offers if offer.usd_per_hour(term) is not None]
-        listed.sort(key=lambda o: (o.usd_per_hour(term) or 0.0, o.provider, o.instance_type, o.region))
+        listed.sort(key=lambda o: (o.compared_usd_per_hour(term) or 0.0, o.provider, o.instance_type, o.region))
         seen: set[tuple[str, str]] = set()
         for offer in listed:
             place = (offer.provider, offer.region)

@@ -40,7 +40,7 @@ from tonnage.planning.infer import narrative
 from tonnage.planning.predict.infer_work import precision_of, stages_of
 from tonnage.planning.predict.inference import Setup, Times, batch_times, errors_of, memory_of, setup_of
 from tonnage.planning.sites import ACCELERATOR_TESTS, sites
-from tonnage.pricing.bills import HOURS_PER_MONTH, bill, primary_first
+from tonnage.pricing.bills import HOURS_PER_MONTH, bill, primary_first, with_instances
 from tonnage.simulation.offline import peak_of
 
 __all__ = [
@@ -420,14 +420,8 @@ def _with_host(request: Infer, option: InferOption, *, additions: Additions) -> 
 
 def _cheapest(made: list[Bill], count: int) -> Bill | None:
     """The least that so many accelerators cost, on whole instances of one offer."""
-    grown = []
-    for one in made:
-        instances = math.ceil(count / one.accelerators_per_instance)
-        line = msgspec.structs.replace(
-            one.lines[0], name=f"{instances} x {one.instance_type}", value=instances * one.usd_per_instance_hour
-        )
-        grown.append(msgspec.structs.replace(one, instances=instances, lines=(line,)))
-    return min(grown, key=lambda one: one.usd_per_hour, default=None)
+    grown = [with_instances(one, math.ceil(count / one.accelerators_per_instance)) for one in made]
+    return min(grown, key=lambda one: one.compared_usd_per_hour, default=None)
 
 
 def _order(option: InferOption) -> tuple[bool, bool, float, float]:
@@ -437,7 +431,7 @@ def _order(option: InferOption) -> tuple[bool, bool, float, float]:
     draw = option.power_w or math.inf
     if option.battery_h is not None:
         return not option.sure, False, draw, 0.0
-    cost = option.bill.usd_per_hour if option.bill is not None else option.price_usd or math.inf
+    cost = option.bill.compared_usd_per_hour if option.bill is not None else option.price_usd or math.inf
     return not option.sure, option.bill is None, cost, draw
 
 

@@ -27,7 +27,7 @@ from tonnage.planning.lifecycle.savings import savings_options
 from tonnage.planning.serve.plan import plan_serve
 from tonnage.planning.train.plan import plan_train, train_options
 from tonnage.pricing.bills import HOURS_PER_MONTH
-from tonnage.pricing.terms import egress_usd
+from tonnage.pricing.terms import egress_usd, term_hours
 from tonnage.units import show
 from tonnage.version import __version__
 
@@ -95,7 +95,7 @@ def plan_lifecycle(
 def _bill(request: LifecycleRequest, made: TrainOption, *, served: ServeOption, additions: Additions) -> Quantity:
     """Making (and making again), moving the weights out of the place they were made in, serving."""
     times = 1.0 + request.retrainings
-    hours = request.months * HOURS_PER_MONTH
+    hours = _served_hours(request, served)
     provider = catalog.providers().get(made.bill.provider)
     moved = made.bill.provider != served.bill.provider
     price = provider.egress_usd_per_gb if provider is not None else None
@@ -127,6 +127,12 @@ def _bill(request: LifecycleRequest, made: TrainOption, *, served: ServeOption, 
         basis=weakest(part.basis for part in kept),
         parts=kept,
     )
+
+
+def _served_hours(request: LifecycleRequest, served: ServeOption) -> float:
+    """That serving is paid for: the life, or the whole of a term that is longer. [h]"""
+    made = served.bill
+    return max(request.months * HOURS_PER_MONTH, term_hours(made.term, made.contract))
 
 
 def _life(request: LifecycleRequest, each_making: float | None, each_month: float | None) -> float | None:
@@ -180,11 +186,11 @@ def _over_the_mix(
 ) -> Ratio | None:
     """What both halves on one kind cost over the mix; a half that is the same in both has no error of its own."""
     (made, served), (first, serving) = one, mix
-    often, hours = 1.0 + request.retrainings, request.months * HOURS_PER_MONTH
+    often, hours, other = 1.0 + request.retrainings, _served_hours(request, served), _served_hours(request, serving)
     return ratio(
         Pair(_by(made.cost, often), _by(first.cost, often), correlation(made.configuration, first.configuration)),
         Pair(
-            _by(served.cost, hours), _by(serving.cost, hours), correlation(served.configuration, serving.configuration)
+            _by(served.cost, hours), _by(serving.cost, other), correlation(served.configuration, serving.configuration)
         ),
     )
 
@@ -196,7 +202,7 @@ def _by(cost: Quantity, often: float) -> Quantity:
 
 def _life_usd(request: LifecycleRequest, made: TrainOption, served: ServeOption) -> float:
     """Making and serving, without moving weights. [USD]"""
-    return made.cost.value * (1.0 + request.retrainings) + served.cost.value * request.months * HOURS_PER_MONTH
+    return made.cost.value * (1.0 + request.retrainings) + served.cost.value * _served_hours(request, served)
 
 
 def _one_type_text(types: tuple[OneType, ...]) -> str:

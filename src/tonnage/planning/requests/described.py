@@ -56,6 +56,8 @@ def _fields(struct: type[msgspec.Struct], under: str, taken: Group | None) -> It
     for field in request_fields(struct):
         if taken is None or taken.takes(field.name):
             yield _one(field, under)
+            if field.entries:
+                yield from _fields(field.entries, f"{under}{field.name}[].", None)
     for group in groups_of(struct):
         yield from _fields(group.of, f"{under}{group.name}{'[]' if group.many else ''}.", group)
 

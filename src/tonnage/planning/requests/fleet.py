@@ -73,6 +73,13 @@ def fleet_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
     twice = [name for name, count in Counter(w.name for w in workloads).items() if count > 1]
     if twice:
         raise BadRequest(f"workloads: two are called '{echo(twice[0])}'; give each a name of its own")
+    filters = msgspec.structs.replace(read_filters(filtered, additions), max_count=None)
+    bound = next((i for i, one in enumerate(filters.quotes, start=1) if one.minimum or one.ramp), None)
+    if bound is not None:
+        raise BadRequest(
+            f"quotes[{bound}]: a fleet takes contracts without a minimum or a ramp; give maximum instead, or ask "
+            "`tonnage plan serve` for one workload"
+        )
     own = tuple(_own(entry, i + 1, additions) for i, entry in enumerate(_entries(values, "own")))
     quotas = tuple(_quota(entry, i + 1, additions) for i, entry in enumerate(_entries(values, "quotas")))
     if "max_accelerators" in given:
@@ -81,7 +88,7 @@ def fleet_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
         FleetRequest,
         given,
         workloads=workloads,
-        filters=msgspec.structs.replace(read_filters(filtered, additions), max_count=None),
+        filters=filters,
         own=own,
         quotas=quotas,
     )

@@ -113,6 +113,8 @@ def canonical_spelling(field: Field, text: str, *, additions: Additions) -> str:
 
 
 S = TypeVar("S", bound=msgspec.Struct)
+MAX_ENTRIES: Final = 64
+"""Of a field that takes a list of them."""
 
 
 @cache
@@ -229,6 +231,7 @@ def in_base_units(values: Mapping[str, Any], struct: type[msgspec.Struct]) -> di
     """
     reads = {field.name: field.reads for field in request_fields(struct)}
     groups = {group.name: group for group in groups_of(struct)}
+    groups |= {f.name: Group(of=f.entries, name=f.name, many=True) for f in request_fields(struct) if f.entries}
     return {
         name: _group_in_base_units(value, groups[name]) if name in groups else _with_unit(value, reads.get(name, ""))
         for name, value in values.items()
@@ -253,6 +256,8 @@ def _attribute(field: Field, value: Any, additions: Additions) -> Any:
     """A value as the struct holds it."""
     if field.means:
         return field.means[value]
+    if field.reads == "entries":
+        return tuple(one if isinstance(one, field.entries) else _entry(field, one, additions) for one in value)
     if field.reads == "list":
         return tuple(canonical_spelling(field, name, additions=additions) for name in value)
     if field.reads == "flag":
@@ -282,6 +287,8 @@ def _read(value: Any, field: Field) -> Any:
         return _names(value, field)
     if field.reads == "mapping":
         return _mapping(value, field)
+    if field.reads == "entries":
+        return _entries(value, field)
     if isinstance(value, (dict, list)):
         raise BadRequest(f"{field.name}: one value is expected, not {echo(value)}; {field.help}")
     if field.reads == "text":
@@ -314,6 +321,34 @@ def _range(field: Field) -> str:
 
 def _dimension(field: Field) -> str:
     return "count" if field.reads == "integer" else field.reads
+
+
+def _entries(value: Any, field: Field) -> tuple[Any, ...]:
+    """A list of mappings, each read by the fields of its struct; entries that were read before stay."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise BadRequest(
+            f"{field.name}: a list of entries is expected, not {echo(value)}; on the command line name a file of them"
+        )
+    if len(value) > MAX_ENTRIES:
+        raise BadRequest(f"{field.name}: {len(value)} entries are more than {MAX_ENTRIES}")
+    found: list[Any] = []
+    for number, entry in enumerate(value, start=1):
+        if isinstance(entry, field.entries):
+            found.append(entry)
+            continue
+        if not isinstance(entry, Mapping):
+            raise BadRequest(f"{field.name}: entry {number} is a group of fields, not {echo(entry)}")
+        given = read_fields(entry, field.entries, under=f"{field.name}[{number}].")
+        for attribute in attributes_of(field.entries):
+            name = attribute.fields[0].name if attribute.fields else attribute.name
+            if attribute.required and name not in given:
+                raise BadRequest(f"{field.name}[{number}].{name} is missing: {attribute.fields[0].help}")
+        found.append(given)
+    return tuple(found)
+
+
+def _entry(field: Field, given: Mapping[str, Any], additions: Additions) -> Any:
+    return build(field.entries, given, additions=additions)
 
 
 def _flag(value: Any, field: Field) -> bool:

@@ -108,6 +108,11 @@ def read_filters(given: Mapping[str, Any], additions: Additions = catalog.NOTHIN
         from tonnage.planning.own.stock import owned_counts
 
         owned_counts(filters, additions=additions)
+    if filters.quotes:
+        from tonnage.planning.quotes import CONTRACT, check_quotes
+
+        check_quotes(filters.quotes)
+        filters = msgspec.structs.replace(filters, terms=tuple(dict.fromkeys((*filters.terms, CONTRACT))))
     if not filters.own_prices and not filters.discounts:
         return filters
     priced = (_pair("price", text, "USD/h", example="H100=$2.10/h") for text in filters.own_prices)

@@ -32,7 +32,13 @@ UNITS: Final = {
     "years": "Years",
 }
 """Dimension -> name of the type: a number in that unit, or a text with its own."""
-OTHERS: Final = {"flag": "bool", "list": "Names", "mapping": "Entry", "numbers": "Sequence[float]"}
+OTHERS: Final = {
+    "flag": "bool",
+    "list": "Names",
+    "mapping": "Entry",
+    "numbers": "Sequence[float]",
+    "entries": "Entries",
+}
 """Type of what has no unit."""
 WHOLE: Final = ("simulate", "calibrate", "accuracy", "sweep", "predict")
 """Questions whose fields are given by name alone."""

@@ -199,7 +199,7 @@ def _trainer(arranged: Arranged, rental: Rental) -> TrainConfiguration:
 def _usd(made: Bill, billed_s: float) -> float:
     """What so long a run is charged, as the provider counts hours. [USD]"""
     rules = billing_rules(catalog.providers().get(made.provider))
-    return made.usd_per_hour * charged_hours(billed_s, rules=rules, term=made.term)
+    return made.usd_per_hour * charged_hours(billed_s, rules=rules, term=made.term, contract=made.contract)
 
 
 def _lines(made: Bill, run: Run) -> tuple[Part, ...]:
@@ -213,7 +213,7 @@ def _lines(made: Bill, run: Run) -> tuple[Part, ...]:
         "headroom for retries and experiments": run.headroom_s,
     }
     named["checkpoints and interruptions"] = max(0.0, run.billed_s - sum(named.values()))
-    hours = charged_hours(run.billed_s, rules=rules, term=made.term)
+    hours = charged_hours(run.billed_s, rules=rules, term=made.term, contract=made.contract)
     spares = f", {run.spares} spare" if run.spares else ""
     told = f"{made.instances} x {made.usd_per_instance_hour:,.4g} USD/h{spares}"
     return run_lines(named, charged_h=hours, usd_per_hour=made.usd_per_hour, told=told)

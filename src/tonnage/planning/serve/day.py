@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from tonnage.catalog.traffic import shapes
 from tonnage.domain.answer import Basis, Part, Quantity
@@ -21,9 +23,12 @@ from tonnage.domain.plan import ServeOption
 from tonnage.domain.requests.serve import Serve
 from tonnage.planning.cold_start import cold_start
 from tonnage.pricing.bills import HOURS_PER_MONTH, usd_per_hour_of
-from tonnage.pricing.terms import billing_rules, mean_charged_s
+from tonnage.pricing.terms import PREPAID, billing_rules, mean_charged_s
 from tonnage.simulation.autoscale import Idle, fleet_of, idle_of_bursts, idle_of_poisson, replicas_of_day
 from tonnage.units import show
+
+if TYPE_CHECKING:
+    from tonnage.planning.serve.committed import BasePrices
 
 __all__ = ["fleet_day"]
 
@@ -31,10 +36,16 @@ INTERVAL_S: Final = 300.0
 """A day is cut into. [s]"""
 HOUR_S: Final = 3600.0
 DAY_S: Final = 86400.0
+ON_DEMAND: Final = "on-demand"
+BASE: Final = "base and burst"
 
 
-def fleet_day(request: Serve, option: ServeOption) -> FleetDay | None:
-    """What each way of sizing the option's fleet costs; absent when the load is not said to vary over time."""
+def fleet_day(request: Serve, option: ServeOption, *, prices: BasePrices | None = None) -> FleetDay | None:
+    """
+    What each way of sizing the option's fleet costs; absent when the load is not said to vary over time.
+
+    `prices` of committed replicas add a base that stands and a burst on demand, where that costs less.
+    """
     shape = request.shape
     if request.rate_per_s is None or not (shape.hours or shape.on_s):
         return None
@@ -46,13 +57,15 @@ def fleet_day(request: Serve, option: ServeOption) -> FleetDay | None:
     ).autoscaled
     replicas = tuple(_in_all(request, needed) for needed in followed)
     named = f"in bursts of {show(shape.on_s, 's')} with pauses of {show(shape.off_s or 0.0, 's')}" if shape.on_s else ""
-    ways = (
+    ways: tuple[FleetWay, ...] = (
         _peak(request, option, rates, usable),
         _average(request, option, rates, usable),
         _autoscale(request, option, replicas, start_s=start.value, interval_s=interval),
         _to_zero(request, option, rates, usable=usable, start_s=start.value),
     )
-    fit = [way for way in ways if way.meets]
+    based = _base_and_burst(request, option, replicas, prices=prices, interval_s=interval, like=ways[2])
+    ways = (*ways, *([based] if based is not None else []))
+    fit = [way for way in ways if way.meets and way.name not in ({BASE} if not _allowed(request, based) else set())]
     return FleetDay(
         shape=shape.name or named or "by the hour as given",
         source=shapes()[shape.name].source if shape.name else "yours",
@@ -109,7 +122,7 @@ def _replicas_needed(rate: float, usable: float) -> int:
 
 def _is_reserved(option: ServeOption) -> bool:
     """Whether the price is paid for every hour, used or not."""
-    return option.bill.term.startswith(("reserved", "block"))
+    return option.bill.term in PREPAID
 
 
 def _usd(option: ServeOption, replicas: int) -> float:
@@ -193,6 +206,56 @@ def _autoscale(
         if missed
         else "",
     )
+
+
+def _base_and_burst(
+    request: Serve,
+    option: ServeOption,
+    replicas: tuple[int, ...],
+    *,
+    prices: BasePrices | None,
+    interval_s: float,
+    like: FleetWay,
+) -> FleetWay | None:
+    """The fleet that follows the load with the replicas committed that a term pays for; None where none does."""
+    if prices is None:
+        return None
+    from tonnage.planning.serve.committed import fit_base
+
+    found = fit_base(prices, replicas, ranks=option.configuration.ranks)
+    if found is None:
+        return None
+    over = tuple(max(0, n - found.committed) for n in replicas)
+    steps = _rounding(replace(option, bill=found.burst), over, interval_s=interval_s)
+    cost = found.usd_per_hour + steps
+    held, burst, most = found.held, found.burst, max(over)
+    mean = sum(over) / len(over)
+    alone = found.on_demand_usd_per_hour + _rounding(replace(option, bill=found.burst), replicas, interval_s=interval_s)
+    note = "" if held.term in request.filters.terms else f"allow it with --term {ON_DEMAND},{held.term}"
+    return FleetWay(
+        name=BASE,
+        replicas_mean=found.committed + mean,
+        replicas_most=found.committed + most,
+        usd_per_hour=cost,
+        usd_per_month=cost * HOURS_PER_MONTH,
+        arithmetic=(
+            f"{found.committed} committed ({held.term} at {held.provider}, {show(held.usd_per_hour, 'USD/h')}), "
+            f"{min(over)} to {most} more on demand at {burst.provider}, {mean:.2f} on average; all on demand "
+            f"{show(alone, 'USD/h')}"
+        ),
+        meets=like.meets,
+        cold_share=like.cold_share,
+        note=note,
+        committed=found.committed,
+        base=f"{held.provider} {held.term}",
+        commitment=held.commitment,
+        saves=1.0 - cost / alone,
+    )
+
+
+def _allowed(request: Serve, based: FleetWay | None) -> bool:
+    """Whether the request takes the term that the base is on."""
+    return based is not None and not based.note
 
 
 def _rules(option: ServeOption) -> BillingRules:

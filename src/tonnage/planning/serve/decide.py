@@ -148,7 +148,7 @@ def _search_contenders(
         found.append(outcome)
         ratios.append(0.0 if isinstance(seen, Infeasible) else seen.best.rate_per_s / candidate.best.rate_per_s)
         if not isinstance(outcome, Infeasible) and outcome[1].sure:
-            leaders.append(outcome[1].bill.usd_per_hour)
+            leaders.append(outcome[1].bill.compared_usd_per_hour)
     return found
 
 
@@ -234,7 +234,7 @@ def confidence_prices(request: Serve, found: list[Priced]) -> tuple[ConfidencePr
 
 
 def _price_of(request: Serve, tries: list[tuple[float, Candidate]], confidence: float) -> ConfidencePrice | None:
-    best: tuple[bool, float] | None = None
+    best: tuple[bool, float, float] | None = None
     price: ConfidencePrice | None = None
     for least, candidate in tries:
         ranks = candidate.configuration.ranks
@@ -244,13 +244,13 @@ def _price_of(request: Serve, tries: list[tuple[float, Candidate]], confidence: 
             continue
         replicas = needed_of(request, candidate, confidence=confidence)
         cost = least_cost_of(candidate.site, replicas=replicas, ranks=ranks, request=request)
-        if cost is None or limits.beyond_limits(request, replicas * ranks, usd_per_h=cost[1]):
+        if cost is None or limits.beyond_limits(request, replicas * ranks, usd_per_h=cost[2]):
             continue
         if best is None or cost < best:
             best = cost
             price = ConfidencePrice(
                 confidence=confidence,
-                usd_per_hour=cost[1],
+                usd_per_hour=cost[2],
                 accelerator=candidate.configuration.accelerator,
                 accelerators=replicas * ranks,
             )
@@ -265,7 +265,7 @@ def rank_of(option: ServeOption) -> tuple[bool, float, float, float]:
     in 86 where such questions stay without an answer (`python -m tools.regret`).
     """
     unlikely = 0.0 if option.sure or option.chance is None else -round(option.chance, 3)
-    return not option.sure, unlikely, option.bill.usd_per_hour, option.capacity.tpot_s.value
+    return not option.sure, unlikely, option.bill.compared_usd_per_hour, option.capacity.tpot_s.value
 
 
 def with_load_curve(request: Serve, ranked: tuple[ServeOption, ...], *, found: list[Priced]) -> tuple[ServeOption, ...]:

@@ -136,9 +136,11 @@ def _over_the_day(day: FleetDay | None) -> str:
     best, peak = ways[day.best], ways["peak"]
     if best.usd_per_month >= peak.usd_per_month:
         return ""
-    how = {"scale-to-zero": "Switched off between requests", "autoscaled": "Following the load"}.get(
-        best.name, "Sized for the mean"
-    )
+    how = {
+        "scale-to-zero": "Switched off between requests",
+        "autoscaled": "Following the load",
+        "base and burst": f"With {best.committed} replicas committed ({best.base}) and the rest on demand",
+    }.get(best.name, "Sized for the mean")
     return f" {how} ({best.name}) it is ${best.usd_per_month:,.0f} a month, not ${peak.usd_per_month:,.0f}."
 
 

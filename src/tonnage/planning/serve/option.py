@@ -33,7 +33,7 @@ from tonnage.planning.replica import Replica, concurrency_limit
 from tonnage.planning.serve import narrative
 from tonnage.planning.serve.chance import Odds
 from tonnage.planning.sites import Site
-from tonnage.pricing.bills import HOURS_PER_MONTH, bill, instances_needed, usd_per_hour_of
+from tonnage.pricing.bills import HOURS_PER_MONTH, bill, hourly_usd, instances_needed, usd_per_hour_of
 from tonnage.pricing.energy import busy_share
 from tonnage.pricing.terms import billing_rules, idle_usd, unit_costs
 from tonnage.simulation.autoscale import fleet_of, replicas_carrying
@@ -155,18 +155,24 @@ def share_of(request: Serve, replicas: int) -> float:
 def bills_of(site: Site, *, replicas: int, ranks: int, request: Serve, today: date) -> list[Bill]:
     """What so many replicas cost on the first few offers of the site, by trust and cost."""
     first = sorted(_costs(site, replicas=replicas, ranks=ranks, request=request), key=_by_trust_and_cost)[:OFFERS]
-    made = (bill(offer, replicas=replicas, ranks=ranks, term=term, today=today) for _, _, offer, term in first)
+    made = (bill(offer, replicas=replicas, ranks=ranks, term=term, today=today) for *_, offer, term in first)
     return [b for b in made if isinstance(b, Bill)]
 
 
-def least_cost_of(site: Site, *, replicas: int, ranks: int, request: Serve) -> tuple[bool, float] | None:
-    """Trust and cost of the first of those bills, which is not made; None where no offer holds a replica. [-, USD/h]"""
+def least_cost_of(site: Site, *, replicas: int, ranks: int, request: Serve) -> tuple[bool, float, float] | None:
+    """
+    The first of those bills, which is not made: whether no primary source states its price, what it is compared by and
+    what it costs; None where no offer holds a replica. [-, USD/h, USD/h]
+    """
     costs = _costs(site, replicas=replicas, ranks=ranks, request=request)
     return min(map(_by_trust_and_cost, costs), default=None)
 
 
-def _costs(site: Site, *, replicas: int, ranks: int, request: Serve) -> Iterator[tuple[bool, float, Offer, Term]]:
-    """Whether no primary source states the price, what so many replicas cost, on which offer and term."""
+Cost = tuple[bool, float, float, Offer, Term]
+
+
+def _costs(site: Site, *, replicas: int, ranks: int, request: Serve) -> Iterator[Cost]:
+    """Whether no primary source states the price, what so many replicas are compared by and cost, where, how long."""
     for offer in site.offers:
         if not _holds(offer, ranks, site):
             continue
@@ -174,13 +180,13 @@ def _costs(site: Site, *, replicas: int, ranks: int, request: Serve) -> Iterator
         if offer.stock is not None and instances * offer.count > offer.stock:
             continue
         for term in request.filters.terms:
-            price = offer.usd_per_hour(term)
-            if price is not None:
-                yield offer.trust_of(term) != "primary", instances * price, offer, term
+            found = hourly_usd(offer, instances=instances, term=term)
+            if found is not None:
+                yield offer.trust_of(term) != "primary", found[1], found[0], offer, term
 
 
-def _by_trust_and_cost(found: tuple[bool, float, Offer, Term]) -> tuple[bool, float]:
-    return found[:2]
+def _by_trust_and_cost(found: Cost) -> tuple[bool, float, float]:
+    return found[:3]
 
 
 def _holds(offer: Offer, ranks: int, site: Site) -> bool:

@@ -21,6 +21,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.answer import Verdict
+from tonnage.domain.fleet import FleetDay
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.plan import (
@@ -125,7 +126,7 @@ def serve_plan_alone(request: Serve, *, additions: Additions, today: date) -> Se
     doing = {option.configuration.accelerator for option in ranked}
     rejected = (*refused, *nearest_of_each(missed, doing=doing, by=BY_NEARNESS), *excluded)
     binding = no_format or _binding(request, missed, excluded)
-    day = fleet_day(request, ranked[0]) if ranked and (request.shape.hours or request.shape.on_s) else None
+    day = _day(request, ranked, additions=additions, today=today)
     apart = separate_pools(request, serving, first=ranked[0], today=today) if request.pools and ranked else None
     return ServePlan(
         schema=PLAN_SCHEMA,
@@ -174,6 +175,16 @@ def serve_plan_alone(request: Serve, *, additions: Additions, today: date) -> Se
             ),
         ),
     )
+
+
+def _day(request: Serve, ranked: tuple[ServeOption, ...], *, additions: Additions, today: date) -> FleetDay | None:
+    """The first option over the period that its load repeats, where one is said."""
+    if not ranked or not (request.shape.hours or request.shape.on_s):
+        return None
+    from tonnage.planning.serve.committed import base_prices
+
+    prices = base_prices(request, ranked[0], additions=additions, today=today)
+    return fleet_day(request, ranked[0], prices=prices)
 
 
 class _Search(NamedTuple):
@@ -334,7 +345,7 @@ def _least_of_one(site: Site, request: Serve) -> Iterator[float]:
     """What one accelerator of a site costs, by offer and term. [USD/h]"""
     for offer in site.offers:
         for term in request.filters.terms:
-            price = offer.usd_per_hour(term)
+            price = offer.compared_usd_per_hour(term)
             if price is not None:
                 yield price / offer.count
 

@@ -203,10 +203,10 @@ def least_with(request: Serve, found: Candidate | Infeasible, *, site: Site, gai
 def primary_cost(request: Serve, found: Candidate) -> float:
     """What a candidate costs at prices that sellers state, if its numbers hold; infinite without. [USD/h]"""
     ranks, replicas = found.configuration.ranks, needed_of(request, found)
-    others_say, usd = least_cost_of(found.site, replicas=replicas, ranks=ranks, request=request) or (True, math.inf)
-    if others_say or limits.beyond_limits(request, replicas * ranks, usd_per_h=usd):
+    least = least_cost_of(found.site, replicas=replicas, ranks=ranks, request=request)
+    if least is None or least[0] or limits.beyond_limits(request, replicas * ranks, usd_per_h=least[2]):
         return math.inf
-    return usd
+    return least[1]
 
 
 def _may_split(request: Serve, found: Candidate) -> bool:

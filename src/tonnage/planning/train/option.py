@@ -235,7 +235,7 @@ def _usd(asked: TrainContext, made: Bill, run: Run) -> float:
 def _charged_usd(made: Bill, billed_s: float) -> float:
     """What so long a run is charged: the provider's steps and its least charge hold for a quick one too."""
     rules = billing_rules(catalog.providers().get(made.provider))
-    return made.usd_per_hour * charged_hours(billed_s, rules=rules, term=made.term)
+    return made.usd_per_hour * charged_hours(billed_s, rules=rules, term=made.term, contract=made.contract)
 
 
 def _lines(made: Bill, run: Run) -> tuple[Part, ...]:
@@ -243,7 +243,7 @@ def _lines(made: Bill, run: Run) -> tuple[Part, ...]:
     rules = billing_rules(catalog.providers().get(made.provider))
     if not math.isfinite(run.billed_s):
         return (Part(name="steps", value=math.inf),)
-    hours = charged_hours(run.billed_s, rules=rules, term=made.term)
+    hours = charged_hours(run.billed_s, rules=rules, term=made.term, contract=made.contract)
     named = {
         "steps": run.training_s,
         "validation": run.validation_s,

@@ -119,7 +119,9 @@ def _join_instances(site: Site, offer: Offer, count: int) -> tuple[int, float | 
         return size, offer.network_bytes_per_s / size, False
     provider = catalog.providers().get(offer.provider)
     stated = provider.facts.get("infiniband_or_equiv", "").lower() if provider else ""
-    fast = site.accelerator.link.domain > 1 and (offer.provider == YOURS or any(name in stated for name in _FABRICS))
+    fast = site.accelerator.link.domain > 1 and (
+        offer.provider == YOURS or offer.contract is not None or any(name in stated for name in _FABRICS)
+    )
     return (size, None, True) if fast else None
 
 
