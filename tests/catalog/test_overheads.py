@@ -49,6 +49,16 @@ def test_an_architecture_may_be_fitted_apart_from_its_makers_others() -> None:
     dies, others = (engine_times("vllm", vendor="AMD", architecture=name) for name in ("CDNA2", "CDNA3"))
     assert dies.values["memory"] > 1.5 > others.values["memory"]
     assert others.values == engine_times("vllm", vendor="AMD").values
+    one_die = engine_times("vllm", vendor="AMD", architecture="CDNA2", part="mi210")
+    assert one_die.values == others.values
+
+
+def test_releases_that_nobody_measured_do_not_inherit_an_early_port() -> None:
+    """vLLM of 2024 on one Max 1550 took five times the bytes' time; later releases there take the host's numbers."""
+    early, late = (engine_times("vllm", vendor="Intel", release=release) for release in ((0, 5), (0, 11)))
+    assert early.values["memory"] > 3.0
+    assert late.values["step_s"] == engine_times("vllm", vendor="NVIDIA").values["step_s"]
+    assert "memory" not in late.values
 
 
 def test_an_unknown_engine_is_a_generic_one() -> None:

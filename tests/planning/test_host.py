@@ -13,15 +13,13 @@ from tonnage.domain.plan import Bill
 from tonnage.errors import Unmeasured
 from tonnage.physics.transformer import Tokens, step_work
 from tonnage.planning.batch.plan import plan_batch
+from tonnage.planning.board_power import WORKING_DRAW, executed_flop, serving_load
 from tonnage.planning.deployment import resolve
 from tonnage.planning.host import (
-    WORKING_DRAW,
     energy_use,
-    executed_flop,
     host_factor,
     machine_power,
     offer_of,
-    serving_load,
     serving_needs,
     serving_processes,
 )

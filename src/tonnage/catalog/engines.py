@@ -54,12 +54,13 @@ class EngineTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def engine_times(
-    engine: str, *, vendor: str = "", architecture: str = "", release: Release | None = None
+    engine: str, *, vendor: str = "", architecture: str = "", part: str = "", release: Release | None = None
 ) -> EngineTimes:
     """
     Overheads of a release of an engine on a vendor's parts; the newest release when it is not known.
 
-    An architecture that was fitted apart from the vendor's others has a line of its own ("AMD CDNA2").
+    An architecture that was fitted apart from the vendor's others has a line of its own ("AMD CDNA2"), and so has a
+    part that is unlike the others of its architecture ("AMD mi210", one die where MI250 is two).
 
     Examples
     --------
@@ -69,7 +70,7 @@ def engine_times(
     True
     """
     known = _eras()
-    for fitted in (f"{vendor} {architecture}", vendor):
+    for fitted in (f"{vendor} {part}", f"{vendor} {architecture}", vendor):
         if (engine, fitted) in known:
             return _of_release(known[engine, fitted], release)
     own = (engine, "") in known

@@ -35,7 +35,14 @@ __all__ = [
 _DEFAULT_NETWORK_BYTES_PER_S = 50e9  # one 400 Gb/s adapter per accelerator, the usual training node
 _SLOWEST_HOST_BYTES_PER_S = 15.75e9  # PCIe 3.0 x16, the slowest slot these parts ship with
 _PEERS = frozenset({"datacenter", "cloud-only", "workstation"})
-"""Segments whose cards read each other's memory unless said otherwise: NVIDIA's drivers refuse it to GeForce alone."""
+"""
+Segments whose cards read each other's memory over PCIe unless said otherwise; NVIDIA's drivers refuse it to GeForce.
+
+NVIDIA publishes no list by product. Seen on workstation cards with the stock driver: two RTX 5880 Ada
+(github.com/NVIDIA/nccl/issues/2079, 2026-04) and RTX PRO 6000 Blackwell (github.com/vllm-project/vllm/issues/33041,
+2026-01), both once the host's access control (ACS, IOMMU) was off, which otherwise hangs or diverts it. RTX A6000 and
+older Quadro cards: unverified.
+"""
 _NEAREST_RANKS = {2: (2,), 3: (4, 2), 4: (4,), 5: (8, 4), 6: (8, 4), 7: (8, 4), 8: (8, 4)}
 _MANY_RANKS = (16, 8, 4)
 _SMALL_BYTES = 512 * 1024  # below this a message does not fill the link (NCCL's protocol change, custom one-shot)

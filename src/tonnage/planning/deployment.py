@@ -138,7 +138,10 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     case = _at_mean_lengths(case)
     accelerator = _counted_device(accelerator, case)
     known, note = _engine(case)
-    precision = with_usual_activations(resolve_precision(case.precision, model), accelerator, engine=known.name)
+    precision = resolve_precision(case.precision, model)
+    if case.precision is None and precision.weights == "bf16" and _only_fp16(accelerator):
+        precision = msgspec.structs.replace(precision, weights="fp16")  # vLLM's `dtype: auto` does the same
+    precision = with_usual_activations(precision, accelerator, engine=known.name)
     layout, memory_layout = _layouts(case)
     offline = case.traffic.static or case.traffic.saturated or case.traffic.batch is not None
     engine = defaults(known, accelerator, model=model, layout=memory_layout, year=case.year, offline=offline)
@@ -146,7 +149,13 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     running = resolve_engine(engine, case.year)
     # Whoever makes a processor, no fit on the same maker's GPUs says anything about it.
     vendor = "" if accelerator.segment == "cpu" else accelerator.vendor
-    times = engine_times(_timed_as(case.engine), vendor=vendor, architecture=accelerator.architecture, release=version)
+    times = engine_times(
+        _timed_as(case.engine),
+        vendor=vendor,
+        architecture=accelerator.architecture,
+        part=accelerator.id,
+        release=version,
+    )
     pool = kv_pool(
         model,
         accelerator,
@@ -258,9 +267,12 @@ def with_usual_activations(precision: Precision, accelerator: Accelerator, *, en
     The formats with the activations that engines use with these weights, where none but 16 bits are named.
 
     FP8 weights come with FP8 activations wherever the part multiplies FP8: no engine widens them there. Where it does
-    not (Ampere), or where the engine's kernels for a format multiply at 16 bits, weight-only kernels run.
+    not (Ampere), or where the engine's kernels for a format multiply at 16 bits, weight-only kernels run. Parts whose
+    tensor units know FP16 and not BF16 (V100, T4, RTX 2080 Ti) take FP16: engines refuse BF16 there.
     """
     stored = number_format(precision.weights)
+    if precision.activations == "bf16" and stored.name != "bf16" and _only_fp16(accelerator):
+        precision = msgspec.structs.replace(precision, activations="fp16")
     native = not stored.weight_only and stored.bits < 16 and stored.compute in accelerator.peaks
     if precision.experts is not None or not native or number_format(precision.activations).bits < 16:
         return precision
@@ -268,6 +280,12 @@ def with_usual_activations(precision: Precision, accelerator: Accelerator, *, en
     if runs is None or runs.at_16_bits:
         return precision
     return msgspec.structs.replace(precision, activations=stored.name)
+
+
+def _only_fp16(accelerator: Accelerator) -> bool:
+    """Whether products of 16 bits run in FP16 alone, faster than in 32 bits."""
+    peaks = accelerator.peaks
+    return "bf16" not in peaks and peaks.get("fp16", 0.0) > peaks.get("fp32", 0.0)
 
 
 def _counted_device(accelerator: Accelerator, case: ServeCase) -> Accelerator:

@@ -297,7 +297,7 @@ def _stretch(parts: Parts, overheads: Overheads, mean: float) -> float:
         parts.memory * o.memory
         + parts.compute * o.compute
         + mean * further
-        + parts.attention * o.attention
+        + parts.attended_s(o.attention)
         + parts.prefill_attention * o.prefill_attention
         + parts.touch * o.touch
         + parts.collective * o.collective

@@ -26,8 +26,9 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.case import Case, InferResult, Latency, Result, ServeCase, ServeResult, TrainResult
 from tonnage.domain.model import Attention, Model
 from tonnage.errors import BadFact, TonnageError
+from tonnage.planning.board_power import serving_load
 from tonnage.planning.deployment import resolve
-from tonnage.planning.host import SERVING_LOAD, LoadShare, machine_power, serving_load
+from tonnage.planning.host import SERVING_LOAD, LoadShare, machine_power
 from tonnage.planning.train.training_job import layer_weights
 from tonnage.units import GiB
 from tonnage.validation.rows import Row, count, number, text
