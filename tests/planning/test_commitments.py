@@ -57,3 +57,20 @@ def test_a_view_of_prices_is_read_with_its_bounds() -> None:
 
     with pytest.raises(BadRequest, match="price_fall"):
         answer("serve", {**ASKED, "price_fall": "95 %"}, today=TODAY)
+
+
+@pytest.mark.parametrize(("months", "term"), [(3, "on-demand"), (36, "reserved-3y")])
+def test_a_life_pays_a_term_to_its_end_and_takes_it_only_where_that_pays(months: int, term: str) -> None:
+    serve = {name: value for name, value in ASKED.items() if name not in {"model", "quick"}}
+    plan = answer(
+        "lifecycle",
+        {
+            "model": ASKED["model"], "months": months, "finetune": {"method": "lora", "tokens": "1M"}, "quick": True,
+            "serve": {**serve, "term": ["on-demand", "reserved-3y"]},
+        },
+        today=TODAY,
+    )  # fmt: skip
+    served = plan.serve.options[0]
+    assert served.bill.term == term
+    hours = months * 730.0
+    assert plan.bill.part("serving") == pytest.approx(served.cost.value * hours)

@@ -86,10 +86,36 @@ def request_groups(struct: type[msgspec.Struct]) -> Callable[[Command], Command]
 
     def decorate(function: Command) -> Command:
         for group in groups_of(struct):
-            function = click.option(f"--{group.name}", multiple=True, metavar="FIELD=VALUE", help=group.help)(function)
+            function = click.option(
+                f"--{group.name}",
+                multiple=True,
+                metavar="FIELD=VALUE",
+                help=group.help,
+                callback=_read_files_of(group.of),
+            )(function)
         return function
 
     return decorate
+
+
+def _read_files_of(struct: type[msgspec.Struct]) -> Callable[..., Any]:
+    """`--serve quotes=FILE` as the entries of that file; texts without such a field stay as they are."""
+
+    def read(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Any:
+        if not any("quotes" in text for text in given):
+            return given
+        from tonnage.planning.quotes import quotes_of_file
+        from tonnage.planning.requests.reading import request_fields
+
+        files = {field.name for field in request_fields(struct) if field.reads == "entries"}
+        pairs = [
+            (name.strip(), value.strip()) for name, equals, value in (text.partition("=") for text in given) if equals
+        ]
+        if len(pairs) < len(given) or len({name for name, _ in pairs}) < len(pairs):
+            return given  # the request says what is wrong
+        return {name: quotes_of_file(value) if name in files else value for name, value in pairs}
+
+    return read
 
 
 def _option(field: Field) -> Callable[[Command], Command]:

@@ -58,6 +58,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
 UNBOUND: Final = frozenset({"on-demand", "spot", "block"})
 """Terms that end before prices move."""
+ADD_YOURS: Final = ", or bring an offer made to you: --quotes FILE"
 YOURS: Final = "yours"
 """Provider of offers at the user's own price."""
 NOBODY: Final = "no price known"
@@ -192,7 +193,7 @@ def none_passes(excluded: Iterable[Rejection], *, usual: str = "filter") -> Verd
         limit=last,
         reason=f"no offer passes the filters; '{last}' removes the last of {number} "
         f"accelerator{'' if number == 1 else 's'}",
-        nearest=f"drop or widen '{last}'",
+        nearest=f"drop or widen '{last}'" + (ADD_YOURS if last == "term" else ""),
     )
 
 

@@ -63,7 +63,8 @@ def diff_document(found: Any, *, every: bool) -> Document:
         )
         for one in tables
     ]
-    title = f"{plural(len(found.tables), 'table')} differ between data {found.before} and {found.now}."
+    verb = "differs" if len(found.tables) == 1 else "differ"
+    title = f"{plural(len(found.tables), 'table')} {verb} between data {found.before} and {found.now}."
     blocks: list[Block] = [Headline(text=title), grid(["table~", "new>", "gone>", "changed>", "prices>"], rows)]
     if every:
         for one in tables:

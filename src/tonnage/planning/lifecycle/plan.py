@@ -52,7 +52,7 @@ def plan_lifecycle(
     """
     today = today or date.today()
     make = plan_train(request.make, additions=additions, today=today)
-    serve = plan_serve(request.serve, additions=additions, today=today)
+    serve = _plan_serve(request, additions=additions, today=today)
     dates = {**make.provenance.catalogue, **serve.provenance.catalogue}
     provenance = Provenance(version=__version__, catalogue=dates, made=today.isoformat(), assumed=_assumptions(request))
     if not (make.feasible and serve.feasible):
@@ -90,6 +90,27 @@ def plan_lifecycle(
     types = _one_type(request, make, serve=serve, additions=additions, today=today)
     smaller = savings_options(request, make, serve=serve, additions=additions, today=today)
     return replace(plan, one_type=types, one_type_text=_one_type_text(types), savings=smaller)
+
+
+def _plan_serve(request: LifecycleRequest, *, additions: Additions, today: date) -> ServePlan:
+    """The serving half; where it takes a term beyond the life, which is paid to its end, the cheaper without."""
+    plan = plan_serve(request.serve, additions=additions, today=today)
+    life = request.months * HOURS_PER_MONTH
+    if not plan.feasible or _served_hours(request, plan.options[0]) <= life:
+        return plan
+    filters = request.serve.filters
+    short = replace(
+        filters,
+        terms=tuple(term for term in filters.terms if term_hours(term) <= life),
+        quotes=tuple(one for one in filters.quotes if (one.term_s or 0.0) <= life * 3600.0),
+    )
+    if not short.terms:
+        return plan
+    other = plan_serve(replace(request.serve, filters=short), additions=additions, today=today)
+    if not other.feasible:
+        return plan
+    usd = [one.options[0].cost.value * _served_hours(request, one.options[0]) for one in (plan, other)]
+    return other if usd[1] < usd[0] else plan
 
 
 def _bill(request: LifecycleRequest, made: TrainOption, *, served: ServeOption, additions: Additions) -> Quantity:
