@@ -79,6 +79,23 @@ def test_branch_and_bound_finds_what_brute_force_finds(count: int, dense: Model)
     assert list(found.best) == sorted(found.best, key=lambda a: a.step_s)
 
 
+@pytest.mark.parametrize("count", [64, 256])
+def test_at_every_chance_of_fitting_the_fastest_is_found(count: int, dense: Model) -> None:
+    def chance(setup: TrainSetup, over_bytes: float) -> float:
+        return min(1.0, round(-over_bytes / 60.0, 2))
+
+    every = [(seconds(s), chance(s, over(s))) for s in arrangements(dense, space(count), pruned=Counter())]
+    fits = [(took, sure) for (took, sure) in every if sure >= 0]
+    found = search(dense, space(count), fits=over, chance=chance, seconds=seconds, bounds=(roofline, roofline), keep=1)
+    chances = [one.chance for one in found.best]
+    assert chances == sorted(set(chances)) and [a.step_s for a in found.best] == sorted({a.step_s for a in found.best})
+    for wanted in (0.0, 0.3, 0.6, 0.9, max(sure for _, sure in fits)):
+        least = min((took for took, sure in fits if sure >= wanted), default=None)
+        one = found.likely(wanted)
+        assert one is not None and (one.step_s == least if least is not None else one.chance == max(chances))
+    assert found.best[0].step_s == min(took for took, _ in fits)
+
+
 def test_what_does_not_fit_names_the_closest_and_its_shortfall(dense: Model) -> None:
     found = search(dense, space(64), fits=lambda s: over(s) + 1e6, seconds=seconds, bounds=(roofline,))
     assert not found.best and found.smallest is not None

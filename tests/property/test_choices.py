@@ -8,12 +8,18 @@ from typing import Any
 import pytest
 from tests.sweeps import examples
 from tools import choices
-from tools.choices import cost, dearer_than, sweep
+from tools.choices import cost, dearer_than, drawn_run, sweep
 
 
 def test_a_sample_of_questions_breaks_no_law() -> None:
     counts, broken = sweep(examples(4, full=60), seed=20261122)
     assert {"objective", "confidence", "load", "wider"} <= set(counts) and sum(counts.values()) >= 20
+    assert not broken, "\n".join(map(str, broken))
+
+
+def test_a_sample_of_runs_breaks_no_law() -> None:
+    counts, broken = sweep(examples(2, full=60), seed=20261123, draws=drawn_run)
+    assert {"objective", "confidence", "wider"} <= set(counts)
     assert not broken, "\n".join(map(str, broken))
 
 

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from tonnage.validation.grouping import Labels
-from tonnage.validation.intervals import ANY, MIN_GROUPS, Factor, fit, levels_of
+from tonnage.validation.intervals import ANY, LEAST_UPPER, MIN_GROUPS, UPPER, Factor, fit, levels_of
 from tonnage.validation.scoring import Score
 
 
 def made(group: int, error: float, level: str = "calibrated:steady", **more: Any) -> Score:
     facts: dict[str, Any] = {"quantity": "tpot_ms", "labels": Labels(model=f"m{group}", engine="vllm"), **more}
     facts.setdefault("block", "A")
+    facts.setdefault("kind", "serve")
     return Score(
         id=f"{group}-{error}",
-        kind="serve",
         measured=10.0,
         predicted=10.0 * math.exp(error),
         level=level,
@@ -74,6 +74,20 @@ def test_rates_and_times_of_training_share_one_width() -> None:
     rates = [made(g, -0.1 if g % 2 else -0.3, quantity="tokens_per_s_per_accel") for g in range(20)]
     found = fit([Score(**{f: getattr(s, f) for f in s.__struct_fields__} | {"kind": "train"}) for s in scores + rates])
     assert {factor.quantity for factor in found} == {"step_s"}
+
+
+def test_the_upper_end_of_a_peak_is_fitted_on_what_lies_above() -> None:
+    """Half the groups lie far below: that widens the interval, and makes no peak less likely to fit."""
+    chance = random.Random(11)
+    errors = [(chance.gauss(0, 0.2) if g % 2 else -chance.uniform(0.5, 1.0)) for g in range(300)]
+    peaks = [made(g, -error, kind="train", quantity="peak_mem_gb") for g, error in enumerate(errors)]
+    found = {factor.quantity: factor for factor in fit(peaks) if factor.rung == ANY}
+    upper = math.log(found[UPPER["memory_peak_bytes"]].factor)
+    assert sum(error <= upper for error in errors) / len(errors) == pytest.approx(0.95, abs=0.02)
+    assert upper < 0.6 * math.log(found["memory_peak_bytes"].factor)
+    lucky = [made(g, 0.5, kind="train", quantity="peak_mem_gb") for g in range(20)]
+    least = {f.quantity: f.factor for f in fit(lucky) if f.rung == ANY}["memory_peak_bytes_upper"]
+    assert math.log(least) == pytest.approx(LEAST_UPPER)
 
 
 def test_verdicts_and_unpredicted_rows_have_no_interval() -> None:

@@ -8,8 +8,9 @@ Fit the 90 % factors of every estimate and write them where predictions look the
 The residuals are those of tools/calibration/left_out.csv.gz: each number as predicted without its accelerator, family,
 engine and source. One factor per kind, quantity and level is fitted on whole groups (tonnage.validation.intervals),
 coverage on groups left out is printed, and src/tonnage/catalog/data/intervals/*.csv is rewritten. Quantities that no
-measurement covers keep their row. Rows that contradict themselves (`contradicting`) or that were served at a rate
-(`queueing`) are scored like all others but teach no width; the last lines say what share of them is inside.
+measurement covers keep their row. Rows that contradict themselves (`contradicting`), that were served at a rate
+(`queueing`) or peaks of several devices that do not say how the states were split (`undivided`) are scored like all
+others but teach no width; the last lines say what share of them is inside.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def main() -> None:
     every = [row for path in sorted((ROOT / "measurements").glob("*.csv.gz")) for row in read_rows(path)]
     rows = [row for row in every if row.usable and row.table not in unseen]
     scores = [item for item in left_out(rows) if given.kind in (None, item.kind)]
-    doubtful = contradicting(rows) | queueing(rows)
+    doubtful = unfit(rows)
     factors = fit((item for item in scores if item.id not in doubtful), source=read_grouping(ROOT).publisher)
     for found in factors:
         groups, every = ("-" if s is None else f"{s:.3f}" for s in (found.coverage_90, found.coverage_rows))
@@ -86,6 +87,29 @@ def left_out(rows: Iterable[Row]) -> list[Score]:
                 if known is not None:
                     found.append(replace(base, predicted=known.predicted, level=known.level))
     return found
+
+
+def unfit(rows: Iterable[Row]) -> set[str]:
+    """Ids of rows that teach no width."""
+    rows = list(rows)
+    return contradicting(rows) | queueing(rows) | undivided(rows)
+
+
+def undivided(rows: Iterable[Row]) -> set[str]:
+    """
+    Ids of peaks on several devices without a degree or a kind of sharding.
+
+    Whether each of four devices holds all states or a quarter decides the peak; of what was not stated an error says
+    nothing (LitGPT's page says of such rows that every run was on one GPU).
+    """
+    return {
+        row.id
+        for row in rows
+        if row.layout == "training"
+        and number(row, "peak_mem_gb")
+        and (number(row, "num_accel") or 1.0) > 1.0
+        and not any(text(row, name) for name in ("sharding", "tp", "pp", "cp", "ep", "dp"))
+    }
 
 
 def contradicting(rows: Iterable[Row]) -> set[str]:

@@ -20,7 +20,7 @@ import io
 import time
 from pathlib import Path
 
-from intervals import contradicting, left_out, queueing
+from intervals import left_out, unfit
 
 from tonnage.validation.cases import kind_of
 from tonnage.validation.grouping import group_by, read_grouping
@@ -42,7 +42,7 @@ def main() -> None:
     grouping = read_grouping(ROOT)
     every = [row for path in sorted((ROOT / "measurements").glob("*.csv.gz")) for row in read_rows(path) if row.usable]
     taught = [row for row in every if row.table not in grouping.unseen]
-    doubtful = contradicting(taught) | queueing(taught)
+    doubtful = unfit(taught)
     scores = [item for item in left_out(taught) if item.id not in doubtful]
     lines: list[tuple[str, ...]] = []
     for kind in kinds:

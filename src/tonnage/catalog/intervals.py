@@ -59,7 +59,7 @@ def factor(kind: str, quantity: str, *, rung: str = "any") -> float:
         Kind of case: serve, train, infer.
     quantity : str
         Name in the result noun: ttft_s, tpot_s, e2e_s, output_tokens_per_s, kv_cache_tokens, memory, step_s,
-        memory_peak_bytes, samples_per_s, latency_s.
+        memory_peak_bytes, memory_peak_bytes_upper, samples_per_s, latency_s.
     rung : str
         What the number rests on; one without its own row takes the row `any`.
 

@@ -63,10 +63,14 @@ class Quantity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         total = sum(part.value for part in kept)
         return cls(value=total, unit=unit, basis=weakest(part.basis for part in kept), parts=kept)
 
-    def within(self, factor: float, *, least: float = 0.0) -> Quantity:
-        """The same value with the interval value / factor … value x factor (factor >= 1), never below `least`."""
+    def within(self, factor: float, *, least: float = 0.0, above: float | None = None) -> Quantity:
+        """
+        The same value with the interval value / factor … value x factor (factor >= 1), never below `least`.
+
+        `above`: the factor of the upper end where that differs.
+        """
         low = max(self.value / factor, min(least, self.value))
-        return msgspec.structs.replace(self, low=low, high=self.value * factor)
+        return msgspec.structs.replace(self, low=low, high=self.value * (above or factor))
 
     def part(self, name: str) -> float:
         """Value of one part by name; 0 when the sum has no such part."""

@@ -166,10 +166,10 @@ class TrainOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     other_offers: tuple[Bill, ...] = ()
     verdict: str = ""
     notes: tuple[str, ...] = ()
-    chance: float | None = None
-    """Of keeping deadline and budget; absent where neither is given. [-]"""
+    chance: float = 1.0
+    """That memory fits and that deadline and budget, where given, are kept, all at once. [-]"""
     sure: bool = True
-    """The chance is at least the confidence asked for, memory keeps a reserve, and the architecture was measured."""
+    """The chance is at least the confidence asked for, and the architecture was measured."""
     ties: bool = False
 
     @property

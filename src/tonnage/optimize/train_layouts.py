@@ -4,8 +4,8 @@ Degrees multiply to the count: tp x pp x cp x dp; ep cuts the experts over the r
 is tried with the micro-batches and kinds of recomputation that its software has. The search is a branch and bound:
 
 1. bounds on the step, from the pipeline's bubble and what no arrangement undercuts, order the candidates;
-2. memory, cheap, removes those that do not fit;
-3. the step time, dearest, is asked only while a candidate's bound is below the best times found.
+2. memory, cheap, removes those that do not fit, and says how surely the others do;
+3. the step time, dearest, is asked only while a candidate's bound is below the times of those that fit as surely.
 
 What may fit, how long a step takes and what bounds it are functions of the caller, so that this file knows neither
 calibration nor accelerators.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -27,7 +27,16 @@ from tonnage.domain.model import Model, Moe
 from tonnage.domain.training import Recompute, TrainSetup
 from tonnage.physics.pipeline import bubble_turns, stage_layers
 
-__all__ = ["Arrangement", "Found", "Space", "arrangements", "bubble_factor", "degrees", "search"]
+__all__ = [
+    "Arrangement",
+    "Found",
+    "Space",
+    "arrangements",
+    "bubble_factor",
+    "degrees",
+    "fastest_by_chance",
+    "search",
+]
 
 MIN_TOKENS_PER_CONTEXT_RANK: Final = 4096
 """Tokens of one sequence that a context-parallel rank keeps: fewer leave it nothing to overlap. [tokens]"""
@@ -63,13 +72,15 @@ class Arrangement(msgspec.Struct, frozen=True, kw_only=True):
 
     setup: TrainSetup
     step_s: float
+    chance: float = 1.0
+    """That it fits. [-]"""
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """What a search returns."""
 
     best: tuple[Arrangement, ...]
-    """Fastest first, no two with the same degrees."""
+    """Fastest first; of those that fit as surely no two with the same degrees."""
     pruned: dict[str, int]
     """Arrangements left out, by reason."""
     timed: int
@@ -79,32 +90,47 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     short_bytes: float = 0.0
     """By how much that misses. [bytes]"""
 
+    def likely(self, chance: float) -> Arrangement | None:
+        """The fastest that fits with at least that chance, else the surest; none where nothing fits."""
+        sure = (one for one in self.best if one.chance >= chance)
+        return next(sure, None) or max(self.best, key=lambda one: one.chance, default=None)
+
 
 Fits = Callable[[TrainSetup], float]
 """Bytes by which a setup exceeds its accelerator's memory; zero or less = it fits."""
 Seconds = Callable[[TrainSetup], float]
+Chance = Callable[[TrainSetup, float], float]
+"""How surely a setup fits that leaves so many bytes (`Fits`, so zero or less). [-]"""
 
 
 def search(
-    model: Model, space: Space, *, fits: Fits, seconds: Seconds, bounds: tuple[Seconds, ...], keep: int = 4
+    model: Model,
+    space: Space,
+    *,
+    fits: Fits,
+    seconds: Seconds,
+    bounds: tuple[Seconds, ...],
+    chance: Chance = lambda setup, over: 1.0,
+    keep: int = 4,
 ) -> Found:
     """
-    The `keep` fastest arrangements that fit, by branch and bound.
+    The `keep` fastest arrangements that fit, by branch and bound, at every chance of fitting.
 
     `bounds` never exceed `seconds`; the first is the cheapest to ask and the last the tightest. A candidate is asked
-    the next one only when it comes up again.
+    the next one only when it comes up again. `chance` says how surely a setup fits: an arrangement is left out where
+    `keep` others are as fast and as sure.
     """
     pruned: Counter[str] = Counter()
     queue = [
         (bounds[0](setup), index, 0, setup) for index, setup in enumerate(arrangements(model, space, pruned=pruned))
     ]
     heapify(queue)
-    best: dict[TrainLayout, Arrangement] = {}
+    best: list[Arrangement] = []
     smallest: TrainSetup | None = None
-    short, timed, limit = math.inf, 0, math.inf
+    short, timed = math.inf, 0
     while queue:
         least, index, level, setup = heappop(queue)
-        if least >= limit:
+        if _beaten(best, least, chance=1.0, keep=keep):
             pruned["slower than the best at the roofline"] += len(queue) + 1
             break
         if level + 1 < len(bounds):
@@ -116,21 +142,34 @@ def search(
             if over < short:
                 smallest, short = setup, over
             continue
+        sure = chance(setup, over)
+        if _beaten(best, least, chance=sure, keep=keep):
+            pruned["slower than others that fit as surely"] += 1
+            continue
         timed += 1
-        took = seconds(setup)
-        known = best.get(setup.layout)
-        if known is None or took < known.step_s:
-            best[setup.layout] = Arrangement(setup=setup, step_s=took)
-            times = sorted(a.step_s for a in best.values())
-            limit = times[keep - 1] if len(times) >= keep else math.inf
-    ranked = tuple(sorted(best.values(), key=lambda a: a.step_s)[:keep])
+        best = fastest_by_chance([*best, Arrangement(setup=setup, step_s=seconds(setup), chance=sure)], keep=keep)
     return Found(
-        best=ranked,
+        best=tuple(best),
         pruned=dict(pruned),
         timed=timed,
-        smallest=None if ranked else smallest,
-        short_bytes=0.0 if ranked or smallest is None else short,
+        smallest=None if best else smallest,
+        short_bytes=0.0 if best or smallest is None else short,
     )
+
+
+def _beaten(best: list[Arrangement], step_s: float, *, chance: float, keep: int) -> bool:
+    """Whether so many arrangements of different degrees are as fast and as sure."""
+    return len({one.setup.layout for one in best if one.step_s <= step_s and one.chance >= chance}) >= keep
+
+
+def fastest_by_chance(found: Iterable[Arrangement], *, keep: int = 1) -> list[Arrangement]:
+    """Those for which fewer than `keep` others, and none of their own degrees, are as fast and as sure."""
+    kept: list[Arrangement] = []
+    for one in sorted(found, key=lambda a: (a.step_s, -a.chance)):
+        ahead = {other.setup.layout for other in kept if other.chance >= one.chance}
+        if len(ahead) < keep and one.setup.layout not in ahead:
+            kept.append(one)
+    return kept
 
 
 def bubble_factor(setup: TrainSetup, *, layers: int) -> float:

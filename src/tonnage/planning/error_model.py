@@ -44,6 +44,7 @@ __all__ = [
     "correlation",
     "end_at",
     "end_of",
+    "end_within",
     "infer_level",
     "joint_chance",
     "load_class",
@@ -70,7 +71,8 @@ NINETY: Final = 1.6448536269514722
 """Standard deviations from the mean to the end of a 90 % interval."""
 SHARED_BY_LATENCIES: Final = 0.25
 """Of the variance of two latencies of one stack under one load, what both have in common: correlation of the errors of
-TTFT and TPOT on 2,411 published points, 0.19 to 0.30 by what is left out (log, 2026-11-22). [-]"""
+TTFT and TPOT on 2,411 published points, 0.19 to 0.30 by what is left out (log, 2026-11-22). Errors of a training step
+and of its peak memory correlate by 0.14 to 0.20 (112 published points; log, 2026-11-23). [-]"""
 _SPAN: Final = 4.0
 _NODES: Final = 16
 """Of the integral over the shared cause: standard deviations to each side, and steps; good to 1e-4. [-]"""
@@ -156,13 +158,26 @@ def chance_within(quantity: Quantity, limit: float | None) -> float:
     >>> chance_within(Quantity(value=2.0, unit="s", low=1.0, high=4.0), 4.0)
     0.95
     """
-    if limit is None:
-        return 1.0
+    return round(chance_of(end_within(quantity, limit)), 12)
+
+
+def end_within(quantity: Quantity, limit: float | None) -> float:
+    """
+    How far the error of a quantity may go, as `chance_of` takes it, until it is beyond a limit. [-]
+
+    Examples
+    --------
+    >>> end_within(Quantity(value=2.0, unit="s", low=1.0, high=4.0), 8.0)
+    2.0
+    """
     low, high, value = quantity.low, quantity.high, quantity.value
-    if low is None or high is None or min(low, value, limit) <= 0.0:
-        return float(value <= limit)
-    spread = math.log(high / value) if limit >= value else math.log(value / low)
-    return round(chance_of(math.log(limit / value) / spread if spread > 0.0 else end_of(value <= limit)), 12)
+    if limit is None:
+        return math.inf
+    if low is None or high is None or min(value, limit) <= 0.0 or math.isinf(value):
+        return end_of(value <= limit)
+    if limit >= value:
+        return math.log(limit / value) / math.log(high / value) if high > value else math.inf
+    return math.log(limit / value) / math.log(value / low) if 0.0 < low < value else -math.inf
 
 
 def end_at(chance: float) -> float:
@@ -188,7 +203,7 @@ def end_of(holds: bool) -> float:
 
 def joint_chance(ends: Sequence[float]) -> float:
     """
-    Probability that all of several latencies of one stack keep their limits. [-]
+    Probability that all of several objectives of one stack keep their limits. [-]
 
     Normal errors with one cause in common that makes up `SHARED_BY_LATENCIES` of their variance: never more than the
     least of the chances, never less than their product, and rising in each.
@@ -196,7 +211,7 @@ def joint_chance(ends: Sequence[float]) -> float:
     Parameters
     ----------
     ends : sequence of float
-        For each latency, how far its error may go, as `chance_of` takes it. [-]
+        For each objective, how far its error may go, as `chance_of` takes it. [-]
 
     Examples
     --------

@@ -11,6 +11,10 @@ share of residuals that a width must hold is not 0.9 but whatever makes measured
 judged by widths fitted on all the others, and one share for each kind and quantity is chosen so that coverage, the mean
 of that by groups and that by rows, is 0.9.
 
+Where one end decides more than the other (`UPPER`: does a peak fit?), that end has a factor of its own, fitted in the
+same way on ln(measured / predicted) so that 95 % of measurements lie below it: half of the misses that 90 % allows.
+What lies below its prediction counts as `LEAST_UPPER`, so that a few lucky tables of one source make no peak certain.
+
 Source: Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World"; for groups, Dunn, Wasserman and Ramdas,
 arXiv 1809.07441.
 """
@@ -18,7 +22,7 @@ arXiv 1809.07441.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -32,9 +36,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANY",
+    "LEAST_UPPER",
     "MIN_GROUPS",
     "PARENT_GROUPS",
     "QUANTITY_OF",
+    "UPPER",
     "Factor",
     "Group",
     "fit",
@@ -44,6 +50,10 @@ __all__ = [
 ]
 
 LEVEL: Final = 0.9
+UPPER_LEVEL: Final = 0.95
+"""Share of measurements below the upper end of a 90 % interval."""
+LEAST_UPPER: Final = 0.05
+"""ln(measured / predicted) of a number that lies below: about the median error of a peak (docs/accuracy.md). [-]"""
 MIN_GROUPS: Final = 3
 """A level with fewer groups has no row of its own."""
 PARENT_GROUPS: Final = 4.0
@@ -81,6 +91,8 @@ QUANTITY_OF: Final[dict[tuple[str, str], tuple[str, ...]]] = {
 """Kind and scored quantity -> name in the result noun, as `catalog.intervals` keeps it. Rates of training are one
 over its step time and share its width."""
 
+UPPER: Final[dict[str, str]] = {"memory_peak_bytes": "memory_peak_bytes_upper"}
+"""Name in the result noun -> name of the factor of its upper end, where that has one."""
 
 Group = tuple[str, str, str, str]
 """Block, model, accelerator, engine."""
@@ -113,7 +125,7 @@ class Numbers(msgspec.Struct, frozen=True):
 
 Levels = Mapping[str, Numbers]
 Residual = tuple[str, Group, float]
-"""Level, group, |ln(predicted / measured)|."""
+"""Level, group, size of ln(measured / predicted)."""
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -136,9 +148,17 @@ def fit(scores: Iterable[Score], *, source: Callable[[str], str] = str) -> list[
     for (kind, quantity), own in sorted(
         group_by(usable, lambda s: (s.kind, QUANTITY_OF[s.kind, s.quantity][0])).items()
     ):
-        residuals = list(_residuals(own))
-        found += [msgspec.structs.replace(one, kind=kind, quantity=quantity) for one in _fit(residuals, source)]
+        for name, level, residuals in _ends(quantity, own):
+            fitted = _fit(residuals, source, level=level)
+            found += [msgspec.structs.replace(one, kind=kind, quantity=name) for one in fitted]
     return found
+
+
+def _ends(quantity: str, scores: Sequence[Score]) -> Iterator[tuple[str, float, list[Residual]]]:
+    """What is fitted of a quantity: name of the factor, share of numbers to hold, residuals."""
+    yield quantity, LEVEL, list(_residuals(scores, abs))
+    if quantity in UPPER:
+        yield UPPER[quantity], UPPER_LEVEL, list(_residuals(scores, lambda above: max(above, LEAST_UPPER)))
 
 
 def widths(scores: Iterable[Score], *, source: Callable[[str], str] = str) -> dict[tuple[str, str, str], float]:
@@ -148,13 +168,13 @@ def widths(scores: Iterable[Score], *, source: Callable[[str], str] = str) -> di
     usable = [s for s in scores if s.predicted and s.measured and (s.kind, s.quantity) in QUANTITY_OF]
     found: dict[tuple[str, str, str], float] = {}
     for (kind, quantity), own in group_by(usable, lambda s: (s.kind, QUANTITY_OF[s.kind, s.quantity][0])).items():
-        residuals = list(_residuals(own))
-        places = _places(residuals, source)
-        levels = _levels(residuals, places)
-        share = _share(levels, residuals, places)
-        for name in levels:
-            if name == ANY or len(set(levels[name].groups.tolist())) >= MIN_GROUPS:
-                found[kind, quantity, name] = math.exp(_width(levels, name, share))
+        for called, level, residuals in _ends(quantity, own):
+            places = _places(residuals, source)
+            levels = _levels(residuals, places)
+            share = _share(levels, residuals, places, level=level)
+            for name in levels:
+                if name == ANY or len(set(levels[name].groups.tolist())) >= MIN_GROUPS:
+                    found[kind, called, name] = math.exp(_width(levels, name, share))
     return found
 
 
@@ -176,11 +196,12 @@ def levels_of(level: str) -> list[str]:
     return [ANY, *(":".join(words[: place + 1]) for place in range(len(words)))]
 
 
-def _residuals(scores: Iterable[Score]) -> Iterable[Residual]:
+def _residuals(scores: Iterable[Score], size: Callable[[float], float]) -> Iterable[Residual]:
+    """Of each score the size of ln(measured / predicted)."""
     for score in scores:
         ratio = log_ratio(predicted=score.predicted or 0.0, measured=score.measured or 0.0)
         if ratio is not None:
-            yield score.level, group_of(score), abs(ratio)
+            yield score.level, group_of(score), size(-ratio)
 
 
 def _places(residuals: Sequence[Residual], source: Callable[[str], str]) -> Places:
@@ -191,11 +212,11 @@ def _places(residuals: Sequence[Residual], source: Callable[[str], str]) -> Plac
     )
 
 
-def _fit(residuals: Sequence[Residual], source: Callable[[str], str]) -> list[Factor]:
+def _fit(residuals: Sequence[Residual], source: Callable[[str], str], *, level: float) -> list[Factor]:
     """Factors of one kind and quantity."""
     places = _places(residuals, source)
     levels = _levels(residuals, places)
-    share = _share(levels, residuals, places)
+    share = _share(levels, residuals, places, level=level)
     held = _inside_widths(levels, residuals, places, share)
     found = []
     for name in levels:
@@ -247,8 +268,8 @@ def _levels(residuals: Sequence[Residual], places: Places) -> dict[str, Numbers]
     return found
 
 
-def _share(levels: Levels, residuals: Sequence[Residual], places: Places) -> float:
-    """The share of residuals to hold for which left-out coverage, by groups and by rows, is 0.9."""
+def _share(levels: Levels, residuals: Sequence[Residual], places: Places, *, level: float) -> float:
+    """The share of residuals to hold for which left-out coverage, by groups and by rows, is `level`."""
     if len(places.groups) < MIN_GROUPS:
         return 1.0
     low, high = _SHARES
@@ -258,7 +279,7 @@ def _share(levels: Levels, residuals: Sequence[Residual], places: Places) -> flo
         shares = [sum(own) / len(own) for own in _by_group(residuals, held)]
         groups, rows = sum(shares) / len(shares), sum(held) / len(held)
         covered = groups + max(-_APART, min(rows - groups, _APART)) / 2
-        low, high = (low, middle) if covered >= LEVEL else (middle, high)
+        low, high = (low, middle) if covered >= level else (middle, high)
     return high
 
 

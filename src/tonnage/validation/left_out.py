@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from tonnage.catalog.intervals import factor, factor_of
 from tonnage.errors import BadFact, UnknownName
 from tonnage.validation.grouping import LEFT_OUT
-from tonnage.validation.intervals import QUANTITY_OF
+from tonnage.validation.intervals import QUANTITY_OF, UPPER
 from tonnage.validation.scoring import Score
 
 __all__ = [
@@ -123,8 +123,8 @@ def left_out_scores(
             continue
         name = QUANTITY_OF.get((item.kind, item.quantity), ("",))[0]
         own = (widths or {}).get((group or {}).get(item.id, ""), {}).get(item.kind)
-        width = _width(item, name, known.level, own) if item.low is not None and name else None
-        low, high = _shift_interval(item, known) if width is None else _around(item, name, known.predicted, width)
+        fitted = item.low is not None and name
+        low, high = _around(item, name, known, own) if fitted else _shift_interval(item, known)
         found.append(replace(item, predicted=known.predicted, low=low, high=high, level=known.level))
     return found
 
@@ -136,16 +136,17 @@ def _shift_interval(item: Score, known: LeftOut) -> tuple[float | None, float | 
     return item.low * known.predicted / item.predicted, item.high * known.predicted / item.predicted
 
 
-def _around(item: Score, name: str, predicted: float, width: float) -> tuple[float, float]:
-    """An interval of that factor, and what the shipped one carries beyond its table's: at a rate, the queue's share."""
-    if not (item.level and item.predicted and item.low and item.high):
-        return predicted / width, predicted * width
-    shipped = factor(item.kind, name, rung=item.level)
-    down = max(1.0, item.predicted / item.low / shipped)
-    up = max(1.0, item.high / item.predicted / shipped)
-    return predicted / (width * down), predicted * width * up
+def _around(item: Score, name: str, known: LeftOut, own: Mapping[tuple[str, str], float] | None) -> tuple[float, float]:
+    """An interval of the factors, and what the shipped one carries beyond its table's: at a rate, the queue's share."""
+    above = UPPER.get(name, name)
+    down, up = (_width(item, end, known.level, own) for end in (name, above))
+    if item.level and item.predicted and item.low and item.high:
+        down *= max(1.0, item.predicted / item.low / factor(item.kind, name, rung=item.level))
+        up *= max(1.0, item.high / item.predicted / factor(item.kind, above, rung=item.level))
+    return known.predicted / down, known.predicted * up
 
 
 def _width(item: Score, name: str, rung: str, own: Mapping[tuple[str, str], float] | None) -> float:
     """The factor without the group where such factors are stored, else the shipped one."""
-    return factor(item.kind, name, rung=rung) if own is None else factor_of(own, name, rung=rung)
+    stored = own is not None and any(quantity == name for quantity, _ in own)
+    return factor_of(own, name, rung=rung) if own is not None and stored else factor(item.kind, name, rung=rung)

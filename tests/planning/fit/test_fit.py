@@ -160,9 +160,11 @@ def test_remedies_of_training_are_the_largest_that_fit() -> None:
 
 def test_what_fits_with_little_to_spare_is_said_to_be_near_the_edge() -> None:
     (row,) = ask(finetune="qlora", accelerator="h100-sxm5-80gb", seq_len=4096, batch=7).rows
-    near = any("stays free" in note for note in row.notes)
+    near = any("fits with a chance of" in note for note in row.notes)
     assert row.verdict.ok
-    assert near == (row.memory.value > 0.95 * row.limit_bytes)
+    assert near == (row.memory.value > 0.82 * row.limit_bytes), (
+        "adapters under eager scripts: 1.51 above, 95 % of peaks"
+    )
     (tight,) = ask(finetune="lora", accelerator="H100", solve="batch", seq_len=512, recompute="full").rows
     (full,) = ask(
         finetune="lora",
@@ -171,7 +173,7 @@ def test_what_fits_with_little_to_spare_is_said_to_be_near_the_edge() -> None:
         recompute="full",
         batch=next(int(f.value) for f in tight.largest if f.what == "batch"),
     ).rows
-    assert any("stays free" in note for note in full.notes)
+    assert any("fits with a chance of" in note for note in full.notes)
 
 
 def test_largest_batch_of_a_fine_tune_fits_and_one_more_does_not() -> None:

@@ -48,3 +48,10 @@ def test_no_peak_is_said_to_be_below_what_counts_and_formats_give() -> None:
     exact = sum(part.value for part in found.parts if part.name in EXACT)
     assert found.low is not None and exact <= found.low <= found.value
     assert found.low > found.value / job(setup=lora).errors.factor("memory_peak_bytes")
+
+
+def test_a_peak_has_an_upper_end_of_its_own() -> None:
+    whole = job(setup=train_setup(software="megatron"))
+    found, upper = whole.memory(), whole.errors.factor("memory_peak_bytes_upper")
+    assert found.low is not None and found.high == pytest.approx(found.value * upper)
+    assert 1.0 < upper < found.value / found.low, "tables of Megatron lie below their prediction, not above"

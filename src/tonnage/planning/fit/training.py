@@ -46,13 +46,14 @@ def training_row(model: Model, accelerator: Accelerator, *, request: FitRequest)
     """One accelerator type, as many as asked for (one when not said), with largest values and remedies."""
     count = request.count or _least_count(request)
     chosen = _choose(model, accelerator, request=request, count=count)
-    row = _row(accelerator, chosen, count=count)
+    row = _row(model, accelerator, chosen=chosen, count=count)
     row = msgspec.structs.replace(row, notes=(*row.notes, _trade(model, accelerator, request=request, count=count)))
     largest = _largest(model, accelerator, request=request, chosen=chosen)
     value = next((int(found.value) for found in largest if found.what == request.solve), 0)
     if value >= 1:
         solved = msgspec.structs.replace(request, **{str(request.solve).replace("-", "_"): value})
-        row = _row(accelerator, _choose(model, accelerator, request=solved, count=count), count=count)
+        chosen_again = _choose(model, accelerator, request=solved, count=count)
+        row = _row(model, accelerator, chosen=chosen_again, count=count)
     if row.verdict.ok:
         return msgspec.structs.replace(row, largest=largest)
     remedies = tuple(_remedies(model, accelerator, request=request, count=count))
@@ -68,7 +69,7 @@ def smallest_training(model: Model, accelerator: Accelerator, *, request: FitReq
             continue
         chosen = _choose(model, accelerator, request=request, count=count)
         if chosen.fits:
-            return _row(accelerator, chosen, count=count)
+            return _row(model, accelerator, chosen=chosen, count=count)
     return None
 
 
@@ -171,7 +172,7 @@ def _precision(request: FitRequest) -> str:
     return name
 
 
-def _row(accelerator: Accelerator, chosen: Chosen, *, count: int) -> FitRow:
+def _row(model: Model, accelerator: Accelerator, *, chosen: Chosen, count: int) -> FitRow:
     setup, layout = chosen.setup, chosen.setup.layout
     limit = accelerator.driver_memory_bytes
     short = chosen.memory.value - limit
@@ -196,17 +197,24 @@ def _row(accelerator: Accelerator, chosen: Chosen, *, count: int) -> FitRow:
         total_bytes=limit,
         limit_bytes=limit,
         memory=chosen.memory,
-        notes=(*chosen.notes, *_tight(chosen, limit)),
+        notes=(*chosen.notes, *_tight(model, accelerator, chosen=chosen)),
     )
 
 
-def _tight(chosen: Chosen, limit: float) -> tuple[str, ...]:
-    """A plan keeps some memory free where it can; what fits without that is said to be near the edge."""
-    from tonnage.planning.train.search import KEPT_FREE
+def _tight(model: Model, accelerator: Accelerator, *, chosen: Chosen) -> tuple[str, ...]:
+    """What fits by its estimate, and not surely enough to be planned, says how surely."""
+    from tonnage.catalog.fitted import training_coefficients
+    from tonnage.planning.core.ranking import whole_percent
+    from tonnage.planning.error_model import chance_within
+    from tonnage.planning.train.search import MEMORY_SURE
+    from tonnage.planning.train.training_job import TrainingJob
 
-    if not chosen.fits or chosen.memory.value <= (1.0 - KEPT_FREE) * limit:
+    coefficients = training_coefficients()
+    job = TrainingJob(model=model, accelerator=accelerator, setup=chosen.setup, coefficients=coefficients)
+    sure = chance_within(job.bounded(chosen.memory), accelerator.driver_memory_bytes)
+    if not chosen.fits or sure >= MEMORY_SURE:
         return ()
-    return (f"less than {KEPT_FREE:.0%} stays free, about as much as a predicted peak is off",)
+    return (f"fits with a chance of {whole_percent(sure)} only, by the errors of published peaks",)
 
 
 def _trade(model: Model, accelerator: Accelerator, *, request: FitRequest, count: int) -> str:

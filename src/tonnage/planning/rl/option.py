@@ -20,11 +20,12 @@ from tonnage.domain.requests.rl import Rl
 from tonnage.domain.requests.train import Train
 from tonnage.domain.rl_plan import RlOption
 from tonnage.domain.train_plan import Run, TrainConfiguration
+from tonnage.planning.error_model import chance_within
 from tonnage.planning.rl.candidates import Arranged
 from tonnage.planning.train.job import Job, TrainContext
 from tonnage.planning.train.option import run_of
 from tonnage.planning.train.places import Rental
-from tonnage.planning.train.search import KEPT_FREE
+from tonnage.planning.train.search import MEMORY_SURE
 from tonnage.pricing.bills import with_spares
 from tonnage.pricing.terms import billing_rules, charged_hours, run_lines
 from tonnage.units import show
@@ -170,7 +171,7 @@ def _option(asked: RlContext, rental: Rental, arranged: Arranged, *, term: str) 
         basis=str(basis),
         needs=result.needs,
         notes=(*rental.notes, *result.notes),
-        sure=result.train_memory.value <= (1.0 - KEPT_FREE) * usable
+        sure=chance_within(result.train_memory, usable) >= MEMORY_SURE
         and _holds(asked.request, run.wall_p90_s, made.usd_per_hour * run.wall_p90_s * share / 3600),
     )
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from tonnage.domain.answer import Basis, Quantity
+from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import BreakEven
 from tonnage.domain.train_plan import TrainOption
 from tonnage.planning.core.break_even import (
@@ -21,8 +21,7 @@ from tonnage.planning.core.break_even import (
     contender,
     priced_option,
 )
-from tonnage.planning.error_model import chance_within
-from tonnage.planning.train.search import KEPT_FREE
+from tonnage.planning.train.option import chance_of_run, holds
 from tonnage.units import show
 
 __all__ = ["train_break_even"]
@@ -56,12 +55,12 @@ def train_break_even(
     stated : bool
         Whether the deadline is the request's own.
     confidence : float
-        The least chance of keeping both. [-]
+        The least chance of fitting and of keeping both. [-]
     """
     if not options:
         return ()
     few = sorted((o for o in evaluated if math.isfinite(o.cost.value)), key=lambda o: o.cost.value)[:MAX_OPTIONS]
-    asked = _value_function(few, fastest=math.isinf(deadline_s), confidence=confidence)
+    asked = _value_function(few, fastest=math.isinf(deadline_s), stated=stated, confidence=confidence)
     found: list[BreakEven] = []
     if math.isfinite(deadline_s):
         found += break_even_prices([priced_option(option) for option in options])
@@ -82,7 +81,7 @@ def train_break_even(
 
 
 def _value_function(
-    few: Sequence[TrainOption], *, fastest: bool, confidence: float
+    few: Sequence[TrainOption], *, fastest: bool, stated: bool, confidence: float
 ) -> Callable[[float, float | None, float], list[Contender]]:
     """What each is worth by a deadline, within a budget, at a multiple of the work."""
 
@@ -92,13 +91,14 @@ def _value_function(
             wall, usd = _times(option.run.wall_s, work), _times(option.cost, work)
             if wall.value > deadline_s or (budget_usd is not None and usd.value > budget_usd):
                 continue
-            sure = _firm(option) and min(chance_within(wall, deadline_s), chance_within(usd, budget_usd)) >= confidence
+            until = deadline_s if stated else None
+            chance = chance_of_run(option, deadline_s=until, budget_usd=budget_usd, wall_s=wall, cost=usd)
             found.append(
                 contender(
                     _name(option),
                     cost=wall if fastest else usd,
                     told=_describe(option, wall, usd),
-                    sure=sure,
+                    sure=holds(option, chance, confidence=confidence),
                     listed=option.bill.trust == "primary",
                     configuration=option.configuration,
                 )
@@ -112,11 +112,6 @@ def _times(quantity: Quantity, work: float) -> Quantity:
     """So many times the work takes so many times as long and as much: start-up is a matter of minutes."""
     low, high = (end * work if end is not None else None for end in (quantity.low, quantity.high))
     return Quantity(value=quantity.value * work, unit=quantity.unit, low=low, high=high, basis=quantity.basis)
-
-
-def _firm(option: TrainOption) -> bool:
-    """The architecture has been measured and memory keeps a reserve."""
-    return option.basis == Basis.CALIBRATED and option.memory.value <= (1.0 - KEPT_FREE) * option.limit_bytes
 
 
 def _name(option: TrainOption) -> str:

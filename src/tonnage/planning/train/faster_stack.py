@@ -61,5 +61,6 @@ def _others(asked: TrainContext, best: TrainOption) -> Iterator[tuple[str, Arran
         for precision in formats:
             job = replace(asked.job, precision=precision)
             found = fastest_arrangements(asked.model, place, job=job, coefficients=asked.coefficients, framework=name)
-            if found.best:
-                yield f"{name}, {precision.upper()}", found.best[0]
+            fastest = found.likely(asked.request.confidence)
+            if fastest is not None:
+                yield f"{name}, {precision.upper()}", fastest

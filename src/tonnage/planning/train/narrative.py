@@ -5,6 +5,8 @@ Every sentence is made from the plan's own numbers; nothing here decides anythin
 
 from __future__ import annotations
 
+from typing import Final
+
 from tonnage.catalog import NOTHING, Additions
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.plan import Decision
@@ -13,10 +15,11 @@ from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.train_plan import TrainOption
 from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, what_if
 from tonnage.planning.core.ranking import at_risk, whole_percent
+from tonnage.planning.error_model import chance_within
 from tonnage.planning.train.job import PATIENCE_S, TrainContext
 from tonnage.planning.train.machine import storage_text
 from tonnage.planning.train.scaling import setup_of
-from tonnage.planning.train.search import KEPT_FREE, state_bytes, trained_parameters
+from tonnage.planning.train.search import state_bytes, trained_parameters
 from tonnage.units import show
 
 __all__ = [
@@ -32,6 +35,9 @@ __all__ = [
     "sentence",
     "trail",
 ]
+
+MOSTLY: Final = 0.05
+"""By how much the chance of memory may exceed that of everything at once, to be the reason for it. [-]"""
 
 
 def purpose(request: Train | FineTune) -> str:
@@ -96,16 +102,19 @@ def risk(option: TrainOption, *, first: TrainOption) -> str:
 def _risk(option: TrainOption) -> str:
     if option.basis != "calibrated":
         return "no training speed of this architecture has been published, so its peak is scaled by a general share"
-    full = option.memory.value / option.limit_bytes
-    if full > 1.0 - KEPT_FREE:
-        return f"its peak fills {full:.0%} of the memory, and peaks are predicted within a few percent"
-    kept = "" if option.chance is None else f"keeps deadline and budget with {whole_percent(option.chance)} only; "
-    return f"{kept}P90 of its time is {show(option.run.wall_p90_s, 's')}"
+    fits = chance_within(option.memory, option.limit_bytes)
+    if fits - option.chance < MOSTLY:
+        full = option.memory.value / option.limit_bytes
+        return f"its peak fills {full:.0%} of the memory, which holds it with {whole_percent(fits)} only"
+    return (
+        f"keeps deadline and budget with {whole_percent(option.chance)} only; P90 of its time is "
+        f"{show(option.run.wall_p90_s, 's')}"
+    )
 
 
 def lead_reason(asked: TrainContext, first: TrainOption) -> str:
     request = asked.request
-    certain = "by its estimate" if first.chance is None else f"with a chance of {whole_percent(first.chance)}"
+    certain = f"with a chance of {whole_percent(first.chance)}"
     certain += "" if first.sure else f", and none has {whole_percent(request.confidence)}"
     if request.deadline_s is not None and request.budget_usd is not None:
         return f"cheapest that meets deadline and budget {certain}"
@@ -113,10 +122,10 @@ def lead_reason(asked: TrainContext, first: TrainOption) -> str:
         return f"cheapest that ends within {show(request.deadline_s, 's')} {certain}"
     if request.budget_usd is not None:
         return f"fastest within {show(request.budget_usd, 'USD')} {certain}"
-    patience = PATIENCE_S[asked.job.kind]
+    patience, fits = PATIENCE_S[asked.job.kind], f"and fits into memory {certain}"
     if first.run.wall_s.value <= patience:
-        return f"cheapest that ends within {show(patience, 's')} (no deadline given)"
-    return "cheapest; none ends sooner than a month would allow"
+        return f"cheapest that ends within {show(patience, 's')} (no deadline given) {fits}"
+    return f"cheapest {fits}; none ends sooner than a month would allow"
 
 
 def arithmetic(option: TrainOption) -> str:

@@ -17,24 +17,25 @@ from tonnage.domain.train_plan import Milestone, Run, TrainConfiguration, TrainO
 from tonnage.domain.training import TrainSetup
 from tonnage.optimize.train_layouts import Arrangement, Found
 from tonnage.physics.goodput import checkpoint_write_s, poisson_quantile
-from tonnage.planning.error_model import chance_within
+from tonnage.planning.error_model import end_within, joint_chance
 from tonnage.planning.train.job import TrainContext
 from tonnage.planning.train.machine import storage_line
 from tonnage.planning.train.places import Rental
-from tonnage.planning.train.search import KEPT_FREE, fastest_arrangements, state_bytes, trained_parameters
+from tonnage.planning.train.search import fastest_arrangements, state_bytes, trained_parameters
 from tonnage.planning.train.training_job import TrainingJob, mfu
 from tonnage.pricing.bills import with_spares
 from tonnage.pricing.terms import billing_rules, charged_hours, run_lines
 from tonnage.simulation.run import Cluster, RunSpec, run_over_time
 from tonnage.units import show
 
-__all__ = ["InfeasibleRun", "evaluate", "option_of_setup", "run_of", "timeline"]
+__all__ = ["ROUNDING", "InfeasibleRun", "chance_of_run", "evaluate", "holds", "option_of_setup", "run_of", "timeline"]
 
 ACCELERATORS_PER_RATED_NODE: Final = 8
 SPARES_FROM: Final = 16
 """Instances of a job from which spares are kept when the request does not say; BLOOM kept 4 for 48."""
 
 ROUNDING: Final = 1e-9
+"""By which a chance may miss the confidence asked for. [-]"""
 
 
 class InfeasibleRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +50,11 @@ class InfeasibleRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def evaluate(asked: TrainContext, rental: Rental) -> list[TrainOption | InfeasibleRun]:
-    """One outcome per term that the rental offers."""
+    """
+    One outcome per term that the rental offers.
+
+    Of the arrangements, faster or surer to fit, the fastest that has the confidence asked for; else the likeliest.
+    """
     place = rental.place
     found = fastest_arrangements(
         asked.model, place, job=asked.job, coefficients=asked.coefficients, framework=asked.request.framework
@@ -58,7 +63,7 @@ def evaluate(asked: TrainContext, rental: Rental) -> list[TrainOption | Infeasib
         return [_no_arrangement(asked, rental, found)]
     outcomes: list[TrainOption | InfeasibleRun] = []
     for term in dict.fromkeys(made.term for made in rental.bills):
-        option = option_of_setup(asked, rental, best=found.best[0], term=term)
+        option = _option_of_term(asked, rental, found, term=term)
         beyond = _beyond(asked, option)
         if beyond is None:
             outcomes.append(option)
@@ -73,6 +78,19 @@ def evaluate(asked: TrainContext, rental: Rental) -> list[TrainOption | Infeasib
                 )
             )
     return outcomes
+
+
+def _option_of_term(asked: TrainContext, rental: Rental, found: Found, *, term: str) -> TrainOption:
+    """The arrangement that the rule chooses on the offers of one term; the slower, the dearer and the later it is."""
+    likeliest: TrainOption | None = None
+    for best in found.best:
+        option = option_of_setup(asked, rental, best=best, term=term)
+        if option.chance >= asked.request.confidence - ROUNDING:
+            return option
+        if likeliest is None or option.chance > likeliest.chance:
+            likeliest = option
+    assert likeliest is not None
+    return likeliest
 
 
 def run_of(
@@ -212,19 +230,37 @@ def option_of_setup(asked: TrainContext, rental: Rental, *, best: Arrangement, t
         basis=str(basis),
         other_offers=tuple(entry[0] for entry in priced[1:4]),
         notes=rental.notes,
-        # Widths of unmeasured architectures come from measured ones: their chance is no better known than their speed.
-        sure=basis == Basis.CALIBRATED and memory.value <= (1.0 - KEPT_FREE) * place.accelerator.driver_memory_bytes,
     )
-    return _with_chance(asked, option)
+    chance = chance_of_run(option, deadline_s=asked.request.deadline_s, budget_usd=asked.request.budget_usd)
+    return replace(option, chance=chance, sure=holds(option, chance, confidence=asked.request.confidence))
 
 
-def _with_chance(asked: TrainContext, option: TrainOption) -> TrainOption:
-    """The option with its chance: time and cost follow from one step time, so that the less likely of them decides."""
-    request = asked.request
-    if request.deadline_s is None and request.budget_usd is None:
-        return option
-    chance = min(chance_within(option.run.wall_s, request.deadline_s), chance_within(option.cost, request.budget_usd))
-    return replace(option, chance=chance, sure=option.sure and chance >= request.confidence - ROUNDING)
+def chance_of_run(
+    option: TrainOption,
+    *,
+    deadline_s: float | None,
+    budget_usd: float | None,
+    wall_s: Quantity | None = None,
+    cost: Quantity | None = None,
+) -> float:
+    """
+    Chance that memory fits and deadline and budget are kept, all at once. [-]
+
+    Time and cost follow from one step time, so that the less likely of them decides; `wall_s` and `cost` replace the
+    option's own.
+    """
+    late = end_within(wall_s or option.run.wall_s, deadline_s)
+    dear = end_within(cost or option.cost, budget_usd)
+    return round(joint_chance([end_within(option.memory, option.limit_bytes), min(late, dear)]), 12)
+
+
+def holds(option: TrainOption, chance: float, *, confidence: float) -> bool:
+    """
+    Whether an option with that chance has the confidence asked for.
+
+    Widths of unmeasured architectures come from measured ones: their chance is no better known than their speed.
+    """
+    return option.basis == Basis.CALIBRATED and chance >= confidence - ROUNDING
 
 
 def _usd(asked: TrainContext, made: Bill, run: Run) -> float:

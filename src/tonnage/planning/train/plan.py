@@ -36,7 +36,7 @@ from tonnage.planning.train.break_even import train_break_even
 from tonnage.planning.train.faster_stack import faster_stack
 from tonnage.planning.train.job import PATIENCE_S, TrainContext, job_of
 from tonnage.planning.train.machine import host_needs, with_electricity
-from tonnage.planning.train.option import InfeasibleRun, evaluate, timeline
+from tonnage.planning.train.option import ROUNDING, InfeasibleRun, evaluate, timeline
 from tonnage.planning.train.places import MAX_ACCELERATORS, Rental, rentals, trainable_sites
 from tonnage.planning.train.scaling import scaling_curves, setup_label, spot_against_on_demand, stops_paying
 from tonnage.planning.train.search import Place, fastest_arrangements, floor, state_bytes, templates
@@ -49,7 +49,7 @@ DOUBLINGS: Final = 3
 """Counts looked at beyond the first that could meet the deadline with perfect scaling."""
 KEPT_PER_SITE: Final = 3
 ENOUGH: Final = 2
-"""Counts of one place that end in time before larger ones are left alone: they only cost more."""
+"""Counts of one place and term that end in time before larger ones are left alone: they only cost more."""
 KEPT: Final = 40
 ENLARGED: Final = 3
 """Accelerators that are arranged at larger counts, to say what a shorter deadline would ask for."""
@@ -70,6 +70,10 @@ class _Try(msgspec.Struct, frozen=True, kw_only=True):
     def what(self) -> str:
         return f"{self.rental.place.count} x {self.rental.place.accelerator.id}"
 
+    def least(self, hasty: bool) -> float:
+        """The least of what options are ranked by: time where only money limits, else cost. [s or USD]"""
+        return self.wall_s if hasty else self.usd
+
 
 def plan_train(
     request: Train | FineTune, *, additions: Additions = catalog.NOTHING, today: date | None = None
@@ -77,7 +81,8 @@ def plan_train(
     """
     Options that do the run, best first, with reasons for every loser.
 
-    Best is the cheapest that meets the deadline, or the fastest within a budget when only that is given.
+    Best is the cheapest whose chance that memory fits and that the deadline is met is at least the confidence, or the
+    fastest of such within a budget when only that is given.
 
     Raises
     ------
@@ -232,22 +237,24 @@ def _goal_s(asked: TrainContext) -> float:
 
 
 def _evaluate(asked: TrainContext, tries: list[_Try]) -> tuple[list[TrainOption], list[InfeasibleRun], int]:
-    """Search the tries, those that can be cheapest first, until what is left cannot be near the best."""
+    """Search the tries, those that can be best first, until what is left cannot be near the best."""
+    hasty, budget = narrative.by_time(asked), asked.request.budget_usd or inf
     options: list[TrainOption] = []
     missed: list[InfeasibleRun] = []
-    in_time: Counter[tuple[str, str | None]] = Counter()
+    in_time: Counter[tuple[str, str | None, str]] = Counter()
     fastest: dict[tuple[str, str | None], float] = {}
     best, evaluated = inf, 0
-    for attempt in sorted(tries, key=lambda t: (t.usd, t.rental.place.count)):
+    for attempt in sorted(tries, key=lambda t: (t.least(hasty), t.rental.place.count)):
         place = attempt.rental.place
         key = (place.accelerator.id, place.intra_link)
-        if attempt.usd > min(WORTH * best, asked.request.budget_usd or inf) and evaluated:
-            missed.append(_too_expensive(attempt, best, budget_usd=asked.request.budget_usd))
+        if (attempt.usd > budget or attempt.least(hasty) > WORTH * best) and evaluated:
+            missed.append(_ruled_out(attempt, best, budget_usd=budget, hasty=hasty))
             continue
         # Perfect scaling from the fastest so far would still be late, or more would only cost more.
         # What is there already costs the same, so that all of it is looked at.
         there = attempt.rental.offers[0].stock is not None
-        enough = in_time[key] >= ENOUGH and _goal_s(asked) < inf and not there
+        offered = {made.term for made in attempt.rental.bills}
+        enough = _goal_s(asked) < inf and not there and all(in_time[*key, term] >= ENOUGH for term in offered)
         if enough or fastest.get(key, 0.0) / place.count > _goal_s(asked):
             continue
         evaluated += 1
@@ -260,9 +267,12 @@ def _evaluate(asked: TrainContext, tries: list[_Try]) -> tuple[list[TrainOption]
                 missed.append(outcome)
                 continue
             options.append(outcome)
-            if _patient(asked, outcome):
-                best = min(best, outcome.cost.value)
-                in_time[key] += 1
+            if _patient(asked, outcome) and outcome.chance >= asked.request.confidence:
+                # What the rule would not choose rules out nothing.
+                in_time[*key, outcome.bill.term] += 1
+                worth = outcome.run.wall_s.value if hasty else outcome.cost.value
+                leads = outcome.sure and outcome.bill.trust == "primary"
+                best = min(best, worth) if leads else best
     return options, missed, evaluated
 
 
@@ -284,10 +294,10 @@ def _larger(asked: TrainContext, tries: list[_Try], *, ranked: tuple[TrainOption
     return [option for option in found if option is not None]
 
 
-def _too_expensive(attempt: _Try, best: float, *, budget_usd: float | None) -> InfeasibleRun:
+def _ruled_out(attempt: _Try, best: float, *, budget_usd: float, hasty: bool) -> InfeasibleRun:
     """Beyond the budget at best, or far beyond the best found."""
     place, least = attempt.rental.place, show(attempt.usd, "USD")
-    if budget_usd is not None and attempt.usd > budget_usd:
+    if attempt.usd > budget_usd:
         verdict = Verdict(
             ok=False,
             limit="budget",
@@ -295,6 +305,15 @@ def _too_expensive(attempt: _Try, best: float, *, budget_usd: float | None) -> I
             unit="USD",
             reason=f"{attempt.what} costs at least {least} however it is arranged, and {show(budget_usd, 'USD')} are "
             "allowed",
+        )
+    elif hasty:
+        verdict = Verdict(
+            ok=False,
+            limit="cost",
+            short_by=attempt.wall_s - best,
+            unit="s",
+            reason=f"takes at least {show(attempt.wall_s, 's')}, {attempt.wall_s / best:.1f} times the fastest, "
+            "however it is arranged",
         )
     else:
         verdict = Verdict(
@@ -312,11 +331,13 @@ def _patient(asked: TrainContext, option: TrainOption) -> bool:
     return option.run.wall_s.value <= _goal_s(asked)
 
 
-def _rank(asked: TrainContext, option: TrainOption) -> tuple[bool, bool, float, float]:
+def _rank(asked: TrainContext, option: TrainOption) -> tuple[bool, bool, float, float, float]:
+    """The cheapest with the confidence, or the fastest where only money limits; where none has it, the likeliest."""
     wall, usd = option.run.wall_s.value, option.cost.value
+    unlikely = 0.0 if option.chance >= asked.request.confidence - ROUNDING else -round(option.chance, 3)
     if _goal_s(asked) == inf:
-        return False, not option.sure, wall, usd
-    return not _patient(asked, option), not option.sure, usd, wall
+        return False, not option.sure, unlikely, wall, usd
+    return not _patient(asked, option), not option.sure, unlikely, usd, wall
 
 
 def _best_first(asked: TrainContext, options: list[TrainOption]) -> list[TrainOption]:
@@ -404,9 +425,10 @@ def _smallest_that_works(asked: TrainContext, open_sites: tuple[Site, ...]) -> s
                 coefficients=asked.coefficients,
                 framework=asked.request.framework,
             )
-            if found.best:
+            fits = found.likely(asked.request.confidence)
+            if fits is not None:
                 powers = [n for n in powers if n < rental.place.count]
-                label = setup_label(found.best[0].setup)
+                label = setup_label(fits.setup)
                 smallest = f"smallest that works: {rental.place.count} x {site.accelerator.id} ({label})"
                 break
         if not powers:

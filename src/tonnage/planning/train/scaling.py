@@ -108,8 +108,9 @@ def _strong(asked: TrainContext, best: TrainOption, places: dict[int, Place]) ->
     job = replace(asked.job, global_batch=best.configuration.global_batch, largest_batch=None)
     for count, place in sorted(places.items()):
         found = fastest_arrangements(asked.model, place, job=job, coefficients=asked.coefficients, framework=name)
-        if found.best:
-            yield "strong", count, found.best[0].setup, found.best[0].step_s
+        fastest = found.likely(asked.request.confidence)
+        if fastest is not None:
+            yield "strong", count, fastest.setup, fastest.step_s
 
 
 def _weak(asked: TrainContext, best: TrainOption, places: dict[int, Place]) -> Iterable[Step]:

@@ -6,12 +6,14 @@ element-wise work alone take at the best shapes, so that nothing faster is ever 
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.answer import Quantity
 from tonnage.domain.case import Links, TrainCase, TrainCaseLayout
 from tonnage.domain.framework_spec import Situation
 from tonnage.domain.layout import TrainLayout
@@ -19,15 +21,17 @@ from tonnage.domain.model import Model, Moe
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import Recompute, TrainCoefficients, TrainSetup
 from tonnage.engines.training import software_of, usual_software
-from tonnage.optimize.train_layouts import Found, Space, bubble_factor, search
+from tonnage.optimize.train_layouts import Arrangement, Found, Space, bubble_factor, fastest_by_chance, search
 from tonnage.physics.parameters import parameters
 from tonnage.physics.training_memory import adapter_parameters, recipe, training_memory
+from tonnage.planning.error_model import chance_within
 from tonnage.planning.train.job import Job
 from tonnage.planning.train.setup import resolve_setup
+from tonnage.planning.train.training_job import TrainingJob
 from tonnage.simulation.training import Turns, step_time
 
 __all__ = [
-    "KEPT_FREE",
+    "MEMORY_SURE",
     "Floor",
     "Place",
     "fastest_arrangements",
@@ -39,8 +43,12 @@ __all__ = [
     "trained_parameters",
 ]
 
-KEPT_FREE: Final = 0.05
-"""Share of memory kept free where any arrangement allows it: about the median error of a predicted peak. [-]"""
+MEMORY_SURE: Final = 0.8
+"""Chance of fitting by which arrangements are compared where no request states its confidence. [-]"""
+MEMORY_CERTAIN: Final = 0.95
+"""Chance of fitting from which no other group of software is looked at. [-]"""
+_MOST: Final = 0.99
+"""Chances of fitting beyond this count as equal: more free memory is worth no time. [-]"""
 
 GAIN: Final = 0.03
 """Least gain in speed for which a global batch is doubled: larger batches learn less from each token. [-]"""
@@ -92,9 +100,10 @@ def fastest_arrangements(
     keep: int = 1,
 ) -> Found:
     """
-    The fastest arrangements that fit, best first, in the plainest software that has one.
+    The fastest arrangements at every chance of fitting, best first, in the plainest software that has a sure one.
 
-    Where the batch is open, the smallest beyond which doubling it makes a sequence less than `GAIN` faster.
+    Where the batch is open, the smallest beyond which doubling it makes a sequence less than `GAIN` faster. What is
+    found depends on no confidence: `Found.likely` and the plan's rule choose among it.
     """
     found = Found(best=(), pruned={}, timed=0)
     for batch in job.batches(place.count):
@@ -114,8 +123,9 @@ def fastest_arrangements(
 
 
 def _per_sequence(found: Found) -> float:
-    """Time of a sequence in the fastest arrangement. [s]"""
-    return found.best[0].step_s / found.best[0].setup.global_batch
+    """Time of a sequence in the fastest arrangement that surely fits. [s]"""
+    best = found.likely(MEMORY_SURE)
+    return best.step_s / best.setup.global_batch if best is not None else inf
 
 
 def _of_batch(
@@ -130,36 +140,45 @@ def _of_batch(
 ) -> Found:
     """The same for one global batch."""
     tried = [(framework,)] if framework else _frameworks(job, place)
-    found = Found(best=(), pruned={}, timed=0)
-    for share in (1.0 - KEPT_FREE, 1.0):
-        for names in tried:
-            kinds = templates(model, place, job=job, coefficients=coefficients, frameworks=names)
-            space = Space(
-                count=place.count,
-                domain=_domain(place),
-                global_batch=job.global_batch,
-                templates=kinds,
-                recompute=recompute,
-            )
-            found = _search(model, place.accelerator, space=space, coefficients=coefficients, share=share, keep=keep)
-            if found.best:
-                return found
-    return found
+    found, every = Found(best=(), pruned={}, timed=0), list[Arrangement]()
+    for names in tried:
+        space = Space(
+            count=place.count,
+            domain=_domain(place),
+            global_batch=job.global_batch,
+            templates=templates(model, place, job=job, coefficients=coefficients, frameworks=names),
+            recompute=recompute,
+        )
+        found = _search(model, place.accelerator, space=space, coefficients=coefficients, keep=keep)
+        every += found.best
+        if any(one.chance >= MEMORY_CERTAIN for one in found.best):
+            break
+    return replace(found, best=tuple(fastest_by_chance(every, keep=keep)))
 
 
-def _search(
-    model: Model, card: Accelerator, *, space: Space, coefficients: TrainCoefficients, share: float, keep: int
-) -> Found:
-    """The search of one space with its functions filled in, within a share of the memory."""
+def _search(model: Model, card: Accelerator, *, space: Space, coefficients: TrainCoefficients, keep: int) -> Found:
+    """The search of one space with its functions filled in."""
     least = floor(model, card, kinds=space.templates, coefficients=coefficients)
     layers = sum(group.count for group in (*model.encoder, *model.layers)) or 1
-    usable = card.driver_memory_bytes * share
+    usable = card.driver_memory_bytes
+    upper = {
+        kind.software.name: TrainingJob(
+            model=model, accelerator=card, setup=kind, coefficients=coefficients
+        ).errors.factor("memory_peak_bytes_upper")
+        for kind in space.templates
+    }
     busy: dict[tuple[object, ...], float] = {}
     known: Turns = {}
 
     def over(setup: TrainSetup) -> float:
         need = training_memory(model, accelerator=card, setup=setup, coefficients=coefficients, memory_kind="device")
         return need.value - usable
+
+    def chance(setup: TrainSetup, over: float) -> float:
+        peak = usable + over
+        need = Quantity(value=peak, unit="bytes", low=0.0, high=peak * upper[setup.software.name])
+        fits = chance_within(need, usable)
+        return fits if fits < _MOST else 1.0
 
     def seconds(setup: TrainSetup) -> float:
         return step_time(model, accelerator=card, setup=setup, coefficients=coefficients, known=known).value
@@ -179,7 +198,7 @@ def _search(
         turns = setup.num_micro_batches * bubble_factor(setup, layers=layers) / layout.pp
         return _ADMISSIBLE * busy[key] * turns
 
-    return search(model, space, fits=over, seconds=seconds, bounds=(roofline, shaped), keep=keep)
+    return search(model, space, fits=over, chance=chance, seconds=seconds, bounds=(roofline, shaped), keep=keep)
 
 
 def templates(

@@ -15,7 +15,7 @@ from tonnage.domain.case import TrainCase
 from tonnage.domain.model import Model
 from tonnage.domain.training import TrainSetup
 from tonnage.planning.train.job import Job
-from tonnage.planning.train.search import Place, fastest_arrangements
+from tonnage.planning.train.search import MEMORY_SURE, Place, fastest_arrangements
 from tonnage.planning.train.setup import resolve_setup
 from tonnage.simulation.training import step_time
 
@@ -68,9 +68,10 @@ def over_best_layout(case: TrainCase) -> tuple[float, TrainSetup, TrainSetup] | 
         framework=case.framework,
         recompute=case.recompute or (printed.setup.recompute if early else None),
     )
-    if not found.best:
+    likely = found.likely(MEMORY_SURE)
+    if likely is None:
         return None
-    best = found.best[0].setup
+    best = likely.setup
     # What the row's era and settings fix stays as in the printed run; only the arrangement differs.
     same = replace(
         printed.setup,

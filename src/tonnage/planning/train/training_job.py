@@ -65,7 +65,9 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
     def bounded(self, memory: Quantity) -> Quantity:
         """A peak with its interval, which never goes below what follows from counts and formats alone."""
         least = sum(part.value for part in memory.parts if part.name in EXACT)
-        return memory.within(self.errors.factor("memory_peak_bytes"), least=least)
+        errors = self.errors
+        upper = errors.factor("memory_peak_bytes_upper")
+        return memory.within(errors.factor("memory_peak_bytes"), least=least, above=upper)
 
 
 def layer_weights(model: Model) -> float:
