@@ -83,7 +83,7 @@ def _fleet(
     few = capacity_search.front_requests(
         request, requests, concurrency=candidate.best.concurrency * workers, close=False
     )
-    arrays = capacity_search.arrays_of(request, candidate.replica, requests=few)
+    arrays = capacity_search.arrays_of(request, candidate.replica, requests=few, in_flight=candidate.best.concurrency)
     made = unit_of(request, candidate, workers=PoolWorkers(prefill=unit[0], decode=unit[1]))
     play = capacity_search.unit_player(made, candidate.replica, arrays=arrays, requests=few)
     seen = _capacity(request, candidate, arrays=arrays, workers=workers, requests=few, play=play)
@@ -142,7 +142,7 @@ def _together(request: Serve, candidate: Candidate, *, workers: int, requests: R
     few = capacity_search.front_requests(
         request, requests, concurrency=candidate.best.concurrency * workers, close=False
     )
-    arrays = capacity_search.arrays_of(request, candidate.replica, requests=few)
+    arrays = capacity_search.arrays_of(request, candidate.replica, requests=few, in_flight=candidate.best.concurrency)
 
     def play(sent: Requests) -> Simulated:
         return simulate_fleet(
