@@ -35,9 +35,11 @@ from tonnage.domain.case import ServeCase
 from tonnage.errors import TonnageError
 from tonnage.planning.calibrate.choose import next_point
 from tonnage.planning.calibrate.fit import shares_of
-from tonnage.planning.calibrate.loads import shipped_overheads, under_stretch
-from tonnage.planning.calibrate.posterior import NAMES, Seen, posterior, spread_of
+from tonnage.planning.calibrate.loads import in_flight_of, shipped_overheads, under_stretch
+from tonnage.planning.calibrate.posterior import NAMES, Seen, posterior
 from tonnage.planning.deployment import resolve
+from tonnage.planning.drift import Array, drift_covariance, numbers_of, place_of
+from tonnage.planning.drift import Numbers as At
 from tonnage.planning.error_model import NINETY
 from tonnage.validation.cases import case_of, kind_of
 from tonnage.validation.grouping import group_by, labels_of, read_grouping
@@ -61,6 +63,8 @@ LEAST: Final = 8
 MOST: Final = 32
 """Rows of a run that count; of a larger one so many at random, so that no run outweighs the others."""
 FOLDS: Final = 5
+FARTHEST: Final = 1.1
+"""Residuals beyond a factor of three count as that. [log]"""
 KERNELS: Final = 0.7
 HOST: Final = 1.5
 """Widest priors: kernels are known within a factor of two, host times within four or five. What the evidence asks for
@@ -90,7 +94,8 @@ def main() -> None:
     runs = [own for own in group_by(points(), lambda p: p.run).values() if len(own) >= LEAST]
     if given.fit:
         found = fitted(runs)
-        print({name: round(width, 3) for name, width in (found.widths | found.noise).items()})
+        for of in FITTED:
+            print(of, {name: round(width, 3) for name, width in getattr(found, of).items()})
         return
     lines = table(runs)
     with PAGE.open("w", encoding="utf-8", newline="") as file:
@@ -166,48 +171,79 @@ def points() -> list[Point]:
                 continue
             without = stored.get((row.id, one.quantity))
             predicted = without.predicted if without is not None else of.predicted
-            seen[name] = Seen(name, math.log(one.value / predicted), own)
+            seen[name] = Seen(name, math.log(one.value / predicted), own, place_of_row(row))
         if seen:
             found.append(Point(row.id, grouping.family(row), run_of(row), tuple(seen.values())))
     return found
 
 
+def place_of_row(row: Row) -> tuple[float, ...]:
+    """Where a row lies, as a calibration keeps it."""
+    case = case_of(row)
+    assert isinstance(case, ServeCase)
+    tpot_s = next(one.value for one in measured_numbers(row) if one.quantity == "tpot_ms" and one.value) / 1e3
+    return place_of(in_flight_of(case, tpot_s=tpot_s), case.layout, prompt_tokens=case.isl, output_tokens=case.osl)
+
+
 def fitted(runs: Sequence[Sequence[Point]], start: Priors | None = None) -> Priors:
     """The widths under which the residuals of the runs are most probable, each run counting as the root of its rows."""
     best = start or priors("serve")
-    least, steps = _unlikely(runs, best), dict.fromkeys([*best.widths, *best.noise], 0.5)
-    for _ in range(6):
-        for name in steps:
+    numbers = [_numbers_of(run) for run in runs]
+    steps = {(of, name): 0.5 for of in FITTED for name in getattr(best, of)}
+    least = _unlikely(numbers, best)
+    for _ in range(5):
+        for key, step in list(steps.items()):
             for sign in (1.0, -1.0):
-                tried = _scaled(best, name, math.exp(sign * steps[name]))
+                tried = _scaled(best, *key, math.exp(sign * step))
                 if any(tried.widths[name] > most for name, most in WIDEST.items()):
                     continue
-                value = _unlikely(runs, tried)
+                value = _unlikely(numbers, tried)
                 if value < least:
                     best, least = tried, value
                     break
             else:
-                steps[name] /= 2.0
+                steps[key] /= 2.0
     return best
 
 
-def _scaled(known: Priors, name: str, by: float) -> Priors:
-    if name in known.widths:
-        return msgspec.structs.replace(known, widths={**known.widths, name: known.widths[name] * by})
-    return msgspec.structs.replace(known, noise={**known.noise, name: known.noise[name] * by})
+FITTED: Final = ("widths", "noise", "offset", "drift", "length")
 
 
-def _unlikely(runs: Sequence[Sequence[Point]], of: Priors) -> float:
+def _scaled(known: Priors, of: str, name: str, by: float) -> Priors:
+    widths = getattr(known, of)
+    changed: Priors = msgspec.structs.replace(known, **{of: {**widths, name: widths[name] * by}})
+    return changed
+
+
+class Numbers(NamedTuple):
+    """The numbers of a run as arrays."""
+
+    at: At
+    shares: Array
+    residuals: Array
+    rows: int
+
+
+def _numbers_of(run: Sequence[Point]) -> Numbers:
+    seen = [one for point in run for one in point.seen]
+    return Numbers(
+        numbers_of((one.quantity, one.model, one.place) for one in seen),
+        np.array([one.shares for one in seen]),
+        np.clip(np.array([one.residual for one in seen]), -FARTHEST, FARTHEST),
+        len(run),
+    )
+
+
+def _unlikely(runs: Sequence[Numbers], of: Priors) -> float:
     """Negative logarithm of the evidence; residuals beyond a factor of three count as that."""
-    total = 0.0
+    total, widths = 0.0, np.array([of.widths[name] for name in NAMES])
     for run in runs:
-        seen = [one for point in run for one in point.seen]
-        shares = np.array([one.shares for one in seen]) * np.array([of.widths[name] for name in NAMES])
-        noise = np.array([of.noise[one.quantity] ** 2 for one in seen])
-        residuals = np.clip(np.array([one.residual for one in seen]), -1.1, 1.1)
-        factor = np.linalg.cholesky(shares @ shares.T + np.diag(noise))
-        white = np.linalg.solve(factor, residuals)
-        total += float(0.5 * white @ white + np.log(np.diag(factor)).sum()) / math.sqrt(len(run))
+        shares = run.shares * widths
+        noise = np.array([of.noise[quantity] ** 2 for quantity in run.at.quantities])
+        known = shares @ shares.T + drift_covariance(run.at, run.at, known=of)
+        factor = np.linalg.cholesky(known + np.diag(noise))
+        white = np.linalg.solve(factor, run.residuals)
+        total += float(0.5 * white @ white + np.log(np.diag(factor)).sum()) / math.sqrt(run.rows)
     return total
 
 
@@ -262,15 +298,16 @@ def scored(run: Sequence[Point], of: Priors, count: int) -> Mapping[str, Errors]
     taught = [one for place in chosen for one in candidates[place]]
     after = posterior(taught, of)
     found: dict[str, Errors] = {}
-    for one in _others(run, chosen):
-        said = float(after.mean @ np.array(one.shares))
+    rest = list(_others(run, chosen))
+    for one, drift, spread in zip(rest, after.drift(rest), after.spread(rest), strict=True):
+        said = float(after.mean @ np.array(one.shares) + drift)
         same = [item.residual for item in taught if item.quantity == one.quantity]
         shift = sum(same) / len(same) if same else 0.0
         errors = found.setdefault(one.quantity, Errors([], [], [], []))
         errors.before.append(abs(math.expm1(-one.residual)))
         errors.shift.append(abs(math.expm1(shift - one.residual)))
         errors.after.append(abs(math.expm1(said - one.residual)))
-        errors.held.append(abs(said - one.residual) <= NINETY * spread_of(after, one.shares, quantity=one.quantity))
+        errors.held.append(abs(said - one.residual) <= NINETY * float(spread))
     return found
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.domain.calibration import Calibration, Stretch
+from tonnage.domain.calibration import Calibration, Learnt, Stretch
 from tonnage.errors import BadFact, UnknownName, echo, echo_path, nearest
 from tonnage.units import read
 
@@ -175,10 +175,12 @@ _FACTORS: Final = ("memory", "compute")
 _FURTHER: Final = ("attention", "host", "links")
 """Factors that files of tonnage.calibration/1 lack: 1 there."""
 _TIMES: Final = {"step": "step_s", "sequence": "sequence_s", "request": "request_s"}
-CALIBRATION_SCHEMA: Final = "tonnage.calibration/2"
-_SCHEMAS: Final = ("tonnage.calibration/1", CALIBRATION_SCHEMA)
+CALIBRATION_SCHEMA: Final = "tonnage.calibration/3"
+_SCHEMAS: Final = ("tonnage.calibration/1", "tonnage.calibration/2", CALIBRATION_SCHEMA)
 _TEXTS: Final = ("accelerator", "engine", "date", "machine", "engine_version")
-_OTHERS: Final = ("schema", "models", "points", "spread", "factors", "carried", "carried_factors")
+_OTHERS: Final = ("schema", "models", "points", "spread", "factors", "carried", "carried_factors", "widths", "learnt")
+PLACE: Final = 7
+"""Numbers of a place, and causes of a stack."""
 _MAX_FACTOR: Final = 1e4
 """A factor beyond this is a slip of the pen."""
 
@@ -222,10 +224,33 @@ def _from_table(given: Mapping[str, Any], *, where: str) -> Calibration:
             carried_factors=_widths(given, "carried_factors", where),
             models=tuple(str(name) for name in given.get("models", ())),
             points=int(given.get("points", 0)),
+            learnt=tuple(_learnt(one, where) for one in given.get("learnt", ())),
+            widths={k: _factor(v, f"widths.{k}", where) for k, v in given.get("widths", {}).items()},
             source=where.rpartition(":")[0],
         )
     except (TypeError, ValueError, AttributeError) as error:
         raise BadFact(f"{where}: {echo(error)}; `tonnage calibrate` writes a whole file") from None
+
+
+def _learnt(given: Mapping[str, Any], where: str) -> Learnt:
+    """
+    A measured number of a file.
+
+    Raises
+    ------
+    BadFact
+        It lacks a field, or one is no number that a measurement could have.
+    """
+    try:
+        one = msgspec.convert(given, Learnt, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadFact(f"{where}: learnt: {echo(error)}; `tonnage calibrate` writes a whole file") from None
+    sized = len(one.place) == len(one.shares) == PLACE
+    if not sized or not all(0 < x < 1e12 for x in one.place) or not all(abs(x) < 100 for x in (one.left, *one.shares)):
+        raise BadFact(
+            f"{where}: learnt: {PLACE} positive numbers of a place, {PLACE} shares and a logarithm are expected"
+        )
+    return msgspec.structs.replace(one, noise=_factor(one.noise, "learnt.noise", where))
 
 
 def _widths(given: Mapping[str, Any], name: str, where: str) -> dict[str, float]:
@@ -266,9 +291,19 @@ def calibration_toml(found: Calibration) -> str:
         *(f"factors.{name} = {value:.5g}" for name, value in found.factors.items()),
         f"carried = {found.carried:.4g}",
         *(f"carried_factors.{name} = {value:.5g}" for name, value in found.carried_factors.items()),
+        *(f"widths.{name} = {value:.5g}" for name, value in found.widths.items()),
+        *(["learnt = [", *map(_learnt_toml, found.learnt), "]"] if found.learnt else []),
         "",
     ]
     return "\n".join(lines)
+
+
+def _learnt_toml(one: Learnt) -> str:
+    place, shares = (", ".join(f"{x:.5g}" for x in numbers) for numbers in (one.place, one.shares))
+    return (
+        f"  {{ model = {_quote(one.model)}, quantity = {_quote(one.quantity)}, place = [{place}], "
+        f"left = {one.left:.5g}, noise = {one.noise:.5g}, shares = [{shares}] }},"
+    )
 
 
 def save_calibration(found: Calibration, path: Path | None = None) -> Path:

@@ -45,7 +45,13 @@ class Priors(msgspec.Struct, frozen=True, kw_only=True):
     widths: dict[str, float]
     """By cause: standard deviation of its logarithm. [-]"""
     noise: dict[str, float]
-    """By quantity: the same of what no cause explains of one measured number. [-]"""
+    """By quantity: the same of what neither a cause nor a drift explains of one measured number. [-]"""
+    offset: dict[str, float] = {}
+    """By drift (`pace` of all times, `first` of first tokens besides): what all configurations share. [-]"""
+    drift: dict[str, float] = {}
+    """By drift: what changes from one configuration to another. [-]"""
+    length: dict[str, float] = {}
+    """By dimension of a configuration: how far in its logarithm until a drift is forgotten but for 1 / e. [-]"""
 
 
 @lru_cache(maxsize=1024)
@@ -136,9 +142,9 @@ def causes(kind: str) -> tuple[Cause, ...]:
 def priors(kind: str) -> Priors:
     """Widths of the causes that a user's own measurements settle, and of what they leave."""
     rows = [row for row in table(DATA / "intervals" / "priors.csv") if row["kind"] == kind]
-    by: dict[str, dict[str, float]] = {"cause": {}, "noise": {}}
+    by: dict[str, dict[str, float]] = {"cause": {}, "noise": {}, "offset": {}, "drift": {}, "length": {}}
     for row in rows:
         by[row["of"]][row["name"]] = float(row["width"])
     if not rows or min(width for own in by.values() for width in own.values()) <= 0:
         raise BadFact(f"intervals/priors.csv: the widths of {kind} must be given and above 0")
-    return Priors(widths=by["cause"], noise=by["noise"])
+    return Priors(widths=by["cause"], **{of: by[of] for of in ("noise", "offset", "drift", "length")})

@@ -13,7 +13,7 @@ import msgspec
 
 __all__ = [
     "CALIBRATE_SCHEMA", "MEASURE_PLAN_SCHEMA", "Calibrated", "Calibration", "CalibrationError", "FirstMeasurement",
-    "MeasurePlan", "Proposal", "Stretch",
+    "Learnt", "MeasurePlan", "Proposal", "Stretch",
 ]  # fmt: skip
 
 CALIBRATE_SCHEMA: Final = "tonnage.calibrate/1"
@@ -40,6 +40,22 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     """Factor on collectives. [-]"""
 
 
+class Learnt(msgspec.Struct, frozen=True):
+    """One measured number of one configuration: what the stretch leaves of it."""
+
+    model: str
+    """Id."""
+    quantity: str
+    place: tuple[float, ...]
+    """Requests in flight on a replica, mean prompt, mean answer, and the degrees tp, dp, pp, ep. [-]"""
+    left: float
+    """ln(measured / predicted under the stretch). [-]"""
+    noise: float
+    """Standard deviation of what nothing explains; of an outlier, what it then counts as. [-]"""
+    shares: tuple[float, ...]
+    """Derivative of the prediction's logarithm by each cause. [-]"""
+
+
 class Calibration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One engine on one accelerator, as measured by its user."""
 
@@ -62,6 +78,10 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Measured, by name."""
     points: int = 0
     """Loads measured. [-]"""
+    learnt: tuple[Learnt, ...] = ()
+    """Every measured number, for what drifts over loads, lengths and degrees; empty = nothing is known of that."""
+    widths: dict[str, float] = {}
+    """By cause: standard deviation of its logarithm before anything was measured. [-]"""
     source: str = ""
     """The file it was read from."""
 

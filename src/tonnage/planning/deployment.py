@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -37,6 +37,9 @@ from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
 from tonnage.simulation.overheads import Overheads, with_async_scheduling
 from tonnage.simulation.own_kernels import mixed_attention_factor
 from tonnage.simulation.steps import Placement, Speculation
+
+if TYPE_CHECKING:
+    from tonnage.planning.drift import Drift
 
 __all__ = [
     "THROUGH_HOST",
@@ -80,11 +83,17 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     pool: KvPool
     calibration: Calibration | None = None
     """The user's own, of this engine on this accelerator."""
+    drift: Drift | None = None
+    """What it says of this configuration beyond the causes of a stack."""
     notes: tuple[str, ...] = ()
 
     def basis(self, tier: Rung) -> Basis:
         """How a number is founded whose weakest kernel stands on an evidence tier."""
         return basis_of_tier(tier, overheads_borrowed=self.times.borrowed, calibrated=self.calibration is not None)
+
+    def calibrated(self, in_flight: float | None = None) -> Calibration | None:
+        """The user's own, as sure as it is of this configuration with so many requests in flight on a replica."""
+        return self.calibration if self.drift is None else self.drift.surely(in_flight)
 
     @property
     def max_num_seqs(self) -> float:
@@ -211,8 +220,17 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         overheads=overheads,
         pool=pool,
         calibration=own,
+        drift=_drift(own, case, model.id, layout),
         notes=notes,
     )
+
+
+def _drift(own: Calibration | None, case: ServeCase, model: str, layout: Layout) -> Drift | None:
+    if own is None or not own.learnt or case.disaggregation is not None:
+        return None
+    from tonnage.planning.drift import drift_of
+
+    return drift_of(own, model=model, prompt_tokens=case.isl, output_tokens=case.osl, layout=layout)
 
 
 def with_reachable_bandwidth(accelerator: Accelerator, multiprocessors: float | None, *, reach: float) -> Accelerator:

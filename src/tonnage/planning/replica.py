@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -20,7 +20,7 @@ from tonnage.domain.requests.common import Lengths
 from tonnage.domain.sessions import PrefixReuse
 from tonnage.physics.transformer import Tokens
 from tonnage.planning.deployment import Deployment, case_of, deploy
-from tonnage.planning.error_model import ErrorModel, load_class, serve_level
+from tonnage.planning.error_model import ErrorModel, load_class, load_ends, serve_level
 from tonnage.simulation.capacity import Point, ReplicaLoad, ReplicaTimes, at_concurrency, at_rate, quantile_factor
 from tonnage.simulation.steps import StepGrid, StepTable, seconds, step_grid, step_parts, step_table
 
@@ -104,17 +104,27 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
 
         `state` stands for the replica's steady states where several workers share its load.
         """
-        errors = self.errors_under(load_class(point.concurrency, prompt_tokens))
+        errors = self.errors_under(load_class(point.concurrency, prompt_tokens), in_flight=point.concurrency)
         if load is None or self.times is None:
             return errors
         queueing = queueing_of(self.times, load, rate_per_s=point.rate_per_s, error=errors.service_factor, state=state)
         return msgspec.structs.replace(errors, queueing=queueing)
 
-    def errors_under(self, load: str) -> ErrorModel:
-        """The error model under a class of load, its queue apart."""
+    def errors_under(self, load: str, *, in_flight: float | None = None) -> ErrorModel:
+        """The error model under a class of load, and of what was measured at a load, its queue apart."""
         at = self.deployment
         level = serve_level(at.placement.model, basis=self.basis, load=load, engine=at.times.engine)
-        return ErrorModel(kind="serve", level=level, calibration=at.calibration)
+        return ErrorModel(kind="serve", level=level, calibration=at.calibrated(in_flight))
+
+    def loads(self, prompt_tokens: float, top: float) -> Iterator[tuple[ErrorModel, float]]:
+        """Error models of loads in their order, each with the requests in flight up to which it holds."""
+        if self.deployment.drift is None:
+            yield from ((self.errors_under(name), end) for name, end in load_ends(prompt_tokens))
+            return
+        from tonnage.planning.drift import load_steps
+
+        for load, end in load_steps(top):
+            yield self.errors_under(load_class(load, prompt_tokens), in_flight=load), end
 
 
 def build_replica(*, model: Model, accelerator: Accelerator, configuration: Configuration, lengths: Lengths) -> Replica:
@@ -165,7 +175,7 @@ def replica_of(deployment: Deployment, lengths: Lengths) -> Replica:
     times, tier = _times(deployment, lengths)
     basis = deployment.basis(tier)
     level = serve_level(deployment.placement.model, basis=basis, load="steady", engine=deployment.times.engine)
-    errors = ErrorModel(kind="serve", level=level, calibration=deployment.calibration)
+    errors = ErrorModel(kind="serve", level=level, calibration=deployment.calibrated())
     return Replica(
         deployment=deployment,
         kv_tokens=_cache_tokens(deployment, whole),
@@ -275,6 +285,9 @@ def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
         separate=not mixes_prompts(at),
         step_share=computed / budget,
     )
+    if at.drift is not None:
+        moved = at.drift.along(sizes)
+        times = msgspec.structs.replace(times, pace=tuple(m.pace for m in moved), first=tuple(m.first for m in moved))
     return times, steps[-1][1]
 
 

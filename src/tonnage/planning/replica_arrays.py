@@ -33,13 +33,15 @@ def replica_arrays(
     prompt_tokens: float,
     output_tokens: float,
     kv_tokens: float | None = None,
+    in_flight: float | None = None,
     options: dict[str, Any] | None = None,
 ) -> ReplicaArrays:
     """
     Step arrays and scheduler of a deployment's replica.
 
     The mean lengths say where the steps are opened; the arrays hold for every length. `kv_tokens` says what the cache
-    holds where a log knows it better than `pool`.
+    holds where a log knows it better than `pool`; `in_flight` at which load the user's own measurements are read that
+    say more than a stack's causes do (absent = the middle of theirs), for a run has one pace. [requests]
     """
     whole = prompt_tokens + output_tokens
     rules = dict(options or {})
@@ -63,10 +65,15 @@ def replica_arrays(
     most = max(1.0, min(float(seats), limits.num_blocks * limits.block_tokens / max(1.0, prompt_tokens)))
     grid = step_grid(placement, batch=most, context=max(2.0, whole), chunk=float(limits.budget), prompt=prompt_tokens)
     table = step_table(grid, overheads)
+    arrays = step_arrays(table, max_num_seqs=seats, budget=limits.budget)
+    delivery_s = overheads.request_s + _passage_s(table, min(prompt_tokens, float(limits.budget)))
+    if at.drift is not None:
+        moved = at.drift.at(in_flight or at.drift.usual)
+        arrays, delivery_s = arrays.paced(*moved), delivery_s * moved.pace
     return ReplicaArrays(
-        table=step_arrays(table, max_num_seqs=seats, budget=limits.budget),
+        table=arrays,
         limits=limits,
-        delivery_s=overheads.request_s + _passage_s(table, min(prompt_tokens, float(limits.budget))),
+        delivery_s=delivery_s,
         rung=table.rung,
     )
 

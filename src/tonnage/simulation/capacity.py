@@ -21,6 +21,7 @@ it; the simulator refines it.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -37,6 +38,7 @@ __all__ = [
     "at_rate",
     "decode_step_s",
     "first_broken",
+    "interpolated",
     "largest_concurrency",
     "mean_step",
     "quantile_factor",
@@ -76,6 +78,10 @@ class ReplicaTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Prompts have steps of their own, and decodes wait for them."""
     step_share: float = 1.0
     """Steps' token budgets that one mean prompt fills: below 1, several prompts ride on one decode step. [-]"""
+    pace: tuple[float, ...] = ()
+    """At the batches: factor on all times, as measured; empty = 1. [-]"""
+    first: tuple[float, ...] = ()
+    """At the batches: further factor on the time to the first token. [-]"""
 
 
 class ReplicaLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,16 +184,35 @@ def at_concurrency(times: ReplicaTimes, load: ReplicaLoad, *, concurrency: float
     ttft_mean = step.wait_s + step.own_s
     variation = math.hypot(step.wait_s * step.tail, times.prefill_tail_s - times.prefill_s)
     ttft_tail = ttft_mean + max(0.0, variation)
+    pace = interpolated(times.batches, times.pace, concurrency=concurrency) if times.pace else 1.0
+    first = pace * interpolated(times.batches, times.first, concurrency=concurrency) if times.first else pace
+    tpot_tail, ttft_mean, ttft_tail = tpot_tail * pace, ttft_mean * first, ttft_tail * first
     e2e_tail = ttft_tail + tpot_tail * max(0.0, load.output_tail_tokens - 1.0)
     return Point(
-        rate_per_s=step.rate_per_s,
+        rate_per_s=step.rate_per_s / pace,
         concurrency=concurrency,
-        tpot_mean_s=step.total_s,
+        tpot_mean_s=step.total_s * pace,
         tpot_tail_s=tpot_tail,
         ttft_mean_s=ttft_mean,
         ttft_tail_s=ttft_tail,
         e2e_tail_s=e2e_tail,
     )
+
+
+def interpolated(batches: tuple[float, ...], factors: tuple[float, ...], *, concurrency: float) -> float:
+    """
+    A factor at a load, straight in the logarithms of the load, and that of the nearest end beyond.
+
+    Examples
+    --------
+    >>> [interpolated((1.0, 4.0), (1.0, 1.2), concurrency=load) for load in (2.0, 9.0)]
+    [1.1, 1.2]
+    """
+    i = min(bisect_left(batches, concurrency), len(batches) - 1)
+    if i == 0 or concurrency >= batches[i]:
+        return factors[i]
+    share = math.log(concurrency / batches[i - 1]) / math.log(batches[i] / batches[i - 1])
+    return factors[i - 1] + share * (factors[i] - factors[i - 1])
 
 
 def largest_concurrency(

@@ -191,6 +191,8 @@ class Loop(NamedTuple):
     script: Any
     requests: Requests
     num_refused: int
+    first: float = 1.0
+    """`StepArrays.first`."""
 
 
 def loop_of(
@@ -227,6 +229,7 @@ def loop_of(
         script=parts.Script(control, samples, callers, power),
         requests=sent,
         num_refused=len(requests.prompt) - n,
+        first=table.first,
     )
 
 
@@ -277,10 +280,12 @@ def _summarize(loop: Loop, *, partial: bool, routed: bool) -> Simulated:
     begin = float(sent[0]) if len(sent) else 0.0
     end = float(np.nanmax(last)) if np.isfinite(last).any() else float(sent[-1]) if len(sent) else 0.0
     paid = power["paid_s"] + np.where(np.isnan(power["since_s"]), 0.0, np.maximum(0.0, end - power["since_s"]))
+    later = (loop.first - 1.0) * (asked["first_s"] - sent)
     columns = {name: np.ascontiguousarray(asked[name]) for name in ("started_s", "first_s", "preempted")}
+    columns["first_s"] = columns["first_s"] + later
     return Simulated(
         requests=loop.requests._replace(sent_s=sent),
-        last_s=last,
+        last_s=last + later,
         **columns,
         gaps=loop.states.gaps.sum(axis=0),
         timeline=_timeline(loop.script.samples[: int(loop.script.control["sampled"][0])]),

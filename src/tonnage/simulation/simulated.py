@@ -57,6 +57,13 @@ class StepArrays(NamedTuple):
     """sqrt(2 g ln g) of g ranks: k prompts leave the fullest with 1 + uneven / sqrt(k) times an even share. [-]"""
     mixed_attention: float = 1.0
     """On `context_s` in a step that carries prompts. [-]"""
+    first: float = 1.0
+    """Factor on what a request sees of its first token beyond what steps say, as measured; no step has it. [-]"""
+
+    def paced(self, pace: float, first: float) -> StepArrays:
+        """The same replica with all its times longer by a factor, and first tokens by a further one."""
+        times = {name: getattr(self, name) * pace for name in self._fields if name.endswith("_s")}
+        return self._replace(**times, first=first)
 
 
 class Limits(NamedTuple):

@@ -15,9 +15,11 @@ from typing import Final
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.config import read_inline
 from tonnage.domain.accuracy import Figure
+from tonnage.domain.calibration import Calibration
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point, turning_point
 from tonnage.planning.calibrate.calibrate import calibrate
-from tonnage.planning.calibrate.loads import Stack, loads_of
+from tonnage.planning.calibrate.loads import MeasuredLoad, Stack, loads_of
+from tonnage.planning.drift import drift_of
 
 __all__ = ["as_measurement", "engine_and_model", "rate_of", "transfer_figures", "transfer_rates"]
 
@@ -99,12 +101,31 @@ def transfer_rates(folder: Path, *, small: str, large: str) -> list[tuple[Times,
     """Of each load of the large model: predicted by the small one's calibration, measured, and clients."""
     device = Additions(paths=(str(folder / DEVICE),))
     own, truth = _rows(folder, small), _rows(folder, large)
-    fitted = calibrate([(as_measurement(own), engine_and_model(own[0]))], additions=device).calibration.stretch
+    fitted = calibrate([(as_measurement(own), engine_and_model(own[0]))], additions=device).calibration
     loads = loads_of(as_measurement(truth), engine_and_model(truth[0]), additions=device)
     return [
-        (load.predicted(fitted), load.measured, float(row["concurrency"]))
+        (_as_if_measured(fitted, load), load.measured, float(row["concurrency"]))
         for load, row in zip(loads, truth, strict=True)
     ]
+
+
+def _as_if_measured(fitted: Calibration, load: MeasuredLoad) -> Times:
+    """A load of another model, as if that had been measured: what is carried over whole is what is tested."""
+    in_flight, prompt_tokens, output_tokens, *_ = load.place
+    drift = drift_of(
+        fitted,
+        model=fitted.models[0],
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        layout=load.at.placement.layout,
+    )
+    assert drift is not None, "a calibration keeps its points"
+    moved, times = drift.at(in_flight), load.predicted(fitted.stretch)
+    return {
+        "ttft_s": times["ttft_s"] * moved.pace * moved.first,
+        "tpot_s": times["tpot_s"] * moved.pace,
+        "output_tokens_per_s": times["output_tokens_per_s"] / moved.pace,
+    }
 
 
 def transfer_figures(folder: Path) -> list[Figure]:

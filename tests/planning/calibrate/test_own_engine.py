@@ -29,7 +29,7 @@ def test_a_sweep_of_ten_times_the_size_and_its_knee_are_within_a_quarter() -> No
         assert rate_of(predicted, clients=clients, tokens=32.0) == pytest.approx(
             rate_of(truth, clients=clients, tokens=32.0), rel=0.15
         )
-        assert predicted["tpot_s"] == pytest.approx(truth["tpot_s"], rel=0.26)
+        assert predicted["tpot_s"] == pytest.approx(truth["tpot_s"], rel=0.3)
     alone, measured_alone, _ = loads[0]
     assert alone["tpot_s"] == pytest.approx(measured_alone["tpot_s"], rel=0.20)
     assert alone["ttft_s"] == pytest.approx(measured_alone["ttft_s"], rel=0.20)

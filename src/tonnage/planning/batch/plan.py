@@ -212,7 +212,7 @@ def _work(request: Batch, model: Model, configuration: Configuration, *, additio
     found, tier = served_latency(at)
     basis = at.basis(tier)
     level = serve_level(model, basis=basis, load="saturated", engine=at.times.engine)
-    errors = ErrorModel(kind="serve", level=level, calibration=at.calibration)
+    errors = ErrorModel(kind="serve", level=level, calibration=at.calibrated(found.running))
     return Work(
         configuration=configuration,
         job=Job(

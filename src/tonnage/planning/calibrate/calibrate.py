@@ -17,12 +17,13 @@ import numpy as np
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.intervals import Priors, causes, priors
-from tonnage.domain.calibration import CALIBRATE_SCHEMA, Calibrated, Calibration, CalibrationError, Stretch
+from tonnage.domain.calibration import CALIBRATE_SCHEMA, Calibrated, Calibration, CalibrationError, Learnt, Stretch
 from tonnage.domain.measurement import Measurement
 from tonnage.errors import BadRequest
-from tonnage.planning.calibrate.fit import Fit, fit, shares_of, stretch_of, widen, without
+from tonnage.planning.calibrate.fit import Fit, drifts_of, fit, shares_of, stretch_of, widen, without
 from tonnage.planning.calibrate.loads import MeasuredLoad, Stack, loads_of, shipped_overheads
-from tonnage.planning.calibrate.posterior import NAMES
+from tonnage.planning.calibrate.posterior import NAMES, Seen
+from tonnage.planning.drift import SAME_AS
 from tonnage.planning.error_model import NINETY, ErrorModel
 from tonnage.simulation.overheads import Overheads
 
@@ -41,12 +42,6 @@ _WORDS: Final = {
     "links": "links",
 }
 _UNITS: Final = {"ttft_s": "s", "tpot_s": "s", "output_tokens_per_s": "tokens/s"}
-_SAME_AS: Final = {
-    "e2e_s": "ttft_s",
-    "requests_per_s": "output_tokens_per_s",
-    "total_tokens_per_s": "output_tokens_per_s",
-}
-"""Quantities as sure as another."""
 
 
 def calibrate(
@@ -73,6 +68,7 @@ def calibrate(
     found = fit(loads, base=base, priors=prior)
     several = len(loads) >= _LEFT_OUT
     alone = [without(found, place, base=base, priors=prior) for place in range(len(loads))] if several else []
+    learnt = _learnt(loads, found)
     errors = _errors(loads, found, base, alone)
     models = tuple(dict.fromkeys(load.model for load in loads))
     carried, near, far = _sure(
@@ -91,6 +87,8 @@ def calibrate(
         machine=machine,
         models=models,
         points=len(loads),
+        learnt=learnt,
+        widths=dict(prior.widths),
     )
     before, after = (_mean([abs(getattr(e, name) / e.measured - 1.0) for e in errors]) for name in ("before", "after"))
     left = [abs(e.left_out / e.measured - 1.0) for e in errors if e.left_out is not None]
@@ -121,22 +119,33 @@ def _sure(
     carried = models * share / (1.0 + (models - 1) * share)
     near: dict[str, float] = {}
     far: dict[str, float] = {}
-    rows: dict[str, list[tuple[float, ...]]] = {}
+    numbers: dict[str, list[Seen]] = {}
     for load in loads:
         for name, row in shares_of(load.predicted, list(found.found.mean), base=shipped_overheads(load.at)).items():
-            rows.setdefault(name, []).append(row)
-    for name, shares in rows.items():
-        matrix = np.array(shares)
-        left = float(np.mean(np.einsum("ij,jk,ik->i", matrix, found.found.covariance, matrix)))
+            numbers.setdefault(name, []).append(Seen(name, 0.0, row, load.place, load.model))
+    for name, own in numbers.items():
         noise = found.found.noise[name] ** 2
+        left = float(np.mean(found.found.spread(own) ** 2)) - noise
         before = max(0.0, _deviation(name, loads[0].level) ** 2 - noise)
         near[name] = math.exp(NINETY * math.sqrt(left + noise))
         kept = (1.0 - carried * share) * before + carried**2 * left + noise
         far[name] = max(near[name], math.exp(NINETY * math.sqrt(kept)))
-    for name, other in _SAME_AS.items():
+    for name, other in SAME_AS.items():
         if other in near:
             near[name], far[name] = near[other], far[other]
     return carried, near, far
+
+
+def _learnt(loads: Sequence[MeasuredLoad], found: Fit) -> tuple[Learnt, ...]:
+    """Every measured number as the file keeps it; an outlier by the wide noise that it then has."""
+    learnt, weights = [], iter(found.found.weights)
+    for load, own in zip(loads, found.seen, strict=True):
+        predicted = load.predicted(found.stretch)
+        for one in own:
+            noise = found.found.noise[one.quantity] / math.sqrt(next(weights))
+            left = math.log(load.measured[one.quantity] / predicted[one.quantity])
+            learnt.append(Learnt(load.model, one.quantity, load.place, left, noise, one.shares))
+    return tuple(learnt)
 
 
 def _numbers(widths: Mapping[str, float]) -> dict[str, float]:
@@ -171,13 +180,14 @@ def _further(name: str, level: str, known: str) -> float:
 
 
 def _errors(
-    loads: Sequence[MeasuredLoad], found: Fit, base: Overheads, alone: Sequence[Stretch]
+    loads: Sequence[MeasuredLoad], found: Fit, base: Overheads, alone: Sequence[tuple[Stretch, dict[str, float]]]
 ) -> list[CalibrationError]:
     errors, weights = [], iter(found.found.weights)
     before = stretch_of([0.0] * len(NAMES), base)
     for place, load in enumerate(loads):
-        first, second = load.predicted(before), load.predicted(found.stretch)
-        third = load.predicted(alone[place]) if alone else {}
+        first, drifts = load.predicted(before), drifts_of(found.found, found.seen[place])
+        second = _times(load.predicted(found.stretch), drifts)
+        third = _times(load.predicted(alone[place][0]), alone[place][1]) if alone else {}
         errors += [
             CalibrationError(
                 model=load.model,
@@ -194,6 +204,10 @@ def _errors(
             if name in load.measured and name in first
         ]
     return errors
+
+
+def _times(predicted: Mapping[str, float], drifts: Mapping[str, float]) -> dict[str, float]:
+    return {name: value * drifts.get(name, 1.0) for name, value in predicted.items()}
 
 
 def _outliers(errors: Sequence[CalibrationError]) -> list[str]:

@@ -18,10 +18,11 @@ import numpy as np
 from tonnage.catalog.intervals import Priors
 from tonnage.domain.calibration import Stretch
 from tonnage.planning.calibrate.loads import MeasuredLoad, Predictor
-from tonnage.planning.calibrate.posterior import NAMES, Array, Posterior, Seen, posterior
+from tonnage.planning.calibrate.posterior import NAMES, Posterior, Seen, posterior
+from tonnage.planning.drift import Array
 from tonnage.simulation.overheads import Overheads
 
-__all__ = ["Fit", "fit", "shares_of", "stretch_of", "widen", "without"]
+__all__ = ["Fit", "drifts_of", "fit", "shares_of", "stretch_of", "widen", "without"]
 
 _STEP: Final = 0.02
 """Of the finite differences. [log]"""
@@ -99,10 +100,15 @@ def fit(loads: Sequence[MeasuredLoad], *, base: Overheads, priors: Priors) -> Fi
     return Fit(stretch_of(list(theta), base), found._replace(mean=theta), tuple(seen))
 
 
-def without(whole: Fit, place: int, *, base: Overheads, priors: Priors) -> Stretch:
-    """The stretch that all other loads ask for, linear around that of all."""
-    rest = [one for other, own in enumerate(whole.seen) if other != place for one in own]
-    return stretch_of(list(posterior(rest, priors).mean), base)
+def without(whole: Fit, place: int, *, base: Overheads, priors: Priors) -> tuple[Stretch, dict[str, float]]:
+    """The stretch that all other loads ask for, linear around that of all, and the factors of drifts at this one."""
+    found = posterior([one for other, own in enumerate(whole.seen) if other != place for one in own], priors)
+    return stretch_of(list(found.mean), base), drifts_of(found, whole.seen[place])
+
+
+def drifts_of(found: Posterior, seen: Sequence[Seen]) -> dict[str, float]:
+    """By quantity of a load: the factor of its drifts. [-]"""
+    return {one.quantity: math.exp(drift) for one, drift in zip(seen, found.drift(seen), strict=True)}
 
 
 def shares_of(predicted: Predictor, theta: Sequence[float], *, base: Overheads) -> dict[str, tuple[float, ...]]:
@@ -124,7 +130,13 @@ def _linearize(loads: Sequence[MeasuredLoad], theta: Array, base: Overheads) -> 
         here = load.predicted(stretch_of(list(theta), base))
         found.append(
             tuple(
-                Seen(name, math.log(load.measured[name] / here[name]) + float(np.array(shares) @ theta), shares)
+                Seen(
+                    name,
+                    math.log(load.measured[name] / here[name]) + float(np.array(shares) @ theta),
+                    shares,
+                    load.place,
+                    load.model,
+                )
                 for name, shares in shares_of(load.predicted, list(theta), base=base).items()
                 if name in load.measured
             )

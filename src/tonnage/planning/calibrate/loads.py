@@ -22,13 +22,23 @@ from tonnage.domain.precision import Precision
 from tonnage.errors import BadRequest
 from tonnage.physics.transformer import step_work
 from tonnage.planning.deployment import Deployment, overheads_under, resolve
+from tonnage.planning.drift import place_of
 from tonnage.planning.error_model import basis_of_tier, serve_level, serve_load
 from tonnage.planning.replica import decode_tokens
 from tonnage.planning.serve.traffic import grid_of, under_load
 from tonnage.simulation.overheads import Overheads, with_async_scheduling
 from tonnage.simulation.steps import StepTable, step_table
 
-__all__ = ["QUANTITIES", "MeasuredLoad", "Predictor", "Stack", "loads_of", "shipped_overheads", "under_stretch"]
+__all__ = [
+    "QUANTITIES",
+    "MeasuredLoad",
+    "Predictor",
+    "Stack",
+    "in_flight_of",
+    "loads_of",
+    "shipped_overheads",
+    "under_stretch",
+]
 
 QUANTITIES: Final = ("ttft_s", "tpot_s", "output_tokens_per_s")
 Predictor = Callable[[Stretch], dict[str, float]]
@@ -63,6 +73,8 @@ class MeasuredLoad(NamedTuple):
     at: Deployment
     level: str
     """Of its error, before anything is calibrated."""
+    place: tuple[float, ...]
+    """Its configuration, as `planning.drift.place_of` has it."""
 
 
 def loads_of(found: Measurement, stack: Stack, *, additions: Additions) -> list[MeasuredLoad]:
@@ -127,7 +139,26 @@ def _load(point: Point, stack: Stack, *, additions: Additions) -> MeasuredLoad |
     basis = basis_of_tier(rung, overheads_borrowed=at.times.borrowed)
     level = serve_level(at.placement.model, basis=basis, load=load, engine=at.times.engine)
     _refuse_impossible(known.get("tpot_s"), at, name)
-    return MeasuredLoad(at.placement.model.id, name, known, under_stretch(at), at, level)
+    tpot_s = known.get("tpot_s") or under_load(at, step_table(grid_of(at), at.overheads))[0].tpot_s
+    in_flight = in_flight_of(case, tpot_s=tpot_s)
+    place = place_of(in_flight, at.placement.layout, prompt_tokens=at.case.isl, output_tokens=at.case.osl)
+    return MeasuredLoad(at.placement.model.id, name, known, under_stretch(at), at, level, place)
+
+
+def in_flight_of(case: ServeCase, *, tpot_s: float) -> float:
+    """
+    Requests in flight on a replica: a loop's clients; of arrivals those that decode together, by Little's law.
+
+    Examples
+    --------
+    >>> case = ServeCase(model="m", accelerator="a", traffic=Traffic(rate_per_s=2.0), isl=100, osl=101)
+    >>> in_flight_of(case, tpot_s=0.01)
+    2.0
+    """
+    traffic = case.traffic
+    if traffic.concurrency or traffic.batch:
+        return float(traffic.concurrency or traffic.batch or 1.0) / case.replicas
+    return (traffic.rate_per_s or 0.0) / case.replicas * max(1.0, case.osl - 1.0) * tpot_s
 
 
 def _refuse_impossible(tpot_s: float | None, at: Deployment, name: str) -> None:

@@ -1,45 +1,43 @@
 """
 What do a few measurements say of the numbers that a stack has of its own? A Gaussian in logarithms.
 
-Each measured number is ln(measured / predicted by the catalogue) = shares x theta + noise. Theta are named causes
-(`NAMES`: what memory bounds, attention over the cache beyond that, arithmetic, host, host time of a sequence, start of
-a request, links), 0 where the catalogue is right; the shares are the derivatives of the prediction's logarithm, so that
-a point says most about what it is made of, and moves every prediction made of the same. Widths of causes and of noise
-are `catalog.intervals.priors`. The noise has heavy tails (Student-t, four degrees of freedom): one disturbed point does
-not drag the rest along. Its width is pooled with what the points themselves scatter, the catalogue's counting as
-`PRIOR_POINTS` of them.
+Each measured number is ln(measured / predicted by the catalogue) = shares x theta + drift + noise. Theta are named
+causes (`NAMES`: what memory bounds, attention over the cache beyond that, arithmetic, host, host time of a sequence,
+start of a request, links), 0 where the catalogue is right; the shares are the derivatives of the prediction's
+logarithm, so that a point says most about what it is made of, and moves every prediction made of the same. The drift is
+what configurations near one another share beyond that (`planning.drift`). Widths are `catalog.intervals.priors`. The
+noise has heavy tails (Student-t, four degrees of freedom): one disturbed point does not drag the rest along. Its width
+is pooled with what the points themselves scatter, the catalogue's counting as `PRIOR_POINTS` of them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from tonnage.catalog.intervals import Priors
+from tonnage.planning.drift import NAMES, STUDENT, Array, drift_covariance, numbers_of
 
-__all__ = ["NAMES", "PRIOR_POINTS", "Posterior", "Seen", "posterior", "spread_of"]
+__all__ = ["NAMES", "PRIOR_POINTS", "Array", "Posterior", "Seen", "covariance_of", "posterior"]
 
-NAMES: Final = ("memory", "attention", "compute", "host", "sequence", "request", "links")
-"""Causes of a serving stack, in the order of a share."""
 PRIOR_POINTS: Final = 4.0
 """Measured numbers of one quantity that the catalogue's noise counts as. [-]"""
 FREEDOM: Final = 4.0
-_STUDENT: Final = (FREEDOM - 2.0) / FREEDOM
-"""Square of a Student-t's scale over its variance: numbers that fit count by the scale, intervals by the variance."""
 _ROUNDS: Final = 12
-
-Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class Seen(NamedTuple):
-    """One measured number: its quantity, ln(measured / predicted), and the shares of the causes in it."""
+    """One measured number: its quantity, ln(measured / predicted), shares of the causes in it, and where it lies."""
 
     quantity: str
     residual: float
     shares: tuple[float, ...]
+    place: tuple[float, ...] = (1.0,) * 7
+    """As `planning.drift.place_of` has it."""
+    model: str = ""
 
 
 class Posterior(NamedTuple):
@@ -50,6 +48,24 @@ class Posterior(NamedTuple):
     noise: dict[str, float]
     weights: tuple[float, ...]
     """1 for a number as the others are, towards 0 for one that nothing else explains. [-]"""
+    priors: Priors
+    seen: tuple[Seen, ...] = ()
+    pull: Array = np.zeros(0)
+    """What each measured number pulls others by, times their covariance. [1 / log]"""
+    inverse: Array = np.zeros((0, 0))
+    """Of the covariance of the measured numbers, noise included."""
+
+    def drift(self, of: Sequence[Seen]) -> Array:
+        """What drifts add to the logarithms of some predictions, beside the causes."""
+        return _between(of, self.seen, self.priors, causes=False) @ self.pull if self.seen else np.zeros(len(of))
+
+    def spread(self, of: Sequence[Seen]) -> Array:
+        """Standard deviation of the logarithm of predictions like these, noise included."""
+        before = np.diag(covariance_of(of, self.priors))
+        shared = _between(of, self.seen, self.priors)
+        left = before - np.einsum("ij,jk,ik->i", shared, self.inverse, shared) if self.seen else before
+        noise = np.array([self.noise[one.quantity] for one in of])
+        return np.asarray(np.sqrt(np.maximum(0.0, left) + noise**2))
 
 
 def posterior(seen: Sequence[Seen], priors: Priors) -> Posterior:
@@ -61,37 +77,55 @@ def posterior(seen: Sequence[Seen], priors: Priors) -> Posterior:
     >>> from tonnage.catalog.intervals import priors
     >>> slow = Seen("tpot_s", math.log(1.2), (0.8, 0.1, 0.0, 0.1, 0.0, 0.0, 0.0))
     >>> found = posterior([slow], priors("serve"))
-    >>> 0.1 < float(found.mean @ np.array(slow.shares)) < math.log(1.2)
+    >>> 0.1 < float(found.mean @ np.array(slow.shares) + found.drift([slow])[0]) < math.log(1.2)
     True
     """
     widths = np.array([priors.widths[name] for name in NAMES])
     known = np.diag(widths**2)
     noise = dict(priors.noise)
     if not seen:
-        return Posterior(np.zeros(len(NAMES)), known, noise, ())
+        return Posterior(np.zeros(len(NAMES)), known, noise, (), priors)
     shares, residuals = np.array([one.shares for one in seen]), np.array([one.residual for one in seen])
-    weights = np.ones(len(seen))
+    weights, smooth = np.ones(len(seen)), covariance_of(seen, priors)
     for _ in range(_ROUNDS):
         variance = np.array([noise[one.quantity] for one in seen]) ** 2 / weights
-        gain = _gain(known, shares, variance * _STUDENT)
-        left = residuals - shares @ gain @ residuals
-        noise = _noise(seen, left, np.diag(shares @ gain), weights, priors)
-        scale = np.array([noise[one.quantity] for one in seen]) * math.sqrt(_STUDENT)
+        inverse = np.linalg.inv(smooth + np.diag(variance * STUDENT))
+        explained = smooth @ inverse
+        left = residuals - explained @ residuals
+        noise = _noise(seen, left, np.diag(explained), weights, priors)
+        scale = np.array([noise[one.quantity] for one in seen]) * math.sqrt(STUDENT)
         weights = np.minimum(1.0, (FREEDOM + 1.0) / (FREEDOM + (left / scale) ** 2))
-    covariance = known - _gain(known, shares, variance) @ shares @ known
-    return Posterior(gain @ residuals, covariance, noise, tuple(float(x) for x in weights))
+    pull = inverse @ residuals
+    cautious = np.asarray(np.linalg.inv(smooth + np.diag(variance)), dtype=np.float64)
+    made = shares @ known
+    return Posterior(
+        known @ shares.T @ pull,
+        known - made.T @ cautious @ made,
+        noise,
+        tuple(float(x) for x in weights),
+        priors,
+        tuple(seen),
+        pull,
+        cautious,
+    )
 
 
-def spread_of(found: Posterior, shares: Sequence[float], *, quantity: str) -> float:
-    """Standard deviation of the logarithm of a prediction with these shares, noise included."""
-    row = np.array(shares)
-    return math.sqrt(float(row @ found.covariance @ row) + found.noise[quantity] ** 2)
+def covariance_of(seen: Sequence[Seen], priors: Priors) -> Array:
+    """Of the logarithms of some numbers of one run, noise apart."""
+    return _between(seen, seen, priors)
 
 
-def _gain(known: Array, shares: Array, variance: Array) -> Array:
-    """What the causes gain from each residual, by the variance of its noise."""
-    gain = np.linalg.solve(shares @ known @ shares.T + np.diag(variance), shares @ known).T
-    return np.asarray(gain, dtype=np.float64)
+def _between(some: Sequence[Seen], others: Sequence[Seen], priors: Priors, *, causes: bool = True) -> Array:
+    """Covariance of numbers with others: by drifts, and by causes."""
+    if not some or not others:
+        return np.zeros((len(some), len(others)))
+    a, b = (numbers_of((one.quantity, one.model, one.place) for one in of) for of in (some, others))
+    found = drift_covariance(a, b, known=priors)
+    if not causes:
+        return found
+    widths = np.array([priors.widths[name] for name in NAMES])
+    mine, theirs = (np.array([one.shares for one in of]) * widths for of in (some, others))
+    return np.asarray(found + mine @ theirs.T)
 
 
 def _noise(seen: Sequence[Seen], left: Array, leverage: Array, weights: Array, priors: Priors) -> dict[str, float]:

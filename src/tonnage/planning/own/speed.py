@@ -136,7 +136,7 @@ def side_of(asked: Asked, part: Accelerator, *, count: int = 1) -> Side:
     found, tier = served_latency(at)
     basis = at.basis(tier)
     level = serve_level(asked.model, basis=basis, load="steady", engine=at.times.engine)
-    errors = ErrorModel(kind="serve", level=level, calibration=at.calibration)
+    errors = ErrorModel(kind="serve", level=level, calibration=at.calibrated())
     return Side(at=at, token_s=found.tpot_s, prompt_s=found.ttft_s, basis=basis, errors=errors)
 
 

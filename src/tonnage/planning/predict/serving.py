@@ -77,7 +77,7 @@ def _errors(at: Deployment, found: Served, basis: Basis) -> ErrorModel:
         else serve_load(case.traffic, in_flight=in_flight, prompt_tokens=case.isl, saturated=found.saturated)
     )
     level = serve_level(at.placement.model, basis=basis, load=load, engine=at.times.engine)
-    errors = ErrorModel(kind="serve", level=level, calibration=at.calibration)
+    errors = ErrorModel(kind="serve", level=level, calibration=at.calibrated(in_flight))
     if case.traffic.rate_per_s is None or case.phase == "encode":
         return errors
     times, arriving = open_load(at)

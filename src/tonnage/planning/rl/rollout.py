@@ -147,5 +147,5 @@ def generation(case: RlCase, model: Model, *, accelerator: Accelerator, kept: fl
         waiting_s=(case.turns - 1.0) * case.environment_s,
         host_s=host_s,
         basis=at.basis(table.rung),
-        errors=ErrorModel(kind="serve", level=level, calibration=at.calibration),
+        errors=ErrorModel(kind="serve", level=level, calibration=at.calibrated()),
     )

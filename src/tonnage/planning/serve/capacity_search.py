@@ -117,7 +117,7 @@ def search_capacity(
     few = draw_reused(
         request, replica, requests=front_requests(request, requests, concurrency=guess.concurrency, close=close)
     )
-    arrays = arrays_of(request, replica, requests=few)
+    arrays = arrays_of(request, replica, requests=few, in_flight=guess.concurrency)
     play = _player(unit, replica, arrays=arrays, requests=few)
     s = request.slo
     if s.ttft_s is None and s.tpot_s is None and s.e2e_s is None:
@@ -154,7 +154,7 @@ def load_curve(
 
     drawn = front_requests(request, draw_requests(request), concurrency=guess.concurrency, close=True)
     few = draw_reused(request, replica, requests=drawn)
-    arrays = arrays_of(request, replica, requests=few)
+    arrays = arrays_of(request, replica, requests=few, in_flight=guess.concurrency)
     play = _player(unit, replica, arrays=arrays, requests=few)
     rates = [share * found.rate_per_s for share in CURVE]
     rates = [rate for rate in rates if all(abs(rate / one.rate_per_s - 1.0) > KNOWN for one in found.tried)]
@@ -205,12 +205,13 @@ def front_requests(request: Serve, requests: Requests, *, concurrency: float, cl
     )
 
 
-def arrays_of(request: Serve, replica: Replica, *, requests: Requests) -> ReplicaArrays:
-    """The replica as the simulator takes it, for these requests."""
+def arrays_of(request: Serve, replica: Replica, *, requests: Requests, in_flight: float | None = None) -> ReplicaArrays:
+    """The replica as the simulator takes it, for these requests and about so many in flight."""
     return replica_arrays(
         replica.deployment,
         prompt_tokens=request.lengths.prompt_tokens,
         output_tokens=request.lengths.output_tokens,
+        in_flight=in_flight,
         options={"longest": int((requests.prompt + requests.output).max())},
     )
 

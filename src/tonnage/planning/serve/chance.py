@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
-from tonnage.planning.error_model import ErrorModel, chance_of, end_of, joint_chance, load_ends
+from tonnage.planning.error_model import chance_of, end_of, joint_chance
 from tonnage.planning.replica import Replica
 from tonnage.simulation.capacity import Point, ReplicaLoad, ReplicaTimes, at_concurrency
 
@@ -69,8 +69,7 @@ class Curve:
     def _by_class(self, replica: Replica, prompt_tokens: float, top: float) -> list[_Class]:
         """Classes of load in their order, as far as the replica reaches."""
         found = []
-        for name, end in load_ends(prompt_tokens):
-            errors: ErrorModel = replica.errors_under(name)
+        for errors, end in replica.loads(prompt_tokens, top):
             last = min(end, top)
             at = math.log(last)
             if self.open:

@@ -35,6 +35,7 @@ from tonnage.simulation.steps import step_table
 __all__ = ["NOT_OPENED", "engine_evidence", "open_numbers", "pricing_of"]
 
 NOT_OPENED: Final = "not opened"
+MEASURED_NEAR: Final = "measured near this configuration, beyond the causes of the stack"
 _ROUNDING: Final = 1e-9
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
@@ -52,10 +53,11 @@ def open_numbers(at: Deployment, found: Served, *, additions: Additions = catalo
         tree = _open_disaggregated(at, found, additions)
     else:
         tree = _replica(at, found, additions)
-    numbers = [] if case.phase == "decode" else [_settle_value(tree.ttft, found.ttft_s)]
+    rest = NOT_OPENED if at.drift is None else MEASURED_NEAR
+    numbers = [] if case.phase == "decode" else [_settle_value(tree.ttft, found.ttft_s, rest)]
     if case.osl > 1:
-        numbers.append(_settle_value(tree.tpot, found.tpot_s))
-    numbers.append(_settle_value(tree.e2e, found.e2e_s))
+        numbers.append(_settle_value(tree.tpot, found.tpot_s, rest))
+    numbers.append(_settle_value(tree.e2e, found.e2e_s, rest))
     rate = found.requests_per_s * scale
     numbers.append(_rate(tree, "requests per second", "1/s", value=rate, each=scale))
     if case.osl and case.phase == "decode":
@@ -223,11 +225,11 @@ def _rate(tree: ServedTree, name: str, unit: str, *, value: float, each: float) 
     return _settle_value(Node.rate(name, tree.cost, times=tree.work * each, unit=unit, how=how), value)
 
 
-def _settle_value(node: Node, value: float) -> Node:
+def _settle_value(node: Node, value: float, why: str = NOT_OPENED) -> Node:
     """The tree under the number that was answered; should a tree fall short of it, the difference is a part."""
     if abs(node.value - value) <= _ROUNDING * abs(value):
         return msgspec.structs.replace(node, value=value)
     if node.rule == "quotient":
-        return Node(name=node.name, value=value, unit=node.unit, how=NOT_OPENED, evidence=Evidence(tier="formula"))
-    rest = Node(name=NOT_OPENED, value=value - node.value, unit=node.unit)
+        return Node(name=node.name, value=value, unit=node.unit, how=why, evidence=Evidence(tier="formula"))
+    rest = Node(name=why, value=value - node.value, unit=node.unit)
     return Node.total(node.name, (msgspec.structs.replace(node, name="opened"), rest), unit=node.unit)

@@ -86,7 +86,7 @@ def _fleet(
     if made is None:
         return None
     few = _drawn(request, worker, requests, concurrency=candidate.best.concurrency * workers)
-    arrays = capacity_search.arrays_of(request, worker, requests=few)
+    arrays = capacity_search.arrays_of(request, worker, requests=few, in_flight=candidate.best.concurrency)
     play = capacity_search.unit_player(made, worker, arrays=arrays, requests=few)
     seen = _capacity(request, candidate, arrays=arrays, workers=workers, requests=few, play=play)
     if not seen.rate_per_s:
@@ -151,7 +151,7 @@ def _together(request: Serve, candidate: Candidate, *, workers: int, requests: R
     from tonnage.simulation.router import simulate_fleet
 
     few = _drawn(request, candidate.replica, requests, concurrency=candidate.best.concurrency * workers)
-    arrays = capacity_search.arrays_of(request, candidate.replica, requests=few)
+    arrays = capacity_search.arrays_of(request, candidate.replica, requests=few, in_flight=candidate.best.concurrency)
 
     def play(sent: Requests) -> Simulated:
         return simulate_fleet(

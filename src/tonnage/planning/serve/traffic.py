@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,10 +25,14 @@ from tonnage.simulation.served import Served
 from tonnage.simulation.static import burst, pipelined_share, static_batch
 from tonnage.simulation.steps import StepGrid, StepTable, encode_parts, seconds, step_grid, step_table
 
+if TYPE_CHECKING:
+    from tonnage.planning.drift import Moved
+
 __all__ = [
     "encoded_batch",
     "grid_of",
     "load_of",
+    "moved_at",
     "offline_table",
     "open_load",
     "pipeline_remainder_s",
@@ -39,6 +44,7 @@ __all__ = [
     "under_load",
     "wait_steps",
     "who_waits",
+    "with_drift",
     "with_prompt_wait",
 ]  # fmt: skip
 
@@ -62,7 +68,43 @@ def served_latency(at: Deployment) -> tuple[Served, Rung]:
         return _predict_encoder(at)
     if case.disaggregation is not None:
         return _predict_disaggregated(at)
-    return under_load(at, step_table(grid_of(at), at.overheads))
+    found, rung = under_load(at, step_table(grid_of(at), at.overheads))
+    return with_drift(at, found), rung
+
+
+def moved_at(at: Deployment, found: Served) -> Moved:
+    """What the user's own measurements say of this configuration beyond the causes of its stack."""
+    from tonnage.planning.drift import Moved
+
+    traffic = at.case.traffic
+    if at.drift is None or traffic.rate_per_s is not None:
+        # Of arrivals, the steady state that the loads lie on has it already (`replica_of`).
+        return Moved()
+    clients = traffic.concurrency or (traffic.batch if traffic.static else None)
+    return at.drift.at(clients / at.case.replicas if clients else found.running)
+
+
+def with_drift(at: Deployment, found: Served) -> Served:
+    """The same requests as measured near this configuration: all times at its pace, the first token's own besides."""
+    if at.drift is None:
+        return found
+    moved = moved_at(at, found)
+    pace, first = moved.pace, moved.pace * moved.first
+    ttft, tails = found.ttft_s * first, (found.ttft_tail_s, found.tpot_tail_s)
+    e2e = ttft + (found.e2e_s - found.ttft_s) * pace
+    later, every = (
+        None if tail is None else tuple(None if x is None else x * by for x in tail)
+        for tail, by in zip(tails, (first, pace), strict=True)
+    )
+    return msgspec.structs.replace(
+        found,
+        ttft_s=ttft,
+        tpot_s=found.tpot_s * pace,
+        e2e_s=e2e,
+        requests_per_s=found.requests_per_s / pace if at.case.traffic.rate_per_s is None else found.requests_per_s,
+        ttft_tail_s=later,
+        tpot_tail_s=every,
+    )
 
 
 def under_load(at: Deployment, table: StepTable) -> tuple[Served, Rung]:

@@ -22,7 +22,9 @@ from tonnage.errors import BadRequest
 from tonnage.physics.memory import weight_bytes
 from tonnage.planning.cold_start import cold_start
 from tonnage.planning.deployment import Deployment, resolve
+from tonnage.planning.replica import steady_state
 from tonnage.planning.replica_arrays import ReplicaArrays, replica_arrays
+from tonnage.planning.serve.traffic import open_load
 from tonnage.planning.simulate.disaggregated import check_disaggregated, run_disaggregated
 from tonnage.planning.simulate.summary import summary_of
 from tonnage.planning.simulate.traffic import Traced, traffic_of
@@ -210,4 +212,14 @@ def _replica(asked: Simulation, at: Deployment, traffic: Traced) -> ReplicaArray
     options = {**asked.scheduler, "longest": traffic.longest}
     if traffic.hash_tokens:
         options["block_tokens"] = traffic.hash_tokens
-    return replica_arrays(at, prompt_tokens=traffic.prompt_mean, output_tokens=traffic.output_mean, options=options)
+    in_flight = asked.traffic.concurrency / asked.replicas if asked.traffic.concurrency else None
+    if at.drift is not None and asked.traffic.rate_per_s:
+        times, load = open_load(at)
+        in_flight = steady_state(times, load, rate_per_s=asked.traffic.rate_per_s / asked.replicas)[0].concurrency
+    return replica_arrays(
+        at,
+        prompt_tokens=traffic.prompt_mean,
+        output_tokens=traffic.output_mean,
+        in_flight=in_flight,
+        options=options,
+    )

@@ -101,7 +101,7 @@ def _errors(asked: Simulation, at: Deployment, *, replica: ReplicaArrays, run: R
     in_flight = clients / replicas if clients else float(spent.sum()) / run.span_s / replicas
     load = "split" if asked.disaggregation is not None else load_class(in_flight, lengths.prompt_tokens)
     level = serve_level(at.placement.model, basis=at.basis(replica.rung), load=load, engine=at.times.engine)
-    errors = ErrorModel(kind="serve", level=level, calibration=at.calibration)
+    errors = ErrorModel(kind="serve", level=level, calibration=at.calibrated(in_flight))
     if clients or asked.disaggregation is not None:
         return errors
     times, arriving = open_load(at)

@@ -1,0 +1,134 @@
+"""Few points move predictions near them, the same in every answer, and leave intervals that widen with distance."""
+
+import math
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import tonnage
+from tonnage.catalog import Additions
+from tonnage.catalog.additions import calibration_toml, calibrations
+from tonnage.catalog.intervals import priors
+from tonnage.domain.calibration import Calibration
+from tonnage.domain.case import ServeResult
+from tonnage.domain.layout import Layout
+from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Measurement
+from tonnage.errors import BadFact
+from tonnage.measure.points import read_pasted
+from tonnage.planning.calibrate.calibrate import calibrate
+from tonnage.planning.calibrate.choose import next_point
+from tonnage.planning.calibrate.loads import Stack
+from tonnage.planning.calibrate.posterior import Seen, posterior
+from tonnage.planning.drift import place_of
+
+MODEL, PART = "llama-3.1-8b", "h100-sxm5-80gb"
+STACK = Stack(model=MODEL, accelerator=PART, engine="vllm")
+ROWS = (
+    "TTFT 200 ms, TPOT 9 ms at 32 clients, 1024/256 tokens",
+    "TTFT 700 ms, TPOT 16 ms at 128 clients, 1024/256 tokens",
+)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Calibration:
+    """What two pasted rows teach that no scale of kernels and host times explains: quicker, but later first tokens."""
+    points = tuple(read_pasted(row).points[0] for row in ROWS)
+    return calibrate([(Measurement(schema=MEASUREMENT_SCHEMA, tool="pasted", points=points), STACK)]).calibration
+
+
+@pytest.fixture(scope="module")
+def own(fitted: Calibration, tmp_path_factory: pytest.TempPathFactory) -> Additions:
+    """The same from its file."""
+    path = tmp_path_factory.mktemp("own") / "own.toml"
+    path.write_text(calibration_toml(fitted))
+    return Additions(paths=(str(path),))
+
+
+def asked(load: dict[str, float], own: Additions | None = None, *, model: str = MODEL) -> ServeResult:
+    """A prediction of such a load."""
+    case = {"kind": "serve", "model": model, "accelerator": PART, "engine": "vllm", "isl": 1024, "osl": 256}
+    return tonnage.predict(case | {"traffic": load}, additions=own)
+
+
+def test_what_was_measured_is_met_and_what_is_far_is_less_sure(own: Additions) -> None:
+    seen = {load: asked({"concurrency": load}, own) for load in (32.0, 128.0, 512.0)}
+    assert seen[32].tpot_s.mean == pytest.approx(0.009, rel=0.02)
+    assert seen[32].ttft_s.mean == pytest.approx(0.2, rel=0.05)
+    assert seen[128].tpot_s.mean == pytest.approx(0.016, rel=0.02)
+    assert seen[128].ttft_s.mean == pytest.approx(0.7, rel=0.05)
+    widths = [seen[load].tpot_s.high / seen[load].tpot_s.mean for load in (32.0, 512.0)]
+    plain = asked({"concurrency": 512.0})
+    assert widths[0] < 1.12 < widths[1] < plain.tpot_s.high / plain.tpot_s.mean
+    # Its own pace moves the rate with the time per token: Little's law holds of the closed loop.
+    assert seen[32].e2e_s.mean * seen[32].requests_per_s.value == pytest.approx(32.0, rel=0.06)
+
+
+def test_another_model_takes_a_part_of_it(own: Additions) -> None:
+    plain, taught = (asked({"concurrency": 128.0}, x, model="Qwen/Qwen3-8B") for x in (None, own))
+    seen, before = asked({"concurrency": 128.0}, own), asked({"concurrency": 128.0})
+    moved, whole = (math.log(a.tpot_s.mean / b.tpot_s.mean) for a, b in ((taught, plain), (seen, before)))
+    assert 0.2 < moved / whole < 0.7
+    assert taught.tpot_s.high / taught.tpot_s.mean > seen.tpot_s.high / seen.tpot_s.mean
+
+
+def test_a_plan_a_prediction_and_a_simulation_say_the_same(own: Additions) -> None:
+    fields = {"rate": "6/s", "prompt_tokens": 1024, "output_tokens": 256, "accelerator": [PART], "engine": "vllm"}
+    plan = tonnage.plan_serve(MODEL, additions=own, precision=["bf16"], quick=True, ttft="2 s", tpot="50 ms", **fields)
+    option = plan.options[0]
+    predicted = asked({"rate_per_s": 6.0}, own)
+    assert option.replicas == 1 and option.configuration.layout.ranks == 1
+    assert option.capacity.tpot_mean_s == pytest.approx(predicted.tpot_s.mean, rel=0.01)
+    traffic = {"rate": "6/s", "requests": 400, "prompt_tokens": 1024, "output_tokens": 256}
+    run = partial(tonnage.simulate, model=MODEL, accelerator=PART, engine="vllm", traffic=traffic)
+    runs = [run(additions=x) for x in (None, own)]
+    plain = asked({"rate_per_s": 6.0})
+    for name in ("tpot_s", "ttft_s"):
+        simulated = getattr(runs[1], name).mean / getattr(runs[0], name).mean
+        assert simulated == pytest.approx(getattr(predicted, name).mean / getattr(plain, name).mean, rel=0.1)
+
+
+def test_a_file_of_an_earlier_schema_opens_and_a_spoilt_one_is_named(fitted: Calibration, tmp_path: Path) -> None:
+    text = calibration_toml(fitted)
+    back = calibrations(_file(tmp_path, text))[0]
+    assert [one.left for one in back.learnt] == pytest.approx([one.left for one in fitted.learnt], rel=1e-4)
+    older = text[: text.index("widths.memory")].replace("tonnage.calibration/3", "tonnage.calibration/2")
+    assert calibrations(_file(tmp_path, older))[0].learnt == ()
+    for right, wrong, said in (
+        ("place = [32, ", "place = [", "numbers of a place"),
+        ("noise = ", "noisy = ", "learnt"),
+    ):
+        with pytest.raises(BadFact, match=said):
+            calibrations(_file(tmp_path, text.replace(right, wrong)))
+
+
+def _file(folder: Path, text: str) -> Additions:
+    path = folder / f"{abs(hash(text))}.toml"
+    path.write_text(text)
+    return Additions(paths=(str(path),))
+
+
+SHARES = (0.7, 0.1, 0.1, 0.05, 0.05, 0.0, 0.0)
+
+
+def number(load: float, residual: float = 0.0, quantity: str = "tpot_s") -> Seen:
+    """A time per token at so many clients."""
+    return Seen(quantity, residual, SHARES, place_of(load, Layout(), prompt_tokens=1024, output_tokens=256), "m")
+
+
+def test_nearer_loads_are_moved_more_and_surer() -> None:
+    found = posterior([number(8, 0.3)], priors("serve"))
+    near, far = number(10), number(1000)
+    drifts = found.drift([near, far])
+    assert 0.0 < drifts[1] < drifts[0] < 0.3
+    assert found.spread([near])[0] < found.spread([far])[0]
+    rate = found.drift([number(10, quantity="output_tokens_per_s")])
+    assert rate[0] == pytest.approx(-drifts[0])
+
+
+def test_the_next_point_is_where_nothing_near_was_measured() -> None:
+    candidates = [[number(load)] for load in (1, 2, 256)]
+    assert next_point(candidates, priors("serve"), taken=[0]) == 2
+    widths = msgspec.structs.replace(priors("serve"), drift={"pace": 1e-6, "first": 1e-6})
+    assert next_point(candidates, widths, taken=[]) in {0, 1, 2}
