@@ -83,7 +83,7 @@ def _decision(answer: RentOrBuy) -> str:
     odds = f", {sure} likely to be cheaper" if sure else ""
     verb = answer.sentence.partition(":")[0]
     return (
-        f"{verb}   {provider_name(best.provider)}, {best.term}, ${price:,.2f} a used hour ({best.as_of})   "
+        f"{verb}   ${price:,.2f} a used hour   {provider_name(best.provider)}, {best.term}, price of {best.as_of}   "
         f"owning ${owned.value:,.2f}{odds}"
     )
 

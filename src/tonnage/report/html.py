@@ -157,16 +157,19 @@ def table(
     numeric: tuple[bool, ...] = (),
     caption: str = "",
 ) -> str:
-    """A table in a box that scrolls by itself on narrow screens."""
-    right = numeric or (False,) * len(columns)
-    kinds = [' class="n"' if flush else "" for flush in right]
+    """A table in a box that scrolls by itself on narrow screens; columns without a word are left out."""
+    lines = tuple(rows)
+    shown = [place for place in range(len(columns)) if not lines or any(line[place].strip() for line in lines)]
+    kinds = [' class="n"' if numeric and numeric[place] else "" for place in shown]
     head = "".join(
         f'<th scope="col"{kind}>{escape(name)}</th>' if name else f"<td{kind}></td>"
-        for name, kind in zip(columns, kinds, strict=True)
+        for name, kind in zip((columns[place] for place in shown), kinds, strict=True)
     )
     body = "".join(
-        "<tr>" + "".join(f"<td{kind}>{_indent(cell)}</td>" for cell, kind in zip(row, kinds, strict=True)) + "</tr>"
-        for row in rows
+        "<tr>"
+        + "".join(f"<td{kind}>{_indent(line[place])}</td>" for place, kind in zip(shown, kinds, strict=True))
+        + "</tr>"
+        for line in lines
     )
     named = f"<caption hidden>{escape(caption)}</caption>" if caption else ""
     label = escape(caption or "table")

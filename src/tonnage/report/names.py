@@ -41,8 +41,8 @@ CODE: Final = re.compile(r"`[^`]*`")
 BARE: Final = re.compile(r"m\d")
 """Ids of accelerators that are words of other names as well."""
 WORD: Final = re.compile(r"[\w./@-]{2,}")
-SELLER: Final = re.compile(r"(?<=[ht)] at )[a-z][\w-]*|(?<=/h \()[a-z][\w-]*(?=\))")
-"""Where sentences name a provider: "$4.89/h at verda", "$19.52 ($14-27) at gcp", "on spot at nebius", "$19.20/h (hyperstack)"."""
+SELLER: Final = re.compile(r"(?<=[ht)] at )[a-z][\w-]*|(?<=the cheapest, )[a-z][\w-]*|(?<=/h \()[a-z][\w-]*(?=\))")
+"""Where sentences name a provider: "$4.89/h at verda", "on spot at gcp", "the cheapest, verda", "$19/h (nebius)"."""
 RUNNER: Final = re.compile(r"(?<= weights, )[a-z][\w-]*(?=\))")
 """Where they name a serving engine: "(1 replica of tp 1, fp8 weights, vllm)"."""
 SIZE_OF_MODEL: Final = re.compile(r"(?<![A-Za-z0-9.])\d+(?:\.\d+)?[bm](?![A-Za-z0-9])")

@@ -35,7 +35,7 @@ def own_document(plan: OwnPlan, *, top: int | None = None, every: bool = False) 
         good=plan.feasible,
         meters=_meters(plan),
         table=_table(able if every or top else able[:LINES], most=shown, benchmark=plan.benchmark) if able else None,
-        risks=[_carriers(plan), _short_of(plan), _mixed_line(plan), *_idle(plan)],
+        risks=[_short_of(plan), _mixed_line(plan), *_idle(plan)],
         measure=plan.measure_first,
         rest=Note(hint=(f"{plural(hidden, 'more row')}: --all. " if hidden else "") + f"{REST}."),
     )
@@ -113,6 +113,7 @@ def _meters(plan: OwnPlan) -> list[Meter]:
         if power
         else []
     )
+    meters += _carriers(plan)
     if plan.electricity is not None:
         meters.append(Meter(name="electricity", value=f"{money(plan.electricity.value)}/month"))
     rents = [group.rented_usd_per_month for group in plan.groups if group.rented_usd_per_month]
@@ -150,17 +151,14 @@ def _cells(row: OwnRow) -> tuple[str, ...]:
     )
 
 
-def _carriers(plan: OwnPlan) -> str:
+def _carriers(plan: OwnPlan) -> list[Meter]:
     """Which group takes which workload, and the share of it where several do."""
     by_workload: dict[str, list[str]] = {}
     for one in plan.shared.replicas if plan.shared is not None and plan.feasible else ():
         share = sum(one.carries) / len(one.carries) if one.carries else 1.0
         part = f"{percent(share)} " if share < WHOLE else ""
         by_workload.setdefault(one.workload, []).append(f"{part}on {one.where}")
-    if not by_workload:
-        return ""
-    said = (f"{name} {', '.join(places)}" for name, places in by_workload.items())
-    return f"Workloads: {'; '.join(said)}."
+    return [Meter(name=f"{name}:", value=", ".join(places)) for name, places in by_workload.items()]
 
 
 def _short_of(plan: OwnPlan) -> str:

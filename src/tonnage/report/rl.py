@@ -127,7 +127,7 @@ def _meters(plan: RlPlan, best: RlOption) -> list[Meter]:
         )
     return [
         Meter(name="step", value=show(best.step_s.value, "s"), interval=limits(best.step_s)),
-        *([Meter(name="binds:", value=best.binds)] if best.binds else []),
+        *([Meter(name="bound by", value=best.binds)] if best.binds else []),
         Meter(name="rollout", value=show(_phase(best, "rollout"), "s")),
         Meter(name="training", value=show(_phase(best, "training"), "s")),
         Meter(name="weights", value=show(_phase(best, "weights"), "s")),

@@ -23,7 +23,8 @@ from tonnage.domain.train_plan import TrainPlan
 from tonnage.report import html
 from tonnage.report.answers import explains, explanation_of
 from tonnage.report.document import Section
-from tonnage.report.names import model_name
+from tonnage.report.names import in_names, model_name
+from tonnage.report.wording import figure_name
 from tonnage.version import __version__
 from tonnage.web.kept import Kept
 from tonnage.web.limits import Limits
@@ -208,7 +209,8 @@ def compare_page(columns: Sequence[tuple[str, Kept]], *, left: str, others: Sequ
         )
     moved = moved_figures(*answers) if len(answers) == 2 else ()
     rows = [
-        (change.what, value(change.before, change.unit), value(change.now, change.unit),
+        (figure_name(change.what), in_names(value(change.before, change.unit)),
+         in_names(value(change.now, change.unit)),
          "" if change.relative is None else "the same" if change.relative == 0 else f"{change.relative:+.1%}")
         for change in moved
     ]  # fmt: skip

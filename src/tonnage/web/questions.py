@@ -226,7 +226,7 @@ QUESTIONS: Final[dict[str, Question]] = {
                      "output_tokens": "60"},
         ),
         Question(
-            path="plan/lifecycle", kind="lifecycle", title="Make it, then serve it",
+            path="plan/lifecycle", kind="lifecycle", title="Train, then serve",
             about="How it is made and how it is served in; one bill and one timeline out.",
             answers=LifecyclePlan,
             at_first="quick",
@@ -248,7 +248,7 @@ QUESTIONS: Final[dict[str, Question]] = {
                      "response_tokens": "2000", "accelerator": "H100", "count": "16"},
         ),
         Question(
-            path="plan/infer", kind="infer", title="See, hear, embed",
+            path="plan/infer", kind="infer", title="Vision, speech and embeddings",
             about="Cameras, images, texts or audio in; how many accelerators and how much of them is used out.",
             fields=_form(REQUESTS["infer"]), answers=InferPlan,
             essentials=("model", "streams", "fps", "rate", "audio", "latency", "resolution", "frame", "precision",
@@ -275,7 +275,7 @@ QUESTIONS: Final[dict[str, Question]] = {
             example={"own": "8 x A100 80GB, 4 x L40S", "traffic": "chat", "min_speed": "20"},
         ),
         Question(
-            path="plan/budget", kind="budget", title="So much money", button="See what it buys",
+            path="plan/budget", kind="budget", title="What a budget buys", button="See what it buys",
             about="An amount in; the largest rate, the best model, or the best training run that it pays out.",
             fields=_form(REQUESTS["budget"]), answers=BudgetPlan,
             essentials=("amount", "purpose", "model", "rate", "traffic", "ttft", "tpot", "tokens", "deadline", "eu",
@@ -325,7 +325,7 @@ QUESTIONS: Final[dict[str, Question]] = {
             instead=_SHORTER,
         ),
         Question(
-            path="adopt", title="What I run, what I should run",
+            path="adopt", title="What runs, and what should run",
             about="A running deployment's own file in; what it does, what it costs and the better option out.",
             fields=_form(REQUESTS["adopt"]), answers=Adoption, written=("file",),
             essentials=("file", "accelerator", "replicas", "rate", "traffic", "ttft", "tpot", "provider", "count",

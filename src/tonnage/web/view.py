@@ -45,6 +45,8 @@ TABS: Final = {
         "computed",
         "headroom",
         "step",
+        "cache buys",
+        "sessions",
     ),
     "Memory": ("memory", "stack"),
     "Money": ("money", "cost", "price", "rent", "bill", "savings", "owning", "cheaper", "disaggregated"),
@@ -53,6 +55,8 @@ TABS: Final = {
     "Assumptions": ("assum", "input", "note"),
 }
 """Tab -> words in the name of a chart or the title of a section that belongs there; what has none stands under Why."""
+FACTS: Final = ("Prefix cache:", "Published laws", "Owning is", "Decides most", "Rewards:")
+"""How lines begin that say more of the answer and change nothing."""
 CHECKS: Final = ("Risk:", "Quality:")
 """How lines begin that change nothing and ask for a look."""
 OPENED: Final = "Where numbers come from"
@@ -100,6 +104,7 @@ class AnswerView(msgspec.Struct, frozen=True, kw_only=True):
     blocks: str
     """Other blocks of the first screen, as HTML."""
     changes: tuple[Suggestion, ...]
+    facts: tuple[str, ...]
     checks: tuple[str, ...]
     """Risks and losses of quality: what to look at before the answer is relied on."""
     rest: str
@@ -145,7 +150,7 @@ def answer_view(
     texts = [one.text for one in document.first if isinstance(one, Text)]
     asked = texts[0] if texts and document.first[0] == Text(text=texts[0]) else ""
     charts = charts_of(answer)
-    lead = charts[0] if charts and charts[0].name in ("frontier", "fleet", "cost", "owning") else None
+    lead = charts[0] if charts and charts[0].name in ("frontier", "fleet", "cost", "owning", "phases") else None
     said = [
         kept
         for text in texts
@@ -179,8 +184,13 @@ def answer_view(
         lead=EVIDENCE,
         blocks=html.blocks(others),
         changes=suggestions(
-            answer, [text for text in said if not text.startswith(CHECKS)], path=path, given=given or {}, known=known
+            answer,
+            [text for text in said if not text.startswith((*FACTS, *CHECKS))],
+            path=path,
+            given=given or {},
+            known=known,
         ),
+        facts=tuple(text for text in said if text.startswith(FACTS)),
         checks=tuple(text for text in said if text.startswith(CHECKS)),
         rest=without_commands(" ".join(one.text for one in document.first if isinstance(one, Note) and one.text)),
         tabs=_tabs(document, [chart for chart in charts if chart is not lead], answer=answer, key=key),
@@ -228,9 +238,9 @@ def meter_view(meter: Meter) -> dict[str, Any]:
 
 
 def _price_and_rest(text: str) -> tuple[str, ...]:
-    """What a job costs, and apart from it its time and rate: "$8,130", "in 17.7 days ($19.20/h)"."""
-    price, blank, rest = text.partition(" in ")
-    return (price, f"in {rest}") if blank and price.startswith("$") and " " not in price else (text,)
+    """What a job costs, and apart from it its time and rate or its interval: "$8,130", "in 17.7 days ($19.20/h)"."""
+    found = re.fullmatch(r"(\$\S+) ((?:in |\().+)", text)
+    return (found[1], found[2]) if found else (text,)
 
 
 def _label_choices(table: Table | None) -> tuple[Table | None, tuple[str, ...]]:
@@ -285,10 +295,11 @@ def _choices(answer: Any, table: Table | None) -> tuple[Card, ...]:
     for option, row in zip(table.options, table.rows, strict=True):
         if option not in names:
             continue
-        cost = "" if price is None else row[price]
+        cost, _, bounds = ("" if price is None else row[price]).partition(" (")
         beside = " · ".join(
             f"{heads[place].split()[0].replace('time', '').strip()} {row[place]}".strip() for place in speeds
         )
+        beside = " · ".join(filter(None, (beside, bounds.removesuffix(")"))))
         cards.append(
             Card(
                 name=CHOICES.get(names[option], names[option]),

@@ -172,7 +172,8 @@ def choices(options: Sequence[Traits]) -> tuple[Choice, ...]:
 
     "cheapest" is the first of the ranking. "fastest" is faster than that and costs at most `NEAR` times as much.
     Of a service, "resilient" is the cheapest that carries the peak after a failure, where the first does not; of a
-    job, "soonest" is what ends first at any price. An option less sure than the first is no choice.
+    job, "soonest" is what ends first at any price. An option less sure than the first is no choice; nor, as
+    resilient, is a cheaper one, which ranks behind the first because no seller confirms its price.
     """
     if not options:
         return ()
@@ -188,7 +189,7 @@ def choices(options: Sequence[Traits]) -> tuple[Choice, ...]:
         if options[last].seconds < options[found[-1].option].seconds:
             found.append(Choice(name="soonest", option=last))
     elif not first.survives:
-        safe = [i for i in able if options[i].survives]
+        safe = [i for i in able if options[i].survives and options[i].usd >= first.usd]
         last = min(safe, key=lambda i: (options[i].usd, i), default=0)
         if last not in {choice.option for choice in found}:
             found.append(Choice(name="resilient", option=last))

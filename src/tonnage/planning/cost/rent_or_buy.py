@@ -224,7 +224,7 @@ def _nothing_to_compare(server: OwnedServer, cost: Quantity, wider: tuple[str, .
 
 
 def _name(server: OwnedServer) -> str:
-    return server.server or f"a machine with {server.count} x {server.accelerator}"
+    return f"a machine with {server.count} x {server.accelerator}"
 
 
 def _show_bounds(cost: Quantity) -> str:

@@ -121,7 +121,7 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis) -> Chart 
          "encoding": {"x": x, "y": y, "tooltip": tooltip}},
         *_name_layers({"x": x, "y": y}, _place_labels(points, best, place=place, top=top)),
     ]  # fmt: skip
-    past = f"; the shaded part is past the limit of {time.limit:,.3g} {time.unit}" if time.limit is not None else ""
+    past = f"; the shaded part is past the limit of {_plain(time.limit)} {time.unit}" if time.limit is not None else ""
     return Chart(
         name="frontier",
         title=f"{money.name} against {time.name}",
@@ -139,6 +139,11 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis) -> Chart 
     )
 
 
+def _plain(value: float) -> str:
+    """A limit without a power of ten: "1,000"."""
+    return f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"
+
+
 def _limit_layers(time: Axis, x: dict[str, Any], *, right: float) -> list[dict[str, Any]]:
     """The limit with its name, and what lies past it up to the right end; nothing without a limit."""
     if time.limit is None:
@@ -150,7 +155,7 @@ def _limit_layers(time: Axis, x: dict[str, Any], *, right: float) -> list[dict[s
             "encoding": {"x": {**x, "field": "from"}, "x2": {"field": "to"}},
         },
         {
-            "data": {"values": [{"from": time.limit, "says": f"limit {time.limit:,.3g} {time.unit}"}]},
+            "data": {"values": [{"from": time.limit, "says": f"limit {_plain(time.limit)} {time.unit}"}]},
             "layer": [
                 {"mark": {"type": "rule", "strokeDash": [5, 4], "strokeWidth": 1.5, "color": LIMIT}},
                 {

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tonnage.domain.cost import Rent, RentOrBuy
 from tonnage.report.charts.chart import Chart, axis, layer_charts, log_axis, log_ends, records
+from tonnage.report.names import provider_name
 
 __all__ = ["cost_charts"]
 
@@ -138,4 +139,4 @@ def _distinct(rents: tuple[Rent, ...]) -> list[Rent]:
 
 
 def _label(rent: Rent) -> str:
-    return f"{rent.provider} {rent.term}"
+    return f"{provider_name(rent.provider)} {rent.term}"

@@ -7,6 +7,7 @@ from typing import Any
 from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.report.charts.chart import Chart, axis, layer_charts, records
 from tonnage.report.charts.memory import Stack, memory_chart
+from tonnage.report.names import part_name
 from tonnage.units import show
 
 __all__ = ["rl_charts"]
@@ -19,7 +20,7 @@ def rl_charts(plan: RlPlan) -> tuple[Chart, ...]:
     if not plan.options:
         return ()
     stacks = tuple(
-        Stack(label=f"{o.accelerators} x {o.case.accelerator}", memory=o.memory, limit_bytes=o.limit_bytes)
+        Stack(label=f"{o.accelerators} x {part_name(o.case.accelerator)}", memory=o.memory, limit_bytes=o.limit_bytes)
         for o in plan.options[:MOST_OPTIONS]
     )
     drawn = (_phases(plan), memory_chart(stacks))
@@ -37,7 +38,7 @@ def _phases(plan: RlPlan) -> Chart:
     else:
         what = "option"
         for rank, option in enumerate(plan.options[:MOST_OPTIONS], 1):
-            label = f"{rank}: {option.accelerators} x {option.case.accelerator}"
+            label = f"{rank}: {option.accelerators} x {part_name(option.case.accelerator)}"
             rows += [(label, name, seconds) for name, seconds in _seconds(option)]
     columns = ("where", "phase", "seconds")
     body = layer_charts(

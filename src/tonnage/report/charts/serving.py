@@ -129,7 +129,14 @@ def _hits_by_cache(plan: ServePlan) -> Chart | None:
         return None
     values = [(size.name, size.tokens, size.hit_rate, size.usd_per_hour, size.now) for size in sizes]
     x = log_axis("tokens", "KV cache capacity of one replica (tokens)", ends=log_ends([size.tokens for size in sizes]))
-    usd = axis("usd", "USD/h of the plan", scale={"zero": False})
+    prices = sorted({size.usd_per_hour for size in sizes})
+    # One price for every size would be a line without a scale.
+    usd = axis(
+        "usd",
+        "USD/h of the plan",
+        axis={"format": ",.2f", "values": prices} if len(prices) < MOST_PRICES else {"format": ",.2f"},
+        scale={"domain": [0.0, 1.1 * prices[-1]]},
+    )
     share = axis("share", "prompt tokens found again", axis={"format": "%"}, scale={"zero": False})
     body = layer_charts(
         records(("cache", "tokens", "share", "usd", "now"), values),
@@ -153,6 +160,8 @@ def _label(option: ServeOption) -> str:
     return f"{option.accelerators} x {part_name(c.accelerator)} {c.precision.weights.upper()}"
 
 
+MOST_PRICES: Final = 5
+"""Prices that an axis names one by one."""
 LATENCIES: Final = (("TTFT", "ttft_s"), ("TPOT", "tpot_s"))
 
 
