@@ -58,8 +58,8 @@ export-matrix: $(DEV)  ## every export target against every plan, hostile name a
 audit: $(DEV)  ## known vulnerabilities of what is installed; asks a server, or reads ADVISORIES=FOLDER
 	@mkdir -p build && $(RUN) pip list --format=freeze --exclude-editable --disable-pip-version-check > build/pins.txt
 	$(BIN)/python .ci/audit.py build/pins.txt $(if $(ADVISORIES),--advisories $(ADVISORIES),$$(dirname $$($(PYTHON) tools/environments.py audit))/pip-audit)
-export-validators handoff: $(DEV)  ## exported files read by their targets' own parsers; VLLM=1, TRAINING=1 and MEGATRON=1 add those that need PyTorch
-	$(BIN)/python tools/export-validators/check.py $(if $(TRAINING),training) $(if $(MEGATRON),megatron) $(if $(VLLM),vllm)
+export-validators handoff: $(DEV)  ## exported files read or started by their targets' own programs, a table of results; ARGS='trl axolotl' for these, --again for all
+	$(BIN)/python tools/export-validators/check.py $(ARGS)
 engines: $(DEV)  ## other engines through our own client: Transformers (1.2 GB), VLLM=1 adds vLLM (3 GB)
 	for name in transformers $(if $(VLLM),vllm); do python=$$($(PYTHON) tools/environments.py engines/$$name) && $(BIN)/python tools/engines/measure.py $$name $$python || exit 1; done
 accuracy: $(DEV)  ## predicted against measured: rewrites docs/accuracy.md and docs/peers.md

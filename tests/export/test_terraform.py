@@ -20,6 +20,21 @@ AWS = {"provider": "aws", "instance_type": "p5.48xlarge", "region": "us-east-1"}
 AZURE = {"provider": "azure", "instance_type": "ND96isr_H100_v5", "region": "eastus"}
 
 
+def disagreements(kind: str, written: dict[str, Any]) -> list[str]:
+    """Where a resource departs from its provider's schema: unknown arguments, and required ones that are missing."""
+    return _against(kind, json.loads(SCHEMA.read_text(encoding="utf-8"))["resources"][kind], written)
+
+
+def _against(where: str, known: dict[str, Any], written: dict[str, Any]) -> list[str]:
+    found = [f"{where}: unknown {name}" for name in written if name not in known["arguments"]]
+    found += [f"{where}: no {name}" for name in known["required"] if name not in written]
+    for name, inner in known["blocks"].items():
+        blocks = written.get(name, [])
+        for block in blocks if isinstance(blocks, list) else [blocks]:
+            found += _against(f"{where}.{name}", inner, block)
+    return found
+
+
 def written(**changes: Any) -> dict[str, Any]:
     made = plan(**changes)
     document: dict[str, Any] = json.loads(export.export(made, made.options[0], to="terraform")["nodes.tf.json"])
@@ -28,13 +43,11 @@ def written(**changes: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("changes", [{}, AWS, AZURE, {**AWS, "term": "spot"}, {**AZURE, "term": "spot"}, TWO_NODES])
 def test_arguments_are_those_of_the_providers_documents(changes: dict[str, Any]) -> None:
-    known = json.loads(SCHEMA.read_text(encoding="utf-8"))["resources"]
     document = written(**changes)
     ((kind, groups),) = document["resource"].items()
     (group,) = groups.values()
-    assert set(group) <= set(known[kind]["arguments"]) and set(known[kind]["required"]) <= set(group)
-    for block, arguments in known[kind]["blocks"].items():
-        assert set(group.get(block, {})) <= set(arguments)
+    assert disagreements(kind, group) == []
+    assert disagreements(kind, {**group, "nodes": 1}) == [f"{kind}: unknown nodes"]
     assert {re.fullmatch(r"\$\{var\.(\w+)\}", v)[1] for v in group.values() if str(v).startswith("${")} == set(
         document["variable"]
     )  # type: ignore[index]

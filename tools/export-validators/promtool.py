@@ -40,11 +40,11 @@ def promtool() -> str | None:
 
 
 def main(rules: list[Path]) -> int:
-    """Exit status of the first refusal; 0 = all are read, or nothing could read them."""
+    """Exit status of the first refusal; 69 (unavailable) where nothing could read them."""
     program = promtool()
     if program is None:
         print("export-validators: no promtool (Debian: apt-get install prometheus); alert rules were not read")
-        return 0
+        return os.EX_UNAVAILABLE
     if code := subprocess.run([program, "check", "rules", *map(str, rules)], check=False).returncode:
         return code
     for path in rules:
@@ -56,5 +56,16 @@ def main(rules: list[Path]) -> int:
     return 0
 
 
+def version() -> str:
+    """ "2.42.0"; empty where there is no program."""
+    program = promtool()
+    asked = [program, "--version"] if program else ["true"]
+    said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split()
+    return said[2] if len(said) > 2 else ""
+
+
 if __name__ == "__main__":
-    sys.exit(main([Path(name) for name in sys.argv[1:]]))
+    if sys.argv[1:] == ["--version"]:
+        print(version())
+    else:
+        sys.exit(main([Path(name) for name in sys.argv[1:]]))

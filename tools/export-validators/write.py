@@ -5,29 +5,80 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+import msgspec
 import yaml
 from tests.export.plans import CASES, plan
+from tests.export.test_batch import planned
 from tests.export.train_plans import SIXTEEN, TRAIN_CASES, train_plan
 
+from tonnage.domain.plan import ServePlan
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.export import export
 from tonnage.export.job import job
+from tonnage.planning.launchable import launchable_option
 
-ORCHESTRATED = {
+ORCHESTRATED: Final = {
     f"train-{target}": (target, {**SIXTEEN, "sharding": "hsdp", "term": "spot"})
     for target in ("skypilot", "jobset", "slurm")
 }
 """A run over two nodes, carried by each orchestrator of training."""
+TINY: Final = {
+    "num_layers": 3,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "group_query_attention": True,
+    "num_query_groups": 2,
+    "ffn_hidden_size": 96,
+    "swiglu": True,
+}
+"""A decoder that trains on two processor cores within seconds."""
+TWO: Final = {"count": 2, "dp": 2, "accelerators_per_instance": 2}
+SMALL: Final = {"shape": TINY, "seq_len": 64, "micro_batch": 2, "num_micro_batches": 3}
+STARTED: Final = {
+    "run-torchrun": ("torchrun", {**SMALL, **TWO, "sharding": "fsdp"}),
+    "run-torchrun-zero2": ("torchrun", {**SMALL, **TWO, "sharding": "zero2", "recompute": "none"}),
+    "run-accelerate": ("accelerate", {**SMALL, **TWO, "sharding": "fsdp"}),
+    "run-deepspeed": ("deepspeed", {**SMALL, **TWO, "sharding": "zero2"}),
+    "run-deepspeed-zero3": ("deepspeed", {**SMALL, **TWO, "sharding": "zero3", "recompute": "none"}),
+    "run-trl-full": ("trl", {**SMALL, **TWO, "sharding": "fsdp"}),
+    "run-trl-lora": ("trl", {**SMALL, "method": "lora", "count": 1, "dp": 1, "sharding": "none"}),
+    "run-axolotl-lora": ("axolotl", {**SMALL, "method": "lora", "count": 1, "dp": 1, "sharding": "none"}),
+}
+"""Plans small enough to be started: case -> target and changes."""
+ROTARY_BASE: Final = 250_000.0
+SERVED: Final = {
+    "max_model_len": 128,
+    "max_num_seqs": 8,
+    "max_num_batched_tokens": 256,
+    "memory_fraction": 0.2,
+    "tp": 1,
+    "weights": "bf16",
+    "kv": "bf16",
+    "activations": "bf16",
+    "replicas": 1,
+}
+"""A replica that a processor serves."""
+AWS: Final = {"provider": "aws", "instance_type": "p5.48xlarge", "region": "us-east-1"}
+AZURE: Final = {"provider": "azure", "instance_type": "ND96isr_H100_v5", "region": "eastus"}
+NODES: Final = {
+    f"{target}-{name}-{term}": (target, {**where, "term": term})
+    for target in ("terraform", "budget")
+    for name, where in {"gcp": {}, "aws": AWS, "azure": AZURE}.items()
+    for term in ("on-demand", "spot")
+}
+"""Node groups and budgets of each provider."""
 
 
 def main(folder: Path) -> None:
     """One folder per case."""
     training = {**TRAIN_CASES, **ORCHESTRATED}
-    cases = [(plan, case) for case in CASES.items()] + [(train_plan, case) for case in training.items()]
+    cases = [(plan, case) for case in {**CASES, **NODES}.items()] + [(train_plan, case) for case in training.items()]
+    cases += [(_small_plan, case) for case in STARTED.items()]
+    cases += [(_served_plan, ("run-vllm", ("vllm", SERVED)))]
     for make, (case, (target, changes)) in cases:
         made = make(**changes)
         for name, text in export(made, made.options[0], to=target).items():
@@ -36,8 +87,31 @@ def main(folder: Path) -> None:
             path.write_text(text, encoding="utf-8")
             if "kind: LeaderWorkerSet" in text:
                 _apart(path, text)
-        if isinstance(made, TrainPlan):
-            (folder / case / "expected.json").write_text(json.dumps(_expected(made)), encoding="utf-8")
+            if "kind: JobSet" in text:
+                _job_apart(path, text)
+        expected = (
+            _expected(made) if isinstance(made, TrainPlan) else {**TINY, "seq_len": 64, "rotary_base": ROTARY_BASE}
+        )
+        (folder / case / "expected.json").write_text(json.dumps(expected), encoding="utf-8")
+    _requests(folder / "requests")
+    batch, option = launchable_option(planned())
+    for name, text in export(batch, option, to="ray-data").items():
+        (folder / "run-ray-data").mkdir(exist_ok=True)
+        (folder / "run-ray-data" / name).write_text(text, encoding="utf-8")
+
+
+def _small_plan(**changes: Any) -> TrainPlan:
+    """Four steps of a tiny model whose weights lie beside the files, with a checkpoint every second step."""
+    made = train_plan("tonnage/tiny", **changes)
+    made.model["rotary_base"] = ROTARY_BASE
+    (option,) = made.options
+    run = msgspec.structs.replace(option.run, steps=4, checkpoint_interval_s=2 * option.step_s.value)
+    return msgspec.structs.replace(made, options=(msgspec.structs.replace(option, run=run),))
+
+
+def _served_plan(**changes: Any) -> ServePlan:
+    """A server of the tiny model."""
+    return plan("tonnage/tiny", **changes)
 
 
 def _expected(plan: TrainPlan) -> dict[str, Any]:
@@ -46,7 +120,27 @@ def _expected(plan: TrainPlan) -> dict[str, Any]:
     layout = {name: getattr(made.layout, name) for name in ("tp", "pp", "cp", "ep", "dp", "sharding")}
     run = {"steps": made.steps, "save_steps": made.checkpoint_steps, "seq_len": made.seq_len}
     batch = {"micro_batch": made.micro_batch, "accumulation": made.accumulation, "global_batch": made.global_batch}
-    return {**layout, **run, **batch, **made.shape, "method": made.method, "optimizer": made.optimizer}
+    more = {"count": made.count, "precision": made.precision, "recompute": made.recompute, "lora_rank": made.lora_rank}
+    base = {"rotary_base": made.rotary_base} if made.rotary_base else {}
+    return {**layout, **run, **batch, **made.shape, **base, **more, "method": made.method, "optimizer": made.optimizer}
+
+
+def _job_apart(path: Path, text: str) -> None:
+    """The Job that a JobSet makes, as a plain one, with what lies beside it: kubernetes-validate knows these only."""
+    work, *rest = yaml.safe_load_all(text)
+    (first,) = work["spec"]["replicatedJobs"]
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": first["name"]}, **first["template"]}
+    (path.parent / "job").mkdir(exist_ok=True)
+    (path.parent / "job" / "job.yaml").write_text(yaml.safe_dump_all([job, *rest]), encoding="utf-8")
+
+
+def _requests(folder: Path) -> None:
+    """The examples that are requests for plans."""
+    folder.mkdir()
+    for path in sorted((Path(__file__).parents[2] / "examples").glob("*.yaml")):
+        text = path.read_text(encoding="utf-8")
+        if any(line.startswith("plan:") for line in text.splitlines()):
+            (folder / path.name).write_text(text, encoding="utf-8")
 
 
 def _apart(path: Path, text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-__all__ = ["OPTIMIZER_NAMES", "optimizer_called", "read_switch", "settle_trainer"]
+__all__ = ["OPTIMIZER_NAMES", "SHARDED_8BIT", "optimizer_called", "read_switch", "settle_trainer"]
 
 OPTIMIZER_NAMES: Final = {
     "adamw": "adamw_torch_fused",
@@ -15,6 +15,12 @@ OPTIMIZER_NAMES: Final = {
     "sgd": "sgd",
 }
 """Our optimizers by transformers' names (transformers.training_args.OptimizerNames, 5.23.0)."""
+SHARDED_8BIT: Final = "adamw_torch_8bit"
+"""
+Adam in eight bits where parameters are sharded by FSDP2: bitsandbytes' does not know DTensor, torchao's does.
+
+Source: axolotl 0.19.0, axolotl/utils/schemas/validation.py refuses the former.
+"""
 
 
 def optimizer_called(name: str) -> str:

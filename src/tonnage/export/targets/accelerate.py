@@ -68,7 +68,8 @@ def configuration(made: Job) -> dict[str, Any]:
             "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
             "fsdp_reshard_after_forward": made.layout.sharding not in ("zero1", "zero2"),
             "fsdp_activation_checkpointing": made.recompute != "none",
-            "fsdp_cpu_ram_efficient_loading": True,
+            # Weights that one rank alone quantises never reach the others (axolotl 0.19.0 refuses the pair).
+            "fsdp_cpu_ram_efficient_loading": made.method != "qlora",
             "fsdp_offload_params": False,
             "fsdp_state_dict_type": "SHARDED_STATE_DICT",
         }

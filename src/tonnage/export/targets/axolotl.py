@@ -11,7 +11,7 @@ from tonnage.export.job import Job, attention_of, job
 from tonnage.export.options import Options, whole
 from tonnage.export.target import Target
 from tonnage.export.text import head, yaml_text
-from tonnage.export.trainer import optimizer_called, read_switch, settle_trainer
+from tonnage.export.trainer import SHARDED_8BIT, optimizer_called, read_switch, settle_trainer
 
 __all__ = ["OPTIONS", "TARGET", "export"]
 
@@ -96,7 +96,7 @@ def _configuration(made: Job, *, objective: str, cached: bool) -> dict[str, Any]
         "micro_batch_size": made.micro_batch,
         "gradient_accumulation_steps": made.accumulation,
         "max_steps": made.steps,
-        "optimizer": OPTIMIZERS[made.optimizer],
+        "optimizer": SHARDED_8BIT if _sharded(made) and made.optimizer == "adamw-8bit" else OPTIMIZERS[made.optimizer],
         "learning_rate": LEARNING_RATE[made.adapters],
         "lr_scheduler": "cosine",
         "bf16": made.precision != "fp16",
@@ -130,13 +130,17 @@ def _adapters(made: Job) -> dict[str, Any]:
     }
 
 
+def _sharded(made: Job) -> bool:
+    return made.count > 1 and made.layout.sharding != "none"
+
+
 def _parallel(made: Job) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if made.layout.tp > 1:
         found["tensor_parallel_size"] = made.layout.tp
     if made.layout.cp > 1:
         found["context_parallel_size"] = made.layout.cp
-    if made.count > 1 and made.layout.sharding != "none":
+    if _sharded(made):
         found |= {
             "dp_shard_size": made.per_node if made.layout.sharding == "hsdp" else made.layout.dp,
             "fsdp_version": 2,
@@ -144,7 +148,8 @@ def _parallel(made: Job) -> dict[str, Any]:
                 "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
                 "reshard_after_forward": made.layout.sharding not in ("zero1", "zero2"),
                 "state_dict_type": "SHARDED_STATE_DICT",
-                "cpu_ram_efficient_loading": True,
+                # Quantised by one rank alone, the weights never reach the others: axolotl refuses it.
+                "cpu_ram_efficient_loading": made.method != "qlora",
                 "offload_params": False,
             },
         }

@@ -36,6 +36,10 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
         hosts = ' \\\n  --hostfile "${HOSTFILE:?lines of HOST slots=' + str(made.per_node) + '}"'
         hosts += f" --num_nodes {made.nodes}"
     notes = [*made.lines, f"Run for {made.steps} steps; save every {made.checkpoint_steps} of them."]
+    if made.recompute != "none":
+        notes.append(
+            "The plan recomputes activations, which a script switches on: model.gradient_checkpointing_enable()."
+        )
     script = (
         'set -euo pipefail\n: "${SCRIPT:?the training script, for example train.py}"\n'
         f'exec deepspeed --num_gpus {made.per_node}{hosts} \\\n  "$SCRIPT" --deepspeed deepspeed.json "$@"\n'

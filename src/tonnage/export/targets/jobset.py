@@ -20,12 +20,12 @@ __all__ = ["IMAGES", "TARGET", "export"]
 TARGET = Target(
     name="jobset",
     title="Kubernetes JobSet and Kueue",
-    version="jobset.x-k8s.io/v1alpha2, kueue.x-k8s.io/v1beta1",
+    version="jobset.x-k8s.io/v1alpha2, kueue.x-k8s.io/v1beta2",
     files=("jobset.yaml", "queue.yaml"),
     start="kubectl apply -f queue.yaml -f jobset.yaml",
     kinds=("train", "finetune"),
     vendors=("nvidia", "amd", "aws"),
-    source="kubernetes-sigs/jobset api/jobset/v1alpha2, kubernetes-sigs/kueue apis/kueue/v1beta1",
+    source="kubernetes-sigs/jobset api/jobset/v1alpha2, kubernetes-sigs/kueue apis/kueue/v1beta2",
 )
 RESOURCE: Final = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "aws": "aws.amazon.com/neuron"}
 """What each maker's device plug-in calls its accelerators; Neuron's counts chips."""
@@ -104,7 +104,7 @@ def _pod(found: TrainingFiles, name: str, *, resource: str, image: str) -> dict[
     steps = [
         "mkdir -p /work && cd /work && ln -sf /plan/* .",
         *(f"ln -sfn {FOLDER} {folder}" for folder in found.written),
-        *([shell(["pip", "install", found.framework.install])] if found.framework.install else []),
+        *([shell(["pip", "install", *found.framework.install.split()])] if found.framework.install else []),
         f"exec bash {found.script}",
     ]
     # The first pod of the only job, as JobSet names it.
@@ -143,7 +143,7 @@ def _pod(found: TrainingFiles, name: str, *, resource: str, image: str) -> dict[
 
 def _queue(name: str, *, resource: str, count: int) -> list[dict[str, Any]]:
     """A queue that admits the run when all its accelerators are free, and no more than they are."""
-    group, version = f"{name}-queue", "kueue.x-k8s.io/v1beta1"
+    group, version = f"{name}-queue", "kueue.x-k8s.io/v1beta2"
     flavor = {"name": group, "resources": [{"name": resource, "nominalQuota": str(count)}]}
     return [
         {"apiVersion": version, "kind": "ResourceFlavor", "metadata": {"name": group}},

@@ -15,11 +15,11 @@ __all__ = ["TARGET", "export"]
 TARGET = Target(
     name="ray-data",
     title="Ray Data LLM",
-    version="2.50",
+    version="2.60",
     files=("batch.py",),
     start="INPUT=s3://... OUTPUT=s3://... ray job submit --working-dir . -- python batch.py",
     kinds=("batch",),
-    source="docs.ray.io/en/latest/data/working-with-llms.html",
+    source="ray.data.llm of the 2.60.0 wheel; docs.ray.io/en/latest/data/working-with-llms.html",
 )
 
 
@@ -33,7 +33,7 @@ import json
 import os
 
 import ray
-from ray.data.llm import build_llm_processor, vLLMEngineProcessorConfig
+from ray.data.llm import build_processor, vLLMEngineProcessorConfig
 
 config = vLLMEngineProcessorConfig(
     model_source={d.model!a},
@@ -41,7 +41,7 @@ config = vLLMEngineProcessorConfig(
     concurrency={d.replicas},
     batch_size={max(1, round(option.concurrency))},
 )
-processor = build_llm_processor(
+processor = build_processor(
     config,
     preprocess=lambda row: {{"messages": row["messages"], "sampling_params": {{"max_tokens": row.get("max_tokens")}}}},
     postprocess=lambda row: {{"id": row.get("id"), "text": row["generated_text"]}},

@@ -16,10 +16,10 @@ __all__ = ["TARGET", "export"]
 TARGET = Target(
     name="ray-serve",
     title="Ray Serve LLM",
-    version="2.50",
+    version="2.60",
     files=("serve.yaml",),
     start="serve deploy serve.yaml",
-    source="docs.ray.io/en/latest/serve/llm; ray.util.accelerators",
+    source="ray.serve.llm.LLMConfig of the 2.60.0 wheel; docs.ray.io/en/latest/serve/llm; ray.util.accelerators",
 )
 
 

@@ -96,7 +96,11 @@ def _training(found: TrainingFiles) -> dict[str, str]:
         "file_mounts": {"/checkpoints": {"source": "${BUCKET}", "mode": "MOUNT_CACHED"}},
         "secrets": {"HF_TOKEN": None},
         "envs": {"BUCKET": None, **dict.fromkeys(found.needs), **dict.fromkeys(CHECKPOINTS, "/checkpoints")},
-        **({"setup": shell(["pip", "install", found.framework.install]) + "\n"} if found.framework.install else {}),
+        **(
+            {"setup": shell(["pip", "install", *found.framework.install.split()]) + "\n"}
+            if found.framework.install
+            else {}
+        ),
         "run": f"{place}\n{links}\nexec bash {found.script}\n",
     }
     lines = [

@@ -11,7 +11,7 @@ from tonnage.export.options import Options, whole
 from tonnage.export.target import Target
 from tonnage.export.targets.accelerate import configuration
 from tonnage.export.text import head, yaml_text
-from tonnage.export.trainer import OPTIMIZER_NAMES, optimizer_called, read_switch, settle_trainer
+from tonnage.export.trainer import OPTIMIZER_NAMES, SHARDED_8BIT, optimizer_called, read_switch, settle_trainer
 
 __all__ = ["OPTIONS", "TARGET", "export"]
 
@@ -23,7 +23,7 @@ TARGET = Target(
     start="bash launch.sh, on every node",
     kinds=("finetune",),
     carried=1,
-    install="trl[peft,quantization]==1.16.0",
+    install="trl[peft,quantization]==1.16.0 torchao",
     source="trl.SFTConfig, trl.ModelConfig, 1.16.0; transformers.TrainingArguments, 5.23.0",
 )
 ALPHA_PER_RANK: Final = 2
@@ -93,6 +93,7 @@ def _output(made: Job) -> str:
 
 
 def _sft(made: Job) -> dict[str, Any]:
+    sharded = configuration(made)["distributed_type"] == "FSDP"
     found: dict[str, Any] = {
         "model_name_or_path": made.model,
         "dataset_name": "your-name/your-data",
@@ -102,11 +103,12 @@ def _sft(made: Job) -> dict[str, Any]:
         "per_device_train_batch_size": made.micro_batch,
         "gradient_accumulation_steps": made.accumulation,
         "max_steps": made.steps,
-        "optim": OPTIMIZER_NAMES[made.optimizer],
+        "optim": SHARDED_8BIT if sharded and made.optimizer == "adamw-8bit" else OPTIMIZER_NAMES[made.optimizer],
         "learning_rate": LEARNING_RATE[made.adapters],
         "bf16": made.precision == "bf16",
         "fp16": made.precision == "fp16",
-        "gradient_checkpointing": made.recompute != "none",
+        # FSDP recomputes by its own switch (accelerate.yaml); the trainer refuses both.
+        "gradient_checkpointing": made.recompute != "none" and not sharded,
         "attn_implementation": attention_of(made),
         "save_strategy": "steps",
         "save_steps": made.checkpoint_steps,
