@@ -89,7 +89,7 @@ def section() -> list[str]:
         f"from its code, so that its rows are no blind test. Within 10 %: {near} of {len(rows)}; of",
         f"Colossal-AI's, whose sequences all have the stated length, {near_exact} of {len(exact)}. Those of ms-swift",
         "are whole GiB as its scripts state them; DPO's hold 8 to 16 GiB that nothing in the scripts explains.",
-        f"Of GRPO and its kin {grpo_near} of {grpo}: verl's rows are the allocator's own maxima in its nightly baselines",
+        f"Of GRPO, GSPO and PPO {grpo_near} of {grpo}: verl's rows are its allocator's maxima in nightly baselines",
         "on Ascend. Three were predicted before their figure was looked at: -15 % (PPO), -4 % and -4 %; after it, with",
         "logits held whole and packed lengths from the same record's throughput, as below. TRL's peak was known when",
         "its 16 bytes a logit were counted in the code (-32 % before).",
