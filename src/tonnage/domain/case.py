@@ -226,8 +226,11 @@ class TrainCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
         Field(group="Training", reads="flag", help="an fp32 copy of the weights; absent = as the framework does"),
     ] = None
     objective: Annotated[
-        Literal["sft", "dpo", "kto", "orpo", "simpo", "reward"],
-        Field(group="Training", help="next tokens, or preferences, whose examples are pairs but for kto"),
+        Literal["sft", "dpo", "kto", "orpo", "simpo", "grpo", "reward"],
+        Field(
+            group="Training",
+            help="next tokens, or preferences, whose examples are pairs but for kto; grpo: a policy's own answers",
+        ),
     ] = "sft"
     reference: Annotated[
         Literal["model", "cached"],

@@ -37,6 +37,8 @@ class Keeps(msgspec.Struct, frozen=True, kw_only=True):
     logits_passed: float = 0.0
     """Of one logit of a pass without gradients, where what it computed stays until the loss is differentiated; none
     where only log-probabilities of the tokens are kept of it. [bytes/value]"""
+    logits_drawn: float | None = None
+    """Of one logit where a policy is updated on its own answers; absent = as `logits`. [bytes/value]"""
     source: str
 
 

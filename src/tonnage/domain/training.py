@@ -44,6 +44,7 @@ OBJECTIVES: Final[dict[str, Objective]] = {
                      source="arXiv 2402.01306; the KL term passes mismatched answers through policy and reference"),
     "orpo": Objective(sequences=2, source="arXiv 2403.07691: no reference"),
     "simpo": Objective(sequences=2, source="arXiv 2405.14734: no reference"),
+    "grpo": Objective(source="arXiv 2402.03300; the update of a step of reinforcement learning"),
     "reward": Objective(sequences=2, scores=True, source="arXiv 2203.02155, section 3.5"),
 }  # fmt: skip
 """By the name that requests use."""

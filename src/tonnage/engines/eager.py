@@ -14,7 +14,17 @@ SOFTWARE: Final = SoftwareSpec(
     precedence=5,
     example="hf",
     usual=(("finetune", 0), ("finetune_whole", 0)),
-    keeps=Keeps(rms_norm=8, expanded_kv=True, gated=4, plain=2, logits=8, source="one PyTorch call per line"),
+    keeps=Keeps(
+        rms_norm=8,
+        expanded_kv=True,
+        gated=4,
+        plain=2,
+        logits=8,
+        # A prepared model answers in 32 bits, the trainer divides that by the temperature, and each has a gradient.
+        logits_drawn=16,
+        source="one PyTorch call per line; of drawn answers accelerate/utils/operations.py (convert_to_fp32) and"
+        " trl/trainer/grpo_trainer.py (_get_per_token_logps)",
+    ),
     zeroes_gradients=True,  # loops that were written for accumulation
     reduces_copies=True,
     tries_selective=False,

@@ -158,9 +158,11 @@ def logit_bytes(vocab_size: int, *, setup: TrainSetup) -> float:
     Logits, their 32-bit copy and gradient at the end of the forward pass, per token and rank. [bytes/token]
 
     A chunked or fused loss never holds more than a chunk in 32 bits. Passes without gradients beside the step's own
-    add what the software leaves of theirs.
+    add what the software leaves of theirs. A policy that is updated on answers it drew may take more.
     """
-    per_value = CHUNKED_LOGITS if setup.fused_loss else setup.software.keeps.logits
+    keeps = setup.software.keeps
+    whole = keeps.logits_drawn if setup.objective == "grpo" and keeps.logits_drawn else keeps.logits
+    per_value = CHUNKED_LOGITS if setup.fused_loss else whole
     if _element_bytes(setup) == 4:
         per_value = WIDE_LOGITS
     per_value += setup.further_passes * setup.software.keeps.logits_passed

@@ -780,7 +780,7 @@ class PredictTrainFields(TypedDict, total=False):
     expert_load: float | None
     optimizer: str | None
     master_weights: bool | None
-    objective: Literal["sft", "dpo", "kto", "orpo", "simpo", "reward"] | None
+    objective: Literal["sft", "dpo", "kto", "orpo", "simpo", "grpo", "reward"] | None
     reference: Literal["model", "cached"] | None
     grads_kept: bool | None
     flash_attention: bool | None

@@ -148,6 +148,7 @@ def _choose_layout(case: RlCase, model: Model, accelerator: Accelerator, *, batc
         seq_len=size,
         recompute=case.recompute,
         optimizer=case.optimizer,
+        objective="grpo",
         framework=case.framework or usual_software("pretrain")[0][0].example,
         memory_kind="device",
     )

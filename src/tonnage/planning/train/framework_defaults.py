@@ -168,7 +168,7 @@ def fused_loss(case: TrainCase, software: SoftwareSpec) -> bool:
     """
     Chunked or fused cross-entropy, of the framework or of its family since some year.
 
-    Objectives that compare answers take each token's log-probability instead, from logits that are held whole.
+    Objectives on whole answers take each token's log-probability instead, from logits that are held whole.
     """
     if case.objective != "sft":
         return False
