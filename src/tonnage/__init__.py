@@ -299,9 +299,10 @@ def advise(
     """
     What to change in the service that `file` starts, by what every source shows of it, the most money first.
 
-    `file` is its path; a source is its Prometheus, a live metrics page or a saved one, a measurement, a gateway's log.
-    `look` says how: window, match, every, key_env. `reuse` is the share of a prompt that an earlier one began with
-    ("40%"), `upgrade` a release to expect a change from ("vllm@0.27"). Its own latencies calibrate the model of it
+    `file` is its path; a source is its Prometheus, a live metrics page or a saved one, a measurement. `look` says how:
+    window, match, every, key_env, log (a file of its requests, replayed on each change). `reuse` is the share of a
+    prompt that an earlier one began with ("40%"), `upgrade` a release to expect a change from ("vllm@0.27"). Its own
+    latencies calibrate the model of it
     unless `calibrate` is False. Fields as in `tonnage advise --help`.
 
     Raises
@@ -321,8 +322,12 @@ def advise(
     own, text = additions or NOTHING, read_text(file)
     asked = adopt_request(_in_base_units("adopt", {"file": text, **fields}), additions=own)
     running = read_running(text, name=file)
-    looked = look_at_service(*sources, watch=watch_of(look or {}))
-    view = View(pages=looked.pages, reuse=reuse, measured=looked.measured, calibrates=calibrate, upgrade=upgrade)
+    how = dict(look or {})
+    log = how.pop("log", None)
+    looked = look_at_service(*sources, watch=watch_of(how))
+    view = View(
+        pages=looked.pages, reuse=reuse, log=log, measured=looked.measured, calibrates=calibrate, upgrade=upgrade
+    )
     return with_html_view(advise_service(asked, running, found=looked.diagnosis, view=view, additions=own))
 
 

@@ -20,6 +20,9 @@ __all__ = ["advise"]
 @click.option("--window", help="how long to look: 10 s of a live page, the last 1 h of Prometheus")
 @click.option("--match", help="""labels that series of Prometheus must have: 'job="llm"'""")
 @click.option("--reuse", help="of a prompt, what an earlier prompt began with: 40%")
+@click.option(
+    "--log", help="requests as a gateway logged them (any log of `tonnage simulate`), replayed on each change"
+)
 @click.option("--upgrade", metavar="ENGINE@RELEASE", help="the change to expect of a release, and a canary: vllm@0.27")
 @click.option("--no-calibration", is_flag=True, help="predict without what was measured, to see the difference")
 @why_option
@@ -32,9 +35,9 @@ def advise(file: str, sources: tuple[str, ...], **options: Any) -> None:
 
     \b
     FILE is what starts it, as `tonnage adopt` reads it. A SOURCE is its Prometheus, a live metrics page or a saved
-    one, a measurement, a gateway's log. Its own latencies calibrate the model of it, so that differences are
-    predicted and today is as measured. A page counts for one replica, a Prometheus for the whole service; --rate
-    states the rate instead.
+    one, a measurement. Its own latencies calibrate the model of it, so that differences are predicted and today is as
+    measured. Its traffic (--log, else drawn as it was seen) is replayed on each change. A page counts for one replica,
+    a Prometheus for the whole service; --rate states the rate instead.
     """
     from tonnage.adopt import read_running
     from tonnage.catalog import gather
@@ -47,7 +50,7 @@ def advise(file: str, sources: tuple[str, ...], **options: Any) -> None:
     from tonnage.report.answers import show_document
     from tonnage.report.document import as_json
 
-    taken = ("window", "match", "reuse", "upgrade", "no_calibration", "why", "as_json", "today", "folders")
+    taken = ("window", "match", "reuse", "log", "upgrade", "no_calibration", "why", "as_json", "today", "folders")
     own = {name: options.pop(name) for name in taken}
     additions = gather(paths=own["folders"])
     text = read_text(file)
@@ -58,6 +61,7 @@ def advise(file: str, sources: tuple[str, ...], **options: Any) -> None:
     view = View(
         pages=looked.pages,
         reuse=own["reuse"],
+        log=own["log"],
         measured=looked.measured,
         calibrates=not own["no_calibration"],
         upgrade=own["upgrade"],

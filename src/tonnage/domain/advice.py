@@ -9,7 +9,7 @@ from tonnage.domain.diagnosis import Verdict
 from tonnage.domain.layout import Layout
 from tonnage.domain.precision import Precision
 
-__all__ = ["ADVICE_SCHEMA", "Action", "Advice", "Seen", "State"]
+__all__ = ["ADVICE_SCHEMA", "Action", "Advice", "Replayed", "Seen", "State"]
 
 ADVICE_SCHEMA = "tonnage.advice/1"
 
@@ -27,6 +27,19 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Means. [s]"""
     reused_share: float | None = None
     """Of a prompt's tokens, that an earlier prompt began with; absent = not known. [-]"""
+    log: str = ""
+    """File of the requests that were replayed; empty = they were drawn at the rate and the lengths above."""
+
+
+class Replayed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The service's traffic, played request by request."""
+
+    requests: int
+    ttft_s: float
+    tpot_s: float
+    """At the objectives' percentile. [s]"""
+    keeps: bool
+    """Every objective holds."""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -44,7 +57,9 @@ class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tpot_s: float
     """At the objectives' percentile. [s]"""
     keeps: bool
-    """Whether it carries the traffic within the objectives."""
+    """Whether it carries the traffic within the objectives: as replayed, else by averages."""
+    replayed: Replayed | None = None
+    """The traffic on these replicas; absent where no simulator is installed, or for another accelerator."""
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -75,3 +90,5 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How far predictions were from what was measured, before it was taken into account; empty = not calibrated."""
     assumed: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
+    replayed: str = ""
+    """Which requests were played on what runs and on every change; empty = none were."""

@@ -30,6 +30,7 @@ def advice_document(answer: Advice, *, top: int = SHOWN, every: bool = False) ->
         _table(answer, shown),
         *(Text(text=f"{action.name}: {action.change}") for action in shown),
         *(Note(text=f"check first: {action.check}") for action in answer.actions[:1]),
+        *([Note(text=f"replayed: {answer.replayed}")] if answer.replayed else []),
         *([Note(text=answer.calibrated)] if answer.calibrated else []),
         *(Note(text=f"assumed: {text}") for text in answer.assumed[:2]),
     ]
@@ -58,8 +59,8 @@ def _row(name: str, state: State, saved: float) -> tuple[str, ...]:
         state.precision.weights.upper(),
         f"{state.usd_per_month:,.0f}",
         f"{saved:,.0f}" if saved else "",
-        show(state.ttft_s, "s", digits=2),
-        show(state.tpot_s, "s", digits=2),
+        show((state.replayed or state).ttft_s, "s", digits=2),
+        show((state.replayed or state).tpot_s, "s", digits=2),
         f"{state.most_per_s:.3g}",
     )
 

@@ -29,6 +29,14 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import release
 from tonnage.errors import BadRequest, echo
 from tonnage.planning.adopt.adopt import accelerator_of
+from tonnage.planning.adopt.replayed import (
+    ServiceTraffic,
+    fewest_replicas,
+    hourly_bounds,
+    logged_traffic,
+    replay,
+    traffic_of_service,
+)
 from tonnage.planning.adopt.serve import Started, read_server
 from tonnage.planning.calibrate.loads import Stack
 from tonnage.planning.core.header import Infeasible
@@ -104,16 +112,20 @@ def advise(
     )
     made = read_server(asked, running, accelerator=accelerator, additions=additions)
     serve = _with_reuse(made, seen)
-    now = _state(serve, made, made.configuration, replicas=made.replicas, today=day)
+    traffic = traffic_of_service(serve, logged_traffic(seen.log) if seen.log else None)
+    now = _state(serve, made, made.configuration, replicas=made.replicas, traffic=traffic, today=day)
     if now is None:
         raise BadRequest("what the file starts is predicted not to run; tonnage adopt FILE says what stands in the way")
     actions = [
         action
         for variant in _variants(made, serve, seen, diagnosis)
-        if (action := _action(variant, made, now, today=day)) is not None
+        if (action := _action(variant, made, now, traffic=traffic, today=day)) is not None
     ]
     actions += _other_part(serve, made, now, request, additions=additions, today=day)
     actions += _by_evidence(diagnosis, now, seen)
+    if traffic is not None:
+        base = next((a.state for a in actions if a.name == "replicas" and a.state is not None), now)
+        actions += hourly_bounds(traffic, base, now=now, headroom=serve.headroom, worth=WORTH)
     if upgrade is not None:
         actions.append(_upgrade(upgrade, serve, made, now, today=day))
     ranked = _rank_actions(actions, now)
@@ -128,6 +140,7 @@ def advise(
         calibrated=calibrated,
         assumed=made.assumed,
         findings=made.findings,
+        replayed="" if traffic is None else traffic.source,
     )
 
 
@@ -162,14 +175,26 @@ def _computing(serve: Serve, share: float) -> Serve:
 
 
 def _state(
-    serve: Serve, made: Started, configuration: Configuration, *, replicas: int | None = None, today: date
+    serve: Serve,
+    made: Started,
+    configuration: Configuration,
+    *,
+    replicas: int | None = None,
+    traffic: ServiceTraffic | None = None,
+    today: date,
 ) -> State | None:
-    """The service under its traffic with so many replicas, or the fewest that carry it; None = it cannot run."""
+    """
+    The service under its traffic with so many replicas, or the fewest that carry it; None = it cannot run.
+
+    `traffic` is replayed and decides; without it, averages do.
+    """
     outcome = outcome_of(serve, made.model, site=made.site, configuration=configuration)
     if isinstance(outcome, Infeasible):
         return None
     rate, each = serve.rate_per_s or 0.0, outcome.best.rate_per_s
     fewest = max(1, math.ceil(rate / (each * (1.0 - serve.headroom)) - 1e-9))
+    if traffic is not None and replicas is None:
+        fewest = fewest_replicas(serve, outcome, traffic=traffic, start=fewest)
     count = fewest if replicas is None else replicas
     keeps = rate <= each * count
     at = serve if keeps else replace(serve, rate_per_s=0.999 * each * count)
@@ -178,7 +203,11 @@ def _state(
     if not bills:
         return None
     option = add_costs(at, option_of(at, outcome, bills=bills, replicas=count), accelerator=made.site.accelerator)
-    return _state_of(option, keeps=keeps)
+    state = _state_of(option, keeps=keeps)
+    if traffic is None:
+        return state
+    played = replay(serve, outcome, traffic=traffic, replicas=count)
+    return msgspec.structs.replace(state, keeps=played.keeps, replayed=played)
 
 
 def _state_of(option: ServeOption, *, keeps: bool = True) -> State:
@@ -258,9 +287,11 @@ def _variants(made: Started, serve: Serve, seen: Seen, diagnosis: Diagnosis) -> 
         )
 
 
-def _action(variant: _Variant, made: Started, now: State, *, today: date) -> Action | None:
+def _action(
+    variant: _Variant, made: Started, now: State, *, traffic: ServiceTraffic | None, today: date
+) -> Action | None:
     """The variant where it brings money, capacity that is missing, or latency for nothing."""
-    after = _state(variant.serve, made, variant.configuration, today=today)
+    after = _state(variant.serve, made, variant.configuration, traffic=traffic, today=today)
     if after is None:
         return None
     saved = now.usd_per_month - after.usd_per_month

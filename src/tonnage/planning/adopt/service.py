@@ -23,6 +23,7 @@ from tonnage.domain.measurement import Measurement
 from tonnage.domain.requests.adopt import Adopt
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.planning.adopt.advise import advise, stack_of
+from tonnage.planning.adopt.replayed import logged_traffic
 from tonnage.planning.calibrate.calibrate import calibrate
 from tonnage.units import read
 
@@ -39,6 +40,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     measured: Measurement | str = "nothing was measured"
     """The service's own latencies as one load; or why there is none."""
     calibrates: bool = True
+    log: str | None = None
+    """File of the service's requests, as its gateway logged them: they are replayed instead of drawn ones."""
     upgrade: str | None = None
     """A release to expect a change from: vllm@0.27."""
 
@@ -80,10 +83,12 @@ def advise_service(
 
 def _seen(evidence: Evidence, asked: Adopt, view: View, *, replicas: int) -> Seen:
     """The traffic that the metrics show."""
-    rate = asked.rate_per_s
+    logged = None if view.log is None else logged_traffic(view.log)
+    rate = asked.rate_per_s or (logged.rate_per_s if logged else None)
     if rate is None and evidence.requests_per_s:
         rate = evidence.requests_per_s * (replicas / view.pages if view.pages else 1.0)
-    prompt, output = asked.prompt_tokens or evidence.prompt_tokens, asked.output_tokens or evidence.output_tokens
+    prompt = asked.prompt_tokens or (logged.prompt_tokens if logged else evidence.prompt_tokens)
+    output = asked.output_tokens or (logged.output_tokens if logged else evidence.output_tokens)
     lacks = [
         f"{what} ({flag})"
         for what, flag, value in (
@@ -104,7 +109,8 @@ def _seen(evidence: Evidence, asked: Adopt, view: View, *, replicas: int) -> See
         output_tokens=output,
         ttft_s=evidence.ttft_s,
         tpot_s=evidence.tpot_s,
-        reused_share=share,
+        reused_share=share if share is not None or logged is None else logged.reused_share,
+        log=view.log or "",
     )
 
 
