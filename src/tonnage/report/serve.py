@@ -33,9 +33,9 @@ from tonnage.report.wording import (
     account_texts,
     break_even_text,
     chance_text,
-    commitment_text,
     decisions,
     degrees,
+    expected_text,
     meter,
     money,
     percent,
@@ -368,12 +368,14 @@ def _base_text(day: FleetDay | None) -> str:
     way = next((way for way in day.ways if way.committed), None) if day is not None else None
     if way is None:
         return ""
-    peak = way.replicas_most - way.committed
-    held = f" {said}" if (said := commitment_text(way.commitment)) else ""
+    held, peak = way.commitment, way.replicas_most - way.committed
+    stops = ""
+    if held is not None and held.stops_paying is not None:
+        stops = f" Stops paying if on-demand prices fall by over {held.stops_paying:.0%} ({expected_text(held)})."
     return (
-        f"Base and burst: {plural(way.committed, 'replica')} committed ({way.base}), up to {peak} more on demand: "
-        f"{money(way.usd_per_month)}/month, {way.saves:.0%} less than the same all on demand"
-        f"{f' ({way.note})' if way.note else ''}.{held}"
+        f"Base and burst: {plural(way.committed, 'replica')} committed ({way.base}), up to {peak} on demand: "
+        f"{money(way.usd_per_month)}/month, {way.saves:.0%} less than all on demand"
+        f"{f'; {way.note}' if way.note else ''}.{stops}"
     )
 
 

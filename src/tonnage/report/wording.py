@@ -26,6 +26,7 @@ __all__ = [
     "contract_text",
     "decisions",
     "degrees",
+    "expected_text",
     "figure_name",
     "interval",
     "limits",
@@ -244,22 +245,27 @@ def commitment_text(held: Commitment | None, *, run: bool = False) -> str:
         return ""
     if run:
         return f"Commitment: {held.term} is paid in every hour of its term, which is in the price of the run."
-    low, high = sorted((-held.falls_high, -held.falls_low))
-    spread = f" ({_change(low)} to {_change(high)})" if round(low, 2) != round(high, 2) else ""
-    until = f"until it ends on-demand prices are expected to move by {_change(-held.falls)}{spread}"
+    expected = expected_text(held)
     if held.stops_paying is None or held.on_demand_usd_per_hour is None:
-        return f"Commitment: {held.term}; {until}; no on-demand price is known to hold it against."
+        return f"Commitment: {held.term}; no on-demand price is known to hold it against ({expected})."
     against = f" at {provider_name(held.against)}" if held.against else ""
-    pays = f", pays with {held.pays_with[0]} of {held.pays_with[1]} sellers' past prices" if held.pays_with else ""
     stops = (
-        f"it stops paying where they fall by more than {held.stops_paying:.0%}"
+        f"stops paying if on-demand prices fall by over {held.stops_paying:.0%}"
         if held.stops_paying >= 0
-        else f"it pays only if they rise by more than {-held.stops_paying:.0%}"
+        else f"pays only if on-demand prices rise by over {-held.stops_paying:.0%}"
     )
     return (
-        f"Commitment: {held.term}, ${held.usd_per_hour:,.2f}/h against ${held.on_demand_usd_per_hour:,.2f}/h on demand"
-        f"{against}; {until}; {stops}{pays}."
+        f"Commitment: {held.term}, ${held.usd_per_hour:,.2f}/h against ${held.on_demand_usd_per_hour:,.2f} on demand"
+        f"{against}; {stops} until it ends ({expected})."
     )
+
+
+def expected_text(held: Commitment) -> str:
+    """How on-demand prices are expected to move until a term ends, and how many sellers' past prices let it pay."""
+    low, high = sorted((-held.falls_high, -held.falls_low))
+    spread = f", {_change(low)} to {_change(high)}" if round(low, 2) != round(high, 2) else ""
+    pays = f"; pays with {held.pays_with[0]} of {held.pays_with[1]} sellers' past" if held.pays_with else ""
+    return f"expected {_change(-held.falls)}{spread}{pays}"
 
 
 def contract_text(bill: Bill) -> str:
