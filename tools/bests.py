@@ -83,7 +83,11 @@ def decode_pool(run: dict[str, Any]) -> Found:
             accelerator=part.id,
             layout=layout,
             precision=Precision(**ask["precision"]),
-            engine=Engine(name=ask["engine"], max_num_seqs=max(1, seats * layout.ranks // layout.dp)),
+            engine=Engine(
+                name=ask["engine"],
+                max_num_seqs=max(1, seats * layout.ranks // layout.dp),
+                memory_fraction=ask.get("memory_fraction"),
+            ),
         )
         replica = build_replica(model=model, accelerator=part, configuration=configuration, lengths=lengths)
         if not replica.verdict.ok or replica.times is None:

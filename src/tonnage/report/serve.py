@@ -287,7 +287,8 @@ def _failure(plan: ServePlan) -> str:
     more = next((choice for choice in plan.sizes if getattr(choice, "replicas", 0) > plan.options[0].replicas), None)
     if more is None:
         return ""
-    return f"Survives the loss of any one replica with {more.accelerators} accelerators: ${more.usd_per_hour:,.2f}/h."
+    one = "unit" if plan.options[0].configuration.pools else "replica"
+    return f"Survives the loss of any one {one} with {more.accelerators} accelerators: ${more.usd_per_hour:,.2f}/h."
 
 
 # Why

@@ -34,6 +34,14 @@ def test_of_a_service_cheapest_fastest_near_its_price_and_one_that_survives() ->
     assert found == {"cheapest": 0, "fastest": 1, "resilient": 3}
 
 
+def test_a_price_of_third_parties_is_no_choice_beside_a_seller_s() -> None:
+    first = Traits(usd=10.0, seconds=9.0, survives=False)
+    doubted = Traits(usd=7.0, seconds=5.0, survives=True, listed=False)
+    listed = Traits(usd=12.0, seconds=9.0, survives=True)
+    assert names(first, doubted, listed) == {"cheapest": 0, "resilient": 2}
+    assert names(Traits(usd=10.0, seconds=9.0, survives=False, listed=False), doubted) == {"cheapest": 0, "fastest": 1}
+
+
 def test_of_a_job_the_soonest_at_any_price() -> None:
     found = names(Traits(usd=10.0, seconds=9.0), Traits(usd=10.5, seconds=8.0), Traits(usd=90.0, seconds=1.0))
     assert found == {"cheapest": 0, "fastest": 1, "soonest": 2}

@@ -55,6 +55,13 @@ def test_caches_move_inside_an_instance_where_the_unit_fits_into_one(found: Serv
     assert ("network" in pools.sentence) == pools.leaves_node
 
 
+def test_what_a_pooled_plan_counts_are_units(found: ServePlan) -> None:
+    best = found.options[0]
+    flip = next(one for one in found.break_even if one.input == "mean rate above")
+    said = "units of pools" if best.configuration.pools else "replicas"
+    assert flip.becomes == f"{best.replicas + 1} {said} are needed"
+
+
 def test_only_who_asks_gets_them() -> None:
     assert plan(pools=None).pools is None
 

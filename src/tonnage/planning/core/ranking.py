@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.infer_plan import InferOption
-from tonnage.domain.plan import Choice, Configuration, ServeOption
+from tonnage.domain.plan import Bill, Choice, Configuration, ServeOption
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.train_plan import TrainConfiguration, TrainOption
 from tonnage.planning.error_model import Pair, Ratio, correlation, tie_ratio, within_text
@@ -162,6 +162,8 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     """To the end of the job, or of a mean request. [s]"""
     sure: bool = True
+    listed: bool = True
+    """At a price that its seller states."""
     survives: bool | None = None
     """Carries the peak when one instance or replica is lost; absent for jobs."""
 
@@ -172,14 +174,18 @@ def choices(options: Sequence[Traits]) -> tuple[Choice, ...]:
 
     "cheapest" is the first of the ranking. "fastest" is faster than that and costs at most `NEAR` times as much.
     Of a service, "resilient" is the cheapest that carries the peak after a failure, where the first does not; of a
-    job, "soonest" is what ends first at any price. An option less sure than the first is no choice; nor, as
-    resilient, is a cheaper one, which ranks behind the first because no seller confirms its price.
+    job, "soonest" is what ends first at any price. What cannot lead is no choice: an option less sure than the first,
+    or at a price of third parties where the first's is its seller's (it may look cheaper than the cheapest).
     """
     if not options:
         return ()
     first = options[0]
     found = [Choice(name="cheapest", option=0)]
-    able = [place for place, option in enumerate(options) if option.sure or not first.sure]
+    able = [
+        place
+        for place, option in enumerate(options)
+        if (option.sure or not first.sure) and (option.listed or not first.listed)
+    ]
     near = [i for i in able if options[i].usd <= NEAR * first.usd]
     fastest = min(near, key=lambda i: (options[i].seconds, options[i].usd), default=0)
     if options[fastest].seconds < first.seconds:
@@ -189,7 +195,7 @@ def choices(options: Sequence[Traits]) -> tuple[Choice, ...]:
         if options[last].seconds < options[found[-1].option].seconds:
             found.append(Choice(name="soonest", option=last))
     elif not first.survives:
-        safe = [i for i in able if options[i].survives and options[i].usd >= first.usd]
+        safe = [i for i in able if options[i].survives]
         last = min(safe, key=lambda i: (options[i].usd, i), default=0)
         if last not in {choice.option for choice in found}:
             found.append(Choice(name="resilient", option=last))
@@ -205,6 +211,7 @@ def serve_traits(request: Serve, option: ServeOption) -> Traits:
         usd=option.bill.usd_per_hour,
         seconds=capacity.ttft_mean_s + max(0.0, request.lengths.output_tokens - 1.0) * capacity.tpot_mean_s,
         sure=option.sure,
+        listed=_listed(option.bill),
         survives=(1.0 - option.headroom) * working <= option.replicas - lost,
     )
 
@@ -212,7 +219,12 @@ def serve_traits(request: Serve, option: ServeOption) -> Traits:
 def job_traits(option: BatchOption | TrainOption) -> Traits:
     """A job's bill and the time to its end."""
     wall = option.run.wall_s if isinstance(option, TrainOption) else option.wall_s
-    return Traits(usd=option.cost.value, seconds=wall.value, sure=option.sure)
+    return Traits(usd=option.cost.value, seconds=wall.value, sure=option.sure, listed=_listed(option.bill))
+
+
+def _listed(bill: Bill | None) -> bool:
+    """Whether a price is its seller's; what nobody rents has none to doubt."""
+    return bill is None or bill.trust == "primary"
 
 
 def infer_traits(option: InferOption) -> Traits:
@@ -222,5 +234,6 @@ def infer_traits(option: InferOption) -> Traits:
     return Traits(
         usd=option.bill.usd_per_hour if option.bill is not None else math.inf,
         seconds=option.latency_s.value,
+        listed=_listed(option.bill),
         survives=option.used * option.count <= option.count - lost,
     )

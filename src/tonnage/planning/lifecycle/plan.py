@@ -16,7 +16,7 @@ from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.answer import Basis, Part, Quantity, weakest
 from tonnage.domain.lifecycle import LifecyclePlan, LifecycleRequest, OneType
-from tonnage.domain.plan import PLAN_SCHEMA, Provenance, ServeOption, ServePlan
+from tonnage.domain.plan import PLAN_SCHEMA, Bill, Provenance, ServeOption, ServePlan
 from tonnage.domain.train_plan import Milestone, TrainOption, TrainPlan
 from tonnage.physics.memory import stored_bytes
 from tonnage.planning.cold_start import cold_start
@@ -173,7 +173,8 @@ def _one_type(
     """The kinds of accelerator that can do both, cheapest together first."""
     cheapest: dict[str, ServeOption] = {}
     for option in serve.options:
-        cheapest.setdefault(option.configuration.accelerator, option)
+        if _as_trusted(option.bill, serve.options[0].bill):
+            cheapest.setdefault(option.configuration.accelerator, option)
     names = list(dict.fromkeys([*list(cheapest)[:MAX_TYPES], make.options[0].configuration.accelerator]))
     mix = _life_usd(request, make.options[0], serve.options[0])
     found = []
@@ -183,7 +184,7 @@ def _one_type(
             continue
         filters = replace(request.make.filters, accelerators=(name,))
         trained = train_options(replace(request.make, filters=filters), additions=additions, today=today)
-        if not trained:
+        if not trained or not _as_trusted(trained[0].bill, make.options[0].bill):
             continue
         total = _life_usd(request, trained[0], served)
         making = trained[0].cost.value * (1.0 + request.retrainings)
@@ -200,6 +201,11 @@ def _one_type(
             )
         )
     return tuple(sorted(found, key=lambda one: one.total_usd))
+
+
+def _as_trusted(bill: Bill, first: Bill) -> bool:
+    """No price of third parties beside a seller's: one kind for both would look cheaper than the cheapest mix."""
+    return bill.trust == "primary" or first.trust != "primary"
 
 
 def _over_the_mix(

@@ -424,8 +424,9 @@ def _another_replica(request: Serve, best: ServeOption, contenders: Iterable[_Pl
             surely = min(surely, firm)
         able = surely if own else max(able, surely)
     most = able * working / request.shape.peak_to_mean
+    copies = "units of pools" if best.configuration.pools else "replicas"
     return [
-        BreakEven(input="mean rate above", value=most, unit="1/s", becomes=f"{best.replicas + 1} replicas are needed",
+        BreakEven(input="mean rate above", value=most, unit="1/s", becomes=f"{best.replicas + 1} {copies} are needed",
              low=most / error, high=most * error, now=request.rate_per_s)
     ]  # fmt: skip
 
