@@ -90,6 +90,8 @@ def trace_document(found: TraceSessions) -> Document:
     cited = (Note(text=found.licence),) if found.licence else ()
     if found.profile is None:
         told = "No block ids (hash_ids): lengths and times are known, and not which prompts begin alike."
+        if found.requests < 2:
+            told = "One request: nothing can come back; give a log of two or more."
         lines = (Text(text=question), Headline(text=told, good=False), *cited)
         return Document(first=lines, why=())
     turns = found.requests / max(1, found.sessions)

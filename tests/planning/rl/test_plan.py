@@ -12,6 +12,8 @@ from tonnage.domain.rl_plan import RlPlan
 from tonnage.errors import BadRequest
 from tonnage.planning.ask import answer
 from tonnage.planning.plans import plan_of_text
+from tonnage.planning.requests.rl import rl_request
+from tonnage.planning.rl.plan import plan_rl
 from tonnage.report.answers import document_of, explanation_of
 from tonnage.report.charts.rl import rl_charts
 from tonnage.report.document import as_json
@@ -118,3 +120,16 @@ def test_on_policy_may_be_said() -> None:
     asked = {"model": "llama-3.1-8b", "steps": 10, "response_tokens": 1000, "count": 8, "accelerator": "H100"}
     said, unsaid = answer("rl", {**asked, "staleness": "0"}), answer("rl", asked)
     assert isinstance(said, RlPlan) and isinstance(unsaid, RlPlan) and said.request == unsaid.request
+
+
+@pytest.mark.parametrize("field", [{"environment": "5 s"}, {"observation_tokens": 200}])
+def test_a_response_of_one_turn_has_no_environment(field: dict[str, object]) -> None:
+    asked = {"model": "llama-3.1-8b", "steps": 10, "response_tokens": 500}
+    with pytest.raises(BadRequest, match=f"{next(iter(field))}: a response of one turn has no environment"):
+        rl_request({**asked, **field})
+    assert rl_request({**asked, **field, "turns": 3}).turns == 3.0
+
+
+def test_no_processor_is_planned_for_training_unless_it_is_named() -> None:
+    plan = plan_rl(rl_request({"model": "llama-3.1-8b", "steps": 10, "response_tokens": 500, "count": 2}))
+    assert plan.feasible and not any(option.case.accelerator.startswith("cpu-") for option in plan.options)

@@ -49,6 +49,8 @@ def rl_request(values: Mapping[str, Any], *, additions: Additions = catalog.NOTH
         raise BadRequest("partial_rollouts: on policy every response ends before the update; give staleness 1 or more")
     if request.algorithm != "ppo" and request.responses_per_prompt < 2:
         raise BadRequest("responses_per_prompt: a group needs 2 or more to compare; give 2 or more, or algorithm ppo")
+    if request.turns <= 1.0 and (lone := next((n for n in ("environment", "observation_tokens") if given.get(n)), "")):
+        raise BadRequest(f"{lone}: a response of one turn has no environment; give turns above 1, or leave {lone} out")
     responses = request.prompts_per_step * request.responses_per_prompt
     if request.train_batch is not None and request.train_batch > responses:
         raise BadRequest(f"train_batch: {request.train_batch} is more than the {responses} responses of a step")

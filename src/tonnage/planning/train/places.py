@@ -59,7 +59,7 @@ def trainable_sites(
     for site in sites:
         why = _inference_only().get(site.accelerator.id)
         named = site.accelerator.id in filters.accelerators or "cpu" in filters.segments
-        if why is None and site.accelerator.segment == "cpu" and not named:
+        if why is None and site.accelerator.id.startswith("cpu-") and not named:  # a cloud's own, too
             why = "a processor; name it with --accelerator to see how slow"
         lacking = why is None and bool(narrow) and narrow not in site.accelerator.peaks
         if why is None and not lacking and not runs_on(framework, site.accelerator):
