@@ -113,6 +113,7 @@ def test_parts_without_bf16_multiply_in_fp16(part: str) -> None:
 
     assert {activations(p) for p in (None, Precision(weights="fp16"), Precision(weights="gptq"))} == {"fp16"}
     assert activations(Precision(weights="bf16")) == "bf16"
+    assert activations(Precision(weights="bf16", experts="int4")) == "fp16"
 
 
 def test_scheduling_ahead_hides_the_host_and_never_slows() -> None:

@@ -5,8 +5,9 @@ Predict every known operating point and say which predictions lie outside its pu
     python -m tools.known --json     prints every point with its prediction instead, and writes nothing
 
 `points.toml` holds the points. One that names a `row` of measurements/ is that row: its load, its source, and the
-value that it printed, taken within a factor (`within`); the others state case, range and source themselves. What lies
-outside is listed as wrong, whatever the reason; a point that cannot be predicted is wrong as well.
+value that it printed, taken within a factor (`within`), or a range and source of its own where the row is no usual run;
+the others state case, range and source themselves. What lies outside is listed as wrong, whatever the reason, with its
+`cause` where that is known; a point that cannot be predicted is wrong as well.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ class Point(NamedTuple):
     low: float
     high: float
     source: str
+    cause: str = ""
+    """Why the prediction lies outside, where that is known."""
 
 
 class Answered(NamedTuple):
@@ -83,16 +86,17 @@ def _from_row(entry: dict[str, Any]) -> Point:
     wanted = next(cell for cell in measured_numbers(row) if cell.quantity == entry["quantity"])
     if wanted.value is None:
         raise ValueError(f"{name} prints no {entry['quantity']}")
-    within = float(entry["within"])
+    within = float(entry.get("within", 1.0))
     return Point(
         id=name,
         kind=entry["kind"],
         what=entry["what"],
         case=case_of(row),
         wanted=wanted,
-        low=wanted.value / within,
-        high=wanted.value * within,
-        source=f"{text(row, 'source') or SILICON} ({table})",
+        low=float(entry.get("low", wanted.value / within)),
+        high=float(entry.get("high", wanted.value * within)),
+        source=entry.get("source", f"{text(row, 'source') or SILICON} ({table})"),
+        cause=entry.get("cause", ""),
     )
 
 
@@ -108,6 +112,7 @@ def _stated(entry: dict[str, Any]) -> Point:
         low=float(entry["low"]),
         high=float(entry["high"]),
         source=entry["source"],
+        cause=entry.get("cause", ""),
     )
 
 
@@ -141,6 +146,8 @@ def page(found: Iterable[Answered]) -> str:
         "## Wrong",
         "",
         *(_table(wrong) if wrong else ["None."]),
+        "",
+        *(f"- {each.point.what}: {each.point.cause}." for each in wrong if each.point.cause),
     ]
     for kind in ("serving", "training", "local"):
         lines += ["", f"## All of {kind}", "", *_table([each for each in rows if each.point.kind == kind])]

@@ -289,8 +289,12 @@ def with_usual_activations(precision: Precision, accelerator: Accelerator, *, en
     tensor units know FP16 and not BF16 (V100, T4, RTX 2080 Ti) take FP16: engines refuse BF16 there.
     """
     stored = number_format(precision.weights)
-    if precision.activations == "bf16" and stored.name != "bf16" and _only_fp16(accelerator):
-        precision = msgspec.structs.replace(precision, activations="fp16")
+    plain = stored.name == "bf16"
+    if precision.activations == "bf16" and _only_fp16(accelerator) and not (plain and precision.experts is None):
+        # Experts in 4 bits leave the other weights at 16, which are FP16 then as well.
+        precision = msgspec.structs.replace(
+            precision, activations="fp16", weights="fp16" if plain else precision.weights
+        )
     native = not stored.weight_only and stored.bits < 16 and stored.compute in accelerator.peaks
     if precision.experts is not None or not native or number_format(precision.activations).bits < 16:
         return precision
