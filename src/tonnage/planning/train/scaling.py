@@ -19,7 +19,7 @@ from tonnage.planning.train.job import TrainContext
 from tonnage.planning.train.option import run_of
 from tonnage.planning.train.places import MAX_ACCELERATORS, rentals
 from tonnage.planning.train.search import Place, fastest_arrangements, templates
-from tonnage.planning.train.training_job import TrainingJob
+from tonnage.planning.train.training_job import TrainingJob, step_pace
 from tonnage.pricing.bills import instances_needed
 from tonnage.simulation.run import spot_mix
 from tonnage.simulation.training import step_time
@@ -109,7 +109,7 @@ def _strong(asked: TrainContext, best: TrainOption, places: dict[int, Place]) ->
     for count, place in sorted(places.items()):
         found = fastest_arrangements(asked.model, place, job=job, coefficients=asked.coefficients, framework=name)
         if found.best:
-            yield "strong", count, found.best[0].setup, found.best[0].step_s
+            yield "strong", count, found.best[0].setup, found.best[0].step_s * _pace(asked, place, found.best[0].setup)
 
 
 def _weak(asked: TrainContext, best: TrainOption, places: dict[int, Place]) -> Iterable[Step]:
@@ -121,7 +121,11 @@ def _weak(asked: TrainContext, best: TrainOption, places: dict[int, Place]) -> I
             continue
         setup = replace(base, layout=replace(base.layout, dp=dp), inter_bytes_per_s=place.inter_bytes_per_s)
         step = step_time(asked.model, accelerator=place.accelerator, setup=setup, coefficients=asked.coefficients)
-        yield "weak", count, setup, step.value
+        yield "weak", count, setup, step.value * _pace(asked, place, setup)
+
+
+def _pace(asked: TrainContext, place: Place, setup: TrainSetup) -> float:
+    return step_pace(asked.model, accelerator=place.accelerator, setup=setup)
 
 
 def _curve(asked: TrainContext, best: TrainOption, steps: Iterable[Step]) -> Iterable[ScalingPoint]:
