@@ -539,16 +539,23 @@ def calibrate(
 
     from tonnage.catalog import NOTHING
     from tonnage.catalog.additions import save_calibration
-    from tonnage.measure.points import read_points
+    from tonnage.measure.points import read_points, read_training
     from tonnage.planning.calibrate.calibrate import calibrate as answer
+    from tonnage.planning.calibrate.training import calibrate_training, train_rows_of
     from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
 
     own = additions or NOTHING
-    found = read_points(measurements, points)
+    trained = read_training(measurements, points)
+    found = [] if trained else read_points(measurements, points)
     settings = tuple(f"{name}={value}" for name, value in (options or {}).items())
     given = {**fields, **({"option": settings} if settings else {})}
     asked = calibrate_request(given, additions=own)
-    fitted = answer(list(zip(found, stacks_of(found, asked), strict=True)), additions=own, machine=asked.machine or "")
+    machine = asked.machine or ""
+    if trained:
+        rows = [row for one in trained for row in train_rows_of(one, asked)]
+        fitted = calibrate_training(rows, additions=own, machine=machine)
+    else:
+        fitted = answer(list(zip(found, stacks_of(found, asked), strict=True)), additions=own, machine=machine)
     if save is not None:
         save_calibration(fitted.calibration, None if save == "user" else Path(save))
     return fitted

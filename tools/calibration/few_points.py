@@ -227,7 +227,7 @@ class Numbers(NamedTuple):
 def _numbers_of(run: Sequence[Point]) -> Numbers:
     seen = [one for point in run for one in point.seen]
     return Numbers(
-        numbers_of((one.quantity, one.model, one.place) for one in seen),
+        numbers_of((one.quantity, one.model, one.place, one.setting) for one in seen),
         np.array([one.shares for one in seen]),
         np.clip(np.array([one.residual for one in seen]), -FARTHEST, FARTHEST),
         len(run),

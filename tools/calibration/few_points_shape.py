@@ -2,7 +2,7 @@
 What would few points teach if errors also drifted smoothly over loads, lengths and degrees? Serving and training.
 
     python -m tools.calibration.few_points_shape serve     beside the table of few_points.py, a minute on one core
-    python -m tools.calibration.few_points_shape train     step times: nothing in the product takes these yet
+    python -m tools.calibration.few_points_shape train     step times, as `calibrate` learns them
 
 A run is what one user has. Errors of a number are causes x shares (serving; `few_points.py`), an offset of the run by
 quantity, a drift over the run's configurations, and noise. The drift is a Gaussian process: its covariance falls as

@@ -302,7 +302,8 @@ def _learnt_toml(one: Learnt) -> str:
     place, shares = (", ".join(f"{x:.5g}" for x in numbers) for numbers in (one.place, one.shares))
     return (
         f"  {{ model = {_quote(one.model)}, quantity = {_quote(one.quantity)}, place = [{place}], "
-        f"left = {one.left:.5g}, noise = {one.noise:.5g}, shares = [{shares}] }},"
+        f"left = {one.left:.5g}, noise = {one.noise:.5g}, shares = [{shares}]"
+        + (f", setting = {_quote(one.setting)} }}," if one.setting else " },")
     )
 
 

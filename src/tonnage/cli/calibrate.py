@@ -19,7 +19,13 @@ __all__ = ["calibrate"]
 @click.command(cls=Grouped)
 @click.argument("measurements", nargs=-1, metavar="MEASUREMENTS...")
 @request_options(CalibrateRequest, argument="")
-@click.option("--point", "pasted", multiple=True, metavar="TEXT", help="a row as it stands: 'TPOT 21 ms at 32 clients'")
+@click.option(
+    "--point",
+    "pasted",
+    multiple=True,
+    metavar="TEXT",
+    help="a row as it stands: 'TPOT 21 ms at 32 clients', 'step 1.9 s at batch 8 seq 4096 on 8 H100'",
+)
 @click.option("--isl", type=float, help="prompt tokens of pasted rows that state none")
 @click.option("--osl", type=float, help="answer tokens of pasted rows that state none")
 @click.option("--window", default="10s", show_default=True, help="how long a metrics page is read")
@@ -38,8 +44,9 @@ def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
     name it with --calibration. `--calibration none` leaves all out, to see the difference.
     """
     from tonnage.catalog.additions import save_calibration
-    from tonnage.measure.points import read_points
+    from tonnage.measure.points import read_points, read_training
     from tonnage.planning.calibrate.calibrate import calibrate as answer
+    from tonnage.planning.calibrate.training import calibrate_training, train_rows_of
     from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
     from tonnage.report.answers import show_document
     from tonnage.report.calibrate import calibrated_document
@@ -47,15 +54,21 @@ def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
     from tonnage.report.wording import plural
 
     window_s = read(options["window"], "s", field="--window")
-    found = read_points(measurements, options["pasted"], lengths=(options["isl"], options["osl"]), window_s=window_s)
+    trained = read_training(measurements, options["pasted"])
+    lengths = (options["isl"], options["osl"])
+    found = [] if trained else read_points(measurements, options["pasted"], lengths=lengths, window_s=window_s)
     additions = own_facts(options)
     asked = calibrate_request(
         {field.name: options[field.name] for field in fields_of(CalibrateRequest)}, additions=additions
     )
-    stacks = stacks_of(found, asked)
-    runs = list(zip(found, stacks, strict=True))
-    with show_progress(f"fitting to {plural(len(runs), 'measurement')}"):
-        fitted = answer(runs, additions=additions, machine=asked.machine or platform.node())
+    machine = asked.machine or platform.node()
+    with show_progress(f"fitting to {plural(len(trained or found), 'measurement')}"):
+        if trained:
+            rows = [row for one in trained for row in train_rows_of(one, asked)]
+            fitted = calibrate_training(rows, additions=additions, machine=machine)
+        else:
+            runs = list(zip(found, stacks_of(found, asked), strict=True))
+            fitted = answer(runs, additions=additions, machine=machine)
     path = None
     if options["out"] or not options["as_json"]:
         path = save_calibration(fitted.calibration, Path(options["out"]) if options["out"] else None)

@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 __all__ = [
-    "CALIBRATE_SCHEMA", "MEASURE_PLAN_SCHEMA", "Calibrated", "Calibration", "CalibrationError", "FirstMeasurement",
-    "Learnt", "MeasurePlan", "Proposal", "Stretch",
+    "CALIBRATE_SCHEMA", "MEASURE_PLAN_SCHEMA", "TRAINING", "Calibrated", "Calibration", "CalibrationError",
+    "FirstMeasurement", "Learnt", "MeasurePlan", "Proposal", "Stretch",
 ]  # fmt: skip
 
 CALIBRATE_SCHEMA: Final = "tonnage.calibrate/1"
@@ -40,6 +40,10 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     """Factor on collectives. [-]"""
 
 
+TRAINING: Final = "-training"
+"""Behind the name of a framework, where a serving engine has its name: calibrations of training."""
+
+
 class Learnt(msgspec.Struct, frozen=True):
     """One measured number of one configuration: what the stretch leaves of it."""
 
@@ -47,13 +51,16 @@ class Learnt(msgspec.Struct, frozen=True):
     """Id."""
     quantity: str
     place: tuple[float, ...]
-    """Requests in flight on a replica, mean prompt, mean answer, and the degrees tp, dp, pp, ep. [-]"""
+    """Requests in flight on a replica, mean prompt, mean answer, and the degrees tp, dp, pp, ep; of training the
+    accelerators, tp, pp, cp, micro-batch, global batch and sequence length. [-]"""
     left: float
     """ln(measured / predicted under the stretch). [-]"""
     noise: float
     """Standard deviation of what nothing explains; of an outlier, what it then counts as. [-]"""
     shares: tuple[float, ...]
-    """Derivative of the prediction's logarithm by each cause. [-]"""
+    """Derivative of the prediction's logarithm by each cause; of training all 0. [-]"""
+    setting: str = ""
+    """Of training: method, recomputation, format, sharding."""
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

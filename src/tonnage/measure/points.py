@@ -17,6 +17,13 @@ import msgspec
 
 from tonnage.domain.diagnosis import Diagnosis, Evidence
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
+from tonnage.domain.train_measurement import (
+    TRAIN_MEASUREMENT_SCHEMA,
+    StepTimes,
+    TrainMeasurement,
+    TrainMemory,
+    TrainRun,
+)
 from tonnage.errors import BadRequest, echo
 from tonnage.units import read
 
@@ -24,7 +31,16 @@ if TYPE_CHECKING:
     from tonnage.measure.diagnose.sources import Watch
     from tonnage.measure.history import Place
 
-__all__ = ["Looked", "look_at_service", "measurement_of_page", "read_pasted", "read_points"]
+__all__ = [
+    "Looked",
+    "is_training_row",
+    "look_at_service",
+    "measurement_of_page",
+    "read_pasted",
+    "read_pasted_training",
+    "read_points",
+    "read_training",
+]  # fmt: skip
 
 _NUMBER: Final = r"(?P<value>\d[\d,]*(?:\.\d+)?(?:[kK](?![a-zA-Z]))?)"
 _NAMED: Final = _NUMBER.replace("value", "named")
@@ -102,6 +118,70 @@ def read_pasted(text: str, *, prompt_tokens: float | None = None, output_tokens:
     return Measurement(schema=MEASUREMENT_SCHEMA, tool="pasted", points=(point,), notes=(f"as pasted: {echo(text)}",))
 
 
+_TRAINING: Final = {
+    "step_s": rf"\bstep(?: time)?{_TIME}",
+    "peak_gb": rf"\b(?:peak|memory)(?: memory)?\s*(?:is|of|=|:)?\s*{_NUMBER}\s*G(?:i)?B\b",
+    "batch": rf"\b(?:global )?batch(?: size)?\s*(?:of|=|:)?\s*{_NUMBER}\b",
+    "seq": rf"\b(?:seq(?:uence)?(?: ?len(?:gth)?)?|length)\s*(?:of|=|:)?\s*{_NUMBER}\b",
+    "devices": rf"\b(?:on\s+)?{_NUMBER}\s*(?:x\s*)?(?P<part>(?:gpus?|accelerators?|devices?)\b|[A-Za-z][\w-]*\d[\w-]*)",
+}
+
+
+def is_training_row(text: str) -> bool:
+    """Whether a pasted row is of a training step."""
+    return re.search(_TRAINING["step_s"], text, re.IGNORECASE) is not None
+
+
+def read_pasted_training(text: str) -> TrainMeasurement:
+    """
+    One training run as a measurement: "step 1.9 s at batch 8 seq 4096 on 8 H100", a peak of memory where one is named.
+
+    Raises
+    ------
+    BadRequest
+        A part is not understood, or the batch or the number of accelerators is missing.
+
+    Examples
+    --------
+    >>> found = read_pasted_training("step 1.9 s, peak 61 GB at batch 8 seq 4096 on 8 H100")
+    >>> run = found.runs[0]
+    >>> found.device, run.devices, run.step_s, run.samples_per_step, run.tokens_per_step, run.memory.peak_bytes
+    ('H100', 8, 1.9, 8.0, 32768.0, 61000000000.0)
+    """
+    if len(text) > 500:
+        raise BadRequest(f"a pasted row has {len(text)} characters; give one run, in at most 500")
+    found, rest, part = {}, text, None
+    for name, pattern in _TRAINING.items():
+        match = re.search(pattern, rest, re.IGNORECASE)
+        if match is None:
+            continue
+        parts = match.groupdict()
+        value = _number(parts["value"])
+        if parts.get("unit"):
+            value = read(f"{value:.12g} {parts['unit'].replace('µ', 'u')}", "s", field=name)
+        found[name], part = value, parts.get("part") or part
+        rest = rest[: match.start()] + " " + rest[match.end() :]
+    left = _FILLING.sub("", rest)
+    example = "write as 'step 1.9 s, peak 61 GB at batch 8 seq 4096 on 8 H100'"
+    if left:
+        raise BadRequest(f"'{echo(text)}': '{echo(left)}' is not understood; {example}")
+    for name, said in (("batch", "the batch of a step"), ("devices", "the number of accelerators")):
+        if not found.get(name):
+            raise BadRequest(f"'{echo(text)}': {said} is missing; {example}")
+    peak = found.get("peak_gb")
+    named = part is not None and part.lower().rstrip("s") not in {"gpu", "accelerator", "device"}
+    run = TrainRun(
+        devices=round(found["devices"]),
+        steps=1,
+        step_s=found["step_s"],
+        parts=StepTimes(),
+        samples_per_step=found["batch"],
+        tokens_per_step=found["batch"] * found["seq"] if "seq" in found else None,
+        memory=TrainMemory(peak_bytes=peak * 1e9 if peak else None),
+    )
+    return TrainMeasurement(schema=TRAIN_MEASUREMENT_SCHEMA, tool="pasted", device=part if named else None, runs=(run,))
+
+
 def _take_numbers(text: str) -> tuple[dict[str, float], str]:
     """Numbers by name, and what no pattern takes."""
     found: dict[str, float] = {}
@@ -171,6 +251,26 @@ def read_points(
     found = [_source(source, window_s, place) for source in sources]
     prompt, answer = lengths
     return [*found, *(read_pasted(text, prompt_tokens=prompt, output_tokens=answer) for text in pasted)]
+
+
+def read_training(sources: Sequence[str], pasted: Sequence[str]) -> list[TrainMeasurement] | None:
+    """
+    Training runs, if the first source or row is one; nothing where servers were measured.
+
+    Raises
+    ------
+    BadRequest
+        Some are of training and others of serving.
+    """
+    from tonnage.measure.diagnose.sources import training_of
+
+    files = [training_of(Path(source)) if Path(source).is_file() else None for source in sources]
+    kinds = {one is not None for one in files} | {is_training_row(text) for text in pasted}
+    if kinds == {True, False}:
+        raise BadRequest("some of these are of training and others of serving; calibrate one at a time")
+    if True not in kinds:
+        return None
+    return [*(one for one in files if one is not None), *map(read_pasted_training, pasted)]
 
 
 def _source(source: str, window_s: float | None, place: Place | None) -> Measurement:

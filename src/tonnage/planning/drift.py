@@ -22,13 +22,13 @@ import msgspec
 import numpy as np
 
 from tonnage.catalog.intervals import Priors, causes, priors
-from tonnage.domain.calibration import Calibration
+from tonnage.domain.calibration import TRAINING, Calibration
 from tonnage.domain.layout import Layout
 from tonnage.planning.error_model import NINETY
 
 __all__ = [
     "DRIFTS", "NAMES", "SAME_AS", "STUDENT", "Drift", "Moved", "Numbers", "drift_covariance", "drift_of", "load_steps",
-    "numbers_of", "place_of",
+    "numbers_of", "place_of", "trained",
 ]  # fmt: skip
 
 NAMES: Final = ("memory", "attention", "compute", "host", "sequence", "request", "links")
@@ -37,6 +37,7 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 DRIFTS: Final = {
     "pace": {"tpot_s": 1.0, "ttft_s": 1.0, "output_tokens_per_s": -1.0},
     "first": {"ttft_s": 1.0},
+    "step": {"step_s": 1.0},
 }
 """How a drift enters the logarithm of a quantity. [-]"""
 DIMENSIONS: Final = ("load", "lengths", "lengths", "degrees", "degrees", "degrees", "degrees")
@@ -109,6 +110,7 @@ class Drift(msgspec.Struct, frozen=True):
                 quantity,
                 self.model,
                 place_of(load, self.layout, prompt_tokens=self.prompt_tokens, output_tokens=self.output_tokens),
+                "",
             )
             for load in in_flight
         )
@@ -144,12 +146,14 @@ class Numbers(NamedTuple):
     models: Sequence[str]
     places: Array
     """Logarithms, a row each."""
+    settings: Sequence[str]
+    """What is another kind of configuration altogether; of servers empty."""
 
 
-def numbers_of(each: Iterable[tuple[str, str, Sequence[float]]]) -> Numbers:
-    """Of quantities, models and places."""
-    quantities, models, places = zip(*each, strict=True)
-    return Numbers(quantities, models, np.array([logs_of(place) for place in places]))
+def numbers_of(each: Iterable[tuple[str, str, Sequence[float], str]]) -> Numbers:
+    """Of quantities, models, places and settings."""
+    quantities, models, places, settings = zip(*each, strict=True)
+    return Numbers(quantities, models, np.array([logs_of(place) for place in places]), settings)
 
 
 def drift_covariance(one: Numbers, other: Numbers, *, known: Priors) -> Array:
@@ -160,7 +164,7 @@ def drift_covariance(one: Numbers, other: Numbers, *, known: Priors) -> Array:
     --------
     >>> from tonnage.catalog.intervals import priors
     >>> places = (32, 1024, 256, 1, 1, 1, 1), (48, 1024, 256, 1, 1, 1, 1)
-    >>> near = numbers_of(zip(("tpot_s", "output_tokens_per_s"), ("m", "m"), places))
+    >>> near = numbers_of(zip(("tpot_s", "output_tokens_per_s"), ("m", "m"), places, ("", "")))
     >>> both = drift_covariance(near, near, known=priors("serve"))
     >>> bool(both[0, 1] < 0.0 < both[0, 0])
     True
@@ -168,23 +172,25 @@ def drift_covariance(one: Numbers, other: Numbers, *, known: Priors) -> Array:
     near = nearness(one, other, known=known)
     same = np.array(one.models)[:, None] == np.array(other.models)[None]
     total = np.zeros(near.shape)
-    for name, enters in DRIFTS.items():
+    for name in known.offset:
+        enters = DRIFTS[name]
         a, b = (np.array([enters.get(quantity, 0.0) for quantity in of.quantities]) for of in (one, other))
         total += np.outer(a, b) * (known.offset[name] ** 2 + known.drift[name] ** 2 * near)
-    return np.asarray(np.where(same, total, total * _shared_by_models()))
+    return np.asarray(np.where(same, total, total * _shared_by_models("pace" in known.offset)))
 
 
 @cache
-def _shared_by_models() -> float:
-    """Of the variance of a stack's errors, what its models have in common. [-]"""
-    return sum(cause.share for cause in causes("serve"))
+def _shared_by_models(serves: bool) -> float:
+    """Of the variance of a stack's errors, what its models have in common; of a step in training nothing [log]. [-]"""
+    return sum(cause.share for cause in causes("serve")) if serves else 0.0
 
 
 def nearness(one: Numbers, other: Numbers, *, known: Priors) -> Array:
     """exp(-distance) of configurations. [-]"""
-    scale = np.array([known.length[name] for name in DIMENSIONS])
+    scale = np.array([known.length.get(name, known.length["degrees"]) for name in DIMENSIONS])
     apart = np.sum(((one.places[:, None] - other.places[None]) / scale) ** 2, axis=-1)
-    return np.asarray(np.exp(-np.sqrt(apart)))
+    unlike = np.array(one.settings)[:, None] != np.array(other.settings)[None]
+    return np.asarray(np.exp(-np.sqrt(apart + unlike)))
 
 
 class _Key:
@@ -208,11 +214,11 @@ class _Conditioned:
     """The process given what was measured."""
 
     def __init__(self, own: Calibration) -> None:
-        usual = priors("serve")
+        usual = priors("train" if own.engine.endswith(TRAINING) else "serve")
         self.known = msgspec.structs.replace(usual, widths={**usual.widths, **own.widths})
-        self.numbers = numbers_of((one.quantity, one.model, one.place) for one in own.learnt)
+        self.numbers = numbers_of((one.quantity, one.model, one.place, one.setting) for one in own.learnt)
         self.noise = np.array([one.noise for one in own.learnt])
-        widths = np.array([self.known.widths[name] for name in NAMES])
+        widths = np.array([self.known.widths.get(name, 0.0) for name in NAMES])
         self.shares = np.array([one.shares for one in own.learnt]) * widths
         drift = drift_covariance(self.numbers, self.numbers, known=self.known)
         left = np.array([one.left for one in own.learnt])
@@ -248,3 +254,19 @@ def drift_of(
     if own is None or not own.learnt:
         return None
     return Drift(own, model, prompt_tokens, output_tokens, layout)
+
+
+def trained(own: Calibration, *, model: str, place: Sequence[float], setting: str) -> dict[str, tuple[float, float]]:
+    """
+    What a calibration of training says of a configuration: by quantity a factor on it, and its 90 % factor.
+
+    A model that was not measured gets nothing: on published runs, one of another model of the stack teaches nothing.
+    """
+    if model not in own.models:
+        return {}
+    found = _conditioned(_Key(own))
+    each = {
+        name: numbers_of([(name, model, place, setting)])
+        for name in dict.fromkeys(one.quantity for one in own.learnt if one.model == model)
+    }
+    return {name: (math.exp(float(found.means(one)[0])), found.factors(one)) for name, one in each.items()}

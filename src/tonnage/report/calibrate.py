@@ -36,7 +36,7 @@ _NINETY = 1.645
 def calibrated_document(found: Calibrated, *, path: str = "", own: bool = False) -> Document:
     """A calibration, and where it was written."""
     numbers = []
-    for name, said in _NUMBERS:
+    for name, said in _NUMBERS if found.calibration.spread else ():
         value, error = getattr(found.calibration.stretch, name), found.calibration.spread.get(name)
         wide = math.exp(_NINETY * error) if error is not None else 1.0
         numbers.append(
@@ -50,7 +50,7 @@ def calibrated_document(found: Calibrated, *, path: str = "", own: bool = False)
     loads = grid(["model", "load", "quantity", "measured>", "before>", "after>", "left out>"], map(_row, found.errors))
     first: list[Block] = [
         Headline(text=found.sentence),
-        grid(["number", "catalogue>", "this stack>", "90 % between>"], numbers),
+        *([grid(["number", "catalogue>", "this stack>", "90 % between>"], numbers)] if numbers else []),
         msgspec.structs.replace(loads, rows=loads.rows[:FIRST_ROWS]),
     ]
     if path:
@@ -71,9 +71,12 @@ def _value(name: str, value: float) -> str:
 
 
 def _row(error: CalibrationError) -> tuple[str, ...]:
-    measured = show(error.measured, "s") if error.unit == "s" else f"{error.measured:,.3g} tokens/s"
+    timed = error.unit in {"s", "bytes"}
+    measured = show(error.measured, error.unit) if timed else f"{error.measured:,.3g} tokens/s"
     shares = (error.before, error.after, error.left_out)
-    name = {"ttft_s": "TTFT", "tpot_s": "TPOT"}.get(error.quantity, "throughput")
+    name = {"ttft_s": "TTFT", "tpot_s": "TPOT", "step_s": "step", "memory_peak_bytes": "peak memory"}.get(
+        error.quantity, "throughput"
+    )
     model = error.model.rpartition("/")[2]
     return (
         model,

@@ -38,6 +38,7 @@ class Seen(NamedTuple):
     place: tuple[float, ...] = (1.0,) * 7
     """As `planning.drift.place_of` has it."""
     model: str = ""
+    setting: str = ""
 
 
 class Posterior(NamedTuple):
@@ -80,7 +81,7 @@ def posterior(seen: Sequence[Seen], priors: Priors) -> Posterior:
     >>> 0.1 < float(found.mean @ np.array(slow.shares) + found.drift([slow])[0]) < math.log(1.2)
     True
     """
-    widths = np.array([priors.widths[name] for name in NAMES])
+    widths = np.array([priors.widths.get(name, 0.0) for name in NAMES])
     known = np.diag(widths**2)
     noise = dict(priors.noise)
     if not seen:
@@ -119,11 +120,11 @@ def _between(some: Sequence[Seen], others: Sequence[Seen], priors: Priors, *, ca
     """Covariance of numbers with others: by drifts, and by causes."""
     if not some or not others:
         return np.zeros((len(some), len(others)))
-    a, b = (numbers_of((one.quantity, one.model, one.place) for one in of) for of in (some, others))
+    a, b = (numbers_of((one.quantity, one.model, one.place, one.setting) for one in of) for of in (some, others))
     found = drift_covariance(a, b, known=priors)
     if not causes:
         return found
-    widths = np.array([priors.widths[name] for name in NAMES])
+    widths = np.array([priors.widths.get(name, 0.0) for name in NAMES])
     mine, theirs = (np.array([one.shares for one in of]) * widths for of in (some, others))
     return np.asarray(found + mine @ theirs.T)
 

@@ -22,7 +22,7 @@ from tonnage.domain.precision import number_format
 from tonnage.domain.training import TrainSetup
 from tonnage.errors import BadRequest
 from tonnage.planning.train.setup import Chosen, resolve_setup
-from tonnage.planning.train.training_job import TrainingJob, mfu
+from tonnage.planning.train.training_job import TrainingJob, mfu, training_note
 from tonnage.units import show
 
 __all__ = ["predict_train", "step_numbers"]
@@ -116,7 +116,7 @@ def _result(
         memory_peak_bytes=memory,
         layout=_layout(setup),
         why="" if chosen.fits else _shortfall(chosen, accelerator, usable),
-        notes=(*model.assumed, *_said_of(accelerator, case), *chosen.notes, *_batch_note(case, setup)),
+        notes=(*model.assumed, *_said_of(accelerator, case, chosen, model), *chosen.notes, *_batch_note(case, setup)),
         id=case.id,
     )
 
@@ -152,8 +152,9 @@ def _shortfall(chosen: Chosen, accelerator: Accelerator, usable: float) -> str:
     )
 
 
-def _said_of(accelerator: Accelerator, case: TrainCase) -> tuple[str, ...]:
-    return tuple(filter(None, (catalog.ambiguity(case.accelerator), catalog.status_note(accelerator))))
+def _said_of(accelerator: Accelerator, case: TrainCase, chosen: Chosen, model: Model) -> tuple[str, ...]:
+    told = filter(None, (catalog.ambiguity(case.accelerator), catalog.status_note(accelerator)))
+    return (*told, *training_note(model.id, accelerator=accelerator, software=chosen.setup.software.name))
 
 
 def _batch_note(case: TrainCase, setup: TrainSetup) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from tonnage.planning.train.job import TrainContext
 from tonnage.planning.train.option import run_of
 from tonnage.planning.train.places import MAX_ACCELERATORS, rentals
 from tonnage.planning.train.search import Place, fastest_arrangements, templates
-from tonnage.planning.train.training_job import TrainingJob
+from tonnage.planning.train.training_job import TrainingJob, step_pace
 from tonnage.pricing.bills import instances_needed
 from tonnage.simulation.run import spot_mix
 from tonnage.simulation.training import step_time
@@ -110,7 +110,7 @@ def _strong(asked: TrainContext, best: TrainOption, places: dict[int, Place]) ->
         found = fastest_arrangements(asked.model, place, job=job, coefficients=asked.coefficients, framework=name)
         fastest = found.likely(asked.request.confidence)
         if fastest is not None:
-            yield "strong", count, fastest.setup, fastest.step_s
+            yield "strong", count, fastest.setup, fastest.step_s * _pace(asked, place, fastest.setup)
 
 
 def _weak(asked: TrainContext, best: TrainOption, places: dict[int, Place]) -> Iterable[Step]:
@@ -122,7 +122,11 @@ def _weak(asked: TrainContext, best: TrainOption, places: dict[int, Place]) -> I
             continue
         setup = replace(base, layout=replace(base.layout, dp=dp), inter_bytes_per_s=place.inter_bytes_per_s)
         step = step_time(asked.model, accelerator=place.accelerator, setup=setup, coefficients=asked.coefficients)
-        yield "weak", count, setup, step.value
+        yield "weak", count, setup, step.value * _pace(asked, place, setup)
+
+
+def _pace(asked: TrainContext, place: Place, setup: TrainSetup) -> float:
+    return step_pace(asked.model, accelerator=place.accelerator, setup=setup)
 
 
 def _curve(asked: TrainContext, best: TrainOption, steps: Iterable[Step]) -> Iterable[ScalingPoint]:

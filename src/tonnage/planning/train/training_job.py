@@ -10,6 +10,7 @@ import msgspec
 
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Basis, Quantity
+from tonnage.domain.calibration import TRAINING
 from tonnage.domain.model import Model
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import TrainCoefficients, TrainSetup
@@ -19,7 +20,10 @@ from tonnage.physics.training_memory import EXACT, training_memory
 from tonnage.planning.error_model import ErrorModel, train_level
 from tonnage.simulation.training import model_flop, step_time
 
-__all__ = ["TrainingJob", "layer_weights", "mfu"]
+__all__ = [
+    "TrainingJob", "layer_weights", "measured_training", "mfu", "place_of_setup", "setting_of", "step_pace",
+    "training_note",
+]  # fmt: skip
 
 
 class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,19 +41,37 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
         return Basis.CALIBRATED if generation in self.coefficients.gemm else Basis.DERIVED
 
     @property
+    def own(self) -> dict[str, tuple[float, float]]:
+        """By quantity: what the user's own measurements of this model make of it, and how sure it then is. [-]"""
+        return measured_training(self.model, accelerator=self.accelerator, setup=self.setup)
+
+    @property
     def errors(self) -> ErrorModel:
         """How sure its numbers are: by what they rest on, method, structure, software."""
         level = train_level(
             self.model, basis=self.basis.value, method=self.setup.method, software=self.setup.software.name
         )
-        return ErrorModel(kind="train", level=level)
+        sure = {name: sure for name, (_, sure) in self.own.items()}
+        own = self.accelerator.calibrations.get(self.setup.software.name + TRAINING) if sure else None
+        return ErrorModel(
+            kind="train", level=level, calibration=None if own is None else msgspec.structs.replace(own, factors=sure)
+        )
 
     def step(self, counted: Accelerator | None = None) -> Quantity:
         """One optimizer step; `counted` is the device that is counted where that is a share of the part. [s]"""
         found = step_time(
             self.model, accelerator=counted or self.accelerator, setup=self.setup, coefficients=self.coefficients
         )
-        return msgspec.structs.replace(found, basis=self.basis).within(self.errors.factor("step_s"))
+        found = self._as_measured(msgspec.structs.replace(found, basis=self.basis), "step_s")
+        return found.within(self.errors.factor("step_s"))
+
+    def _as_measured(self, found: Quantity, name: str) -> Quantity:
+        """The same, all its parts longer or larger by what the user measured near this configuration."""
+        by, _ = self.own.get(name, (1.0, 1.0))
+        if by == 1.0:
+            return found
+        parts = tuple(msgspec.structs.replace(part, value=part.value * by) for part in found.parts)
+        return msgspec.structs.replace(found, value=found.value * by, parts=parts)
 
     def memory(self, kind: str = "device") -> Quantity:
         """Peak of the fullest accelerator, by what is counted: allocated, reserved, device. [bytes]"""
@@ -68,6 +90,45 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
         errors = self.errors
         upper = errors.factor("memory_peak_bytes_upper")
         return memory.within(errors.factor("memory_peak_bytes"), least=least, above=upper)
+
+
+def measured_training(model: Model, *, accelerator: Accelerator, setup: TrainSetup) -> dict[str, tuple[float, float]]:
+    """What a user's calibration says of a configuration, by quantity (`planning.drift.trained`); empty without one."""
+    own = accelerator.calibrations.get(setup.software.name + TRAINING) if accelerator.calibrations else None
+    if own is None or not own.learnt:
+        return {}
+    from tonnage.planning.drift import trained
+
+    return trained(own, model=model.id, place=place_of_setup(setup), setting=setting_of(setup))
+
+
+def training_note(model: str, *, accelerator: Accelerator, software: str) -> tuple[str, ...]:
+    """The sentence that tells whose measured runs a step rests on."""
+    own = accelerator.calibrations.get(software + TRAINING)
+    if own is None or model not in own.models:
+        return ()
+    where = f" on {own.machine}" if own.machine else ""
+    runs = f"{own.points} run{'s' if own.points != 1 else ''}"
+    return (
+        f"training with {software} on {own.accelerator} as calibrated {own.date}{where} from {runs} of "
+        f"{', '.join(own.models)} ({own.source or 'not stored'})",
+    )
+
+
+def place_of_setup(setup: TrainSetup) -> tuple[float, ...]:
+    """A configuration as `Learnt` keeps it."""
+    of = setup.layout
+    return (*map(float, (of.ranks, of.tp, of.pp, of.cp, setup.micro_batch, setup.global_batch, setup.seq_len)),)
+
+
+def setting_of(setup: TrainSetup) -> str:
+    """What makes it another kind of configuration."""
+    return f"{setup.method} {setup.recompute} {setup.precision} {setup.layout.sharding}"
+
+
+def step_pace(model: Model, *, accelerator: Accelerator, setup: TrainSetup) -> float:
+    """Factor on a step by what the user measured near this configuration. [-]"""
+    return measured_training(model, accelerator=accelerator, setup=setup).get("step_s", (1.0, 1.0))[0]
 
 
 def layer_weights(model: Model) -> float:
