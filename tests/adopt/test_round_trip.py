@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -25,31 +26,36 @@ NAMES = sorted(path.name for path in FILES.iterdir())
 TODAY = date(2026, 11, 22)
 LLAMA_405B = "meta-llama/Llama-3.1-405B-Instruct"
 MORE: dict[str, dict[str, Any]] = {
-    "vllm-quickstart.sh": {"accelerator": "H100"},
-    "vllm-docker.sh": {"accelerator": "L40S"},
+    "vllm-quickstart.sh": {"accelerator": "A100"},
+    "vllm-docker.sh": {"accelerator": "H100"},
     "vllm-pipeline.sh": {"accelerator": "H100", "model": LLAMA_405B},
-    "vllm-experts.sh": {"accelerator": "H200"},
+    "vllm-experts.sh": {"accelerator": "H200", "model": "deepseek-ai/DeepSeek-V3"},
     "vllm-options.yaml": {"accelerator": "H100"},
-    "leaderworkerset.yaml": {"model": LLAMA_405B},
+    "leaderworkerset.yaml": {"accelerator": "H100"},
+    "dstack.yml": {"accelerator": "L4"},
+    "slurm.sbatch": {"accelerator": "RTX A6000"},
     "production-stack.yaml": {"accelerator": "A100"},
     "compose.yaml": {"accelerator": "H100"},
     "sglang-two-nodes.sh": {"accelerator": "H100"},
-    "trtllm.sh": {"accelerator": "H100", "model": "meta-llama/Llama-3.3-70B-Instruct"},
-    "llamacpp.sh": {"accelerator": "RTX 4090"},
-    "axolotl-qlora.yaml": {"accelerator": "A100", "tokens": "20M"},
+    "trtllm.sh": {"accelerator": "B200", "model": "meta-llama/Llama-3.3-70B-Instruct"},
+    "llamacpp.sh": {"accelerator": "RTX 4090", "model": "Qwen/Qwen2.5-0.5B"},
+    "axolotl-qlora.yaml": {"accelerator": "A100", "tokens": "20M", "model": "meta-llama/Meta-Llama-3-8B"},
     "trl-sft.yaml": {"accelerator": "H100", "count": 8, "tokens": "20M"},
     "torchtitan.toml": {"accelerator": "H100", "count": 8},
-    "megatron.sh": {"accelerator": "H100"},
+    "megatron.sh": {"accelerator": "H200"},
 }
 """File -> what it does not say."""
 DIFFER = {
     "axolotl-qlora.yaml": {"epochs"},
-    "trl-sft.yaml": {"epochs"},
+    "trl-sft.yaml": {"epochs", "recompute"},
     "torchtitan.toml": {"optimizer", "recompute"},
-    "megatron.sh": {"samples"},
+    "megatron.sh": {"samples", "sequence_parallel"},
+    "trtllm.sh": {"ep"},
 }
 """Settings that are written otherwise: epochs and samples as steps, and a default of the program is left to it;
-selective recomputation of torchtitan is planned as none, and said so."""
+selective recomputation of torchtitan is planned as none, and said so; under FSDP, TRL recomputes by a switch of
+Accelerate's file, which stands beside its own; sequence parallelism of one tensor rank and experts on one rank are
+nothing."""
 SAMPLE = (
     NAMES if FULL else ["compose.yaml", "kubernetes-idle.yaml", "megatron.sh", "sglang-two-nodes.sh", "trl-sft.yaml"]
 )
@@ -63,6 +69,14 @@ def read(name: str) -> Running:
 def adopted(name: str) -> Adoption:
     fields = {**MORE.get(name, {}), "file": (FILES / name).read_text(encoding="utf-8")}
     return adopt(adopt_request(fields), read(name), today=TODAY)
+
+
+def test_settings_of_public_files_name_their_commit() -> None:
+    heads = ["".join((FILES / name).read_text(encoding="utf-8").splitlines(keepends=True)[:2]) for name in NAMES]
+    confirmed = [
+        head for head in heads if re.search(r"# After github\.com/\S+/\S+ \S+ @ [0-9a-f]{7}, read 2026-", head)
+    ]
+    assert len(confirmed) >= 15
 
 
 def test_there_are_twenty_files_and_each_says_where_it_comes_from() -> None:

@@ -82,8 +82,13 @@ CHECKS: Final = (
     _schema("kubernetes", "KEDA's ScaledObject, extract", "scaledobject.schema.json", "kubernetes*/scale-to-zero.yaml"),
     _schema("kserve", "LLMInferenceService's CRD, extract", "llminferenceservice.schema.json", "kserve*/service.yaml"),
     _schema("llm-d", "values of the chart, extract", "modelservice.schema.json", "llm-d*/values.yaml"),
-    _schema(
-        "dynamo", "DynamoGraphDeployment's CRD, extract", "dynamographdeployment.schema.json", "dynamo*/graph.yaml"
+    Check(
+        "dynamo",
+        "DynamoGraphDeployment's CRD, extract",
+        "dynamographdeployment.schema.json:read",
+        "handoff/schemas",
+        ("resources.py",),
+        ("dynamo*/graph.yaml",),
     ),
     Check(
         "jobset",
@@ -103,7 +108,7 @@ CHECKS: Final = (
     ),
     Check(
         "terraform",
-        "python-hcl2 and the providers' schemas",
+        "the providers' schemas, and terraform providers",
         "terraform.schema.json:read",
         "handoff/schemas",
         ("terraform.py",),

@@ -1,4 +1,4 @@
-"""Hold JobSets and Kueue's queues against the dated extract of their types, and set their pods apart as a plain Job."""
+"""Hold custom resources among other documents (JobSet, Kueue, Dynamo) against the dated extracts of their types."""
 
 import json
 import sys
@@ -7,7 +7,9 @@ from pathlib import Path
 import jsonschema
 import yaml
 
-KINDS = json.loads(Path(__file__).with_name("jobset.schema.json").read_text(encoding="utf-8"))["kinds"]
+HERE = Path(__file__).parent
+KINDS = json.loads((HERE / "jobset.schema.json").read_text(encoding="utf-8"))["kinds"]
+KINDS["DynamoGraphDeployment"] = json.loads((HERE / "dynamographdeployment.schema.json").read_text(encoding="utf-8"))
 
 for path in map(Path, sys.argv[1:]):
     ours = [one for one in yaml.safe_load_all(path.read_text(encoding="utf-8")) if one["kind"] in KINDS]

@@ -1,8 +1,7 @@
-# After docs.vllm.ai/en/latest/deployment/docker.html
-docker run --runtime nvidia --gpus all \
-    -v /data/huggingface:/models \
-    --env "HF_TOKEN=$HF_TOKEN" \
+# After github.com/vllm-project/vllm docs/deployment/docker.md @ 0231979, read 2026-11-23
+docker run --rm --gpus all \
+    -v ~/.cache/huggingface:/home/vllm/.cache/huggingface \
+    -v vllm-cache:/home/vllm/.cache/vllm \
     -p 8000:8000 \
-    --ipc=host \
-    vllm/vllm-openai:v0.10.2 \
-    --model mistralai/Mistral-7B-Instruct-v0.3 --max-num-seqs 128 --enforce-eager
+    vllm/vllm-openai:latest \
+    meta-llama/Llama-3.1-8B-Instruct

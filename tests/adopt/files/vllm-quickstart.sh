@@ -1,5 +1,2 @@
-# After docs.vllm.ai/en/latest/serving/parallelism_scaling.html: one node, several accelerators.
-vllm serve meta-llama/Llama-3.1-70B-Instruct \
-  --tensor-parallel-size 4 \
-  --max-model-len 32k \
-  --gpu-memory-utilization 0.92
+# After github.com/vllm-project/vllm docs/serving/parallelism_scaling.md @ 096bd6a, read 2026-11-23
+vllm serve facebook/opt-13b --tensor-parallel-size 4
