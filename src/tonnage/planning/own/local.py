@@ -222,15 +222,25 @@ def _sentence(request: LocalRequest, machine: Machine, best: list[LocalRow], *, 
     first = best[0]
     weights = (first.precision.experts or first.precision.weights).removeprefix("gguf-")
     how = f"{weights}, {first.decode_per_s.value:.0f} tokens/s"
+    place = _with_host(machine, best)
     if not fast:
         return (
-            f"{machine.title} runs {len(best)} of {known} models, all below {request.min_per_s:g} tokens/s; "
+            f"{place} runs {len(best)} of {known} models, all below {request.min_per_s:g} tokens/s; "
             f"the best is {first.model} ({how})."
         )
     return (
-        f"{machine.title} runs {fast} of {known} models at {request.min_per_s:g} tokens/s or more; "
+        f"{place} runs {fast} of {known} models at {request.min_per_s:g} tokens/s or more; "
         f"the best by published score is {first.model} ({how})."
     )
+
+
+def _with_host(machine: Machine, best: list[LocalRow]) -> str:
+    """The machine, with what is free in its host where a model lies there in part: an assumption stands in the answer."""
+    if machine.device is None or not any(row.offload.moved_bytes for row in best):
+        return machine.title
+    assumed = any(text.startswith("host memory of") for text in machine.host.assumed)
+    beside = f"{machine.host.memory_bytes / 1e9:,.0f} GB free in its host"
+    return f"{machine.title} beside {beside}{' (assumed: --memory)' if assumed else ''}"
 
 
 def _assumptions(machine: Machine) -> Iterator[str]:
