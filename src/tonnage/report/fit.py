@@ -21,6 +21,7 @@ SMALL: Final = 0.002
 FIRST_PARTS: Final = 5
 FIRST_ROWS: Final = 8
 LARGEST_FIRST: Final = 3
+MODELS_FIRST: Final = 6
 
 
 def fit_document(answer: FitAnswer, *, top: int | None = None, every: bool = False) -> Document:
@@ -38,10 +39,11 @@ def fit_document(answer: FitAnswer, *, top: int | None = None, every: bool = Fal
         meters=[_meter(answer.rows[0])] if answer.rows else [],
         table=_stack(answer.rows[0], most=FIRST_PARTS) if single and asked else _overview(rows) if rows else None,
         risks=[
+            _models(answer.rows[:1]),
             *(f"Risk: {note}" for note in (answer.rows[0].notes[:2] if answer.rows else ())),
             f"Nearest: {nearest}" if (nearest := _nearest(answer)) else "",
             *(f"Would fit: {text}" for text in _remedies(answer.rows)[:2] if text != _nearest(answer)),
-            *(f"Largest {text}" for text in _largest(answer.rows[:1])[:LARGEST_FIRST] if asked),
+            *(f"Largest {text}" for text in _largest(answer.rows[:1], models=False)[:LARGEST_FIRST] if asked),
         ],
         rest=Note(text=small, hint=f"{more}Every part, its source, rules of thumb, assumptions: --why."),
     )
@@ -190,11 +192,24 @@ def _why(answer: FitAnswer) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def _largest(rows: tuple[FitRow, ...]) -> list[str]:
+def _models(rows: tuple[FitRow, ...]) -> str:
+    """The models that fit, best first, in a line; empty where one model was asked about."""
+    found = [
+        f"{one.name} ({one.value / 1e9:,.3g} B{f', {one.given}' if one.given else ''})"
+        for row in rows
+        for one in row.largest
+        if one.name is not None and "/" in one.name
+    ]
+    return f"Models that fit, best first: {', '.join(found[:MODELS_FIRST])}." if found else ""
+
+
+def _largest(rows: tuple[FitRow, ...], *, models: bool = True) -> list[str]:
     found = []
     for row in rows[:MOST_STACKS]:
         where = f"{row.count} x {row.name}: " if len(rows) > 1 else ""
         for largest in row.largest:
+            if largest.name is not None and not models:
+                continue
             if largest.value < 1:
                 found.append(f"{where}{largest.what}: none ({largest.given})")
             elif largest.name is not None:

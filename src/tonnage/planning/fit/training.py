@@ -204,7 +204,6 @@ def _row(model: Model, accelerator: Accelerator, *, chosen: Chosen, count: int) 
 def _tight(model: Model, accelerator: Accelerator, *, chosen: Chosen) -> tuple[str, ...]:
     """What fits by its estimate, and not surely enough to be planned, says how surely."""
     from tonnage.catalog.fitted import training_coefficients
-    from tonnage.planning.core.ranking import whole_percent
     from tonnage.planning.error_model import chance_within
     from tonnage.planning.train.search import MEMORY_SURE
     from tonnage.planning.train.training_job import TrainingJob
@@ -214,7 +213,7 @@ def _tight(model: Model, accelerator: Accelerator, *, chosen: Chosen) -> tuple[s
     sure = chance_within(job.bounded(chosen.memory), accelerator.driver_memory_bytes)
     if not chosen.fits or sure >= MEMORY_SURE:
         return ()
-    return (f"fits with a chance of {whole_percent(sure)} only, by the errors of published peaks",)
+    return (f"fits with a chance of {100.0 * sure:.0f} % only, by the errors of published peaks",)
 
 
 def _trade(model: Model, accelerator: Accelerator, *, request: FitRequest, count: int) -> str:

@@ -235,7 +235,7 @@ def _sentence(request: LocalRequest, machine: Machine, best: list[LocalRow], *, 
 
 
 def _with_host(machine: Machine, best: list[LocalRow]) -> str:
-    """The machine, with what is free in its host where a model lies there in part: an assumption stands in the answer."""
+    """The machine, with what is free in its host where a model lies there in part."""
     if machine.device is None or not any(row.offload.moved_bytes for row in best):
         return machine.title
     assumed = any(text.startswith("host memory of") for text in machine.host.assumed)
