@@ -26,7 +26,7 @@ REST: Final = "Why, assumptions, sources: --why"
 def own_document(plan: OwnPlan, *, top: int | None = None, every: bool = False) -> Document:
     """The plan as blocks; `top` models of each group, or every one."""
     able = [group for group in plan.groups if group.rows]
-    most = max(1, LINES // max(1, len(able)))
+    most = max(1, (LINES if plan.shared is None else LINES - 2) // max(1, len(able)))
     shown = None if every else top or most
     hidden = 0 if shown is None else sum(max(0, len(group.rows) - shown) for group in able)
     first = first_screen(

@@ -70,7 +70,7 @@ def test_any_two_options() -> None:
     assert found.sides == ("small", "large", "sglang")
     assert row(found, "p99 ITL")["small"] < row(found, "p99 ITL")["large"]
     text = markdown(blocks_of(found))
-    assert "small" in text and "p95 ttft" in text
+    assert "small" in text and "p95 TTFT" in text
     (chart,) = charts_of(found)
     assert len(chart.rows) == 27
 

@@ -47,6 +47,7 @@ COMPETING: Final = 8
 """Options that are weighed: the rest cost more even where all goes well. [-]"""
 _STEPS: Final = 40
 _HALVINGS: Final = 12
+_WEIGHED: Final = (ServeOption, BatchOption, TrainOption, RlOption, InferOption)
 Ranked = TypeVar("Ranked", bound=RankedPlan[Any, Any])
 
 
@@ -89,9 +90,9 @@ def with_measure_first(plan: Ranked) -> Ranked:
 
 
 def first_of(plan: Any) -> FirstMeasurement | None:
-    """The measurement of a plan of ranked options; None where it has none."""
+    """The measurement of a plan of ranked options; None where it has none, or its kind says nothing of measuring."""
     options = plan.options
-    if not options:
+    if not options or not isinstance(options[0], _WEIGHED):
         return None
     confidence = getattr(plan.request, "confidence", 0.5)
     first = options[0]
