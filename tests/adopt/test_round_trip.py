@@ -54,9 +54,9 @@ DIFFER = {
     "ray-serve.yaml": {"cuda_graphs"},
 }
 """Settings that are written otherwise: epochs and samples as steps, and a default of the program (as CUDA graphs
-are) is left to it; selective recomputation of torchtitan is planned as none, and said so; under FSDP, TRL recomputes by a switch of
-Accelerate's file, which stands beside its own; sequence parallelism of one tensor rank and experts on one rank are
-nothing."""
+are) is left to it; selective recomputation of torchtitan is planned as none, and said so; under FSDP, TRL recomputes
+by a switch of Accelerate's file, which stands beside its own; sequence parallelism of one tensor rank and experts on
+one rank are nothing."""
 SAMPLE = (
     NAMES if FULL else ["compose.yaml", "kubernetes-idle.yaml", "megatron.sh", "sglang-two-nodes.sh", "trl-sft.yaml"]
 )
