@@ -54,7 +54,7 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
         "A gated model needs a token: kubectl create secret generic hf-token --from-literal=HF_TOKEN=...",
     ]
     top = head(TARGET.title, TARGET.version, lines=lines)
-    work = _job_set(found, name, resource=RESOURCE[vendor], container=image(f"train-{vendor}"))
+    work = _job_set(found, name, resource=RESOURCE[vendor], image_name=image(f"train-{vendor}"))
     files = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-files"}, "data": dict(found.files)}
     volume = {
         "apiVersion": "v1",
@@ -72,14 +72,14 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     }
 
 
-def _job_set(found: TrainingFiles, name: str, *, resource: str, container: str) -> dict[str, Any]:
+def _job_set(found: TrainingFiles, name: str, *, resource: str, image_name: str) -> dict[str, Any]:
     made = found.job
     pods = {
         "completionMode": "Indexed",
         "parallelism": made.nodes,
         "completions": made.nodes,
         "backoffLimit": 0,
-        "template": {"spec": _pod(found, name, resource=resource, container=container)},
+        "template": {"spec": _pod(found, name, resource=resource, image_name=image_name)},
     }
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
@@ -94,7 +94,7 @@ def _job_set(found: TrainingFiles, name: str, *, resource: str, container: str) 
     }
 
 
-def _pod(found: TrainingFiles, name: str, *, resource: str, container: str) -> dict[str, Any]:
+def _pod(found: TrainingFiles, name: str, *, resource: str, image_name: str) -> dict[str, Any]:
     count = {resource: found.job.per_node}
     steps = [
         "mkdir -p /work && cd /work && ln -sf /plan/* .",
@@ -108,7 +108,7 @@ def _pod(found: TrainingFiles, name: str, *, resource: str, container: str) -> d
     token = {"secretKeyRef": {"name": "hf-token", "key": "HF_TOKEN", "optional": True}}
     container: dict[str, Any] = {
         "name": "train",
-        "image": container,
+        "image": image_name,
         "command": ["bash", "-c", "\n".join(steps)],
         "env": [
             *({"name": variable, "value": value} for variable, value in env.items()),

@@ -141,11 +141,11 @@ def _managed_job(plan: BatchPlan, option: BatchOption) -> dict[str, str]:
     }
 
 
-def _resources(d: Deployment, container: str) -> dict[str, Any]:
+def _resources(d: Deployment, image_name: str) -> dict[str, Any]:
     name = _spelled(d.accelerator, d.provider)
     resources: dict[str, Any] = {
         "accelerators": {name: d.ranks_per_node},
-        "image_id": f"docker:{container}",
+        "image_id": f"docker:{image_name}",
         "ports": d.port,
         "use_spot": d.spot,
         "disk_size": d.disk_gb,
