@@ -78,6 +78,17 @@ spec:
     assert (found.version, found.value("max_model_len"), found.value("tp")) == ("0.11.2", 4096, 8)
 
 
+def test_options_of_kserves_own_runtime_are_read_in_vllms_words() -> None:
+    text = """
+apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+spec: {predictor: {model: {modelFormat: {name: huggingface},
+  args: [--model_name=llama3, --model_id=a/b, --max-model-len=4096]}}}
+"""
+    found = read_running(text)
+    assert (found.model, found.value("max_model_len"), found.unknown) == ("a/b", 4096, ())
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -55,13 +55,14 @@ SERVED: Final = {
     "max_num_seqs": 8,
     "max_num_batched_tokens": 256,
     "memory_fraction": 0.2,
+    "block_tokens": 32,
     "tp": 1,
     "weights": "bf16",
     "kv": "bf16",
     "activations": "bf16",
     "replicas": 1,
 }
-"""A replica that a processor serves."""
+"""A replica that a processor serves: vLLM's attention there takes blocks of 32 tokens and their multiples."""
 AWS: Final = {"provider": "aws", "instance_type": "p5.48xlarge", "region": "us-east-1"}
 AZURE: Final = {"provider": "azure", "instance_type": "ND96isr_H100_v5", "region": "eastus"}
 NODES: Final = {

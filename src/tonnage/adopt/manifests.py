@@ -20,6 +20,8 @@ Document = dict[str, Any]
 
 ENGINE_OF_PLATFORMS: Final = "vllm"
 """What Ray Serve's LLM API, KServe's Hugging Face runtime and the production stack start."""
+_KSERVE_OPTIONS: Final = {"--model_name": "--served-model-name", "--model_id": "--model"}
+"""What KServe's Hugging Face runtime itself takes, in vLLM's words; all else it hands on to vLLM."""
 _GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "google.com/tpu")
 _PODS: Final = frozenset({"Pod", "Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Job", "LeaderWorkerSet"})
 
@@ -160,7 +162,8 @@ def _kserve(document: Document) -> Running | None:
     replicas = count_in(predictor, "maxReplicas") or count_in(predictor, "minReplicas") or 1
     if not model:
         return _pod(predictor, format="KServe InferenceService", replicas=replicas, nodes=1)
-    arguments = [str(word) for word in _list(model.get("args"))]
+    words = [str(word).partition("=") for word in _list(model.get("args"))]
+    arguments = [f"{_KSERVE_OPTIONS.get(name, name)}{sign}{value}" for name, sign, value in words]
     uri = str(model.get("storageUri") or "")
     if uri:
         arguments.insert(0, f"--model={uri}")

@@ -1,7 +1,8 @@
 """
 What a target says of itself, and what a serving engine hands to the orchestrators.
 
-Accelerators are spelled as `data/names.csv` says, one row a part; an empty cell is a name not known.
+Accelerators are spelled as `data/names.csv` says, one row a part; an empty cell is a name not known. Container images
+are those of `data/images.csv`, each with the tag that was seen and where.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 
 from tonnage.errors import BadRequest
 
-__all__ = ["Names", "Server", "Target", "accelerators_called", "names"]
+__all__ = ["Names", "Server", "Target", "accelerators_called", "image", "names"]
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,3 +114,19 @@ def accelerators_called(word: str, *, by: str) -> tuple[str, ...]:
     """
     folded = word.strip().lower()
     return tuple(row.accelerator for row in _rows().values() if folded and getattr(row, by).lower() == folded)
+
+
+@lru_cache(maxsize=1)
+def _images() -> dict[str, str]:
+    text = files("tonnage.export").joinpath("data/images.csv").read_text(encoding="utf-8")
+    return {row["use"]: row["image"] for row in csv.DictReader(text.splitlines())}
+
+
+def image(use: str, version: str = "") -> str:
+    """
+    The container image of one use, tagged for a release where its tags name one.
+
+    >>> image("vllm-amd", "0.32.0")
+    'vllm/vllm-openai-rocm:v0.32.0'
+    """
+    return _images()[use].format(version=version)

@@ -1,8 +1,7 @@
 #!/bin/bash
-# After docs.vllm.ai/en/latest/serving/parallelism_scaling.html: tensors inside a node, a pipeline between nodes.
-MODEL=${MODEL:-meta-llama/Llama-3.1-405B-Instruct-FP8}
+# After github.com/GoogleCloudPlatform/kubernetes-engine-samples ai-ml/llm-multihost-gpus/vllm-llama3-405b-A3.yaml @ 839f806, read 2026-11-23
+# (the leader's command: tensors inside a node, a pipeline between two; the variables are ours).
 GPUS=8
 NODES=2
-python3 -m vllm.entrypoints.openai.api_server --model "$MODEL" \
-  --tensor-parallel-size $GPUS --pipeline-parallel-size $NODES --distributed-executor-backend ray \
-  --max-model-len 16384 --trust-remote-code
+python3 -m vllm.entrypoints.openai.api_server --port 8080 --model meta-llama/Meta-Llama-3.1-405B-Instruct \
+  --tensor-parallel-size $GPUS --pipeline-parallel-size $NODES

@@ -83,7 +83,9 @@ def ready(server: subprocess.Popen, log: Path, port: int) -> bool:
             if server.poll() is not None:
                 break
             time.sleep(1)
-    sys.exit(f"the server did not start\n{log.read_text(encoding='utf-8')[-3000:]}")
+    text = log.read_text(encoding="utf-8", errors="replace")
+    causes = [line for line in text.splitlines() if re.search(r"\b\w*(Error|Exception)\b", line)]
+    sys.exit("\n".join(["the server did not start", *dict.fromkeys(causes), text[-3000:]]))
 
 
 def described(log: Path) -> dict:

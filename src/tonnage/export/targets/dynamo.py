@@ -13,7 +13,7 @@ from typing import Any, Final
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment, server
-from tonnage.export.target import Server, Target, names
+from tonnage.export.target import Server, Target, image, names
 from tonnage.export.targets.kubernetes import literal_argument, models_claim, models_volume, node_selector
 from tonnage.export.targets.vllm import NIXL
 from tonnage.export.text import head, yaml_text
@@ -66,7 +66,7 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
 
 
 def _image(d: Deployment) -> str:
-    return f"nvcr.io/nvidia/ai-dynamo/{d.engine.name}-runtime:{TARGET.version}"
+    return image(f"dynamo-{d.engine.name}", TARGET.version)
 
 
 def _frontend(d: Deployment) -> dict[str, Any]:

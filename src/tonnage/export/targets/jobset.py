@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
-from tonnage.export.target import Target, names
+from tonnage.export.target import Target, image, names
 from tonnage.export.text import UNTESTED, head, shell, templated_name, yaml_text
 from tonnage.export.training_files import CHECKPOINTS, TrainingFiles, training_files
 
-__all__ = ["IMAGES", "TARGET", "export"]
+__all__ = ["TARGET", "export"]
 
 TARGET = Target(
     name="jobset",
@@ -29,11 +29,6 @@ TARGET = Target(
 )
 RESOURCE: Final = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "aws": "aws.amazon.com/neuron"}
 """What each maker's device plug-in calls its accelerators; Neuron's counts chips."""
-IMAGES: Final = {
-    "nvidia": "pytorch/pytorch:2.9.1-cuda12.8-cudnn9-devel",
-    "amd": "rocm/pytorch:rocm7.1_ubuntu24.04_py3.12_pytorch_release_2.8.0",
-    "aws": "public.ecr.aws/neuron/pytorch-training-neuronx:2.8.0-neuronx-py310-sdk2.26.1-ubuntu22.04",
-}
 POD: Final = "node"
 FOLDER: Final = "/checkpoints"
 
@@ -59,7 +54,7 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
         "A gated model needs a token: kubectl create secret generic hf-token --from-literal=HF_TOKEN=...",
     ]
     top = head(TARGET.title, TARGET.version, lines=lines)
-    work = _job_set(found, name, resource=RESOURCE[vendor], image=IMAGES[vendor])
+    work = _job_set(found, name, resource=RESOURCE[vendor], image_name=image(f"train-{vendor}"))
     files = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-files"}, "data": dict(found.files)}
     volume = {
         "apiVersion": "v1",
@@ -77,14 +72,14 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     }
 
 
-def _job_set(found: TrainingFiles, name: str, *, resource: str, image: str) -> dict[str, Any]:
+def _job_set(found: TrainingFiles, name: str, *, resource: str, image_name: str) -> dict[str, Any]:
     made = found.job
     pods = {
         "completionMode": "Indexed",
         "parallelism": made.nodes,
         "completions": made.nodes,
         "backoffLimit": 0,
-        "template": {"spec": _pod(found, name, resource=resource, image=image)},
+        "template": {"spec": _pod(found, name, resource=resource, image_name=image_name)},
     }
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
@@ -99,7 +94,7 @@ def _job_set(found: TrainingFiles, name: str, *, resource: str, image: str) -> d
     }
 
 
-def _pod(found: TrainingFiles, name: str, *, resource: str, image: str) -> dict[str, Any]:
+def _pod(found: TrainingFiles, name: str, *, resource: str, image_name: str) -> dict[str, Any]:
     count = {resource: found.job.per_node}
     steps = [
         "mkdir -p /work && cd /work && ln -sf /plan/* .",
@@ -113,7 +108,7 @@ def _pod(found: TrainingFiles, name: str, *, resource: str, image: str) -> dict[
     token = {"secretKeyRef": {"name": "hf-token", "key": "HF_TOKEN", "optional": True}}
     container: dict[str, Any] = {
         "name": "train",
-        "image": image,
+        "image": image_name,
         "command": ["bash", "-c", "\n".join(steps)],
         "env": [
             *({"name": variable, "value": value} for variable, value in env.items()),

@@ -9,7 +9,7 @@ from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment, script
 from tonnage.export.options import Options, whole
-from tonnage.export.target import Server, Target, names
+from tonnage.export.target import Server, Target, image, names
 
 __all__ = ["OPTIONS", "TARGET", "export", "serve"]
 
@@ -114,10 +114,8 @@ def serve(d: Deployment) -> Server:
     }
     argv += [part for name, value in options.items() if value is not None for part in (f"--{name}", str(value))]
     argv += ["--metrics", "--host", "0.0.0.0", "--port", str(d.port)]
-    kind = {"nvidia": "server-cuda", "amd": "server-rocm", "intel": "server-intel"}.get(
-        names(d.accelerator).vendor, "server"
-    )
-    return Server(version=TARGET.version, image=f"ghcr.io/ggml-org/llama.cpp:{kind}", argv=tuple(argv))
+    vendor = names(d.accelerator).vendor
+    return Server(version=TARGET.version, image=image(f"llamacpp-{vendor}" if vendor else "llamacpp"), argv=tuple(argv))
 
 
 def _split(d: Deployment) -> str:

@@ -7,8 +7,6 @@ are the model's own; what the plan decided (splits, batches, recomputation, prec
 
 from __future__ import annotations
 
-import json
-from importlib.resources import files
 from typing import Any, Final
 
 from tonnage.domain.train_plan import TrainOption, TrainPlan
@@ -16,8 +14,7 @@ from tonnage.errors import BadRequest
 from tonnage.export.job import Job, job
 from tonnage.export.target import Target
 from tonnage.export.targets.megatron import SHARDED
-from tonnage.export.targets.torchrun import launcher
-from tonnage.export.text import UNTESTED, head
+from tonnage.export.targets.torchrun import planned_program
 
 __all__ = ["TARGET", "export", "settings"]
 
@@ -55,11 +52,8 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     """`launch.sh`, `train.py` and `plan.json`."""
     made = job(plan, option)
     made.only_text(TARGET.title)
-    written = settings(made)
     pretrains = made.method == "pretrain"
     lines = [
-        UNTESTED,
-        *made.lines,
         "OUTPUT is a folder that every node sees: checkpoints, and where a start goes on from.",
         "DATA is the prefix of tokenised text, as Megatron-LM's tools/preprocess_data.py writes it."
         if pretrains
@@ -69,14 +63,8 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     ]
     needs = {"DATA": "what to train on", "OUTPUT": "shared folder for checkpoints"}
     needs |= {} if pretrains else {"WEIGHTS": "folder with the weights to start from"}
-    asked = "".join(f': "${{{name}:?{what}}}"\n' for name, what in needs.items())
-    start = f"export CUDA_DEVICE_MAX_CONNECTIONS=1 {' '.join(needs)}\n{launcher(made, program='train.py')}\n"
-    body = f"set -euo pipefail\n{asked}{start}"
-    return {
-        "launch.sh": "#!/usr/bin/env bash\n" + head(TARGET.title, TARGET.version, lines=lines) + body,
-        "train.py": files("tonnage.export").joinpath("data/nemo.py.txt").read_text(encoding="utf-8"),
-        "plan.json": json.dumps(written, indent=2) + "\n",
-    }
+    exports = f"CUDA_DEVICE_MAX_CONNECTIONS=1 {' '.join(needs)}"
+    return planned_program(TARGET, made, settings(made), lines=lines, needs=needs, exports=exports)
 
 
 def settings(made: Job) -> dict[str, Any]:

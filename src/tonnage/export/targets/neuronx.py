@@ -7,16 +7,13 @@ a chip holds what was planned for it. Releases up to this one cannot go on from 
 
 from __future__ import annotations
 
-import json
-from importlib.resources import files
 from typing import Any, Final
 
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.export.job import Job, job
 from tonnage.export.target import Target
-from tonnage.export.targets.torchrun import launcher
-from tonnage.export.text import UNTESTED, head
+from tonnage.export.targets.torchrun import planned_program
 
 __all__ = ["TARGET", "export", "settings"]
 
@@ -56,24 +53,16 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     written = settings(made)
     cores = CORES[made.accelerator]
     lines = [
-        UNTESTED,
-        *made.lines,
         f"Each chip is {cores} ranks: its cores split the layers, so that a chip holds what was planned for it.",
         "OUTPUT is a folder that every node sees. DATA is a data set: an id of the Hub or a folder; for pre-training",
         f"one of token ids, {made.seq_len:,} a row, as datasets.save_to_disk writes it.",
         f"{TARGET.title} {TARGET.version} cannot go on from a checkpoint: an interruption starts the run again.",
         "The first start compiles the network for the planned shapes.",
     ]
-    ranks = launcher(made, program="train.py", per_node=made.per_node * cores)
-    body = (
-        'set -euo pipefail\n: "${DATA:?what to train on}"\n: "${OUTPUT:?shared folder for checkpoints}"\n'
-        f"export DATA OUTPUT NEURON_CC_FLAGS=--model-type=transformer MALLOC_ARENA_MAX=64\n{ranks}\n"
-    )
-    return {
-        "launch.sh": "#!/usr/bin/env bash\n" + head(TARGET.title, TARGET.version, lines=lines) + body,
-        "train.py": files("tonnage.export").joinpath("data/neuronx.py.txt").read_text(encoding="utf-8"),
-        "plan.json": json.dumps(written, indent=2) + "\n",
-    }
+    needs = {"DATA": "what to train on", "OUTPUT": "shared folder for checkpoints"}
+    exports = "DATA OUTPUT NEURON_CC_FLAGS=--model-type=transformer MALLOC_ARENA_MAX=64"
+    ranks = made.per_node * cores
+    return planned_program(TARGET, made, written, lines=lines, needs=needs, exports=exports, per_node=ranks)
 
 
 def settings(made: Job) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment, needs_quantised, script, version_of
 from tonnage.export.options import Options, number, whole
-from tonnage.export.target import Server, Target, names
+from tonnage.export.target import Server, Target, image, names
 from tonnage.export.text import shell
 
 __all__ = ["OPTIONS", "TARGET", "export", "serve"]
@@ -25,6 +25,9 @@ TARGET = Target(
 _DTYPE = {"bf16": "bfloat16", "fp16": "half", "fp32": "float32"}
 _KV = {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8_e4m3"}
 JOIN_PORT = 20000
+GFX942: Final = ("mi300x", "mi300a", "mi325x")
+GFX950: Final = ("mi350x", "mi355x")
+"""Parts of AMD's that SGLang's images are built for, by architecture (sgl-project/sglang docker/rocm.Dockerfile)."""
 
 
 def _convert_degrees(found: dict[str, Any]) -> dict[str, Any]:
@@ -97,14 +100,13 @@ def serve(d: Deployment) -> Server:
     argv = ["python3", "-m", "sglang.launch_server", "--model-path", d.model, *_options(d)]
     argv += ["--host", "0.0.0.0", "--port", str(d.port)]
     version = version_of(d, TARGET)
-    rocm = names(d.accelerator).vendor == "amd"
     many = (
         shell([*argv, "--nnodes", str(d.nodes)])
         + f' \\\n  --node-rank "$NODE_RANK" --dist-init-addr "$LEADER_ADDRESS:{JOIN_PORT}"'
     )
     return Server(
         version=version,
-        image=f"lmsysorg/sglang:v{version}" + ("-rocm700-mi30x" if rocm else ""),
+        image=image(_use(d), version),
         argv=tuple(argv),
         leader="exec " + many if d.nodes > 1 else "",
         worker="exec " + many if d.nodes > 1 else "",
@@ -147,8 +149,17 @@ def _options(d: Deployment) -> list[str]:
     return argv
 
 
+def _use(d: Deployment) -> str:
+    """Which image: AMD's are built for one architecture each."""
+    if names(d.accelerator).vendor != "amd":
+        return "sglang"
+    return "sglang-gfx950" if d.accelerator in GFX950 else "sglang-gfx942"
+
+
 def _notes(d: Deployment) -> tuple[str, ...]:
     notes = []
+    if names(d.accelerator).vendor == "amd" and d.accelerator not in (*GFX942, *GFX950):
+        notes.append(f"SGLang's images are built for gfx942 and gfx950, which {d.accelerator} is not: build your own.")
     if needs_quantised(d, online=("fp8",)):
         notes.append("Weights are quantised to FP8 while loading (--quantization fp8); the checkpoint stays 16-bit.")
     elif d.precision.weights not in ("bf16", "fp16", "fp32"):

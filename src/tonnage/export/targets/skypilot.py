@@ -9,8 +9,7 @@ from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.export.batch import batch_deployment, batch_files
 from tonnage.export.deployment import Deployment, deployment, server
-from tonnage.export.target import Target, names
-from tonnage.export.targets.jobset import IMAGES
+from tonnage.export.target import Target, image, names
 from tonnage.export.targets.slurm import FRAMEWORK_FILES
 from tonnage.export.targets.vllm import settings
 from tonnage.export.text import head, shell, yaml_text
@@ -80,7 +79,7 @@ def _training(found: TrainingFiles) -> dict[str, str]:
     vendor = made.vendor or names(made.accelerator).vendor
     resources = {
         "accelerators": {name: made.per_node},
-        "image_id": f"docker:{IMAGES[vendor]}",
+        "image_id": f"docker:{image(f'train-{vendor}')}",
         "use_spot": made.spot,
         "disk_size": IMAGE_GB,
         "job_recovery": {"strategy": "EAGER_NEXT_REGION", "max_restarts_on_errors": found.restarts},
@@ -142,11 +141,11 @@ def _managed_job(plan: BatchPlan, option: BatchOption) -> dict[str, str]:
     }
 
 
-def _resources(d: Deployment, image: str) -> dict[str, Any]:
+def _resources(d: Deployment, image_name: str) -> dict[str, Any]:
     name = _spelled(d.accelerator, d.provider)
     resources: dict[str, Any] = {
         "accelerators": {name: d.ranks_per_node},
-        "image_id": f"docker:{image}",
+        "image_id": f"docker:{image_name}",
         "ports": d.port,
         "use_spot": d.spot,
         "disk_size": d.disk_gb,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final
 
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.export.job import Job, job
 from tonnage.export.target import Target
-from tonnage.export.text import head, shell
+from tonnage.export.text import UNTESTED, head, shell
 
-__all__ = ["TARGET", "export", "launcher"]
+__all__ = ["TARGET", "export", "launcher", "planned_program"]
 
 TARGET = Target(
     name="torchrun",
@@ -81,4 +81,29 @@ def _settings(made: Job) -> dict[str, object]:
         "asynchronous_checkpoints": made.asynchronous,
         "method": made.method,
         "lora_rank": made.lora_rank if made.adapters else None,
+    }
+
+
+def planned_program(
+    target: Target,
+    made: Job,
+    settings: dict[str, Any],
+    *,
+    lines: list[str],
+    needs: dict[str, str],
+    exports: str,
+    per_node: int | None = None,
+) -> dict[str, str]:
+    """
+    `launch.sh`, `train.py` and `plan.json` of a target whose program, `data/TARGET.py.txt`, reads the plan.
+
+    `needs` are variables that the reader must set, with what each is; `exports` is what the program finds set.
+    """
+    asked = "".join(f': "${{{name}:?{what}}}"\n' for name, what in needs.items())
+    start = launcher(made, program="train.py", per_node=per_node)
+    told = head(target.title, target.version, lines=[UNTESTED, *made.lines, *lines])
+    return {
+        "launch.sh": f"#!/usr/bin/env bash\n{told}set -euo pipefail\n{asked}export {exports}\n{start}\n",
+        "train.py": files("tonnage.export").joinpath(f"data/{target.name}.py.txt").read_text(encoding="utf-8"),
+        "plan.json": json.dumps(settings, indent=2) + "\n",
     }

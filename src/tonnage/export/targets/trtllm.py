@@ -13,7 +13,7 @@ from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment, needs_quantised, script, version_of
 from tonnage.export.options import Options, number, whole
-from tonnage.export.target import Server, Target
+from tonnage.export.target import Server, Target, image
 from tonnage.export.text import shell
 
 __all__ = ["OPTIONS", "TARGET", "export", "serve"]
@@ -106,7 +106,7 @@ def serve(d: Deployment) -> Server:
         notes.append(f"The checkpoint must be stored in {stored}, as TensorRT Model Optimizer writes it.")
     return Server(
         version=version,
-        image=f"nvcr.io/nvidia/tensorrt-llm/release:{version}",
+        image=image("trtllm", version),
         argv=("bash", "-c", line),
         notes=tuple(notes),
     )

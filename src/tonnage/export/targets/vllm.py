@@ -10,7 +10,7 @@ from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment, needs_quantised, script, version_of
 from tonnage.export.options import Options, number, whole
-from tonnage.export.target import Server, Target, names
+from tonnage.export.target import Server, Target, image, names
 from tonnage.export.text import shell
 
 __all__ = ["NIXL", "OPTIONS", "TARGET", "export", "serve", "settings"]
@@ -126,10 +126,10 @@ def serve(d: Deployment) -> Server:
         argv += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
     argv += ["--host", "0.0.0.0", "--port", str(d.port)]
     version = version_of(d, TARGET)
-    maker = {"amd": "vllm-openai-rocm"}.get(names(d.accelerator).vendor, "vllm-openai")
+    use = "vllm-amd" if names(d.accelerator).vendor == "amd" else "vllm"
     return Server(
         version=version,
-        image=f"vllm/{maker}:v{version}",
+        image=image(use, version),
         argv=tuple(argv),
         leader=_leader(d, argv) if d.nodes > 1 else "",
         worker=f'exec ray start --address="$LEADER_ADDRESS:{RAY_PORT}" --block' if d.nodes > 1 else "",
