@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         TrainFields,
     )
     from tonnage.domain.rl_plan import RlPlan
+    from tonnage.domain.sessions import TraceSessions
     from tonnage.domain.simulate import Simulated
     from tonnage.domain.train_plan import TrainPlan
     from tonnage.measure.train.probe import Probe
@@ -100,6 +101,7 @@ __all__ = [
     "simulate",
     "to_dict",
     "to_frame",
+    "trace",
 ]
 
 
@@ -329,6 +331,24 @@ def advise(
         pages=looked.pages, reuse=reuse, log=log, measured=looked.measured, calibrates=calibrate, upgrade=upgrade
     )
     return with_html_view(advise_service(asked, running, found=looked.diagnosis, view=view, additions=own))
+
+
+def trace(log: str) -> TraceSessions:
+    """
+    The sessions of a request log, and how much of its prompts caches of some sizes find again.
+
+    `log` is a file (CSV or JSON lines, gzipped or not) or the name of a fetched public log (`tonnage catalog traces`).
+    Without block ids (`hash_ids`) it has lengths and times alone: `profile` is None.
+
+    Raises
+    ------
+    TonnageError
+        The log is missing, empty or damaged.
+    """
+    from tonnage.planning.sessions.logs import trace_sessions
+    from tonnage.report.answers import with_html_view
+
+    return with_html_view(trace_sessions(log))
 
 
 def rent_or_buy(machine: str, *, additions: Additions | None = None, **fields: Unpack[RentOrBuyFields]) -> RentOrBuy:

@@ -29,6 +29,7 @@ FORMS = {
     "advise": "",
     "explain": "tokens in",
     "diagnose": "",
+    "trace": "found again",
 }
 ANSWER_MS = 120_000
 
@@ -277,6 +278,7 @@ ANSWERS = (
     "/explain?file=kind:+serve%0Amodel:+8B%0Aaccelerator:+H100%0Atraffic:+{concurrency:+16}%0Aisl:+1024%0Aosl:+256",
     "/diagnose?accelerator=H100&file=vllm:num_requests_running+31%0Avllm:num_requests_waiting+42%0A"
     "vllm:kv_cache_usage_perc+0.98",
+    f"/trace?{urlencode(QUESTIONS['trace'].example)}",
 )
 """One answer of every form."""
 

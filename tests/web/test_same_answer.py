@@ -17,6 +17,7 @@ from tonnage.catalog import NOTHING
 from tonnage.cli import root
 from tonnage.report.document import as_json
 from tonnage.web.questions import QUESTIONS
+from tonnage.web.tool_results import call
 
 httpx = pytest.importorskip("httpx")
 
@@ -63,6 +64,13 @@ def _advised(file: str, page: str, **fields: Any) -> Any:
         return tonnage.advise("run.sh", "page", **fields)
 
 
+def _traced(file: str) -> Any:
+    """A file of that name, where the page takes its text."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        Path("file").write_text(file, encoding="utf-8")
+        return tonnage.trace("file")
+
+
 METRICS = f"""\
 vllm:num_requests_running{{model_name="{MODEL}"}} 31
 vllm:num_requests_waiting{{model_name="{MODEL}"}} 42
@@ -99,6 +107,7 @@ ASKED: dict[str, tuple[dict[str, Any], Callable[..., Any]]] = {
     "explain": ({"file": json.dumps({"kind": "serve", "model": MODEL, "accelerator": "H100",
                                      "traffic": {"concurrency": 16}, "isl": 1024, "osl": 256})}, _explained),
     "diagnose": ({"file": METRICS, "accelerator": "H100"}, _diagnosed),
+    "trace": (QUESTIONS["trace"].example, _traced),
 }  # fmt: skip
 
 
@@ -137,7 +146,7 @@ def _command(path: str, fields: dict[str, Any], folder: Path) -> list[str]:
         return ["local", "-a", "RTX 4090", "--memory", "64 GB", "--context", "8k"]
     if path == "cost/rent-or-buy":
         return ["cost", "rent-or-buy", "H100", "--utilisation", "60 %", "--country", "DE"]
-    if path in ("explain", "diagnose"):
+    if path in ("explain", "diagnose", "trace"):
         (folder / "file").write_text(fields["file"])
         return [path, "file", *(["--accelerator", "H100"] if path == "diagnose" else [])]
     if path == "adopt":
@@ -166,3 +175,42 @@ def test_a_file_that_is_adopted_names_no_path_of_this_machine(name: str) -> None
     for text in (case, f"[{case}]", f"{case}\n{case}"):
         with pytest.raises(BadRequest, match="is a path"):
             answer_form(QUESTIONS["explain"], {"file": text}, additions=NOTHING)
+
+
+def test_a_log_of_hundreds_of_requests_is_the_same_for_assistants_too(page_address: str, tmp_path: Path) -> None:
+    """With its halves compared; an assistant gets all but the quantiles of the fitted profile."""
+    rows = ((k, [k % 9, *range(100 * (k % 9) + 9, 100 * (k % 9) + 10 + k // 9)]) for k in range(400))
+    log = "".join(f'{{"time": {1000 * k}, "input_len": {512 * len(ids)}, "output_len": 9, "hash_ids": {ids}}}\n'
+                  for k, ids in rows)  # fmt: skip
+    called = as_json(_traced(log)) + "\n"
+    with httpx.Client(base_url=page_address, timeout=300, trust_env=False) as client:
+        assert client.post("/trace", json={"file": log}).text == called
+        for bad, says in HOSTILE_LOGS:
+            reply = client.post("/trace", json={"file": bad})
+            assert reply.status_code == 400 and says in reply.json()["error"] and "\n" not in reply.json()["error"]
+            assert "/" not in reply.json()["error"].partition("expected")[0], "no path of this machine"
+    with contextlib.chdir(tmp_path):
+        Path("file").write_text(log, encoding="utf-8")
+        assert CliRunner().invoke(root, ["trace", "file", "--json"]).output == called
+        told = call("sessions_of_request_log", {"log": "file"}, additions=NOTHING)
+    whole = json.loads(called)
+    assert len(whole["curve"]) == 6 and whole.pop("profile")
+    assert json.loads(as_json(told.data["sessions"])) == whole and told.data["headline"] == whole["sentence"]
+    assert "predicted from the first" in told.text and "Fitted sessions" in told.text
+
+
+REQUEST = '{"time": 1, "input_len": 5, "output_len": 1, "hash_ids": [1]}'
+HOSTILE_LOGS = (
+    (" \n ", "file"),
+    ("mooncake-conversation", "line 1 has no time"),
+    ("/etc/hostname", "line 1 has no time"),
+    ("[" * 50_000, "line 1 has no time"),
+    ("{" * 50_000, "line 1 is not a JSON object"),
+    ('{"time": 1e999, "input_len": 5, "output_len": 1}', "line 1"),
+    (REQUEST.replace("[1]", '{"a": 1}'), "hash_ids must be a list"),
+    (f"{REQUEST}\n{REQUEST.replace('5', '-5')}", "line 2: prompt length"),
+    (f"{REQUEST}\n{REQUEST.replace('time', 'tyme')}", "line 2 has no time"),
+    (f"{REQUEST}\n{REQUEST.replace('1,', '0,', 1)}", "earlier than the request before it"),
+    ("time,input_len,output_len\n", "holds no requests"),
+)
+"""Texts that are no log, and what is said of them."""

@@ -32,8 +32,9 @@ SERVE = {"model": "meta-llama/Llama-3.1-8B-Instruct", "rate": "4/s", "traffic": 
 
 def test_every_question_is_a_tool_with_its_essential_fields() -> None:
     tools = {tool.name: tool for tool in tool_list()}
-    assert set(TOOLS.values()) == set(QUESTIONS) - {"explain", "diagnose", "advise"}  # which have tools that take files
-    assert {"explain_plan", "diagnose_bottleneck", "advise_service"} <= set(tools)
+    # Which have tools that take files.
+    assert set(TOOLS.values()) == set(QUESTIONS) - {"explain", "diagnose", "advise", "trace"}
+    assert {"explain_plan", "diagnose_bottleneck", "advise_service", "sessions_of_request_log"} <= set(tools)
     for name, path in TOOLS.items():
         shown = {field.partition(".")[0] for field in QUESTIONS[path].essentials}
         assert shown <= set(tools[name].properties), name
@@ -67,6 +68,10 @@ def test_a_result_is_the_report_as_markdown() -> None:
         ("explain_plan", {"plan_file": "none.json"}, "none.json"),
         ("explain_plan", {"plan_file": "none.json", "option": True}, "option: a whole number"),
         ("request_fields", {"tool": "plan"}, "plan_"),
+        ("sessions_of_request_log", {}, "log: it is missing"),
+        ("sessions_of_request_log", {"log": "none.jsonl"}, "none.jsonl"),
+        ("sessions_of_request_log", {"log": ["none.jsonl"]}, "log: a text"),
+        ("sessions_of_request_log", {"log": "none.jsonl", "top": 3}, "top"),
     ],
 )
 def test_what_is_wrong_is_a_sentence(name: str, arguments: dict[str, Any], says: str) -> None:
@@ -99,6 +104,7 @@ def test_every_example_runs_through_the_protocols_own_client(tmp_path: Path) -> 
     from mcp.client.stdio import stdio_client
 
     (tmp_path / "metrics.prom").write_bytes(SCRAPE.read_bytes())
+    (tmp_path / "gateway.jsonl").write_text(QUESTIONS["trace"].example["file"], encoding="utf-8")
     plan = answer("serve", {**SERVE, "quick": True})
     (tmp_path / "plan.json").write_text(as_json(plan), encoding="utf-8")
 

@@ -179,6 +179,7 @@ class TraceSessions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """What the sessions of a request log are."""
 
     schema: str
+    sentence: str = ""
     source: str
     requests: int
     span_s: float

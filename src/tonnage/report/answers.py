@@ -46,6 +46,7 @@ DOCUMENTS: Final[dict[str, str]] = {
     "LocalAnswer": "tonnage.report.local:local_document",
     "Adoption": "tonnage.report.adopt:adoption_document",
     "Advice": "tonnage.report.advise:advice_document",
+    "TraceSessions": "tonnage.report.sessions:trace_document",
     "Breakdown": "tonnage.report.breakdown:breakdown_answer",
     "RlPlan": "tonnage.report.rl:rl_document",
     "OwnPlan": "tonnage.report.own:own_document",

@@ -83,24 +83,15 @@ def session_blocks(plan: ServePlan) -> tuple[Block, ...]:
     return (*text_section("Sessions", lines), *section("What cache buys", grid(heads, rows)))
 
 
-def trace_document(found: TraceSessions) -> Document:
+def trace_document(found: TraceSessions, *, top: int | None = None, every: bool = False) -> Document:
     """A log's sessions: what they are, and what caches of some sizes have of its prompts."""
     span = f"{found.requests:,} requests in {show(found.span_s, 's')}" if found.span_s > 0 else "1 request"
     question = f"{found.source} · {span}, {found.prompt_tokens:,.0f} in / {found.output_tokens:,.0f} out"
     cited = (Note(text=found.licence),) if found.licence else ()
     if found.profile is None:
-        told = "No block ids (hash_ids): lengths and times are known, and not which prompts begin alike."
-        if found.requests < 2:
-            told = "One request: nothing can come back; give a log of two or more."
-        lines = (Text(text=question), Headline(text=told, good=False), *cited)
+        lines = (Text(text=question), Headline(text=found.sentence, good=False), *cited)
         return Document(first=lines, why=())
-    turns = found.requests / max(1, found.sessions)
-    gap = f", {show(found.gap_s, 's')} apart (median)" if found.gap_s is not None else ""
-    answer = (
-        f"{found.sessions:,} sessions of {turns:.2g} turns{gap}; {found.unbounded:.1%} of prompt tokens are found "
-        "again with room for everything"
-    )
-    first: list[Block] = [Text(text=question), Headline(text=answer)]
+    first: list[Block] = [Text(text=question), Headline(text=found.sentence)]
     if found.curve:
         rows = [
             (

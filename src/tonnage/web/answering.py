@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ from tonnage.domain.diagnosis import Diagnosis
 from tonnage.domain.fit import FitAnswer
 from tonnage.domain.machine import LocalAnswer
 from tonnage.domain.requests.simulate import SimulationTraffic
+from tonnage.domain.sessions import TraceSessions
 from tonnage.domain.simulate import Simulated
 from tonnage.errors import BadRequest, TonnageError, UnknownName
 from tonnage.planning import ask
@@ -28,6 +29,7 @@ from tonnage.web.questions import LOCAL_FIELDS, MAX_REQUESTS, QUESTIONS, Questio
 
 __all__ = ["answer_form"]
 
+Answer = TypeVar("Answer")
 Watch = Callable[[int, int], None]
 
 
@@ -155,16 +157,26 @@ def _diagnose(request: Mapping[str, Any], additions: Additions, _: Watch | None)
     text = _given_fields(request, "diagnose", additions)
     model, accelerator = (None if (one := request.get(name)) is None else str(one) for name in ("model", "accelerator"))
     known = stated_facts(accelerator=accelerator, model=model, additions=additions)
-    with tempfile.TemporaryDirectory(prefix="tonnage-") as folder:
-        place = Path(folder) / "file"
-        place.write_text(text, encoding="utf-8")
-        try:
-            found = diagnose(str(place), known=known)
-        except BadRequest as wrong:
-            raise BadRequest(str(wrong).replace(str(place), "file")) from None
-    # Where the text lay is nobody's business.
-    found = msgspec.json.decode(msgspec.json.encode(found).replace(str(place).encode(), b"file"), type=Diagnosis)
+    found = _read_as_file(text, lambda place: diagnose(place, known=known))
     return found if model is None else with_plan(found, model=model, additions=additions)
+
+
+def _trace(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> TraceSessions:
+    from tonnage.planning.sessions.logs import trace_sessions
+
+    return _read_as_file(_given_fields(request, "trace", additions), trace_sessions)
+
+
+def _read_as_file(text: str, read: Callable[[str], Answer]) -> Answer:
+    """What a reader of files says of a text; where the text lay is nobody's business."""
+    with tempfile.TemporaryDirectory(prefix="tonnage-") as folder:
+        place = str(Path(folder) / "file")
+        Path(place).write_text(text, encoding="utf-8")
+        try:
+            found = read(place)
+        except TonnageError as wrong:
+            raise BadRequest(str(wrong).replace(place, "file")) from None
+    return msgspec.json.decode(msgspec.json.encode(found).replace(place.encode(), b"file"), type=type(found))
 
 
 def _given_fields(request: Mapping[str, Any], path: str, additions: Additions) -> str:
@@ -196,4 +208,5 @@ _OTHERS: Final[dict[str, Callable[[Mapping[str, Any], Additions, Watch | None], 
     "advise": _advise,
     "explain": _explain,
     "diagnose": _diagnose,
+    "trace": _trace,
 }

@@ -26,6 +26,7 @@ from tonnage.domain.plan import ServePlan
 from tonnage.domain.requests.field import Field, groups_of
 from tonnage.domain.requests.table import REQUESTS
 from tonnage.domain.rl_plan import RlPlan
+from tonnage.domain.sessions import TraceSessions
 from tonnage.domain.simulate import Simulated
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest, TonnageError, echo
@@ -156,6 +157,10 @@ _DIAGNOSE_FIELDS: Final = (
     Field(name="file", help="a scraped metrics page, or results of a measurement: pasted, or chosen as a file"),
     Field(name="accelerator", help="accelerator of the system, for its peaks", group="Accelerators"),
     Field(name="model", help="the model that runs: the plan that would do is shown"),
+)
+_LOG: Final = "".join(
+    f'{{"timestamp": {at}, "input_length": {512 * len(ids)}, "output_length": 90, "hash_ids": {ids}}}\n'
+    for at, ids in ((0, [1, 2]), (4000, [4, 5]), (21000, [1, 2, 3]), (33000, [4, 5, 6, 7]), (52000, [1, 2, 3, 8]))
 )
 _SERVICE: Final = """\
 vllm:num_requests_running 8
@@ -355,6 +360,13 @@ QUESTIONS: Final[dict[str, Question]] = {
             about="A metrics page or a measurement in; what limits the system, the evidence and the next step out.",
             fields=_DIAGNOSE_FIELDS, answers=Diagnosis, written=("file",), essentials=("file", "accelerator", "model"),
             example={"file": _METRICS, "accelerator": "H100"},
+        ),
+        Question(
+            path="trace", title="Sessions of a request log", button="Read the log",
+            about="A log with block ids in; its sessions, and how much of its prompts caches of some sizes find, out.",
+            fields=(Field(name="file", help="a request log, CSV or JSON lines with hash_ids: pasted, or a file"),),
+            answers=TraceSessions, written=("file",), essentials=("file",), example={"file": _LOG},
+            instead="give a part of the log, or ask on the command line, which has no limit",
         ),
     )
 }  # fmt: skip

@@ -215,6 +215,17 @@ def _advised(arguments: dict[str, Any], additions: Additions) -> Result:
     return Result(markdown(blocks_of(answer)), {"headline": answer.sentence})
 
 
+def _trace(arguments: dict[str, Any], _: Additions) -> Result:
+    from tonnage.planning.sessions.logs import trace_sessions
+
+    log = _take_required(arguments, "log")
+    _nothing_else(arguments, known=("log",))
+    answer = trace_sessions(log)
+    # The fitted profile is hundreds of quantiles; the text has its medians.
+    record = msgspec.to_builtins(msgspec.structs.replace(answer, profile=None))
+    return Result(markdown(blocks_of(answer)), {"headline": answer.sentence, "sessions": record})
+
+
 def _list(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage import catalog
     from tonnage.catalog import listings
@@ -299,6 +310,7 @@ _CALLS: Final[dict[str, Callable[[dict[str, Any], Additions], Result]]] = {
     PREDICT: _predict,
     "diagnose_bottleneck": _diagnose,
     "advise_service": _advised,
+    "sessions_of_request_log": _trace,
     "search_catalogue": _list,
     "explain_plan": _explain,
     "export_plan": _export,

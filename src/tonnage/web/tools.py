@@ -186,6 +186,18 @@ _OTHERS: Final = (
         open_world=True,
     ),
     Tool(
+        name="sessions_of_request_log",
+        title="Sessions of a request log",
+        description="Sessions, their turns and gaps, and how much of its prompts caches of some sizes find again; of a "
+        "log with block ids (hash_ids, as Mooncake writes them).",
+        properties={"log": {"type": "string", "description": "a file of CSV or JSON lines, gzipped or not, or the name "
+                            "of a fetched public log"}},
+        required=("log",),
+        example={"log": "gateway.jsonl"},
+        gives={"type": "object", "required": ["headline", "sessions"],
+               "properties": {"headline": TEXT, "sessions": {"type": "object"}}},
+    ),
+    Tool(
         name="search_catalogue",
         title="Accelerators, models, offers and providers that are known",
         description="What is known, with sources and dates of prices; offers are the cheapest first.",

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 from tests.planning.sessions.test_fit import SIZE, played
 
 from tonnage.catalog.traces import Trace
 from tonnage.cli.trace import trace as command
 from tonnage.errors import BadFact
 from tonnage.planning.sessions.logs import first_half, hits_over_size, trace_sessions
+from tonnage.report.charts import charts_of
 
 
 def written(log: Trace, path: Path) -> str:
@@ -58,6 +60,24 @@ def test_the_command_says_sessions_and_hits(gateway: str) -> None:
     assert "Shared beginnings" in said.output
     told = json.loads(CliRunner().invoke(command, [gateway, "--json"]).output)
     assert told["schema"] == "tonnage.sessions/1" and len(told["curve"]) == 6
+
+
+def test_a_burst_before_a_long_silence_is_no_rate_that_goes_on(tmp_path: Path) -> None:
+    """At the rate of its burst the first half would be drawn for 10^16 turns."""
+    rows = [(k / 1000, [k % 7, k + 7]) for k in range(250)] + [(1e13, [1, 2])]
+    lines = [{"timestamp": at, "input_length": 1000, "output_length": 5, "hash_ids": ids} for at, ids in rows]
+    log = tmp_path / "burst.jsonl"
+    log.write_text("\n".join(map(json.dumps, lines)))
+    assert [at.predicted is None for at in trace_sessions(str(log)).curve] == [False] * 6
+
+
+def test_a_log_as_a_picture(gateway: str) -> None:
+    found = trace_sessions(gateway)
+    (chart,) = charts_of(found)
+    assert len(chart.rows) == len(found.curve) == 6 and "hits" in chart.title
+    values = chart.vega()["data"]["values"]
+    assert {(row["of"], row["share"]) for row in values} >= {("second half", at.hit_rate) for at in found.curve}
+    assert charts_of(replace(found, curve=())) == ()
 
 
 def test_a_log_without_block_ids_and_an_empty_one(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tonnage.catalog.traces import Trace, find_trace, read_trace
 from tonnage.domain.sessions import CacheTier, HitsAt, SessionProfile, TraceSessions
 from tonnage.planning.sessions.fit import fit_sessions, links_of
 from tonnage.planning.simulate.traffic import full_blocks, licence_of
+from tonnage.units import show
 
 __all__ = ["SESSIONS_SCHEMA", "first_half", "hits_over_size", "trace_sessions"]
 
@@ -45,17 +46,24 @@ def trace_sessions(path: str) -> TraceSessions:
         output_tokens=float(np.frombuffer(trace.output, np.int64).mean()),
         licence=licence_of(trace),
     )
-    if not trace.hash_tokens or n < 2:
-        return told
+    if n < 2:
+        return replace(told, sentence="One request: nothing can come back; give a log of two or more.")
+    if not trace.hash_tokens:
+        lacks = "No block ids (hash_ids): lengths and times are known, and not which prompts begin alike."
+        return replace(told, sentence=lacks)
     links = links_of(trace)
     gaps = links.gap_s[~np.isnan(links.gap_s)]
     most = len(set(trace.blocks)) + 1
     whole = hits_over_size(trace, (most,), since=0)
     sizes = tuple(sorted({max(1, round(most * share)) for share in SIZES}))
+    sessions, gap_s = int(np.isnan(links.gap_s).sum()), float(np.median(gaps)) if len(gaps) else None
+    apart = f", {show(gap_s, 's')} apart (median)" if gap_s is not None else ""
     return replace(
         told,
-        sessions=int(np.isnan(links.gap_s).sum()),
-        gap_s=float(np.median(gaps)) if len(gaps) else None,
+        sentence=f"{sessions:,} sessions of {n / max(1, sessions):.2g} turns{apart}; {whole[0]:.1%} of prompt tokens "
+        "are found again with room for everything",
+        sessions=sessions,
+        gap_s=gap_s,
         shared=float(links.shared.sum() / prompt.sum()),
         unbounded=whole[0],
         block_tokens=trace.hash_tokens,
@@ -88,7 +96,8 @@ def _curve(trace: Trace, sizes: tuple[int, ...]) -> tuple[HitsAt, ...]:
         return tuple(
             HitsAt(tokens=float(blocks * size), hit_rate=hits) for blocks, hits in zip(sizes, known, strict=True)
         )
-    fitted, rate = fit_sessions(half), len(half.sent_s) / half.sent_s[-1]
+    # Over the half itself, not up to its last request: a burst before a long silence is no rate that goes on.
+    fitted, rate = fit_sessions(half), len(half.sent_s) / (trace.sent_s[-1] / 2.0)
     return tuple(
         HitsAt(
             tokens=float(blocks * size),

@@ -14,6 +14,7 @@ from tonnage.domain.infer_plan import InferPlan
 from tonnage.domain.lifecycle import LifecyclePlan
 from tonnage.domain.plan import ServePlan
 from tonnage.domain.rl_plan import RlPlan
+from tonnage.domain.sessions import TraceSessions
 from tonnage.domain.simulate import Simulated
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.report.charts.chart import Chart, specification
@@ -22,7 +23,7 @@ from tonnage.report.charts.inference import infer_charts
 from tonnage.report.charts.memory import Stack, memory_chart
 from tonnage.report.charts.owning import cost_charts
 from tonnage.report.charts.rl import rl_charts
-from tonnage.report.charts.serving import serve_charts
+from tonnage.report.charts.serving import serve_charts, trace_charts
 from tonnage.report.charts.simulation import comparison_charts, simulation_charts
 from tonnage.report.charts.training import batch_charts, timeline_chart, train_charts
 
@@ -60,4 +61,5 @@ _GALLERY: Final[dict[type, Callable[[Any], tuple[Chart, ...]]]] = {
     FitAnswer: _fit_charts,
     Simulated: simulation_charts,
     Comparison: comparison_charts,
+    TraceSessions: trace_charts,
 }

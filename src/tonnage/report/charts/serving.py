@@ -8,13 +8,14 @@ from typing import Any, Final
 
 from tonnage.domain.plan import LoadPoint, Roofline, ServeOption, ServePlan
 from tonnage.domain.requests.common import Slo
+from tonnage.domain.sessions import TraceSessions
 from tonnage.report.charts.chart import COLOURS, Chart, axis, layer_charts, log_axis, log_ends, records
 from tonnage.report.charts.memory import Stack, memory_chart
 from tonnage.report.charts.options import Axis, options_chart, point_of
 from tonnage.report.names import part_name
 from tonnage.units import show
 
-__all__ = ["load_chart", "roofline_chart", "serve_charts"]
+__all__ = ["load_chart", "roofline_chart", "serve_charts", "trace_charts"]
 
 UNBOUNDED: Final = 1e11
 """Tokens from which on a cache stands for one that nothing limits. [tokens]"""
@@ -153,6 +154,34 @@ def _hits_by_cache(plan: ServePlan) -> Chart | None:
             (size.name, f"{size.tokens:,.0f}", f"{size.hit_rate:.1%}", f"{size.usd_per_hour:,.2f}") for size in sizes
         ),
     )
+
+
+def trace_charts(found: TraceSessions) -> tuple[Chart, ...]:
+    """What a log's second half finds again over the size of a cache, beside what its first half lets expect."""
+    if not found.curve:
+        return ()
+    values = [(at.tokens, "second half", at.hit_rate) for at in found.curve]
+    values += [(at.tokens, "predicted from the first", at.predicted) for at in found.curve if at.predicted is not None]
+    encoding = {
+        "x": log_axis("tokens", "cache (tokens)", ends=log_ends([at.tokens for at in found.curve])),
+        "y": axis("share", "prompt tokens found again", axis={"format": "%"}),
+        "color": {"field": "of", "type": "nominal", "title": None},
+    }
+    body = layer_charts(
+        records(("tokens", "of", "share"), values), {"mark": {"type": "line", "point": True}, "encoding": encoding}
+    )
+    chart = Chart(
+        name="hits",
+        title="Cache hits over cache size",
+        says="Share of the second half's prompt tokens found again, replayed and predicted, over the cache's size.",
+        body=body,
+        columns=("cache, tokens", "second half found", "predicted from the first"),
+        rows=tuple(
+            (f"{at.tokens:,.0f}", f"{at.hit_rate:.1%}", "–" if at.predicted is None else f"{at.predicted:.1%}")
+            for at in found.curve
+        ),
+    )
+    return (chart,)
 
 
 def _label(option: ServeOption) -> str:
