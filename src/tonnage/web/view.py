@@ -60,6 +60,8 @@ FACTS: Final = ("Prefix cache:", "Published laws", "Owning is", "Decides most", 
 CHECKS: Final = ("Risk:", "Quality:")
 """How lines begin that change nothing and ask for a look."""
 OPENED: Final = "Where numbers come from"
+LEADING: Final = ("frontier", "fleet", "cost", "owning", "phases", "hits")
+"""Charts that stand beside the answer, not in a tab."""
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,7 +152,7 @@ def answer_view(
     texts = [one.text for one in document.first if isinstance(one, Text)]
     asked = texts[0] if texts and document.first[0] == Text(text=texts[0]) else ""
     charts = charts_of(answer)
-    lead = charts[0] if charts and charts[0].name in ("frontier", "fleet", "cost", "owning", "phases") else None
+    lead = charts[0] if charts and charts[0].name in LEADING else None
     said = [
         kept
         for text in texts
