@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -43,8 +44,11 @@ def ask(port: int, path: str, body: dict | None = None) -> dict:
     """A JSON answer of the server."""
     data = None if body is None else json.dumps(body).encode()
     asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, {"content-type": "application/json"})
-    with urllib.request.urlopen(asked, timeout=120) as reply:
-        return json.load(reply)
+    try:
+        with urllib.request.urlopen(asked, timeout=120) as reply:
+            return json.load(reply)
+    except urllib.error.HTTPError as refused:
+        sys.exit(f"{path}: {refused.code} {refused.read(2000).decode(errors='replace')}")
 
 
 def started(path: Path, folder: Path, *, program: str, code: str, env: dict[str, str]) -> tuple[subprocess.Popen, Path]:

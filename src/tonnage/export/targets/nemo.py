@@ -64,7 +64,7 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     needs = {"DATA": "what to train on", "OUTPUT": "shared folder for checkpoints"}
     needs |= {} if pretrains else {"WEIGHTS": "folder with the weights to start from"}
     exports = f"CUDA_DEVICE_MAX_CONNECTIONS=1 {' '.join(needs)}"
-    return planned_program(TARGET, made, settings(made), lines=lines, needs=needs, exports=exports)
+    return planned_program(TARGET, made, settings=settings(made), lines=lines, needs=needs, exports=exports)
 
 
 def settings(made: Job) -> dict[str, Any]:

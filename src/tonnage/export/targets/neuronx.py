@@ -62,7 +62,7 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     needs = {"DATA": "what to train on", "OUTPUT": "shared folder for checkpoints"}
     exports = "DATA OUTPUT NEURON_CC_FLAGS=--model-type=transformer MALLOC_ARENA_MAX=64"
     ranks = made.per_node * cores
-    return planned_program(TARGET, made, written, lines=lines, needs=needs, exports=exports, per_node=ranks)
+    return planned_program(TARGET, made, settings=written, lines=lines, needs=needs, exports=exports, per_node=ranks)
 
 
 def settings(made: Job) -> dict[str, Any]:

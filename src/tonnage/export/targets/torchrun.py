@@ -87,8 +87,8 @@ def _settings(made: Job) -> dict[str, object]:
 def planned_program(
     target: Target,
     made: Job,
-    settings: dict[str, Any],
     *,
+    settings: dict[str, Any],
     lines: list[str],
     needs: dict[str, str],
     exports: str,
