@@ -5,6 +5,7 @@
 # Step 36 s; checkpoint every 30 min.
 # Learning rate, schedule and data are yours; the plan does not depend on them.
 # Run for 1000 steps; save every 50 of them.
+# The plan recomputes activations, which a script switches on: model.gradient_checkpointing_enable().
 set -euo pipefail
 : "${SCRIPT:?the training script, for example train.py}"
 exec deepspeed --num_gpus 8 \
