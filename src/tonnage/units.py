@@ -21,7 +21,7 @@ from typing import Final
 
 from tonnage.errors import UnitError, echo, nearest
 
-__all__ = ["DIMENSIONS", "GB", "TB", "GiB", "KiB", "MiB", "exact_text", "read", "show"]
+__all__ = ["DIMENSIONS", "GB", "TB", "GiB", "KiB", "MiB", "exact_text", "read", "show", "whole_percent"]
 
 KiB: Final = 1024
 MiB: Final = 1024**2
@@ -320,3 +320,17 @@ def _digits(value: float, digits: int) -> str:
 
 def _money(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.2f}" if abs(value) >= 0.1 else _digits(value, 4)
+
+
+def whole_percent(share: float) -> str:
+    """
+    A chance in words: whole percent, rounded down so that 79.6 % is not said to reach 80, and never certainty.
+
+    Examples
+    --------
+    >>> whole_percent(0.8), whole_percent(0.796), whole_percent(0.9999), whole_percent(0.0)
+    ('80 %', '79 %', '>99 %', '<1 %')
+    """
+    if share > 0.995:
+        return ">99 %"
+    return "<1 %" if share < 0.01 else f"{math.floor(100.0 * share + 1e-2):.0f} %"

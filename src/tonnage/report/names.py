@@ -180,13 +180,21 @@ def _known_ids() -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(accelerators()), frozenset(id for id in model_ids() if "/" in id)
 
 
+@cache
+def _is_alias(id: str) -> bool:
+    """Another name of a known model that names its organisation too: its instruction-tuned version, say."""
+    from tonnage.catalog.models import look_up
+
+    return id.count("/") == 1 and any(sign.isdigit() for sign in id) and look_up(id) is not None
+
+
 def _display_word(word: re.Match[str]) -> str:
     """A word of a text, named if it is an id; a full stop behind it stays."""
     parts, models = _known_ids()
     id = word[0].rstrip(".")
     if BARE.fullmatch(id) and not word.string[: word.start()].endswith(" x ") and word.string.strip() != id:
         return word[0]  # as in "BGE reranker v2 m3"
-    name = part_name(id) if id in parts else model_name(id) if id in models else id
+    name = part_name(id) if id in parts else model_name(id) if id in models or _is_alias(id) else id
     return name + word[0][len(id) :]
 
 

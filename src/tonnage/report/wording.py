@@ -13,7 +13,7 @@ from tonnage.domain.plan import Bill, BreakEven, Configuration, Decision, Proven
 from tonnage.errors import BadRequest
 from tonnage.report.document import Block, Meter, Note, Section, Table, grid, text_section
 from tonnage.report.names import provider_name
-from tonnage.units import show
+from tonnage.units import show, whole_percent
 
 __all__ = [
     "account_texts",
@@ -173,11 +173,7 @@ def chance(quantity: Quantity, limit: float) -> float | None:
 
 def chance_text(probability: float | None) -> str:
     """A chance in percent that never claims certainty; empty for none."""
-    if probability is None:
-        return ""
-    return (
-        ">99 %" if probability > 0.995 else "<1 %" if probability < 0.005 else f"{probability:.0%}".replace("%", " %")
-    )
+    return "" if probability is None else whole_percent(probability)
 
 
 def figure_name(what: str) -> str:

@@ -12,8 +12,8 @@ from tonnage.domain.requests.serve import Batch
 from tonnage.planning.batch.option import Found, Work
 from tonnage.planning.batch.runs import JobRun, Place, run_on
 from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, nearness
-from tonnage.planning.core.ranking import frontier, whole_percent
-from tonnage.units import show
+from tonnage.planning.core.ranking import frontier
+from tonnage.units import show, whole_percent
 
 MAX_KINDS: Final = 8
 """Kinds of accelerators that are told side by side."""

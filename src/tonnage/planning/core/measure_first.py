@@ -27,8 +27,9 @@ from tonnage.domain.infer_plan import InferOption
 from tonnage.domain.plan import Bill, Configuration, RankedPlan, ServeOption
 from tonnage.domain.rl_plan import RlOption
 from tonnage.domain.train_plan import TrainConfiguration, TrainOption
+from tonnage.engines.registry import engine_spec
 from tonnage.planning.error_model import NINETY, correlation, end_at
-from tonnage.units import show
+from tonnage.units import show, whole_percent
 
 __all__ = [
     "COMPETING", "MINUTES", "Rival", "few_words", "first_of", "likelier", "likeliest_to_overturn", "narrows",
@@ -137,7 +138,7 @@ def likeliest_to_overturn(rivals: Sequence[Rival], *, confidence: float) -> Firs
     twin = other.what == lead.what
     then = "it leads" if other is lead else f"option {other.place + 1} leads" if twin else f"{other.what} leads"
     return FirstMeasurement(
-        sentence=f"{_lead(lead)}, {told} (chance {best:.0%}) {then}.",
+        sentence=f"{_lead(lead)}, {told} (chance {whole_percent(best)}) {then}.",
         option=lead.place,
         what=lead.what,
         load=lead.load,
@@ -176,7 +177,7 @@ def to_stay_within(rival: Rival, limit: float, *, what: str) -> FirstMeasurement
     chance = len(slower) / _STEPS
     if chance < LEAST:
         return narrows(rival, f"no likely result breaks {what}")
-    told = f"predicted {show(rival.measured.value, unit)}; under {show(value, unit)} (chance {chance:.0%})"
+    told = f"predicted {show(rival.measured.value, unit)}; under {show(value, unit)} (chance {whole_percent(chance)})"
     return replace(
         narrows(rival, ""),
         sentence=f"{_lead(rival)}, {told} it breaks {what}.",
@@ -296,14 +297,14 @@ def _few_words(option: Any, *, ranks: int) -> str:
 
 
 def few_words(c: Configuration | TrainConfiguration, *, ranks: int) -> str:
-    """ "1 x h200-sxm-141gb TP1 FP8 vllm"."""
+    """ "1 x h200-sxm-141gb TP1 FP8 vLLM"."""
     training = isinstance(c, TrainConfiguration)
     names = ("tp", "pp", "cp", "ep") if training else ("tp", "pp", "dp", "ep")
     degrees = [f"{name.upper()}{n}" for name in names if (n := getattr(c.layout, name)) > 1] or ["TP1"]
     if isinstance(c, TrainConfiguration):
         software = [c.precision.upper(), c.software]
     else:
-        software = [c.precision.stored.upper(), *c.settings(), c.engine.name]
+        software = [c.precision.stored.upper(), *c.settings(), engine_spec(c.engine.name).title]
     return " ".join([f"{ranks} x {c.accelerator}", *degrees, *software])
 
 

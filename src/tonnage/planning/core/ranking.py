@@ -25,7 +25,7 @@ from tonnage.simulation.autoscale import replicas_carrying
 
 __all__ = [
     "NEAR", "RankedOption", "Traits", "at_risk", "choices", "frontier", "infer_traits", "job_traits", "serve_traits",
-    "surely_cheapest", "tie_with_first", "whole_percent", "with_verdicts",
+    "surely_cheapest", "tie_with_first", "with_verdicts",
 ]  # fmt: skip
 
 NEAR: Final = 1.1
@@ -68,18 +68,6 @@ def frontier(options: Sequence[Point], *, objectives: Sequence[Callable[[Point],
 
 def _dominates(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
     return a != b and all(x <= y for x, y in zip(a, b, strict=True))
-
-
-def whole_percent(share: float) -> str:
-    """
-    A chance in words: whole percent, never certainty.
-
-    Examples
-    --------
-    >>> whole_percent(0.8), whole_percent(0.9999), whole_percent(0.0)
-    ('80 %', '99 %', '1 %')
-    """
-    return f"{min(99.0, max(1.0, math.floor(100.0 * share + 1e-2))):.0f} %"
 
 
 def surely_cheapest(option: RankedOption) -> tuple[bool, float]:

@@ -25,7 +25,7 @@ from tonnage.physics.memory import checkpoint_precision, weight_bytes
 from tonnage.physics.parameters import parameters
 from tonnage.physics.rules import adapter_rule_bytes, training_rule_bytes
 from tonnage.planning.fit.network import is_network
-from tonnage.units import show
+from tonnage.units import show, whole_percent
 
 if TYPE_CHECKING:
     from tonnage.planning.train.setup import Chosen
@@ -213,7 +213,7 @@ def _tight(model: Model, accelerator: Accelerator, *, chosen: Chosen) -> tuple[s
     sure = chance_within(job.bounded(chosen.memory), accelerator.driver_memory_bytes)
     if not chosen.fits or sure >= MEMORY_SURE:
         return ()
-    return (f"fits with a chance of {100.0 * sure:.0f} % only, by the errors of published peaks",)
+    return (f"fits with a chance of {whole_percent(sure)} only, by the errors of published peaks",)
 
 
 def _trade(model: Model, accelerator: Accelerator, *, request: FitRequest, count: int) -> str:

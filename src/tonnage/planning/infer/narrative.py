@@ -13,8 +13,7 @@ from tonnage.domain.infer_plan import Infer, InferOption
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Rejection
 from tonnage.planning.core.header import infeasible_sentence
-from tonnage.planning.core.ranking import whole_percent
-from tonnage.units import show
+from tonnage.units import show, whole_percent
 
 __all__ = [
     "assumptions",

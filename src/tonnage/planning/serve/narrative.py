@@ -15,12 +15,12 @@ from tonnage.domain.model import Model
 from tonnage.domain.plan import Decision, SeparatePools, ServeOption, SimulatedCapacity, Sizing
 from tonnage.domain.requests.serve import Serve
 from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, what_if
-from tonnage.planning.core.ranking import at_risk, whole_percent
+from tonnage.planning.core.ranking import at_risk
 from tonnage.planning.replica import Replica
 from tonnage.pricing.bills import HOURS_PER_MONTH, usd_per_hour_of
 from tonnage.simulation.autoscale import replicas_carrying
 from tonnage.simulation.capacity import Point
-from tonnage.units import show
+from tonnage.units import show, whole_percent
 
 __all__ = [
     "arithmetic",

@@ -15,14 +15,14 @@ from tonnage.domain.precision import number_format
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.train_plan import TrainOption
 from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, what_if
-from tonnage.planning.core.ranking import at_risk, whole_percent
+from tonnage.planning.core.ranking import at_risk
 from tonnage.planning.error_model import chance_within
 from tonnage.planning.train.job import PATIENCE_S, TrainContext
 from tonnage.planning.train.machine import storage_text
 from tonnage.planning.train.scaling import setup_of
 from tonnage.planning.train.search import state_bytes, trained_parameters
 from tonnage.planning.train.training_job import training_note
-from tonnage.units import show
+from tonnage.units import show, whole_percent
 
 __all__ = [
     "arithmetic",
