@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 from tests.export.plans import TWO_NODES, plan
 
 from tonnage import export
@@ -69,3 +70,17 @@ def test_replicas_share_a_claim_and_are_drained_one_at_a_time() -> None:
     assert alone["PersistentVolumeClaim"]["spec"]["accessModes"] == ["ReadWriteOnce"]
     assert "PodDisruptionBudget" not in alone
     assert "PodDisruptionBudget" not in {d["kind"] for d in documents("kubernetes", **TWO_NODES)}
+
+
+@pytest.mark.parametrize(("changes", "written"), [(R1, False), ({}, True)])
+def test_cache_blocks_are_left_to_kernels_that_come_with_their_own(changes: dict[str, Any], written: bool) -> None:
+    """FlashMLA takes blocks of 64 tokens: a file that says 16, vLLM's usual size, would rule it out."""
+    planned = plan(**changes)
+    assert isinstance(planned, ServePlan)
+    configuration = planned.options[0].configuration
+    engine = replace(configuration.engine, block_tokens=None)
+    free = replace(planned.options[0], configuration=replace(configuration, engine=engine))
+    made, option = launchable_option(replace(planned, options=(free,)))
+    assert isinstance(made, ServePlan)
+    assert ("--block-size" in export.export(made, option, to="vllm")["serve.sh"]) is written
+    assert (option.configuration.engine.block_tokens is not None) is written

@@ -146,8 +146,19 @@ def _fill_settings(
     load = Traffic(saturated=True) if saturated else Traffic(rate_per_s=1.0)
     case = case_of(configuration, model=model, lengths=plan.request.lengths, traffic=load)
     part = catalog.accelerator(configuration.accelerator, additions)
-    filled = msgspec.structs.replace(configuration, engine=deploy(case, model=model, accelerator=part).engine)
+    engine = deploy(case, model=model, accelerator=part).engine
+    if configuration.engine.block_tokens is None and not _takes_any_block(model):
+        engine = msgspec.structs.replace(engine, block_tokens=None)
+    filled = msgspec.structs.replace(configuration, engine=engine)
     return msgspec.structs.replace(plan, model=facts), msgspec.structs.replace(option, configuration=filled)
+
+
+def _takes_any_block(model: Model) -> bool:
+    """
+    Kernels of latent attention and of recurrent layers come with cache blocks of their own (64 tokens for FlashMLA, a
+    state's size for a hybrid), which the engine chooses with the kernel; a size written down would rule these out.
+    """
+    return all(group.mixer is None or isinstance(group.mixer, Attention) for group in model.layers)
 
 
 def _accelerator_facts(name: str, additions: Additions) -> dict[str, str]:
