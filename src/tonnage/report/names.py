@@ -182,10 +182,12 @@ def _known_ids() -> tuple[frozenset[str], frozenset[str]]:
 
 @cache
 def _is_alias(id: str) -> bool:
-    """Another name of a known model that names its organisation too: its instruction-tuned version, say."""
+    """Another name of a known model by its own maker, say of its instruction-tuned version."""
     from tonnage.catalog.models import look_up
 
-    return id.count("/") == 1 and any(sign.isdigit() for sign in id) and look_up(id) is not None
+    maker, slash, _ = id.partition("/")
+    found = look_up(id) if slash and any(sign.isdigit() for sign in id) else None
+    return found is not None and found.partition("/")[0] == maker
 
 
 def _display_word(word: re.Match[str]) -> str:
