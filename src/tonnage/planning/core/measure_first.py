@@ -125,7 +125,8 @@ def likeliest_to_overturn(rivals: Sequence[Rival], *, confidence: float) -> Firs
         rivals = [*rivals[:ahead], *rivals[ahead + 1 :]]
     for rival in rivals:
         picks = [_choice(rivals, rival, outcome, needed=needed) for outcome in _outcomes()]
-        share = sum(_turns(rivals, rival, pick) for pick in picks) / _STEPS
+        turned = (_turns(rivals, rival, pick, at, needed=needed) for pick, at in zip(picks, _outcomes(), strict=True))
+        share = sum(turned) / _STEPS
         if share > best:
             best, lead, where = share, rival, _turning_point(rivals, rival, picks, needed=needed)
     if best < LEAST:
@@ -219,23 +220,32 @@ def _turning_point(
     rivals: Sequence[Rival], seen: Rival, picks: Sequence[int], *, needed: float
 ) -> tuple[float, int, bool]:
     """The outcome from which the choice is another, which it is, and whether that takes a slower outcome."""
-    turned = [place for place, pick in enumerate(picks) if _turns(rivals, seen, pick)]
+    turned = [
+        place for place, pick in enumerate(picks) if _turns(rivals, seen, pick, _outcomes()[place], needed=needed)
+    ]
     slower = sum(_outcomes()[place] for place in turned) < 0.0
     edge = turned[-1] if slower else turned[0]
     other = min(_STEPS - 1, edge + 1) if slower else max(0, edge - 1)
     beyond, inside = _outcomes()[edge], _outcomes()[other]
     for _ in range(_HALVINGS):
         middle = (inside + beyond) / 2.0
-        if _turns(rivals, seen, _choice(rivals, seen, middle, needed=needed)):
+        if _turns(rivals, seen, _choice(rivals, seen, middle, needed=needed), middle, needed=needed):
             beyond = middle
         else:
             inside = middle
     return beyond, picks[edge], slower
 
 
-def _turns(rivals: Sequence[Rival], seen: Rival, pick: int) -> bool:
-    """Whether it overturns the first: what it tells of third options is told better by measuring those."""
-    return pick != 0 if seen is rivals[0] else rivals[pick] is seen
+def _turns(rivals: Sequence[Rival], seen: Rival, pick: int, outcome: float, *, needed: float) -> bool:
+    """
+    Whether it overturns the first: what it tells of third options is told better by measuring those. A rival that leads
+    only where it is slower does so because the first is slower with it, which measuring the first tells better.
+    """
+    if seen is rivals[0]:
+        return pick != 0
+    if rivals[pick] is not seen:
+        return False
+    return outcome > 0.0 or rivals[_choice(rivals, seen, 0.0, needed=needed)] is seen
 
 
 # Kinds of options
