@@ -13,6 +13,7 @@ from tonnage.domain.plan import PLAN_SCHEMA, ServePlan
 from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.plan import plan_serve
 from tonnage.report.answers import document_of
+from tonnage.report.charts import charts_of
 
 TODAY = date(2026, 11, 21)
 CHAT = {"model": "meta-llama/Llama-3.1-8B", "rate": "4/s", "traffic": "chat", "ttft": "1 s", "tpot": "50 ms"}
@@ -198,3 +199,5 @@ def test_a_part_that_nobody_rents_is_planned_and_stands_after_those_with_a_price
     assert known == sorted(known) and known[0] is False and known[-1] is True
     first, last = beside.options[0], beside.options[len(known) - 1]
     assert last.usd_per_month < first.usd_per_month
+    (price, *_) = (chart for chart in charts_of(beside) if "Price" in chart.title)
+    assert price.rows and not any("MI455X" in str(row) for row in price.rows), "power is no price"

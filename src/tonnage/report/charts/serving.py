@@ -57,6 +57,8 @@ def _price_and_latency(plan: ServePlan) -> Chart | None:
             rank=rank,
         )
         for rank, option in enumerate(plan.options, 1)
+        # Power alone is no price: beside rents it would look like the cheapest.
+        if option.bill.trust != "unknown" or plan.options[0].bill.trust == "unknown"
     ]
     time = Axis(f"p{slo.percentile:g} {name}", unit, None if limit is None else scale * limit)
     return options_chart(points, time=time, money=Axis("Price", "USD/h"))
