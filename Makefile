@@ -62,6 +62,8 @@ export-validators handoff: $(DEV)  ## exported files read or started by their ta
 	$(BIN)/python tools/export-validators/check.py $(ARGS)
 engines: $(DEV)  ## other engines through our own client: Transformers (1.2 GB), VLLM=1 adds vLLM (3 GB)
 	for name in transformers $(if $(VLLM),vllm); do python=$$($(PYTHON) tools/environments.py engines/$$name) && $(BIN)/python tools/engines/measure.py $$name $$python || exit 1; done
+gpu:  ## what one NVIDIA accelerator does, nine minutes: rows of measurements/own, scored; 3 where there is none
+	PYTHONPATH=src:. $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m tools.own gpu $(ARGS)
 accuracy: $(DEV)  ## predicted against measured: rewrites docs/accuracy.md and docs/peers.md
 	$(BIN)/tonnage accuracy measurements/*.csv.gz --markdown docs/accuracy.md --figures src/tonnage/catalog/data/accuracy.csv
 	$(RUN) tools.peers.page

@@ -7,11 +7,14 @@ The plan is asked with the published count, tokens and accelerator, and its layo
 the published time, says how many accelerators it needs for that time: 1 = as many, below 1 = the plan is the faster.
 
 Serving is compared pool by pool, as the best figures are published: a decode pool alone, with as many requests on each
-accelerator at most and no more time per token than were published. Layout and count are those of the search.
+accelerator at most and no more time per token than were published. Layout and count are those of the search: the fewest
+accelerators, in whole replicas, that make as many tokens as the published pool made. The pace of one accelerator over
+the published is printed beside it, since whole replicas hide differences that are smaller than one.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 import tomllib
 from bisect import bisect_left
@@ -76,7 +79,9 @@ def decode_pool(run: dict[str, Any]) -> Found:
     ask = run["ask"]
     model, part = resolve(ask["model"]), catalog.accelerator(ask["accelerator"])
     lengths = Lengths(prompt_tokens=float(ask["prompt_tokens"]), output_tokens=float(ask["output_tokens"]))
-    seats, limit_s, best, told = int(run["batch"]), float(run["tpot_ms"]) / 1e3, 0.0, "nothing fits"
+    seats, limit_s = int(run["batch"]), float(run["tpot_ms"]) / 1e3
+    load = float(run["tokens_per_s"]) * int(run["accelerators"])
+    best, told = (math.inf, 0.0), "nothing fits"
     node = part.max_per_node or 8
     for layout in replica_layouts(model, part, per_node=node, max_ranks=WIDEST, domain=min(WIDEST, part.link.domain)):
         configuration = Configuration(
@@ -95,11 +100,15 @@ def decode_pool(run: dict[str, Any]) -> Found:
         most = min(concurrency_limit(replica.deployment, lengths), seats * layout.ranks)
         steps = ((most * i / 40, decode_step_s(replica.times, most * i / 40)) for i in range(1, 41))
         batch, step_s = max(((b, s) for b, s in steps if s <= limit_s), default=(0.0, 1.0))
-        if batch / step_s / layout.ranks > best:
-            best = batch / step_s / layout.ranks
-            told = f"{configuration.label()}, {batch / layout.ranks:.0f} requests on each, TPOT {step_s * 1e3:.1f} ms"
-    ratio = run["tokens_per_s"] / best if best else float("inf")
-    return Found(run["name"], run["accelerators"], run["accelerators"] * ratio, told, run["source"])
+        pace = batch / step_s
+        found = (math.ceil(load / pace) * layout.ranks, -pace / layout.ranks) if pace else (math.inf, 0.0)
+        if found < best:
+            best = found
+            told = (
+                f"{configuration.label()}, {batch / layout.ranks:.0f} requests on each, TPOT {step_s * 1e3:.1f} ms, "
+                f"each {pace / layout.ranks / run['tokens_per_s']:.2f} of the published pace"
+            )
+    return Found(run["name"], run["accelerators"], best[0], told, run["source"])
 
 
 def decode_step_s(times: ReplicaTimes, batch: float) -> float:

@@ -1,13 +1,18 @@
 """
 Laws that no choice between options may break, tried on plans drawn at random.
 
-    python -m tools.choices [--kind serve|train] [--questions N] [--seed S] [--law NAME] [--simulated]
+    python -m tools.choices [--kind KIND] [--questions N] [--seed S] [--law NAME] [--simulated]
 
-Each law asks one question twice and compares what the first option costs (an hour of service, a whole run; where a
-budget alone limits a run, its time); a plan in which no option has the confidence asked for counts as infinitely dear:
+Without `--kind` questions of every kind are asked, so many of each: serve, train, finetune, batch, infer and rl.
+Budgets, fleets and lifecycles are made of these.
 
-- `objective`: a looser TTFT, TPOT, deadline or budget is never dearer; `confidence`: less of it is never dearer;
-- `load`: fewer arrivals, or fewer requests in flight, or fewer tokens to train on in the same batches, are
+Each law asks one question twice and compares what the first option costs (an hour of service, a whole run or batch;
+where a budget alone limits pre-training or RL, its time). A plan in which no option has the confidence asked for counts
+as infinitely dear, and a run without a deadline beyond the usual patience of its kind as dearer than those within it:
+
+- `objective`: a looser TTFT, TPOT, latency, deadline or budget is never dearer; `confidence`: less of it is never
+  dearer;
+- `load`: fewer arrivals, requests in flight, items of a batch, steps, or tokens to train on in the same batches, are
   never dearer;
 - `wider`: more accelerators, formats, engines or terms to choose from are never dearer;
 - `price`: where every offer of one accelerator is twice as dear, that accelerator does not win if it did not before,
@@ -32,13 +37,19 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.domain.money import Price
+from tonnage.domain.batch_plan import BatchOption
+from tonnage.domain.infer_plan import InferOption
 from tonnage.domain.plan import ServeOption
+from tonnage.domain.rl_plan import RlOption
 from tonnage.domain.train_plan import TrainOption
 from tonnage.errors import TonnageError
+from tonnage.planning.ask import answer
+from tonnage.planning.requests.rl import rl_request
 from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.requests.train import finetune_request, train_request
+from tonnage.planning.rl.plan import rl_options
 from tonnage.planning.serve.plan import serve_options
+from tonnage.planning.train.job import PATIENCE_S
 from tonnage.planning.train.plan import train_options
 from tonnage.pricing.bills import by_trust_and_cost
 from tonnage.units import read
@@ -72,11 +83,31 @@ TRAINED: Final = (
     "mistralai/Mixtral-8x7B-v0.1",
 )  # fmt: skip
 TOKENS: Final = {"pretrain": ("10B", "100B", "1T"), "full": ("20M", "200M"), "lora": ("20M", "200M"), "qlora": ("50M",)}
+SAMPLED: Final = ("ultralytics/yolov8m", "openai/whisper-large-v3", "BAAI/bge-m3", "google/vit-base-patch16-224")
+"""Networks: pictures, speech, texts."""
+RL_MODELS: Final = ("Qwen/Qwen3-8B", "Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-32B")
+DATACENTER: Final = ("A100", "H100", "H200", "B200", "MI300X")
 ROUNDING: Final = 1e-9
 
 Fields = dict[str, Any]
 Draws = Callable[[random.Random], Fields]
-Options = tuple[ServeOption, ...] | tuple[TrainOption, ...]
+Option = ServeOption | TrainOption | BatchOption | InferOption | RlOption
+Options = tuple[Option, ...]
+
+
+class Cost(NamedTuple):
+    """What a plan is compared by, first things first."""
+
+    secondary: bool
+    """At a price that its seller does not state."""
+    late: bool
+    """A run without a deadline beyond the patience of its kind."""
+    amount: float
+    """An hour of service, a whole run or batch [USD], or a run's time [s]."""
+
+
+DEAREST: Final = Cost(secondary=True, late=True, amount=math.inf)
+"""Of a plan without an option that has the confidence."""
 
 
 class Broken(NamedTuple):
@@ -85,8 +116,8 @@ class Broken(NamedTuple):
     law: str
     asked: Fields
     other: Fields
-    usd: float
-    usd_other: float
+    cost: Cost
+    cost_other: Cost
 
 
 def drawn(draw: random.Random) -> Fields:
@@ -106,8 +137,17 @@ def drawn(draw: random.Random) -> Fields:
 
 
 def drawn_run(draw: random.Random) -> Fields:
-    """A run to train or fine-tune that an engineer may ask for."""
-    method = draw.choice(("pretrain", "pretrain", "full", "lora", "qlora"))
+    """A run of pre-training that an engineer may ask for."""
+    return _run(draw, method="pretrain")
+
+
+def drawn_finetune(draw: random.Random) -> Fields:
+    """A fine-tune that an engineer may ask for."""
+    return _run(draw, method=draw.choice(("full", "lora", "qlora")))
+
+
+def _run(draw: random.Random, *, method: str) -> Fields:
+    """A run of one method, within a deadline, a budget, both, or what is usual for its kind."""
     long = method == "pretrain"
     asked: Fields = {
         "model": draw.choice(TRAINED),
@@ -118,52 +158,127 @@ def drawn_run(draw: random.Random) -> Fields:
     asked |= {} if long else {"method": method}
     # Where it is open, shorter runs take smaller batches, which are slower: another job, not less of the same.
     asked |= {"global_batch": draw.choice((256, 1024)) if long else 64} if draw.random() < 0.6 else {}
-    which = draw.choice(("deadline", "deadline", "budget", "both"))
-    if which != "budget":
+    which = draw.choice(("deadline", "deadline", "budget", "both", "neither"))
+    if which in {"deadline", "both"}:
         asked["deadline"] = f"{draw.choice((4, 10, 30, 90) if long else (0.2, 0.5, 1, 3))} days"
-    if which != "deadline":
+    if which in {"budget", "both"}:
         asked["budget"] = f"{draw.choice((5e3, 3e4, 2e5, 2e6) if long else (20, 100, 500))} USD"
     return asked
 
 
+def drawn_batch(draw: random.Random) -> Fields:
+    """Prompts to answer by a time."""
+    return {
+        "model": draw.choice(MODELS),
+        "items": draw.choice(("20k", "300k", "3M", "30M")),
+        "prompt_tokens": draw.choice((200, 1000, 4000)),
+        "output_tokens": draw.choice((20, 200, 800)),
+        "accelerator": draw.sample(ACCELERATORS, draw.choice((1, 2, 3))),
+        "confidence": draw.choice((0.6, 0.8, 0.8, 0.9)),
+    } | _limits(draw, deadlines=(0.1, 0.5, 2, 7), budgets=(100, 1e3, 1e4))
+
+
+def drawn_samples(draw: random.Random) -> Fields:
+    """A load of pictures, sounds or texts."""
+    model = draw.choice(SAMPLED)
+    asked: Fields = {
+        "model": model,
+        "accelerator": draw.sample(ACCELERATORS, draw.choice((1, 2, 3))),
+        "confidence": draw.choice((0.6, 0.8, 0.8, 0.9)),
+    }
+    if "whisper" in model:
+        return asked | {"audio": draw.choice((20, 300, 5000))}
+    asked |= {"rate": f"{draw.choice((20, 400, 3000, 20000))}/s"}
+    asked |= {"seq_len": draw.choice((64, 512))} if "bge" in model else {}
+    return asked | ({"latency": f"{draw.choice((10, 30, 100, 500))} ms"} if draw.random() < 0.75 else {})
+
+
+def drawn_rl(draw: random.Random) -> Fields:
+    """Steps of reinforcement learning."""
+    return {
+        "model": draw.choice(RL_MODELS),
+        "steps": draw.choice((50, 200, 1000)),
+        "response_tokens": draw.choice((500, 2000, 6000)),
+        "accelerator": draw.sample(DATACENTER, draw.choice((1, 2))),
+        "confidence": draw.choice((0.6, 0.8, 0.8, 0.9)),
+    } | _limits(draw, deadlines=(0.5, 2, 7, 30), budgets=(300, 3e3, 3e4))
+
+
+def _limits(draw: random.Random, *, deadlines: tuple[float, ...], budgets: tuple[float, ...]) -> Fields:
+    """A deadline, a budget, or both."""
+    which, asked = draw.choice(("deadline", "deadline", "budget", "both")), Fields()
+    if which != "budget":
+        asked["deadline"] = f"{draw.choice(deadlines)} days"
+    if which != "deadline":
+        asked["budget"] = f"{draw.choice(budgets)} USD"
+    return asked
+
+
+def kind_of(asked: Fields) -> str:
+    """The kind of plan that a question asks for, by its load."""
+    loads = {"tokens": "train", "items": "batch", "audio": "infer", "steps": "rl"}
+    found = next((kind for name, kind in loads.items() if name in asked), "serve")
+    found = "finetune" if "method" in asked else found
+    return "infer" if asked["model"] in SAMPLED else found
+
+
 def planned(asked: Fields) -> Options | None:
     """The options in their order; None where the question is refused."""
+    kind = kind_of(asked)
     try:
-        if "tokens" not in asked:
+        if kind == "rl":
+            return rl_options(rl_request(asked), today=TODAY)
+        if kind in {"batch", "infer"}:
+            return getattr(answer(kind, asked, today=TODAY), "options", ())
+        if kind == "serve":
             return serve_options(serve_request(asked), today=TODAY)
-        request = finetune_request(asked) if "method" in asked else train_request(asked)
+        request = finetune_request(asked) if kind == "finetune" else train_request(asked)
         return train_options(request, additions=catalog.NOTHING, today=TODAY)
     except TonnageError:
         return None
 
 
-def cost(options: Options, *, fastest: bool = False) -> tuple[bool, float]:
+def cost(options: Options, *, fastest: bool = False, patience_s: float = math.inf) -> Cost:
     """
-    Of the first option, infinite where none has the confidence; prices of sellers rank before all others.
+    Of the first option, infinite where none has the confidence; sellers' own prices, then runs in time, rank first.
 
-    An hour of service, or a whole run [USD]; with `fastest` the run's time [s].
+    An hour of service, or a whole run [USD]; with `fastest` the run's time [s]. `patience_s` is what a run may take.
     """
     if not options or not options[0].sure:
-        return True, math.inf
-    first, (secondary, usd) = options[0], by_trust_and_cost(options[0].bill)
-    if isinstance(first, TrainOption):
-        return secondary, first.run.wall_s.value if fastest else first.cost.value
-    return secondary, usd
+        return DEAREST
+    first = options[0]
+    if first.bill is None:
+        return DEAREST
+    secondary, usd = by_trust_and_cost(first.bill)
+    if isinstance(first, TrainOption | RlOption):
+        wall_s = first.run.wall_s.value
+        return Cost(secondary, wall_s > patience_s, wall_s if fastest else first.cost.value)
+    return Cost(secondary, False, first.cost.value if isinstance(first, BatchOption) else usd)
+
+
+def accelerator_of(option: Option) -> str:
+    """What an option runs on."""
+    return option.accelerator if isinstance(option, InferOption) else option.configuration.accelerator
 
 
 def by_time(asked: Fields) -> bool:
-    """Whether the fastest leads: only money limits the run."""
-    return "budget" in asked and "deadline" not in asked
+    """Whether the fastest leads: only money limits steps of RL or pre-training."""
+    return kind_of(asked) in {"train", "rl"} and "budget" in asked and "deadline" not in asked
 
 
-def dearer_than(one: tuple[bool, float], other: tuple[bool, float]) -> bool:
+def patience_of(asked: Fields) -> float:
+    """What a run takes at most where runs that do come first: no deadline is given, and the cheapest leads. [s]"""
+    return math.inf if "deadline" in asked or by_time(asked) else PATIENCE_S.get(kind_of(asked), math.inf)
+
+
+def dearer_than(one: Cost, other: Cost) -> bool:
     """Whether a cost ranks behind another, rounding aside."""
-    return one[0] > other[0] or (one[0] == other[0] and one[1] > other[1] * (1.0 + ROUNDING))
+    return one[:2] > other[:2] or (one[:2] == other[:2] and one.amount > other.amount * (1.0 + ROUNDING))
 
 
 def looser(asked: Fields, draw: random.Random) -> Iterator[tuple[str, Fields]]:
     """Questions whose answer may not be dearer, by law."""
-    for name in ("ttft", "tpot"):
+    for name in ("ttft", "tpot", "latency"):
         if name in asked:
             yield "objective", asked | {name: f"{float(asked[name].split()[0]) * draw.uniform(1.02, 2.5):.4g} ms"}
     for name, unit in (("deadline", "days"), ("budget", "USD")):
@@ -174,11 +289,16 @@ def looser(asked: Fields, draw: random.Random) -> Iterator[tuple[str, Fields]]:
         yield "load", asked | {"tokens": read(asked["tokens"], "tokens") * draw.uniform(0.1, 0.98)}
     elif "rate" in asked:
         yield "load", asked | {"rate": f"{float(asked['rate'][:-2]) * draw.uniform(0.1, 0.98):.4g}/s"}
-    elif "concurrency" in asked:
-        yield "load", asked | {"concurrency": asked["concurrency"] * draw.uniform(0.1, 0.98)}
+    elif "items" in asked:
+        yield "load", asked | {"items": math.ceil(read(asked["items"], "count") * draw.uniform(0.1, 0.98))}
+    elif "steps" in asked:
+        yield "load", asked | {"steps": math.ceil(asked["steps"] * draw.uniform(0.1, 0.98))}
+    for name in ("concurrency", "audio"):
+        if name in asked:
+            yield "load", asked | {name: asked[name] * draw.uniform(0.1, 0.98)}
     others = [one for one in ACCELERATORS if one not in asked["accelerator"]]
     yield "wider", asked | {"accelerator": [*asked["accelerator"], *draw.sample(others, 2)]}
-    if "tokens" not in asked:
+    if kind_of(asked) in {"serve", "batch"}:
         yield "wider", asked | {"engine": ["vllm", "sglang"]}
     yield "wider", asked | {"term": ["on-demand", "spot"]}
 
@@ -190,7 +310,7 @@ def dearer(accelerator: str) -> Iterator[None]:
 
     def doubled(*given: Any, **named: Any) -> Any:
         return tuple(
-            replace(o, prices=tuple(Price(term=p.term, usd_per_hour=2.0 * p.usd_per_hour) for p in o.prices))
+            replace(o, prices=tuple(replace(p, usd_per_hour=2.0 * p.usd_per_hour) for p in o.prices))
             if o.accelerator == accelerator
             else o
             for o in known(*given, **named)
@@ -205,27 +325,34 @@ def dearer(accelerator: str) -> Iterator[None]:
 
 def compared(asked: Fields, draw: random.Random, *, law: str | None) -> Iterator[tuple[str, Broken | None]]:
     """The laws around one question: each with what breaks it."""
-    base, fastest = planned(asked), by_time(asked)
+    base, fastest, patience_s = planned(asked), by_time(asked), patience_of(asked)
     if base is None:
         return
-    now = cost(base, fastest=fastest)
+    now = cost(base, fastest=fastest, patience_s=patience_s)
     for name, other in looser(asked, draw):
         if law not in {None, name}:
             continue
         found = planned(other)
         if found is not None:
-            then = cost(found, fastest=fastest)
-            yield name, Broken(name, asked, other, now[1], then[1]) if dearer_than(then, now) else None
+            then = cost(found, fastest=fastest, patience_s=patience_s)
+            yield name, Broken(name, asked, other, now, then) if dearer_than(then, now) else None
     if law in {None, "price"} and base:
-        kind = draw.choice(sorted({o.configuration.accelerator for o in base}))
+        kind = draw.choice(sorted(set(map(accelerator_of, base))))
         with dearer(kind):
             after = planned(asked)
         assert after is not None
-        won = bool(after) and after[0].configuration.accelerator == kind
-        before = base[0].configuration.accelerator == kind
-        then = cost(after, fastest=fastest)
+        won = bool(after) and accelerator_of(after[0]) == kind
+        before = accelerator_of(base[0]) == kind
+        then = cost(after, fastest=fastest, patience_s=patience_s)
         bad = (won and not before) or dearer_than(now, then)
-        yield "price", Broken("price", asked, {"dearer": kind}, now[1], then[1]) if bad else None
+        yield "price", Broken("price", asked, {"dearer": kind}, now, then) if bad else None
+
+
+KINDS: Final[dict[str, Draws]] = {
+    "serve": drawn, "train": drawn_run, "finetune": drawn_finetune, "batch": drawn_batch, "infer": drawn_samples,
+    "rl": drawn_rl,
+}  # fmt: skip
+"""Kind of plan -> how its questions are drawn."""
 
 
 def sweep(
@@ -241,26 +368,36 @@ def sweep(
     return counts, broken
 
 
+def _told(known: Cost) -> str:
+    """A cost in a few words."""
+    why = [word for word, holds in (("secondary", known.secondary), ("late", known.late)) if holds]
+    return " ".join([f"{known.amount:.6g}", *why])
+
+
 def main() -> None:
     """Print the laws; the exit code is 1 where one is broken."""
     parser = argparse.ArgumentParser(prog="python -m tools.choices", description=__doc__.split("\n\n", 1)[0])
-    parser.add_argument("--kind", choices=("serve", "train"), default="serve")
-    parser.add_argument("--questions", type=int, default=60, help="each is asked about eight times")
+    parser.add_argument("--kind", choices=tuple(KINDS), help="only this kind of plan")
+    parser.add_argument("--questions", type=int, default=60, help="of each kind, each asked about eight times")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--law", choices=("objective", "confidence", "load", "wider", "price"))
     parser.add_argument("--simulated", action="store_true", help="plans as simulated, not by averages alone")
     asked = parser.parse_args()
     start = time.process_time()
-    draws = drawn if asked.kind == "serve" else drawn_run
-    counts, broken = sweep(asked.questions, seed=asked.seed, law=asked.law, simulated=asked.simulated, draws=draws)
-    for name, count in counts.items():
-        print(f"{name:12s} {count:5d} comparisons, {sum(bad.law == name for bad in broken)} broken")
+    counts, broken, kinds = Counter[str](), list[Broken](), [asked.kind] if asked.kind else list(KINDS)
+    for kind in kinds:
+        simulated = asked.simulated and kind == "serve"
+        found, bad_ones = sweep(asked.questions, seed=asked.seed, law=asked.law, simulated=simulated, draws=KINDS[kind])
+        laws = ", ".join(f"{name} {count}" for name, count in found.items())
+        print(f"{kind:8s} {sum(found.values()):5d} comparisons ({laws}), {len(bad_ones)} broken", flush=True)
+        counts += found
+        broken += bad_ones
     for bad in broken[:20]:
         changed = {key: value for key, value in bad.other.items() if bad.asked.get(key) != value}
-        print(f"  {bad.law}: {bad.asked} at {bad.usd:.6g}, with {changed} {bad.usd_other:.6g}")
+        print(f"  {bad.law}: {bad.asked} at {_told(bad.cost)}, with {changed} {_told(bad.cost_other)}")
     print(
-        f"{asked.questions} questions, {sum(counts.values())} comparisons with another plan, {len(broken)} broken, "
-        f"{time.process_time() - start:.0f} CPU s"
+        f"{asked.questions * len(kinds)} questions, {sum(counts.values())} comparisons with another plan, "
+        f"{len(broken)} broken, {time.process_time() - start:.0f} CPU s"
     )
     sys.exit(1 if broken else 0)
 

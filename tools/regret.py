@@ -1,7 +1,8 @@
 """
 What would another rule of choice have reached on measured configurations? Rules replayed on the questions of the page.
 
-    python -m tools.regret [--left-out source|family|accelerator|engine]
+    python -m tools.regret [--left-out source|family|accelerator|engine] [--sound]
+    python -m tools.regret --bound    what small errors would reach: measured values with normal errors, known widths
 
 The questions are those of `docs/accuracy.md`: a model, its lengths and an accelerator, of which several configurations
 were measured, and a limit on the time per output token. A pick that misses its limit, or no pick, reaches and keeps
@@ -14,6 +15,8 @@ error model has already.
 - `measured`: of what is within a tenth of the fastest, calibrated before derived before assumed;
 - `surest`: of what is within a tenth of the fastest, the one with the largest chance;
 - `expected`: the largest product of rate and chance, whatever the confidence;
+- `student`: chances by Student's t with three degrees of freedom through the same 90 % interval, as peaked in the
+  middle and as long in the tails as standardised residuals are;
 - `near`: predictions moved to the posterior of the errors of other rows on the same accelerator and engine (never of
   the same question; of another source where sources are left out), half of whose variance they have in common (log of
   2026-11-21), and narrowed as far.
@@ -23,12 +26,14 @@ from __future__ import annotations
 
 import argparse
 import math
+import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from tonnage.planning.error_model import NINETY, chance_of
+from tonnage.validation.contradictions import contradicting
 from tonnage.validation.grouping import read_grouping
 from tonnage.validation.out_of_sample import group_scores
 from tonnage.validation.rows import Row, number, read_rows, text
@@ -38,6 +43,11 @@ ROOT: Final = Path(__file__).parents[1]
 LIMITS_MS: Final = (10.0, 20.0, 35.0, 50.0)
 SHARED: Final = 0.5
 """Of the variance of two rows on one part under one engine, what they have in common: log of 2026-11-21. [-]"""
+T_NINETY: Final = 2.353363
+"""Of Student's t with three degrees of freedom: the end of a 90 % interval. [-]"""
+BOUNDS: Final = (0.03, 0.05, 0.08, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3)
+"""Standard deviations of ln(measured / predicted) that are tried. [-]"""
+DRAWS: Final = 6
 NEAR: Final = 0.9
 """Rates from this share of the best on are near it. [-]"""
 ORDER: Final = ("measured", "calibrated", "derived", "assumed")
@@ -68,14 +78,20 @@ Truth = list[tuple[float, float]]
 Rule = Callable[[Question, float], Point | None]
 
 
+def student(point: Point, limit_ms: float) -> float:
+    """Of keeping a limit, where errors are t-distributed with three degrees of freedom. [-]"""
+    x = math.log(limit_ms / point.said_ms) / max(point.sigma, 1e-9) / NINETY * T_NINETY / math.sqrt(3.0)
+    return 0.5 + (x / (1.0 + x * x) + math.atan(x)) / math.pi
+
+
 def fastest(points: Iterable[Point]) -> Point | None:
     """The one with the largest predicted rate."""
     return max(points, key=lambda p: p.said_rate, default=None)
 
 
-def by_chance(confidence: float) -> Rule:
+def by_chance(confidence: float, chance: Callable[[Point, float], float] = Point.chance) -> Rule:
     """The rule of plans."""
-    return lambda points, limit: fastest(p for p in points if p.chance(limit) >= confidence)
+    return lambda points, limit: fastest(p for p in points if chance(p, limit) >= confidence)
 
 
 def likeliest(confidence: float, rule: Rule | None = None) -> Rule:
@@ -130,6 +146,7 @@ def rules(confidence: float) -> dict[str, Rule]:
     return {
         f"chance {confidence:.0%}": by_chance(confidence),
         f"chance {confidence:.0%}, likeliest": likeliest(confidence),
+        f"student {confidence:.0%}, likeliest": likeliest(confidence, by_chance(confidence, student)),
         f"luck {confidence:.0%}": with_luck(confidence),
         f"measured {confidence:.0%}": among_near(confidence, lambda p, _: ORDER.index(p.basis)),
         f"surest {confidence:.0%}": among_near(confidence, lambda p, limit: -p.chance(limit)),
@@ -165,9 +182,9 @@ def asked(rows: Iterable[Row], scores: Iterable[Score]) -> list[tuple[Question, 
             point = Point(place, grouping.group(row, "source"), tpot, rate, value, said_rate, wide, late.basis)
         found[key].append((point, tpot, rate))
     return [
-        ([p for p, _, _ in own if p is not None], [(tpot, rate) for _, tpot, rate in own])
+        (points, [(tpot, rate) for _, tpot, rate in own])
         for own in found.values()
-        if len(own) > 1
+        if len(own) > 1 and (points := [p for p, _, _ in own if p is not None])
     ]
 
 
@@ -214,18 +231,57 @@ def reached(questions: list[tuple[Question, Truth]], rule: Rule) -> tuple[list[f
     return best_shares, kept_shares, none
 
 
+def bound(questions: list[tuple[Question, Truth]], *, confidence: float) -> None:
+    """
+    What the plan's rule reaches where predictions are the measured values with normal errors of a known width.
+
+    Half of the variance is common to a part and engine, which is no worse than none (log of 2026-11-23).
+    """
+    print(f"errors of a known width, rule of plans at {confidence:.0%}: reached / kept, mean of 20, 35, 50 ms")
+    for sigma in BOUNDS:
+        best, kept = [0.0] * len(LIMITS_MS), [0.0] * len(LIMITS_MS)
+        for seed in range(DRAWS):
+            found = reached(with_errors(questions, sigma, random.Random(seed)), likeliest(confidence))
+            best = [a + b / DRAWS for a, b in zip(best, found[0], strict=True)]
+            kept = [a + b / DRAWS for a, b in zip(kept, found[1], strict=True)]
+        cells = "  ".join(f"{a:4.0%} /{b:4.0%}" for a, b in zip(best, kept, strict=True))
+        print(f"{sigma:5.0%}   {cells}   {sum(best[1:]) / 3:4.0%} /{sum(kept[1:]) / 3:4.0%}")
+
+
+def with_errors(
+    questions: list[tuple[Question, Truth]], sigma: float, draw: random.Random
+) -> list[tuple[Question, Truth]]:
+    """Measured values as predictions, with errors of a width that is known."""
+    found = []
+    for points, truth in questions:
+        common = {place: draw.gauss(0.0, 1.0) for place in dict.fromkeys(p.place for p in points)}
+        own = []
+        for p in points:
+            error = sigma * (math.sqrt(SHARED) * common[p.place] + math.sqrt(1.0 - SHARED) * draw.gauss(0.0, 1.0))
+            said, rate = p.tpot_ms * math.exp(error), p.rate * math.exp(-error)
+            own.append(p._replace(said_ms=said, said_rate=rate, sigma=sigma))
+        found.append((own, truth))
+    return found
+
+
 def main() -> None:
     """Print what each rule reaches and keeps."""
     parser = argparse.ArgumentParser(prog="python -m tools.regret", description=__doc__.split("\n\n", 1)[0])
     parser.add_argument("--left-out", choices=("source", "family", "accelerator", "engine"))
     parser.add_argument("--confidence", type=float, nargs="+", default=[0.6, 0.7, 0.8, 0.9])
+    parser.add_argument("--sound", action="store_true", help="without rows that contradict themselves")
+    parser.add_argument("--bound", action="store_true", help="what errors of a known width would reach")
     given = parser.parse_args()
     paths = sorted((ROOT / "measurements").glob("*.csv.gz"))
     rows = [row for path in paths for row in read_rows(path) if row.usable and row.layout == "serving"]
     scores = list(score(rows))
     if given.left_out:
         scores = list(group_scores(rows, scores, root=ROOT, kind=given.left_out))
-    usual = asked(rows, scores)
+    doubted = contradicting(rows) if given.sound else set[str]()
+    usual = asked([row for row in rows if row.id not in doubted], scores)
+    if given.bound:
+        bound(usual, confidence=given.confidence[0] if len(given.confidence) == 1 else 0.8)
+        return
     print(f"{given.left_out or 'nothing'} left out: reached / kept at 10, 20, 35, 50 ms, mean of the last three")
     near = moved(usual, apart=given.left_out == "source")
     for name, questions in (("", usual), ("near, ", near)):

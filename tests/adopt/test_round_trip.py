@@ -42,7 +42,7 @@ MORE: dict[str, dict[str, Any]] = {
     "axolotl-qlora.yaml": {"accelerator": "A100", "tokens": "20M", "model": "meta-llama/Meta-Llama-3-8B"},
     "trl-sft.yaml": {"accelerator": "H100", "count": 8, "tokens": "20M"},
     "torchtitan.toml": {"accelerator": "H100", "count": 8},
-    "megatron.sh": {"accelerator": "H200"},
+    "megatron.sh": {"accelerator": "H100"},
 }
 """File -> what it does not say."""
 DIFFER = {
@@ -126,6 +126,19 @@ def test_what_is_reserved_and_idle_is_said_and_paid() -> None:
     option = found.current.options[0]
     assert option.accelerators == 12 and option.bill.instances * option.bill.accelerators_per_instance >= 12
     assert found.saving is not None and found.saving.share > 0.4
+
+
+def test_the_context_that_a_server_takes_is_kept_and_fewer_bits_are_said() -> None:
+    model = "Qwen/Qwen3-235B-A22B-Instruct-2507-FP8"
+    text = f"vllm serve {model} --tensor-parallel-size 8 --max-model-len 262144 --kv-cache-dtype auto"
+    found = adopt(adopt_request({"file": text, "accelerator": "H200"}), read_running(text), today=TODAY)
+    better = found.better
+    assert isinstance(better, ServePlan) and better.request.max_context == 262_144
+    assert all(option.kv_tokens >= 262_144 for option in better.options)
+    assert "--context 262144" in found.command
+    narrow = better.options[0].configuration.precision
+    assert narrow.stored == "nvfp4" and narrow.kv == "fp8"
+    assert "carries the same load with NVFP4 weights, FP8 KV cache" in found.sentence
 
 
 def test_a_stated_load_beyond_what_it_carries_is_a_finding() -> None:

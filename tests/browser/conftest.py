@@ -21,7 +21,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-SLOW_MS = 120_000
+SLOW_MS = 300_000
 """A busy machine is no fault of the page."""
 PICTURES = Path(__file__).parents[2] / "build" / "screenshots"
 

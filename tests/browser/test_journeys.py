@@ -31,7 +31,7 @@ FORMS = {
     "diagnose": "",
     "trace": "found again",
 }
-ANSWER_MS = 120_000
+ANSWER_MS = 300_000
 
 
 def answered(page: Any) -> str:

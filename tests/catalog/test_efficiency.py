@@ -8,8 +8,11 @@ from tests.patience import assert_quick
 
 from tonnage.catalog import accelerator, accelerators
 from tonnage.catalog.efficiency import FOLDER, grids_by_accelerator, ladder, provenance
+from tonnage.domain.efficiency import Curve
 from tonnage.errors import BadFact
+from tonnage.physics.collectives import collective_s
 from tonnage.physics.efficiency import DEMANDS
+from tonnage.physics.work import Operator
 
 FILES = [(part, family) for part, families in grids_by_accelerator().items() for family in families]
 
@@ -67,17 +70,40 @@ def test_who_lends_to_whom(part: str, key: str, rung: str) -> None:
 
 def test_cards_borrow_from_cards() -> None:
     """A10 (GDDR) is nearer to L40S than to A100, whatever the generation is called."""
-    crowding = ladder(accelerator("a10")).grids["gemm/bf16"].crowding
-    assert crowding == pytest.approx(142 / 72)
+    lent = ladder(accelerator("a10")).grids["gemm/bf16"]
+    assert lent.origin is not None and lent.origin.accelerator == "l40s"
+
+
+def test_what_fills_a_memory_does_not_fall_with_the_multiprocessors_before_it() -> None:
+    """Jetson Thor with 12 or 20 of them before the same memory; an L40 as an L40S; an A30 half of an A100."""
+    small, large = (ladder(accelerator(f"jetson-thor-t{n}000")).grids["gemm/bf16"].crowding for n in (4, 5))
+    assert small == large == pytest.approx(1597 / 273, rel=0.15)
+    assert ladder(accelerator("l40")).grids["gemm/bf16"].crowding == 1.0
+    assert ladder(accelerator("a30")).grids["gemm/bf16"].crowding == pytest.approx(108 / 56)
+
+
+def test_messages_do_not_wait_for_the_clock_of_multiprocessors() -> None:
+    """An H100 over PCIe borrows RTX PRO 6000's all-reduce with its latency; a product's launch is at its own clock."""
+    lent, own = (ladder(accelerator(name)).grids for name in ("h100-pcie-80gb", "rtx-pro-6000-bw-server"))
+    assert lent["all_reduce/8/pcie"].floor_s == own["all_reduce/8/pcie"].floor_s
+    kin, donor = (ladder(accelerator(name)).grids for name in ("h100-pcie-80gb", "h100-sxm5-80gb"))
+    assert kin["gemm/bf16"].floor_s == pytest.approx(donor["gemm/bf16"].floor_s * 1980 / 1755)
 
 
 def test_half_rate_parts_reach_more_of_their_peak_than_who_lends_to_them() -> None:
     lent = ladder(accelerator("rtx-4090")).grids["gemm/bf16"]
     assert 1.4 < lent.arithmetic < 1.7  # an L40S reaches 0.63 of its own
     assert lent.memory > 1.1  # whose GDDR6 keeps codes beside the data
-    for part in ("l40s", "rtx-a6000", "h100-pcie-80gb"):
+    for part in ("l40s", "a40", "h100-pcie-80gb"):
         other = ladder(accelerator(part)).grids["gemm/bf16"]
         assert (other.arithmetic, other.memory) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(("part", "kept"), [("rtx-a6000", False), ("rtx-6000-ada", False), ("a40", True), ("l4", True)])
+def test_cards_of_workstations_come_without_codes_in_their_memory(part: str, kept: bool) -> None:
+    """Drivers show all 48 GiB of an RTX A6000 and 45 of an A40; an A10G is listed as its cloud sells it, with them."""
+    assert (ladder(accelerator(part)).grids["gemm/bf16"].memory == 1.0) is kept
+    assert ladder(accelerator("a10g")).grids["gemm/bf16"].memory == 1.0
 
 
 def test_parts_of_other_vendors_borrow_nothing() -> None:
@@ -116,3 +142,15 @@ def test_a_part_of_unknown_width_is_as_wide_as_its_peak_at_the_rate_of_its_kin()
     assert units is not None and kin == 148
     assert units == pytest.approx(kin * b100.peaks["bf16"] / b200.peaks["bf16"])
     assert ladder(accelerator("m4-max"), family="llama.cpp").multiprocessors is None
+
+
+def test_collectives_of_neuron_cores_take_what_the_sdk_s_own_tool_prints() -> None:
+    """Latency and bandwidth of nccom-test's example; an Inferentia2's narrower link reaches as much of it."""
+    for part in ("trainium1", "inferentia2"):
+        chip = accelerator(part)
+        there = ladder(chip)
+        small = Operator(kind="all_reduce", name="x", ranks=2, message_bytes=1024.0)
+        large = Operator(kind="all_reduce", name="x", ranks=2, message_bytes=2.0**30)
+        assert collective_s(small, accelerator=chip, ladder=there)[0] == pytest.approx(58e-6, rel=0.01)
+        assert collective_s(large, accelerator=chip, ladder=there)[0] == pytest.approx(18.93e-3, rel=0.01)
+    assert ladder(accelerator("trainium2")).curve.link == Curve().link, "nobody printed NeuronLink-v3"

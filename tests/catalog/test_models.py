@@ -63,6 +63,13 @@ def test_a_size_that_does_not_exist_is_an_error_and_not_the_next_one(name: str) 
         model(name)
 
 
+def test_a_dated_version_of_the_same_shape_has_its_own_context() -> None:
+    first, later = model("Qwen/Qwen3-235B-A22B"), model("Qwen/Qwen3-235B-A22B-Instruct-2507-FP8")
+    assert (first.max_context, later.max_context) == (40_960, 262_144)
+    assert later.id == first.id and later.layers == first.layers
+    assert model("unsloth/Qwen3-30B-A3B-Thinking-2507-GGUF:Q4_K_M").max_context == 262_144
+
+
 def test_the_error_suggests_what_was_probably_meant() -> None:
     with pytest.raises(UnknownName, match=r"did you mean .*Llama-3\.1-8B"):
         model("Llama-3.1-9B")

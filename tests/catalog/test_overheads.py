@@ -61,7 +61,18 @@ def test_releases_that_nobody_measured_do_not_inherit_an_early_port() -> None:
     assert "memory" not in late.values
 
 
+def test_a_line_of_an_architecture_says_nothing_of_releases_before_it() -> None:
+    """llama.cpp's first SYCL builds on Max 1550 were measured; the seed for later ones does not replace them."""
+    early, late = (
+        engine_times("llamacpp", vendor="Intel", architecture="Xe-HPC", release=release)
+        for release in ((2000,), (6000,))
+    )
+    assert early.values == engine_times("llamacpp", vendor="Intel", release=(2000,)).values
+    assert late.since == (4000,) and late.values["memory"] < early.values["memory"]
+
+
 def test_an_unknown_engine_is_a_generic_one() -> None:
     found = engine_times("somebodys-server", vendor="NVIDIA")
-    assert found.borrowed
+    assert found.borrowed and found.unknown
     assert found.values == engine_times("generic").values
+    assert not engine_times("sglang", vendor="AMD").unknown, "its host was measured beside other parts"

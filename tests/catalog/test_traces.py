@@ -74,12 +74,23 @@ def test_a_part_of_a_log(tmp_path: Path) -> None:
         ('{"time": 0, "prompt_tokens": 1, "output_tokens": 1}\n{"time": 1,\n', "line 2 is not a JSON object"),
         ('{"time": null, "prompt_tokens": 1, "output_tokens": 1}\n', "line 1"),
         ('{"timestamp": 0, "input_length": 1, "output_length": 1, "hash_ids": 5}\n', "hash_ids"),
+        (MOONCAKE.replace("[7, 9]", str([*range(9)])), "request 1: 1,000 tokens and 9 block ids contradict"),
     ],
 )
 def test_faults_are_said_with_their_line(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(BadFact, match=says) as caught:
         read_trace(written(tmp_path, text))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [16, 64, 512])
+@pytest.mark.parametrize("partly_filled", [True, False])
+def test_block_ids_say_how_many_tokens_a_block_has(tmp_path: Path, size: int, partly_filled: bool) -> None:
+    lines = ""
+    for at, prompt in enumerate((900, 1_530, 7_001, 12_288)):
+        ids = list(range(-(-prompt // size) if partly_filled else prompt // size))
+        lines += f'{{"timestamp": {at}, "input_length": {prompt}, "output_length": 5, "hash_ids": {ids}}}\n'
+    assert read_trace(written(tmp_path, lines)).hash_tokens == size
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
@@ -218,7 +229,7 @@ def test_a_piece_at_once_is_what_its_lines_are(
 def test_json_lines_at_once_are_what_they_are_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = (json.dumps([i, f"b{i % 5}", i + 1]) for i in range(2_000))
     rows = [
-        f'{{"timestamp": {i * 40}, "input_length": {i % 900}, "output_length": 3, "hash_ids": {x}}}'
+        f'{{"timestamp": {i * 40}, "input_length": {1_025 + i % 512}, "output_length": 3, "hash_ids": {x}}}'
         for i, x in enumerate(ids)
     ]
     path = written(tmp_path, "\n".join(rows))

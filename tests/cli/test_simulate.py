@@ -170,6 +170,10 @@ def test_a_log_is_played_as_recorded(tmp_path: Path) -> None:
         (("rate: 5/s", "rate: 5/s, concurrency: 8"), "contradict"),
         (("profile: chat", "profile: chatt"), "chat"),
         (("profile: chat", "prompt_tokens: 100"), "output_tokens is missing"),
+        (
+            ("accelerator: H100", "accelerator: H100\nprecision: fp8"),
+            "precision must hold 'name: value' lines (weights, kv,",
+        ),
         (("profile: chat", "trace: none.csv"), "does not exist"),
         (("requests: 2000", "requests: 0"), "requests: '0' is out of range"),
         (("slo:", "sl:"), "did you mean 'slo'"),

@@ -3,6 +3,7 @@
 import csv
 from datetime import date
 
+import pytest
 from tools.peers import page
 
 TEXT = page.PAGE.read_text(encoding="utf-8")
@@ -26,3 +27,12 @@ def test_what_is_counted_is_in_the_page_for_every_sum_of_the_accuracy_page() -> 
     assert len(keys) >= 6
     shown = [line.split(" | ")[:2] for line in TEXT.splitlines()]
     assert all(key in shown for key in keys)
+
+
+def test_lost_cells_are_shown_with_their_ratio() -> None:
+    cells = [line.strip("| ").split(" | ") for line in page.lost()[2:]]
+    assert cells
+    for *_, number, ours, theirs, ratio in cells:
+        assert int(number.replace(",", "")) >= page.ROWS
+        assert float(ratio) > page.LOST
+        assert float(ours.rstrip(" %")) / float(theirs.rstrip(" %")) == pytest.approx(float(ratio), abs=0.01)

@@ -14,6 +14,7 @@ from tests.export.plans import TWO_NODES, plan
 
 from tonnage import export
 from tonnage.domain.plan import SeparatePools, ServePlan
+from tonnage.domain.sessions import PrefixReuse
 from tonnage.errors import BadRequest
 from tonnage.planning.launchable import launchable_option
 
@@ -179,3 +180,22 @@ def test_the_plans_pools_become_the_option() -> None:
     filled, first = launchable_option(msgspec.structs.replace(made, pools=pools), pools=True)
     assert isinstance(filled, ServePlan)
     assert filled.model["pools"] == {"prefill_workers": 2, "decode_workers": 6} and first.replicas == 8
+
+
+@pytest.mark.parametrize("apart", [{}, APART])
+def test_a_plan_that_counts_on_caches_asks_for_a_router_that_follows_prefixes(apart: dict[str, Any]) -> None:
+    def frontend(**changes: Any) -> dict[str, Any]:
+        found: dict[str, Any] = written("dynamo", **apart, **changes)["spec"]["services"]["Frontend"]
+        return found
+
+    reuse = PrefixReuse(
+        rate_per_s=1.0, hit_rate=0.59, unbounded=0.6, computed_tokens=400.0, computed_p95=900.0, kept_s=60.0,
+        tiers=(), turns=2.0,
+    )  # fmt: skip
+    assert "envs" not in frontend()
+    asked = {one["name"]: one["value"] for one in frontend(reuse=reuse)["envs"]}
+    assert asked == {"DYN_ROUTER_MODE": "kv", "DYN_ROUTER_USE_KV_EVENTS": "false"}
+    made = plan(reuse=reuse)
+    (text,) = export.export(made, made.options[0], to="compose").values()
+    told = " ".join(text.replace("#", " ").split())
+    assert "finds 59% of prompt tokens in caches: route requests by session or prefix" in told

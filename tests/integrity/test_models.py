@@ -114,8 +114,16 @@ def test_every_known_checkpoint_leads_to_a_row_and_its_formats_exist() -> None:
     for row in read("formats.csv"):
         found = model(row["name"])
         assert (found.quantization or "", found.experts_dtype or "") == (row["weights"], row["experts"]), row["name"]
-        for name in filter(None, (row["weights"], row["experts"])):
+        for name in filter(None, (row["weights"], row["experts"], row["attention"])):
             number_format(name)
+        assert row["source"]
+        assert row["checked"].startswith("20")
+
+
+def test_every_version_with_another_context_leads_to_a_row_of_another() -> None:
+    for row in read("contexts.csv"):
+        version = model(row["name"])
+        assert version.max_context == int(row["max_position_embeddings"]) != model(version.id).max_context
         assert row["source"]
         assert row["checked"].startswith("20")
 

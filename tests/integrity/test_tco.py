@@ -9,8 +9,8 @@ from tonnage.domain.money import OwnedParameter
 PARAMETERS = list(catalog.tco().values())
 
 
-def test_all_122_are_here() -> None:
-    assert len(PARAMETERS) == 122
+def test_all_123_are_here() -> None:
+    assert len(PARAMETERS) == 123
 
 
 @every_row(PARAMETERS, name=lambda p: f"{p.group}-{p.key}")

@@ -119,5 +119,10 @@ def test_shared_rows_tell_the_stack_and_nobody(tmp_path: Path, monkeypatch: pyte
     assert (rows[0].cells["ttft_p99_ms"], rows[0].cells["requests_per_client"]) == ("400", "10")
     scores = {item.quantity: item for item in score(rows)}
     assert scores["tpot_ms"].measured == 10.0 and scores["tpot_ms"].predicted and not scores["tpot_ms"].reason
+    # 16 GB of weights take 4.8 ms to be read: no server answers faster, so nobody shall learn from such a row.
+    impossible = msgspec.structs.replace(measured, points=(msgspec.structs.replace(point, tpot_s=Latency(mean=0.001)),))
+    other = str(remember(impossible, place=place))
+    refused = CliRunner().invoke(root, [*given[:2], other, *given[3:], "--engine", "vllm", "-o", str(out), "--yes"])
+    assert refused.exit_code == 2 and "TPOT 1 ms at 8 at once contradicts H100" in refused.output
     with pytest.raises(BadRequest, match="nothing to share"):
         shared_rows(msgspec.structs.replace(measured, points=(failed,)), {})

@@ -12,7 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tonnage.optimize.fleet import Fleet, FleetProblem, Machine, Pool, Quota, Term, Way, cheapest_fleet, least_cost
+from tonnage.optimize.fleet import (
+    Fleet,
+    FleetProblem,
+    Machine,
+    Pool,
+    Quota,
+    Step,
+    Term,
+    Way,
+    cheapest_fleet,
+    least_cost,
+)
 
 EXACT = 1e-6
 
@@ -306,3 +317,80 @@ def test_the_least_cost_is_near_and_no_fleet_undercuts_it(seed: int) -> None:
     assert (least is not None) == fleet.feasible
     if least is not None:
         assert 0.5 * fleet.cost <= least <= fleet.cost * (1.0 + 1e-9)
+
+
+def run_beside(load: tuple[float, float], *, work: float, hours: tuple[float, float] = (12.0, 12.0)) -> FleetProblem:
+    """A service by day and by night, and a run that needs all four slots of a machine or one that it has to itself."""
+    hourly = Term(name="on-demand", cost_per_hour=4.0)
+    return FleetProblem(
+        hours=hours,
+        machines=(
+            Machine(id="held", slots=4.0, terms=(Term(name="reserved", cost_per_hour=2.0, always=True),)),
+            Machine(id="passing", slots=4.0, terms=(hourly,), whole=False),
+        ),
+        pools=(Pool(id="chat", demand=(load,)), Pool(id="run", work=work, single=True)),
+        ways=(
+            Way(pool=0, machine=0, charge=1.0, rates=(1.0,)),
+            Way(pool=1, machine=0, charge=4.0, rates=(1.0,)),
+            Way(pool=1, machine=1, charge=4.0, rates=(1.0,), whole=False),
+        ),
+        follows=((0, 1, 1.0), (1, 0, 1.0)),
+    )
+
+
+@pytest.mark.parametrize(("night", "work", "cost"), [(0.0, 12.0, 48.0), (1.0, 5.0, 68.0), (0.0, 13.0, 96.0)])
+def test_a_run_shares_what_stands_or_pays_for_its_own_hours(night: float, work: float, cost: float) -> None:
+    """Free at night: nothing more; else five hours at 4; thirteen of them are beyond a second machine's price."""
+    fleet = cheapest_fleet(run_beside((4.0, night), work=work))
+    assert fleet.feasible and fleet.cost == pytest.approx(min(cost, 48.0 + 4.0 * work) if night or work > 12 else cost)
+    assert len({w for w, _ in fleet.replicas if w > 0}) == 1
+
+
+def test_work_has_its_pace() -> None:
+    """Half of the work in each half of the week costs more than all of it in the half that is free."""
+    free = run_beside((4.0, 0.0), work=10.0)
+    run = replace(free.pools[1], paces=(((12.0, 0.0), 0.5), ((0.0, 12.0), 0.5)))
+    paced = replace(free, pools=(free.pools[0], run))
+    assert cheapest_fleet(free).cost == pytest.approx(48.0)
+    assert cheapest_fleet(paced).cost == pytest.approx(48.0 + 40.0)
+
+
+def test_a_run_by_itself_counts_against_a_quota_all_the_time() -> None:
+    asked = run_beside((4.0, 4.0), work=3.0)
+    within = replace(asked, quotas=(Quota(name="q", machines=(0, 1), most=8.0),))
+    beyond = replace(asked, quotas=(Quota(name="q", machines=(0, 1), most=7.0),))
+    assert cheapest_fleet(within).cost == pytest.approx(48.0 + 12.0)
+    assert not cheapest_fleet(beyond).feasible
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_contract_is_signed_where_its_whole_bill_is_the_least(seed: int) -> None:
+    """Against every number of its instances: steps of what is there and due, a bridge, and an hourly seller beside."""
+    rng = random.Random(seed)
+    steps = tuple(Step(share=0.5, due=rng.choice((0.0, 1.5, 4.0)), most=float(rng.randint(2, 6))) for _ in range(2))
+    price, beside, bridge = rng.uniform(1, 3), rng.uniform(1, 6), rng.choice((None, rng.uniform(3, 6)))
+    contract = Term(name="contract", cost_per_hour=price, always=True, steps=steps, bridge_per_hour=bridge)
+    need = rng.randint(1, 9)
+    problem = FleetProblem(
+        hours=(24.0,),
+        machines=(
+            Machine(id="contract", slots=1.0, terms=(contract,), domain="a"),
+            Machine(id="hourly", slots=1.0, terms=(Term(name="on-demand", cost_per_hour=beside),), domain="b"),
+        ),
+        pools=(Pool(id="p", demand=((float(need),),)),),
+        ways=tuple(Way(pool=0, machine=m, charge=1.0, rates=(1.0,)) for m in (0, 1)),
+    )
+
+    def bill(held: int) -> float:
+        if not held:
+            return 0.0
+        total = 0.0
+        for step in steps:
+            used = min(float(held), step.most)
+            if used < held and bridge is None:
+                return math.inf
+            total += step.share * (price * max(used, step.due) + (bridge or 0.0) * (held - used))
+        return total
+
+    least = min(24.0 * (bill(held) + beside * (need - held)) for held in range(need + 1))
+    assert cheapest_fleet(problem, gap=0.0).cost == pytest.approx(least, rel=1e-5)

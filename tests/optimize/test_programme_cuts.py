@@ -12,7 +12,10 @@ from tests.optimize.test_fleet import brute_force, instance
 
 from tonnage.optimize import programme
 from tonnage.optimize.fleet import cheapest_fleet
+from tonnage.optimize.highs import Column
 from tonnage.optimize.programme_cuts import Cover, Point, Room, rounding_cut, violated_cuts
+from tonnage.optimize.programme_hull import broken_facet
+from tonnage.optimize.programme_shared import whole_over_parts
 
 FACTORS = st.lists(st.floats(0.1, 5.0), min_size=1, max_size=3)
 
@@ -53,3 +56,31 @@ def test_period_by_period_the_bound_stays_below_the_optimum_and_the_solution_abo
         if found.feasible:
             assert found.bound <= best * (1 + 1e-6), seed
             assert found.cost >= best * (1 - 1e-6), seed
+
+
+@settings(max_examples=60, deadline=None)
+@given(FACTORS, st.floats(0.3, 9.0), st.lists(st.floats(0.0, 3.0), min_size=3, max_size=3))
+def test_a_facet_keeps_every_whole_solution_and_breaks_the_point(
+    factors: list[float], least: float, values: list[float]
+) -> None:
+    cut = broken_facet(Cover(dict(enumerate(factors)), least), values)
+    if cut is None:
+        return
+    assert sum(f * values[i] for i, f in cut.terms.items()) < cut.least
+    for counts in itertools.product(range(8), repeat=len(factors)):
+        if sum(f * n for f, n in zip(factors, counts, strict=True)) >= least:
+            assert sum(f * counts[i] for i, f in cut.terms.items()) >= cut.least - 1e-6
+
+
+def test_a_facet_counts_what_a_point_does_not_take_as_far_as_every_cover_allows() -> None:
+    """5 x + 3 y >= 11 takes three of any kind, of which 2.2 of the large alone are too few."""
+    cut = broken_facet(Cover({0: 5.0, 1: 3.0}, 11.0), (2.2, 0.0))
+    assert cut is not None
+    assert [factor / cut.least for factor in cut.terms.values()] == pytest.approx([1.0 / 3.0, 1.0 / 3.0])
+
+
+def test_whole_instances_by_the_hour_cost_more_than_their_parts() -> None:
+    columns = [Column(10.0), Column(1.0, period=0), Column(2.0, whole=False, period=0)]
+    assert whole_over_parts(columns, (0.5, 0.25, 0.5)) == pytest.approx(2.5)  # one for a quarter, and half of that
+    assert whole_over_parts(columns, (0.5, 8.0, 0.5)) == 1.0
+    assert whole_over_parts(columns, (0.5, 0.0, 0.5)) == 1.0

@@ -36,7 +36,7 @@ def machine(name: str, **fields: str) -> OwnedMachine:
 def as_in_the_check(name: str, years: int) -> OwnedMachine:
     # 15 % left at the end of the life, as a share after three years.
     resale = math.exp(math.log(0.15) * 3 / years)
-    return machine(name, years=str(years), resale_3y=str(resale), spares="0", insurance="0", idle="80 %")
+    return machine(name, years=str(years), resale_3y=str(resale), spares="0", insurance="0", load="80 %", idle="80 %")
 
 
 @pytest.mark.parametrize("name", WORKED)

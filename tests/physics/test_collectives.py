@@ -193,3 +193,29 @@ def test_many_rows_cross_to_each_node_once() -> None:
     )
     assert few.crossing == 1.0
     assert many.crossing < 0.5
+
+
+@pytest.mark.parametrize(
+    ("kind", "ranks", "measured_us"),
+    [
+        ("all_reduce", 2, (6.3, 7.3)),
+        ("all_reduce", 4, (13.0, 12.1)),
+        ("all_reduce", 8, (24.5, 22.7)),
+        ("all_gather", 2, (5.6, 5.3)),
+        ("all_gather", 4, (9.3, 9.2)),
+        ("all_gather", 8, (14.5, 13.7)),
+    ],
+)
+def test_a_ring_over_pcie_waits_for_each_of_its_steps(kind: str, ranks: int, measured_us: tuple[float, float]) -> None:
+    """NCCL's smallest messages among RTX PRO 6000 and L40S (aiconfigurator-core 0.12.0); what has no table is alike."""
+    op = replace(all_reduce(1024, ranks), kind=kind)  # type: ignore[arg-type]
+    for us in measured_us:
+        assert seconds(op, L40S, Ladder()) == pytest.approx(us * 1e-6, rel=0.15)
+    assert seconds(op, replace(L40S, host_link=replace(L40S.host_link, kind="fabric")), Ladder()) < 8e-6
+
+
+def test_cards_without_peer_access_are_no_faster_than_those_with_it() -> None:
+    cards = accelerator("rtx-4090"), accelerator("rtx-pro-6000-bw-server")
+    for ranks in (2, 4, 8):
+        alone, peers = (seconds(all_reduce(8192, ranks), part) for part in cards)
+        assert alone > 0.9 * peers

@@ -9,7 +9,7 @@ import pytest
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Mlp, Moe
 from tonnage.domain.precision import Precision
-from tonnage.physics.feed_forward import experts_hit, feed_forward_work, load_imbalance
+from tonnage.physics.feed_forward import experts_hit, feed_forward_work, load_imbalance, skewed_experts_hit
 from tonnage.physics.shares import Share, share
 from tonnage.physics.work import Operator, Work
 
@@ -127,8 +127,13 @@ def test_the_fullest_rank_holds_at_most_twice_the_mean() -> None:
     assert load_imbalance(rows=1000, ranks=4) == pytest.approx(1 + sqrt(2 * log(4) * 4 / 1000))
 
 
-@pytest.mark.parametrize(("ep", "skewed"), [(1, True), (8, True), (16, False), (32, False)])
-def test_routers_prefer_some_experts_until_busy_ones_are_copied(ep: int, skewed: bool) -> None:
-    moe = Moe(num_experts=64, num_experts_per_tok=2, moe_intermediate_size=12)
-    work = feed_forward_work(moe, rank(Layout(dp=ep, ep=ep)), rows=20, count=3)
-    assert {op.skewed for op in work if op.kind == "grouped_gemm"} == {skewed}
+def test_skewed_routing_reaches_fewer_experts_and_each_token_its_own() -> None:
+    assert skewed_experts_hit(128, 8, tokens=1.0) == pytest.approx(8.0)
+    reached = [skewed_experts_hit(128, 8, tokens=float(tokens)) for tokens in (1, 2, 4, 16, 64, 4096)]
+    assert reached == sorted(reached)
+    assert all(
+        found <= experts_hit(num_experts=128, num_experts_per_tok=8, tokens=tokens) + 1e-9
+        for found, tokens in zip(reached, (1, 2, 4, 16, 64, 4096), strict=True)
+    )
+    assert reached[-1] > 127.0
+    assert skewed_experts_hit(8, 8, tokens=5.0) == pytest.approx(8.0)

@@ -499,3 +499,17 @@ def test_tables_of_a_recommender_are_spread_over_all_ranks() -> None:
         model, accelerator=catalog.accelerator("a100-sxm4-80gb"), setup=setup, coefficients=training_coefficients()
     )
     assert found.part("weights") == pytest.approx(4 * 26.1e9 / 8, rel=0.01)
+
+
+def test_experts_are_cut_by_their_own_tensor_degree() -> None:
+    base = train_setup(layout=TrainLayout(tp=4, dp=8, ep=4))
+    whole, cut = (held_parameters(MOE, setup=replace(base, layout=replace(base.layout, etp=n))) for n in (1, 2))
+    assert cut.experts == pytest.approx(whole.experts / 2)
+    assert cut.dense == whole.dense
+    assert held_parameters(MOE, setup=base) == whole
+    assert shard_ranks(replace(base, layout=replace(base.layout, etp=2)))[1] == 4 * 8 // (4 * 2)
+
+
+def test_parts_that_take_any_layout_keep_no_transposed_weights() -> None:
+    eight = train_setup(precision="fp8")
+    assert recipe(eight).weights == 2 * recipe(replace(eight, transposed_weights=False)).weights == 2

@@ -11,6 +11,8 @@ from tonnage.domain.layout import TrainLayout
 from tonnage.physics.training_time import (
     Network,
     by_architecture,
+    eager_bytes_per_s,
+    half_rate_share,
     network,
     product_share,
     sustained_bytes_per_s,
@@ -97,6 +99,32 @@ def test_stacked_memory_is_harder_to_fill() -> None:
     assert sustained_bytes_per_s(CARD, COEFFICIENTS) < sustained_bytes_per_s(gddr, COEFFICIENTS)
     unknown = replace(CARD, memory_type="")
     assert sustained_bytes_per_s(unknown, COEFFICIENTS) == 3.35e12 * COEFFICIENTS.memory["*"]
+
+
+def test_codes_beside_the_data_take_bandwidth_of_gddr_alone() -> None:
+    coded, bare = (replace(CARD, memory_type="GDDR6", ecc=ecc) for ecc in (True, False))
+    assert sustained_bytes_per_s(bare, COEFFICIENTS) == pytest.approx(1.13 * sustained_bytes_per_s(coded, COEFFICIENTS))
+    assert sustained_bytes_per_s(replace(CARD, ecc=False), COEFFICIENTS) == sustained_bytes_per_s(CARD, COEFFICIENTS)
+
+
+def test_half_of_the_rate_is_reached_by_what_reaches_half_of_the_whole() -> None:
+    geforce = replace(CARD, peaks={"fp32": 83e12, "fp16": 165e12, "bf16": 165e12, "fp16_accum16": 330e12})
+    assert half_rate_share(geforce, "bf16", share=0.4) == pytest.approx(0.8)
+    assert half_rate_share(geforce, "fp16", share=0.7) == 0.98
+    assert half_rate_share(geforce, "fp32", share=0.7) == half_rate_share(CARD, "bf16", share=0.7) == 0.7
+
+
+def test_eager_kernels_ask_for_no_more_than_their_multiprocessors_hold() -> None:
+    setup = train_setup(software="eager", multiprocessors=132.0)
+    fast, asked = replace(CARD, memory_bytes_per_s=100e12), 132.0 * COEFFICIENTS.eager_stream
+    assert eager_bytes_per_s(fast, setup, coefficients=COEFFICIENTS) == pytest.approx(asked, rel=0.01)
+    slow = replace(CARD, memory_bytes_per_s=0.5e12)
+    assert eager_bytes_per_s(slow, setup, coefficients=COEFFICIENTS) == pytest.approx(
+        0.5e12 * COEFFICIENTS.memory["HBM"], rel=0.01
+    )
+    free = sustained_bytes_per_s(fast, COEFFICIENTS)
+    for other in (train_setup(multiprocessors=132.0), train_setup(software="eager")):
+        assert eager_bytes_per_s(fast, other, coefficients=COEFFICIENTS) == free
 
 
 def test_an_all_reduce_inside_the_domain_is_the_ring() -> None:

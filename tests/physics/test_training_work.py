@@ -397,3 +397,31 @@ def test_a_target_is_its_own_matrix_or_the_product_that_it_was_merged_into(
     """Query, key and value are one product of a dense layer; a name within another's name is not it."""
     work = layer_work(TINY, 10, setup=replace(TWELVE, method="lora", lora_targets=targets))
     assert sum(op.name == "adapter" for op in work.forward) == adapters
+
+
+def test_batches_grouped_by_length_pass_their_mean() -> None:
+    padded, grouped = (layer_work(LAYER, HIDDEN, setup=replace(SETUP, mean_seq_len=n)) for n in (None, 1024))
+    assert products(grouped, "forward") == pytest.approx(products(padded, "forward") / 4)
+    core = [next(op.flop for op in work.forward if op.name == "attention") for work in (padded, grouped)]
+    assert core[1] == pytest.approx(core[0] / 16)
+
+
+def test_only_predicted_tokens_have_logits() -> None:
+    model = Model(id="m", family="", kind="llm", hidden_size=HIDDEN, vocab_size=32000, layers=(LAYER,))
+    every, masked = (head_work(model, setup=replace(SETUP, predicted_share=share)) for share in (1.0, 0.15))
+    assert products(masked, "forward") == pytest.approx(0.15 * products(every, "forward"))
+
+
+def test_ranks_that_cut_an_expert_share_its_products_and_sum_its_answers() -> None:
+    moe = replace(LAYER, feed_forward=Moe(num_experts=64, num_experts_per_tok=4, moe_intermediate_size=2048))
+    whole, cut = (
+        layer_work(moe, HIDDEN, setup=replace(SETUP, layout=TrainLayout(tp=4, ep=8, etp=etp, dp=8))) for etp in (1, 2)
+    )
+    # Twice the copies arrive, each multiplies half of the width.
+    assert products(cut, "forward") == pytest.approx(products(whole, "forward"))
+    routed = [
+        next(op for op in work.forward if op.name.startswith("experts") or op.groups > 1) for work in (whole, cut)
+    ]
+    assert routed[1].m == pytest.approx(2 * routed[0].m)
+    assert [op.name for op in whole.exchange] == ["tensor", "experts"]
+    assert [(op.name, op.ranks) for op in cut.exchange][-1] == ("expert tensor", 2)

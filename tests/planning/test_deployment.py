@@ -137,3 +137,41 @@ def test_scheduling_ahead_hides_the_host_and_never_slows() -> None:
     hidden = with_async_scheduling(known, True)
     assert hidden.step_s + hidden.hidden_s == pytest.approx(known.step_s)
     assert with_async_scheduling(hidden, True) == hidden, "once settled it stays"
+
+
+def test_weights_are_those_of_the_checkpoint_that_is_published_in_that_format() -> None:
+    def weights(given: Precision | None, model: str = "deepseek-ai/DeepSeek-R1") -> Deployment:
+        case = ServeCase(
+            model=model,
+            accelerator="b200-sxm-180gb",
+            traffic=Traffic(concurrency=8.0),
+            isl=512.0,
+            osl=512.0,
+            layout=Layout(dp=8, ep=8),
+            precision=given,
+            engine="trtllm",
+        )
+        return deployment_of(case)
+
+    asked = Precision(weights="nvfp4", activations="nvfp4", kv="fp8")
+    found = weights(asked)
+    assert (found.placement.precision.weights, found.placement.precision.attention) == ("nvfp4", "bf16")
+    assert any("DeepSeek-R1-FP4-v2" in note for note in found.notes)
+    # The first release leaves the output of attention wide as well, and shared experts are taken to be.
+    first = weights(None, "nvidia/DeepSeek-R1-FP4")
+    assert (first.placement.precision.weights, first.placement.precision.experts) == ("bf16", "nvfp4")
+    stated = weights(Precision(weights="nvfp4", experts="nvfp4", activations="nvfp4", kv="fp8"))
+    narrow, published, wide = (each.pool.memory.value - each.pool.bytes for each in (stated, found, first))
+    assert narrow < published < wide
+    # Queries and latents of 61 layers: 7168 x 1536 + 1536 x 24576 + 7168 x 576 and keys and values, 11.5 bits each.
+    values = 61 * (7168 * 1536 + 1536 * 24576 + 7168 * 576 + 512 * 32768)
+    # A tenth of what is free stays free.
+    assert published - narrow == pytest.approx(0.9 * values * (16 - 4.5) / 8, rel=0.01)
+    assert not any("FP4" in note for note in weights(Precision(weights="fp8_block", activations="fp8_block")).notes)
+
+
+def test_a_factor_of_links_of_their_own_is_not_for_pcie() -> None:
+    """MI300X over Infinity Fabric takes 0.69 of the formula's collectives under vLLM; Radeons have PCIe alone."""
+    linked, carded = (planned(catalog.accelerator(name), layout=Layout(tp=4)) for name in ("mi300x", "rx-7900-xtx"))
+    assert linked.overheads.collective < 0.7
+    assert carded.overheads.collective == 1.0

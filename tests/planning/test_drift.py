@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 import tonnage
-from tonnage.catalog import Additions
+from tonnage.catalog import Additions, gather
 from tonnage.catalog.additions import calibration_toml, calibrations
 from tonnage.catalog.intervals import priors
+from tonnage.catalog.points import published_points
 from tonnage.domain.calibration import Calibration
 from tonnage.domain.case import ServeResult
 from tonnage.domain.layout import Layout
@@ -25,6 +26,7 @@ from tonnage.planning.drift import place_of
 
 MODEL, PART = "llama-3.1-8b", "h100-sxm5-80gb"
 STACK = Stack(model=MODEL, accelerator=PART, engine="vllm")
+PATHS: tuple[tuple[str, ...], ...] = ((), ("published",), ("none", "published"))
 ROWS = (
     "TTFT 200 ms, TPOT 9 ms at 32 clients, 1024/256 tokens",
     "TTFT 700 ms, TPOT 16 ms at 128 clients, 1024/256 tokens",
@@ -50,6 +52,42 @@ def asked(load: dict[str, float], own: Additions | None = None, *, model: str = 
     """A prediction of such a load."""
     case = {"kind": "serve", "model": model, "accelerator": PART, "engine": "vllm", "isl": 1024, "osl": 256}
     return tonnage.predict(case | {"traffic": load}, additions=own)
+
+
+def test_published_rows_move_their_own_configuration_where_they_are_asked_for() -> None:
+    """Nearer to the row at its own place, with the interval as wide, and no other model of the stack moved."""
+    part, engine, model = "h200-sxm-141gb", "sglang", "deepseek-ai/DeepSeek-R1"
+    points = published_points(part, engine, model=model)
+    assert points is not None
+    row = max((one for one in points.learnt if one.quantity == "tpot_s"), key=lambda one: abs(one.left))
+    clients, prompt, answer, *degrees = row.place
+    tp, dp, pp, ep = map(int, degrees)
+    release, weights, kv = row.setting.split()
+    case = {
+        "kind": "serve",
+        "model": model,
+        "accelerator": part,
+        "engine": engine,
+        "engine_version": release,
+        "precision": {"weights": weights, "kv": kv},
+        "layout": {"tp": tp, "dp": dp, "pp": pp, "ep": ep},
+        "isl": prompt,
+        "osl": answer,
+        "traffic": {"concurrency": clients},
+    }
+    without, given, none = (tonnage.predict(case, additions=gather(paths=paths)) for paths in PATHS)
+    assert none == without
+    moved = math.log(given.tpot_s.mean / without.tpot_s.mean)
+    assert 0.3 < moved / row.left < 1.2
+    assert given.tpot_s.high / given.tpot_s.mean == pytest.approx(without.tpot_s.high / without.tpot_s.mean)
+    assert f"{points.points} published rows of {model}" in " ".join(given.notes) and not without.notes
+    other = case | {"model": "mistralai/Mistral-7B-v0.1"}
+    assert tonnage.predict(other, additions=gather(paths=PATHS[1])) == tonnage.predict(other)
+
+
+def test_a_users_own_points_come_before_published_ones(own: Additions) -> None:
+    both = msgspec.structs.replace(own, published=True)
+    assert asked({"concurrency": 32.0}, both) == asked({"concurrency": 32.0}, own)
 
 
 def test_what_was_measured_is_met_and_what_is_far_is_less_sure(own: Additions) -> None:

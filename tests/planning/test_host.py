@@ -12,12 +12,16 @@ from tonnage.domain.money import Offer, Price
 from tonnage.domain.plan import Bill
 from tonnage.errors import Unmeasured
 from tonnage.physics.transformer import Tokens, step_work
+from tonnage.physics.work import Operator
 from tonnage.planning.batch.plan import plan_batch
-from tonnage.planning.board_power import WORKING_DRAW, executed_flop, serving_load
+from tonnage.planning.board_power import WORKING_DRAW, executed_flop, serving_load, work_load
 from tonnage.planning.deployment import resolve
 from tonnage.planning.host import (
+    USUAL_LOAD,
+    LoadShare,
     energy_use,
     host_factor,
+    machine_draw,
     machine_power,
     offer_of,
     serving_needs,
@@ -118,6 +122,21 @@ def test_a_published_machine_is_taken_as_it_is() -> None:
     assert machine.watts == 10_200 and machine.board_watts == 5600 and "DGX H100" in machine.source
 
 
+def test_an_hgx_h100_with_its_boards_at_their_limit_draws_what_was_measured_of_one() -> None:
+    """arXiv 2412.08602: at most 8.4 kW of a rating of 10.2 kW, in training and under a burn-in of all boards."""
+    machine = machine_power(H100, count=8)
+    full = LoadShare(value=1.0, low=1.0, high=1.0, source="")
+    assert machine_draw(machine, load=full).watts == machine.work_watts == pytest.approx(8400, rel=0.01)
+    assert machine.board_watts < machine.work_low < machine.work_watts < machine.work_high == machine.watts
+
+
+def test_without_a_workload_the_ownership_table_and_the_boards_say_the_same() -> None:
+    row = catalog.parameter("server_power", "typical_load_factor")
+    machine = machine_power(H100, count=8)
+    for stated, load in ((row.value, USUAL_LOAD.value), (row.low, USUAL_LOAD.low), (row.high, USUAL_LOAD.high)):
+        assert stated == pytest.approx(machine.work_watts * load / machine.watts, rel=0.02)
+
+
 def test_other_machines_take_the_median_host() -> None:
     part = catalog.accelerator("a10")
     middle, least, most = host_factor()
@@ -140,12 +159,12 @@ def test_power_that_nobody_published_is_unknown() -> None:
 
 
 def test_an_h100_at_work_in_finland() -> None:
-    """1,275 W at the plug x 0.6 x PUE 1.1 = 842 W; 614 kWh a month; times the grid of the region."""
+    """(700 W and 0.61 of 575 W around it) x 0.73 x PUE 1.1 = 844 W; 616 kWh a month; times the grid of the region."""
     use = energy_use(H100, count=1, busy=1.0, bill=BILL, output_tokens_per_s=1000)
     grid = catalog.carbon_of(country="FI", provider="gcp", region="europe-north1")
     assert use is not None and grid is not None and use.kg_co2_per_month is not None
-    assert use.power_w == pytest.approx(1275 * 0.6 * 1.1)
-    assert use.kwh_per_month == pytest.approx(614, rel=0.01)
+    assert use.power_w == pytest.approx((700 + 0.61 * 575) * 0.73 * 1.1)
+    assert use.kwh_per_month == pytest.approx(616, rel=0.01)
     assert use.kg_co2_per_month == pytest.approx(use.kwh_per_month * grid.grams_per_kwh / 1000)
     assert use.kwh_per_million_tokens == pytest.approx(use.power_w / 3.6e6 * 1e6 / 1000)
     assert use.tokens_per_joule == pytest.approx(1000 / use.power_w)
@@ -204,3 +223,38 @@ def test_experts_that_few_tokens_reach_draw_the_power_of_whole_tiles() -> None:
 
     assert padding(1.0) == pytest.approx(16.0, rel=0.05)
     assert 1.0 <= padding(4096.0) < 1.1
+
+
+def test_a_machine_draws_between_idle_and_its_most_whatever_it_does() -> None:
+    """idle <= power <= limit, and never less for more work in the same time."""
+    idle = catalog.parameter("server_power", "idle_share_of_max").value
+    at = resolve(
+        ServeCase(model="Qwen/Qwen3-14B", accelerator=H100.id, traffic=Traffic(concurrency=8.0), isl=250.0, osl=620.0)
+    )
+    most = machine_power(H100, count=1).watts
+    before = 0.0
+    for running, tpot_s in ((1.0, 1.0), (1.0, 0.01), (32.0, 0.012), (256.0, 0.02), (4096.0, 0.02)):
+        load = serving_load(at, running=running, tpot_s=tpot_s, requests_per_s=running / tpot_s / 620.0)
+        for busy in (0.0, 0.3, 1.0):
+            use = energy_use(H100, count=1, busy=busy, bill=BILL, load=load)
+            assert use is not None and idle * most <= use.power_w / use.pue * (1 + 1e-9) <= most * (1 + 2e-9)
+        assert load.value >= before
+        before = load.value
+
+
+def test_workers_that_only_decode_or_only_read_prompts_draw_their_own_shares() -> None:
+    at = resolve(
+        ServeCase(model="Qwen/Qwen3-14B", accelerator=H100.id, traffic=Traffic(concurrency=8.0), isl=2000.0, osl=200.0)
+    )
+    asked = {"running": 64.0, "tpot_s": 0.06, "requests_per_s": 4.0}
+    one, split = serving_load(at, **asked), serving_load(at, **asked, workers=(1, 1))
+    # The same work on twice the boards: each draws half of what it adds.
+    assert split.value - WORKING_DRAW == pytest.approx((one.value - WORKING_DRAW) / 2.0)
+
+
+def test_a_network_draws_by_its_bytes_and_products() -> None:
+    still = Operator(kind="elementwise", name="copy", read_bytes=H100.memory_bytes_per_s, write_bytes=0.0)
+    busy = Operator(kind="gemm", name="product", compute="bf16", flop=0.3 * H100.peaks["bf16"], m=1, n=1, k=1)
+    assert work_load((still,), seconds=4.0, accelerator=H100).value == pytest.approx(0.46 + 0.87 / 4.0)
+    assert work_load((busy,), seconds=1.0, accelerator=H100).value == pytest.approx(0.46 + 1.06 * 0.3)
+    assert work_load((still, busy), seconds=1.0, accelerator=H100).value == 1.0

@@ -107,6 +107,9 @@ def test_a_run_pays_for_the_whole_block() -> None:
         ({"maximum": 8}, r"at most 8 may be had"),
         ({"accelerator": "H1000"}, r"H1000"),
         ({"country": "XX"}, r"country"),
+        ({"as_of": "2099-01-01", "start": None}, r"a day that has not come"),
+        ({"as_of": "2026-11-20", "start": "2026-11-01"}, r"after its start"),
+        ({"term": "12 min"}, r"term: '12 min' is out of range"),
         ({"prize": "$1/h"}, r"prize"),
     ],
 )
@@ -120,11 +123,6 @@ def test_only_a_list_of_entries_is_taken(value: Any) -> None:
     """A path is read on the command line alone: over HTTP it would be a file of the server."""
     with pytest.raises(TonnageError, match="quotes"):
         plan(quotes=value)
-
-
-def test_a_fleet_refuses_what_it_cannot_plan() -> None:
-    with pytest.raises(TonnageError, match="a fleet takes contracts without a minimum"):
-        plan("fleet", workloads=[{"model": "8B", "rate": "20/s"}], quotes=[YEAR])
 
 
 def test_command_file_and_python_say_the_same(tmp_path: Path) -> None:

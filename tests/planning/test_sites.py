@@ -14,7 +14,7 @@ from tonnage.domain.requests.common import Filters
 from tonnage.errors import TonnageError
 from tonnage.planning.requests.reading import read_fields
 from tonnage.planning.requests.serve import read_filters
-from tonnage.planning.sites import sites
+from tonnage.planning.sites import none_passes, sites
 
 Passing = tuple[Accelerator, Offer]
 
@@ -54,6 +54,14 @@ def test_what_passes_has_what_was_asked_for_and_some_do_not(name: str) -> None:
     left, every = passing(**fields), passing()
     assert 0 < len(left) < len(every)
     assert all(holds(accelerator, offer) for accelerator, offer in left)
+
+
+def test_what_strangers_alone_rent_is_found_with_them() -> None:
+    filters = read_filters(read_fields({"accelerator": "RTX 3060"}, Filters), NOTHING)
+    left, refused = sites(filters, additions=NOTHING)
+    strangers = [one for one in refused if one.verdict.limit == "community"]
+    assert not left and strangers
+    assert none_passes(strangers).nearest.endswith("--community")
 
 
 def test_nothing_that_has_it_is_lost() -> None:

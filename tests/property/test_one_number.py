@@ -9,6 +9,7 @@ import random
 from datetime import date
 from typing import Any
 
+import msgspec
 import pytest
 
 from tonnage.catalog import NOTHING
@@ -67,9 +68,14 @@ def planned(question: dict[str, Any]) -> tuple[Serve, tuple[ServeOption, ...]]:
         return serve_request({**question, "engine": "vllm"}), ()
 
 
+DRAFT = ("draft_model", "speculative_tokens", "speculative_acceptance")
+"""What a plan may add beside layout and formats, and a user would state: the plan names its draft."""
+
+
 def case_of(request: Serve, configuration: Configuration, traffic: Traffic) -> ServeCase:
     """The configuration as a user of `tonnage predict` would write it."""
     layered = configuration.engine.name == "llamacpp" and configuration.layout.ranks > 1
+    given = msgspec.structs.asdict(configuration.engine)
     return ServeCase(
         model=request.model,
         accelerator=configuration.accelerator,
@@ -79,6 +85,7 @@ def case_of(request: Serve, configuration: Configuration, traffic: Traffic) -> S
         layout=configuration.layout,
         precision=configuration.precision,
         engine=configuration.engine.name,
+        engine_options={name: given[name] for name in DRAFT if given[name] is not None},
         split_mode="layer" if layered else "tensor",
     )
 

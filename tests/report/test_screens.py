@@ -56,6 +56,28 @@ def test_a_first_screen_holds_the_answer(name: str, capsys: pytest.CaptureFixtur
                 assert model_name(workload.serve.model) in " ".join(text.split())
 
 
+def test_averages_over_prompts_of_very_different_lengths_are_no_promise_of_their_tail() -> None:
+    asked = {"model": "Qwen/Qwen3-32B", "rate": "1/s", "traffic": "rag", "accelerator": "B300", "quick": True}
+    near, far = (tonnage.plan_serve(**asked, ttft=limit, tpot="60 ms") for limit in ("3 s", "30 s"))
+    told = [" ".join(printed(document_of(plan))) for plan in (near, far)]
+    assert "one prompt in twenty has 48,904 tokens or more" in told[0] and "one prompt in twenty" not in told[1]
+
+
+def test_every_option_is_told_from_its_neighbours_in_a_narrow_window() -> None:
+    asked = {"rate": "10/s", "traffic": "chat", "ttft": "2 s", "tpot": "40 ms", "quick": True}
+    plan = tonnage.plan_serve("Qwen/Qwen3-235B-A22B", accelerator="B200,RTX PRO 6000", **asked)
+    text = " ".join(printed(document_of(plan, every=True)))
+    layouts = {f"{one.replicas}xTP{one.configuration.layout.tp}" for one in plan.options}
+    assert len(layouts) > 2 and all(layout in text for layout in layouts)
+
+
+def test_memory_that_may_not_hold_is_a_risk_of_the_run() -> None:
+    asked = {"steps": 200, "prompts_per_step": 64, "responses_per_prompt": 8, "accelerator": "H100", "count": 8}
+    large, small = (tonnage.plan_rl(f"Qwen/Qwen3-{size}", **asked, response_tokens=2000) for size in ("32B", "0.6B"))
+    told = [" ".join(printed(document_of(plan))) for plan in (large, small)]
+    assert "Risk: memory holds with a chance of" in told[0] and "memory holds with" not in told[1]
+
+
 @pytest.mark.parametrize("name", names())
 def test_every_face_says_the_same(name: str) -> None:
     answer = answered(name)

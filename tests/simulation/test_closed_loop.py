@@ -50,6 +50,13 @@ def test_prompts_that_start_together_share_a_step_within_the_budget() -> None:
     assert found.ttft_s == pytest.approx(DECODE + 8000 * PER_TOKEN)
 
 
+def test_an_idle_engine_begins_with_the_first_prompt_and_the_others_join_its_next_step() -> None:
+    found = closed_loop(table(), load(one_first=True), clients=4, requests_per_client=1)
+    rest = DECODE + 3000 * PER_TOKEN
+    assert found.ttft_s == pytest.approx((PREFILL + 3 * (PREFILL + rest)) / 4)
+    assert found.tpot_s == pytest.approx((rest + 99 * DECODE + 3 * 100 * DECODE) / 400)
+
+
 def test_prompts_beyond_the_budget_queue_behind_each_other() -> None:
     found = closed_loop(table(), load(budget=1000.0, mixed=False), clients=4, requests_per_client=1)
     assert found.ttft_s == pytest.approx(PREFILL * (1 + 2 + 3 + 4) / 4)
@@ -74,6 +81,14 @@ def test_cohorts_stand_for_many_clients() -> None:
     many = closed_loop(table(), load(slots=1e4), clients=33)
     assert many.tpot_s == pytest.approx(few.tpot_s, rel=0.1)
     assert many.ttft_s == pytest.approx(few.ttft_s, rel=0.2)
+
+
+@pytest.mark.parametrize("prompt_tokens", [500.0, 1000.0, 4000.0])
+def test_two_clients_get_no_less_than_one(prompt_tokens: float) -> None:
+    """Where a second client costs nothing in decode, not even an unlucky draw of lengths makes both slower than one."""
+    spread = load(spread=(0.9, 1.1), prompt_tokens=prompt_tokens)
+    one, two = (closed_loop(table(), spread, clients=clients) for clients in (1, 2))
+    assert two.requests_per_s > one.requests_per_s
 
 
 def test_percentiles_are_ordered() -> None:

@@ -90,7 +90,7 @@ def test_the_simulator_says_nearly_the_same(model: str, part: str, layout: Layou
         for share in (0.3, 0.6):
             rate = share * made.at(made.most).rate_per_s
             said, over = made.at_rate(rate)
-            play = unit_player(made, replica, arrays=arrays, requests=few)
+            play = unit_player(made, replica, arrays=arrays)
             run = play(few._replace(sent_s=at_rate(few.sent_s, rate)))
             seen = point_of(run, rate=rate, percentile=95.0)
             assert not over

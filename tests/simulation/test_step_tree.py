@@ -56,6 +56,14 @@ def test_a_tree_is_worth_what_its_table_says(overheads: Overheads, feed_forward:
     assert max(gap(decode), gap(mixed)) < 1e-9
 
 
+def test_a_tree_of_beams_is_worth_what_its_table_says() -> None:
+    at = trees(placement(beams=4.0), OVERHEADS[1])
+    decode = at.decode("step", 40.0, context=1500.0)
+    assert decode.value == pytest.approx(at.table.decode_s(40.0, 1500.0), rel=1e-9)
+    heads = [leaf for leaf in leaves(decode) if leaf.execution and leaf.execution.kind == "attention_decode"]
+    assert {leaf.execution.shape["batch"] for leaf in heads if leaf.execution} == {160}
+
+
 @pytest.mark.parametrize("overheads", OVERHEADS[:3], ids=range(3))
 def test_operators_add_up_to_the_step_without_its_table(overheads: Overheads) -> None:
     formats = Precision(weights="fp8", activations="fp8")

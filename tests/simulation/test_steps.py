@@ -38,6 +38,16 @@ def test_a_table_gives_what_the_work_list_gives(batch, context) -> None:
     assert step_table(grid(at), NOTHING).decode_s(batch, context) == pytest.approx(exact, rel=0.06)
 
 
+def test_beams_decode_as_sequences_and_bring_one_prompt() -> None:
+    alone, four = (
+        step_table(grid(placement(beams=beams), batch), NOTHING) for beams, batch in ((1.0, 64.0), (4.0, 16.0))
+    )
+    assert four.decode_s(16, 2000) == pytest.approx(alone.decode_s(64, 2000), rel=1e-6)
+    step = {"prompt_tokens": 1024, "prompts": 1, "context": 2000}
+    assert four.mixed_step_s(sequences=16, **step) == pytest.approx(alone.mixed_step_s(sequences=64, **step), rel=0.02)
+    assert four.mixed_step_s(sequences=0, **step) == pytest.approx(alone.mixed_step_s(sequences=0, **step), rel=0.02)
+
+
 def test_a_mixed_step_costs_less_than_its_two_halves() -> None:
     found = step_table(grid(placement()), NOTHING)
     together = found.mixed_step_s(prompt_tokens=1024, prompts=1, sequences=32, context=2000)

@@ -111,6 +111,9 @@ def test_a_network_is_timed_by_flop_and_traffic() -> None:
     assert step(replace(setup, micro_batch=512), resnet) == pytest.approx(2 * step(setup, resnet), rel=0.15)
     assert step(replace(setup, image_px=448), resnet) > 3 * step(setup, resnet)
     assert step(replace(setup, precision="fp32", weights="fp32"), resnet) > 1.3 * step(setup, resnet)
+    assert step(replace(setup, channels_last=True), resnet) < 0.8 * step(setup, resnet)
+    wide = replace(setup, precision="fp32", weights="fp32")
+    assert step(replace(wide, channels_last=True), resnet) == step(wide, resnet)
 
 
 def test_totals_follow_area_and_unknown_activations_follow_flop() -> None:

@@ -1,11 +1,18 @@
 """Half of a step's rows compute while the others are exchanged between nodes: wide expert parallelism."""
 
+from bisect import bisect_left
+
+import pytest
 from msgspec.structs import replace
 
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.layout import Layout
+from tonnage.domain.requests.common import Lengths
 from tonnage.planning.deployment import resolve
+from tonnage.planning.replica import replica_of
 from tonnage.simulation.overheads import Overheads
+from tonnage.simulation.step_parts import parts_of
+from tonnage.simulation.step_work import rows_work
 from tonnage.simulation.steps import step_grid, step_table
 
 PUBLISHED_TOKENS_PER_S = 22_282 / 8
@@ -49,3 +56,30 @@ def test_nothing_is_hidden_inside_a_node() -> None:
     inside = replace(AT.placement, layout=Layout(dp=8, ep=8))
     grid = step_grid(inside, batch=8 * EACH, context=CONTEXT, chunk=8192.0, prompt=2000.0)
     assert step_table(grid, Overheads()).beside_s == ()
+
+
+def test_steady_states_hide_the_exchange_as_tables_do() -> None:
+    lengths = Lengths(prompt_tokens=2000.0, output_tokens=100.0)
+    replica = replica_of(AT, lengths)
+    assert replica.times is not None
+    at = bisect_left(replica.times.batches, 4096.0)
+    grid = step_grid(AT.placement, batch=72 * EACH, context=2100.0, chunk=8192.0, prompt=2000.0)
+    table = step_table(grid, AT.overheads)
+    assert replica.times.batches[at] == 4096.0
+    assert replica.times.decode_s[at] == pytest.approx(table.decode_s(4096.0, CONTEXT), rel=0.1)
+    alone = replace(AT, placement=replace(AT.placement, two_batches=False))
+    assert replica.times.decode_s[-1] < 0.8 * replica_of(alone, lengths).times.decode_s[-1]  # type: ignore[union-attr]
+
+
+def test_skew_of_routers_costs_until_busy_experts_are_copied() -> None:
+    rows = rows_work(AT.placement, 256.0)[0]
+    assert {op.skewed for op in rows if op.kind == "grouped_gemm"} == {True}
+
+    def experts_s(**changed: object) -> float:
+        placement = replace(AT.placement, **changed)
+        return parts_of(rows_work(placement, 256.0)[0], placement).experts_compute
+
+    assert AT.placement.balanced
+    assert experts_s() < experts_s(balanced=False)
+    narrow = Layout(dp=8, ep=8)
+    assert experts_s(layout=narrow) == experts_s(layout=narrow, balanced=False)

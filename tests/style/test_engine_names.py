@@ -20,7 +20,6 @@ ALLOWED = {
     "validation/serve_cases.py": ({"vllm", "sglang", "trtllm", "tensorrt"}, ROWS),
     "validation/train_cases.py": ({"pytorch", "thunder", "eager", "nemo"}, ROWS),
     "validation/training_groups.py": ({"megatron", "nemo", "foundry"}, "groups of published rows, by their sources"),
-    "validation/own_engine.py": ({"llamacpp"}, "the engine that our own measurements ran"),
     "catalog/hub/dense.py": ({"maxtext"}, "an importer of other tools' configurations"),
     "catalog/hub/names.py": ({"hf", "unsloth", "megatron", "mlx"}, "words of model names"),
     "catalog/downloads.py": ({"mlx"}, "a column of the table of files"),

@@ -4,6 +4,7 @@ import math
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from tonnage.validation.grouping import Labels
@@ -43,6 +44,22 @@ def test_nine_in_ten_of_unseen_groups_are_inside() -> None:
 def test_a_group_of_a_thousand_rows_does_not_set_the_width() -> None:
     crowd = [made(99, 3.0)] * 1000
     assert fitted([made(g, 0.1) for g in range(50)] + crowd)[ANY].factor < math.exp(3.0)
+
+
+def test_what_the_runs_of_a_source_share_is_in_the_width_of_a_time_per_token() -> None:
+    """Ten groups each of 12 sources that err together: judged one by one their neighbours vouch for them."""
+    chance = random.Random(11)
+    bias = {source: chance.gauss(0, 0.25) for source in "ABCDEFGHIJKL"}
+    scores = [
+        made(10 * place + g, shared + chance.gauss(0, 0.03), level=f"calibrated:{source}", block=source)
+        for place, (source, shared) in enumerate(bias.items())
+        for g in range(10)
+    ]
+    widest = max(abs(shared) for shared in bias.values())
+    assert math.log(fitted(scores)[ANY].factor) > 0.9 * widest
+    first_tokens = [msgspec.structs.replace(one, quantity="ttft_ms") for one in scores]
+    own = (fitted(some)["calibrated:A"].factor for some in (first_tokens, scores))
+    assert next(own) < next(own)
 
 
 def test_a_level_needs_enough_groups_of_its_own() -> None:

@@ -11,7 +11,7 @@ from tools.local_points import POINTS, errors
 @pytest.mark.measured
 def test_each_kind_of_point_is_met_within_what_the_page_states() -> None:
     found = {prompt: errors(prompt=prompt) for prompt in (False, True)}
-    for prompt, most in ((False, 0.12), (True, 0.15)):
+    for prompt, most in ((False, 0.12), (True, 0.17)):
         assert median(abs(math.expm1(error)) for _, _, error in found[prompt]) < most
     kinds = {
         "partly in host memory": (0.15, lambda row: row["device"] and row["placement"] != "layers:0"),

@@ -1,11 +1,11 @@
 """Which number of a row meets which number of a result: units, statistics, and what is left out."""
 
 import pytest
+from msgspec.structs import replace
 from tests.validation.samples import point, sample, training
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import InferResult, Latency, ServeResult, TrainResult
-from tonnage.planning.host import SERVING_LOAD
 from tonnage.units import GiB
 from tonnage.validation.cases import case_of
 from tonnage.validation.quantities import NAMES, Measured, Predicted, measured_numbers, predicted_number
@@ -36,12 +36,14 @@ def test_a_mean_is_scored_before_a_median_and_a_median_as_one() -> None:
     assert median[0] == Measured(quantity="ttft_ms", value=80, statistic="p50")
 
 
-def test_a_mean_that_a_warm_up_may_have_raised_gives_way_to_the_median() -> None:
-    row = point(ttft_mean_ms=8465, ttft_p50_ms=600, tpot_mean_ms=20, tpot_p50_ms=19, warmup_suspect=1)
-    assert measured_numbers(row)[:2] == [
+def test_first_tokens_of_clients_are_scored_by_their_median_which_no_first_request_raises() -> None:
+    both = {"ttft_mean_ms": 8465, "ttft_p50_ms": 600, "tpot_mean_ms": 20, "tpot_p50_ms": 19}
+    assert measured_numbers(point(load="closed_loop", **both))[:2] == [
         Measured(quantity="ttft_ms", value=600, statistic="p50"),
         Measured(quantity="tpot_ms", value=20, statistic="mean"),
     ]
+    assert measured_numbers(point(load="closed_loop", ttft_mean_ms=8465))[0].statistic == "mean"
+    assert measured_numbers(point(load="open_loop", **both))[0].statistic == "mean"
 
 
 def test_only_memory_that_was_needed_is_scored() -> None:
@@ -120,11 +122,14 @@ def test_energy_is_what_the_accelerators_draw_over_the_tokens_answered() -> None
     assert wanted == Measured(quantity="energy_per_token_j", value=0.4)
     case = case_of(row)
     rate = Quantity(value=1000.0, unit="tokens/s", low=500.0, high=2000.0)
-    found = predicted_number(ServeResult(fits=True, basis="measured", output_tokens_per_s=rate), wanted, case=case)
+    drawn = Quantity(value=240.0, unit="W", low=200.0, high=300.0)
+    result = ServeResult(fits=True, basis="measured", output_tokens_per_s=rate, board_w=drawn)
+    found = predicted_number(result, wanted, case=case)
     assert found is not None and found.low is not None and found.high is not None
-    assert found.value == pytest.approx(400 * SERVING_LOAD.value / 1000), "an A100 of 400 W"
+    assert found.value == pytest.approx(240 / 1000)
     assert found.low < found.value / 2 and found.high > found.value * 2, "the rate alone is unsure by a factor of two"
-    assert predicted_number(ServeResult(fits=True, basis="measured"), wanted, case=case) is None
+    for absent in (replace(result, output_tokens_per_s=None), replace(result, board_w=None)):
+        assert predicted_number(absent, wanted, case=case) is None
 
 
 def test_a_training_result_answers_in_the_rows_units() -> None:

@@ -97,18 +97,26 @@ def test_a_confidence_passes_over_what_may_miss_its_limit() -> None:
     at_10 = [(lines[rule].reached[0], lines[rule].kept[0]) for rule in ("chance 50%", "chance 90%", "margin 0%")]
     assert at_10[0] == at_10[2] == (0.0, 0.0)  # by the estimate alone it picks that one
     assert at_10[1][1] == 1.0 and 0.0 < at_10[1][0] < 1.0
-    by_confidence = [
-        line.unanswered for rule, line in lines.items() if rule.startswith("chance") and "else" not in rule
-    ]
-    assert by_confidence == sorted(by_confidence)
+    none_has_it = [line.unanswered for rule, line in lines.items() if rule.startswith("chance") and "else" not in rule]
+    assert len(none_has_it) == 6 and none_has_it == sorted(none_has_it)
 
 
 def test_where_nothing_has_the_confidence_the_likeliest_is_picked() -> None:
     guess = said(c8=9.9, c32=11.0, c64=17.0, c256=45.0)  # 52 % at most at 10 ms, and 8 clients keep it
-    lines = {line.rule: line for line in confidence_regrets(ROWS, said=guess, widths=lambda id: 1.3)}
-    alone, likeliest = lines["chance 80%"], lines["chance 80%, else the likeliest"]
-    assert alone.unanswered > likeliest.unanswered == 0
+    lines = {line.rule: line for line in confidence_regrets(ROWS, said=guess, widths=lambda id: 1.3, margins=True)}
+    alone, likeliest = lines["chance 80%, else no answer"], lines["chance 80%"]
+    assert alone.unanswered == likeliest.unanswered > 0
     assert alone.kept[0] == 0.0 and likeliest.kept[0] == 1.0 and likeliest.reached[1:] >= alone.reached[1:]
+
+
+def test_what_was_not_predicted_is_no_option_and_alone_no_question() -> None:
+    def fast_alone(id: str) -> tuple[float, float] | None:
+        return None if id != ROWS[2].id else TRUTH(id)
+
+    known = {line.rule: line for line in confidence_regrets(ROWS, said=fast_alone, widths=lambda id: 1.3)}
+    assert known["chance 80%"].questions == 4 and known["chance 80%"].kept[0] == 0.0  # 15 ms is all there is to pick
+    assert confidence_regrets(ROWS, said=lambda id: None, widths=lambda id: 1.3) == []
+    assert regret_lines(ROWS, said=lambda id: None) == []
 
 
 def test_the_truth_with_any_confidence_keeps_every_limit() -> None:

@@ -26,6 +26,10 @@ def test_a_plain_row_says_everything() -> None:
     assert (case.engine, case.year, case.links) == ("vllm", 2024, Links())
 
 
+def test_beams_are_those_of_the_task() -> None:
+    assert (of_point(point()).beams, of_point(point(beams=4)).beams) == (1, 4)
+
+
 @pytest.mark.parametrize(
     ("load", "cells", "traffic"),
     [

@@ -168,6 +168,12 @@ def test_pictures_exports_and_comparison_of_a_kept_answer(client: Any) -> None:
     assert both.count('class="sentence') == 2
 
 
+def test_an_address_without_a_page_names_the_nearest(client: Any) -> None:
+    answer = client.get("/serve", headers={"accept": "text/html"})
+    assert answer.status_code == 404 and "did you mean &#39;/plan/serve&#39;" in answer.text
+    assert "did you mean '/fit'" in client.get("/fits").json()["error"]
+
+
 def test_progress_of_a_simulation_ends(client: Any) -> None:
     fields = {
         "model": MODEL,

@@ -56,12 +56,13 @@ def _diagnosed(file: str, **fields: Any) -> Any:
         return tonnage.diagnose("file", **fields)
 
 
-def _advised(file: str, page: str, **fields: Any) -> Any:
-    """Files of both, where the page takes their texts."""
+def _advised(file: str, page: str, log: str, **fields: Any) -> Any:
+    """Files of all three, where the page takes their texts."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         Path("run.sh").write_text(file, encoding="utf-8")
         Path("page").write_text(page, encoding="utf-8")
-        return tonnage.advise("run.sh", "page", **fields)
+        Path("log").write_text(log, encoding="utf-8")
+        return tonnage.advise("run.sh", "page", look={"log": "log"}, **fields)
 
 
 def _traced(file: str) -> Any:
@@ -78,6 +79,8 @@ vllm:kv_cache_usage_perc{{model_name="{MODEL}"}} 0.98
 """
 
 
+REQUESTS = "timestamp,input_length,output_length\n" + "".join(f"{place * 100},1024,256\n" for place in range(200))
+"""Ten requests a second, as a gateway logged them. [ms]"""
 ASKED: dict[str, tuple[dict[str, Any], Callable[..., Any]]] = {
     "plan/serve": ({"model": MODEL, **SERVE}, tonnage.plan_serve),
     "plan/finetune": ({"model": MODEL, **FINETUNE}, tonnage.plan_finetune),
@@ -103,7 +106,7 @@ ASKED: dict[str, tuple[dict[str, Any], Callable[..., Any]]] = {
     "compare/ways": ({**CASE, "ways": {"small steps": {"engine_options": {"max_num_batched_tokens": 512}},
                                        "as it is": {}}}, tonnage.compare),
     "adopt": ({"file": COMMAND, "accelerator": "H100", "rate": "2/s"}, _adopted),
-    "advise": ({name: value for name, value in QUESTIONS["advise"].example.items()}, _advised),
+    "advise": ({**QUESTIONS["advise"].example, "log": REQUESTS}, _advised),
     "explain": ({"file": json.dumps({"kind": "serve", "model": MODEL, "accelerator": "H100",
                                      "traffic": {"concurrency": 16}, "isl": 1024, "osl": 256})}, _explained),
     "diagnose": ({"file": METRICS, "accelerator": "H100"}, _diagnosed),
@@ -155,7 +158,10 @@ def _command(path: str, fields: dict[str, Any], folder: Path) -> list[str]:
     if path == "advise":
         (folder / "run.sh").write_text(fields["file"])
         (folder / "page").write_text(fields["page"])
-        stated = [(f"--{name}", value) for name, value in fields.items() if name not in ("file", "page")]
+        (folder / "log").write_text(fields["log"])
+        stated = [
+            (f"--{name}", value) for name, value in {**fields, "log": "log"}.items() if name not in ("file", "page")
+        ]
         return ["advise", "run.sh", "page", *(word for pair in stated for word in pair)]
     file = folder / "request.json"
     kind = QUESTIONS[path].kind

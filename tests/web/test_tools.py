@@ -97,6 +97,12 @@ def test_a_folder_that_cannot_be_written_costs_the_file_and_not_the_answer(
     assert found.data["plan_file"] is None and found.data["options"]
 
 
+def test_what_cache_buys_is_a_picture_beside_its_text() -> None:
+    asked = {**SERVE, "traffic": "agent", "accelerator": "H100", "ttft": "4 s", "tpot": "50 ms", "quick": True}
+    charts = dict(call("plan_serving", asked, additions=NOTHING).charts)
+    assert json.loads(charts["cache"])["title"], charts.keys()
+
+
 def test_every_example_runs_through_the_protocols_own_client(tmp_path: Path) -> None:
     """Each tool's example, against its own output schema, which the client checks; the list stays short."""
     pytest.importorskip("mcp")
@@ -118,6 +124,7 @@ def test_every_example_runs_through_the_protocols_own_client(tmp_path: Path) -> 
             listed = await session.list_tools()
             assert len(listed.model_dump_json(by_alias=True, exclude_none=True)) < MAX_LIST_BYTES
             assert {tool.name for tool in listed.tools} == {tool.name for tool in tool_list()}
+            pictures: set[str] = set()
             for tool in listed.tools:
                 keeps = "plan_file" in tool.output_schema["properties"]
                 assert tool.annotations.read_only_hint is not keeps and tool.annotations.idempotent_hint
@@ -126,8 +133,13 @@ def test_every_example_runs_through_the_protocols_own_client(tmp_path: Path) -> 
                 found = await session.call_tool(tool.name, example)
                 assert not found.is_error, f"{tool.name}: {found.content[0].text}"
                 assert found.structured_content and found.content[0].text, tool.name
+                for drawn in found.content[1:]:
+                    shown = json.loads(drawn.resource.text)
+                    assert drawn.annotations.audience == ["user"] and "vega-lite" in shown["$schema"], tool.name
+                pictures |= {str(drawn.resource.uri).rpartition("/")[2] for drawn in found.content[1:]}
                 if file := found.structured_content.get("plan_file"):
                     assert read_plan(file).sentence == found.structured_content["headline"]
+            assert {"phases", "frontier"} <= pictures, pictures  # rollout against training time among them
             bad = await session.call_tool("check_memory_fit", {"model": "no such model"})
             assert bad.is_error and "no such model" in bad.content[0].text
 

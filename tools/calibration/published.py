@@ -69,7 +69,7 @@ def line_of(row: Row) -> dict[str, str]:
     except TonnageError:
         return {}
     shown = {name: getattr(about, name) for name in COLUMNS if hasattr(about, name) and name not in MEASURED}
-    shown |= {"id": row.id, "model": _model(row, about.model), "source": _source(row), "date": _date(row)}
+    shown |= {"id": row.id, "model": _model(row, about.model), "source": source_of(row), "date": date_of(row)}
     cells = {name: f"{value:.4g}" if isinstance(value, float) else str(value or "") for name, value in shown.items()}
     return {**cells, **said}
 
@@ -86,7 +86,8 @@ def _model(row: Row, name: str) -> str:
     return text(row, "model_id") or text(row, "model") or name
 
 
-def _source(row: Row) -> str:
+def source_of(row: Row) -> str:
+    """Where a row was published, in words."""
     printed = text(row, "source")
     named = {
         "public_dump": "InferenceMAX, public runs",
@@ -96,7 +97,8 @@ def _source(row: Row) -> str:
     return f"{named or printed or row.block}"[:120]
 
 
-def _date(row: Row) -> str:
+def date_of(row: Row) -> str:
+    """When it was measured, or the year of its software; empty where neither is known."""
     return text(row, "measured")[:10] or str(year(row) or "")
 
 

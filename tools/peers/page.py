@@ -31,14 +31,42 @@ def facts() -> list[str]:
     return [_line(rows[0]), _line(["---"] * len(rows[0])), *map(_line, rows[1:])]
 
 
+LOST: Final = 1.15
+"""Ours over theirs, medians, from which a cell is listed as lost."""
+ROWS: Final = 40
+"""Fewest rows of a cell of engine, model and mode that is listed."""
+
+
+def _table() -> str:
+    """The accuracy page's table by engine and model."""
+    return ACCURACY.read_text(encoding="utf-8").partition("\n## Beside aiconfigurator")[2].partition("\n## ")[0]
+
+
+def lost() -> list[str]:
+    """Cells where its median error is well below ours without the row's family."""
+    lines = [
+        "| engine | model | rows | quantity | number | ours, family left out | theirs | ratio |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in re.findall(r"^\| (?!all|engine|---)(.*) \|$", _table(), flags=re.MULTILINE):
+        engine, model, mode, quantity, number, median, *_, left_out = row.split(" | ")
+        theirs = median.partition(" / ")[2]
+        if "%" not in left_out or int(number.replace(",", "")) < ROWS:
+            continue
+        ratio = float(left_out.rstrip(" %")) / float(theirs.rstrip(" %"))
+        if ratio > LOST:
+            named = QUANTITIES.get(quantity, quantity)
+            lines.append(_line([engine, model, MODES[mode], named, number, left_out, theirs, f"{ratio:.2f}"]))
+    return lines
+
+
 def counted() -> list[str]:
     """Both tools' errors over all rows that both predict, from the accuracy page."""
     lines = [
         "| rows | quantity | number | median, ours / theirs | mean, ours / theirs | ours, family left out |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    part = ACCURACY.read_text(encoding="utf-8").partition("\n## Beside aiconfigurator")[2].partition("\n## ")[0]
-    for row in re.findall(r"^\| all \| all \| (.*) \|$", part, flags=re.MULTILINE):
+    for row in re.findall(r"^\| all \| all \| (.*) \|$", _table(), flags=re.MULTILINE):
         mode, quantity, number, median, _, mean, _, left_out = row.split(" | ")
         lines.append(_line([MODES[mode], QUANTITIES.get(quantity, quantity), number, median, mean, left_out]))
     return lines
@@ -51,7 +79,9 @@ def _line(cells: list[str]) -> str:
 def page() -> str:
     """The page as it should stand."""
     said = SAID.read_text(encoding="utf-8")
-    return said.replace("{facts}", "\n".join(facts())).replace("{counted}", "\n".join(counted()))
+    for name, lines in (("facts", facts()), ("counted", counted()), ("lost", lost())):
+        said = said.replace(f"{{{name}}}", "\n".join(lines))
+    return said
 
 
 if __name__ == "__main__":

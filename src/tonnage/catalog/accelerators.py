@@ -177,6 +177,8 @@ def _all(additions: Additions, _stamp: FileStates) -> Mapping[str, Accelerator]:
         if part is None:
             raise UnknownName("accelerator of a calibration", own.accelerator, known=known)
         known[part.id] = msgspec.structs.replace(part, calibrations={**part.calibrations, own.engine: own})
+    if additions.published:
+        known = {name: msgspec.structs.replace(part, published=True) for name, part in known.items()}
     return MappingProxyType(known)
 
 

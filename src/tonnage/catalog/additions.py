@@ -39,6 +39,7 @@ __all__ = [
 
 VARIABLE: Final = "TONNAGE_CATALOG"
 NO_CALIBRATION: Final = "none"
+PUBLISHED: Final = "published"
 SECTIONS: Final = ("accelerator", "offer", "model", "calibration")
 """Lists a file may hold, one table per thing."""
 
@@ -56,6 +57,8 @@ class Additions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     overrides: tuple[str, ...] = ()
     calibrated: bool = True
     """Whether the calibrations in the files count; False shows what they change."""
+    published: bool = False
+    """Whether published rows of a model on its stack count as points of it (`catalog.points`)."""
 
 
 NOTHING: Final = Additions()
@@ -113,13 +116,18 @@ def gather(*, paths: tuple[str, ...] = (), overrides: tuple[str, ...] = ()) -> A
     """
     The given files and overrides, and the user's own folders before them.
 
-    A path `none` (`--calibration none`) leaves every calibration out, those of the user's folders too.
+    A path `none` (`--calibration none`) leaves every calibration out, those of the user's folders too; `published` lets
+    published rows count as points of their model on their stack, for whoever runs it as their publishers do.
     """
     own = [user_folder()] if user_folder().is_dir() else []
     named = [Path(os.environ[VARIABLE])] if os.environ.get(VARIABLE) else []
-    files = tuple(path for path in paths if path != NO_CALIBRATION)
+    files = tuple(path for path in paths if path not in (NO_CALIBRATION, PUBLISHED))
+    calibrated = NO_CALIBRATION not in paths
     return Additions(
-        paths=(*map(str, (*own, *named)), *files), overrides=overrides, calibrated=len(files) == len(paths)
+        paths=(*map(str, (*own, *named)), *files),
+        overrides=overrides,
+        calibrated=calibrated,
+        published=calibrated and PUBLISHED in paths,
     )
 
 

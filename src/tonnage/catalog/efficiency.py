@@ -14,23 +14,34 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import product
-from math import exp, inf, log
-from pathlib import Path
+from math import exp
 from statistics import median
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
 from tonnage.catalog.accelerators import accelerators
-from tonnage.catalog.hardware import multiprocessors_of_slice
-from tonnage.domain.accelerator import Accelerator, parse_slice_name
-from tonnage.domain.efficiency import LOG_STEP, PROCESSOR, RUNGS, Curve, Grid, Ladder, Origin, Rung
+from tonnage.catalog.likeness import FOLDER, Part, die_of, part_of, sustained_shares, units_of_donor
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.efficiency import (
+    CARD_MEMORY,
+    LOG_STEP,
+    NEURON,
+    NEURON_RING_BYTES_PER_S,
+    OWN_KERNELS,
+    PROCESSOR,
+    PROCESSOR_OWN,
+    RUNGS,
+    Curve,
+    Grid,
+    Ladder,
+    Origin,
+    Rung,
+)
 from tonnage.domain.layout import SERVING_ENGINE
 from tonnage.errors import BadFact
 
 __all__ = ["Provenance", "grids_by_accelerator", "ladder", "provenance"]
-
-FOLDER: Final = Path(__file__).parent / "data" / "efficiency"
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,21 +105,48 @@ def ladder(
     else:
         if not any(family in families for families in _read_measured().values()):
             notes = (f"no kernel tables of {family}: those of {SERVING_ENGINE} stand in",)
-        grids = _grids(_part(accelerator), _order(family))
-    die = _die(accelerator.id)
+        grids = _grids(part_of(accelerator), _order(family))
+    die = die_of(accelerator.id)
     # Peaks of a processor's own microbenchmarks are rates that ran: the curve of GPUs would take its share twice.
     ran = accelerator.segment == "cpu" and accelerator.measured.product is not None
     return Ladder(
         accelerator=accelerator.id,
         family=family,
         grids=grids,
-        curve=PROCESSOR if ran and bare else Curve(),
-        multiprocessors=die.multiprocessors if die else _units_of_donor(accelerator),
-        sustained=_read_sustained().get(accelerator.architecture, 1.0),
+        curve=_curve_of(accelerator, ran=ran, bare=bare),
+        multiprocessors=die.multiprocessors if die else units_of_donor(accelerator),
+        sustained=sustained_shares().get(accelerator.architecture, 1.0),
         spread=_spread(),
         inter_node_bytes_per_s=inter_node_bytes_per_s,
         notes=notes,
     )
+
+
+def _curve_of(accelerator: Accelerator, *, ran: bool, bare: bool) -> Curve:
+    """
+    The curve of a part, `ran` if it was measured here, under an engine with kernels of its own if `bare`.
+
+    On a measured processor libraries reach what the microbenchmarks, which call them, did; an engine's own products
+    reach less.
+    """
+    if ran:
+        return PROCESSOR_OWN if bare else PROCESSOR
+    return OWN_KERNELS if bare else _curve(accelerator, Curve())
+
+
+def _curve(accelerator: Accelerator, usual: Curve) -> Curve:
+    """The usual curve, or what is known of the part's kind of memory, or of the collectives of its own link."""
+    link = accelerator.link
+    if accelerator.memory_type.startswith("GDDR") and not part_of(accelerator).corrected:
+        more = CARD_MEMORY / usual.gemm["bf16"][1]
+        products = {dtype: (compute, memory * more, m0) for dtype, (compute, memory, m0) in usual.gemm.items()}
+        return msgspec.structs.replace(usual, gemm=products)
+    if not link.kind.startswith("neuronlink"):
+        return usual
+    if link.kind != "neuronlink-v2" or not link.bytes_per_s:
+        return NEURON
+    share = NEURON_RING_BYTES_PER_S / link.bytes_per_s
+    return msgspec.structs.replace(NEURON, link=share, link_small=share)
 
 
 class _Family(NamedTuple):
@@ -135,95 +173,10 @@ def _order(family: str) -> tuple[str, ...]:
     return known[family].grids if family in known else (family, *known[SERVING_ENGINE].grids)
 
 
-class _Die(NamedTuple):
-    """Width and clock of one part, where known."""
-
-    multiprocessors: float
-    boost_clock_mhz: float | None
-
-
-@lru_cache(maxsize=1)
-def _dies() -> dict[str, _Die]:
-    with (FOLDER / "multiprocessors.csv").open(newline="", encoding="utf-8") as file:
-        return {
-            row["id"]: _Die(float(row["multiprocessors"]), float(row["boost_clock_mhz"] or 0) or None)
-            for row in csv.DictReader(file)
-        }
-
-
-def _die(name: str) -> _Die | None:
-    """The die of a part; of a slice, its own multiprocessors at the clock of the whole."""
-    split = parse_slice_name(name)
-    if split is None:
-        return _dies().get(name)
-    whole, own = _dies().get(split[0]), multiprocessors_of_slice(name)
-    return None if whole is None or own is None else _Die(own, whole.boost_clock_mhz)
-
-
-def _units_of_donor(accelerator: Accelerator) -> float | None:
-    """
-    Multiprocessors of a part whose number nobody lists: as many as give its 16-bit peak at the rate of those of the
-    nearest part with the same compute capability. Without any, a part would have no limit that related parts have.
-    """
-    if accelerator.compute_capability is None:
-        return None
-    return _units_at_peak(accelerator.compute_capability, _part(accelerator).peak)
-
-
-@lru_cache(maxsize=128)
-def _units_at_peak(capability: str, log_peak: float) -> float | None:
-    kin = [
-        (abs(other.peak - log_peak), name, die.multiprocessors * exp(log_peak - other.peak))
-        for name, part in accelerators().items()
-        if part.compute_capability == capability and (die := _die(name)) is not None
-        for other in (_part(part),)
-    ]
-    return min(kin)[2] if kin else None
-
-
-@lru_cache(maxsize=1)
-def _read_sustained() -> dict[str, float]:
-    with (FOLDER / "sustained.csv").open(newline="", encoding="utf-8") as file:
-        return {row["architecture"]: float(row["share"]) for row in csv.DictReader(file)}
-
-
 @lru_cache(maxsize=1)
 def _spread() -> dict[str, dict[str, float]]:
     path = FOLDER / "spread.json"
     return msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, float]]) if path.exists() else {}
-
-
-class _Part(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides from whom an accelerator may borrow."""
-
-    name: str
-    capability: float
-    """Compute capability; 0 for parts that run no CUDA kernels."""
-    stacked: bool
-    """Stacked memory (HBM) of server parts, not the GDDR of cards."""
-    peak: float
-    """Logarithm of the 16-bit peak."""
-    bandwidth: float
-    """Logarithm of the memory bandwidth."""
-    half_rate: bool
-    """Tensor cores run at half rate when they accumulate in 32 bits (GeForce)."""
-    corrected: bool | None
-    """GDDR6 that keeps its error-correcting codes beside the data, at the cost of bandwidth; none: not stated."""
-
-
-def _part(accelerator: Accelerator) -> _Part:
-    best = max((accelerator.peaks.get(dtype, 0.0) for dtype in ("bf16", "fp16", "fp32")), default=0.0)
-    capability = accelerator.compute_capability or ""
-    cuda = capability.replace(".", "", 1).isdigit()
-    return _Part(
-        name=accelerator.id,
-        capability=float(capability) if cuda else 0.0,
-        stacked=accelerator.memory_type.startswith("HBM"),
-        peak=log(max(best, 1e9)),
-        bandwidth=log(accelerator.memory_bytes_per_s),
-        half_rate=accelerator.peaks.get("fp16_accum16", 0.0) > accelerator.peaks.get("fp16", inf),
-        corrected=accelerator.ecc if accelerator.memory_type.startswith("GDDR6") else None,
-    )
 
 
 class _Place(NamedTuple):
@@ -280,7 +233,7 @@ def _grid_at(key: str, place: _Place) -> Grid:
 
 
 @lru_cache(maxsize=128)
-def _grids(part: _Part, families: tuple[str, ...]) -> Mapping[str, Grid]:
+def _grids(part: Part, families: tuple[str, ...]) -> Mapping[str, Grid]:
     """For each key the grid of the best donor."""
     chosen: dict[str, _Place] = {}
     for donor, rung in _donors(part):
@@ -307,7 +260,7 @@ def measured_families(name: str) -> tuple[str, ...]:
     return _read_measured().get(name, ())
 
 
-def _donors(part: _Part) -> list[tuple[str, Rung]]:
+def _donors(part: Part) -> list[tuple[str, Rung]]:
     """
     Measured accelerators that may stand in, best first.
 
@@ -320,7 +273,7 @@ def _donors(part: _Part) -> list[tuple[str, Rung]]:
         if donor == part.name:
             found.append((0, 0.0, 0.0, donor))
         elif donor in catalogue:
-            other = _part(catalogue[donor])
+            other = part_of(catalogue[donor])
             size = abs(other.peak - part.peak) + abs(other.bandwidth - part.bandwidth)
             if part.capability and other.capability == part.capability:
                 found.append((1, 0.0, size, donor))
@@ -370,19 +323,38 @@ of an RTX 4090's (the same source), 0.83 of an L40S's (its own grids).
 
 
 @lru_cache(maxsize=64)
-def _likeness(donor: str, part: _Part) -> _Likeness:
-    other = _part(accelerators()[donor])
+def _likeness(donor: str, part: Part) -> _Likeness:
+    other = part_of(accelerators()[donor])
     arithmetic = 1.0
     if part.half_rate and not other.half_rate:
         arithmetic = max(1.0, _HALF_RATE_SHARE / _plateau(donor))
     memory = _WITHOUT_CODES if other.corrected and part.corrected is False else 1.0
-    theirs, ours = _die(donor), _die(part.name)
+    theirs, ours = die_of(donor), die_of(part.name)
     if theirs is None or ours is None:
         return _Likeness(1.0, 1.0, arithmetic, memory)
-    crowding = theirs.multiprocessors / ours.multiprocessors
+    crowding = _crowding(theirs.multiprocessors / ours.multiprocessors, faster=exp(other.bandwidth - part.bandwidth))
     if theirs.boost_clock_mhz is None or ours.boost_clock_mhz is None:
         return _Likeness(crowding, 1.0, arithmetic, memory)
-    return _Likeness(crowding, theirs.boost_clock_mhz / ours.boost_clock_mhz, arithmetic, memory)
+    slower = theirs.boost_clock_mhz / ours.boost_clock_mhz
+    if part.capability == other.capability:  # the same silicon: a multiprocessor's peak is what its clock makes of it
+        peak_each = exp(other.peak - part.peak) * ours.multiprocessors / theirs.multiprocessors
+        slower = min(slower, max(1.0, peak_each))
+    return _Likeness(crowding, slower, arithmetic, memory)
+
+
+def _crowding(units: float, *, faster: float) -> float:
+    """
+    How many times as much the donor must have to do at once to be as busy: its multiprocessors over ours.
+
+    No more than its bandwidth over ours where it is the larger part: what fills a memory is bytes in flight, and fewer
+    multiprocessors before the same memory do not fill it with less.
+
+    Examples
+    --------
+    >>> _crowding(9.4, faster=6.6), _crowding(15.7, faster=6.6), _crowding(1.1, faster=0.9), _crowding(0.8, faster=0.5)
+    (6.6, 6.6, 1.0, 0.8)
+    """
+    return min(units, max(1.0, faster))
 
 
 @lru_cache(maxsize=16)
@@ -412,6 +384,7 @@ def _grid(block: bytes, rung: Rung, alike: _Likeness, origin: Origin | None = No
     values = array("h")
     values.frombytes(joined)
     plain: dict[str, Any] = {key: getattr(fields, key) for key in _Block.__struct_fields__ if key != "low_high"}
-    plain["floor_s"] *= alike.slower
+    if plain["kind"] != "collective":  # a message waits for links and other ranks, not for its own multiprocessors
+        plain["floor_s"] *= alike.slower
     plain |= {"crowding": alike.crowding, "arithmetic": alike.arithmetic, "memory": alike.memory}
     return Grid(**plain, excess=values, rung=rung, origin=origin)

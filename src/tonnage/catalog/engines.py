@@ -51,6 +51,8 @@ class EngineTimes(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     borrowed: bool = False
     """The engine was not measured on such parts."""
+    unknown: bool = False
+    """It was not measured anywhere: every number is a guess at what engines do."""
 
 
 def engine_times(
@@ -60,7 +62,8 @@ def engine_times(
     Overheads of a release of an engine on a vendor's parts; the newest release when it is not known.
 
     An architecture that was fitted apart from the vendor's others has a line of its own ("AMD CDNA2"), and so has a
-    part that is unlike the others of its architecture ("AMD mi210", one die where MI250 is two).
+    part that is unlike the others of its architecture ("AMD mi210", one die where MI250 is two). Such a line says
+    nothing of releases before its first: those take the vendor's.
 
     Examples
     --------
@@ -71,8 +74,9 @@ def engine_times(
     """
     known = _eras()
     for fitted in (f"{vendor} {part}", f"{vendor} {architecture}", vendor):
-        if (engine, fitted) in known:
-            return _of_release(known[engine, fitted], release)
+        eras = known.get((engine, fitted), ())
+        if eras and (fitted == vendor or release is None or eras[0].since <= release):
+            return _of_release(eras, release)
     own = (engine, "") in known
     found = _of_release(known[engine if own else "generic", ""], release)
     measured = known.get((engine, _MEASURED_ON)) if vendor else None
@@ -83,7 +87,9 @@ def engine_times(
     if stack is not None:
         factors = {key: found.values.get(key, 1.0) * value for key, value in stack[-1].values.items()}
         found = msgspec.structs.replace(found, values=MappingProxyType({**found.values, **factors}))
-    return msgspec.structs.replace(found, engine=engine, borrowed=not own or stack is not None)
+    return msgspec.structs.replace(
+        found, engine=engine, borrowed=not own or stack is not None, unknown=engine not in _named()
+    )
 
 
 def _of_release(eras: tuple[EngineTimes, ...], release: Release | None) -> EngineTimes:
@@ -101,6 +107,12 @@ def _eras() -> Mapping[tuple[str, str], tuple[EngineTimes, ...]]:
         era = EngineTimes(engine=row["engine"], since=since, values=MappingProxyType(values), source=row["source"])
         found.setdefault((row["engine"], row["vendor"]), []).append(era)
     return MappingProxyType({key: tuple(sorted(eras, key=lambda e: e.since)) for key, eras in found.items()})
+
+
+@cache
+def _named() -> frozenset[str]:
+    """Engines with a row of overheads, fitted or set by hand."""
+    return frozenset(row["engine"] for row in table(DATA / "engines" / "overheads.csv"))
 
 
 ANY = "*"

@@ -77,7 +77,7 @@ def with_training_totals(model: Model) -> Model:
             else group
             for group in model.layers
         )
-        return msgspec.structs.replace(model, layers=recurrent, head_columns=_ADAPTIVE_COLUMNS)
+        return msgspec.structs.replace(model, layers=recurrent, head_columns=model.head_columns or _ADAPTIVE_COLUMNS)
     if model.layers or model.encoder or (model.network and model.network.activation_values):
         return model
     counted = _read_counts().get(model.id)

@@ -34,6 +34,7 @@ __all__ = [
     "Decoder",
     "Slice",
     "decoder",
+    "multiprocessors_of",
     "multiprocessors_of_slice",
     "part_of",
     "published_results",
@@ -69,6 +70,11 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
 def slices_of(accelerator: str) -> tuple[Slice, ...]:
     """The profiles of an accelerator, small ones first; none where it does not split or nobody listed them."""
     return _rows().get(accelerator, ())
+
+
+def multiprocessors_of(name: str) -> float | None:
+    """Multiprocessors, compute units or cores of an accelerator or slice; none where its die is not known. [units]"""
+    return _widths().get(name) or multiprocessors_of_slice(name)
 
 
 def multiprocessors_of_slice(name: str) -> float | None:

@@ -23,12 +23,13 @@ from tonnage.catalog.hub.config import read_config, read_inline
 from tonnage.catalog.hub.sizes import decoder_of_size, mixture_of_size
 from tonnage.catalog.rows import DATA, Row, number, table
 from tonnage.domain.model import LatentAttention, Model, Moe, Network, Tower
+from tonnage.domain.precision import Precision, number_format
 from tonnage.errors import BadFact
 from tonnage.units import GB
 
 __all__ = [
-    "PublishedDraft", "explain_name", "identify", "keys_of", "look_up", "model", "model_ids", "models",
-    "published_draft",
+    "PublishedCheckpoint", "PublishedDraft", "as_published", "eagle_targets", "explain_name", "identify", "keys_of",
+    "look_up", "model", "model_ids", "models", "published_checkpoint", "published_draft",
 ]  # fmt: skip
 
 FOLDER: Final = DATA / "models"
@@ -48,6 +49,8 @@ class PublishedDraft(msgspec.Struct, frozen=True, kw_only=True):
     low: float
     high: float
     source: str
+    model: str | None = None
+    """A draft's own checkpoint; absent = the model's own layers draft."""
 
 
 def published_draft(id: str) -> PublishedDraft | None:
@@ -67,6 +70,73 @@ def published_draft(id: str) -> PublishedDraft | None:
                 raise BadFact(f"drafts.csv: {row['models']} needs tokens and an acceptance from 0 to 1, low to high")
             return PublishedDraft(tokens=int(tokens), low=low, high=high, source=row["source"])
     return None
+
+
+@cache
+def eagle_targets() -> frozenset[str]:
+    """Models that an EAGLE-3 draft was published for (`catalog.eagle` knows the drafts)."""
+    return frozenset(id for row in table(FOLDER / "eagle3.csv") for id in row["models"].split(";"))
+
+
+class PublishedCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkpoint that was published with some of its weights in more bits than the format that it is named by."""
+
+    name: str
+    weights: str
+    """Format of what the others do not name."""
+    experts: str | None
+    """Of routed experts."""
+    attention: str | None
+    """Of the projections into attention."""
+    source: str
+
+
+def published_checkpoint(id: str, *, stored: str) -> PublishedCheckpoint | None:
+    """
+    The newest checkpoint of a model in that format, where it keeps other weights wider; None where none is known.
+
+    Examples
+    --------
+    >>> found = published_checkpoint("deepseek-ai/DeepSeek-R1", stored="nvfp4")
+    >>> (found.name, found.weights, found.attention) if found else None
+    ('DeepSeek-R1-FP4-v2', 'nvfp4', 'bf16')
+    """
+    base, short = id.rpartition("/")[2].lower(), stored.removeprefix("nv")
+    for suffix in (f"{short}-v2", stored, short):
+        row = _formats().get(f"{base}-{suffix}")
+        if row is not None and (row["attention"] or row["experts"] == stored):
+            return PublishedCheckpoint(
+                name=row["name"],
+                weights=row["weights"] or "bf16",
+                experts=row["experts"] or None,
+                attention=row["attention"] or None,
+                source=row["source"],
+            )
+    return None
+
+
+def as_published(
+    precision: Precision, model: Model, *, beside_experts: str | None = None
+) -> tuple[Precision, tuple[str, ...]]:
+    """
+    The formats of the checkpoint that is published in these weights, and a note where it keeps more than they say.
+
+    Quantisers leave attention at 16 bits where its values matter most (DeepSeek in NVFP4): a data-parallel rank, which
+    holds all of attention, then reads up to four times the bytes. `beside_experts` is what an engine's own files keep
+    the weights in that are not experts of 4 bits.
+    """
+    stored = number_format(precision.weights)
+    if beside_experts and precision.experts == model.experts_dtype is not None and stored.bits >= 16:
+        note = f"weights beside the experts in {beside_experts}, as published files of this engine have them"
+        return msgspec.structs.replace(precision, weights=beside_experts), (note,)
+    if precision.experts is not None or stored.bits >= 8 or model.experts_dtype is not None:
+        return precision, ()
+    found = published_checkpoint(model.id, stored=stored.name)
+    if found is None:
+        return precision, ()
+    note = f"weights as in {found.name}, whose {found.source}"
+    published = {"weights": found.weights, "experts": found.experts, "attention": found.attention}
+    return msgspec.structs.replace(precision, **published), (note,)
 
 
 def models(additions: Additions = NOTHING) -> Mapping[str, Model]:
@@ -101,6 +171,8 @@ def model(name: str, additions: Additions = NOTHING) -> Model:
         return _build(name)
     id, taken = names.find(name, _index(tuple(own)))
     found = own[id] if id in own else _build(id)
+    if id not in own and (longer := _context_of_version(name)) is not None:
+        found = msgspec.structs.replace(found, max_context=longer)
     known = _formats().get(name.rpartition("/")[2].lower())
     if known is not None:
         weights, experts = known["weights"] or None, known["experts"] or None
@@ -171,6 +243,20 @@ def _requantize(found: Model, quantization: str) -> Model:
 def _formats() -> Mapping[str, Row]:
     """Checkpoints whose formats their name does not tell, by the name without its vendor."""
     return MappingProxyType({row["name"].lower(): row for row in table(FOLDER / "formats.csv")})
+
+
+@cache
+def _contexts() -> Mapping[str, int]:
+    """Dated versions of the same shape that were made for another context, by the name without its vendor. [tokens]"""
+    path = FOLDER / "contexts.csv"
+    rows = table(path) if path.is_file() else ()  # a release of the data may be older than this table
+    return MappingProxyType({row["name"].lower(): int(row["max_position_embeddings"]) for row in rows})
+
+
+def _context_of_version(name: str) -> int | None:
+    """The context of the version that a name means, whatever format or file of it the name goes on with. [tokens]"""
+    bare = name.rpartition("/")[2].lower()
+    return next((context for version, context in _contexts().items() if bare.startswith(version)), None)
 
 
 @cache

@@ -48,6 +48,10 @@ MAX_FOLD: Final = 100
 """How much larger than its packed file a log may be; logs are five to fifteen times as large."""
 UNPACKED_FREE: Final = 64 << 20
 """Beyond which that counts. [bytes]"""
+BLOCK_TOKENS: Final = (512, 256, 128, 64, 32, 16, 1024, 2048, 4096)
+"""Sizes of blocks that logs count in; of those that fit alike, the first. [tokens]"""
+FITTING: Final = 0.9
+"""Least share of a log's prompts that have as many ids as blocks."""
 
 
 class PublicTrace(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +126,7 @@ def read_trace(path: str | Path, *, limit: int | None = None, watch: Callable[[i
     ------
     BadFact
         Missing, empty, a column missing, a value that is no number, negative, or earlier than the one before; times
-        that count milliseconds of the clock, or of two kinds.
+        that count milliseconds of the clock, or of two kinds; block ids that no size of a block makes of the prompts.
     """
     name = Path(path)
     log = Columns(name)
@@ -140,10 +144,30 @@ def read_trace(path: str | Path, *, limit: int | None = None, watch: Callable[[i
         output=log.output,
         offsets=log.offsets if log.hashed else array("q"),
         blocks=log.blocks,
-        hash_tokens=512 if log.hashed else None,
+        hash_tokens=_block_tokens(log, name) if log.hashed else None,
         source=str(name),
         without_tokens=log.without_tokens,
     )
+
+
+def _block_tokens(log: Columns, path: Path) -> int:
+    """
+    Tokens of a block: the size by which most prompts have as many ids as they have blocks, the last one full or not.
+
+    Nothing in such logs states it: Mooncake's blocks are of 512 tokens, engines' of 16 to 64.
+    """
+    import numpy as np
+
+    prompt, ids = np.frombuffer(log.prompt, np.int64), np.diff(np.frombuffer(log.offsets, np.int64))
+    fits = {size: (ids >= prompt // size) & (ids <= -(-prompt // size)) for size in BLOCK_TOKENS}
+    best = max(BLOCK_TOKENS, key=lambda size: int(fits[size].sum()))
+    if fits[best].mean() < FITTING:
+        at = int(np.argmin(fits[best]))
+        raise BadFact(
+            f"'{echo(path)}' request {at + 1}: {prompt[at]:,} tokens and {ids[at]:,} block ids contradict others;"
+            f" expected one id for every block of the prompt, of {min(BLOCK_TOKENS)} to {max(BLOCK_TOKENS):,} tokens"
+        )
+    return best
 
 
 def _pieces(path: Path, watch: Callable[[int, int], None] | None) -> Iterator[tuple[int, bytes]]:

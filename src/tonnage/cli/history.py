@@ -137,9 +137,10 @@ def share(ctx: click.Context, /, numbers: tuple[int, ...], **options: Any) -> No
     Every field is shown before it is written. `tonnage accuracy FILE` scores them; CONTRIBUTING.md says how rows come
     in by a pull request.
     """
-    from tonnage.catalog import accelerator, hub
+    from tonnage.catalog import NOTHING, accelerator, hub
     from tonnage.measure.points import read_points
     from tonnage.measure.share import as_csv, shared_rows
+    from tonnage.planning.calibrate.loads import refuse_contradictions
     from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
 
     found = read_points([f"history:{number}" for number in numbers], place=_place(ctx))
@@ -147,6 +148,7 @@ def share(ctx: click.Context, /, numbers: tuple[int, ...], **options: Any) -> No
     asked = calibrate_request({name: options[name] for name in told})
     rows = []
     for measured, stack in zip(found, stacks_of(found, asked), strict=True):
+        refuse_contradictions(measured, stack, additions=NOTHING)
         model = hub.resolve(str(stack.model))
         weights = stack.precision.weights if stack.precision is not None else model.native_dtype
         rows += shared_rows(

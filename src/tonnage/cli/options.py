@@ -210,7 +210,8 @@ def own_facts_options(command: Shown) -> Shown:
         "folders",
         multiple=True,
         type=click.Path(),
-        help="your own accelerators, offers and calibrations",
+        help="your own accelerators, offers and calibrations; none = not those of the user folder, "
+        "published = also rows published of the same model, engine and part",
     )(command)
     return click.option(
         "--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact"

@@ -117,6 +117,8 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """By microbenchmarks (`tonnage measure device`); empty for parts of the catalogue."""
     calibrations: dict[str, Calibration] = {}
     """The user's own (`tonnage calibrate`), by engine."""
+    published: bool = False
+    """Whether published rows of its stacks count as points of them (`--calibration published`)."""
     street_price_usd: float | None = None
     """An estimate unless the notes cite a seller. [USD]"""
 

@@ -207,7 +207,7 @@ class Regret(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ConfidenceRegret(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one rule reaches among measured configurations; a miss and no answer reach and keep nothing."""
+    """What one rule reaches among measured configurations; a miss reaches and keeps nothing."""
 
     who: str = ""
     """Whose predictions; empty = ours."""
@@ -216,7 +216,7 @@ class ConfidenceRegret(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     questions: int
     """Over all limits."""
     unanswered: int
-    """Of them, those where no configuration passes the rule."""
+    """Of them, those where no configuration passes the rule: the likeliest is picked, or none."""
     limits_ms: tuple[float, ...]
     reached: tuple[float, ...]
     """By limit: mean share of the best measured rate."""
@@ -257,6 +257,29 @@ class LogErrors(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
+class PointsTaught(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Errors of published numbers of one quantity, without and with the other rows of their model on their stack."""
+
+    left_out: str
+    """With the number: row, run (one published configuration), stack, family, source."""
+    quantity: str
+    numbers: int
+    before: float
+    """Median error without points. [-]"""
+    after: float
+    taught: int
+    """Numbers that points stay for."""
+    runs: int
+    """Runs of these."""
+    taught_before: float | None = None
+    """Median error of these; absent = there are none. [-]"""
+    taught_after: float | None = None
+    taught_before_p90: float | None = None
+    taught_after_p90: float | None = None
+    worse: float | None = None
+    """Share of these runs whose median error grows by over two points. [-]"""
+
+
 class SkippedRow(msgspec.Struct, frozen=True, kw_only=True):
     """A row that one sentence explains: why it was not predicted, or what crashed."""
 
@@ -291,6 +314,8 @@ class AccuracyReport(msgspec.Struct, frozen=True, kw_only=True):
     """Groups of networks and single streams beside what each is to reach."""
     logs: tuple[LogErrors, ...] = ()
     """Request logs of real engines, played again."""
+    points: tuple[PointsTaught, ...] = ()
+    """What published rows teach as points of their model on their stack, where all serving rows were scored."""
     out_of_sample: OutOfSample = OutOfSample()
     """Errors by group, each left out of what is fitted, where left-out predictions are kept."""
     predictor: str = ""

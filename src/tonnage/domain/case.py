@@ -16,6 +16,7 @@ from tonnage.domain.breakdown import Node
 from tonnage.domain.layout import NETWORK_ENGINE, SERVING_ENGINE, Disaggregation, Layout
 from tonnage.domain.precision import Precision
 from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group
+from tonnage.domain.requests.images import Images
 from tonnage.domain.requests.sessions import SessionFields
 from tonnage.domain.sessions import PrefixReuse
 
@@ -118,10 +119,15 @@ class ServeCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
         tuple[float, float] | None,
         Field(reads="numbers", help="even draw between these fractions of the lengths; absent = fixed"),
     ] = None
+    beams: Annotated[
+        int, Field(reads="integer", help="hypotheses that a beam search keeps of every request; 1 = none searches")
+    ] = 1
     links: Annotated[Links, LINKS] = Links()
     disaggregation: Annotated[Disaggregation | None, Group(name="disaggregation")] = None
     sessions: Annotated[SessionFields | None, Group(name="sessions")] = None
     """How requests come back: what a cache gives of their prompts at the rate that arrives, or as stated."""
+    images: Annotated[Images | None, Group(name="images")] = None
+    """That the replica encodes itself, for prompts whose tokens they are part of."""
     phase: Annotated[
         Literal["both", "prefill", "decode", "encode"],
         Field(help="what is timed: whole requests, prompts, answers or an image encoder alone"),
@@ -148,6 +154,10 @@ class TrainCaseLayout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     ] = None
     cp: Annotated[int | None, Field(group="Layout", reads="integer", help="context-parallel ranks")] = None
     ep: Annotated[int | None, Field(group="Layout", reads="integer", help="expert-parallel ranks of training")] = None
+    etp: Annotated[
+        int | None,
+        Field(group="Layout", reads="integer", help="ranks that cut one expert; absent = whole experts where ep > 1"),
+    ] = None
     dp: Annotated[int | None, Field(group="Layout", reads="integer", help="data-parallel ranks")] = None
     sharding: Annotated[
         str | None, Field(group="Layout", help="what data-parallel ranks share: none, zero1, zero2, zero3, fsdp, hsdp")
@@ -195,10 +205,30 @@ class TrainCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
         int | None, Field(group="Training", reads="integer", help="samples of one optimizer step")
     ] = None
     seq_len: Annotated[int | None, Field(reads="tokens", group="Training", help="length of the sequences")] = None
+    mean_seq_len: Annotated[
+        float | None,
+        Field(
+            reads="tokens",
+            group="Training",
+            help="mean length that passes where batches are grouped by length; absent = all padded to seq_len",
+        ),
+    ] = None
+    predicted_share: Annotated[
+        float,
+        Field(
+            reads="fraction",
+            group="Training",
+            help="share of the tokens whose logits are computed: 0.156 where a masked model gathers those it predicts",
+        ),
+    ] = 1.0
     image_px: Annotated[
         int | None,
         Field(group="Training", reads="integer", help="side of the images, in pixels"),
         Field(name="resolution", group="Training", reads="integer", help="image_px, as vision cases call it"),
+    ] = None
+    image_layout: Annotated[
+        Literal["channels-first", "channels-last"] | None,
+        Field(group="Training", help="how images lie in memory; absent = channels-first, PyTorch's own"),
     ] = None
     recompute: Annotated[
         Literal["none", "selective", "full"] | None,
@@ -363,6 +393,8 @@ class ServeResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     output_tokens_per_s: Quantity | None = None
     total_tokens_per_s: Quantity | None = None
     requests_per_s: Quantity | None = None
+    board_w: Quantity | None = None
+    """Mean draw of one accelerator at that load, its host not in it; absent = its limit is not published. [W]"""
     saturated: bool | None = None
     reuse: PrefixReuse | None = None
     """What prompts find of their sessions; only where the case describes those."""
@@ -384,6 +416,8 @@ class TrainResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     tokens_per_s_per_accelerator: Quantity | None = None
     samples_per_s_per_accelerator: Quantity | None = None
     mfu: float | None = None
+    board_w: Quantity | None = None
+    """Mean draw of one accelerator while steps follow each other; absent = its limit is not published. [W]"""
     memory_peak_bytes: Quantity | None = None
     layout: dict[str, Any] | None = None
     """Every degree used, the chosen ones included."""

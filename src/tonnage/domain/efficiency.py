@@ -16,7 +16,22 @@ from typing import Final, Literal
 
 import msgspec
 
-__all__ = ["LOG_STEP", "PROCESSOR", "RUNGS", "Curve", "Grid", "Ladder", "Machine", "Origin", "Rung"]
+__all__ = [
+    "CARD_MEMORY",
+    "LOG_STEP",
+    "NEURON",
+    "NEURON_RING_BYTES_PER_S",
+    "OWN_KERNELS",
+    "PROCESSOR",
+    "PROCESSOR_OWN",
+    "RUNGS",
+    "Curve",
+    "Grid",
+    "Ladder",
+    "Machine",
+    "Origin",
+    "Rung",
+]
 
 Rung = Literal["own", "architecture", "generation", "generic"]
 
@@ -100,6 +115,8 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     take bf16's shares, int8 takes fp8's. State-space, convolution and gather shares are assumptions.
     """
 
+    own: bool = False
+    """Kernels are the engine's own: nothing but the experts that a batch reaches is read, and nothing else is timed."""
     overlaps: bool = True
     """Arithmetic goes on while data moves; otherwise one follows the other."""
     launch_s: float = 3.1e-6
@@ -108,10 +125,15 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     """One kernel launched from Python. [s]"""
     narrow_launch_s: float = 7.5e-6
     """A product of 8 bits or less, with the kernel that quantises its input. [s]"""
+    grouped_launch_s: float = 10.3e-6
+    """
+    A product of routed experts, with permuting rows to them, the activation and the weighted sum: median of what 27
+    tables of 16-bit experts take at no size (6.7 to 16.2 us; of 8-bit ones 11.8, of 4-bit ones 7).
+    """
     gemm: dict[str, tuple[float, float, float]] = msgspec.field(default_factory=lambda: dict(_GEMM))
     """By compute dtype: compute efficiency, memory efficiency, m0 of the small-shape penalty."""
     dequantize: float = 0.95
-    """Compute efficiency of weight-only products over that of 16-bit ones, above 64 rows."""
+    """Compute efficiency of weight-only products over that of 16-bit ones."""
     prefill_launch_s: float = 17e-6
     prefill_limit: float = 0.46
     prefill_half: float = 720.0
@@ -136,15 +158,33 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     host_link_no_peer: float = 0.22
     """The same through host memory: no peer access between cards."""
     hop_s: float = 1.0e-6
+    ring_step_s: float = 1.4e-6
+    """
+    One step of the library's ring over PCIe: with `collective_launch_s` within a tenth of the smallest messages of
+    NCCL's all-reduces and gathers among 2, 4 and 8 L40S and RTX PRO 6000 (`physics.collectives.ring_steps`). [s]
+    """
+    ring_small: float = 0.65
+    """Of the rate of large messages over PCIe, what small ones reach: 64 KiB to 1 MiB in those tables, less steps."""
     collective_launch_s: float = 4e-6
     network_hop_s: float = 8e-6
 
+
+OWN_KERNELS: Final = Curve(own=True, grouped_launch_s=Curve().launch_s)
+"""Engines with kernels of their own: a product reads the rows of its experts where they lie, in one launch."""
+
+CARD_MEMORY: Final = 0.94
+"""
+Share of GDDR's rate that products of few rows reach where no codes lie beside the data: Arc Pro B60 0.97 (vLLM), RTX
+PRO 6000 0.93 and 0.94 (SGLang, vLLM), L40S 0.84 and 0.86 with codes, which cost 0.13 (aiconfigurator-core 0.12.0;
+median of five matrices of 0.1 to 0.9 GB). The curve's 0.81 is mostly of server parts with stacked memory. [-]
+"""
 
 PROCESSOR: Final = Curve(
     overlaps=False,
     launch_s=1e-6,
     eager_launch_s=1e-6,
     narrow_launch_s=1e-6,
+    grouped_launch_s=1e-6,
     gemm={dtype: (1.0, 1.0, 0.0) for dtype in _GEMM},
     dequantize=1.0,
     prefill_launch_s=1e-6,
@@ -163,6 +203,25 @@ A core that waits for a line of memory computes nothing meanwhile: steps of 1 to
 the stream of weights plus a fixed time a row (measurements/own/engine.csv).
 """
 
+_CONVERTED: Final = 0.35
+"""
+Of the rate of a library's products, llama.cpp's own with 16-bit weights. [-]
+
+They convert their factors on the way into each multiplication (assumed cause). Prompts of 66 to 264 tokens reach 0.30
+to 0.36 on an Intel core with AVX-512 (five models) and about 0.35 on an AMD core with AVX2 (two), what a further row of
+a decode adds 0.25 on both (measurements/own/engine.csv).
+"""
+PROCESSOR_OWN: Final = msgspec.structs.replace(PROCESSOR, gemm={dtype: (_CONVERTED, 1.0, 0.0) for dtype in _GEMM})
+"""The same of an engine with products of its own; no other engine with its own kernels was measured on a processor."""
+
+
+NEURON: Final = Curve(collective_launch_s=58e-6, hop_s=0.0, ring_step_s=0.0)
+"""
+NeuronCores: an all-reduce of anything up to 256 KiB takes 58 us (AWS Neuron SDK documentation, nccom-test user guide,
+example of two ranks, read 2026-11-23). That more ranks do not add to it is from decode steps of 24 and 32 cores.
+"""
+NEURON_RING_BYTES_PER_S: Final = 52.83 * 2**30
+"""Bus bandwidth of an all-reduce of 1 GiB over NeuronLink-v2, by the same page: about one link of a torus. [bytes/s]"""
 
 _SEED_SPREAD: Final[dict[Rung, float]] = {"own": 0.15, "architecture": 0.35, "generation": 0.5, "generic": 0.7}
 

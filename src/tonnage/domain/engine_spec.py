@@ -180,6 +180,8 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     scheduling: Scheduling = Scheduling()
     aliases: tuple[str, ...] = ()
     """Other spellings, in lower case."""
+    beside_experts: str | None = None
+    """Format of the other weights in its files of models whose experts are published in 4 bits; absent = 16 bits."""
     planned: int | None = None
     """Place among the engines that plans consider, best measured first; absent = fit and predict alone know it."""
     releases: tuple[tuple[str, str], ...] = ()
@@ -202,8 +204,14 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Release from which decodes and prompts of a step attend in one call."""
     fused_attention_since: Release | None = None
     """Release from which own kernels attend without keeping the scores of prompts in memory."""
+    batches_captured_since: Release | None = None
+    """Release from which a decode step of several sequences is one captured graph, too; absent = all of them."""
+    vectored_experts_since: Release | None = None
+    """Release from which a few tokens, and not one alone, pass routed experts as vectors."""
     two_batches_since: Release | None = None
     """Release from which one half of a step's rows computes while the other is exchanged between nodes."""
+    balanced_since: Release | None = None
+    """Release from which wide expert parallelism, as planned and exported, keeps copies of busy experts."""
     eager: Mapping[str, float] | None = None
     """It runs a model's Python line by line, each matrix by itself; further launches of a product by weight format."""
     vendors: tuple[str, ...] | None = None
@@ -214,8 +222,16 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     """It can keep its cache in FP8."""
     hands_over_caches: bool = False
     """Workers of its own read prompts and hand the cache to workers that write answers (disaggregated serving)."""
+    deals_images: bool = False
+    """Tensor-parallel ranks can each encode whole images (data-parallel vision encoder)."""
+    encodes_apart: bool = False
+    """Workers of its own encode images and hand over what they make of them (disaggregated encoder)."""
     drafts: bool = False
     """It drafts with a model's own layers (multi-token prediction) or a layer trained for it."""
+    serves_adapters: bool = False
+    """Many LoRA adapters share one base model, in slots of its memory, others of them on the host."""
+    adapter_ranks: tuple[int, ...] = ()
+    """Ranks that a slot may have, rising; a smaller adapter takes the next. Empty = any."""
     bench_tool: str | None = None
     """Measuring tool that comes with it and measures it alone, as imported measurements call it."""
     single_user: bool = False
@@ -241,9 +257,23 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
         """Whether this release gives decodes and prompts of a step to one call; no release stands for the newest."""
         return self.one_call_since is not None and (release is None or release >= self.one_call_since)
 
+    def captures_batches(self, release: Release | None) -> bool:
+        """Whether this release captures decode steps of several sequences; no release stands for the newest."""
+        since = self.batches_captured_since
+        return since is None or release is None or release >= since
+
+    def vectors_experts(self, release: Release | None) -> bool:
+        """Whether this release passes a few tokens through routed experts as vectors."""
+        since = self.vectored_experts_since
+        return since is not None and (release is None or release >= since)
+
     def overlaps_two_batches(self, release: Release | None) -> bool:
         """Whether this release computes half of a step beside the exchange of the other."""
         return self.two_batches_since is not None and (release is None or release >= self.two_batches_since)
+
+    def balances_experts(self, release: Release | None) -> bool:
+        """Whether this release's wide expert parallelism is planned with copies of busy experts."""
+        return self.balanced_since is not None and (release is None or release >= self.balanced_since)
 
     def fuses_attention(self, release: Release | None) -> bool:
         """Whether this release attends without scores in memory."""

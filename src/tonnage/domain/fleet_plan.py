@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from tonnage.domain.accelerator import HostNeed
@@ -12,6 +14,7 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.money import Commitment
 from tonnage.domain.plan import Configuration, PlanHeader
 from tonnage.domain.requests.fleet import Bucket, FleetQuota, FleetRequest, FleetWorkload, OwnMachine
+from tonnage.domain.train_plan import TrainConfiguration
 
 __all__ = [
     "Bucket",
@@ -21,6 +24,7 @@ __all__ = [
     "FleetPlan",
     "FleetQuota",
     "FleetRequest",
+    "FleetRun",
     "FleetWorkload",
     "HourRange",
     "OwnMachine",
@@ -72,13 +76,36 @@ class PoolReplicas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     carries: tuple[float, ...] = ()
     """Share of each bucket's requests over the whole period. [-]"""
     configuration: Configuration | None = None
-    """Absent for work that host cores do."""
+    """Absent for work that host cores do, and for training, whose arrangement `runs` of the plan has."""
     simulated: bool = False
     """Its capacity is simulated; otherwise the mean field's."""
     needs: tuple[HostNeed, ...] = ()
     """What one accelerator host must bring for them."""
+    board_w: Quantity | None = None
+    """
+    Mean draw of one accelerator while its replica stands, at the mean rate that such a replica gets, its host not in
+    it; absent for slices, for samples and training, and where its limit is not published. [W]
+    """
     slice: str = ""
     """The profile, for replicas on slices of an accelerator: "1g.10gb"."""
+
+
+class FleetRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One workload of training: how one of its runs is done, and how surely it ends in the hours that it has."""
+
+    workload: str
+    accelerators: int
+    configuration: TrainConfiguration
+    wall_s: Quantity
+    """Of one run, pauses aside. [s]"""
+    allowed_s: float
+    """Hours that the fleet gives each run. [s]"""
+    every_s: float
+    """From the start of a run to that of the next. [s]"""
+    chance: float
+    """That memory fits and that a run needs no more than those hours. [-]"""
+    passing: bool = False
+    """On hourly instances of its own, had for just that time; else on what others leave."""
 
 
 class FleetCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -98,6 +125,8 @@ class FleetCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     e2e_s: float | None = None
     raised: float = 1.0
     """Load that the fleet was sized for, over the one asked, so that this holds. [-]"""
+    chance: float | None = None
+    """That replicas carry that load within the objectives, by the error of what one carries; absent of samples. [-]"""
     lost: str = ""
     """What is gone in this check: a failure domain, or spare replicas."""
 
@@ -134,5 +163,19 @@ class FleetPlan(PlanHeader[FleetRequest], frozen=True, kw_only=True, omit_defaul
     instances: tuple[PoolInstances, ...] = ()
     replicas: tuple[PoolReplicas, ...] = ()
     checks: tuple[FleetCheck, ...] = ()
+    runs: tuple[FleetRun, ...] = ()
     alternatives: tuple[FleetAlternative, ...] = ()
     binds: tuple[FleetLimit, ...] = ()
+
+    def most_accelerators(self, pool: PoolInstances) -> float:
+        """
+        Accelerators that stand at once at most: instances are whole, and a run has all of its own. [accelerators]
+
+        A count is a mean over each hour: four instances for a quarter of an hour count as one.
+        """
+        counts = [one.count for one in pool.hours]
+        each, most = pool.accelerators_per_instance, math.ceil(max(counts) - 1e-9)
+        if any(abs(count - round(count)) > 1e-6 for count in counts):
+            runs = (r for r in self.runs if r.passing and r.configuration.accelerator == pool.accelerator)
+            most = max(most, *(math.ceil(run.accelerators / each) for run in runs), 1)
+        return most * each

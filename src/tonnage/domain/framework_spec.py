@@ -65,6 +65,8 @@ class SoftwareSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Partitioned gradients are copied to 32 bits when the optimizer steps, and not kept so before."""
     contiguous_gradients: bool = False
     """Gradients have buffers of their own from the first step on."""
+    kernel_by_kernel: bool = False
+    """Element-wise operators are kernels of their own, one after the other, and none keeps much in flight."""
     zeroes_gradients: bool = False
     """Gradients are zeroed, not freed: they stay through the whole step."""
     hosts_gradients: bool = False

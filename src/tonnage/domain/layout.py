@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from tonnage.domain.requests.adapters import Adapters
 from tonnage.domain.requests.field import Field, Group
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Disaggregation",
     "Engine",
     "Layout",
+    "PoolWorkers",
     "Schedule",
     "Sharding",
     "TrainLayout",
@@ -80,6 +82,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cuda_graphs: bool | None = None
     speculative_tokens: int | None = None
     speculative_acceptance: float | None = None
+    draft_model: str | None = None
+    """A draft's own checkpoint (EAGLE-3); absent = the model's own layers draft."""
     kv_offload_bytes: float | None = None
     receive_interval: int | None = None
     """Decode steps between two looks at what has arrived (SGLang scheduler_recv_interval). [steps]"""
@@ -90,10 +94,30 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Prompts share steps with decodes where an engine gives them steps of their own (SGLang enable_mixed_chunk)."""
     async_scheduling: bool | None = None
     """The host prepares the next step while the accelerator runs this one (vLLM async_scheduling)."""
+    mm_encoder_tp_mode: Literal["weights", "data"] | None = None
+    """A vision encoder on tensor-parallel ranks: its weights divided, or whole images dealt out (vLLM)."""
+    adapters: Adapters | None = None
+    """LoRA adapters that share the weights (vLLM max_loras, SGLang max_loras_per_batch)."""
 
     def __post_init__(self) -> None:
         """The default's own name is left out of files: one that was read from a file must be the same object."""
         msgspec.structs.force_setattr(self, "name", sys.intern(self.name))
+
+
+class PoolWorkers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Workers of a unit of disaggregated serving, each of the configuration's layout but for the encoders."""
+
+    prefill: int
+    """0 = the decode workers compute prompts as well."""
+    decode: int
+    encode: int = 0
+    """Accelerators that encode images and do nothing else."""
+
+    @property
+    def label(self) -> str:
+        """As the field writes it: "1P3D", "1E2PD", "1E1P2D"."""
+        rest = f"{self.prefill}P{self.decode}D" if self.prefill else f"{self.decode}PD"
+        return f"{self.encode}E{rest}" if self.encode else rest
 
 
 Schedule = Literal["1f1b", "zb-h1", "zb-h2", "dualpipe"]
@@ -109,6 +133,8 @@ class TrainLayout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     vpp: int = 1
     cp: int = 1
     ep: int = 1
+    etp: int | None = None
+    """Ranks that cut one expert; absent = whole experts where they are spread over ranks, else the tensor degree."""
     dp: int = 1
     sharding: Sharding = "none"
     sequence_parallel: bool | None = None
@@ -117,6 +143,16 @@ class TrainLayout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Order of work in a pipeline; interleaving is `vpp`."""
     async_tp: bool = False
     """Products cut into pieces, so that the exchange of one runs beside the next."""
+
+    @property
+    def expert_tp(self) -> int:
+        """Ranks that cut one expert. [accelerators]"""
+        return self.etp or (self.tp if self.ep == 1 else 1)
+
+    @property
+    def expert_copies(self) -> int:
+        """Ranks of a stage that hold the same experts and share their gradients. [accelerators]"""
+        return max(1, self.dp * self.cp * self.tp // (self.ep * self.expert_tp))
 
     @property
     def ranks(self) -> int:

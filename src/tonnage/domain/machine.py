@@ -113,6 +113,8 @@ class LocalRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     decode_per_s: Quantity
     """One request. [tokens/s]"""
     prompt_per_s: Quantity
+    board_w: Quantity | None = None
+    """Mean draw of one device while it writes an answer; absent = its limit is not published. [W]"""
     offload: Offload = Offload()
     quality: float | None = None
     """Published score of the released weights; absent = none in the catalogue."""

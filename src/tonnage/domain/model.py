@@ -175,7 +175,20 @@ class Tower(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hidden_size: int | None = None
     patch_size: int | None = None
     tokens_per_input: int | None = None
-    """Tokens one image or audio window adds to the prompt."""
+    """Tokens one image (of a tiled model: one tile) or audio window adds to the prompt."""
+    merge: int = 2
+    """Patches along a side that become one token of the prompt, where tokens follow from the image's size."""
+    tile_px: int | None = None
+    """Side of the square that images are scaled to, or of the tiles that they are cut into; absent = own size. [px]"""
+    max_tiles: int = 1
+    least_px: float = 0.0
+    """Pixels below which an image of its own size is enlarged. [px]"""
+    most_px: float | None = None
+    """Pixels above which an image of its own size is shrunk. [px]"""
+    tiling: Literal["aspect", "canvas"] = "aspect"
+    """How a grid of tiles is chosen: the nearest aspect (InternVL), or the least enlargement (Llama 4)."""
+    outputs: int = 1
+    """Vectors of the model's width that a token is handed over as (deep layers that are fed, too)."""
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

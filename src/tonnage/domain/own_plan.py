@@ -37,7 +37,11 @@ class OwnRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     prompt_share: float = 0.0
     """Of the time at work, what prompts take. [-]"""
     tokens_per_joule: float | None = None
-    """Output over the group's power at work. [tokens/J]"""
+    """Output over `power_w`. [tokens/J]"""
+    power_w: float | None = None
+    """Of the whole group at that output, hosts and cooling included; absent = the part's power is not published. [W]"""
+    board_w: float | None = None
+    """Of that, one accelerator alone. [W]"""
 
 
 class OwnedAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -53,7 +57,10 @@ class OwnedAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     none_because: str = ""
     """Why there are no rows."""
     power_w: float | None = None
-    """At work, hosts and cooling included; absent = the part's power is not published. [W]"""
+    """
+    Of its first row, hosts and cooling included; without a row as accelerators usually draw at work; absent = the
+    part's power is not published. [W]
+    """
     usd_per_month: float | None = None
     """Electricity, working all the time. [USD/month]"""
     rented_usd_per_month: float | None = None

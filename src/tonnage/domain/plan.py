@@ -16,7 +16,8 @@ from tonnage.domain.answer import Part, Quantity, Verdict
 from tonnage.domain.calibration import FirstMeasurement
 from tonnage.domain.cost import BillingRules, EnergyUse, TokensInstead, UnitCosts
 from tonnage.domain.fleet import FleetDay
-from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.images import ImageCosts
+from tonnage.domain.layout import Engine, Layout, PoolWorkers
 from tonnage.domain.money import Commitment, Contract, OfferKind, Trust
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.published import QualityChange
@@ -51,13 +52,6 @@ __all__ = [
 PLAN_SCHEMA = "tonnage.plan/2"
 
 
-class PoolWorkers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Workers of a unit of disaggregated serving, each of the configuration's layout."""
-
-    prefill: int
-    decode: int
-
-
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One way to run a model: accelerator, layout, formats, engine, and the link inside a replica."""
 
@@ -73,7 +67,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     @property
     def ranks(self) -> int:
         """Accelerators of a replica, or of a unit of workers."""
-        return self.layout.ranks * (self.pools.prefill + self.pools.decode if self.pools else 1)
+        pools = self.pools
+        return self.layout.ranks * (pools.prefill + pools.decode) + pools.encode if pools else self.layout.ranks
 
     def label(self) -> str:
         """A few words that name it in a table: "H200 x2 tp2 fp8 vllm"."""
@@ -88,8 +83,13 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             said
             for said, unusual in (
                 (f"KV {kv.upper()}", number_format(kv).bits < 16),
-                (f"MTP {engine.speculative_tokens}", bool(engine.speculative_tokens)),
-                (f"{pools.prefill}P{pools.decode}D" if pools else "", pools is not None),
+                (
+                    f"{'EAGLE-3' if engine.draft_model else 'MTP'} k={engine.speculative_tokens}",
+                    bool(engine.speculative_tokens),
+                ),
+                ("encoder DP", engine.mm_encoder_tp_mode == "data"),
+                (engine.adapters.label if engine.adapters else "", engine.adapters is not None),
+                (pools.label if pools else "", pools is not None),
             )
             if unusual
         )
@@ -442,6 +442,8 @@ class ServePlan(
     """The first option over a day, a week, or bursts and pauses; absent when the load is not said to vary so."""
     sessions: SessionCosts | None = None
     """Sessions of the first option: what they cost, and what more cache would buy; absent where nothing comes back."""
+    images: ImageCosts | None = None
+    """Where images may be encoded, and what each place costs; absent where requests have none."""
     pools: SeparatePools | None = None
     """Prefill and decode apart; absent when not asked for, or when no such fleet meets the objectives."""
     tokens: TokensInstead | None = None

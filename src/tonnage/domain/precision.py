@@ -124,13 +124,15 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Formats of one deployment: stored weights, KV cache, and what the products are computed in.
 
     `experts`, when given, is the format of routed experts where it differs from the other weights
-    (gpt-oss keeps attention in bf16 and experts in MXFP4).
+    (gpt-oss keeps attention in bf16 and experts in MXFP4). `attention`, when given, is that of the projections into
+    attention; its output's is the other weights' (DeepSeek in NVFP4).
     """
 
     weights: str = "bf16"
     kv: str = "bf16"
     activations: str = "bf16"
     experts: str | None = None
+    attention: str | None = None
 
     @property
     def stored(self) -> str:

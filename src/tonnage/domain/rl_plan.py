@@ -10,6 +10,7 @@ import msgspec
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity
 from tonnage.domain.breakdown import Node
+from tonnage.domain.cost import EnergyUse
 from tonnage.domain.plan import Bill, Configuration, RankedPlan
 from tonnage.domain.requests.rl import Rl
 from tonnage.domain.rl import RlCase
@@ -60,10 +61,19 @@ class RlOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost: Quantity
     """Of the whole run. [USD]"""
     basis: str
+    energy: EnergyUse | None = None
+    """Mean power while it runs, hosts and cooling included, and where its electricity comes from."""
+    kwh: float | None = None
+    """Of the whole run, hosts and cooling included. [kWh]"""
+    kg_co2: float | None = None
+    """Of the whole run; absent where the grid is not known. [kg]"""
     needs: tuple[HostNeed, ...] = ()
     notes: tuple[str, ...] = ()
     verdict: str = ""
+    chance: float = 1.0
+    """That memory fits and that deadline and budget, where given, are kept, all at once. [-]"""
     sure: bool = True
+    """Whether that is the confidence asked for."""
     ties: bool = False
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tonnage.domain.answer import Basis
+from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.case import Latency
 from tonnage.domain.requests.simulate import AutoScaling, Simulation, SimulationTraffic
 
@@ -88,6 +88,8 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     requests_per_s: float | None = None
     output_tokens_per_s: float | None = None
     goodput_per_s: float | None = None
+    board_w: Quantity | None = None
+    """Mean draw of one accelerator over the run, its host not in it; absent = its limit is not published. [W]"""
     slo_met: bool | None = None
     cached_share: float | None = None
     """Prompt tokens found in the cache. [-]"""

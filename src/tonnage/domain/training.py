@@ -56,11 +56,19 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     method: Method = "pretrain"
     layout: TrainLayout = TrainLayout()
     accelerators_per_node: int = 8
+    transposed_weights: bool = True
+    """8-bit weights are kept a second time, transposed: products take one layout only, or scales differ by it."""
+    multiprocessors: float | None = None
+    """Of the accelerator, where its die is known. [units]"""
     micro_batch: int = 1
     """Sequences (or samples) per data-parallel rank and micro-step."""
     num_micro_batches: int = 1
     """Micro-steps per optimizer step and data-parallel rank."""
     seq_len: int = 1
+    mean_seq_len: float | None = None
+    """Mean length that passes where batches are grouped by length; absent = every sequence is `seq_len`. [tokens]"""
+    predicted_share: float = 1.0
+    """Share of the tokens whose logits are computed. [-]"""
     precision: str = "bf16"
     """What the products are computed in: fp32, tf32, fp16, bf16, fp8, mxfp8, nvfp4."""
     weights: str = "bf16"
@@ -106,6 +114,8 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trainable_parameters: float | None = None
     """Adapter parameters where the case states them. [parameters]"""
     image_px: int | None = None
+    channels_last: bool = False
+    """Images and their activations lie channels-last, as tensor cores read them."""
     network_style: Literal["plain", "separable", "volume"] = "plain"
     """Convolutions of a network without layers: ordinary, depthwise, or over three dimensions."""
     kept_values: float | None = None
@@ -122,6 +132,11 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Whether Megatron's activation sharding is on inside the TP group."""
         stated = self.layout.sequence_parallel
         return stated if stated is not None else self.layout.tp > 1
+
+    @property
+    def passed_len(self) -> float:
+        """Tokens of one sequence that pass through the layers: all, or the mean of batches grouped by length."""
+        return self.mean_seq_len if self.mean_seq_len is not None else float(self.seq_len)
 
     @property
     def sequences(self) -> int:
@@ -182,6 +197,8 @@ class TrainCoefficients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Sequence length at which half of it is lost. [tokens]"""
     memory: dict[str, float]
     """Share of peak memory bandwidth of element-wise work, by kind of memory: "HBM", "GDDR", "*". [-]"""
+    eager_stream: float
+    """What element-wise kernels of eager frameworks keep in flight on one multiprocessor. [bytes/s]"""
     passes: dict[str, float]
     """Reads and writes of element-wise work over the least possible, by software. [-]"""
     layer_s: dict[str, float]
@@ -216,6 +233,8 @@ class TrainCoefficients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Reads and writes of every activation value of a network in one training step under mixed precision. [-]"""
     network_wide: float
     """The same in 32-bit training, which casts nothing, over that. [-]"""
+    channels_last: float
+    """The same in 16 bits where images lie channels-last, over channels-first, which tensor cores transpose. [-]"""
     separable: float
     """The same of networks of depthwise convolutions, gates and Swish, over those of plain ones. [-]"""
     image_s: float

@@ -1,4 +1,4 @@
-"""One device or a few under a compiler: torch.compile, Thunder, nanoGPT."""
+"""One device or a few under a compiler: torch.compile, TorchScript, Thunder, nanoGPT."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["SOFTWARE"]
 
 SOFTWARE: Final = SoftwareSpec(
     name="compiled",
-    words=("thunder", "nanogpt", "compile"),
+    words=("thunder", "nanogpt", "compile", "torchscript"),
     precedence=3,
     example="torch.compile",
     usual=(("pretrain_alone", 0),),

@@ -18,4 +18,5 @@ ENGINE: Final = EngineSpec(
     scheduling=BATCHES,
     kernels="llama.cpp",
     timed_as="llamacpp",  # its language models are ggml behind Python
+    releases=(("2023-01", "1000"),),  # the llama.cpp of its last release, 0.2.27 of September 2023
 )

@@ -25,6 +25,7 @@ SOFTWARE: Final = SoftwareSpec(
         source="one PyTorch call per line; of drawn answers accelerate/utils/operations.py (convert_to_fp32) and"
         " trl/trainer/grpo_trainer.py (_get_per_token_logps)",
     ),
+    kernel_by_kernel=True,
     zeroes_gradients=True,  # loops that were written for accumulation
     reduces_copies=True,
     tries_selective=False,

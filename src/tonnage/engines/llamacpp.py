@@ -37,7 +37,12 @@ ENGINE: Final = EngineSpec(
     kernels="llama.cpp",
     layered=True,
     single_user=True,
+    # gpt-oss-20b-mxfp4.gguf has 12.1 GB: 10.1 of experts, and 1.8 billion other weights at 8.5 bits (ggml-org).
+    beside_experts="gguf-q8_0",
     piped_since=(2413,),  # pull request 6017
+    # Pull requests 19645 (February 2026; experts beyond four tokens: 26802, August) and 18958 (January 2026).
+    batches_captured_since=(8085,),
+    vectored_experts_since=(7790,),
     fused_attention_since=(6330,),  # --flash-attn auto, pull request 15434 (August 2025)
 )
 

@@ -107,6 +107,9 @@ ENGINE: Final = EngineSpec(
     name="sglang",
     drafts=True,
     hands_over_caches=True,
+    deals_images=True,
+    serves_adapters=True,
+    encodes_apart=True,
     title="SGLang",
     defaults=_defaults,
     planned=2,
@@ -117,6 +120,7 @@ ENGINE: Final = EngineSpec(
         separate_prompts=True, answer_share=(RATIO, RATIO_LEAST, RATIO_DECAY), returns="least", queues_batches=True
     ),
     two_batches_since=(0, 4, 6),  # --enable-two-batch-overlap, which its large-scale EP guide (2025-05) sets
+    balanced_since=(0, 4, 6),  # --enable-eplb with 32 redundant experts, of the same guide
     vendors=("NVIDIA", "AMD", "Intel", "Google"),
     least_capability=7.5,
 )

@@ -89,6 +89,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     """Replicas that only work on prompts, of all units; 0 = every replica does both."""
     decode_workers: int = 0
     """Replicas that only answer, of all units."""
+    found_again: float = 0.0
+    """Share of prompt tokens that the plan finds in caches, behind a router that follows prefixes. [-]"""
     port: int = PORT
 
     @property
@@ -149,8 +151,13 @@ def deployment(plan: ServePlan | BatchPlan, option: ServeOption | BatchOption) -
         lines=_lines(plan, option, model),
         stored_bytes=_stored_bytes(plan, configuration.precision),
         start_s=plan.model.get("start_s"),
+        found_again=_found_again(option),
         **plan.model.get("pools", {}),
     )
+
+
+def _found_again(option: ServeOption | BatchOption) -> float:
+    return option.reuse.hit_rate if isinstance(option, ServeOption) and option.reuse is not None else 0.0
 
 
 def _stored_bytes(plan: ServePlan | BatchPlan, precision: Precision) -> float | None:
@@ -211,8 +218,12 @@ def _lines(plan: ServePlan | BatchPlan, option: ServeOption | BatchOption, model
         f"Plan of {plan.provenance.made}: {model}, {option.replicas} x {configuration.label()}.",
         f"{offer_line(option.bill)}.",
     ]
+    if engine.adapters is not None and not engine.adapters.slots:
+        lines.append(f"Adapters are merged: start each of the {engine.adapters.count} from its own merged checkpoint.")
     if cut:
         lines.append(f"Context is cut to {longest:,} of {engine.max_model_len:,} tokens: the KV cache holds no more.")
+    if (found := _found_again(option)) and option.replicas > 1:
+        lines.append(f"The plan finds {found:.0%} of prompt tokens in caches: route requests by session or prefix.")
     return tuple(lines)
 
 

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tonnage.optimize.fleet_machines import drop_dominated, merge_machines, place_on_instances
-from tonnage.optimize.fleet_problem import Fleet, FleetProblem, Machine, Pool, Quota, Term, Way, classes_of
+from tonnage.optimize.fleet_problem import Fleet, FleetProblem, Machine, Pool, Quota, Step, Term, Way, classes_of
 from tonnage.optimize.fleet_zones import slot_rows, zone_columns, zone_rows
 from tonnage.optimize.highs import UNLIMITED, Column, Row
 from tonnage.optimize.programme import Programme, Solved, is_large, lower_bound, solve
@@ -40,6 +40,7 @@ __all__ = [
     "Machine",
     "Pool",
     "Quota",
+    "Step",
     "Term",
     "Way",
     "cheapest_fleet",
@@ -49,6 +50,8 @@ __all__ = [
 
 
 Key = tuple[Any, ...]
+MOST_SIGNED: float = 4096.0
+"""Instances of a contract without a maximum, at most. [-]"""
 
 
 def cheapest_fleet(problem: FleetProblem, *, gap: float = 0.01, nodes: int | None = None, near: bool = False) -> Fleet:
@@ -89,11 +92,14 @@ def _columns(problem: FleetProblem) -> Iterator[tuple[Key, Column]]:  # noqa: C9
     hours, all_hours = problem.hours, sum(problem.hours)
     for m, machine in enumerate(problem.machines):
         for term in machine.terms:
+            if term.steps:
+                yield from _contract_columns(m, term, hours=all_hours)
+                continue
             if term.always:
                 yield ("held", m, term.name), Column(term.cost_per_hour * all_hours)
                 continue
             for t, span in enumerate(hours):
-                yield ("hired", m, term.name, t), Column(term.cost_per_hour * span, period=t)
+                yield ("hired", m, term.name, t), Column(term.cost_per_hour * span, whole=machine.whole, period=t)
             if machine.start_h > 0:
                 for n, (_, then, times) in enumerate(problem.follows):
                     cost = term.cost_per_hour * machine.start_h * times
@@ -104,7 +110,7 @@ def _columns(problem: FleetProblem) -> Iterator[tuple[Key, Column]]:  # noqa: C9
             yield ("split", m, slices, firm, t), Column(0.0, period=t)
     for w, way in enumerate(problem.ways):
         pool = problem.pools[way.pool]
-        if pool.spares:
+        if pool.spares or pool.single:
             yield ("used", w), Column(0.0, upper=1.0)
         for firm in classes_of(problem, way):
             for t in range(len(hours)):
@@ -122,10 +128,42 @@ def _columns(problem: FleetProblem) -> Iterator[tuple[Key, Column]]:  # noqa: C9
     yield from zone_columns(problem)
 
 
+def _contract_columns(m: int, term: Term, *, hours: float) -> Iterator[tuple[Key, Column]]:
+    """Whether it is signed, what stands, and of each step what of that is used, bought beside it, and paid unused."""
+    # Next to nothing, so that what is due unused does not stand.
+    yield ("held", m, term.name), Column(1e-7 * term.cost_per_hour * hours)
+    yield ("signed", m, term.name), Column(0.0, upper=1.0)
+    for n, step in enumerate(term.steps):
+        usd = term.cost_per_hour * hours * step.share
+        yield ("of step", m, term.name, n), Column(usd, whole=False)
+        yield ("unused", m, term.name, n), Column(usd, whole=False)
+        if term.bridge_per_hour is not None:
+            yield ("lacking", m, term.name, n), Column(term.bridge_per_hour * hours * step.share, whole=False)
+
+
+def _contract_rows(problem: FleetProblem, m: int, term: Term) -> Iterator[Terms]:
+    held, signed = ("held", m, term.name), ("signed", m, term.name)
+    limits = [
+        quota.most / problem.machines[m].slots
+        for quota in problem.quotas
+        if m in quota.machines and quota.term in {None, term.name}
+    ]
+    yield {held: 1.0, signed: -min([MOST_SIGNED, *limits])}, -math.inf, 0.0, False
+    for n, step in enumerate(term.steps):
+        used, unused = ("of step", m, term.name, n), ("unused", m, term.name, n)
+        lacking: dict[Key, float] = {("lacking", m, term.name, n): 1.0} if term.bridge_per_hour is not None else {}
+        yield {held: -1.0, used: 1.0, **lacking}, 0.0, 0.0, False
+        yield {used: 1.0, unused: 1.0, signed: -step.due}, 0.0, math.inf, False
+        if math.isfinite(step.most):
+            yield {used: 1.0, signed: -step.most}, -math.inf, 0.0, False
+
+
 def _most(pool: Pool, way: Way, t: int) -> float:
     """More replicas than carry all of the load on a way that does survive nothing are of no use."""
     if pool.work is not None:
-        return UNLIMITED if not pool.when or t in pool.when else 0.0
+        if pool.when and t not in pool.when:
+            return 0.0
+        return 1.0 if pool.single else UNLIMITED
     if not way.whole:
         return UNLIMITED
     able = [load[t] / rate for load, rate in zip(pool.demand, way.rates, strict=True) if rate > 0]
@@ -144,9 +182,15 @@ def _rows(problem: FleetProblem, columns: dict[Key, Column]) -> Iterator[Terms]:
             yield from _demand_terms(problem, p, t)
             yield from _surviving(problem, p, t)
             yield from _spare_terms(problem, p, t)
+    for m, machine in enumerate(problem.machines):
+        for term in machine.terms:
+            if term.steps:
+                yield from _contract_rows(problem, m, term)
     for p, pool in enumerate(problem.pools):
         if pool.work is not None:
             yield from _deferred_terms(problem, p)
+        if pool.single:
+            yield from _single_terms(problem, p)
     for key in columns:
         if key[0] == "starts":
             _, m, name, n = key
@@ -190,11 +234,18 @@ def _room(problem: FleetProblem, columns: dict[Key, Column], t: int) -> Iterator
 
 def _quotas(problem: FleetProblem, t: int) -> Iterator[Terms]:
     for quota in problem.quotas:
-        terms = {
+        terms: dict[Key, float] = {
             ("held", m, term.name) if term.always else ("hired", m, term.name, t): problem.machines[m].slots
             for m in quota.machines
             for term in problem.machines[m].terms
-            if quota.term in {None, term.name}
+            if quota.term in {None, term.name} and problem.machines[m].whole
+        }
+        # What a run has for part of a period may stand beside all else of that period.
+        terms |= {
+            ("used", w): way.charge
+            for w, way in enumerate(problem.ways)
+            if way.machine in quota.machines and not problem.machines[way.machine].whole
+            if any(quota.term in {None, term.name} for term in problem.machines[way.machine].terms)
         }
         if terms:
             yield terms, -math.inf, quota.most, False
@@ -307,18 +358,33 @@ def _spare_terms(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
 def _deferred_terms(problem: FleetProblem, p: int) -> Iterator[Terms]:
     """Work that may be done at any time is done in all periods together, the firm share of it on firm terms."""
     pool = problem.pools[p]
-    for classes, share in (((True, False), 1.0), ((True,), 1.0 - pool.loose)):
-        if share <= 0 or (classes == (True,) and pool.loose <= 0):
-            continue
+    parts = [
+        (hours, due * share, classes)
+        for hours, due in pool.paces or ((problem.hours, 1.0),)
+        for classes, share in (((True, False), 1.0), ((True,), 1.0 - pool.loose))
+        if share > 0 and (classes != (True,) or pool.loose > 0)
+    ]
+    for hours, share, classes in parts:
         terms: dict[Key, float] = {
             ("runs", w, firm, t): span * way.rates[0] * _useful(problem, way, firm=firm)
             for w, way in enumerate(problem.ways)
             if way.pool == p
             for firm in classes_of(problem, way)
             if firm in classes
-            for t, span in enumerate(problem.hours)
+            for t, span in enumerate(hours)
+            if span > 0
         }
         yield terms, share * (pool.work or 0.0), math.inf, False
+
+
+def _single_terms(problem: FleetProblem, p: int) -> Iterator[Terms]:
+    """One way does all of the work."""
+    ways = [(w, way) for w, way in enumerate(problem.ways) if way.pool == p]
+    yield {("used", w): 1.0 for w, _ in ways}, 1.0, 1.0, False
+    for w, way in ways:
+        for firm in classes_of(problem, way):
+            for t in range(len(problem.hours)):
+                yield {("runs", w, firm, t): 1.0, ("used", w): -1.0}, -math.inf, 0.0, False
 
 
 def _useful(problem: FleetProblem, way: Way, *, firm: bool) -> float:

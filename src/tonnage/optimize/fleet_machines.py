@@ -96,11 +96,13 @@ def _sign(way: Way) -> Sign:
 def _alike(problem: FleetProblem, kind: int, m: int, *, ways: list[dict[Sign, Way]]) -> bool:
     """Whether all that stands on `m` may as well stand on `kind`, and the other way round as far as it fits."""
     one, other = problem.machines[kind], problem.machines[m]
-    if not ways[m] or _available(one) != _available(other):
+    if not (one.whole and other.whole) or not ways[m] or _available(one) != _available(other):
         return False
     apart = one.domain != other.domain or (problem.zones > 1 and one.slots != other.slots)
     if apart and any(pool.survives > 0 for pool in problem.pools):
         return False  # what fails together stands together; room in each zone is that of instances of one size
+    if one.domain != other.domain and any(problem.pools[sign[0]].single for sign in ways[m]):
+        return False  # a run does not move between places
     if set(ways[m]) != {sign for sign, way in ways[kind].items() if _fits(way, other)}:
         return False
     tidy = all(_fills(way, one) for way in ways[kind].values()) and all(_fills(way, other) for way in ways[m].values())
@@ -240,7 +242,12 @@ def drop_dominated(problem: FleetProblem) -> FleetProblem:
 
 def _same_place(one: Machine, other: Machine) -> bool:
     """Whether `one` divides `other` and stands where it does, with as many cores for each slot."""
-    if other.slots % one.slots or one.domain != other.domain or one.start_h > other.start_h + TOLERANCE:
+    if (
+        other.slots % one.slots
+        or one.whole is not other.whole
+        or one.domain != other.domain
+        or one.start_h > other.start_h + TOLERANCE
+    ):
         return False
     if one.cores is None or other.cores is None:
         return one.cores is None
@@ -253,6 +260,7 @@ def _as_cheap(one: Machine, other: Machine) -> bool:
         any(
             mine.name == term.name
             and (mine.always, mine.firm) == (term.always, term.firm)
+            and not (mine.steps or term.steps)
             and mine.available >= term.available - TOLERANCE
             and mine.cost_per_hour / one.slots <= term.cost_per_hour / other.slots * (1.0 + TOLERANCE)
             for mine in one.terms

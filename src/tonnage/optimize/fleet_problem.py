@@ -6,7 +6,18 @@ import math
 
 import msgspec
 
-__all__ = ["Fleet", "FleetProblem", "Machine", "Pool", "Quota", "Term", "Way", "classes_of"]
+__all__ = ["Fleet", "FleetProblem", "Machine", "Pool", "Quota", "Step", "Term", "Way", "classes_of"]
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a contract's time, in which so much of it is there and so much of it is due."""
+
+    share: float
+    """Of its time. [-]"""
+    due: float = 0.0
+    """Instances paid, used or not."""
+    most: float = math.inf
+    """Instances that are there."""
 
 
 class Term(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,6 +31,10 @@ class Term(msgspec.Struct, frozen=True, kw_only=True):
     """Stays until it is given back."""
     available: float = 1.0
     """Share of the time in which it does useful work. [-]"""
+    steps: tuple[Step, ...] = ()
+    """Of a contract that is due used or not, or comes by and by; empty = what stands is paid."""
+    bridge_per_hour: float | None = None
+    """Paid for an instance that a step has not brought; absent = there is none."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +49,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """Paid before an hourly instance is of use. [h]"""
     cores: float | None = None
     """Of the host; absent = not known, and nothing is held against it."""
+    whole: bool = True
+    """Stands for whole periods, in whole numbers; else a run has it to itself for just the hours that it takes."""
 
 
 class Way(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +65,7 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
     slices: int = 1
     cores: float = 0.0
     whole: bool = True
-    """Comes in whole numbers; cores of a host do not."""
+    """Comes in whole numbers; cores of a host do not, nor parts of a period in which a run has its own instances."""
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +78,10 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """Instead of demand: to be done in all periods together, whenever that is cheapest. [rate x h]"""
     when: tuple[int, ...] = ()
     """Periods in which work may be done; empty = all."""
+    single: bool = False
+    """All work is done by one replica of one way, in as many hours as it takes: a run keeps its arrangement."""
+    paces: tuple[tuple[tuple[float, ...], float], ...] = ()
+    """(hours of each period, share of the work to be done in them): of work that comes anew every few days."""
     loose: float = 0.0
     """Share that may run on terms that are not firm. [-]"""
     survives: float = 0.0

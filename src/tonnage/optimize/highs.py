@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-__all__ = ["UNLIMITED", "Column", "Row", "add_rows", "highs_model"]
+__all__ = ["FEASIBLE", "UNLIMITED", "Column", "Row", "add_rows", "highs_model"]
 
+FEASIBLE: Final = 2
+"""HiGHS's kSolutionStatusFeasible."""
 UNLIMITED: Final = 1e6
 """Upper bound of a count that nothing limits."""
 

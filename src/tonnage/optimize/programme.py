@@ -4,8 +4,9 @@ Most columns belong to one period (an hour of the day); a few are shared by all 
 goes to HiGHS whole. A large one, given to HiGHS so, still has gaps of 20-35 % after a minute, because it finds no good
 solution to start from and its bound is that of fractions of machines. So:
 
-1. The relaxation is solved and tightened by rows that whole numbers keep (`programme_cuts`). That is the bound.
-2. Its shared columns are made whole one after the other, the relaxation solved again after each.
+1. The relaxation is solved and tightened by rows that whole numbers keep (`programme_cuts`, `programme_hull`). That is
+   the bound.
+2. Its shared columns are made whole one after the other, the relaxation solved again after each (`programme_shared`).
 3. With those held and the rows between periods priced by duals, each period is a small programme of its own. A last
    relaxation with every whole number held sets the rest.
 4. Unless that is near enough, or the programme too large, HiGHS improves it among the columns that the relaxation takes
@@ -21,8 +22,10 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from tonnage.optimize.highs import Column, Row, add_rows, highs_model
+from tonnage.optimize.highs import FEASIBLE, Column, Row, add_rows, highs_model
 from tonnage.optimize.programme_cuts import Cover, Point, Room, violated_cuts
+from tonnage.optimize.programme_hull import broken_facets
+from tonnage.optimize.programme_shared import hold_shared, whole_over_parts
 
 __all__ = ["Programme", "Solved", "is_large", "lower_bound", "solve"]
 
@@ -30,8 +33,6 @@ WHOLE_AT_MOST: Final = 200
 """Whole-number columns up to which HiGHS takes the programme as it is. [-]"""
 NEAR_AT_MOST: Final = 100
 """The same where a good solution will do: the root of some programmes of 120 columns takes eight seconds. [-]"""
-FEASIBLE: Final = 2
-"""HiGHS's kSolutionStatusFeasible."""
 SAFETY_S: Final = 600.0
 """Wall time that no sound programme takes. Effort is counted in nodes: the answer is the same on a busy machine. [s]"""
 WHOLE_AT_ONCE: Final = 3000
@@ -55,10 +56,10 @@ ROWS_PER_DEMAND: Final = 2.5
 """Rows added in a round for each that demands something. [-]"""
 IDLE_SLACK: Final = 1e-4
 """Share of its right side beyond which an added row is idle. [-]"""
-FIXING_DISTANCE: Final = 0.1
-"""Distance to a whole number at which a shared column is taken for it. [-]"""
 MAX_PERIOD_COST: Final = 0.001
 """Reduced cost, over the mean cost of a period, beyond which a column is left out of its programme. [-]"""
+WIDER: Final = 5.0
+"""Times that, where a period cannot follow without more columns. [-]"""
 PERIOD_GAP: Final = 0.006
 PERIOD_NODES: Final = 60
 TOLERANCE: Final = 1e-7
@@ -145,7 +146,7 @@ def _solve_by_period(programme: Programme, *, gap: float, nodes: int, near: bool
     if tight is None:
         return Solved(values=None)
     cut = programme._replace(rows=tight.rows)
-    found = [values for values in (_dive(cut, tight.model), _round(programme, tight.relaxed)) if values is not None]
+    found = [values for values in (_dive(cut, tight), _round(programme, tight.relaxed)) if values is not None]
     first = min(found, key=lambda values: _cost(programme.columns, values), default=None)
     bound = tight.relaxed.cost
     if first is not None:
@@ -203,9 +204,10 @@ def _tighten(programme: Programme) -> _Tight | None:
         slack = [
             sum(f * values[i] for i, f in cover.terms.items()) > cover.least * (1.0 + IDLE_SLACK) for cover in known
         ]
-        new = violated_cuts(covers, known, rooms=rooms, point=Point(values, whole))[
-            : math.ceil(ROWS_PER_DEMAND * len(covers))
-        ]
+        point = Point(values, whole)
+        facets = broken_facets(covers, point)
+        rounded = violated_cuts(covers, [*known, *facets], rooms=rooms, point=point)
+        new = facets + rounded[: math.ceil(ROWS_PER_DEMAND * len(covers))]
         gone = [len(programme.rows) + n for n, idle in enumerate(slack) if idle]
         if gone:
             model.deleteRows(len(gone), gone)
@@ -242,25 +244,21 @@ def _rooms(programme: Programme) -> list[Room]:
     return found
 
 
-def _dive(programme: Programme, model: Any) -> tuple[float, ...] | None:
+def _dive(programme: Programme, tight: _Tight) -> tuple[float, ...] | None:
     """A solution: shared columns made whole one after the other in a solved model, then each period by itself."""
-    columns = programme.columns
-    left = {i for i, column in enumerate(columns) if column.period is None and column.whole}
-    held: dict[int, float] = {}
-    while True:
-        model.run()
-        if model.getInfo().primal_solution_status != FEASIBLE:
-            return None
-        if not left:
-            break
-        values = model.getSolution().col_value
-        far = {i: abs(values[i] - round(values[i])) for i in left}
-        closest = min(far, key=lambda i: (far[i], i))
-        for i in [i for i in left if far[i] < FIXING_DISTANCE] or [closest]:
-            held[i] = float(_nearest(values[i]))
-            model.changeColBounds(i, held[i], held[i])
-            left.discard(i)
-    relaxed = _solution(model)
+    columns, model = programme.columns, tight.model
+    dearer = whole_over_parts(columns, tight.relaxed.values)
+    found: list[tuple[float, dict[int, float], _Relaxed]] = []
+    for factor in dict.fromkeys((1.0, dearer)):
+        held = hold_shared(columns, model, factor=factor)
+        if held is None:
+            continue
+        relaxed = _solution(model)
+        shared = math.fsum(columns[i].cost * value for i, value in held.items())
+        found.append((shared + dearer * (relaxed.cost - shared), held, relaxed))
+    if not found:
+        return None
+    _, held, relaxed = min(found, key=lambda each: each[0])
     priced = _price(programme, relaxed)
     pieces = [_piece(programme, priced, period) for period in range(programme.periods)]
     return _solve_held(programme, relaxed, priced=priced, pieces=pieces, held=held)
@@ -358,11 +356,12 @@ def _solve_held(
         extra = _portion(programme, relaxed, priced=priced, piece=piece, period=period)
         here = {k: held[i] for k, i in enumerate(piece.places) if i in held}
         columns = piece.programme.columns
-        worth = [i in held or relaxed.values[i] > TOLERANCE or relaxed.reduced[i] <= dear for i in piece.places]
-        for some in (worth, [True] * len(worth)):
+        for most in (dear, WIDER * dear, math.inf):
             able = [
-                column if keep or not column.whole else column._replace(upper=0.0)
-                for column, keep in zip(columns, some, strict=True)
+                column
+                if not column.whole or i in held or relaxed.values[i] > TOLERANCE or relaxed.reduced[i] <= most
+                else column._replace(upper=0.0)
+                for i, column in zip(piece.places, columns, strict=True)
             ]
             found = _solve_pieces(able, [*piece.programme.rows, *extra], here)
             if found is not None:
@@ -431,7 +430,3 @@ def _tidy(columns: Sequence[Column], values: Sequence[float]) -> tuple[float, ..
 
 def _cost(columns: Sequence[Column], values: Sequence[float]) -> float:
     return math.fsum(column.cost * value for column, value in zip(columns, values, strict=True))
-
-
-def _nearest(value: float) -> int:
-    return math.floor(value + 0.5)

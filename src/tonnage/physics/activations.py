@@ -299,7 +299,8 @@ def _feed_forward_values(feed_forward: FeedForward | None, hidden: int, setup: T
             inner = feed_forward.latent_size or hidden
             # The copy sent to each expert; its weight multiplies inside, so that outputs need not be kept.
             copies = feed_forward.num_experts_per_tok * setup.routed_load
-            routed = copies * (inner + per_width * feed_forward.moe_intermediate_size)
+            # Ranks that cut the same experts hold each other's copies whole, and their own part of what is inside.
+            routed = copies * (inner * (setup.layout.etp or 1) + per_width * feed_forward.moe_intermediate_size)
             shared = per_width * (feed_forward.shared_intermediate_size + feed_forward.dense_intermediate_size)
             return routed + shared
         case None:

@@ -10,16 +10,16 @@ the products (`operators.py`).
 from __future__ import annotations
 
 import math
+from functools import lru_cache
+from typing import NamedTuple
 
 from tonnage.domain.model import FeedForward, Mlp, Moe
 from tonnage.domain.precision import number_format
+from tonnage.physics.operators import EXPERT_SKEW
 from tonnage.physics.shares import Share, elementwise_pass, gemm
 from tonnage.physics.work import Operator, Work
 
-__all__ = ["experts_hit", "feed_forward_work", "load_imbalance"]
-
-_BALANCED_FROM = 16
-"""Expert-parallel groups from which engines keep copies of busy experts and place them by load (DeepSeek's EPLB)."""
+__all__ = ["experts_hit", "feed_forward_work", "load_imbalance", "skewed_experts_hit"]
 
 
 def experts_hit(*, num_experts: float, num_experts_per_tok: float, tokens: float) -> float:
@@ -59,6 +59,33 @@ def experts_hit(*, num_experts: float, num_experts_per_tok: float, tokens: float
     """
     missed: float = (1.0 - num_experts_per_tok / num_experts) ** max(tokens, 1.0)
     return num_experts * (1.0 - missed)
+
+
+@lru_cache(maxsize=4096)
+def skewed_experts_hit(num_experts: int, num_experts_per_tok: int, *, tokens: float) -> float:
+    """
+    Distinct experts that a batch reaches where their popularity falls as a power of their rank.
+
+    E_hit = sum over i of 1 - (1 - p_i)^n, with the chance p_i = min(1, c i^-s) that a token chooses expert i and c such
+    that these add up to the k distinct experts of a token. The exponent is that of the kernel tables' skewed loads
+    (`EXPERT_SKEW`), so that engines with tables and engines without count alike.
+
+    Examples
+    --------
+    >>> skewed_experts_hit(128, 4, tokens=1.0)
+    4.0
+    >>> skewed_experts_hit(128, 4, tokens=32.0) < experts_hit(num_experts=128, num_experts_per_tok=4, tokens=32)
+    True
+    """
+    weights = [float(rank) ** -EXPERT_SKEW for rank in range(1, num_experts + 1)]
+    certain, rest = 0, sum(weights)
+    # The most popular are chosen by every token where their share would be above one; the others divide what is left.
+    while certain < num_experts_per_tok and (num_experts_per_tok - certain) * weights[certain] > rest:
+        rest -= weights[certain]
+        certain += 1
+    share = (num_experts_per_tok - certain) / rest if rest > 0.0 else 0.0
+    missed: float = sum((1.0 - min(1.0, share * weight)) ** max(tokens, 1.0) for weight in weights[certain:])
+    return num_experts - missed
 
 
 def load_imbalance(*, rows: float, ranks: float) -> float:
@@ -118,6 +145,18 @@ def _dense(width: float, at: Share, *, rows: float, gated: bool, count: float) -
     )
 
 
+class _Routed(NamedTuple):
+    """Experts of one layer on one rank."""
+
+    hit: float
+    """Distinct ones that a step reaches by even routing."""
+    reached: float
+    """The same by the power law of skewed tables."""
+    held: float
+    chosen: float
+    """Of each token."""
+
+
 def _mixture(moe: Moe, at: Share, rows: float, count: float) -> Work:
     layout = at.layout
     ranks = layout.tp * layout.dp
@@ -129,6 +168,12 @@ def _mixture(moe: Moe, at: Share, rows: float, count: float) -> Work:
     mine = pairs / groups * load_imbalance(rows=pairs, ranks=groups)
     hit = (
         experts_hit(num_experts=moe.num_experts, num_experts_per_tok=moe.num_experts_per_tok, tokens=all_rows) / groups
+    )
+    routed = _Routed(
+        hit,
+        skewed_experts_hit(moe.num_experts, moe.num_experts_per_tok, tokens=all_rows) / groups,
+        moe.num_experts / groups,
+        float(moe.num_experts_per_tok),
     )
     width = moe.moe_intermediate_size / split
     matrices = 2 if moe.gated else 1
@@ -145,8 +190,8 @@ def _mixture(moe: Moe, at: Share, rows: float, count: float) -> Work:
             gemm("latent up", at, m=rows, n=at.hidden, k=hidden, **latent),  # type: ignore[arg-type]
         ]
     work += [
-        _experts("experts up", at, m=mine, n=width * matrices, k=hidden, groups=hit, count=count),
-        _experts("experts down", at, m=mine, n=hidden, k=width, groups=hit, count=count),
+        _experts("experts up", at, m=mine, n=width * matrices, k=hidden, routed=routed, count=count),
+        _experts("experts down", at, m=mine, n=hidden, k=width, routed=routed, count=count),
     ]
     for dense in (moe.shared_intermediate_size, moe.dense_intermediate_size):
         if dense:
@@ -154,7 +199,8 @@ def _mixture(moe: Moe, at: Share, rows: float, count: float) -> Work:
     return tuple(work)
 
 
-def _experts(name: str, at: Share, *, m: float, n: float, k: float, groups: float, count: float) -> Operator:
+def _experts(name: str, at: Share, *, m: float, n: float, k: float, routed: _Routed, count: float) -> Operator:
+    groups = routed.hit
     stored = number_format(at.experts)
     given_bytes = 2.0 if at.expert_compute == at.sixteen else stored.bytes if stored.bits < 16 else 1.0
     return Operator(
@@ -170,5 +216,8 @@ def _experts(name: str, at: Share, *, m: float, n: float, k: float, groups: floa
         n=n,
         k=k,
         groups=groups,
-        skewed=at.layout.ep < _BALANCED_FROM,
+        reached=routed.reached,
+        experts=routed.held,
+        chosen=routed.chosen,
+        skewed=True,
     )

@@ -63,6 +63,8 @@ WHOLE_FILE: Final = ("gguf-", "exl2-", "exl3-")
 """Families whose files quantise embeddings and head too."""
 KEPT_AT_SIXTEEN: Final = frozenset({"router", "shared_gate", "conv", "compress_proj", "index_compress_proj"})
 """Matrices that no checkpoint quantises, but for files that quantise everything."""
+PROJECTIONS: Final = frozenset({"q_proj", "k_proj", "v_proj", "q_a_proj", "q_b_proj", "kv_a_proj", "kv_b_proj"})
+"""Matrices into attention, which `Precision.attention` is of."""
 MXFP4_STEP: Final = 256
 """Engines pad the inner width of MXFP4 experts to a multiple of this (vLLM mxfp4.py; gpt-oss starts log 6.5 % more)."""
 
@@ -340,6 +342,8 @@ def _bytes_of(matrix: Matrix, model: Model, precision: Precision, *, held: Layou
         return padding * _bits(experts, _gguf_role(matrix), depth=depth, shared_kv=_shares_kv(model)) / 8
     if matrix.name in KEPT_AT_SIXTEEN and not stored.name.startswith(WHOLE_FILE):
         return max(SIXTEEN, stored.bytes) if stored.bits >= 16 else SIXTEEN
+    if precision.attention is not None and matrix.name in PROJECTIONS:
+        return number_format(precision.attention).bytes
     return _bits(stored, _gguf_role(matrix), depth=depth, shared_kv=_shares_kv(model)) / 8
 
 

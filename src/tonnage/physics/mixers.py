@@ -39,6 +39,11 @@ def _linear(name: str, at: Share, m: float, n: float, k: float, count: float) ->
     return gemm(name, at, m=m, n=n, k=k, count=count, weights=at.weights, compute=at.compute)
 
 
+def _projection(name: str, at: Share, m: float, n: float, k: float, count: float) -> Operator:
+    """Into attention: some checkpoints keep these wider than all other weights."""
+    return gemm(name, at, m=m, n=n, k=k, count=count, weights=at.attention, compute=at.attention_compute)
+
+
 def _attention(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Work:
     heads = units_per_rank(mixer.num_attention_heads, at.tp)
     kv_heads = units_per_rank(mixer.num_key_value_heads, at.tp)
@@ -48,7 +53,7 @@ def _attention(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Wor
     projected = query_width + kv_width + (heads * value_dim if mixer.gated else 0.0)
     rows = tokens.rows
     work = [
-        _linear("attention input", at, rows, projected, at.hidden, count),
+        _projection("attention input", at, rows, projected, at.hidden, count),
         elementwise_pass(
             "rotary and cache",
             at,
@@ -145,7 +150,7 @@ def _latent(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> 
     rows = tokens.rows
     lora = mixer.q_lora_rank
     work = [
-        _linear("latent down", at, rows, latent + (lora or heads * query_dim), at.hidden, count),
+        _projection("latent down", at, rows, latent + (lora or heads * query_dim), at.hidden, count),
         elementwise_pass(
             "latent norms and cache",
             at,
@@ -155,7 +160,7 @@ def _latent(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> 
         ),
     ]
     if lora:
-        work += [_linear("query up", at, rows, heads * query_dim, lora, count)]
+        work += [_projection("query up", at, rows, heads * query_dim, lora, count)]
     if mixer.compress_ratio:
         work += _compression(mixer, at, tokens, count)
     if mixer.index_heads:
@@ -245,7 +250,7 @@ def _latent_prefill(mixer: LatentAttention, at: Share, tokens: Tokens, count: fl
     seen = attended_tokens(chunk=tokens.chunk, cached=tokens.cached, window=_most(mixer))
     expand = heads * (mixer.qk_nope_head_dim + mixer.v_head_dim)
     return (
-        _linear("key/value up", at, keys, expand, mixer.kv_lora_rank, count),
+        _projection("key/value up", at, keys, expand, mixer.kv_lora_rank, count),
         Operator(
             kind="mla_prefill",
             name="attention prefill",

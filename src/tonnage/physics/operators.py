@@ -28,7 +28,11 @@ __all__ = ["operator_evidence", "operator_s", "roofline_of", "work_s"]
 
 SLOWER: Final = 1.3
 """How much longer than the 16-bit kernel of its shape a product in fewer bits may take on the word of one table. [-]"""
+EXPERT_SKEW: Final = 1.2
+"""Exponent by which the popularity of experts falls with their rank in skewed tables (aiconfigurator-core). [-]"""
 _PRODUCTS: Final = frozenset({"gemm", "grouped_gemm"})
+_FROM_MEMORY: Final = frozenset({"gemm", "grouped_gemm", "attention_decode", "mla_decode", "state_space"})
+"""Kinds that read weights or states anew in each layer, however large the cache that a benchmark repeats them from."""
 _COLLECTIVES: Final = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point"})
 
 
@@ -126,11 +130,24 @@ def _read(op: Operator, measured: Measured, *, accelerator: Accelerator, ladder:
     seconds = grid_s(grid, point, machine=machine, weights_bytes=weights_bytes, width=width)
     if grid.arithmetic > 1.0:  # some shapes reach more of the measured part's peak than its large ones usually do
         seconds = max(seconds, op.flop / peak)
-    if grid.memory > 1.0:
-        seconds = max(seconds, op.read_bytes / accelerator.memory_bytes_per_s)
-    if grid.rung != "own" and op.skewed and op.m <= op.groups:  # one token's experts are distinct, however skewed
-        seconds = max(seconds, op.read_bytes / accelerator.memory_bytes_per_s)
+    if grid.memory > 1.0 or (grid.rung != "own" and op.kind in _FROM_MEMORY):
+        reached = _reached_experts(round(op.groups, 2), round(op.m)) if op.skewed else 1.0
+        seconds = max(seconds, reached * op.read_bytes / accelerator.memory_bytes_per_s)
     return seconds
+
+
+@lru_cache(maxsize=1024)
+def _reached_experts(groups: float, rows: float) -> float:
+    """Share of the experts that even routing hits, which so many rows reach at least under the tables' power law."""
+    if rows <= groups * (1.0 + 1e-9) or groups <= 1.0:
+        return 1.0
+    low, high = groups, 64.0 * groups
+    while (middle := (low + high) / 2.0) < high - 0.005:  # even routing hits N (1 - (1 - 1/N)^rows) of N experts
+        low, high = (middle, high) if middle * (1.0 - (1.0 - 1.0 / middle) ** rows) < groups else (low, middle)
+    popular = [float(rank) ** -EXPERT_SKEW for rank in range(1, round(high) + 1)]
+    total = sum(popular)
+    hit: float = sum(1.0 - (1.0 - one / total) ** rows for one in popular)
+    return min(1.0, hit / groups)
 
 
 def _second_witness(
@@ -362,12 +379,14 @@ def _gemm(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
     curve = ladder.curve
     compute, memory, m0 = curve.gemm.get(op.compute, curve.gemm["bf16"])
     known = FORMATS.get(op.weights) or number_format(op.weights)
-    if known.weight_only and op.m > 64:
+    if known.weight_only:
         compute *= curve.dequantize
     rows = op.m / op.groups if op.kind == "grouped_gemm" and op.groups > 1 else op.m
     if rows > 0 and op.n > 0:
         compute /= 1.0 + m0 / sqrt(max(rows, 1.0) * op.n * max(op.groups, 1.0))
     launch_s = curve.narrow_launch_s if op.compute in {"fp8", "int8", "fp4"} else curve.launch_s
+    if op.kind == "grouped_gemm":
+        launch_s = curve.grouped_launch_s
     return launch_s + _roofline(op, accelerator, ladder, compute, memory)
 
 

@@ -65,10 +65,13 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     """Ranks joined by the fast links of one node or scale-up domain."""
     weights: str
     experts: str
+    attention: str
+    """Of the projections into attention."""
     head: str
     compute: str
     """Peak that quantised linear layers run at."""
     expert_compute: str
+    attention_compute: str
     sixteen: str
     """16-bit (or 32-bit) format of activations, attention, router and head."""
     kv: str
@@ -94,6 +97,7 @@ def share(*, hidden: int, layout: Layout, precision: Precision, domain: int = 8,
     activations = number_format(precision.activations)
     weights = number_format(precision.weights)
     experts = number_format(precision.experts or precision.weights)
+    attention = number_format(precision.attention or precision.weights)
     sixteen = activations.compute if activations.compute in {"fp32", "tf32", "fp16", "bf16"} else "bf16"
     whole = weights.name.startswith(WHOLE_MODEL_FORMATS) or weights.bits >= 16
     return Share(
@@ -102,9 +106,11 @@ def share(*, hidden: int, layout: Layout, precision: Precision, domain: int = 8,
         domain=domain,
         weights=weights.name,
         experts=experts.name,
+        attention=attention.name,
         head=weights.name if whole else sixteen,
         compute=_compute(weights.name, precision.activations, sixteen),
         expert_compute=_compute(experts.name, precision.activations, sixteen),
+        attention_compute=_compute(attention.name, precision.activations, sixteen),
         sixteen=sixteen,
         kv=precision.kv,
         encoder=encoder,

@@ -17,11 +17,11 @@ import msgspec
 
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Basis, Part, Quantity
-from tonnage.domain.model import LayerGroup, Model
+from tonnage.domain.model import Model
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import OBJECTIVES, TrainCoefficients, TrainSetup
 from tonnage.physics.activations import layer_bytes_per_token, logit_bytes, recomputed_layer_bytes
-from tonnage.physics.matrices import Matrix, feed_forward_matrices, mixer_matrices
+from tonnage.physics.adapters import adapted_matrices, layer_matrices
 from tonnage.physics.network import network_totals
 from tonnage.physics.optimizers import optimizer, state_bytes_per_parameter
 from tonnage.physics.parameters import (
@@ -100,7 +100,7 @@ def recipe(setup: TrainSetup) -> Recipe:
     if setup.software.mixed_precision == "accumulated":
         if setup.precision in {"fp8", "mxfp8", "nvfp4"}:
             # 8-bit weights and their transpose, 16-bit gradients: the recipes that publish FP8 speeds.
-            return Recipe(weights=2, gradients=2, master=4, state=state)
+            return Recipe(weights=2 if setup.transposed_weights else 1, gradients=2, master=4, state=state)
         # bf16: gradients accumulate in 32 bits; fp16: 16-bit gradients and a 32-bit copy for the optimizer.
         return Recipe(weights=2, gradients=6 if setup.precision == "fp16" else 4, master=4, state=state)
     if setup.software.mixed_precision == "partitioned":
@@ -129,13 +129,13 @@ def _state(states: float, bits: float) -> float:
 
 
 def held_parameters(model: Model, *, setup: TrainSetup) -> Held:
-    """Parameters of the fullest stage's rank: layers divided by tp and ep, embedding and head by tp."""
+    """Parameters of the fullest stage's rank: layers divided by tp, experts by ep and etp, embedding and head by tp."""
     layout = setup.layout
-    return _held(model, layout.tp, layout.ep, pp=layout.pp, vpp=layout.vpp)
+    return _held(model, layout.tp, (layout.ep, layout.expert_tp, layout.etp or 1), pp=layout.pp, vpp=layout.vpp)
 
 
 @lru_cache(maxsize=1024)  # a search asks for the same few degrees under every sharding and batch
-def _held(model: Model, tp: int, ep: int, *, pp: int, vpp: int) -> Held:
+def _held(model: Model, tp: int, experts_over: tuple[int, int, int], *, pp: int, vpp: int) -> Held:
     groups = (*model.encoder, *model.layers)
     count = sum(group.count for group in groups)
     towers = sum(tower.parameters for tower in model.towers)
@@ -145,7 +145,7 @@ def _held(model: Model, tp: int, ep: int, *, pp: int, vpp: int) -> Held:
         trained = parameters(model).value - frozen
         return Held(dense=trained, experts=0.0, ends=0.0, unit=trained / 8, frozen=frozen)
     share = stage_layers(layers=count, pp=pp, vpp=vpp) / count
-    dense = experts = unit = 0.0
+    dense, experts, unit, (ep, expert_tp, gathered_tp) = 0.0, 0.0, 0.0, experts_over
     for group in groups:
         hidden = group.hidden_size or model.hidden_size
         matrices = layer_matrices(group, hidden)
@@ -153,21 +153,12 @@ def _held(model: Model, tp: int, ep: int, *, pp: int, vpp: int) -> Held:
         cut = sum(m.size / min(tp, m.parts or tp) for m in matrices if m.split in {"outputs", "inputs"})
         whole = layer_parameters(group, hidden) - sum(m.size * m.copies for m in matrices if m.split != "whole")
         dense += group.count * (cut + whole)
-        experts += group.count * routed / (ep if ep > 1 else tp)
-        unit = max(unit, cut + whole + routed / max(ep, 1))
+        experts += group.count * routed / (ep * expert_tp)
+        unit = max(unit, cut + whole + routed / (ep * gathered_tp))
     ends = embedding_parameters(model) + position_parameters(model)
     ends = max(ends, head_parameters(model)) if pp > 1 else ends + head_parameters(model)
     beside = (towers - frozen + model.extra_parameters) / tp
     return Held(dense=dense * share + beside, experts=experts * share, ends=ends / tp, unit=unit, frozen=frozen)
-
-
-def layer_matrices(group: LayerGroup, hidden: int) -> tuple[Matrix, ...]:
-    """Every matrix of one layer: mixer, cross attention, feed-forward."""
-    return (
-        *mixer_matrices(group.mixer, hidden),
-        *mixer_matrices(group.cross_attention, hidden),
-        *feed_forward_matrices(group.feed_forward, hidden),
-    )
 
 
 def adapter_parameters(model: Model, *, setup: TrainSetup) -> float:
@@ -178,23 +169,11 @@ def adapter_parameters(model: Model, *, setup: TrainSetup) -> float:
     """
     if setup.trainable_parameters is not None:
         return setup.trainable_parameters
-    total = 0.0
-    for group in (*model.encoder, *model.layers):
-        hidden = group.hidden_size or model.hidden_size
-        for matrix in layer_matrices(group, hidden):
-            if matrix.split in {"experts", "whole"} and matrix.name != "q_a_proj":
-                continue
-            pieces = 2 if "gate_up" in matrix.name else 1
-            if setup.lora_targets and not any(_means(target, matrix.name) for target in setup.lora_targets):
-                continue
-            magnitudes = matrix.outputs if setup.method == "dora" else 0
-            total += group.count * (setup.lora_rank * (matrix.outputs + pieces * matrix.inputs) + magnitudes)
-    return total
-
-
-def _means(target: str, matrix: str) -> bool:
-    """Whether a target name ("up_proj") is this matrix or part of the merged one ("gate_up_proj")."""
-    return target == matrix or (target in {"up_proj", "gate_proj"} and matrix.endswith(("up_proj", "gate_up_proj")))
+    magnitudes = 1 if setup.method == "dora" else 0
+    return sum(
+        group.count * (setup.lora_rank * (matrix.outputs + pieces * matrix.inputs) + magnitudes * matrix.outputs)
+        for group, matrix, pieces in adapted_matrices(model, setup.lora_targets)
+    )
 
 
 def training_memory(
@@ -330,7 +309,7 @@ def shard_ranks(setup: TrainSetup) -> tuple[int, int]:
     dense = layout.dp * layout.cp
     if layout.sharding == "hsdp":
         dense = min(dense, max(1, setup.accelerators_per_node // layout.tp))
-    experts = max(1, dense * layout.tp // layout.ep) if layout.ep > 1 else dense
+    experts = max(1, dense * layout.tp // (layout.ep * layout.expert_tp))
     return dense, experts
 
 
@@ -423,7 +402,7 @@ def _activations(model: Model, setup: TrainSetup, tokens: float) -> tuple[float,
     logits = 0.0
     columns = model.head_columns or (model.vocab_size if model.has_head else 0)
     if columns and not OBJECTIVES[setup.objective].scores:
-        logits = logit_bytes(columns, setup=setup) * tokens
+        logits = logit_bytes(columns, setup=setup) * tokens * setup.predicted_share
     if layout.pp > 1:
         # The last stage holds the logits but one micro-batch in flight; the first stage is fuller or it is.
         last = per_layer * layers * in_flight(pp=layout.pp, vpp=layout.vpp, micro_batches=1, stage=layout.pp - 1)

@@ -23,6 +23,8 @@ from tonnage.physics.work import Operator
 __all__ = [
     "Network",
     "by_architecture",
+    "eager_bytes_per_s",
+    "half_rate_share",
     "network",
     "product_share",
     "sustained_bytes_per_s",
@@ -36,6 +38,17 @@ _HEAD_HALF: Final = 32.0
 FlashAttention tables, H100 and B200)."""
 
 _NARROW: Final = frozenset({"fp8", "fp4", "int8"})
+
+_HALF_RATE_SHARE: Final = 0.98
+"""Most of its listed 16-bit peak that a half-rate part reaches: RTX 4090, 4096 x 14336 with 512 to 2,048 rows, 0.97 to
+0.998 (kernel times that LLMServingSim publishes, September 2026)."""
+
+_WITHOUT_CODES: Final = 1.13
+"""Bandwidth of GDDR without error-correcting codes beside the data over that with them: a product of one row reads 0.93
+of an RTX 4090's and 0.83 of an L40S's (the same source)."""
+
+_MEETING: Final = 4.0
+"""Power at which the limits of memory and of what multiprocessors ask for meet, as in a roofline."""
 
 
 def product_share(*, share: float, half: float, m: float, n: float, k: float) -> float:
@@ -82,9 +95,11 @@ def training_operator_s(
     op: Operator, *, accelerator: Accelerator, setup: TrainSetup, coefficients: TrainCoefficients
 ) -> float:
     """Seconds of one execution of a compute operator. [s]"""
-    moved_s = (op.read_bytes + op.write_bytes) / sustained_bytes_per_s(accelerator, coefficients)
+    moved_bytes = op.read_bytes + op.write_bytes
     if op.kind == "elementwise":
-        return moved_s * coefficients.passes[setup.software.fitted]
+        rate = eager_bytes_per_s(accelerator, setup, coefficients=coefficients)
+        return moved_bytes / rate * coefficients.passes[setup.software.fitted]
+    moved_s = moved_bytes / sustained_bytes_per_s(accelerator, coefficients)
     share = _share(op, accelerator, coefficients)
     if op.kind == "attention_prefill":
         reach = op.context / (op.context + coefficients.attention_half)
@@ -99,6 +114,7 @@ def training_operator_s(
             share *= coefficients.expert["fused" if setup.fused_experts else "*"]
         if op.compute not in {"fp32", "tf32"}:
             share *= _alignment(op, coefficients)
+    share = half_rate_share(accelerator, op.compute, share=share)
     compute_s = op.flop / (training_peak(accelerator, op.compute) * share)
     return smooth_max(compute_s=compute_s, memory_s=moved_s)
 
@@ -113,10 +129,37 @@ def training_peak(accelerator: Accelerator, dtype: str) -> float:
     return max(peak, accelerator.peaks.get("fp32", 0.0)) if dtype in {"fp16", "bf16"} else peak
 
 
+def half_rate_share(accelerator: Accelerator, dtype: str, *, share: float) -> float:
+    """
+    Share of the listed peak where tensor cores halve their rate to accumulate in 32 bits (GeForce).
+
+    What holds a kernel below the full rate (operands, power, short sides) binds less at half of it.
+    """
+    listed = accelerator.peaks.get("fp16", 0.0)
+    full = accelerator.peaks.get("fp16_accum16", 0.0)
+    if dtype not in {"fp16", "bf16", "tf32"} or not 0 < listed < full:
+        return share
+    return max(share, min(_HALF_RATE_SHARE, share * full / listed))
+
+
 def sustained_bytes_per_s(accelerator: Accelerator, coefficients: TrainCoefficients) -> float:
-    """Memory bandwidth that element-wise work reaches: stacked memory is harder to fill than GDDR. [bytes/s]"""
+    """
+    Memory bandwidth that element-wise work reaches. [bytes/s]
+
+    Stacked memory is harder to fill than GDDR, and GDDR that keeps codes beside the data gives up bandwidth for them.
+    """
     kind = next((kind for kind in ("HBM", "GDDR") if accelerator.memory_type.startswith(kind)), "*")
-    return accelerator.memory_bytes_per_s * coefficients.memory[kind]
+    codes = _WITHOUT_CODES if kind == "GDDR" and accelerator.ecc is False else 1.0
+    return accelerator.memory_bytes_per_s * coefficients.memory[kind] * codes
+
+
+def eager_bytes_per_s(accelerator: Accelerator, setup: TrainSetup, *, coefficients: TrainCoefficients) -> float:
+    """The same for one operator after the other, each of which keeps only so much in flight. [bytes/s]"""
+    rate = sustained_bytes_per_s(accelerator, coefficients)
+    if not setup.software.kernel_by_kernel or setup.multiprocessors is None or accelerator.vendor != "NVIDIA":
+        return rate
+    asked = setup.multiprocessors * coefficients.eager_stream
+    return float((rate**-_MEETING + asked**-_MEETING) ** (-1.0 / _MEETING))
 
 
 def _alignment(op: Operator, coefficients: TrainCoefficients) -> float:

@@ -50,7 +50,7 @@ class LayerWork(msgspec.Struct, frozen=True, kw_only=True):
 def layer_work(group: LayerGroup, hidden_size: int, *, setup: TrainSetup) -> LayerWork:
     """Work of one layer for one micro-batch."""
     hidden = group.hidden_size or hidden_size
-    tokens = setup.sequences * setup.seq_len / setup.layout.cp
+    tokens = setup.sequences * setup.passed_len / setup.layout.cp
     forward: list[Operator] = []
     backward: list[Operator] = []
     matrices = (
@@ -83,7 +83,7 @@ def layer_work(group: LayerGroup, hidden_size: int, *, setup: TrainSetup) -> Lay
 
 def head_work(model: Model, *, setup: TrainSetup) -> LayerWork:
     """Embedding, vocabulary projection and loss of one micro-batch."""
-    tokens = setup.sequences * setup.seq_len / setup.layout.cp
+    tokens = setup.sequences * setup.passed_len * setup.predicted_share / setup.layout.cp
     tp = setup.layout.tp
     columns = model.head_columns or (model.vocab_size if model.has_head else 0)
     if OBJECTIVES[setup.objective].scores:
@@ -131,10 +131,10 @@ def _products(
     rows, groups, outputs, inputs = tokens, 1.0, float(matrix.outputs), float(matrix.inputs)
     if matrix.split == "experts":
         assert isinstance(feed_forward, Moe)
-        # Every expert rank sees its share of all routed copies; with ep = 1 the experts are cut by tp.
-        cut = tp if layout.ep == 1 else 1
+        # Every expert rank sees its share of all routed copies, and those of the ranks that cut the same experts.
+        cut = layout.expert_tp
         groups = matrix.copies / layout.ep
-        rows = tokens / (tp if layout.ep > 1 else 1) * feed_forward.num_experts_per_tok * setup.routed_load
+        rows = tokens * cut / tp * feed_forward.num_experts_per_tok * setup.routed_load
         outputs, inputs = (outputs / cut, inputs) if "down" not in matrix.name else (outputs, inputs / cut)
     elif matrix.split == "outputs":
         outputs /= min(tp, matrix.parts or tp)
@@ -220,7 +220,7 @@ def _core(mixer: Mixer | None, setup: TrainSetup, tokens: float) -> tuple[list[O
 def _attention(
     heads: float, widths: tuple[int, int], mixer: Attention | LatentAttention, setup: TrainSetup, tokens: float
 ) -> tuple[list[Operator], list[Operator]]:
-    seen = float(setup.seq_len)
+    seen = setup.passed_len
     window = mixer.window if isinstance(mixer, Attention) else None
     causal = not isinstance(mixer, Attention) or mixer.causal
     flash = setup.flash_attention
@@ -249,7 +249,7 @@ def _attention(
         return [forward], [back]
     scores = tokens * heads * attended * _bytes(setup) / 2 * (_RELATIVE_PASSES if recurrent else 1)
     plain = msgspec.structs.replace(
-        forward, kind="gemm", weights=_sixteen(setup), n=attended, k=float(widths[0]), m=float(setup.seq_len)
+        forward, kind="gemm", weights=_sixteen(setup), n=attended, k=float(widths[0]), m=setup.passed_len
     )
     twice = msgspec.structs.replace(plain, name="attention backward", flop=2 * flop)
     return (
@@ -282,9 +282,11 @@ def _elementwise_bytes(group: LayerGroup, hidden: int, setup: TrainSetup) -> flo
             values += width * (3 if gated else 2) / tp
         case Moe() as moe:
             inner = moe.latent_size or hidden
-            copies = moe.num_experts_per_tok / (tp if setup.layout.ep > 1 else 1) * setup.routed_load
+            layout = setup.layout
+            copies = moe.num_experts_per_tok * layout.expert_tp / tp * setup.routed_load
+            inside = moe.moe_intermediate_size / (layout.expert_tp if layout.etp else 1)
             # Permuted on the way in, unpermuted and weighted on the way out.
-            values += copies * (4 * inner + 3 * moe.moe_intermediate_size) + moe.num_experts / spread
+            values += copies * (4 * inner + 3 * inside) + moe.num_experts / spread
             values += 3 * (moe.shared_intermediate_size + moe.dense_intermediate_size) / tp
         case None:
             pass
@@ -300,7 +302,7 @@ def _cast_bytes(matrices: tuple[Matrix, ...], setup: TrainSetup) -> float:
     values = 0.0
     for matrix in _merge_products(matrices):
         copies = matrix.active or 1
-        cut = tp if matrix.split == "inputs" or (matrix.split == "experts" and setup.layout.ep > 1) else 1
+        cut = {"inputs": tp, "experts": tp / setup.layout.expert_tp}.get(matrix.split, 1)
         values += copies * matrix.inputs / cut
     return values * (2.0 + (1.0 if setup.adapter else 2.0) * narrow)
 
@@ -310,7 +312,8 @@ def _exchange(group: LayerGroup, hidden: int, setup: TrainSetup, tokens: float) 
     layout, size = setup.layout, _bytes(setup)
     found = []
     blocks = sum(part is not None for part in (group.mixer, group.cross_attention, group.feed_forward))
-    if isinstance(group.feed_forward, Moe) and layout.ep > 1:
+    spread = layout.ep > 1 or layout.expert_tp < layout.tp
+    if isinstance(group.feed_forward, Moe) and spread:
         blocks -= 1  # whole experts need no all-reduce; shared experts are small
     if layout.tp > 1 and blocks:
         found.append(
@@ -342,6 +345,18 @@ def _exchange(group: LayerGroup, hidden: int, setup: TrainSetup, tokens: float) 
                 ranks=layout.ep,
                 groups=float(moe.num_experts_per_tok),
                 message_bytes=size * copies * setup.routed_load * (moe.latent_size or hidden),
+            )
+        )
+    if isinstance(group.feed_forward, Moe) and spread and layout.expert_tp > 1:
+        # What arrives is gathered by the ranks that cut the same experts, and their answers are summed.
+        moe = group.feed_forward
+        copies = tokens * layout.expert_tp / layout.tp * moe.num_experts_per_tok * setup.routed_load
+        found.append(
+            Operator(
+                kind="all_reduce",
+                name="expert tensor",
+                ranks=layout.expert_tp,
+                message_bytes=size * copies * (moe.latent_size or hidden),
             )
         )
     return tuple(found)

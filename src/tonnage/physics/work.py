@@ -61,6 +61,12 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     k: float = 0.0
     groups: float = 1.0
     """Experts hit (grouped_gemm)."""
+    reached: float = 0.0
+    """Experts hit where rows are spread by the power law of `skewed`; 0 = not known (grouped_gemm)."""
+    experts: float = 0.0
+    """Experts held, hit or not; 0 = not known (grouped_gemm)."""
+    chosen: float = 1.0
+    """Experts that a token chooses (grouped_gemm)."""
     skewed: bool = False
     """Rows are spread over the experts by a power law, as trained routers do, not evenly (grouped_gemm)."""
     batch: float = 0.0

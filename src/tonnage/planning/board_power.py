@@ -1,48 +1,89 @@
-"""What boards draw under a served load, by the bytes they read and the products they do; scored on energy a token."""
+"""
+What do boards draw under a load? Operators become shares of the peaks, and those a share of its limit (`pricing`).
+
+Served loads and networks are one state: all work of a step over its time, as the fit took it. Scored on energy a token.
+Training steps have phases of their own (`planning.train.power`).
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.answer import Basis, Quantity
+from tonnage.domain.case import ServeCase
+from tonnage.domain.layout import Disaggregation
 from tonnage.physics.efficiency import peak_flop_per_s
-from tonnage.physics.transformer import Tokens, step_work
+from tonnage.physics.transformer import Tokens
 from tonnage.physics.work import Operator
 from tonnage.planning.deployment import Deployment
 from tonnage.planning.host import LoadShare
-from tonnage.simulation.step_parts import Placement
+from tonnage.planning.replica import steady_state
+from tonnage.pricing.energy import (
+    IDLE_DRAW,
+    PRODUCT_DRAW,
+    VECTOR_DRAW,
+    WEIGHT_DRAW,
+    WORKING_DRAW,
+    board_share,
+    busy_share,
+)
+from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes
+from tonnage.simulation.served import Served
+from tonnage.simulation.step_parts import Placement, placed_work
 
-__all__ = ["WORKING_DRAW", "executed_flop", "serving_load"]
+__all__ = [
+    "SUM",
+    "WORKING_DRAW",
+    "Used",
+    "arriving_load",
+    "executed_flop",
+    "load_at_rate",
+    "predicted_load",
+    "serving_load",
+    "share_of",
+    "spread",
+    "used_by",
+    "watts_of",
+    "work_load",
+]
 
-WORKING_DRAW: Final = 0.46
-"""
-What a board draws over its limit while kernels run back to back, before any byte or product: clocks at their highest,
-schedulers, registers and on-chip memory. An idle board draws 0.25. [-]
-
-This and the three below are one least-squares fit of 225 readings of ML.ENERGY (H100, vLLM 0.11, five model families,
-8 to 2,047 sequences; measurements/energy_2.csv.gz): power within 8 % in the median. Fitted without a family, its energy
-a token is met within 3 (Gemma 3) to 16 % (gpt-oss), 10 % in the median; the four numbers trade against each other then
-(without Qwen3, half of the readings: 0.32, 0.46, 1.7 and 0.94). No other part was read. The sum agrees with decoding at
-60 to 70 % of the limit, published for A100 and H100 (POLCA, arXiv 2308.12908).
-"""
-WEIGHT_DRAW: Final = 0.21
-"""Further draw at the data sheet's memory rate, for weights streamed through products: 44 pJ a byte on an H100. [-]"""
-VECTOR_DRAW: Final = 0.87
-"""The same for cached keys and values and for element-wise operators: each byte passes the vector units. [-]"""
-PRODUCT_DRAW: Final = 1.06
-"""The same at the peak of the products' format: a sustained product meets the limit with clocks that fall. [-]"""
 TILE_ROWS: Final = 16
 """Rows of the smallest tile that tensor cores multiply: an expert that few tokens reach fills it with padding."""
 DRAW_SPREAD: Final = 1.25
 """90 % factor of the share: between boards, formats and operands (judgment). [-]"""
 
 
-def serving_load(at: Deployment, *, running: float, tpot_s: float, requests_per_s: float) -> LoadShare:
+class Used(NamedTuple):
+    """Seconds of the peaks that work takes: of memory for weights and for all else, of matrix units."""
+
+    weights: float = 0.0
+    others: float = 0.0
+    products: float = 0.0
+
+    def plus(self, more: Used) -> Used:
+        """Both."""
+        return Used(*(a + b for a, b in zip(self, more, strict=True)))
+
+    def times(self, factor: float) -> Used:
+        """So many times the work."""
+        return Used(*(factor * each for each in self))
+
+
+def serving_load(
+    at: Deployment,
+    *,
+    running: float,
+    tpot_s: float,
+    requests_per_s: float,
+    workers: tuple[int, int] | None = None,
+) -> LoadShare:
     """
     What the boards of one replica draw under a steady load, by the bytes they read and the products they do.
-
-    s = 0.46 + (0.21 w + 0.87 v) / (rated bytes/s) + 1.06 f / (peak FLOP/s), at most 1: w, v the bytes a second of
-    weights and of everything else, f the FLOP a second with the padding of experts' tiles.
 
     Parameters
     ----------
@@ -54,30 +95,145 @@ def serving_load(at: Deployment, *, running: float, tpot_s: float, requests_per_
         Time between two tokens of one of them. [s]
     requests_per_s : float
         Prompts that the replica takes. [1/s]
+    workers : (int, int), optional
+        Of a unit of separate pools, workers that read prompts and workers that decode, each of this deployment's
+        layout; absent = the same accelerators do both.
     """
     p, case = at.placement, at.case
-    ranks = p.layout.dp * p.layout.pp
-    tokens = Tokens(decodes=max(1.0, running / ranks), context=case.isl + case.osl / 2.0, emitted=running / ranks)
-    drawn = _overdraw(p, tokens) / max(tpot_s, 1e-9)
+    prefill, decode = workers or (1, 1)
+    # Of the boards' mean: each side draws its own share of them.
+    reads, writes = (prefill / (prefill + decode), decode / (prefill + decode)) if workers else (1.0, 1.0)
+    used = _decoding(p, case, running=running / decode, tpot_s=tpot_s).times(writes)
     if case.isl > 0.0 and case.phase != "decode":
-        drawn += _overdraw(p, Tokens(prompts=1.0, chunk=case.isl, emitted=1.0)) * requests_per_s / ranks
-    value = min(1.0, WORKING_DRAW + drawn)
-    source = (
-        f"at work {WORKING_DRAW:g}, weights {WEIGHT_DRAW:g}, other bytes {VECTOR_DRAW:g} and products {PRODUCT_DRAW:g} "
-        f"of the limit at the rated speeds"
-    )
+        used = used.plus(_reading(p, case, requests_per_s=requests_per_s / prefill).times(reads))
+    # Fewer sequences than pipeline stages leave stages without one: cards that hold a part of the layers each.
+    active = min(1.0, max(1.0, running) / p.layout.pp)
+    return share_of(used, busy=active)
+
+
+def arriving_load(at: Deployment, *, rate_per_s: float, tpot_s: float, e2e_s: float) -> tuple[LoadShare, float]:
+    """
+    The same where requests come by themselves, and the share of time in which the replica has at least one. [-]
+
+    Parameters
+    ----------
+    rate_per_s : float
+        Of one replica. [1/s]
+    tpot_s, e2e_s : float
+        Means at that rate. [s]
+    """
+    busy = busy_share(mean_requests=max(1e-9, rate_per_s * e2e_s))
+    running = rate_per_s * max(0.0, at.case.osl - 1.0) * tpot_s
+    return serving_load(at, running=running / busy, tpot_s=tpot_s, requests_per_s=rate_per_s / busy), busy
+
+
+def load_at_rate(
+    at: Deployment, times: ReplicaTimes, *, load: ReplicaLoad, rate_per_s: float
+) -> tuple[LoadShare, float]:
+    """The same from the steady state of a replica at a rate, or at the most that it takes."""
+    point, _ = steady_state(times, load, rate_per_s=rate_per_s)
+    whole = point.ttft_mean_s + max(0.0, load.output_tokens - 1.0) * point.tpot_mean_s
+    return arriving_load(at, rate_per_s=point.rate_per_s, tpot_s=point.tpot_mean_s, e2e_s=whole)
+
+
+def predicted_load(at: Deployment, found: Served, *, arrivals: bool, split: Disaggregation | None = None) -> LoadShare:
+    """
+    The mean of a replica over time under what it serves, the gaps between arrivals included.
+
+    Parameters
+    ----------
+    arrivals : bool
+        Requests come by themselves; clients that wait for their answers leave no gap.
+    split : Disaggregation, optional
+        Separate pools, each at its own layout.
+    """
+    case, rate, tpot_s = at.case, found.requests_per_s, found.tpot_s
+    running = found.running if case.phase == "decode" else rate * max(0.0, case.osl - 1.0) * tpot_s
+    if split is not None:
+        reads, writes = (replace(at.placement, layout=layout) for layout in (split.prefill, split.decode))
+        read = _reading(reads, case, requests_per_s=rate / split.prefill_workers)
+        written = _decoding(writes, case, running=running / split.decode_workers, tpot_s=tpot_s)
+        first, second = split.prefill_workers * split.prefill.ranks, split.decode_workers * split.decode.ranks
+        return spread((first * share_of(read).value + second * share_of(written).value) / (first + second), SUM)
+    if arrivals:
+        load, busy = arriving_load(at, rate_per_s=rate, tpot_s=tpot_s, e2e_s=found.e2e_s)
+    else:
+        load, busy = serving_load(at, running=running, tpot_s=tpot_s, requests_per_s=rate), 1.0
+    # Cards that hold whole layers each take turns at one request.
+    busy /= case.layout.ranks if case.split_mode == "layer" else 1
+    return load if busy == 1.0 else spread(busy * load.value + (1.0 - busy) * IDLE_DRAW, SUM)
+
+
+def _decoding(p: Placement, case: ServeCase, *, running: float, tpot_s: float) -> Used:
+    """Of decode steps, each of which gives every sequence a token; over all time."""
+    each = running / (p.layout.dp * p.layout.pp)
+    tokens = Tokens(decodes=max(1.0, each), context=case.isl + case.osl / 2.0, emitted=each)
+    return _of_step(p, tokens).times(1.0 / max(tpot_s, 1e-9))
+
+
+def _reading(p: Placement, case: ServeCase, *, requests_per_s: float) -> Used:
+    """Of prompts, over all time."""
+    prompt = _of_step(p, Tokens(prompts=1.0, chunk=case.isl, emitted=1.0))
+    return prompt.times(requests_per_s / (p.layout.dp * p.layout.pp))
+
+
+def work_load(work: Iterable[Operator], *, seconds: float, accelerator: Accelerator) -> LoadShare:
+    """What a board draws that does this work in so many seconds, again and again; the same sum as in serving."""
+    return share_of(used_by(work, accelerator).times(1.0 / max(seconds, 1e-9)))
+
+
+def share_of(used: Used, busy: float = 1.0) -> LoadShare:
+    """The load of a board that uses so much of its peaks, all of it in the share of the time in which it works."""
+    while_busy = used.times(1.0 / busy)
+    value = board_share(weights=while_busy.weights, others=while_busy.others, products=while_busy.products, busy=busy)
+    return spread(value, SUM)
+
+
+SUM: Final = (
+    f"at work {WORKING_DRAW:g}, weights {WEIGHT_DRAW:g}, other bytes {VECTOR_DRAW:g} and products {PRODUCT_DRAW:g} "
+    f"of the limit at the rated speeds"
+)
+"""The model in words, as plans cite it."""
+
+
+def spread(value: float, source: str) -> LoadShare:
+    """A share of the limit with the interval that holds for all of them."""
     return LoadShare(value=value, low=value / DRAW_SPREAD, high=min(1.0, value * DRAW_SPREAD), source=source)
 
 
-def _overdraw(placement: Placement, tokens: Tokens) -> float:
-    """Draw over the limit, times seconds, of one step of one rank."""
-    p, seconds = placement, 0.0
-    for op in step_work(p.model, tokens, precision=p.precision, layout=p.layout, domain=p.domain):
-        each = WEIGHT_DRAW if op.kind in {"gemm", "grouped_gemm"} else VECTOR_DRAW
-        moved = each * (op.read_bytes + op.write_bytes) / p.accelerator.memory_bytes_per_s
-        made = PRODUCT_DRAW * executed_flop(op) / peak_flop_per_s(p.accelerator, op.compute) if op.flop else 0.0
-        seconds += op.count * (moved + made)
-    return seconds
+def watts_of(load: LoadShare, accelerator: Accelerator, *, share: float = 1.0) -> Quantity | None:
+    """
+    Mean draw of one accelerator, or of the share of one that is counted; absent where its limit is not published. [W]
+
+    Parameters
+    ----------
+    share : float, optional
+        Of the catalogue's part that one counted device is: one die of two. [-]
+    """
+    if accelerator.power_w is None:
+        return None
+    limit = accelerator.power_w * share
+    low, high = limit * load.low, limit * load.high
+    return Quantity(value=limit * load.value, unit="W", low=low, high=high, basis=Basis.DERIVED)
+
+
+def _of_step(placement: Placement, tokens: Tokens) -> Used:
+    """One step of one rank."""
+    return used_by(placed_work(placement, tokens), placement.accelerator)
+
+
+def used_by(work: Iterable[Operator], accelerator: Accelerator) -> Used:
+    """What work takes of one board's peaks. [s]"""
+    weights = others = products = 0.0
+    for op in work:
+        moved = op.count * (op.read_bytes + op.write_bytes) / accelerator.memory_bytes_per_s
+        if op.kind in {"gemm", "grouped_gemm"}:
+            weights += moved
+        else:
+            others += moved
+        if op.flop:
+            products += op.count * executed_flop(op) / peak_flop_per_s(accelerator, op.compute)
+    return Used(weights, others, products)
 
 
 def executed_flop(op: Operator) -> float:

@@ -287,7 +287,7 @@ def _case_of(plan: ServePlan, option: ServeOption) -> ServeCase:
     if reuse is not None:
         hits = 1.0 - reuse.computed_tokens / request.lengths.prompt_tokens
     sessions = SessionFields(prefix_hits=hits) if hits else None
-    if split is not None:
+    if split is not None and split.prefill:
         layout = option.configuration.layout
         at_once = Traffic(concurrency=max(1, round(c.concurrency)))
         return msgspec.structs.replace(
@@ -297,7 +297,9 @@ def _case_of(plan: ServePlan, option: ServeOption) -> ServeCase:
                 prefill_workers=split.prefill, prefill=layout, decode_workers=split.decode, decode=layout
             ),
         )
-    rate = share_of(request, option.replicas)
+    # Of a unit whose workers do both, one worker with its share.
+    rate = share_of(request, option.replicas, adapters=option.configuration.engine.adapters)
+    rate /= split.decode if split is not None else 1
     if request.rate_per_s is None:
         # Requests in flight on a replica, at the latencies of the plan, are what its share of the rate amounts to.
         rate /= c.ttft_mean_s + max(0.0, request.lengths.output_tokens - 1.0) * c.tpot_mean_s

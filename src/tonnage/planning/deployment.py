@@ -18,6 +18,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions, accelerators, hub
 from tonnage.catalog.efficiency import ladder
 from tonnage.catalog.engines import EngineTimes, engine_times, support
+from tonnage.catalog.models import as_published
 from tonnage.domain.accelerator import Accelerator, Link
 from tonnage.domain.answer import Basis
 from tonnage.domain.calibration import Calibration, Stretch
@@ -31,28 +32,24 @@ from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.requests.common import Lengths
 from tonnage.engines.registry import defaults, engine_spec, find_engine, resolve_engine, stated_release, unlisted_engine
 from tonnage.errors import BadRequest, UnknownName
+from tonnage.physics.collectives import has_link
 from tonnage.physics.memory import checkpoint_precision
+from tonnage.physics.vision import known_images
 from tonnage.planning.error_model import basis_of_tier
+from tonnage.planning.speculation import check_beams, speculation_of, with_published_acceptance
+from tonnage.simulation.adapters import adapter_parts, with_adapters, with_room_for_adapters
+from tonnage.simulation.encoder import held_for_images, with_encoder
 from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
 from tonnage.simulation.overheads import Overheads, with_async_scheduling
-from tonnage.simulation.own_kernels import mixed_attention_factor
-from tonnage.simulation.steps import Placement, Speculation
+from tonnage.simulation.own_kernels import batching_of, mixed_attention_factor
+from tonnage.simulation.steps import Placement
 
 if TYPE_CHECKING:
     from tonnage.planning.drift import Drift
 
 __all__ = [
-    "THROUGH_HOST",
-    "Deployment",
-    "calibration_of",
-    "case_of",
-    "deploy",
-    "note_of",
-    "notes_among",
-    "overheads_under",
-    "resolve",
-    "resolve_precision",
-    "with_reachable_bandwidth",
+    "THROUGH_HOST", "Deployment", "calibration_of", "case_of", "deploy", "note_of", "notes_among", "overheads_under",
+    "resolve", "resolve_precision", "with_reachable_bandwidth",
 ]  # fmt: skip
 
 THROUGH_HOST: Final = "pcie-host"
@@ -61,8 +58,6 @@ _LINKS: Final = ("nvlink", "pcie", THROUGH_HOST, "xgmi", "ici", "none")
 _EXCHANGES: Final = ("all_reduce/", "all_gather/", "reduce_scatter/", "all_to_all/")
 HOPPER_BYTES_PER_S: Final = 36.4e9
 """Data-sheet bandwidth per multiprocessor beyond which Hopper parts gain nothing: H200's. [bytes/s]"""
-
-
 _OPTIONS: Final = tuple(name for name in Engine.__struct_fields__ if name not in {"name", "version"})
 """Settings of an engine that a case may state."""
 
@@ -84,16 +79,18 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     calibration: Calibration | None = None
     """The user's own, of this engine on this accelerator."""
     drift: Drift | None = None
-    """What it says of this configuration beyond the causes of a stack."""
+    """What it, or published rows, say of this configuration beyond the causes of a stack."""
     notes: tuple[str, ...] = ()
 
     def basis(self, tier: Rung) -> Basis:
         """How a number is founded whose weakest kernel stands on an evidence tier."""
+        tier = "generic" if self.times.unknown else tier  # a guessed host, however well kernels are known
         return basis_of_tier(tier, overheads_borrowed=self.times.borrowed, calibrated=self.calibration is not None)
 
     def calibrated(self, in_flight: float | None = None) -> Calibration | None:
-        """The user's own, as sure as it is of this configuration with so many requests in flight on a replica."""
-        return self.calibration if self.drift is None else self.drift.surely(in_flight)
+        """The user's own, as sure as it is here with so many requests in flight; published rows narrow no interval."""
+        own = self.calibration
+        return own if own is None or self.drift is None else self.drift.surely(in_flight)
 
     @property
     def max_num_seqs(self) -> float:
@@ -111,6 +108,8 @@ def resolve(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Deplo
         The model, accelerator, engine or a format is unknown, or the case contradicts itself.
     """
     model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
+    if case.images is not None:
+        case = msgspec.structs.replace(case, images=known_images(model, case.images, isl=case.isl))
     return deploy(case, model=model, accelerator=catalog.predictable_accelerator(case.accelerator, additions))
 
 
@@ -135,6 +134,7 @@ def case_of(
         links=Links(intra=configuration.intra_link),
         split_mode="layer" if layered else "tensor",
         replicas=replicas,
+        images=None if configuration.pools is not None and configuration.pools.encode else lengths.images,
     )
 
 
@@ -154,8 +154,11 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     layout, memory_layout = _layouts(case)
     offline = case.traffic.static or case.traffic.saturated or case.traffic.batch is not None
     engine = defaults(known, accelerator, model=model, layout=memory_layout, year=case.year, offline=offline)
+    adapting = engine.adapters is not None and engine.adapters.slots > 0
+    engine = with_room_for_adapters(engine) if adapting else engine
     version = stated_release(known, case.year)
     running = resolve_engine(engine, case.year)
+    precision, published = as_published(precision, model, beside_experts=running.spec.beside_experts)
     # Whoever makes a processor, no fit on the same maker's GPUs says anything about it.
     vendor = "" if accelerator.segment == "cpu" else accelerator.vendor
     times = engine_times(
@@ -165,48 +168,63 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         part=accelerator.id,
         release=version,
     )
+    speculation = speculation_of(engine, model) if engine.speculative_tokens else None
+    drafter = speculation.drafter if speculation else None
+    if case.beams != 1:
+        check_beams(case, drafts=speculation is not None)
     pool = kv_pool(
         model,
         accelerator,
         precision=precision,
         engine=running,
         layout=memory_layout,
-        demand=Demand(context_tokens=max(1.0, case.isl + case.osl)),
+        demand=Demand(context_tokens=max(1.0, case.isl + case.osl), drafter=drafter),
+        images=(held_for_images(model, case.images, engine=engine, tp=layout.tp) if case.images else ())
+        + (adapter_parts(model, engine.adapters, layout=memory_layout) if adapting else ()),
     )
     kernels = _without_peer_exchanges(
-        ladder(
-            accelerator,
-            family=running.spec.kernel_family,
-            inter_node_bytes_per_s=case.links.inter_bytes_per_s,
-        ),
+        ladder(accelerator, family=running.spec.kernel_family, inter_node_bytes_per_s=case.links.inter_bytes_per_s),
         case.links.intra,
     )
     own = calibration_of(accelerator, engine.name, model=model.id)
     shipped = with_async_scheduling(Overheads(**times.values), engine.async_scheduling)
+    if not (kernels.grids or has_link(accelerator, ranks=layout.tp)):
+        # A factor below one was fitted over links of their own (MI300X); PCIe takes no less than its formula says.
+        shipped = msgspec.structs.replace(shipped, collective=max(1.0, shipped.collective))
     overheads = overheads_under(shipped, own.stretch, carried=own.carried) if own else shipped
+    reach = overheads.reach_bytes_per_s
     placement = Placement(
         model=model,
-        accelerator=with_reachable_bandwidth(accelerator, kernels.multiprocessors, reach=overheads.reach_bytes_per_s),
+        accelerator=with_reachable_bandwidth(accelerator, kernels.multiprocessors, reach=reach),
         precision=precision,
         layout=layout,
         ladder=kernels,
         # Accelerators that reach each other without the network.
         domain=max(accelerator.link.domain, accelerator.max_per_node or 8),
         graphs=engine.cuda_graphs is not False,
-        speculation=_speculation(engine),
+        speculation=speculation,
         mixed_attention=mixed_attention_factor(accelerator, model, one_call=running.spec.attends_in_one_call(version)),
         fused_attention=running.spec.fuses_attention(version),
+        batching=batching_of(accelerator, running.spec, release=version, units=kernels.multiprocessors, reach=reach),
         eager=running.spec.eager if times.engine == running.spec.overheads_of else None,
         two_batches=running.spec.overlaps_two_batches(version),
+        balanced=running.spec.balances_experts(version),
+        beams=float(case.beams),
     )
     told = filter(None, (catalog.status_note(accelerator),))
-    notes = (*note, *told, *pool.notes, *model.assumed, *placement.ladder.notes, *note_of(own))
+    if case.images is not None:
+        placement = with_encoder(placement, overheads, images=case.images, isl=case.isl, engine=engine)
+    placement = with_adapters(placement, engine, isl=case.isl) if adapting else placement
+    drift = None
+    if accelerator.published or (own is not None and own.learnt):
+        from tonnage.planning.drift import drift_at
+
+        drift = drift_at(own, case, at=placement, engine=engine.name)
+    moved = () if drift is None or own is not None else (drift.told(case),)
+    notes = (*note, *told, *published, *pool.notes, *model.assumed, *placement.ladder.notes, *note_of(own), *moved)
     if placement.two_batches and layout.ep > 1 and layout.dp > 1 and layout.tp * layout.dp > placement.domain:
-        notes = (
-            *notes,
-            f"{case.engine}: half of a step is exchanged between nodes beside the other "
-            "(--enable-two-batch-overlap); without it steps are longer",
-        )
+        told_of = "half of a step is exchanged between nodes beside the other (--enable-two-batch-overlap)"
+        notes = (*notes, f"{case.engine}: {told_of}, busy experts are copied (--enable-eplb); else steps are longer")
     if times.borrowed and own is None:
         notes = (*notes, f"{case.engine}: no measured overheads; a generic engine's are used")
     return Deployment(
@@ -220,17 +238,9 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         overheads=overheads,
         pool=pool,
         calibration=own,
-        drift=_drift(own, case, model.id, layout),
+        drift=drift,
         notes=notes,
     )
-
-
-def _drift(own: Calibration | None, case: ServeCase, model: str, layout: Layout) -> Drift | None:
-    if own is None or not own.learnt or case.disaggregation is not None:
-        return None
-    from tonnage.planning.drift import drift_of
-
-    return drift_of(own, model=model, prompt_tokens=case.isl, output_tokens=case.osl, layout=layout)
 
 
 def with_reachable_bandwidth(accelerator: Accelerator, multiprocessors: float | None, *, reach: float) -> Accelerator:
@@ -346,19 +356,8 @@ def _engine(case: ServeCase) -> tuple[Engine, tuple[str, ...]]:
     if spec is None:
         spec = unlisted_engine()
         notes = (f"{case.engine}: its defaults are not known; it is taken to allocate by need",)
-    return msgspec.convert({"name": spec.name, "version": case.engine_version, **options}, Engine), notes
-
-
-def _speculation(engine: Engine) -> Speculation | None:
-    """Speculative decoding, when the case gives both the drafted tokens and how often they are accepted."""
-    if not engine.speculative_tokens:
-        return None
-    if engine.speculative_acceptance is None or not 0.0 <= engine.speculative_acceptance <= 1.0:
-        raise BadRequest(
-            f"speculative_tokens {engine.speculative_tokens} needs speculative_acceptance, the share of drafted "
-            "tokens kept, from 0 to 1; it depends on the text and cannot be guessed"
-        )
-    return Speculation(tokens=float(engine.speculative_tokens), acceptance=engine.speculative_acceptance)
+    named = msgspec.convert({"name": spec.name, "version": case.engine_version, **options}, Engine)
+    return with_published_acceptance(named) if named.draft_model else named, notes
 
 
 def _timed_as(name: str) -> str:
@@ -440,10 +439,12 @@ def note_of(own: Calibration | None) -> tuple[str, ...]:
 def notes_among(configurations: Iterable[Configuration], *, model: str, additions: Additions) -> tuple[str, ...]:
     """The same for every stack among some configurations of a model."""
     known = accelerators(additions)
-    stacks = dict.fromkeys((c.accelerator, c.engine.name) for c in configurations)
-    return tuple(
-        note
-        for part, engine in stacks
-        if part in known and known[part].calibrations
-        for note in note_of(calibration_of(known[part], engine, model=model))
-    )
+    notes: list[str] = []
+    for part, engine in dict.fromkeys((c.accelerator, c.engine.name) for c in configurations):
+        own = calibration_of(known[part], engine, model=model) if part in known else None
+        notes += note_of(own)
+        if own is None and part in known and known[part].published:
+            from tonnage.planning.drift import published_note
+
+            notes += published_note(part, engine, model=model)
+    return tuple(notes)

@@ -22,13 +22,17 @@ import msgspec
 import numpy as np
 
 from tonnage.catalog.intervals import Priors, causes, priors
+from tonnage.catalog.points import published_points
 from tonnage.domain.calibration import TRAINING, Calibration
+from tonnage.domain.case import ServeCase
 from tonnage.domain.layout import Layout
+from tonnage.domain.precision import Precision
 from tonnage.planning.error_model import NINETY
+from tonnage.simulation.steps import Placement
 
 __all__ = [
-    "DRIFTS", "NAMES", "SAME_AS", "STUDENT", "Drift", "Moved", "Numbers", "drift_covariance", "drift_of", "load_steps",
-    "numbers_of", "place_of", "trained",
+    "DRIFTS", "NAMES", "SAME_AS", "STUDENT", "Drift", "Moved", "Numbers", "drift_at", "drift_covariance", "drift_of",
+    "load_steps", "numbers_of", "place_of", "published_note", "setting_of", "trained",
 ]  # fmt: skip
 
 NAMES: Final = ("memory", "attention", "compute", "host", "sequence", "request", "links")
@@ -74,6 +78,8 @@ class Drift(msgspec.Struct, frozen=True):
     prompt_tokens: float
     output_tokens: float
     layout: Layout
+    setting: str = ""
+    """Of published points: release and formats (`setting_of`)."""
 
     @property
     def usual(self) -> float:
@@ -104,13 +110,25 @@ class Drift(msgspec.Struct, frozen=True):
         same = {name: factors[other] for name, other in SAME_AS.items() if other in factors}
         return msgspec.structs.replace(self.own, factors={**self.own.factors, **factors, **same})
 
+    def told(self, case: ServeCase) -> str:
+        """The sentence that tells which published rows moved a case's numbers, and by how much."""
+        clients = case.traffic.concurrency or case.traffic.batch
+        in_flight = clients / case.replicas if clients else self.usual
+        own, moved = self.own, self.at(in_flight)
+        return (
+            f"{own.points} published rows of {self.model} with {own.engine} on {own.accelerator} ({own.source}, "
+            f"{own.date}) move TPOT {moved.pace - 1.0:+.0%} and TTFT {moved.pace * moved.first - 1.0:+.0%} at "
+            f"{in_flight:.3g} in flight; intervals stay, for rows of one publisher told nothing of another's "
+            "(--calibration published)"
+        )
+
     def _numbers(self, quantity: str, in_flight: Sequence[float]) -> Numbers:
         return numbers_of(
             (
                 quantity,
                 self.model,
                 place_of(load, self.layout, prompt_tokens=self.prompt_tokens, output_tokens=self.output_tokens),
-                "",
+                self.setting,
             )
             for load in in_flight
         )
@@ -147,7 +165,7 @@ class Numbers(NamedTuple):
     places: Array
     """Logarithms, a row each."""
     settings: Sequence[str]
-    """What is another kind of configuration altogether; of servers empty."""
+    """What is another kind of configuration altogether; of a user's own servers empty."""
 
 
 def numbers_of(each: Iterable[tuple[str, str, Sequence[float], str]]) -> Numbers:
@@ -202,7 +220,9 @@ class _Key:
         self.one = one
 
     def __hash__(self) -> int:
-        return hash(self.one.learnt)
+        # Of all its numbers a hash would take longer than what is kept under it; these tell most calibrations apart.
+        own = self.one
+        return hash((own.accelerator, own.engine, own.models, own.date, len(own.learnt)))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _Key):
@@ -248,12 +268,61 @@ def _conditioned(key: _Key) -> _Conditioned:
 
 
 def drift_of(
-    own: Calibration | None, *, model: str, prompt_tokens: float, output_tokens: float, layout: Layout
+    own: Calibration | None,
+    *,
+    model: str,
+    prompt_tokens: float,
+    output_tokens: float,
+    layout: Layout,
+    setting: str = "",
 ) -> Drift | None:
     """What a calibration says of a configuration; absent where it holds no measured numbers."""
     if own is None or not own.learnt:
         return None
-    return Drift(own, model, prompt_tokens, output_tokens, layout)
+    return Drift(own, model, prompt_tokens, output_tokens, layout, setting)
+
+
+def setting_of(release: str | None, precision: Precision) -> str:
+    """
+    What of a configuration is no logarithm: published points of another release or format count less.
+
+    Examples
+    --------
+    >>> from tonnage.domain.precision import Precision
+    >>> setting_of("0.11.0", Precision(weights="fp8"))
+    '0.11.0 fp8 bf16'
+    """
+    return " ".join(filter(None, (release, precision.stored, precision.kv)))
+
+
+def drift_at(own: Calibration | None, case: ServeCase, *, at: Placement, engine: str) -> Drift | None:
+    """What the user's own calibration, else the published rows of the stack, say of a configuration."""
+    if case.disaggregation is not None:
+        return None
+    if own is not None:
+        return drift_of(own, model=at.model.id, prompt_tokens=case.isl, output_tokens=case.osl, layout=at.layout)
+    if case.accelerator_fraction < 1.0:
+        return None
+    return drift_of(
+        published_points(at.accelerator.id, engine, model=at.model.id),
+        model=at.model.id,
+        prompt_tokens=case.isl,
+        output_tokens=case.osl,
+        layout=at.layout,
+        setting=setting_of(case.engine_version, at.precision),
+    )
+
+
+def published_note(accelerator: str, engine: str, *, model: str) -> tuple[str, ...]:
+    """The sentence of a plan whose numbers published rows moved, if there are any of this stack."""
+    own = published_points(accelerator, engine, model=model)
+    if own is None:
+        return ()
+    return (
+        f"{engine} on {accelerator}: {own.points} published rows of {model} ({own.source}, {own.date}) count as its "
+        "points, the nearer in load, lengths, degrees, release and formats the more; intervals stay "
+        "(--calibration published)",
+    )
 
 
 def trained(own: Calibration, *, model: str, place: Sequence[float], setting: str) -> dict[str, tuple[float, float]]:

@@ -27,18 +27,19 @@ from tonnage.domain.money import Offer
 from tonnage.domain.plan import Bill
 from tonnage.errors import Unmeasured
 from tonnage.planning.cold_start import STARTS, TIMED_WEIGHT_BYTES
-from tonnage.pricing.energy import carbon_kg, energy_kwh, mean_power_w, tokens_per_joule
+from tonnage.pricing.energy import IDLE_DRAW, WORKING_DRAW, carbon_kg, energy_kwh, tokens_per_joule
 from tonnage.units import GiB, show
 
 __all__ = [
     "IMAGES_PER_CORE",
-    "SERVING_LOAD",
-    "TRAINING_LOAD",
+    "USUAL_LOAD",
+    "Draw",
     "LoadShare",
     "MachinePower",
     "energy_use",
     "host_factor",
     "host_need",
+    "machine_draw",
     "machine_power",
     "offer_of",
     "offload_needs",
@@ -49,17 +50,23 @@ __all__ = [
 
 
 class MachinePower(msgspec.Struct, frozen=True, kw_only=True):
-    """The most a machine draws, and the boards' share of it. [W]"""
+    """What a machine is rated for, and what it draws with its boards at their limit. [W]"""
 
     watts: float
+    """Rating: what its supply must bring."""
     low: float
     high: float
     board_watts: float
+    """The boards' limits."""
+    work_watts: float
+    """At the plug with the boards at their limit: what stands around them draws less than its rating."""
+    work_low: float
+    work_high: float
     source: str
 
 
 class LoadShare(msgspec.Struct, frozen=True, kw_only=True):
-    """Mean draw of a working machine over the most it draws. [-]"""
+    """Mean draw of a working board over its limit; what stands around it is taken to follow. [-]"""
 
     value: float
     low: float
@@ -67,16 +74,13 @@ class LoadShare(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
-SERVING_LOAD: Final = LoadShare(
-    value=0.6, low=0.4, high=0.8, source="ownership table, typical_load_factor: inference 0.4 to 0.8 of the maximum"
-)
-
-TRAINING_LOAD: Final = LoadShare(
-    value=0.9,
-    low=0.8,
+USUAL_LOAD: Final = LoadShare(
+    value=(WORKING_DRAW + 1.0) / 2.0,
+    low=WORKING_DRAW,
     high=1.0,
-    source="ownership table, typical_load_factor: training near 0.85 to 0.95 of the maximum",
+    source="no workload is stated: the middle between a board that works on next to nothing and its limit",
 )
+"""Of accelerators that are at work on nobody knows what."""
 
 
 @cache
@@ -111,16 +115,62 @@ def machine_power(accelerator: Accelerator, *, count: float) -> MachinePower:
     if known is not None and unchanged is not None and unchanged.power_w == board:
         row = catalog.parameter("server_power_max", known.power)
         watts = row.value / known.count * count
-        return MachinePower(
-            watts=watts, low=watts, high=watts, board_watts=board * count, source=f"{known.power}: {row.source}"
-        )
+        return _machine((watts, watts, watts), boards=board * count, source=f"{known.power}: {row.source}")
     source = (
         f"{count:g} x {board:g} W board limit x {middle:.2f} for the host: median of published machines "
         f"({least:.2f} to {most:.2f})"
     )
     boards = board * count
+    return _machine((boards * middle, boards * least, boards * most), boards=boards, source=source)
+
+
+def _machine(rated: tuple[float, float, float], *, boards: float, source: str) -> MachinePower:
+    """A machine of that rating: middle, low and high. [W]"""
+    host = catalog.parameter("server_power", "host_draw_over_rating")
+    shares = (host.value, host.low or host.value, host.high or host.value)
+    work, low, high = (boards + share * max(0.0, watts - boards) for watts, share in zip(rated, shares, strict=True))
     return MachinePower(
-        watts=boards * middle, low=boards * least, high=boards * most, board_watts=boards, source=source
+        watts=rated[0],
+        low=rated[1],
+        high=rated[2],
+        board_watts=boards,
+        work_watts=work,
+        work_low=low,
+        work_high=high,
+        source=source,
+    )
+
+
+class Draw(msgspec.Struct, frozen=True, kw_only=True):
+    """Mean power of machines under a load, cooling not counted. [W]"""
+
+    watts: float
+    low: float
+    high: float
+    board_watts: float
+
+
+def machine_draw(machine: MachinePower, *, load: LoadShare, busy: float = 1.0) -> Draw:
+    """
+    What machines draw that work part of the time: the one way from a state to watts, whatever asks.
+
+    Parameters
+    ----------
+    load : LoadShare
+        What the boards draw of their limit while they work.
+    busy : float, optional
+        Share of time at work. [-]
+    """
+    idle = catalog.parameter("server_power", "idle_share_of_max")
+    rest = (1.0 - busy) * machine.watts
+    watts = busy * machine.work_watts * load.value + rest * idle.value
+    down = math.hypot(math.log(load.value / load.low), math.log(machine.work_watts / machine.work_low))
+    up = math.hypot(math.log(load.high / load.value), math.log(machine.work_high / machine.work_watts))
+    return Draw(
+        watts=watts,
+        low=watts * math.exp(-down),
+        high=watts * math.exp(up),
+        board_watts=machine.board_watts * (busy * load.value + (1.0 - busy) * IDLE_DRAW),
     )
 
 
@@ -135,7 +185,7 @@ def energy_use(
     busy: float,
     bill: Bill,
     output_tokens_per_s: float | None = None,
-    load: LoadShare = SERVING_LOAD,
+    load: LoadShare = USUAL_LOAD,
 ) -> EnergyUse | None:
     """
     Mean power and what follows from it; absent where the accelerator's power is not published.
@@ -151,17 +201,19 @@ def energy_use(
     output_tokens_per_s : float, optional
         Of all together, on average. [tokens/s]
     load : LoadShare, optional
-        What a working machine draws of the most it draws.
+        What the boards draw of their limit while they work.
     """
     try:
         machine = machine_power(accelerator, count=count)
     except Unmeasured:
         return None
+    drawn = machine_draw(machine, load=load, busy=busy)
     idle = catalog.parameter("server_power", "idle_share_of_max")
-    share = mean_power_w(power_w=1.0, utilisation=busy, load_share=load.value, idle_share=idle.value)
+    host = catalog.parameter("server_power", "host_draw_over_rating")
     pue, pue_low, pue_high, pue_source = _pue(bill.provider)
-    watts = machine.watts * share * pue
-    down, up = _band(machine, load=load, pue=(pue / pue_low, pue_high / pue))
+    watts = drawn.watts * pue
+    down = math.hypot(math.log(drawn.watts / drawn.low), math.log(pue / pue_low))
+    up = math.hypot(math.log(drawn.high / drawn.watts), math.log(pue_high / pue))
     grid = catalog.carbon_of(country=bill.country, provider=bill.provider, region=bill.region)
     kwh = energy_kwh(power_w=watts)
     per_million = None
@@ -169,10 +221,10 @@ def energy_use(
         per_million = energy_kwh(power_w=watts, hours=TOKENS / output_tokens_per_s / SECONDS_PER_HOUR)
     return EnergyUse(
         power_w=watts,
-        power_w_low=watts / down,
-        power_w_high=watts * up,
-        board_w=machine.board_watts * share,
-        host_w=(machine.watts - machine.board_watts) * share,
+        power_w_low=watts * math.exp(-down),
+        power_w_high=watts * math.exp(up),
+        board_w=drawn.board_watts,
+        host_w=drawn.watts - drawn.board_watts,
         pue=pue,
         kwh_per_month=kwh,
         kwh_per_million_tokens=per_million,
@@ -185,8 +237,10 @@ def energy_use(
         grid=f"{grid.name} ({grid.id})" if grid else "",
         sources=(
             machine.source,
-            f"working {busy:.0%} of the time at {load.value:.0%} of that, else {idle.value:.0%}: "
-            f"{load.source}; {idle.source}",
+            f"accelerators at {load.value:.0%} of their limit while they work ({load.low:.0%} to {load.high:.0%}): "
+            f"{load.source}",
+            f"around them {host.value:.0%} of what is rated: {host.source}",
+            f"working {busy:.0%} of the time, else {idle.value:.0%} of the rating: {idle.source}",
             pue_source,
             *((f"{grid.grams_per_kwh:g} g/kWh: {grid.source}, {grid.as_of or 'no date'}",) if grid else ()),
         ),
@@ -201,13 +255,6 @@ def _pue(provider: str) -> tuple[float, float, float, str]:
     row = best if known is not None and known.kind == "hyperscaler" else common
     low, high = best.low or best.value, worst.value if row is common else best.high or best.value
     return row.value, low, high, f"PUE {row.value:g}: {row.source}"
-
-
-def _band(machine: MachinePower, *, load: LoadShare, pue: tuple[float, float]) -> tuple[float, float]:
-    """Factors below and above the mean power: load, host and building, added in squares as logarithms."""
-    down = math.hypot(math.log(load.value / load.low), math.log(machine.watts / machine.low), math.log(pue[0]))
-    up = math.hypot(math.log(load.high / load.value), math.log(machine.high / machine.watts), math.log(pue[1]))
-    return math.exp(down), math.exp(up)
 
 
 SHARD_BYTES: Final = 5e9

@@ -98,6 +98,12 @@ def launchable_option(
         return _fill_settings(plan, plan.options[rank - 1], facts, model=model, additions=additions, saturated=True)
     option = plan.options[rank - 1]
     if (split := option.configuration.pools) is not None:
+        if split.encode:
+            raise BadRequest(
+                f"no file is written for units with encoders ({split.label}): start those with vLLM's"
+                " --mm-encoder-only and --ec-transfer-config, or SGLang's --encoder-only and --language-only, by hand;"
+                " or choose an option without them (--rank)"
+            )
         counts = {"prefill_workers": option.replicas * split.prefill, "decode_workers": option.replicas * split.decode}
         facts["pools"] = counts
         option = msgspec.structs.replace(option, replicas=sum(counts.values()))

@@ -58,13 +58,15 @@ def check_quotes(quotes: Iterable[Quote]) -> None:
     Raises
     ------
     BadRequest
-        A date or a ramp that is none, or a minimum above the maximum.
+        A date or a ramp that is none, a day of the offer that has not come, or a minimum above the maximum.
     """
     for number, quote in enumerate(quotes, start=1):
         where = f"quotes[{number}]."
         for name, text in (("start", quote.start), ("as_of", quote.as_of)):
             if text:
                 _check_day(text, f"{where}{name}")
+        if quote.as_of and quote.as_of > min(quote.start or quote.as_of, date.today().isoformat()):
+            raise BadRequest(f"{where}as_of is '{quote.as_of}', after its start or a day that has not come")
         ramp = _ramp(quote, f"{where}ramp")
         if quote.term_s is None:
             asked = [name for name in ("minimum", "ramp", "upfront", "start") if getattr(quote, name)]

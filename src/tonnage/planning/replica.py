@@ -22,7 +22,15 @@ from tonnage.physics.transformer import Tokens
 from tonnage.planning.deployment import Deployment, case_of, deploy
 from tonnage.planning.error_model import ErrorModel, load_class, load_ends, serve_level
 from tonnage.simulation.capacity import Point, ReplicaLoad, ReplicaTimes, at_concurrency, at_rate, quantile_factor
-from tonnage.simulation.steps import StepGrid, StepTable, seconds, step_grid, step_parts, step_table
+from tonnage.simulation.steps import (
+    StepGrid,
+    StepTable,
+    exchange_beside_s,
+    seconds,
+    step_grid,
+    step_parts,
+    step_table,
+)
 
 __all__ = [
     "LEAST_PREFILL",
@@ -41,7 +49,7 @@ __all__ = [
     "steady_state",
 ]  # fmt: skip
 
-BATCH_SIZES: Final = (1.0, 16.0, 64.0, 256.0)
+BATCH_SIZES: Final = (1.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0)
 """Decode batches whose step is computed; between them it is interpolated. [requests]"""
 USUAL_BATCH: Final = 256.0
 """Where the engine sets no limit of its own. [requests]"""
@@ -118,7 +126,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
 
     def loads(self, prompt_tokens: float, top: float) -> Iterator[tuple[ErrorModel, float]]:
         """Error models of loads in their order, each with the requests in flight up to which it holds."""
-        if self.deployment.drift is None:
+        if self.deployment.drift is None or self.deployment.calibration is None:
             yield from ((self.errors_under(name), end) for name, end in load_ends(prompt_tokens))
             return
         from tonnage.planning.drift import load_steps
@@ -195,14 +203,15 @@ def concurrency_limit(at: Deployment, lengths: Lengths) -> float:
     Requests whose caches fit at once, within the engine's own limit: R c + z sqrt(R) s <= pool.
 
     c is what a request holds on average over its life, prompt plus half the output (all of it where the engine
-    reserves room), s the spread of lengths.
+    reserves room), s the spread of lengths. The beams of a search share the prompt's cache and hold an answer each.
     """
-    whole = lengths.prompt_tokens + lengths.output_tokens
+    answers = lengths.output_tokens * at.placement.beams
+    whole = lengths.prompt_tokens + answers
     if not math.isfinite(at.pool.sequences):
         return at.max_num_seqs
-    tokens = _cache_tokens(at, whole)
+    tokens = _cache_tokens(at, lengths.prompt_tokens + lengths.output_tokens)
     reserves = at.running.spec.scheduling.reserves_output
-    mean = whole if reserves else max(1.0, lengths.prompt_tokens + lengths.output_tokens / 2.0)
+    mean = whole if reserves else max(1.0, lengths.prompt_tokens + answers / 2.0)
     z = quantile_factor(95.0)
     spread = max(0.0, (lengths.prompt_p95 or lengths.prompt_tokens) - lengths.prompt_tokens) / z
     root = (-z * spread + math.sqrt((z * spread) ** 2 + 4.0 * mean * tokens)) / (2.0 * mean)
@@ -334,14 +343,16 @@ def _decode_s(
 ) -> tuple[float, Rung]:
     if drafting is not None:
         return drafting.decode_s(sequences, context), drafting.rung
-    parts = step_parts(at.placement, decode_tokens(at, sequences, context=context))
-    return seconds(parts, at.overheads, sequences=sequences / at.placement.layout.dp), parts.rung
+    tokens = decode_tokens(at, sequences, context=context)
+    parts = step_parts(at.placement, tokens)
+    hidden = exchange_beside_s(at.placement, tokens.rows, overheads=at.overheads) if parts.exchange else 0.0
+    return seconds(parts, at.overheads, sequences=sequences / at.placement.layout.dp) - hidden, parts.rung
 
 
 def decode_tokens(at: Deployment, sequences: float, *, context: float) -> Tokens:
     """What one rank and stage does in a decode step of so many sequences on the replica."""
     layout = at.placement.layout
-    mine = max(1.0, sequences / (layout.dp * layout.pp))
+    mine = max(1.0, sequences * at.placement.beams / (layout.dp * layout.pp))
     return Tokens(decodes=mine, context=context, emitted=mine)
 
 
@@ -363,7 +374,9 @@ def _prompts_s(at: Deployment, tokens: Tokens) -> float:
     """A step of prompts alone: no graph captured it, so its launches may be what it waits for. [s]"""
     parts, o = step_parts(at.placement, tokens), at.overheads
     launched = prefill_launch_s(at, parts.kernels) + o.step_s + o.prompt_s * tokens.prompts
-    return max(seconds(parts, o, sequences=0.0, prompts=tokens.prompts), launched)
+    fixed, each = at.placement.encoder_s
+    encoding = fixed + each * tokens.prompts * tokens.chunk
+    return max(seconds(parts, o, sequences=0.0, prompts=tokens.prompts), launched) + encoding
 
 
 def prefill_launch_s(at: Deployment, kernels: float) -> float:

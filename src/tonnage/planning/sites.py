@@ -59,6 +59,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 UNBOUND: Final = frozenset({"on-demand", "spot", "block"})
 """Terms that end before prices move."""
 ADD_YOURS: Final = ", or bring an offer made to you: --quotes FILE"
+ADD_STRANGERS: Final = "community marketplaces, auctions and brokers as well: --community"
 YOURS: Final = "yours"
 """Provider of offers at the user's own price."""
 NOBODY: Final = "no price known"
@@ -188,12 +189,13 @@ def none_passes(excluded: Iterable[Rejection], *, usual: str = "filter") -> Verd
     counts = Counter(loser.verdict.limit or usual for loser in excluded)
     last = max(counts, key=lambda name: (order.index(name) if name in order else -1, counts[name]), default=usual)
     number = counts[last]
+    nearest = f"drop or widen '{last}'" + (ADD_YOURS if last == "term" else "")
     return Verdict(
         ok=False,
         limit=last,
         reason=f"no offer passes the filters; '{last}' removes the last of {number} "
         f"accelerator{'' if number == 1 else 's'}",
-        nearest=f"drop or widen '{last}'" + (ADD_YOURS if last == "term" else ""),
+        nearest=ADD_STRANGERS if last == "community" else nearest,
     )
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "contract_lines",
     "hourly_usd",
     "instances_needed",
+    "months_of",
     "primary_first",
     "usd_per_hour_of",
     "with_instances",
@@ -99,12 +100,18 @@ def contract_hours(contract: Contract, *, used: float) -> Charged:
     """
     if not contract.ramp:
         return Charged(float(used), max(used, contract.take_or_pay * contract.minimum), 0.0)
-    months = max(1, math.ceil(contract.hours / HOURS_PER_MONTH - 1e-9))
-    there = [max((count for at, count in contract.ramp if at <= month), default=0) for month in range(1, months + 1)]
+    there = months_of(contract)
+    months = len(there)
     taken = [min(used, most) for most in there]
     paid = [max(mine, contract.take_or_pay * most) for mine, most in zip(taken, there, strict=True)]
     mean = sum(taken) / months
     return Charged(mean, sum(paid) / months, used - mean)
+
+
+def months_of(contract: Contract) -> list[int]:
+    """Accelerators that a ramp has brought in each month of the contract."""
+    months = max(1, math.ceil(contract.hours / HOURS_PER_MONTH - 1e-9))
+    return [max((count for at, count in contract.ramp if at <= month), default=0) for month in range(1, months + 1)]
 
 
 def bill(offer: Offer, *, replicas: int, ranks: int, term: str, today: date) -> Bill | Verdict:

@@ -29,6 +29,8 @@ from tonnage.report.out_of_sample import (
     duel_sentence,
     log_page,
     log_rows,
+    points_page,
+    points_rows,
     regret_page,
     regret_rows,
     reliability_rows,
@@ -141,6 +143,9 @@ def as_text(report: AccuracyReport) -> str:
     if report.out_of_sample.standings:
         parts += ["", "By groups that weigh the same, each left out of what is fitted:", ""]
         parts += [_align_columns(standing_rows(report.out_of_sample))]
+    if report.points:
+        parts += ["", "Published rows as points of their model on their stack (--calibration published):", ""]
+        parts += [_align_columns(points_rows(report.points))]
     if report.duels:
         parts += ["", duel_sentence(report.predictor, report.duels), "", _align_columns(duel_rows(report.duels))]
     parts += ["", _align_columns([header, *rows])]
@@ -203,6 +208,7 @@ def as_markdown(report: AccuracyReport, page: Page) -> str:
         "that interval as a share of the prediction. `fits` counts wrong verdicts under *mean*.",
         sentence(report),
         *standings_page(report.out_of_sample),
+        *points_page(report.points),
         *aside_page(page.aside),
         "## In sample, over all blocks",
         "Each row weighs the same here, and most were read by the fits that predict them.",

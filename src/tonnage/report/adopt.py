@@ -108,7 +108,7 @@ def _row(label: str, option: ServeOption | TrainOption) -> tuple[str, ...]:
         return (
             label,
             parts,
-            f"{option.replicas}x{degrees(c)} {c.precision.weights.upper()}",
+            f"{option.replicas}x{degrees(c)} {c.precision.stored.upper()}",
             price,
             f"{option.usd_per_month:,.0f}",
             show(seen.ttft_s.value, "s", digits=2),

@@ -56,7 +56,7 @@ def _row(name: str, state: State, saved: float) -> tuple[str, ...]:
     return (
         name,
         f"{state.accelerators} x {state.accelerator}",
-        state.precision.weights.upper(),
+        state.precision.stored.upper(),
         f"{state.usd_per_month:,.0f}",
         f"{saved:,.0f}" if saved else "",
         show((state.replayed or state).ttft_s, "s", digits=2),

@@ -5,17 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tonnage.domain.fleet_plan import FleetAlternative, FleetCheck, FleetPlan, FleetWorkload, HourRange, PoolInstances
+from tonnage.domain.fleet_plan import (
+    FleetAlternative,
+    FleetCheck,
+    FleetPlan,
+    FleetRun,
+    FleetWorkload,
+    HourRange,
+    PoolInstances,
+)
 from tonnage.report.document import Block, Column, Document, Meter, Section, Table, grid, section, text_section
 from tonnage.report.names import model_name, part_name, provider_name, with_names
 from tonnage.report.screen import ROWS, by_averages, first_screen, left_out, no_plan, price_dates
 from tonnage.report.wording import commitment_text, made_note, money, parts_table, plural, shortages_text
-from tonnage.units import show
+from tonnage.units import show, whole_percent
 
 __all__ = ["explain_fleet_plan", "fleet_document"]
 
 DAYS: Final = ("Mo", "Tu", "We", "Th", "Fr", "Sa", "Su")
 MOST_RANGES: Final = 7
+HOURS_PER_MONTH: Final = 730.0
+PART: Final = 1e-6
+"""From a whole count on, what is had for part of an hour only. [-]"""
 LEFT_OUT: Final = 8
 """Accelerators left out that --why names."""
 
@@ -59,7 +70,7 @@ def _dates(plan: FleetPlan) -> str:
 
 
 def _workload(one: FleetWorkload) -> str:
-    asked = one.serve or one.infer
+    asked = one.serve or one.infer or one.run
     model = f" ({model_name(asked.model)})" if asked is not None else ""
     return f"{one.name}{model}"
 
@@ -68,14 +79,13 @@ def _recommendation(plan: FleetPlan) -> str:
     assert plan.bill is not None
     most: dict[str, float] = {}
     for one in (one for one in plan.instances if not _cpu(one)):
-        peak = max(hour.count for hour in one.hours) * one.accelerators_per_instance
-        most[one.accelerator] = most.get(one.accelerator, 0.0) + peak
+        most[one.accelerator] = most.get(one.accelerator, 0.0) + plan.most_accelerators(one)
     kinds = ", ".join(f"{count:g} x {part_name(id)}" for id, count in most.items()) or "host cores"
     own = all(one.term == "own" for one in plan.instances)
     price = (
         "no rent: own machines do"
         if own and not plan.bill.value
-        else f"{money(plan.bill.value)}/month (${plan.bill.value / 730.0:,.2f}/h on average)"
+        else f"{money(plan.bill.value)}/month (${plan.bill.value / HOURS_PER_MONTH:,.2f}/h on average)"
     )
     varies = any(len(one.hours) > 1 for one in plan.instances)
     return f"{'Up to ' if varies else ''}{kinds}   {price}"
@@ -83,6 +93,15 @@ def _recommendation(plan: FleetPlan) -> str:
 
 def _cpu(one: PoolInstances) -> bool:
     return one.accelerator.startswith("cpu-")
+
+
+def _sure(plan: FleetPlan, check: FleetCheck) -> str:
+    """The chance of a workload's objectives in brackets, and the confidence asked for where it is below that."""
+    if check.chance is None:
+        return ""
+    asked = next((w.serve.confidence for w in plan.request.workloads if w.name == check.workload and w.serve), 0.0)
+    below = f", below the {whole_percent(asked)} asked for" if check.chance < asked else ""
+    return f" ({whole_percent(check.chance)}{below})"
 
 
 def _meters(plan: FleetPlan) -> list[Meter]:
@@ -100,13 +119,31 @@ def _meters(plan: FleetPlan) -> list[Meter]:
             for unit in ("s",)
         )
         at = f"p{check.percentile:g} " if check.requests else ""
-        verdict = "holds" if check.meets else "MISSES"
+        verdict = f"holds{_sure(plan, check)}" if check.meets else "MISSES"
         meters.append(Meter(name=f"{check.workload}:", value=f"{verdict}, {at}{seen}" if seen else verdict))
+    meters += [Meter(name=f"{run.workload}:", value=_run_meter(run)) for run in plan.runs[: ROWS - len(meters)]]
     lost = [check for check in plan.checks if check.lost]
     if lost:
         held = sum(check.meets for check in lost)
         meters.append(Meter(name="failures simulated:", value=f"{held} of {len(lost)} hold"))
     return meters
+
+
+def _run_meter(run: FleetRun) -> str:
+    """What a run takes of the hours that it has, and how surely."""
+    where = "by itself" if run.passing else "on what stands"
+    had = f"{show(run.wall_s.value, 's')} of {show(run.allowed_s, 's')} a run"
+    return f"{run.accelerators} {where}, {had}, {whole_percent(run.chance)}"
+
+
+def _run_text(run: FleetRun) -> str:
+    where = "on hourly instances of its own" if run.passing else "on what others leave of the instances"
+    low, high = (show(end, "s") if end is not None else "?" for end in (run.wall_s.low, run.wall_s.high))
+    return (
+        f"{run.workload}: {run.configuration.label()} {where}; a run every {show(run.every_s, 's')} takes "
+        f"{show(run.wall_s.value, 's')} ({low}-{high}) and has {show(run.allowed_s, 's')}: chance "
+        f"{whole_percent(run.chance)}"
+    )
 
 
 def _limits(plan: FleetPlan, workload: str) -> dict[str, float]:
@@ -163,6 +200,7 @@ def _why(plan: FleetPlan, *, left: int = LEFT_OUT) -> tuple[Block, ...]:
         ),
         *section("One month", _bill(plan)),
         *text_section("Simulated in its hardest hour", [_check(check) for check in plan.checks]),
+        *text_section("Runs of training", [_run_text(run) for run in plan.runs]),
         *text_section("Other fleets", [_other(one) for one in plan.alternatives]),
         *text_section("What binds", saved),
         *text_section(
@@ -197,7 +235,7 @@ def _instances(shown: Sequence[PoolInstances], *, first: bool = False) -> Table:
             one.term,
             f"{one.usd_per_instance_hour:,.2f}",
             f"{one.usd_per_month:,.0f}",
-            _when(one.hours, short=first),
+            _when(one.hours, what="instance", short=first),
             " ".join(word for word in (provider_name(one.provider), one.region) if word),
             one.instance_type,
         )
@@ -215,12 +253,25 @@ def _replicas(plan: FleetPlan) -> Table:
     rows = []
     for one in plan.replicas:
         spot = "" if one.firm else " (spot)"
+        trained = next((run for run in plan.runs if run.workload == one.workload), None)
         run = one.configuration.label().partition(" ")[2] if one.configuration else "virtual cores"
+        run = trained.configuration.label() if trained is not None else run
         run = f"slice {one.slice} {run}" if one.slice else run
         takes = " / ".join(f"{rate:.3g}" for rate in one.capacity_per_s)
         carries = " / ".join(f"{share:.0%}" for share in one.carries)
-        rows.append((one.workload, one.where + spot, run, takes + ("/s" if takes else ""), carries, _when(one.hours)))
-    return grid(["workload~", "on~", "as~", "each takes>", "carries>", "replicas, when~"], rows)
+        draws = show(one.board_w.value, "W") if one.board_w is not None else ""
+        rows.append(
+            (
+                one.workload,
+                one.where + spot,
+                run,
+                takes + (" tokens/s" if trained else "/s" if takes else ""),
+                carries,
+                draws,
+                _when(one.hours, what="replica"),
+            )
+        )
+    return grid(["workload~", "on~", "as~", "each takes>", "carries>", "power each>", "replicas, when~"], rows)
 
 
 def _bill(plan: FleetPlan) -> Table | None:
@@ -241,7 +292,8 @@ def _check(check: FleetCheck) -> str:
         times = [f"mean latency {show(check.e2e_s, 's')}, computed"]
     held = times if not check.requests else [f"p{check.percentile:g} {', '.join(times)}"]
     lost = f" without {check.lost}" if check.lost else ""
-    verdict = "holds" if check.meets else "misses"
+    sure = f" with a chance of {whole_percent(check.chance)}" if check.chance is not None else ""
+    verdict = f"holds{sure}" if check.meets else "misses"
     return (
         f"{check.workload}{lost}: {verdict} at {hour}{check.hour % 24}:00 with {show(check.rate_per_s, '1/s')} on "
         f"{plural(check.replicas, 'replica')}: {', '.join(held) or 'nothing completed'}"
@@ -258,8 +310,11 @@ def _other(one: FleetAlternative) -> str:
     return f"{one.name}: {money(one.usd_per_month)} a month, {apart} ({one.what})"
 
 
-def _when(hours: tuple[HourRange, ...], *, short: bool = False) -> str:
-    """Runs of hours; where they change often, from fewest to most."""
+def _when(hours: tuple[HourRange, ...], *, what: str, short: bool = False) -> str:
+    """Runs of hours; where they change often, from fewest to most; what is had for part of an hour, by the month."""
+    if any(abs(one.count - round(one.count)) > PART for one in hours):
+        spent = sum(one.count * (one.stop - one.start) for one in hours) / hours[-1].stop * HOURS_PER_MONTH
+        return f"{spent:,.3g} {what} hours a month"
     if len(hours) == 1:
         return f"{hours[0].count:.3g} always"
     if short or len(hours) > MOST_RANGES:

@@ -35,7 +35,7 @@ def own_document(plan: OwnPlan, *, top: int | None = None, every: bool = False) 
         good=plan.feasible,
         meters=_meters(plan),
         table=_table(able if every or top else able[:LINES], most=shown, benchmark=plan.benchmark) if able else None,
-        risks=[_short_of(plan), _mixed_line(plan), *_idle(plan)],
+        risks=[_in_host(plan), _short_of(plan), _mixed_line(plan), *_idle(plan)],
         measure=plan.measure_first,
         rest=Note(hint=(f"{plural(hidden, 'more row')}: --all. " if hidden else "") + f"{REST}."),
     )
@@ -145,7 +145,7 @@ def _cells(row: OwnRow) -> tuple[str, ...]:
         UNKNOWN if row.quality is None else f"{row.quality:.1f}",
         moved,
         f"{row.output_tokens_per_s.value:,.0f}",
-        f"{row.concurrency:,.0f}",
+        f"{row.concurrency:,.{int(row.concurrency < 10.0 and row.concurrency % 1.0 >= 0.05)}f}",
         f"{row.per_request:.0f}",
         str(row.output_tokens_per_s.basis),
     )
@@ -159,6 +159,17 @@ def _carriers(plan: OwnPlan) -> list[Meter]:
         part = f"{percent(share)} " if share < WHOLE else ""
         by_workload.setdefault(one.workload, []).append(f"{part}on {one.where}")
     return [Meter(name=f"{name}:", value=", ".join(places)) for name, places in by_workload.items()]
+
+
+def _in_host(plan: OwnPlan) -> str:
+    """What of the leading models is not in the cards' memory: it decides the speed, and needs that much in the host."""
+    told = [
+        f"{group.rows[0].moved_bytes / 1e9:.0f} GB of {model_name(group.rows[0].model)} in host memory"
+        for group in plan.groups
+        if group.rows and group.rows[0].moved_bytes
+    ]
+    hint = "that much must be free there, --host-memory says how much is"
+    return f"Not all in the cards: {'; '.join(told[:2])}; {hint}." if told else ""
 
 
 def _short_of(plan: OwnPlan) -> str:

@@ -45,6 +45,7 @@ NUMBERS: Final = {
     "output_tokens_per_s": ("output tokens/s", ""), "step_s": ("step", "s"),
     "tokens_per_s_per_accelerator": ("tokens/s each", ""), "samples_per_s": ("samples/s", ""),
     "samples_per_s_per_accelerator": ("samples/s each", ""), "latency_s": ("latency", "s"),
+    "board_w": ("power each", "W"),
 }  # fmt: skip
 """Field of a result -> what it is called and the unit it is shown in, in the order of columns."""
 NEAR_NUMBERS: Final = {

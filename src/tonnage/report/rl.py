@@ -23,6 +23,7 @@ from tonnage.report.screen import (
     short_names,
     stale_text,
 )
+from tonnage.report.train import electricity_of_run
 from tonnage.report.wording import (
     bill_lines,
     chance,
@@ -58,9 +59,11 @@ def rl_document(plan: RlPlan, *, top: int | None = None, every: bool = False) ->
         meters=_meters(plan, best),
         table=_table([plan.options[row.place] for row in rows], rows),
         risks=[
+            _memory_risk(plan, best),
             held_text(best.bill, run=True),
             f"Off policy: {plan.off_policy}" if plan.off_policy else "",
             _next_split(plan),
+            f"Cheaper, less sure: {plan.cheaper_at_risk}" if plan.cheaper_at_risk else "",
             _cores(best),
             stale_text(best.bill, plan.provenance.made),
         ],
@@ -68,6 +71,17 @@ def rl_document(plan: RlPlan, *, top: int | None = None, every: bool = False) ->
         rest=left_out(plan.rejected, hidden=len(plan.options) - len(rows)),
     )
     return with_names(Document(first=first, why=_why(plan)))
+
+
+def _memory_risk(plan: RlPlan, best: RlOption) -> str:
+    """That the run may end for want of memory, where it holds less surely than asked for."""
+    sure = chance(best.memory, best.limit_bytes)
+    if sure is None or sure >= plan.request.confidence:
+        return ""
+    return (
+        f"Risk: memory holds with a chance of {chance_text(sure)} only; try one step first, or give the run more "
+        "accelerators (--count) or shorter responses (--max-response-tokens)."
+    )
 
 
 def rl_question(request: Rl) -> list[str]:
@@ -195,6 +209,7 @@ def _why(plan: RlPlan) -> tuple[Block, ...]:
             *text_section("One step", _tree_lines(best.step)),
             *text_section("Splits of these accelerators", _splits(plan)),
             *text_section("Off policy", [plan.off_policy] if plan.off_policy else []),
+            *text_section("Cheaper, at a risk", [plan.cheaper_at_risk] if plan.cheaper_at_risk else []),
             *text_section("Rates", _rates(best)),
             *text_section("Host and storage", [need_text(need) for need in best.needs]),
         ]
@@ -227,7 +242,15 @@ def _rates(option: RlOption) -> list[str]:
     return [
         f"{trained.value:,.0f} tokens/s trained on per accelerator, both sides counted",
         f"{option.rollout_tokens_per_s_per_accelerator:,.0f} tokens/s generated per accelerator that generates",
+        *electricity_of_run(option, tokens=option.run.steps * _step_tokens(option)),
     ]
+
+
+def _step_tokens(option: RlOption) -> float:
+    """Prompts, observations and responses of a step. [tokens]"""
+    case = option.case
+    each = case.prompt_tokens + (case.turns - 1.0) * case.observation_tokens + case.response_tokens
+    return case.prompts_per_step * case.responses_per_prompt * each
 
 
 def _tree_lines(node: Node, depth: int = 0) -> list[str]:

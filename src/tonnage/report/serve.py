@@ -82,7 +82,7 @@ def serve_document(plan: ServePlan, *, top: int | None = None, every: bool = Fal
         question=plan_question(plan),
         answer=_recommendation(plan, best),
         meters=_meters(plan, best),
-        table=_table(plan, rows),
+        table=_table(plan, rows, every=every),
         risks=_risks(plan, best),
         measure=plan.measure_first,
         rest=left_out(plan.rejected, hidden=hidden),
@@ -179,12 +179,14 @@ def _meters(plan: ServePlan, best: ServeOption) -> list[Meter]:
     return [*meters, *_certainty(plan, best)]
 
 
-def _table(plan: ServePlan, rows: list[Pick]) -> Table:
+def _table(plan: ServePlan, rows: list[Pick], *, every: bool = False) -> Table:
     options = [plan.options[row.place] for row in rows]
     short = short_names(o.configuration.accelerator for o in options)
     at = f"p{plan.request.slo.percentile:g}"
     columns = (
-        Column("", spare=1), Column("accelerators", wraps=True), Column("layout", spare=4), Column("$/h", True),
+        Column("", spare=1), Column("accelerators", wraps=True),
+        # Of all options many differ in nothing else: the layout stays, on a second line where it has to.
+        Column("layout", wraps=every, spare=0 if every else 4), Column("$/h", True),
         Column(f"TTFT {at}", wraps=True), Column(f"TPOT {at}", wraps=True), Column("req/s", True, spare=6),
         Column("meets", True, spare=3), Column("evidence"), Column("provider", spare=5), Column("region", spare=7),
     )  # fmt: skip
@@ -225,11 +227,15 @@ def _spread(quantity: Quantity) -> str:
 
 def _risks(plan: ServePlan, best: ServeOption) -> list[str]:
     """What could be cheaper, and what could go wrong; the largest first."""
-    told = [*by_averages(plan), held_text(best.bill), _base_text(plan.day)]
+    told = [*by_averages(plan), _tail_risk(plan, best), held_text(best.bill), _base_text(plan.day)]
     if plan.sessions is not None:
         from tonnage.report.sessions import cache_line
 
         told += [line] if (line := cache_line(plan)) else []
+    if plan.images is not None:
+        from tonnage.report.images import image_line
+
+        told.append(image_line(plan))
     if not plan.request.precisions and best.configuration.precision.weights == "nvfp4":
         told += [f"Quality: {change.told}." for change in plan.quality if change.what.startswith("nvfp4")][:1]
     if _open(plan.request):
@@ -250,6 +256,25 @@ def _risks(plan: ServePlan, best: ServeOption) -> list[str]:
         told.append(plan.tokens.sentence)
     told += [stale_text(best.bill, plan.provenance.made), closest_break_even(plan.break_even), _failure(plan)]
     return told
+
+
+WIDE: Final = 2.0
+"""Prompts at the 95th percentile over the mean, from which averages say little of the slowest first tokens. [-]"""
+NEAR: Final = 0.5
+"""Share of its objective from which TTFT is near it. [-]"""
+
+
+def _tail_risk(plan: ServePlan, best: ServeOption) -> str:
+    """That long prompts decide and were not simulated: averages know their own time, not the waiting behind them."""
+    lengths, limit = plan.request.lengths, plan.request.slo.ttft_s
+    longest = lengths.prompt_p95 or 0.0
+    wide = longest >= WIDE * lengths.prompt_tokens
+    if not (plan.request.quick and wide and limit and best.capacity.ttft_s.value >= NEAR * limit):
+        return ""
+    return (
+        f"Risk: by averages (--quick), while one prompt in twenty has {longest:,.0f} tokens or more and TTFT is near "
+        "its limit; simulated, the same load may take several times as many."
+    )
 
 
 def _certainty(plan: ServePlan, best: ServeOption) -> list[Meter]:
@@ -306,6 +331,7 @@ def _why(plan: ServePlan) -> tuple[Block, ...]:
         *text_section("Why not fewer", [plan.why_not_fewer] if plan.why_not_fewer else []),
         *text_section("Headroom", _choices(plan)),
         *_sessions(plan),
+        *_images(plan),
         *text_section("Disaggregated serving", [plan.pools.sentence] if plan.pools else []),
         *(_day(plan.day) if plan.day is not None else ()),
         *text_section("What would change this", [break_even_text(flip) for flip in plan.break_even]),
@@ -335,6 +361,14 @@ def _sessions(plan: ServePlan) -> tuple[Block, ...]:
     from tonnage.report.sessions import session_blocks
 
     return session_blocks(plan)
+
+
+def _images(plan: ServePlan) -> tuple[Block, ...]:
+    if plan.images is None:
+        return ()
+    from tonnage.report.images import image_blocks
+
+    return image_blocks(plan)
 
 
 def _choices(plan: ServePlan) -> list[str]:

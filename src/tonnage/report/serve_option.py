@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.domain.plan import PoolWorkers, ServeOption, ServePlan
 from tonnage.report.document import Block, Document, section, text_section
 from tonnage.report.screen import explain_option
 from tonnage.report.serve import BINDS, plan_question
@@ -45,10 +45,16 @@ def _capacity(option: ServeOption) -> list[str]:
     ]
 
 
+def workers_text(pools: PoolWorkers) -> str:
+    """Workers of a unit, as in "1 encoder + 2 prefill + 3 decode workers"."""
+    rest = f"{pools.prefill} prefill + {pools.decode} decode workers" if pools.prefill else f"{pools.decode} workers"
+    return f"{pools.encode} encoder{'' if pools.encode == 1 else 's'} + {rest}" if pools.encode else rest
+
+
 def _replicas(plan: ServePlan, option: ServeOption) -> list[str]:
     request = plan.request
     ranks, pools = option.configuration.ranks, option.configuration.pools
-    what = f"units of {pools.prefill} prefill + {pools.decode} decode workers" if pools else "replicas"
+    what = f"units of {workers_text(pools)}" if pools else "replicas"
     each = f"{option.replicas} {what} x {ranks} = {option.accelerators} accelerators"
     if request.rate_per_s is None:
         return [each]

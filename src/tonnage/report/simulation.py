@@ -95,6 +95,8 @@ def _meters(found: Simulated) -> list[Meter]:
             Meter(name="serving goodput", value=f"{found.goodput_per_s:.3g} req/s ({percent(met)} of requests)")
         )
     meters.append(Meter(name="output", value=f"{_three(found.output_tokens_per_s or 0.0)} tokens/s"))
+    if found.board_w is not None:
+        meters.append(Meter(name="power each", value=show(found.board_w.value, "W")))
     if found.occupancy is not None:
         shares = found.occupancy.cache_share
         meters.append(

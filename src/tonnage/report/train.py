@@ -6,6 +6,7 @@ from typing import Final
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.requests.train import FineTune, Train
+from tonnage.domain.rl_plan import RlOption
 from tonnage.domain.train_plan import ScalingPoint, TrainOption, TrainPlan
 from tonnage.report.document import Block, Column, Document, Meter, Table, section, text_section
 from tonnage.report.names import model_name, product, provider_name, with_names
@@ -42,7 +43,7 @@ from tonnage.report.wording import (
 )
 from tonnage.units import show
 
-__all__ = ["explain_train_plan", "train_document", "train_question"]
+__all__ = ["electricity_of_run", "explain_train_plan", "train_document", "train_question"]
 
 SHOWN: Final = 8
 """Options whose verdict stands under --why."""
@@ -283,11 +284,15 @@ def _timeline(option: TrainOption) -> list[str]:
 
 
 def _electricity(option: TrainOption) -> list[str]:
+    run, c = option.run, option.configuration
+    return electricity_of_run(option, tokens=run.steps * c.global_batch * c.seq_len)
+
+
+def electricity_of_run(option: TrainOption | RlOption, *, tokens: float) -> list[str]:
     """kWh and CO2 of the run, and of a million tokens trained on."""
-    run, c, use = option.run, option.configuration, option.energy
+    use, millions = option.energy, tokens / 1e6
     if option.kwh is None or use is None:
         return []
-    millions = run.steps * c.global_batch * c.seq_len / 1e6
     summary = (
         f"{show(option.kwh * 1e3, 'Wh')} with hosts and cooling (mean {show(use.power_w, 'W')}, "
         f"{show(use.power_w_low, 'W')}-{show(use.power_w_high, 'W')}, PUE {use.pue:g}), "

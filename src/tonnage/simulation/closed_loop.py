@@ -33,6 +33,8 @@ _COHORTS = 32
 _COHORTS_IN_COMPANY = 64
 """The same where prompts wait for each other: how many have come decides, so cohorts are smaller."""
 _ROUNDS = 3
+_REQUESTS = 20
+"""Requests simulated at least: a few clients' draw of lengths, and who meets whom, is not what they are on average."""
 _USUAL_REQUESTS = 10
 """Requests per client of a benchmark run that does not say (InferenceMAX: ten times the concurrency in all)."""
 RATIOS = (0.7548776662466927, 0.5698402909980532)
@@ -58,6 +60,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """Prompts that wait for each other beside running decodes, to be dealt out evenly over data-parallel ranks."""
     patience: float = 0.0
     """Decode steps after which they no longer wait. [steps]"""
+    one_first: bool = False
+    """An idle engine begins with the first request that reaches it; those sent at the same time join its next step."""
 
 
 class RequestSeen(NamedTuple):
@@ -109,7 +113,7 @@ def closed_loop(
     The mean is over a run in which each client sends `requests_per_client` requests, the start
     included; ten when it is not said, as public benchmarks do. A `log` is filled with what happened.
     """
-    weights = round_weights(requests_per_client)
+    weights = round_weights(requests_per_client, clients=clients)
     found = _simulate(table, load, clients, rounds=len(weights), log=log)
     pooled = [(w / len(rows), row) for w, rows in zip(weights, found, strict=True) for row in rows if w]
     ttft, tpot, e2e = (sum(w * row[i] for w, row in pooled) / sum(weights) for i in range(3))
@@ -128,10 +132,10 @@ def closed_loop(
     )
 
 
-def round_weights(requests_per_client: int | None) -> list[float]:
+def round_weights(requests_per_client: int | None, *, clients: float) -> list[float]:
     """How many of a client's requests each simulated round stands for: the last one for all that follow it."""
     total = requests_per_client or _USUAL_REQUESTS
-    rounds = min(_ROUNDS, total)
+    rounds = min(max(_ROUNDS, math.ceil(_REQUESTS / max(1.0, clients))), total)
     return [1.0] * (rounds - 1) + [float(total - rounds + 1)]
 
 
@@ -212,6 +216,8 @@ def _take(
     taken: list[tuple[int, float]] = []
     for i in waiting:
         fresh = running > 0 and c.sent[i] >= now and c.round[i] > 0
+        if load.one_first and taken and not running and c.begun[taken[0][0]] < 0:
+            break
         if budget <= 1e-6 or running + len(taken) >= room or fresh:
             break
         tokens = min(c.prompt[i], budget / weight)

@@ -30,9 +30,10 @@ from tonnage.physics.memory import (
     kv_bytes_per_token,
     weight_bytes,
 )
+from tonnage.simulation.drafting import draft_precision
 from tonnage.units import GiB, MiB, show
 
-__all__ = ["Demand", "Device", "KvPool", "kv_pool"]
+__all__ = ["Demand", "Device", "KvPool", "kv_pool", "longest_bytes"]
 
 GRAPH_BYTES: Final = 0.4 * GiB
 """CUDA graphs of one rank: logged 0.10 to 1.03 GiB (llm-d benchmark and vLLM 0.21 to 0.27 start logs). [bytes]"""
@@ -60,6 +61,8 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Leading tokens all sequences have in common, kept once where the engine caches prefixes. [tokens]"""
     source_tokens: float = 0.0
     """Encoder tokens that cross attention keeps. [tokens]"""
+    drafter: Model | None = None
+    """A draft whose weights stand beside the model's, and which keeps every token once more."""
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -117,16 +120,20 @@ def kv_pool(
     layout: Layout | None = None,
     demand: Demand | None = None,
     device: Device | None = None,
+    images: tuple[Part, ...] = (),
 ) -> KvPool:
     """
     The cache pool of one rank and whether the demand fits it; `engine` has its settings filled (`engines.registry`).
 
-    `device` says what a log knows better than the catalogue.
+    `device` says what a log knows better than the catalogue; `images` is what encoding them holds beside all else.
     """
     layout, demand, device = layout or Layout(), demand or Demand(), device or Device()
     rule, settings = engine.spec.memory, engine.settings
     total = device.total_bytes or accelerator.visible_memory_bytes
     weights = weight_bytes(model, precision, layout=layout)
+    beside = (*images, *_draft_weights(demand.drafter, precision, layout))
+    if beside:
+        weights = Quantity.of_parts("bytes", (*weights.parts, *beside))
     match rule.kind:
         case "total":
             beyond = _beyond_torch(engine, layout.ranks, accelerator, device)
@@ -143,7 +150,7 @@ def kv_pool(
     wanted = shared + per_sequence * demand.concurrency / layout.dp if demand.context_tokens else 0.0
     if rule.kind == "need":
         wanted = _allocated_cache(model, precision, layout, engine, wanted)
-    per_token = kv_bytes_per_token(model, precision.kv, layout=layout).value
+    per_token = _token_bytes(model, precision, layout, demand=demand)
     pool = wanted if rule.kind == "need" else free
     block = settings.block_tokens or 1
     blocks = max(0, math.floor(pool / (block * per_token))) if per_token else 0
@@ -166,6 +173,13 @@ def kv_pool(
         verdict=_verdict(held, need=need, free=free, wanted=wanted, accelerator=accelerator),
         notes=_notes(model, demand, settings),
     )
+
+
+def longest_bytes(
+    model: Model, precision: Precision, *, layout: Layout, engine: ResolvedEngine, demand: Demand
+) -> float:
+    """What one sequence of the demanded context holds of the cache on one rank, the whole of its prefix. [bytes]"""
+    return sum(_sequence_bytes(model, precision, layout, engine=engine, demand=demand))
 
 
 SPREAD: Final = {Basis.MEASURED: 0.003, Basis.DERIVED: 0.01, Basis.CALIBRATED: 0.25, Basis.ASSUMED: 0.75}
@@ -193,10 +207,35 @@ def _sequence_bytes(
     windows = engine.release >= engine.spec.memory.windows_since
     cross = cross_cache_bytes_per_sequence(model, precision.kv, layout=layout, source_tokens=demand.source_tokens)
     whole = cache_bytes_per_sequence(model, precision.kv, layout=layout, context=context, windows=windows)
+    if demand.drafter is not None:
+        whole += cache_bytes_per_sequence(
+            demand.drafter, precision.kv, layout=_draft_layout(layout), context=context, windows=windows
+        )
     prefix = min(demand.shared_prefix_tokens, context) if settings.prefix_caching else 0.0
-    grows = kv_bytes_per_token(model, precision.kv, layout=layout).value * prefix
+    grows = _token_bytes(model, precision, layout, demand=demand) * prefix
     shared = min(whole, grows)
     return whole - shared + cross, shared
+
+
+def _token_bytes(model: Model, precision: Precision, layout: Layout, *, demand: Demand) -> float:
+    """Cache of one token on one rank, a draft's beside the model's. [bytes]"""
+    own = kv_bytes_per_token(model, precision.kv, layout=layout).value
+    if demand.drafter is None:
+        return own
+    return own + kv_bytes_per_token(demand.drafter, precision.kv, layout=_draft_layout(layout)).value
+
+
+def _draft_layout(layout: Layout) -> Layout:
+    """A draft stands on the tensor-parallel ranks of its target's last stage."""
+    return Layout(tp=layout.tp, dp=layout.dp)
+
+
+def _draft_weights(drafter: Model | None, precision: Precision, layout: Layout) -> tuple[Part, ...]:
+    """A draft's weights on one rank; its embedding is the target's. [bytes]"""
+    if drafter is None:
+        return ()
+    found = weight_bytes(drafter, draft_precision(precision), layout=_draft_layout(layout))
+    return (Part(name="draft", value=found.value, source=drafter.id),)
 
 
 def _allocated_cache(
@@ -329,8 +368,12 @@ def _by_need(model: Model, engine: ResolvedEngine, demand: Demand, *, weights: Q
 
 
 def _weight_parts(weights: Quantity) -> tuple[Part, ...]:
+    """What stands beside the cache whatever the step: weights, and what encoding images holds."""
     return tuple(
-        msgspec.structs.replace(part, name=f"weights: {part.name.replace('_', ' ')}") for part in weights.parts
+        part
+        if part.name.startswith("images: ")
+        else msgspec.structs.replace(part, name=f"weights: {part.name.replace('_', ' ')}")
+        for part in weights.parts
     )
 
 

@@ -15,7 +15,9 @@ and ranks.
 from __future__ import annotations
 
 import math
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from tonnage.physics.cache import cache_bytes_per_sequence
 from tonnage.physics.operators import operator_s
@@ -26,11 +28,15 @@ from tonnage.simulation.capacity import (
     Point,
     ReplicaLoad,
     ReplicaTimes,
+    at_concurrency,
     decode_step_s,
     first_broken,
     quantile_factor,
 )
 from tonnage.simulation.step_parts import Placement
+
+if TYPE_CHECKING:
+    from tonnage.simulation.encoder import Encoders
 
 __all__ = ["Unit", "one_transfer_s"]
 
@@ -52,21 +58,43 @@ class Unit(NamedTuple):
     """Until the cache of a mean prompt is on the decode worker. [s]"""
     leaves_node: bool = False
     """Caches move over the network: the unit is larger than an instance."""
+    encoders: Encoders | None = None
+    """Workers that encode images before prompts start."""
 
     @property
     def most(self) -> float:
         """The largest concurrency of a decode worker that both sides keep up with. [requests]"""
         top = max(LONE, min(self.load.max_concurrency, self.times.batches[-1]))
-        if self._rate(top) <= self._most_prompts():
+        least = self._most_prompts() if self.prefill else math.inf
+        if self.encoders is not None:
+            least = min(least, MOST_BUSY * self.encoders.most)
+        if self._rate(top) <= least:
             return top
         low, high = LONE, top
         while high / low > PRECISE:
             middle = math.sqrt(low * high)
-            low, high = (middle, high) if self._rate(middle) <= self._most_prompts() else (low, middle)
+            low, high = (middle, high) if self._rate(middle) <= least else (low, middle)
         return low
 
     def at(self, concurrency: float) -> Point:
         """The steady state in which each decode worker has so many requests."""
+        point = self._apart(concurrency) if self.prefill else self._together(concurrency)
+        if self.encoders is None:
+            return point
+        share = self.load.percentile / 100.0
+        delay, beyond = self.encoders.first_s(point.rate_per_s, dispersion=self.load.dispersion, share=share)
+        mean = point.ttft_mean_s + delay
+        tail = mean + math.hypot(point.ttft_tail_s - point.ttft_mean_s, beyond)
+        later = tail - point.ttft_tail_s
+        return replace(point, ttft_mean_s=mean, ttft_tail_s=tail, e2e_tail_s=point.e2e_tail_s + later)
+
+    def _together(self, concurrency: float) -> Point:
+        """Workers that compute prompts and answers, as replicas do."""
+        one = at_concurrency(self.times, self.load, concurrency=concurrency)
+        return replace(one, rate_per_s=one.rate_per_s * self.decode, concurrency=concurrency * self.decode)
+
+    def _apart(self, concurrency: float) -> Point:
+        """Prompts on workers of their own."""
         step_s, rate = decode_step_s(self.times, concurrency), self._rate(concurrency)
         z, load = quantile_factor(self.load.percentile), self.load
         crowded = decode_step_s(self.times, concurrency + z * math.sqrt(concurrency * load.dispersion))
@@ -113,6 +141,8 @@ class Unit(NamedTuple):
 
     def _rate(self, concurrency: float) -> float:
         """Requests that leave the decode workers. [1/s]"""
+        if not self.prefill:
+            return self._together(concurrency).rate_per_s
         tokens = max(1.0, self.load.output_tokens - 1.0)
         return self.decode * concurrency / (tokens * decode_step_s(self.times, concurrency))
 

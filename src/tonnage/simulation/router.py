@@ -19,7 +19,7 @@ from tonnage.errors import BadRequest
 from tonnage.simulation.serving import Simulated, loop_of, never_admitted, play_run, select_requests
 from tonnage.simulation.simulated import Floats, Limits, Requests, StepArrays
 
-__all__ = ["Rule", "Scaling", "simulate_disaggregated", "simulate_fleet"]
+__all__ = ["Rule", "Scaling", "simulate_after", "simulate_disaggregated", "simulate_fleet"]
 
 Rule = Literal["round-robin", "least-loaded", "prefix-aware"]
 RULES: Final[tuple[str, ...]] = get_args(Rule)
@@ -166,3 +166,27 @@ def simulate_disaggregated(
         num_refused=int(bad.sum()),
         span_s=max(end - float(sent.sent_s[0]), 1e-12),
     )
+
+
+def simulate_after(
+    requests: Requests, ready_s: Callable[[Floats], Floats], *, play: Callable[[Requests], Simulated]
+) -> Simulated:
+    """
+    Requests that something else works on before they reach what is played, such as workers that encode their images.
+
+    `ready_s` says of times of sending when each may go on; latencies count from when a client sent it.
+    """
+    import numpy as np
+
+    ready = ready_s(requests.sent_s)
+    order = np.argsort(ready, kind="stable")
+    columns = {name: getattr(requests, name)[order] for name in _COLUMNS}
+    run = play(requests._replace(**columns)._replace(sent_s=ready[order]))
+    if run.num_refused or len(run.requests.sent_s) != len(ready):
+        raise BadRequest("a request does not fit the cache of one worker; plan with shorter prompts")
+    back = np.argsort(order, kind="stable")
+    found = {name: getattr(run, name)[back] for name in ("started_s", "first_s", "last_s", "preempted")}
+    return run._replace(requests=requests, **found)
+
+
+_COLUMNS: Final = ("prompt", "output", "cached", "priority", "think_s", "adapter")

@@ -210,7 +210,7 @@ def _prefill(trees: StepTrees, steps: list[tuple[float, MixedStep]], piped: floa
 def closed_tree(trees: StepTrees, log: LoopLog, *, clients: float, requests: int | None) -> ServedTree:
     """A simulated loop of clients: the mean request's time, divided among the steps that ran meanwhile."""
     opened = _Loop(trees, log)
-    weighted = list(_weight_requests(log.requests, round_weights(requests)))
+    weighted = list(_weight_requests(log.requests, round_weights(requests, clients=clients)))
     ttft = Node.total(
         TTFT,
         (

@@ -190,8 +190,10 @@ def step_arrays(table: StepTable, *, max_num_seqs: int, budget: int) -> StepArra
     head = _at(table.rows, table.head_s, np.maximum(1.0, emitted))
     own = _at(table.rows, table.head_s, each * verified)
     unpadded = _at(table.rows, table.dense_s, each * verified) + own
-    drafts = (unpadded - own) / table.layers + _at(table.rows, table.head_s, each)
-    drafted = (verified - 1) * drafts
+    if table.drafting_s is not None:
+        drafted = table.drafting_s[0] + table.drafting_s[1] * each
+    else:
+        drafted = (verified - 1) * ((unpadded - own) / table.layers + _at(table.rows, table.head_s, each))
     return StepArrays(
         decode_s=(_at(table.rows, table.dense_s, padded * verified) + own + fixed) * stalled + drafted,
         context_s=slope * stalled / np.maximum(1.0, batch),

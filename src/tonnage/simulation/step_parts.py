@@ -17,17 +17,30 @@ from tonnage.domain.efficiency import Ladder, Rung
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Model
 from tonnage.domain.precision import FORMATS, Precision, number_format
+from tonnage.domain.requests.adapters import Adapters
 from tonnage.physics.efficiency import peak_flop_per_s, weakest_rung
 from tonnage.physics.operators import operator_evidence, operator_s
 from tonnage.physics.transformer import Tokens, encode_work, step_work
 from tonnage.physics.work import Operator, Work
 from tonnage.simulation.overheads import Overheads
-from tonnage.simulation.own_kernels import has_prompt_kernels, prompt_product_s, prompt_scores_s
+from tonnage.simulation.own_kernels import (
+    Batching,
+    has_prompt_kernels,
+    prompt_attention_s,
+    prompt_product_s,
+    prompt_states_s,
+    unhidden_s,
+)
 
-__all__ = ["Parts", "Placement", "Speculation", "encode_parts", "evidence_of", "parts_of", "seconds", "step_parts"]
+__all__ = [
+    "Parts", "Placement", "Speculation", "encode_parts", "evidence_of", "parts_of", "placed_work", "seconds",
+    "step_parts",
+]  # fmt: skip
 
 _COLLECTIVES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point"})
 _ATTENTION = frozenset({"attention_decode", "mla_decode", "state_space"})
+_BALANCED_FROM = 16
+"""Expert-parallel ranks from which recipes keep copies of busy experts and place them by load (DeepSeek's EPLB)."""
 _PREFILL = frozenset({"attention_prefill", "mla_prefill"})
 
 
@@ -36,6 +49,8 @@ class Speculation(msgspec.Struct, frozen=True, kw_only=True):
 
     tokens: float
     acceptance: float
+    drafter: Model | None = None
+    """A draft of its own beside the model (EAGLE-3); none: the checkpoint's own layers draft."""
 
     @property
     def gained(self) -> float:
@@ -62,10 +77,20 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """Decode attention in a step that carries prompts, over the same without. [-]"""
     fused_attention: bool = False
     """Own kernels keep no scores of prompts in memory."""
+    batching: Batching | None = None
+    """How own kernels run steps of several sequences; absent = no engine with priced kernels of its own."""
     eager: Mapping[str, float] | None = None
     """Each matrix of a layer is launched by itself, with further launches by weight format; none: grouped products."""
+    adapters: Adapters | None = None
+    """LoRA adapters whose products run beside the layers'."""
+    encoder_s: tuple[float, float] = (0.0, 0.0)
+    """Images encoded and adapters loaded for steps that carry prompts: once a step, and for each prompt token."""
     two_batches: bool = False
     """Half of a step's rows compute while the others are exchanged between nodes."""
+    beams: float = 1.0
+    """Hypotheses of a sequence that decode beside each other: each is a row of every layer and reads its own cache."""
+    balanced: bool = False
+    """Copies of busy experts stand on several ranks, so that wide expert parallelism meets no skew."""
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,8 +113,10 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     collective: float = 0.0
     exchange: float = 0.0
     """Of collective: tokens to experts on other nodes and back, which may run beside products. [s]"""
+    unhidden: float = 0.0
+    """What an engine's own kernels add to the products of a decode step. [s]"""
     own_products: float = 0.0
-    """Products as kernels of the engine's own do them in steps that carry prompts. [s]"""
+    """Products as kernels of the engine's own do them in steps that carry prompts, recurrent states beside them. [s]"""
     own_scores: float = 0.0
     """Attention of prompts, the same. [s]"""
     kernels: float = 0.0
@@ -108,9 +135,18 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
 def step_parts(placement: Placement, tokens: Tokens) -> Parts:
     """Opens one step of the engine into parts."""
-    d = placement
-    work = step_work(d.model, tokens, precision=d.precision, layout=d.layout, domain=d.domain)
-    return parts_of(work, d)
+    return parts_of(placed_work(placement, tokens), placement)
+
+
+def placed_work(placement: Placement, tokens: Tokens) -> Work:
+    """One step of a placement as a work list, the products of its adapters among it."""
+    p = placement
+    work = step_work(p.model, tokens, precision=p.precision, layout=p.layout, domain=p.domain)
+    if p.adapters is None:
+        return work
+    from tonnage.simulation.adapters import adapters_in
+
+    return work + adapters_in(p.model, tokens, adapters=p.adapters, layout=p.layout)
 
 
 def encode_parts(placement: Placement, *, sequences: float, length: float) -> Parts:
@@ -129,7 +165,8 @@ def parts_of(work: Work, placement: Placement) -> Parts:
     rungs: set[Rung] = set()
     accelerator, kernels = placement.accelerator, placement.ladder
     own_kernels = has_prompt_kernels(accelerator)
-    for op in work:
+    for listed in work:
+        op = _as_placed(listed, placement)
         once, rung = operator_s(op, accelerator=accelerator, ladder=kernels)
         rungs.add(rung)
         kind, count = op.kind, op.count
@@ -147,27 +184,49 @@ def parts_of(work: Work, placement: Placement) -> Parts:
             found["attention_least"] += count * (op.read_bytes + op.write_bytes) / accelerator.memory_bytes_per_s
         elif kind in _PREFILL:
             found["prefill_attention"] += taken
-            if own_kernels:
-                scores = None if placement.fused_attention else prompt_scores_s(op, accelerator)
-                found["own_scores"] += taken if scores is None else scores * count
         elif op.flop:
-            _add_product(found, op, taken, placement)
-            if own_kernels:
-                own = prompt_product_s(op, accelerator)
-                found["own_products"] += taken if own is None else own * count
+            _add_product(found, op, taken, placement, rung)
         else:
             found["touch"] += taken
+        if own_kernels:
+            _add_own(found, op, once, placement)
     return Parts(**found, rung=weakest_rung(tuple(rungs)))
+
+
+def _add_own(found: dict[str, float], op: Operator, once: float, placement: Placement) -> None:
+    """What the operator takes in kernels of the engine's own: in steps with prompts, and beyond `once` in decodes."""
+    accelerator, count = placement.accelerator, op.count
+    if op.kind == "state_space":
+        found["own_products"] += count * max(0.0, prompt_states_s(op, accelerator) - once)
+    elif op.kind in _PREFILL:
+        scores = prompt_attention_s(op, accelerator, fused=placement.fused_attention)
+        found["own_scores"] += count * (once if scores is None else scores)
+    elif op.flop and op.kind not in _ATTENTION:
+        own = prompt_product_s(op, accelerator)
+        found["own_products"] += count * (once if own is None else own)
+        if placement.batching is not None:
+            found["unhidden"] += count * unhidden_s(op, accelerator, batching=placement.batching, once_s=once)
 
 
 def evidence_of(op: Operator, placement: Placement) -> tuple[float, Evidence]:
     """The seconds of one execution that `parts_of` counts, and what they rest on."""
     p = placement
+    op = _as_placed(op, p)
     once, evidence = operator_evidence(op, accelerator=p.accelerator, ladder=p.ladder)
     if op.kind in _COLLECTIVES and _rings_too(op, p):
         ring, other = operator_evidence(op, accelerator=p.accelerator, ladder=_without_grids(p.ladder))
         once, evidence = (ring, other) if ring < once else (once, evidence)
     return once * _cache_passes(op, p), evidence
+
+
+def _as_placed(op: Operator, placement: Placement) -> Operator:
+    """Routed experts as the engine places them: a router prefers some until busy ones are copied."""
+    if op.skewed and placement.ladder.curve.own and 0.0 < op.reached < op.groups:
+        unread = (FORMATS.get(op.weights) or number_format(op.weights)).bytes * op.n * op.k * (op.groups - op.reached)
+        return msgspec.structs.replace(op, groups=op.reached, read_bytes=op.read_bytes - unread)
+    if op.skewed and placement.balanced and placement.layout.ep >= _BALANCED_FROM:
+        return msgspec.structs.replace(op, skewed=False)
+    return op
 
 
 def _cache_passes(op: Operator, placement: Placement) -> float:
@@ -194,7 +253,7 @@ def _without_grids(kernels: Ladder) -> Ladder:
     return msgspec.structs.replace(kernels, grids={})
 
 
-def _add_product(found: dict[str, float], op: Operator, taken: float, placement: Placement) -> None:
+def _add_product(found: dict[str, float], op: Operator, taken: float, placement: Placement, rung: Rung) -> None:
     """Divide a product's time between the two limits, as the roofline's smooth maximum (or their sum) weighs them."""
     accelerator, power = placement.accelerator, 4 if placement.ladder.curve.overlaps else 1
     arithmetic = op.flop / peak_flop_per_s(accelerator, op.compute)
@@ -204,7 +263,13 @@ def _add_product(found: dict[str, float], op: Operator, taken: float, placement:
     found["memory"] += taken * (1.0 - bound)
     stored = FORMATS.get(op.weights) or number_format(op.weights)
     if stored.bits < 16:
-        found["narrow" if op.compute in {"fp8", "fp4", "int8"} else "weight_only"] += taken
+        if op.compute in {"fp8", "fp4", "int8"}:
+            # The factor is of bytes and arithmetic: on the curve, launching and quantising take what they take.
+            curve = placement.ladder.curve
+            launch_s = curve.grouped_launch_s if op.kind == "grouped_gemm" else curve.narrow_launch_s
+            found["narrow"] += max(0.0, taken - launch_s * op.count) if rung == "generic" else taken
+        else:
+            found["weight_only"] += taken
     if op.kind == "grouped_gemm":
         found["experts_compute"] += taken * bound
         found["experts"] += taken * (1.0 - bound)
@@ -235,6 +300,7 @@ def seconds(parts: Parts, overheads: Overheads, *, sequences: float, prompts: fl
         + parts.touch * o.touch
         + parts.collective * o.collective
         + parts.kernels * (o.prefill_kernel_s if prompts else o.kernel_s)
+        + (0.0 if prompts else parts.unhidden)
     )
     exposed = o.step_s + o.sequence_s * sequences + o.prompt_s * prompts
     return max(busy, o.hidden_s + o.launch_s * parts.kernels) + exposed

@@ -91,8 +91,7 @@ class StepTrees(msgspec.Struct, frozen=True, kw_only=True):
     def decode(self, name: str, sequences: float, *, context: float) -> Node:
         """`table.decode_s`: one token of each of so many sequences."""
         t = self.table
-        ranks = t.layout.dp * t.layout.pp
-        each = max(1.0, sequences / ranks)
+        each = max(1.0, t.decodes_of(sequences))
         rows = captured_batch(each) if t.graphs else each
         verified = 1.0 + t.speculation.tokens if t.speculation else 1.0
         layers, head = self._rows(rows * verified)[0], self._rows(each * verified)[1]
@@ -112,7 +111,8 @@ class StepTrees(msgspec.Struct, frozen=True, kw_only=True):
             value=t.drafts_s(sequences),
             unit="s",
             evidence=_TABLE,
-            how=f"{t.speculation.tokens:g} drafted tokens, each one layer and the head",
+            how=f"{t.speculation.tokens:g} drafted tokens, each one layer and "
+            + (f"a head of {t.speculation.drafter.vocab_size:,} words" if t.speculation.drafter else "the head"),
         )
         gained = t.speculation.gained
         told = f"a step and its drafts yield {gained:.3g} tokens a sequence"
@@ -137,6 +137,11 @@ class StepTrees(msgspec.Struct, frozen=True, kw_only=True):
             bubble = t.bubble_s(t.decode_busy_s(step.sequences, step.context, padded=False))
         each = mine.tokens / mine.chunk
         found.add(prompt_attention_work(p, mine.chunk, prompts=each, cached=step.cached), prompts=True)
+        fixed, token = p.encoder_s
+        if fixed or token:
+            told = f"{fixed * 1e3:.3g} ms a step and {token * 1e6:.3g} µs for each token of the prompts"
+            name_of = "vision encoder" if p.adapters is None else "adapter loads"
+            found.blocks.append(self.pricing.leaf(name_of, fixed + token * mine.tokens, how=told))
         kernels = found.kernels(busy, self._bubble(bubble))
         how = _mixed_text(mine, step)
         if repeats > 1.0:
@@ -266,7 +271,7 @@ def _kernel_nodes(pricing: Pricing, work: Work, *, prompts: bool, beside: float)
         once, evidence = evidence_of(op, placement)
         parts = parts_of((op,), placement)
         if prompts and o.reach_bytes_per_s and (parts.own_products or parts.own_scores):
-            taken = parts.own_products + parts.own_scores
+            taken = parts.own_products + parts.own_scores + parts.attended_s(o.attention)
             once, evidence = taken / op.count, _OWN_KERNELS
         else:
             taken = _stretch(parts, o, mean)
@@ -301,6 +306,7 @@ def _stretch(parts: Parts, overheads: Overheads, mean: float) -> float:
         + parts.prefill_attention * o.prefill_attention
         + parts.touch * o.touch
         + parts.collective * o.collective
+        + parts.unhidden
     )
 
 

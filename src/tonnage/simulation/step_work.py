@@ -10,9 +10,9 @@ from typing import Final
 
 from tonnage.domain.model import Model, Moe, StateSpace
 from tonnage.physics.matrices import feed_forward_matrices, mixer_matrices
-from tonnage.physics.transformer import Tokens, step_work
+from tonnage.physics.transformer import Tokens
 from tonnage.physics.work import Work
-from tonnage.simulation.step_parts import Placement
+from tonnage.simulation.step_parts import Placement, placed_work
 
 __all__ = [
     "decode_attention_work",
@@ -30,26 +30,26 @@ _HEAD: Final = frozenset({"head", "gather logits", "sampling"})
 
 def rows_work(placement: Placement, rows: float) -> tuple[Work, Work]:
     """So many rows through the layers without attention, and through the head."""
-    work = _step(placement, Tokens(decodes=rows, context=0.0, emitted=rows))
+    work = placed_work(placement, Tokens(decodes=rows, context=0.0, emitted=rows))
     layers = tuple(op for op in work if op.kind not in _CORES and op.name not in _HEAD)
     return layers, tuple(op for op in work if op.name in _HEAD)
 
 
 def prompt_rows_work(placement: Placement, rows: float) -> Work:
     """Rows of a prompt through layers that keep a state per sequence, not per token."""
-    return tuple(op for op in _step(placement, Tokens(prompts=1.0, chunk=rows)) if op.kind not in _PREFILL)
+    return tuple(op for op in placed_work(placement, Tokens(prompts=1.0, chunk=rows)) if op.kind not in _PREFILL)
 
 
 def decode_attention_work(placement: Placement, batch: float, *, context: float) -> Work:
     """Attention of so many sequences, each to its context."""
     drafted = 1.0 + placement.speculation.tokens if placement.speculation else 1.0
-    work = _step(placement, Tokens(decodes=batch, context=context, drafted=drafted))
+    work = placed_work(placement, Tokens(decodes=batch, context=context, drafted=drafted))
     return tuple(op for op in work if op.kind in _CORES)
 
 
 def prompt_attention_work(placement: Placement, chunk: float, *, prompts: float = 1.0, cached: float = 0.0) -> Work:
     """Attention of chunks of prompts to themselves and to what is cached before them."""
-    work = _step(placement, Tokens(prompts=prompts, chunk=chunk, cached=cached))
+    work = placed_work(placement, Tokens(prompts=prompts, chunk=chunk, cached=cached))
     return tuple(op for op in work if op.kind in _PREFILL)
 
 
@@ -84,8 +84,3 @@ def launched_apart(placement: Placement) -> float:
             apart += 0.0 if routed else launched
             further += launched * eager.get(stored, 0.0)
     return looped + max(0.0, apart - listed) + further
-
-
-def _step(placement: Placement, tokens: Tokens) -> Work:
-    p = placement
-    return step_work(p.model, tokens, precision=p.precision, layout=p.layout, domain=p.domain)

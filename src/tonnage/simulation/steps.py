@@ -13,16 +13,17 @@ of the sequences, and p of them are in flight.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from math import exp, log, sqrt
+from math import log, sqrt
 from typing import NamedTuple
 
 import msgspec
 
 from tonnage.domain.efficiency import Rung
 from tonnage.domain.layout import Layout
-from tonnage.domain.model import Moe
+from tonnage.domain.model import Attention, Moe
 from tonnage.physics.efficiency import weakest_rung
+from tonnage.simulation.between import affine_at, value_at
+from tonnage.simulation.drafting import DraftParts, draft_parts, drafting_s
 from tonnage.simulation.overheads import Overheads, captured_batch
 from tonnage.simulation.step_parts import (
     Parts,
@@ -44,7 +45,7 @@ from tonnage.simulation.step_work import (
 
 __all__ = [
     "MixedStep", "Parts", "Placement", "RankRows", "Speculation", "StepGrid", "StepTable", "encode_parts",
-    "prompt_launch_s", "seconds", "step_grid", "step_parts", "step_table",
+    "exchange_beside_s", "prompt_launch_s", "seconds", "step_grid", "step_parts", "step_table",
 ]  # fmt: skip
 
 
@@ -105,14 +106,22 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
     """Host work of a step that overlaps with the accelerator: no step is shorter. [s]"""
     layers: float = 1.0
     speculation: Speculation | None = None
+    drafting_s: tuple[float, float] | None = None
+    """All passes of a draft of its own in a step, and per sequence on a rank; none: own layers draft. [s, s]"""
     mixed_attention: float = 1.0
     """Decode attention per token of context beside prompts, over the same without. [-]"""
+    beams: float = 1.0
+    """Rows that each sequence decodes in a step: the hypotheses of a beam search."""
     beside_s: tuple[float, ...] = ()
     """Already taken from `dense_s`: what two half batches hide of the exchange between nodes. [s]"""
 
+    def decodes_of(self, sequences: float) -> float:
+        """Rows that so many sequences on the replica decode on one rank and stage. [tokens]"""
+        return sequences * self.beams / (self.layout.dp * self.layout.pp)
+
     def hidden_exchange_s(self, rows: float) -> float:
         """Of a decode step of so many rows: exchange that runs beside products, less what halving those costs. [s]"""
-        return _at(self.rows, self.beside_s, rows) if self.beside_s else 0.0
+        return value_at(self.rows, self.beside_s, x=rows) if self.beside_s else 0.0
 
     def decode_s(self, sequences: float, context: float) -> float:
         """One token of each of `sequences` on the replica with `context` tokens: a step, or its share of one. [s]"""
@@ -123,9 +132,11 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
         return (step + self.drafts_s(sequences)) / self.speculation.gained
 
     def drafts_s(self, sequences: float) -> float:
-        """Drafting by one layer and the head per token, as EAGLE and multi-token prediction do. [s]"""
+        """Drafting by a draft of its own, or by one layer and the head per token (multi-token prediction). [s]"""
         per_rank = max(1.0, sequences / (self.layout.dp * self.layout.pp))
-        one = _at(self.rows, self.dense_s, per_rank) / self.layers + _at(self.rows, self.head_s, per_rank)
+        if self.drafting_s is not None:
+            return self.drafting_s[0] + self.drafting_s[1] * per_rank
+        one = value_at(self.rows, self.dense_s, x=per_rank) / self.layers + value_at(self.rows, self.head_s, x=per_rank)
         return one * (self.speculation.tokens if self.speculation else 0.0)
 
     def mixed_step_s(
@@ -166,15 +177,15 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
         return RankRows(
             prompt_tokens * share,
             prompts * share,
-            sequences / (self.layout.dp * self.layout.pp),
+            self.decodes_of(sequences),
             prompt_tokens / max(prompts, 1e-9),
         )
 
     def mixed_busy_s(self, on_rank: RankRows, *, sequences: float, context: float, cached: float) -> float:
         """The accelerator's part of such a step. [s]"""
-        busy = _at(self.rows, self.mixed_s, on_rank.rows) + _at(self.rows, self.head_s, on_rank.emitted)
+        busy = value_at(self.rows, self.mixed_s, x=on_rank.rows) + value_at(self.rows, self.head_s, x=on_rank.emitted)
         if on_rank.decodes:
-            fixed, slope = _affine(self.batches, self.attention_s, max(1.0, on_rank.decodes))
+            fixed, slope = affine_at(self.batches, self.attention_s, x=max(1.0, on_rank.decodes))
             busy += (
                 fixed
                 + slope * context * self.mixed_attention
@@ -189,12 +200,12 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
 
     def decode_busy_s(self, sequences: float, context: float, *, padded: bool) -> float:
         """The accelerator's part of a decode step; `padded` to the size of a captured graph. [s]"""
-        per_rank = max(1.0, sequences / (self.layout.dp * self.layout.pp))
+        per_rank = max(1.0, self.decodes_of(sequences))
         rows = captured_batch(per_rank) if padded else per_rank
         verified = 1.0 + self.speculation.tokens if self.speculation else 1.0
-        fixed, slope = _affine(self.batches, self.attention_s, per_rank)
-        head = _at(self.rows, self.head_s, per_rank * verified)
-        return _at(self.rows, self.dense_s, rows * verified) + head + fixed + slope * context
+        fixed, slope = affine_at(self.batches, self.attention_s, x=per_rank)
+        head = value_at(self.rows, self.head_s, x=per_rank * verified)
+        return value_at(self.rows, self.dense_s, x=rows * verified) + head + fixed + slope * context
 
     def bubble_s(self, busy: float) -> float:
         """What pipeline stages lose waiting for each other: micro-batches of decodes are never equal. [s]"""
@@ -215,35 +226,6 @@ def _fullest_share(prompts: float, ranks: int) -> float:
     return min(1.0, max(fullest, min(1.0, prompts)) / prompts)
 
 
-def _at(xs: tuple[float, ...], ys: tuple[float, ...], x: float) -> float:
-    """Log-log interpolation, flat below the first point and proportional above the last."""
-    if x <= xs[0]:
-        return ys[0]
-    if x >= xs[-1]:
-        return ys[-1] * x / xs[-1]
-    i = bisect_left(xs, x)
-    if xs[i] == x:
-        return ys[i]
-    share = log(x / xs[i - 1]) / log(xs[i] / xs[i - 1])
-    low, high = ys[i - 1], ys[i]
-    if low <= 0.0 or high <= 0.0:
-        return low + share * (high - low)
-    return exp(log(low) + share * log(high / low))
-
-
-def _affine(xs: tuple[float, ...], ys: tuple[tuple[float, float], ...], x: float) -> tuple[float, float]:
-    """Linear interpolation of (fixed, slope), proportional above the last point."""
-    if x <= xs[0]:
-        return ys[0]
-    if x >= xs[-1]:
-        over = x / xs[-1]
-        return ys[-1][0] * over, ys[-1][1] * over
-    i = bisect_left(xs, x)
-    share = (x - xs[i - 1]) / (xs[i] - xs[i - 1])
-    (f0, s0), (f1, s1) = ys[i - 1], ys[i]
-    return f0 + share * (f1 - f0), s0 + share * (s1 - s0)
-
-
 class StepGrid(msgspec.Struct, frozen=True, kw_only=True):
     """Parts of steps at a few shapes: what a table is priced from, whatever the engine adds."""
 
@@ -256,6 +238,8 @@ class StepGrid(msgspec.Struct, frozen=True, kw_only=True):
     attention: tuple[tuple[Parts, Parts], ...]
     chunks: tuple[float, float]
     prefill: tuple[Parts, Parts]
+    late: tuple[float, Parts] | None = None
+    """Tokens before the last chunk of a prompt, and that chunk's attention, where some layers see a window of them."""
     layout: Layout
     graphs: bool
     launches: float = 0.0
@@ -264,7 +248,10 @@ class StepGrid(msgspec.Struct, frozen=True, kw_only=True):
     routed_layers: float = 0.0
     """Of them, those with routed experts."""
     speculation: Speculation | None = None
+    drafts: tuple[DraftParts, ...] = ()
     mixed_attention: float = 1.0
+    beams: float = 1.0
+    encoder_s: tuple[float, float] = (0.0, 0.0)
 
 
 def step_grid(placement: Placement, *, batch: float, context: float, chunk: float, prompt: float) -> StepGrid:
@@ -275,7 +262,7 @@ def step_grid(placement: Placement, *, batch: float, context: float, chunk: floa
     fractions of them.
     """
     ranks = placement.layout.dp * placement.layout.pp
-    most, widest = max(1.0, batch / ranks), max(1.0, chunk / ranks)
+    most, widest = max(1.0, batch * placement.beams / ranks), max(1.0, chunk / ranks)
     drafted = 1.0 + placement.speculation.tokens if placement.speculation else 1.0
     rows = _ladder_of_rows(most * drafted, widest)
     dense = tuple(_dense_and_head(placement, n) for n in rows)
@@ -296,6 +283,7 @@ def step_grid(placement: Placement, *, batch: float, context: float, chunk: floa
         attention=tuple((_attention(placement, n, near), _attention(placement, n, far)) for n in batches),
         chunks=chunks,
         prefill=(_prefill(placement, chunks[0]), _prefill(placement, chunks[1])),
+        late=_late(placement, prompt - long, chunk=long),
         layout=placement.layout,
         graphs=placement.graphs,
         launches=dense[0][0].kernels + dense[0][1].kernels + launched_apart(placement),
@@ -303,7 +291,10 @@ def step_grid(placement: Placement, *, batch: float, context: float, chunk: floa
         routed_layers=float(sum(g.count for g in placement.model.layers if isinstance(g.feed_forward, Moe)))
         / placement.layout.pp,
         speculation=placement.speculation,
+        drafts=draft_parts(placement, batches, context=near) if placement.speculation else (),
         mixed_attention=placement.mixed_attention,
+        beams=placement.beams,
+        encoder_s=placement.encoder_s,
     )
 
 
@@ -325,14 +316,16 @@ def step_table(grid: StepGrid, overheads: Overheads) -> StepTable:
         head_s=tuple(_busy(parts, o, prompts=False) for parts in grid.head),
         batches=grid.batches,
         attention_s=tuple(_line(grid.contexts, low, high, o) for low, high in grid.attention),
-        chunk_s=_curve(grid.chunks, grid.prefill, o),
+        chunk_s=_with_images(_curve(grid.chunks, grid.prefill, o, late=grid.late), grid.encoder_s),
         overheads=o,
         layout=grid.layout,
         graphs=grid.graphs,
         hidden_s=o.hidden_s + o.launch_s * grid.launches,
         layers=grid.layers,
         speculation=grid.speculation,
+        drafting_s=drafting_s(grid.drafts, o, speculation=grid.speculation) if grid.drafts else None,
         mixed_attention=grid.mixed_attention,
+        beams=grid.beams,
         rung=weakest_rung((grid.dense[0].rung, grid.dense[-1].rung, grid.prefill[1].rung)),
     )
 
@@ -352,17 +345,36 @@ def _line(contexts: tuple[float, float], low: Parts, high: Parts, overheads: Ove
 
 
 def _curve(
-    chunks: tuple[float, float], prefill: tuple[Parts, Parts], overheads: Overheads
+    chunks: tuple[float, float],
+    prefill: tuple[Parts, Parts],
+    overheads: Overheads,
+    *,
+    late: tuple[float, Parts] | None = None,
 ) -> tuple[float, float, float]:
-    """Prefill attention as fixed + linear q + square q (c + q/2): launch and square where that fits, else linear."""
+    """
+    Prefill attention as fixed + linear q + square q (c + q/2): launch and square where that fits, else linear.
+
+    Layers with a window stop growing with what is cached: there the square is what a `late` chunk takes longer than the
+    first, and the rest of the first is linear.
+    """
     q0, q1 = chunks
     t0, t1 = (_busy(parts, overheads, prompts=True) for parts in prefill)
+    if late is not None:
+        cached, parts = late
+        square = max(0.0, (_busy(parts, overheads, prompts=True) - t1) / (q1 * cached))
+        return 0.0, max(0.0, t1 / q1 - square * q1 / 2.0), square
     square = max(0.0, 2.0 * (t1 - t0) / (q1 * q1 - q0 * q0)) if q1 > q0 else 0.0
     fixed = t0 - square * q0 * q0 / 2.0
     if fixed >= 0.0:
         return fixed, 0.0, square
     square = max(0.0, 2.0 * (t1 / q1 - t0 / q0) / (q1 - q0))
     return 0.0, max(0.0, t1 / q1 - square * q1 / 2.0), square
+
+
+def _with_images(chunk_s: tuple[float, float, float], encoder_s: tuple[float, float]) -> tuple[float, float, float]:
+    """A vision encoder runs before the step that carries an image's tokens, and everybody in the step waits."""
+    fixed, linear, square = chunk_s
+    return fixed + encoder_s[0], linear + encoder_s[1], square
 
 
 def _beside(
@@ -378,10 +390,19 @@ def _beside(
     if not any(exchanged):
         return tuple(0.0 for _ in rows)
     alone = tuple(whole - sent for whole, sent in zip(taken, exchanged, strict=True))
-    halves = tuple(2.0 * _at(rows, alone, max(1.0, each / 2.0)) for each in rows)
+    halves = tuple(2.0 * value_at(rows, alone, x=max(1.0, each / 2.0)) for each in rows)
     return tuple(
         max(0.0, whole + sent - max(two, sent)) for whole, two, sent in zip(alone, halves, exchanged, strict=True)
     )
+
+
+def exchange_beside_s(placement: Placement, rows: float, *, overheads: Overheads) -> float:
+    """What two half batches hide of the exchange between nodes in a decode step of so many rows on each rank. [s]"""
+    if not placement.two_batches or rows <= 1.0:
+        return 0.0
+    points = (rows / 2.0, rows)
+    parts = tuple(_dense_and_head(placement, each)[0] for each in points)
+    return _beside(points, tuple(_busy(each, overheads, prompts=False) for each in parts), parts, overheads)[1]
 
 
 def _busy(parts: Parts, overheads: Overheads, *, prompts: bool) -> float:
@@ -406,13 +427,15 @@ def _dense_and_head(placement: Placement, rows: float) -> tuple[Parts, Parts]:
     return parts_of(layers, placement), parts_of(head, placement)
 
 
-def _prompt_rows(placement: Placement, rows: float) -> Parts:
-    return parts_of(prompt_rows_work(placement, rows), placement)
-
-
 def _attention(placement: Placement, batch: float, context: float) -> Parts:
     return parts_of(decode_attention_work(placement, batch, context=context), placement)
 
 
-def _prefill(placement: Placement, chunk: float) -> Parts:
-    return parts_of(prompt_attention_work(placement, chunk), placement)
+def _prefill(placement: Placement, chunk: float, *, cached: float = 0.0) -> Parts:
+    return parts_of(prompt_attention_work(placement, chunk, cached=cached), placement)
+
+
+def _late(placement: Placement, cached: float, *, chunk: float) -> tuple[float, Parts] | None:
+    """The last chunk of a prompt that takes several steps, for models of which some layers attend to a window."""
+    windowed = any(isinstance(group.mixer, Attention) and group.mixer.window for group in placement.model.layers)
+    return (cached, _prefill(placement, chunk, cached=cached)) if windowed and cached >= 1.0 else None

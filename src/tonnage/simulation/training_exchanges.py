@@ -30,10 +30,10 @@ def layer_exchanges(work: LayerWork, times: Times) -> list[Exchange]:
     setup, c, layout = times.setup, times.coefficients, times.setup.layout
     found = []
     for op in work.exchange:
-        if op.name == "tensor":
+        if op.name in {"tensor", "expert tensor"}:
             spent = transfer_s(op.kind, op.message_bytes, ranks=op.ranks, stride=1, links=times.links)
             hidden = c.tensor_overlap if setup.sequence_parallel else 0.0
-            if layout.async_tp:
+            if layout.async_tp and op.name == "tensor":
                 # Pieces run beside the products of the piece before; the first has none.
                 hidden = max(hidden, 1.0 - 1.0 / layout.tp)
             found.append(Exchange(op.name, spent, spent * (1 - hidden), op.count, op))
@@ -127,10 +127,8 @@ def replicated_parameters(model: Model, times: Times) -> list[Copied]:
         trained = min(dense, adapter_parameters(model, setup=setup) / (layout.tp * layout.pp))
     found = [Copied(dense, trained, layout.dp * layout.cp, layout.tp)]
     if held.experts:
-        spread = layout.ep > 1
-        ranks = max(1, layout.dp * layout.cp * layout.tp // layout.ep) if spread else layout.dp * layout.cp
         learned = 0.0 if setup.adapter else held.experts  # adapters of routed experts are not counted either
-        found.append(Copied(held.experts, learned, ranks, layout.ep if spread else layout.tp))
+        found.append(Copied(held.experts, learned, layout.expert_copies, layout.ep * layout.expert_tp))
     return found
 
 

@@ -14,7 +14,14 @@ from tonnage.domain.precision import number_format
 from tonnage.physics.network import network_totals
 from tonnage.physics.optimizers import optimizer, step_bytes
 from tonnage.physics.training_memory import held_parameters, recipe
-from tonnage.physics.training_time import by_architecture, sustained_bytes_per_s, training_peak, transfer_s
+from tonnage.physics.training_time import (
+    by_architecture,
+    eager_bytes_per_s,
+    half_rate_share,
+    sustained_bytes_per_s,
+    training_peak,
+    transfer_s,
+)
 from tonnage.simulation.training_times import Times, exposed_s
 
 __all__ = ["network_step_parts"]
@@ -35,14 +42,16 @@ def network_step_parts(model: Model, times: Times) -> tuple[Part, ...]:
     # The transform is of two dimensions, and volumes have three.
     saved = 1.0 if setup.network_style == "volume" else _WINOGRAD
     share *= {"tf32": c.wide, "fp32": c.single * saved}.get(dtype, 1.0)
+    share = half_rate_share(card, dtype, share=share)
     samples = setup.micro_batch * setup.num_micro_batches
     size = 4.0 if dtype in {"fp32", "tf32"} else 2.0
     compute = (3.0 * flop + setup.frozen_flop) * samples / (training_peak(card, dtype) * share)
-    rate = sustained_bytes_per_s(card, c)
+    rate, streamed = sustained_bytes_per_s(card, c), eager_bytes_per_s(card, setup, coefficients=c)
     separable = setup.network_style == "separable"
-    passes = c.network_passes * (c.separable if separable else c.network_wide if size == 4 else 1.0)
+    unturned = c.channels_last if setup.channels_last and size < 4 else 1.0
+    passes = c.network_passes * (c.separable if separable else c.network_wide if size == 4 else unturned)
     values += setup.frozen_flop / _FROZEN_FLOP_PER_VALUE / 3.0
-    moved = passes * values * size * samples / rate
+    moved = passes * values * size * samples / streamed
     weights = held_parameters(model, setup=setup).total
     reduce = transfer_s("all_reduce", weights * size, ranks=setup.layout.dp, stride=1, links=times.links)
     kept = recipe(setup)

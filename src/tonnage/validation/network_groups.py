@@ -110,23 +110,28 @@ def own_figures(folder: Path) -> tuple[Figure, ...]:
         return ()
     from tonnage.catalog import Additions
     from tonnage.catalog.hub.resolve import resolve
-    from tonnage.domain.case import InferCase
+    from tonnage.domain.case import InferCase, TrainCase
     from tonnage.planning.predict.inference import predict_infer
+    from tonnage.planning.predict.training import predict_train
 
     found: dict[tuple[str, str], list[float]] = {}
     with table.open(encoding="utf-8", newline="") as file:
         for run in csv.DictReader(file):
-            case = InferCase(
-                model=resolve(str(folder / run["profile"])),
-                accelerator=run["accelerator_id"],
-                batch=int(run["batch"]),
-                precision=run["precision"],
-                engine=run["engine"],
-            )
-            latency = predict_infer(case, additions=Additions(paths=(str(folder / run["device"]),))).latency_s
+            model, accelerator, batch = resolve(str(folder / run["profile"])), run["accelerator_id"], int(run["batch"])
+            device, precision = Additions(paths=(str(folder / run["device"]),)), run["precision"]
+            if run["work"] == "training":
+                step = TrainCase(
+                    model=model, accelerator=accelerator, micro_batch=batch, global_batch=batch, precision=precision
+                )
+                latency, trained = predict_train(step, additions=device).step_s, " trained"
+            else:
+                case = InferCase(
+                    model=model, accelerator=accelerator, batch=batch, precision=precision, engine=run["engine"]
+                )
+                latency, trained = predict_infer(case, additions=device).latency_s, ""
             if latency is not None:
-                name = f"{run['unit']}/s of {run['profile'].partition('.')[0]}"
-                key = f"own {run['accelerator_id']}, {run['date']}", name
+                name = f"{run['unit']}/s of {run['profile'].partition('.')[0]}{trained}"
+                key = f"own {accelerator}, {run['date']}", name
                 found.setdefault(key, []).append(
                     absolute_error_share(predicted=1.0 / latency.value, measured=1.0 / float(run["seconds"]))
                 )

@@ -1,6 +1,7 @@
 """How far does a calibration carry? Fitted to one model on a real engine, asked about one of ten times its size.
 
-Rows are of `measurements/own/engine.csv`: llama.cpp on one core, in seconds of the server's own processor time. Of
+And how far do one, three, six points of a run carry to its other loads and prompts, as a user would measure them? Rows
+are of `measurements/own/engine.csv`: llama.cpp and vLLM on one core, in seconds of the server's own processor time. Of
 repeats of a load the one counts in which the server had the largest share of its core.
 """
 
@@ -10,23 +11,35 @@ import csv
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.config import read_inline
+from tonnage.catalog.intervals import priors
 from tonnage.domain.accuracy import Figure
 from tonnage.domain.calibration import Calibration
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point, turning_point
 from tonnage.planning.calibrate.calibrate import calibrate
-from tonnage.planning.calibrate.loads import MeasuredLoad, Stack, loads_of
+from tonnage.planning.calibrate.choose import next_point
+from tonnage.planning.calibrate.fit import shares_of, stretch_of
+from tonnage.planning.calibrate.loads import MeasuredLoad, Stack, loads_of, shipped_overheads
+from tonnage.planning.calibrate.posterior import NAMES, Seen
 from tonnage.planning.drift import drift_of
 
-__all__ = ["as_measurement", "engine_and_model", "rate_of", "transfer_figures", "transfer_rates"]
+__all__ = [
+    "as_measurement", "engine_and_model", "few_points", "rate_of", "taught_by", "transfer_figures", "transfer_rates",
+]  # fmt: skip
 
-OPTIONS: Final = {"max_num_seqs": 16, "max_model_len": 1024, "max_num_batched_tokens": 2048}
-"""As the server ran: slots, context of each, llama.cpp's n_batch."""
+OPTIONS: Final = {"max_model_len": 1024, "max_num_batched_tokens": 2048}
+"""As the servers ran: context of each slot, tokens of a step (llama.cpp's n_batch)."""
+POINTS: Final = (1, 3, 6)
+REAL_TIME: Final = 0.95
+"""Of a core, by Linux' sched_rt_runtime_us: 950 of every 1,000 ms (kernel documentation, sched-rt-group). [-]"""
+LEAST: Final = 8
+"""Rows of a run in which points are few. [-]"""
 PAIRS: Final = (("quiet-94MB", "quiet-910MB"), ("first-75MB", "first-904MB"))
-DEVICE: Final = "xeon-1-thread.toml"
+NOTHING: Final = [0.0] * len(NAMES)
 TOKENS: Final = 32.0
 """Of every answer of a sweep."""
 
@@ -34,15 +47,21 @@ Row = Mapping[str, str]
 Times = dict[str, float]
 
 
-def _rows(folder: Path, name: str) -> list[Row]:
+def _runs(folder: Path) -> dict[str, list[Row]]:
+    """By model, in the order of prompt and load."""
+    best: dict[tuple[str, int, int], Row] = {}
     with (folder / "engine.csv").open(newline="", encoding="utf-8") as file:
-        own = [row for row in csv.DictReader(file) if row["model"] == name]
-    best: dict[int, Row] = {}
-    for row in own:
-        known = best.get(int(row["concurrency"]))
-        if known is None or float(row["server_cpu_share"]) > float(known["server_cpu_share"]):
-            best[int(row["concurrency"])] = row
-    return [best[level] for level in sorted(best)]
+        for row in csv.DictReader(file):
+            # Prompts of random words differ by a few tokens from load to load.
+            place = row["model"], round(math.log2(float(row["prompt_tokens"]))), int(row["concurrency"])
+            known = best.get(place)
+            if known is None or float(row["server_cpu_share"]) > float(known["server_cpu_share"]):
+                best[place] = row
+    return {name: [best[at] for at in sorted(best) if at[0] == name] for name in dict.fromkeys(at[0] for at in best)}
+
+
+def _device(folder: Path, row: Row) -> Additions:
+    return Additions(paths=(str(folder / row["device"]),))
 
 
 def engine_and_model(row: Row) -> Stack:
@@ -53,7 +72,7 @@ def engine_and_model(row: Row) -> Stack:
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",
             "hidden_size": hidden,
-            "torch_dtype": "float16",
+            "torch_dtype": row["dtype"],
             "intermediate_size": int(row["intermediate_size"]),
             "num_hidden_layers": int(row["num_hidden_layers"]),
             "num_attention_heads": hidden // 64,
@@ -64,7 +83,8 @@ def engine_and_model(row: Row) -> Stack:
             "tie_word_embeddings": False,
         }
     )
-    return Stack(model=model, accelerator="own-xeon-1t", engine="llamacpp", options=OPTIONS)
+    options = {**OPTIONS, "max_num_seqs": int(row["slots"])}
+    return Stack(model=model, accelerator=row["accelerator_id"], engine=row["engine"], options=options)
 
 
 def rate_of(times: Times, *, clients: float, tokens: float) -> float:
@@ -72,11 +92,21 @@ def rate_of(times: Times, *, clients: float, tokens: float) -> float:
     return clients * tokens / (times["ttft_s"] + (tokens - 1.0) * times["tpot_s"])
 
 
+def _own_share(row: Row) -> float:
+    """
+    Of wall time, what an engine with something to do has had of its core. [-]
+
+    One that came before all others on its core lost what the kernel keeps from real-time threads, whatever else is
+    missing from its processor time it did not ask for: vLLM's steps took as long at 0.60 as at 0.93.
+    """
+    return max(float(row["server_cpu_share"]), REAL_TIME)
+
+
 def as_measurement(rows: Iterable[Row]) -> Measurement:
     """The rows as a measurement, in seconds of the server's own processor time."""
     points = []
     for row in rows:
-        share, tokens, clients = float(row["server_cpu_share"]), float(row["output_tokens"]), float(row["concurrency"])
+        share, tokens, clients = _own_share(row), float(row["output_tokens"]), float(row["concurrency"])
         times = {name: float(row[name]) * share for name in ("ttft_s", "tpot_s")}
         rate = rate_of(times, clients=clients, tokens=tokens)
         points.append(
@@ -99,8 +129,9 @@ def as_measurement(rows: Iterable[Row]) -> Measurement:
 
 def transfer_rates(folder: Path, *, small: str, large: str) -> list[tuple[Times, Times, float]]:
     """Of each load of the large model: predicted by the small one's calibration, measured, and clients."""
-    device = Additions(paths=(str(folder / DEVICE),))
-    own, truth = _rows(folder, small), _rows(folder, large)
+    runs = _runs(folder)
+    own, truth = runs[small], runs[large]
+    device = _device(folder, own[0])
     fitted = calibrate([(as_measurement(own), engine_and_model(own[0]))], additions=device).calibration
     loads = loads_of(as_measurement(truth), engine_and_model(truth[0]), additions=device)
     return [
@@ -109,8 +140,56 @@ def transfer_rates(folder: Path, *, small: str, large: str) -> list[tuple[Times,
     ]
 
 
+def few_points(folder: Path) -> list[Figure]:
+    """Median errors of the rest of every run before and after one, three and six points that the tool chose."""
+    if not (folder / "engine.csv").exists():
+        return []
+    found = []
+    for name, rows in _runs(folder).items():
+        for count in POINTS if len(rows) >= LEAST else ():
+            errors = taught_by(folder, name, count=count)
+            for quantity, said in (("tpot_s", "TPOT"), ("ttft_s", "TTFT")):
+                for place, when in enumerate(("before", "after")):
+                    values = [pair[place] for pair in errors[quantity]]
+                    figure = f"median error of {said}, {when} {count} point{'s' * (count != 1)} measured"
+                    found.append(Figure(group=f"own: {name}", figure=figure, rows=len(values), value=median(values)))
+    return found
+
+
+def taught_by(folder: Path, name: str, *, count: int) -> dict[str, list[tuple[float, float]]]:
+    """
+    A sweep of one model on this engine, calibrated by so many of its own loads: errors of the others before and after.
+
+    The loads are chosen one after another, each where it lessens the variance left in all most. By quantity.
+    """
+    rows = _runs(folder)[name]
+    device, stack, known = _device(folder, rows[0]), engine_and_model(rows[0]), priors("serve")
+    loads = loads_of(as_measurement(rows), stack, additions=device)
+    candidates = [
+        [
+            Seen(quantity, 0.0, shares, load.place, load.model)
+            for quantity, shares in shares_of(load.predicted, NOTHING, base=shipped_overheads(load.at)).items()
+        ]
+        for load in loads
+    ]
+    chosen: list[int] = []
+    for _ in range(count):
+        chosen.append(next_point(candidates, known, taken=chosen))
+    taught = [rows[place] for place in sorted(chosen)]
+    fitted = calibrate([(as_measurement(taught), stack)], additions=device).calibration
+    found: dict[str, list[tuple[float, float]]] = {}
+    for place, load in enumerate(loads):
+        if place not in chosen:
+            before = load.predicted(stretch_of(NOTHING, shipped_overheads(load.at)))
+            after = _as_if_measured(fitted, load)
+            for quantity, value in load.measured.items():
+                pair = abs(before[quantity] / value - 1.0), abs(after[quantity] / value - 1.0)
+                found.setdefault(quantity, []).append(pair)
+    return found
+
+
 def _as_if_measured(fitted: Calibration, load: MeasuredLoad) -> Times:
-    """A load of another model, as if that had been measured: what is carried over whole is what is tested."""
+    """A load as if its model had been measured: of another model, what is carried over whole is what is tested."""
     in_flight, prompt_tokens, output_tokens, *_ = load.place
     drift = drift_of(
         fitted,

@@ -11,8 +11,11 @@ A pick that turns out to miss its limit is not forgiven: it is counted, and a se
 measured configuration at the TPOT that it really has.
 
 `confidence_regrets` asks the same of a plan's own rule: the best among those whose *chance* of keeping the limit is at
-least a confidence, a miss or no answer counted as nothing; beside it the rule that was tried before, a margin under the
-limit. `reliability` holds the chances against what happened.
+least a confidence, else the likeliest, a miss counted as nothing; beside it the rules that were tried before: no answer
+where none has the confidence, and a margin under the limit. `reliability` holds the chances against what happened.
+
+What was not predicted is no option, and a question without a predicted configuration is not asked; the best measured
+may be one that was not predicted.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from tonnage.domain.accuracy import ConfidenceRegret, Regret, Reliability
-from tonnage.planning.error_model import chance_of
+from tonnage.planning.core.ranking import unlikely
+from tonnage.planning.error_model import chance_of, end_of
 from tonnage.validation.grouping import group_by
 from tonnage.validation.metrics import quantile
 from tonnage.validation.rows import Row, number, text
@@ -60,13 +64,16 @@ class _Point(NamedTuple):
     factor: float | None = None
     """The 90 % factor of what was said."""
 
+    def ease(self, limit_ms: float) -> float:
+        """How far the error may go until a limit is missed, as `chance_of` takes it."""
+        if self.said_tpot_ms is None:
+            return -math.inf
+        room = math.log(limit_ms / self.said_tpot_ms)
+        return end_of(room >= 0.0) if self.factor is None or self.factor <= 1.0 else room / math.log(self.factor)
+
     def chance(self, limit_ms: float) -> float:
         """Of keeping a limit, as predicted. [-]"""
-        if self.said_tpot_ms is None:
-            return 0.0
-        if self.factor is None or self.factor <= 1.0:
-            return float(self.said_tpot_ms <= limit_ms)
-        return chance_of(math.log(limit_ms / self.said_tpot_ms) / math.log(self.factor))
+        return chance_of(self.ease(limit_ms))
 
 
 def regret_lines(rows: Iterable[Row], *, said: Latencies, by: str = "", who: str = "") -> list[Regret]:
@@ -100,14 +107,14 @@ def _questions(
         lambda row: tuple(text(row, name) for name in ("model_id", "accelerator_id", "isl", "osl", by) if name),
     )
     found = ([p for row in own if (p := _point(row, said, widths)) is not None] for own in questions.values())
-    return [points for points in found if len(points) > 1]
+    return [points for points in found if len(points) > 1 and any(p.said_tpot_ms is not None for p in points)]
 
 
 def confidence_regrets(
     rows: Iterable[Row], *, said: Latencies, widths: Widths, who: str = "", margins: bool = False
 ) -> list[ConfidenceRegret]:
     """
-    One line per confidence: what choosing by it reaches and keeps under each limit; empty without serving points.
+    One line per confidence: what a plan's rule reaches and keeps under each limit; empty without serving points.
 
     Parameters
     ----------
@@ -119,17 +126,17 @@ def confidence_regrets(
     who : str, optional
         Whose predictions these are.
     margins : bool, optional
-        Lines for margins under the limit too.
+        Lines for the rules that were tried before too.
     """
     known = _questions(rows, said=said, widths=widths)
     if not known:
         return []
     found = [
-        _by_rule(known, _likely(confidence), who=who, rule=f"chance {confidence:.0%}") for confidence in CONFIDENCES
+        _by_rule(known, _likely(confidence), who=who, rule=f"chance {confidence:.0%}", likeliest=True)
+        for confidence in CONFIDENCES
     ]
-    likeliest = f"chance {DEFAULT:.0%}, else the likeliest"
-    found.append(_by_rule(known, _likely(DEFAULT), who=who, rule=likeliest, likeliest=True))
     if margins:
+        found.append(_by_rule(known, _likely(DEFAULT), who=who, rule=f"chance {DEFAULT:.0%}, else no answer"))
         found += [_by_rule(known, _below(margin), who=who, rule=f"margin {margin:.0%}") for margin in MARGINS]
     return found
 
@@ -182,9 +189,9 @@ def _by_rule(
     known: list[list[_Point]], allowed: Allowed, *, who: str, rule: str, likeliest: bool = False
 ) -> ConfidenceRegret:
     """
-    What a rule reaches and keeps under each limit; no answer reaches and keeps nothing.
+    What a rule reaches and keeps under each limit; no answer reaches and keeps nothing, and is counted either way.
 
-    `likeliest`: where the rule allows nothing, the option with the largest chance is picked, as plans rank them.
+    `likeliest`: where the rule allows nothing, the option is picked that plans rank first then (`core.ranking`).
     """
     reached, kept, unanswered, questions = [], [], 0, 0
     for limit in LIMITS_MS:
@@ -194,12 +201,13 @@ def _by_rule(
             if best is None:
                 continue
             pick = _pick_of(points, limit, allowed)
+            unanswered += pick is None
             if pick is None and likeliest:
-                pick = max(points, key=lambda p: p.chance(limit))
+                told = [p for p in points if p.said_tpot_ms is not None]
+                pick = max(told, key=lambda p: (-unlikely(p.chance(limit), sure=False), p.said_rate))
             good = pick is not None and pick.tpot_ms <= limit
             shares.append(min(1.0, pick.rate / best) if pick is not None and good else 0.0)
             held += good
-            unanswered += pick is None
         questions += len(shares)
         reached.append(sum(shares) / max(1, len(shares)))
         kept.append(held / max(1, len(shares)))

@@ -17,7 +17,7 @@ from typing import Any, Final, get_args
 import msgspec
 from msgspec.structs import replace
 
-from tonnage.domain.accuracy import AccuracyReport, Figure, OutOfSample, Regret
+from tonnage.domain.accuracy import AccuracyReport, Figure, OutOfSample, PointsTaught, Regret
 from tonnage.domain.requests.accuracy import AccuracyRequest, LeftOut
 from tonnage.errors import BadFact, UnknownName
 from tonnage.validation.left_out import FILE as LEFT_OUT_FILE
@@ -135,6 +135,7 @@ def accuracy_report(
             logs=() if asked.blocks else log_errors(read_facts(root / FILE)),
             training=training + (_layouts(rows) if layouts or asked.layouts else ()),
             networks=() if part else _networks(tables, scores, whole=not asked.blocks),
+            points=() if part or asked.blocks else _points(rows, scores, root=root),
             out_of_sample=OutOfSample() if part else out_of_sample(rows, scores, root=root),
         ),
     )
@@ -166,6 +167,7 @@ def page_figures(tables: Tables, scores: Sequence[Score]) -> dict[str, Any]:
     """What the published page adds: baselines, peers, and each group of figures on fits that never saw the rows."""
     from tonnage.planning.predict.predict import predict
     from tonnage.validation.baselines import baseline_scores
+    from tonnage.validation.contradictions import contradicting
     from tonnage.validation.out_of_sample import group_scores, set_aside
     from tonnage.validation.peers import FILE, NAME, compare_with_peer
     from tonnage.validation.regret import latencies_of, regret_lines
@@ -173,11 +175,14 @@ def page_figures(tables: Tables, scores: Sequence[Score]) -> dict[str, Any]:
     rows, root = tables.wanted, tables.root
     every = [row for path in tables.paths for row in read_rows(path)]
     stored = {kind: left_out_predictions(root, kind) for kind in KINDS}
-    chances = [_chances(rows, scores)] + [
-        _chances(rows, list(group_scores(rows, scores, root=root, kind=kind)), who=f"{kind} left out")
-        for kind in KINDS
-        if stored[kind]
-    ]
+    doubted = contradicting(rows)
+    sound = [row for row in rows if row.id not in doubted]
+    apart = {kind: list(group_scores(rows, scores, root=root, kind=kind)) for kind in KINDS if stored[kind]}
+    chances = [_chances(rows, scores), _chances(sound, scores, who="this fit, sound rows")]
+    for kind, left in apart.items():
+        chances.append(_chances(rows, left, who=f"{kind} left out"))
+        if kind == "source":
+            chances.append(_chances(sound, left, who=f"{kind} left out, sound rows"))
     unseen = [item for own in stored.values() for item in left_out_scores(scores, own)]
     regrets = _regret(rows, scores)
     for kind, own in stored.items():
@@ -237,6 +242,15 @@ def _left_out(scores: list[Score], kind: str, *, root: Path) -> list[Score]:
     return left_out_scores(scores, stored)
 
 
+def _points(rows: Sequence[Row], scores: Sequence[Score], *, root: Path) -> tuple[PointsTaught, ...]:
+    """What published rows teach of each other, where predictions without their groups are kept."""
+    if not (root / LEFT_OUT_FILE).exists():
+        return ()
+    from tonnage.validation.published_points import published_numbers, taught_lines
+
+    return tuple(taught_lines(list(published_numbers(rows, scores, root=root))))
+
+
 def _regret(rows: Sequence[Row], scores: Iterable[Score]) -> list[Regret]:
     """Decisions by these predictions: over all engines, and for one engine each."""
     from tonnage.validation.regret import latencies_of, regret_lines
@@ -272,7 +286,7 @@ def _training(rows: list[Row], scores: list[Score], *, failed: list[Score], root
 def _networks(tables: Tables, scores: list[Score], *, whole: bool) -> tuple[Figure, ...]:
     """Groups of networks and single streams, prompts alone among them; own runs where everything is scored."""
     from tonnage.validation.network_groups import network_figures, own_figures, prompt_rows
-    from tonnage.validation.own_engine import transfer_figures
+    from tonnage.validation.own_engine import few_points, transfer_figures
 
     rows, root = tables.wanted, tables.root
     blocks = {row.block for row in rows}
@@ -280,7 +294,7 @@ def _networks(tables: Tables, scores: list[Score], *, whole: bool) -> tuple[Figu
     stored = {kind: left_out_predictions(root, kind) for kind in KINDS}
     found = network_figures([*rows, *prompts], scores, stored=stored, prompts=list(score(prompts)))
     own = root / "measurements" / "own"
-    return (*found, *own_figures(own), *transfer_figures(own)) if whole else found
+    return (*found, *own_figures(own), *transfer_figures(own), *few_points(own)) if whole else found
 
 
 def _layouts(rows: Iterable[Row]) -> tuple[Figure, ...]:

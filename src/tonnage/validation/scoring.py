@@ -27,6 +27,7 @@ from tonnage.errors import BadRequest, TonnageError
 from tonnage.planning.predict.predict import predict as planned
 from tonnage.validation.cases import case_of, kind_of
 from tonnage.validation.grouping import Labels, group_by, labels_of
+from tonnage.validation.limited import at_highest_rate, limits_of
 from tonnage.validation.metrics import errors, quantile
 from tonnage.validation.quantities import NAMES, Measured, measured_numbers, predicted_number
 from tonnage.validation.rows import Row, count, number
@@ -103,7 +104,11 @@ def score_row(row: Row, predict: Predict) -> list[Score]:
         return []
     try:
         case = case_of(row)
-        result = _beyond_cached(row, case, predict)
+        limits = limits_of(row)
+        if limits is not None and isinstance(case, ServeCase):
+            result = at_highest_rate(case, limits, predict=predict)
+        else:
+            result = _beyond_cached(row, case, predict)
     except TonnageError as error:
         return [_without(base, item, _reason(error)) for item in wanted]
     except Exception as error:  # whatever breaks in one row is counted loudly and must not end the others

@@ -40,6 +40,7 @@ _NARROWEST: Final = 128
 """Slice of an expert: block formats scale 128 x 128 values together, and engines refuse less."""
 _STATED_IN_NOTES: Final = {
     "max_model_len": r"max_model_len\s*=?\s*(\d+)",
+    "max_num_batched_tokens": r"n_ubatch\s*=?\s*(\d+)",
     "max_num_seqs": r"max_num_seqs(?:\s*=\s*num_prompts)?\s*=?\s*(\d+)",
 }
 """Engine settings that start-up logs print and the sources repeat; no column carries them."""
@@ -73,6 +74,7 @@ def serve_case_of_point(row: Row) -> ServeCase:
         engine_version=_version(row, split),
         engine_options=_options(row),
         length_spread=spread,
+        beams=count(row, "beams") or 1,
         links=links(row),
         phase=phase if phase in {"prefill", "decode"} else "both",  # type: ignore[arg-type]
         split_mode="layer" if text(row, "split_mode") == "layer" else "tensor",
@@ -323,6 +325,7 @@ def _options(row: Row) -> dict[str, Any]:
         stated["memory_fraction"] = float(found[1])
     for option, column in (
         ("max_num_batched_tokens", "max_batched_tokens"),
+        ("max_num_batched_tokens", "n_ubatch"),
         ("max_num_seqs", "max_batch"),
         ("receive_interval", "receive_interval"),
         ("batch_wait_steps", "batch_wait_steps"),

@@ -61,7 +61,10 @@ def train_case(row: Row) -> TrainCase:
         micro_batch=count(row, "micro_batch"),
         global_batch=count(row, "global_batch"),
         seq_len=count(row, "seq_len"),
+        mean_seq_len=number(row, "mean_seq_len"),
+        predicted_share=number(row, "predicted_share") or 1.0,
         image_px=count(row, "image_px"),
+        image_layout="channels-last" if text(row, "image_layout") == "channels-last" else None,
         recompute=recompute if recompute in {"none", "selective", "full"} else None,  # type: ignore[arg-type]
         optimizer=text(row, "optimizer") or "adamw",
         master_weights=flag(row, "master_weights"),
@@ -81,7 +84,7 @@ def train_case(row: Row) -> TrainCase:
 
 def _framework(row: Row) -> str | None:
     """
-    The engine, with the release of NVIDIA's container where the row names it.
+    The engine, with what compiled the model or the release of NVIDIA's container where the row names them.
 
     Prose says which rows of a table are of the loop that a compiler is compared with, and which of MLPerf's submissions
     ran NVIDIA's own scripts (NeMo), whatever the submitter calls the framework.
@@ -91,6 +94,9 @@ def _framework(row: Row) -> str | None:
         return "pytorch"
     if re.search(r"submission config_\w*(?:DGX|GB200)", notes):
         return "nemo"
+    compiler = text(row, "compiler")
+    if compiler:
+        return f"{name} {compiler}"
     release = re.match(r"(\d\d\.\d\d)\S* NeMo Container", notes)
     return f"{name} {release[1]}" if name and release else name or None
 
@@ -145,6 +151,9 @@ def model_of(row: Row) -> str | Model:
         raise BadFact(f"model not in the catalogue: {name}") from None
     vocabulary = count(row, "vocab") or known.vocab_size
     shaped = replace(known, vocab_size=vocabulary) if known.vocab_size else known
+    columns = count(row, "head_columns")
+    if columns is not None:
+        shaped = replace(shaped, head_columns=columns)
     if _uniform(known):
         shaped = _with_shape(shaped, row)
     return name if shaped == known else shaped

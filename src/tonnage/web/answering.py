@@ -113,22 +113,35 @@ def _advise(request: Mapping[str, Any], additions: Additions, _: Watch | None) -
     from tonnage.planning.requests.adopt import adopt_request
 
     given = dict(request)
-    page, reuse = given.pop("page", None), given.pop("reuse", None)
+    page, log = given.pop("page", None), given.pop("log", None)
+    reuse, upgrade = (None if (one := given.pop(name, None)) is None else str(one) for name in ("reuse", "upgrade"))
     if not isinstance(page, str) or not page.strip():
         raise BadRequest("page is missing: paste the metrics page of one replica, or choose it")
     asked = adopt_request(given, additions=additions)
     running = read_running(asked.file)
     if asked.model is None:
         _refuse_model_paths(running.model)
-    with tempfile.TemporaryDirectory(prefix="tonnage-") as folder:
-        place = Path(folder) / "page"
-        place.write_text(page, encoding="utf-8")
-        try:
-            looked = look_at_service(str(place))
-        except TonnageError as wrong:
-            raise BadRequest(str(wrong).replace(str(place), "page")) from None
-    view = View(pages=looked.pages, reuse=None if reuse is None else str(reuse), measured=looked.measured)
-    return advise_service(asked, running, found=looked.diagnosis, view=view, additions=additions)
+    if log is not None and not (isinstance(log, str) and log.strip()):
+        raise BadRequest("log is empty: paste requests as CSV or JSON lines, choose a file, or leave it out")
+
+    def advised(place: str) -> Advice:
+        looked = look_at_service(place)
+        view = View(pages=looked.pages, reuse=reuse, measured=looked.measured, upgrade=upgrade)
+        if log is None:
+            return advise_service(asked, running, found=looked.diagnosis, view=view, additions=additions)
+        return _read_as_file(
+            log,
+            lambda requests: advise_service(
+                asked,
+                running,
+                found=looked.diagnosis,
+                view=msgspec.structs.replace(view, log=requests),
+                additions=additions,
+            ),
+            name="log",
+        )
+
+    return _read_as_file(page, advised, name="page")
 
 
 def _refuse_model_paths(model: str) -> None:
@@ -167,16 +180,16 @@ def _trace(request: Mapping[str, Any], additions: Additions, _: Watch | None) ->
     return _read_as_file(_given_fields(request, "trace", additions), trace_sessions)
 
 
-def _read_as_file(text: str, read: Callable[[str], Answer]) -> Answer:
+def _read_as_file(text: str, read: Callable[[str], Answer], *, name: str = "file") -> Answer:
     """What a reader of files says of a text; where the text lay is nobody's business."""
     with tempfile.TemporaryDirectory(prefix="tonnage-") as folder:
-        place = str(Path(folder) / "file")
+        place = str(Path(folder) / name)
         Path(place).write_text(text, encoding="utf-8")
         try:
             found = read(place)
         except TonnageError as wrong:
-            raise BadRequest(str(wrong).replace(place, "file")) from None
-    return msgspec.json.decode(msgspec.json.encode(found).replace(place.encode(), b"file"), type=type(found))
+            raise BadRequest(str(wrong).replace(place, name)) from None
+    return msgspec.json.decode(msgspec.json.encode(found).replace(place.encode(), name.encode()), type=type(found))
 
 
 def _given_fields(request: Mapping[str, Any], path: str, additions: Additions) -> str:

@@ -13,11 +13,11 @@ from typing import Any, Final
 import msgspec
 from litestar import Litestar, Response, get, post
 from litestar.config.compression import CompressionConfig
-from litestar.exceptions import HTTPException
+from litestar.exceptions import HTTPException, NotFoundException
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from tonnage.catalog import NOTHING, Additions
-from tonnage.errors import BadRequest, TonnageError
+from tonnage.errors import BadRequest, TonnageError, UnknownName
 from tonnage.version import __version__
 from tonnage.web import pages
 from tonnage.web.bounded import bound_body
@@ -433,7 +433,11 @@ def _error_response(request: Asked, wrong: TonnageError, *, status: int) -> Resp
 
 
 def _refusal_response(request: Asked, wrong: HTTPException) -> Response[Any]:
-    answer = _problem(request, wrong.detail or "refused", status=wrong.status_code)
+    why = wrong.detail or "refused"
+    if isinstance(wrong, NotFoundException):
+        known = (path for path in request.app.route_handler_method_map if "{" not in path)
+        why = str(UnknownName("page", request.url.path, known=known))
+    answer = _problem(request, why, status=wrong.status_code)
     if wrong.status_code == METHOD_NOT_ALLOWED:
         answer.headers["allow"] = _methods(request.app, request.url.path)
     return answer

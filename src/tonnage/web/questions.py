@@ -73,7 +73,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.written, *(field.name for field in self.fields if field.reads == "entries"))
 
 
-TEXTS: Final = frozenset({"file", "page"})
+TEXTS: Final = frozenset({"file", "page", "log"})
 """Fields in a large box that hold a text of their own, not our YAML."""
 MAX_REQUESTS: Final = 200_000
 """That a simulation plays for the page."""
@@ -179,6 +179,8 @@ _ADVISE_FIELDS: Final = (
     *_form(REQUESTS["adopt"]),
     Field(name="page", help="metrics page of one replica, or a measurement of it: pasted, or chosen as a file"),
     Field(name="reuse", help="of a prompt, what an earlier prompt began with: 40%", reads="fraction"),
+    Field(name="log", help="requests as a gateway logged them, CSV or JSON lines: replayed on each change"),
+    Field(name="upgrade", help="the change to expect of a release, and a canary: vllm@0.27"),
 )
 LOCAL_FIELDS: Final = (
     Field(name="accelerator", help='such as "RTX 4090", "M4 Max 64GB", "2 x RTX 3090", "Ryzen AI Max 395", "CPU"',
@@ -342,7 +344,7 @@ QUESTIONS: Final[dict[str, Question]] = {
         Question(
             path="advise", title="What to change in a service", button="Advise",
             about="What starts a service and its metrics page in; changes with their money, risk and check out.",
-            fields=_ADVISE_FIELDS, answers=Advice, written=("file", "page"),
+            fields=_ADVISE_FIELDS, answers=Advice, written=("file", "page", "log"),
             essentials=("file", "page", "accelerator", "replicas", "rate", "ttft", "tpot", "reuse", "provider"),
             example={"file": f"vllm serve {LLAMA_8B} --max-model-len 16384 --max-num-seqs 8", "page": _SERVICE,
                      "accelerator": "H100", "replicas": "4", "rate": "10/s", "ttft": "1 s", "tpot": "50 ms",

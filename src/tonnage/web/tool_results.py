@@ -60,6 +60,8 @@ class Result(NamedTuple):
     """Markdown, for a reader."""
     data: dict[str, Any]
     """What the tool's output schema says, for a program."""
+    charts: tuple[tuple[str, str], ...] = ()
+    """Pictures: the name of each, and its Vega-Lite specification with its data."""
 
 
 def call(name: str, arguments: Mapping[str, Any], *, additions: Additions) -> Result:
@@ -80,7 +82,14 @@ def call(name: str, arguments: Mapping[str, Any], *, additions: Additions) -> Re
     data: dict[str, Any] = {"headline": answer.sentence}
     if question.kind:
         data |= {"feasible": answer.feasible, "options": _options(answer), "plan_file": _keep(question.kind, answer)}
-    return Result(markdown(blocks_of(answer, top=TOP)), data)
+    return Result(markdown(blocks_of(answer, top=TOP)), data, _charts(answer))
+
+
+def _charts(answer: Any) -> tuple[tuple[str, str], ...]:
+    """The pictures of an answer, the most telling first, as clients that draw Vega-Lite take them."""
+    from tonnage.report.charts import charts_of, specification
+
+    return tuple((chart.name, msgspec.json.encode(specification(chart)).decode()) for chart in charts_of(answer))
 
 
 def _keep(kind: str, plan: Any) -> str | None:
@@ -205,12 +214,12 @@ def _advised(arguments: dict[str, Any], additions: Additions) -> Result:
     sources = _take(arguments, "sources", list)
     if not sources:
         raise BadRequest("sources: a list of addresses or files is expected")
-    reuse = _take(arguments, "reuse", str)
+    reuse, log, upgrade = (_take(arguments, name, str) for name in ("reuse", "log", "upgrade"))
     watch = watch_of({name: arguments.pop(name) for name in ("window", "match") if name in arguments})
     asked = adopt_request(arguments, additions=additions)
     running = read_running(asked.file)
     looked = look_at_service(*sources, watch=watch)
-    view = View(pages=looked.pages, reuse=reuse, measured=looked.measured)
+    view = View(pages=looked.pages, reuse=reuse, measured=looked.measured, log=log, upgrade=upgrade)
     answer = advise_service(asked, running, found=looked.diagnosis, view=view, additions=additions)
     return Result(markdown(blocks_of(answer)), {"headline": answer.sentence})
 
@@ -223,7 +232,7 @@ def _trace(arguments: dict[str, Any], _: Additions) -> Result:
     answer = trace_sessions(log)
     # The fitted profile is hundreds of quantiles; the text has its medians.
     record = msgspec.to_builtins(msgspec.structs.replace(answer, profile=None))
-    return Result(markdown(blocks_of(answer)), {"headline": answer.sentence, "sessions": record})
+    return Result(markdown(blocks_of(answer)), {"headline": answer.sentence, "sessions": record}, _charts(answer))
 
 
 def _list(arguments: dict[str, Any], additions: Additions) -> Result:

@@ -30,6 +30,8 @@ from tonnage.web.workers import stop_starts
 __all__ = ["Tool", "brief_schema", "serve", "tool_list"]
 
 INTERRUPTED: Final = 130
+VEGA_LITE: Final = "application/vnd.vegalite.v6+json"
+"""Of a picture: a specification with its data, as clients that draw Vega-Lite know it."""
 ABOUT: Final = (
     "Plans accelerators for AI models. Quantities carry units ('4/s', '1 s', '80 GiB', '100B' tokens). Every number "
     "has a 90 % interval or a source; 'no' is an answer that names the limit and the nearest thing that works. A plan "
@@ -175,6 +177,9 @@ _OTHERS: Final = (
         properties={
             "file": TEXT,
             "sources": {"type": "array", "minItems": 1, "maxItems": 8, "items": TEXT},
+            "log": {"type": "string", "description": "file of the requests as a gateway logged them: replayed on each "
+                    "change"},
+            "upgrade": {"type": "string", "description": "a release whose change to expect, as vllm@0.27"},
             **{name: TEXT for name in ("window", "match", "reuse", "model", "accelerator", "rate", "ttft", "tpot",
                                        "provider")},
             "replicas": {"type": "integer", "minimum": 1},
@@ -292,7 +297,16 @@ async def _serve(jobs: Jobs) -> None:
         except TonnageError as error:
             return types.CallToolResult(content=[types.TextContent(type="text", text=str(error))], is_error=True)
         text = types.TextContent(type="text", text=found.text)
-        return types.CallToolResult(content=[text], structured_content=found.data)
+        drawn = [
+            types.EmbeddedResource(
+                type="resource",
+                resource=types.TextResourceContents(uri=f"tonnage://chart/{name}", mime_type=VEGA_LITE, text=body),
+                # For the reader's eyes: the assistant has the same numbers in the text.
+                annotations=types.Annotations(audience=["user"]),
+            )
+            for name, body in found.charts
+        ]
+        return types.CallToolResult(content=[text, *drawn], structured_content=found.data)
 
     server = Server(
         "tonnage", version=__version__, instructions=ABOUT, on_list_tools=on_list_tools, on_call_tool=on_call_tool

@@ -26,6 +26,7 @@ TRAINING_ARGS=(
     --global-batch-size 128
     --train-samples 1953125000
     --bf16
+    --fp8-format hybrid
     --use-distributed-optimizer
 )
 PARALLEL_ARGS=( --tensor-model-parallel-size 1 --context-parallel-size 1 --sequence-parallel )

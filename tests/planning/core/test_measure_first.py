@@ -9,6 +9,9 @@ import pytest
 from tests.report.examples import answered, names
 
 from tonnage.domain.answer import Quantity
+from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.plan import Configuration
+from tonnage.domain.precision import Precision
 from tonnage.planning.core.measure_first import (
     MARGIN,
     REPEATED,
@@ -28,11 +31,27 @@ WIDTH = 0.2
 NORMAL = NormalDist()
 
 
-def rival(place: int, usd: float, *, margin: float = math.inf, width: float = WIDTH) -> Rival:
+def on_one_part(tp: int) -> Configuration:
+    return Configuration(
+        accelerator="h200-sxm-141gb",
+        layout=Layout(tp=tp),
+        precision=Precision(weights="fp8"),
+        engine=Engine(name="vllm"),
+    )
+
+
+def rival(
+    place: int,
+    usd: float,
+    *,
+    margin: float = math.inf,
+    width: float = WIDTH,
+    configuration: Configuration | None = None,
+) -> Rival:
     factor = math.exp(width * NINETY)
     return Rival(
         place=place,
-        configuration=None,
+        configuration=configuration,
         cost=smoothly(Quantity(value=usd, unit="USD").within(factor)),
         margin=margin,
         measured=Quantity(value=0.02, unit="s").within(factor),
@@ -75,6 +94,19 @@ def test_a_rival_that_is_not_sure_yet_may_prove_itself() -> None:
     assert found.option == 1 and found.below is not None and found.below > 0.02, "as predicted, it would be sure"
     slower = 0.5 - NORMAL.inv_cdf(0.8) * math.sqrt(1.0 - seen_share())
     assert found.chance == pytest.approx(NORMAL.cdf(slower / math.sqrt(seen_share())), abs=1 / 40)
+
+
+@pytest.mark.parametrize("margin", [0.85, 0.9])
+def test_no_rival_is_measured_that_leads_only_where_it_is_slower(margin: float) -> None:
+    """
+    Two options of one part: the dearer is sure of its limits, the first barely. Where the dearer is measured slower,
+    the first is slower with it, loses its confidence, and the dearer leads: which measuring the first itself tells.
+    """
+    first = rival(0, 1.0, margin=margin, width=0.02, configuration=on_one_part(1))
+    dearer = rival(1, 2.0, margin=9.0, configuration=on_one_part(2))
+    found = likeliest_to_overturn([first, dearer], confidence=0.8)
+    assert found.option == 0 and (found.chance == 0.0 or found.above is not None)
+    assert found.becomes in ("", "option 1")
 
 
 def test_nothing_is_promised_where_nothing_is_likely_to_change() -> None:

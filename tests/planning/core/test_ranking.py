@@ -36,6 +36,14 @@ def test_the_sure_before_the_cheap(option: BatchOption) -> None:
     assert at_risk(ranked[:2]) is None and at_risk(ranked[2:]) is None and at_risk(()) is None
 
 
+def test_where_none_has_the_confidence_the_likeliest_leads(option: BatchOption) -> None:
+    doubtful = [
+        replace(costing(option, usd, sure=False), chance=chance) for usd, chance in ((1.0, 0.4), (9.0, 0.7), (2.0, 0.7))
+    ]
+    assert [one.cost.value for one in sorted(doubtful, key=surely_cheapest)] == [2.0, 9.0, 1.0]
+    assert sorted([*doubtful, costing(option, 50.0)], key=surely_cheapest)[0].cost.value == 50.0
+
+
 def test_each_place_has_its_reason_and_ties_are_said(option: BatchOption) -> None:
     options = (
         costing(option, 10.0),

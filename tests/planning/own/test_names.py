@@ -55,6 +55,7 @@ def test_the_processor_alone() -> None:
         ("4090 laptop", "no accelerator"),
         ("Apple M4 Mega", "no accelerator"),
         ("0 x H100", "between 1 and"),
+        ("8x", "a count without a name"),
         ("99999 x H100", "between 1 and"),
         ("M4 Max 9999GB", "no size"),
         ("", "kinds of accelerator"),

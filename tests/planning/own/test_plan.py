@@ -23,6 +23,7 @@ from tonnage.planning.own.machine import machine_named
 from tonnage.planning.own.mixed import Device, fill_fastest, share_evenly
 from tonnage.planning.requests.own import inventory_fields
 from tonnage.report.answers import document_of
+from tonnage.report.terminal import print_blocks
 
 TODAY = date(2026, 11, 22)
 RECORDED = Path(__file__).parents[2] / "data" / "machine"
@@ -79,6 +80,30 @@ def test_a_persons_own_card_has_the_rows_of_local() -> None:
     row = of("RTX 3060").groups[0].rows[0]
     there = local(LocalRequest(min_per_s=20.0), machine_named("RTX 3060")).rows[0]
     assert (row.model, row.per_request) == (there.model, there.decode_per_s.value) and row.command
+
+
+def test_what_lies_in_host_memory_is_said_and_assumed(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = of("2 x RTX 4090")
+    first = plan.groups[0].rows[0]
+    assert first.moved_bytes > 0
+    print_blocks(document_of(plan).first, width=100)
+    screen = " ".join(capsys.readouterr().out.split())
+    assert f"{first.moved_bytes / 1e9:.0f} GB of" in screen and "in host memory" in screen
+    assert any("host memory of 64 GB; --host-memory" in text for text in plan.provenance.assumed)
+
+
+def test_a_workstation_card_has_what_its_serving_engine_does_not_run_too() -> None:
+    served, alone = of("R9700").groups[0].rows, planned(own="R9700", model="Qwen/Qwen3.5-35B-A3B").groups[0].rows
+    by_model = {row.model: row for row in served}
+    assert alone[0].model in by_model and not by_model[alone[0].model].moved_bytes
+    scores = [row.quality or 0.0 for row in served]
+    assert scores == sorted(scores, reverse=True) and {row.engine for row in served} == {"vllm", "llama.cpp"}
+
+
+def test_rent_is_that_of_companies_unless_strangers_are_asked_for() -> None:
+    usual, strangers = of("8 x H100").groups[0], planned(own="8 x H100", community="yes").groups[0]
+    assert usual.rented_usd_per_month is not None and strangers.rented_usd_per_month is not None
+    assert strangers.rented_usd_per_month < usual.rented_usd_per_month
 
 
 def test_what_is_owned_comes_first_and_the_rest_is_rented() -> None:

@@ -10,8 +10,11 @@ from tests.patience import assert_quick
 from tonnage.domain.case import Links, ServeCase, Traffic
 from tonnage.domain.layout import Disaggregation, Layout
 from tonnage.domain.precision import Precision
+from tonnage.domain.requests.common import Lengths
 from tonnage.errors import BadRequest, UnknownName
+from tonnage.planning.deployment import resolve
 from tonnage.planning.predict.serving import predict_serve
+from tonnage.planning.replica import concurrency_limit
 
 FP8 = Precision(weights="fp8", kv="fp8", activations="fp8")
 
@@ -183,6 +186,38 @@ def test_speculation_pays_alone_and_loses_its_edge_in_a_batch() -> None:
 def test_speculation_without_acceptance_is_refused() -> None:
     with pytest.raises(BadRequest, match="acceptance"):
         predict_serve(case(engine_options={"speculative_tokens": 3}))
+
+
+@pytest.mark.parametrize(
+    "traffic", [Traffic(concurrency=8), Traffic(rate_per_s=1.0), Traffic(batch=8, static=True), Traffic(saturated=True)]
+)
+def test_a_beam_search_decodes_several_sequences_for_one_prompt(traffic: Traffic) -> None:
+    alone, four = (predict_serve(case(traffic=traffic, engine="trtllm", beams=beams)) for beams in (1, 4))
+    assert four.tpot_s.mean > alone.tpot_s.mean
+    assert 0.2 < four.requests_per_s.value / alone.requests_per_s.value <= 1.0
+
+
+def test_beams_share_the_prompt_and_hold_an_answer_each() -> None:
+    at = [resolve(case(traffic=Traffic(saturated=True), engine="trtllm", beams=beams)) for beams in (1, 4)]
+    lengths = Lengths(prompt_tokens=20_000.0, output_tokens=2_000.0)
+    alone, four = (concurrency_limit(one, lengths) for one in at)
+    assert four / alone == pytest.approx((20_000 + 2_000) / (20_000 + 8_000), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"beams": 0}, "beams: 0 must be at least 1"),
+        (
+            {"beams": 4, "engine_options": {"speculative_tokens": 3, "speculative_acceptance": 0.7}},
+            "with drafted tokens",
+        ),
+        ({"beams": 4, "traffic": Traffic(trace="a.jsonl")}, "with a trace"),
+    ],
+)
+def test_beams_that_nothing_models_are_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadRequest, match=said):
+        predict_serve(case(**changes))
 
 
 def test_too_many_clients_for_the_cache_are_saturated() -> None:

@@ -117,3 +117,32 @@ def test_a_stated_case_costs_milliseconds() -> None:
     for _ in range(10):
         predict_train(CASE)
     assert_quick((time.process_time() - begin) / 10, 0.005)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mean_seq_len": 5000.0}, "mean_seq_len: 5000 must be at least 1 and at most seq_len, 4,096"),
+        ({"predicted_share": 0.0}, "predicted_share: 0 must be above 0"),
+        ({"layout": TrainCaseLayout(etp=2)}, "layout.etp: .* has no experts to cut"),
+        (
+            {"model": "Qwen/Qwen3-30B-A3B", "layout": TrainCaseLayout(ep=16, etp=2)},
+            "layout.etp: ep 16 x etp 2 does not divide the 16 accelerators",
+        ),
+        (
+            {"model": "Qwen/Qwen3-30B-A3B", "layout": TrainCaseLayout(etp=7)},
+            "layout.etp: 7 does not divide the width of an expert",
+        ),
+    ],
+)
+def test_what_passes_and_what_cuts_an_expert_is_checked(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(BadRequest, match=message):
+        predict_train(replace(CASE, **changes))
+
+
+def test_grouped_lengths_take_less_time_and_the_same_memory() -> None:
+    padded, grouped = (predict_train(replace(CASE, mean_seq_len=mean)) for mean in (None, 2048.0))
+    assert padded.step_s is not None and grouped.step_s is not None
+    assert grouped.step_s.value < 0.65 * padded.step_s.value
+    assert padded.memory_peak_bytes is not None and grouped.memory_peak_bytes is not None
+    assert grouped.memory_peak_bytes.value == padded.memory_peak_bytes.value

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 import tonnage
+from tonnage import catalog
 from tonnage.domain.rl_plan import RlPlan
 from tonnage.errors import BadRequest
 from tonnage.planning.ask import answer
 from tonnage.planning.plans import plan_of_text
 from tonnage.planning.requests.rl import rl_request
 from tonnage.planning.rl.plan import plan_rl
+from tonnage.pricing.energy import IDLE_DRAW
 from tonnage.report.answers import document_of, explanation_of
 from tonnage.report.charts.rl import rl_charts
 from tonnage.report.document import as_json
@@ -95,6 +97,12 @@ def test_what_contradicts_is_one_sentence(changes: dict[str, str], said: str) ->
         planned(**changes)
 
 
+def test_a_split_of_no_more_than_all_leaves_none_to_train() -> None:
+    few = {name: value for name, value in FIELDS.items() if name != "count"}
+    with pytest.raises(BadRequest, match=r"8 of at most 8 .* leave none to train"):
+        rl_request(few | {"rollout_count": "8", "staleness": "1", "max_accelerators": "8"})
+
+
 def test_the_plan_is_kept_shown_and_drawn(apart: RlPlan) -> None:
     text = as_json(apart)
     assert plan_of_text(text, "plan.json") == apart
@@ -133,3 +141,38 @@ def test_a_response_of_one_turn_has_no_environment(field: dict[str, object]) -> 
 def test_no_processor_is_planned_for_training_unless_it_is_named() -> None:
     plan = plan_rl(rl_request({"model": "llama-3.1-8b", "steps": 10, "response_tokens": 500, "count": 2}))
     assert plan.feasible and not any(option.case.accelerator.startswith("cpu-") for option in plan.options)
+
+
+def test_the_confidence_chooses_among_the_same_options() -> None:
+    asked = {"count": "", "deadline": "16 h"}
+    fields = {name: value for name, value in (FIELDS | asked).items() if value}
+    bold, sure = (
+        plan
+        for confidence in ("50 %", "95 %")
+        if isinstance(plan := answer("rl", {**fields, "confidence": confidence}, today=DAY), RlPlan)
+    )
+    assert bold.options[0].chance >= 0.5 and sure.options[0].chance >= 0.95
+    assert bold.options[0].cost.value < sure.options[0].cost.value
+    assert bold.options[0].chance < 0.95 and "less sure" not in bold.cheaper_at_risk and sure.cheaper_at_risk
+    chances = {(o.accelerators, o.bill.provider, o.bill.term): o.chance for o in bold.options}
+    same = [o for o in sure.options if (o.accelerators, o.bill.provider, o.bill.term) in chances]
+    assert same and all(o.chance == chances[o.accelerators, o.bill.provider, o.bill.term] for o in same)
+    assert all(o.sure is (o.chance >= 0.95) for o in sure.options)
+
+
+def test_workers_that_start_with_requests_train_nothing() -> None:
+    workers = [one for one in catalog.offers() if one.provider == "runpod-serverless"]
+    assert {one.kind for one in workers if one.accelerator == "h100-sxm5-80gb"} == {"serverless worker"}
+    assert not planned(count="1", provider="runpod-serverless", model="Qwen/Qwen3-0.6B").feasible
+
+
+def test_electricity_is_that_of_both_sides_and_of_waiting(shared: RlPlan, apart: RlPlan) -> None:
+    """Accelerators work in their own phases and are idle in the others; the run pays for all of its time."""
+    for plan in (shared, apart):
+        for option in plan.options:
+            use, limit = option.energy, catalog.accelerator(option.case.accelerator).power_w
+            assert use is not None and limit is not None and option.kwh is not None
+            assert IDLE_DRAW * limit < use.board_w / option.accelerators < limit
+            assert option.kwh == pytest.approx(use.power_w * option.run.billed_s / 3.6e6)
+            assert use.grams_per_kwh is None or option.kg_co2 == pytest.approx(option.kwh * use.grams_per_kwh / 1e3)
+            assert "generation" in " ".join(use.sources) and "training" in " ".join(use.sources)

@@ -126,6 +126,31 @@ def test_parts_add_up_under_every_setting_that_changes_a_step(changes: dict[str,
         assert max(map(gap, trees.values())) < WITHIN, load
 
 
+def test_the_exchange_that_half_batches_hide_is_a_part_of_its_own() -> None:
+    """At a rate as in a closed loop: steps of data-parallel ranks over nodes."""
+    wide = ServeCase(
+        model="deepseek-ai/DeepSeek-R1",
+        accelerator="h100-sxm5-80gb",
+        traffic=Traffic(rate_per_s=300.0),
+        isl=1000.0,
+        osl=200.0,
+        layout=Layout(dp=32, ep=32),
+        engine="sglang",
+        engine_options={"memory_fraction": 0.835},
+    )
+
+    def parts_of(node: Node) -> Iterator[Node]:
+        yield node
+        for part in node.parts:
+            yield from parts_of(part)
+
+    for traffic in (wide.traffic, Traffic(concurrency=3000)):
+        trees = opened(msgspec.structs.replace(wide, traffic=traffic))
+        hidden = [part.value for part in parts_of(trees["TPOT"]) if part.name == "exchange beside products"]
+        assert hidden, traffic
+        assert max(hidden) < 0.0, traffic
+
+
 def test_separate_pools_and_encoders_open_too() -> None:
     split = Disaggregation(prefill_workers=2, prefill=Layout(tp=1), decode_workers=1, decode=Layout(tp=2))
     pools = ServeCase(

@@ -1,5 +1,6 @@
 """Plans of a serving workload: ranked, priced, explained; and what happens when nothing works."""
 
+import math
 from datetime import date
 from typing import Any
 
@@ -30,7 +31,12 @@ def chat() -> ServePlan:
 
 def test_options_are_ranked_by_cost_and_meet_the_objectives(chat: ServePlan) -> None:
     ranks = [
-        (not o.sure, o.bill.trust != "primary", o.bill.usd_per_hour if o.sure else -round(o.chance or 0.0, 3))
+        (
+            not o.sure,
+            o.bill.trust != "primary",
+            0.0 if o.sure else -math.floor(10.0 * (o.chance or 0.0) + 1e-3),
+            o.bill.usd_per_hour,
+        )
         for o in chat.options
     ]
     assert chat.feasible and ranks == sorted(ranks)
@@ -109,6 +115,16 @@ def test_a_model_too_large_for_what_is_allowed_names_the_shortfall() -> None:
     answer = plan(model="meta-llama/Llama-3.1-405B", accelerator="L4", max_accelerators="1")
     assert not answer.feasible and answer.binding is not None
     assert answer.binding.limit == "memory" and (answer.binding.short_by or 0) > 100e9
+
+
+def test_the_longest_context_fits_the_cache_of_every_option() -> None:
+    fields = {"accelerator": "L4", "precision": "bf16", "quick": "yes", "ttft": "10 s", "tpot": "1 s"}
+    assert any(one.kv_tokens < 128_000 for one in plan(**fields).options)
+    for one in plan(**fields, context="128k").options:
+        assert one.kv_tokens >= 128_000
+    alone = plan(**fields, context="128k", max_accelerators="1")
+    assert not alone.feasible and alone.binding is not None
+    assert alone.binding.limit == "cache" and "one request needs 128,000" in alone.binding.reason
 
 
 def test_a_budget_binds_and_says_what_it_takes() -> None:

@@ -88,3 +88,9 @@ def test_a_log_without_block_ids_and_an_empty_one(tmp_path: Path) -> None:
     empty.write_text("timestamp,prompt_tokens,output_tokens\n")
     with pytest.raises(BadFact, match="holds no requests"):
         trace_sessions(str(empty))
+
+
+def test_a_log_of_one_request_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "one.csv").write_text("timestamp,prompt_tokens,output_tokens\n1,10,10\n", encoding="utf-8")
+    with pytest.raises(BadFact, match="one request, of which nothing can come back"):
+        trace_sessions(str(tmp_path / "one.csv"))

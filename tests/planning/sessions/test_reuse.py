@@ -37,11 +37,13 @@ def agents() -> ServePlan:
 
 
 def test_an_agents_plan_prices_what_its_cache_does_not_give(agents: ServePlan) -> None:
-    reuse, without = agents.options[0].reuse, planned(reuse=False)
+    reuse, first = agents.options[0].reuse, agents.options[0].configuration
+    # Of options that cost the same one is shown, so the cache's format is stated.
+    without = planned(reuse=False, kv_precision=first.precision.kv)
     assert reuse is not None and without.options[0].reuse is None and without.sessions is None
     assert 0.3 < reuse.hit_rate <= reuse.unbounded == pytest.approx(0.59, abs=0.02)
     assert reuse.computed_tokens == pytest.approx(8596 * (1 - reuse.hit_rate), rel=0.01)
-    same = next(o for o in without.options if o.configuration == agents.options[0].configuration)
+    same = next(o for o in without.options if o.configuration == first)
     assert agents.options[0].capacity.max_rate_per_s.value > 1.3 * same.capacity.max_rate_per_s.value
     # What cache buys is told from the same two numbers.
     sizes = agents.sessions.sizes if agents.sessions else ()
@@ -110,6 +112,7 @@ def test_stated_lengths_stretch_what_sessions_own() -> None:
         ({"traffic": "code", "success_rate": "40 %"}, "success_rate is of sessions"),
         ({"success_rate": "140 %"}, "success_rate"),
         ({"success_rate": 0}, "success_rate"),
+        ({"success_rate": "unknown"}, "success_rate: 'unknown' is not a quantity"),
         ({"turns": 0.5}, "turns"),
         ({"system_prompt": 9000, "prompt_tokens": 8000, "output_tokens": 100}, "sessions share 9,000 tokens"),
         ({"kv_nvme": "2 TB"}, "kv_nvme_link is missing"),

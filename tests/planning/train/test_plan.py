@@ -152,6 +152,15 @@ def test_a_budget_alone_buys_the_fastest() -> None:
     assert more.options[0].run.wall_s.value <= answer.options[0].run.wall_s.value
 
 
+def test_a_budget_alone_does_not_rent_hundreds_for_a_short_fine_tune() -> None:
+    free, limited = finetune(), finetune(budget="$500")
+    assert limited.options[0].configuration == free.options[0].configuration
+    assert limited.options[0].cost.value == free.options[0].cost.value
+    assert "within $500.00" in limited.options[0].verdict
+    assert any(told.startswith("no deadline: runs of at most") for told in limited.provenance.assumed)
+    assert not finetune(budget="$0.001").feasible
+
+
 def test_a_small_fine_tune_lands_on_one_small_card() -> None:
     best = finetune().options[0]
     assert best.accelerators == 1 and best.cost.value < 1.0

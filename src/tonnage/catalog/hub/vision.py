@@ -6,8 +6,11 @@ Sources: the reference implementation of each `model_type` (Hugging Face transfo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, cast
+
+import msgspec
 
 from tonnage.catalog.hub.fields import (
     Config,
@@ -229,16 +232,22 @@ VISION: Final[dict[str, tuple[str, Adapter]]] = {
 """Family and adapter of vision models by `model_type`."""
 
 
-def _as_tower(layers: LayerGroup, *, rest: float, patch: int, tokens: int | None = None) -> Tower:
-    total = blocks_parameters(layers) + rest
+def _as_tower(*layers: LayerGroup, rest: float, patch: int, tokens: int | None = None, **rule: Any) -> Tower:
+    """`rule` says what becomes of an image's size, in fields of `Tower`: as the model's own processor has it."""
     return Tower(
         name="vision",
-        parameters=total,
-        layers=(layers,),
-        hidden_size=layers.hidden_size,
+        parameters=sum(blocks_parameters(group) for group in layers) + rest,
+        layers=layers,
+        hidden_size=layers[0].hidden_size,
         patch_size=patch,
         tokens_per_input=tokens,
+        **rule,
     )
+
+
+def _own_size(unit_px: int, least_units: float, most_units: float) -> dict[str, Any]:
+    """Bounds of images that keep their size, in squares of `unit_px` pixels."""
+    return {"least_px": least_units * unit_px**2, "most_px": most_units * unit_px**2}
 
 
 def _two_layers(inputs: int, inner: int, outputs: int) -> int:
@@ -257,7 +266,10 @@ def _qwen3_vl(v: Config, c: Config, width: int) -> Tower:
     rest += integer(v, "num_position_embeddings", default=2304) * own
     rest += mergers * _two_layers(merged, merged, integer(v, "out_hidden_size", default=width))
     rest += 2 * own + (mergers - 1) * 2 * merged
-    return _as_tower(layers, rest=float(rest), patch=patch)
+    merge = integer(v, "spatial_merge_size", default=2)
+    # size of the published preprocessor_config.json: shortest_edge 65,536 and longest_edge 16,777,216 pixels
+    bounds = _own_size(patch * merge, 64.0, 16384.0)
+    return _as_tower(layers, rest=float(rest), patch=patch, merge=merge, outputs=mergers, **bounds)
 
 
 def _qwen2_vl(v: Config, c: Config, width: int) -> Tower:
@@ -267,11 +279,20 @@ def _qwen2_vl(v: Config, c: Config, width: int) -> Tower:
     patch, heads = integer(v, "patch_size", "spatial_patch_size", default=14), integer(v, "num_heads", default=16)
     inner = integer(v, "intermediate_size") if newer else integer(v, "mlp_ratio", default=4) * own
     block = _block(own, heads, inner, gated=newer, norm_bias=not newer)
-    layers = _repeat(block, integer(v, "depth", default=32))
+    depth = integer(v, "depth", default=32)
+    full = len(integers(v, "fullatt_block_indexes") or (7, 15, 23, 31)) if newer else depth
+    layers: tuple[LayerGroup, ...] = (_repeat(block, full),)
+    if depth > full:
+        near = (integer(v, "window_size", default=112) // patch) ** 2
+        look = msgspec.structs.replace(cast(Attention, block.mixer), window=near)
+        layers = (*layers, _repeat(msgspec.structs.replace(block, mixer=look), depth - full))
     merged = own * integer(v, "spatial_merge_size", default=2) ** 2
     out = integer(v, "out_hidden_size", default=width) if newer else integer(v, "hidden_size", default=width)
     rest = 3 * integer(v, "temporal_patch_size", default=2) * patch**2 * own + _two_layers(merged, merged, out)
-    return _as_tower(layers, rest=float(rest + own * (1 if newer else 2)), patch=patch)
+    merge = integer(v, "spatial_merge_size", default=2)
+    # min_pixels 3,136 and max_pixels 12,845,056 of the published preprocessor_config.json
+    bounds = _own_size(patch * merge, 4.0, 16384.0)
+    return _as_tower(*layers, rest=float(rest + own * (1 if newer else 2)), patch=patch, merge=merge, **bounds)
 
 
 def _siglip(v: Config, c: Config, width: int) -> Tower:
@@ -281,7 +302,10 @@ def _siglip(v: Config, c: Config, width: int) -> Tower:
     layers = _repeat(block, integer(v, "num_hidden_layers", default=27))
     rest = 3 * patch**2 * own + own + (integer(v, "image_size", default=896) // patch) ** 2 * own + 2 * own
     rest += own * width + own
-    return _as_tower(layers, rest=float(rest), patch=patch, tokens=optional_integer(c, "mm_tokens_per_image", low=1))
+    side = integer(v, "image_size", default=896)
+    tokens = optional_integer(c, "mm_tokens_per_image", low=1)
+    merge = 1 if tokens is None else max(1, round(side / patch / math.sqrt(tokens)))
+    return _as_tower(layers, rest=float(rest), patch=patch, tokens=tokens, tile_px=side, merge=merge)
 
 
 def _llava(v: Config, c: Config, width: int) -> Tower:
@@ -291,7 +315,7 @@ def _llava(v: Config, c: Config, width: int) -> Tower:
     layers = _repeat(block, integer(v, "num_hidden_layers", default=24))
     tokens = (integer(v, "image_size", default=336) // patch) ** 2
     rest = 3 * patch**2 * own + own + (tokens + 1) * own + 4 * own + _two_layers(own, width, width)
-    return _as_tower(layers, rest=float(rest), patch=patch, tokens=tokens)
+    return _as_tower(layers, rest=float(rest), patch=patch, tokens=tokens, tile_px=math.isqrt(tokens) * patch, merge=1)
 
 
 def _internvl(v: Config, c: Config, width: int) -> Tower:
@@ -312,7 +336,8 @@ def _internvl(v: Config, c: Config, width: int) -> Tower:
     side = integer(v, "image_size", default=448) // patch
     rest = 3 * patch**2 * own + own + (side**2 + 1) * own + own
     rest += 8 * own + _two_layers(4 * own, width, width)
-    return _as_tower(layers, rest=float(rest), patch=patch, tokens=side**2 // 4)
+    rule = {"tile_px": side * patch, "max_tiles": integer(c, "max_dynamic_patch", default=12)}
+    return _as_tower(layers, rest=float(rest), patch=patch, tokens=side**2 // 4, **rule)
 
 
 def _pixtral(v: Config, c: Config, width: int) -> Tower:
@@ -332,7 +357,10 @@ def _pixtral(v: Config, c: Config, width: int) -> Tower:
     projector = own * width + width * width
     if flag(c, "multimodal_projector_bias", default=merge == 1):
         projector += 2 * width
-    return _as_tower(layers, rest=float(3 * patch**2 * own + own + merger + projector), patch=patch)
+    rest = float(3 * patch**2 * own + own + merger + projector)
+    # The processor shrinks the longer side to the encoder's own; a square of it is the most.
+    most = float(integer(v, "image_size", default=1024) ** 2)
+    return _as_tower(layers, rest=rest, patch=patch, merge=merge, most_px=most)
 
 
 def _llama4_tower(v: Config, c: Config, width: int) -> Tower:
@@ -344,7 +372,9 @@ def _llama4_tower(v: Config, c: Config, width: int) -> Tower:
     inner, out = integer(v, "projector_input_dim", default=4096), integer(v, "projector_output_dim", default=4096)
     rest = 3 * patch**2 * own + own + (side**2 + 1) * own + 4 * own
     rest += 4 * own * inner + inner * out + integer(v, "vision_output_dim", default=out) * width
-    return _as_tower(layers, rest=float(rest), patch=patch, tokens=side**2 // 4)
+    # max_patches 16 of the published processor
+    rule: dict[str, Any] = {"tile_px": side * patch, "max_tiles": 16, "tiling": "canvas"}
+    return _as_tower(layers, rest=float(rest), patch=patch, tokens=side**2 // 4, **rule)
 
 
 def _moonvit(v: Config, c: Config, width: int) -> Tower:
@@ -369,7 +399,7 @@ def _moonvit(v: Config, c: Config, width: int) -> Tower:
     grid = integer(v, "init_pos_emb_height", default=64) * integer(v, "init_pos_emb_width", default=64)
     rest = 3 * patch**2 * own + own + grid * own + (2 if norm_bias else 1) * own
     rest += _two_layers(4 * own, 4 * own, width) + 2 * own
-    return _as_tower(layers, rest=float(rest), patch=patch)
+    return _as_tower(layers, rest=float(rest), patch=patch, most_px=float(grid * patch**2))
 
 
 def _gemma4_tower(v: Config, c: Config, width: int) -> Tower:
@@ -387,7 +417,8 @@ def _gemma4_tower(v: Config, c: Config, width: int) -> Tower:
     patch = integer(v, "patch_size", default=16)
     rest = 3 * patch**2 * own + 2 * integer(v, "position_embedding_size", default=10240) * own + own * width
     tokens = optional_integer(c, "vision_soft_tokens_per_image", low=1)
-    return _as_tower(layers, rest=float(rest), patch=patch, tokens=tokens)
+    merge = integer(v, "pooling_kernel_size", default=3)
+    return _as_tower(layers, rest=float(rest), patch=patch, tokens=tokens, merge=merge)
 
 
 TOWERS: Final[dict[str, Callable[[Config, Config, int], Tower]]] = {

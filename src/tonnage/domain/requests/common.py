@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from tonnage.domain.requests.field import Field
+from tonnage.domain.requests.images import Images
 from tonnage.domain.requests.quotes import Quote
 
 __all__ = ["CONFIDENCE", "ENGINES", "FORMATS", "MODEL", "QUALITY", "TERMS", "Filters", "Lengths", "LoadShape", "Slo"]
@@ -54,6 +55,8 @@ class Lengths(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     computed_p95: float | None = None
     spread: tuple[float, float] | None = None
     """Uniform draw between these fractions of nominal, as benchmarks do; absent = fixed or by profile."""
+    images: Images | None = None
+    """Of a request; their tokens are in `prompt_tokens`."""
     profile: Annotated[
         str | None,
         Field(

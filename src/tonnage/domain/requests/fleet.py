@@ -10,14 +10,25 @@ from tonnage.domain.requests.common import TERMS, Filters, Lengths, LoadShape
 from tonnage.domain.requests.field import Field, Group
 from tonnage.domain.requests.infer import Infer
 from tonnage.domain.requests.serve import Serve
+from tonnage.domain.requests.train import FineTune, Train
 
-__all__ = ["MAX_BUCKETS", "SAMPLES", "Bucket", "FleetQuota", "FleetRequest", "FleetWorkload", "OwnMachine"]
+__all__ = [
+    "MAX_BUCKETS",
+    "RUNS",
+    "RUN_FIELDS",
+    "SAMPLES",
+    "Bucket",
+    "FleetQuota",
+    "FleetRequest",
+    "FleetWorkload",
+    "OwnMachine",
+]
 
 MAX_BUCKETS: Final = 8
 _USUAL_TERMS: Final = ("on-demand", "spot", "reserved-1y")
 _ALONE: Final = frozenset({
     "concurrency", "zones", "budget", "quick", "max_accelerators", "term", "on_for", "off_for", "idle_timeout",
-    "start_from", "cold_start", "own",
+    "start_from", "cold_start", "own", "adapters", "adapter_rank", "adapter_skew", "adapter_targets",
 })  # fmt: skip
 """Fields of a serving request that say nothing about one workload among others."""
 SAMPLES: Final = frozenset({
@@ -25,6 +36,13 @@ SAMPLES: Final = frozenset({
     "frames", "beams",
 })  # fmt: skip
 """Fields that mean something for networks that decode no text."""
+RUNS: Final = frozenset({"train", "finetune"})
+"""Kinds of workload that are runs of training."""
+RUN_FIELDS: Final = frozenset({
+    "tokens", "global_batch", "method", "objective", "reference", "examples", "epochs", "tokens_per_example", "packed",
+    "lora_rank", "deadline", "optimizer", "framework", "checkpoint", "validation", "extend_context", "count", "spares",
+})  # fmt: skip
+"""Fields that mean something for those alone."""
 _SLICES: Final = Field(
     name="slices", reads="flag", group="Accelerators", help="replicas may run on slices of an accelerator (MIG)"
 )
@@ -41,20 +59,34 @@ class Bucket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FleetWorkload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One of several loads: answers within objectives, a pile to be worked off, samples, or work for host cores."""
+    """One of several loads: answers within objectives, a pile to be worked off, samples, runs of training, or work for
+    host cores."""
 
     name: Annotated[str, Field(help="what the answer calls it")]
     kind: Annotated[
-        Literal["serve", "batch", "infer", "cpu"],
+        Literal["serve", "batch", "infer", "train", "finetune", "cpu"],
         Field(
             help="serve: within objectives; batch: so many items a day; infer: samples through a network that decodes "
-            "no text; cpu: work for host cores"
+            "no text; train, finetune: runs of training, one every so often; cpu: work for host cores"
         ),
     ] = "serve"
     serve: Annotated[Serve | None, Group(without=_ALONE)] = None
     """Model, objectives, formats and filters of a model that decodes text."""
     infer: Annotated[Infer | None, Group(only=SAMPLES)] = None
     """infer: samples through a model that does not: frames, images, texts to embed, audio."""
+    run: Annotated[FineTune | Train | None, Group(of=FineTune, only=RUN_FIELDS)] = None
+    """train, finetune: one of the runs; its deadline is from start to end, pauses counted."""
+    every_s: Annotated[
+        float | None,
+        Field(
+            name="every_run",
+            reads="s",
+            group="Training",
+            high=8760 * 3600.0,
+            help="train, finetune: time from the start of a run to that of the next: 7 days; otherwise the deadline",
+        ),
+    ] = None
+    """train, finetune: from the start of a run to that of the next. [s]"""
     rate_per_s: float = 0.0
     """Mean arrivals. [1/s]"""
     shape: LoadShape = LoadShape()
@@ -67,7 +99,7 @@ class FleetWorkload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         float | None, Field(name="items", reads="count", high=1e13, help="batch: to be done every day")
     ] = None
     """batch: to be done every day."""
-    window: Annotated[tuple[int, int] | None, Field(help="batch: hours of the day it may run in, 22-6")] = None
+    window: Annotated[tuple[int, int] | None, Field(help="deferred work: hours of the day it may run in, 22-6")] = None
     """batch: hours of the day from and until which it may run; absent = any."""
     cpu_s: Annotated[
         float | None,
@@ -98,7 +130,7 @@ class FleetWorkload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     @property
     def filters(self) -> Filters | None:
         """Constraints of its own; absent for work that host cores do."""
-        asked = self.serve or self.infer
+        asked = self.serve or self.infer or self.run
         return None if asked is None else asked.filters
 
     @property
@@ -157,7 +189,7 @@ class FleetRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             name="workloads",
             many=True,
             help="one entry a workload, with the fields of serving; also kind: batch with items, kind: infer with a "
-            "rate of samples or video streams, or kind: cpu with cpu_time",
+            "rate of samples or video streams, kind: train or finetune with every_run, or kind: cpu with cpu_time",
         ),
         _SLICES,
     ]

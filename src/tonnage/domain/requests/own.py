@@ -15,7 +15,7 @@ __all__ = ["Own", "OwnedGroup"]
 
 _BESIDE: Final = frozenset({
     "model", "rate", "concurrency", "users", "think_time", "budget", "pools", "quick", "day", "on_for", "off_for",
-    "ttft", "tpot", "e2e", "peak_to_mean", "own",
+    "ttft", "tpot", "e2e", "peak_to_mean", "own", "adapters", "adapter_rank", "adapter_skew", "adapter_targets",
 })  # fmt: skip
 """Fields of a serving request that a group of accelerators has no use for, or that follow from others."""
 

@@ -28,7 +28,12 @@ class Quote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     term_s: Annotated[
         float | None,
         Field(
-            name="term", reads="s", group="Offers", high=86400.0 * 3653, help="how long it binds: 12 months, 14 days"
+            name="term",
+            reads="s",
+            group="Offers",
+            low=3600.0,
+            high=86400.0 * 3653,
+            help="how long it binds: 12 months, 14 days",
         ),
     ] = None
     """Absent = it binds nobody: paid by the hour of use. [s]"""

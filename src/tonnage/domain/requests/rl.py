@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from tonnage.domain.layout import SERVING_ENGINE
-from tonnage.domain.requests.common import MODEL, Filters
+from tonnage.domain.requests.common import CONFIDENCE, MODEL, Filters
 from tonnage.domain.requests.field import Field, Group
 
 __all__ = ["Rl"]
@@ -79,6 +79,8 @@ class Rl(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="rl"
     budget_usd: Annotated[
         float | None, Field(name="budget", reads="USD", group="Objectives", high=1e12, help="most to spend on the run")
     ] = None
+    confidence: Annotated[float, CONFIDENCE] = 0.8
+    """The plan is the cheapest option that keeps deadline and budget with at least this chance. [-]"""
     filters: Annotated[Filters, Group()] = Filters()
     count: Annotated[
         int | None,

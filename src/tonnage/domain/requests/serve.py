@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from tonnage.domain.layout import SERVING_ENGINE
+from tonnage.domain.requests.adapters import AdapterFields
 from tonnage.domain.requests.common import (
     CONFIDENCE,
     ENGINES,
@@ -19,6 +20,7 @@ from tonnage.domain.requests.common import (
     Slo,
 )
 from tonnage.domain.requests.field import Field, Group
+from tonnage.domain.requests.images import ImageFields
 from tonnage.domain.requests.sessions import SessionFields
 
 __all__ = ["Batch", "Serve"]
@@ -39,6 +41,8 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
         Field(name="think_time", reads="s", high=86400.0 * 7, help="seconds between two requests of one user"),
     ] = None
     sessions: Annotated[SessionFields, Group()] = SessionFields()
+    images: Annotated[ImageFields, Group()] = ImageFields()
+    """As written; what the model makes of them is in `lengths`."""
     slo: Annotated[Slo, Group()] = Slo()
     confidence: Annotated[float, CONFIDENCE] = 0.8
     """The plan is the cheapest option that meets every objective at once with at least this chance. [-]"""
@@ -64,6 +68,7 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
         int,
         Field(reads="integer", group="Model and engine", high=16, help="tokens drafted a step where you state a share"),
     ] = 1
+    adapters: Annotated[AdapterFields, Group()] = AdapterFields()
     engines: Annotated[tuple[str, ...], ENGINES] = (SERVING_ENGINE,)
     filters: Annotated[Filters, Group()] = Filters()
     headroom: Annotated[

@@ -78,6 +78,10 @@ class ServeFields(TypedDict, total=False):
     kv_nvme_link: BytesPerSecond | None
     kv_store: Bytes | None
     kv_store_link: BytesPerSecond | None
+    images: Count | None
+    image_size: str | None
+    image_hits: Fraction | None
+    distinct_images: Count | None
     ttft: Seconds | None
     tpot: Seconds | None
     e2e: Seconds | None
@@ -92,6 +96,10 @@ class ServeFields(TypedDict, total=False):
     kv_precision: str | None
     draft_acceptance: Fraction | None
     draft_tokens: Whole | None
+    adapters: Whole | None
+    adapter_rank: Whole | None
+    adapter_skew: Count | None
+    adapter_targets: str | None
     engine: Names | None
     accelerator: Names | None
     exclude: Names | None
@@ -309,6 +317,7 @@ class RlFields(TypedDict, total=False):
     optimizer: str | None
     deadline: Seconds | None
     budget: Usd | None
+    confidence: Fraction | None
     accelerator: Names | None
     exclude: Names | None
     vendor: Names | None
@@ -469,6 +478,10 @@ class OwnFields(TypedDict, total=False):
     kv_nvme_link: BytesPerSecond | None
     kv_store: Bytes | None
     kv_store_link: BytesPerSecond | None
+    images: Count | None
+    image_size: str | None
+    image_hits: Fraction | None
+    distinct_images: Count | None
     percentile: Count | None
     confidence: Fraction | None
     precision: Names | None
@@ -541,6 +554,10 @@ class BudgetFields(TypedDict, total=False):
     kv_nvme_link: BytesPerSecond | None
     kv_store: Bytes | None
     kv_store_link: BytesPerSecond | None
+    images: Count | None
+    image_size: str | None
+    image_hits: Fraction | None
+    distinct_images: Count | None
     ttft: Seconds | None
     tpot: Seconds | None
     e2e: Seconds | None
@@ -552,6 +569,10 @@ class BudgetFields(TypedDict, total=False):
     kv_precision: str | None
     draft_acceptance: Fraction | None
     draft_tokens: Whole | None
+    adapters: Whole | None
+    adapter_rank: Whole | None
+    adapter_skew: Count | None
+    adapter_targets: str | None
     engine: Names | None
     accelerator: Names | None
     exclude: Names | None
@@ -745,6 +766,7 @@ class PredictServeFields(TypedDict, total=False):
     engine_version: str | None
     engine_options: Entry | None
     length_spread: Sequence[float] | None
+    beams: int | None
     phase: Literal["both", "prefill", "decode", "encode"] | None
     split_mode: Literal["tensor", "layer"] | None
     accelerator_fraction: float | None
@@ -756,6 +778,7 @@ class PredictServeFields(TypedDict, total=False):
     links: Entry | None
     disaggregation: Entry | None
     sessions: Entry | None
+    images: Entry | None
 
 
 class PredictTrainFields(TypedDict, total=False):
@@ -773,8 +796,11 @@ class PredictTrainFields(TypedDict, total=False):
     batch: int | None
     global_batch: int | None
     seq_len: int | None
+    mean_seq_len: float | None
+    predicted_share: float | None
     image_px: int | None
     resolution: int | None
+    image_layout: Literal["channels-first", "channels-last"] | None
     recompute: Literal["none", "selective", "full"] | None
     recompute_share: float | None
     expert_load: float | None

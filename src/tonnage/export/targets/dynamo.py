@@ -33,6 +33,11 @@ TARGET = Target(
 
 MODEL_OPTION: Final = {"vllm": "--model", "sglang": "--model-path"}
 """Engines whose launcher takes the engine's own options; TensorRT-LLM's takes files."""
+FOLLOWS_PREFIXES: Final = [
+    {"name": "DYN_ROUTER_MODE", "value": "kv"},
+    {"name": "DYN_ROUTER_USE_KV_EVENTS", "value": "false"},
+]
+"""Its router takes turns by default; it follows prefixes by what it has sent itself, without events of the workers."""
 
 
 def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
@@ -73,6 +78,7 @@ def _frontend(d: Deployment) -> dict[str, Any]:
     return {
         "componentType": "frontend",
         "replicas": 1,
+        **({"envs": FOLLOWS_PREFIXES} if d.found_again else {}),
         "extraPodSpec": {"mainContainer": {"image": _image(d)}},
     }
 

@@ -80,6 +80,7 @@ OPTIONS = Options(
         "pipeline_model_parallel_size": ("pp", whole),
         "context_parallel_size": ("cp", whole),
         "expert_model_parallel_size": ("ep", whole),
+        "expert_tensor_parallel_size": ("etp", whole),
         "num_virtual_stages_per_pipeline_rank": ("vpp", whole),
         "micro_batch_size": ("micro_batch", whole),
         "num_layers_per_virtual_pipeline_stage": ("layers_per_virtual_stage", whole),
@@ -201,6 +202,8 @@ def arguments(made: Job) -> list[str]:
         "pipeline-model-parallel-size": layout.pp,
         "context-parallel-size": layout.cp,
         "expert-model-parallel-size": layout.ep,
+        # Megatron-LM cuts experts by the tensor degree unless it is told otherwise.
+        "expert-tensor-parallel-size": layout.expert_tp if layout.ep > 1 and layout.tp > 1 else None,
         "num-virtual-stages-per-pipeline-rank": layout.vpp if layout.vpp > 1 else None,
         "micro-batch-size": made.micro_batch,
         "global-batch-size": made.global_batch,

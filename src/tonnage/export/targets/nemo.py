@@ -102,6 +102,8 @@ def settings(made: Job) -> dict[str, Any]:
             "virtual_pipeline_model_parallel_size": layout.vpp if layout.vpp > 1 else None,
             "context_parallel_size": layout.cp,
             "expert_model_parallel_size": layout.ep,
+            # Megatron Core cuts experts by the tensor degree unless it is told otherwise.
+            **({"expert_tensor_parallel_size": layout.expert_tp} if layout.ep > 1 and layout.tp > 1 else {}),
             "sequence_parallel": layout.sequence_parallel and layout.tp > 1,
             "seq_length": made.seq_len,
             **_recomputed(made.recompute),

@@ -132,17 +132,29 @@ def _options(d: Deployment) -> list[str]:
         "mem-fraction-static": engine.memory_fraction,
         "page-size": engine.block_tokens,
     }
-    if engine.speculative_tokens:  # the checkpoint's own layers, in a chain
+    if engine.speculative_tokens:  # the checkpoint's own layers or a draft beside it, in a chain
         options |= {
-            "speculative-algorithm": "NEXTN",
+            "speculative-algorithm": "EAGLE3" if engine.draft_model else "NEXTN",
+            "speculative-draft-model-path": engine.draft_model,
             "speculative-num-steps": engine.speculative_tokens,
             "speculative-eagle-topk": 1,
             "speculative-num-draft-tokens": engine.speculative_tokens + 1,
         }
+    adapters = engine.adapters if engine.adapters is not None and engine.adapters.slots else None
+    if adapters is not None:
+        options |= {
+            "max-loras-per-batch": adapters.slots,
+            "max-loaded-loras": adapters.count,
+            "max-lora-rank": adapters.slot_rank,
+        }
     argv = [part for name, value in options.items() if value is not None for part in (f"--{name}", str(value))]
+    argv += ["--enable-lora", "--lora-target-modules", *(adapters.targets or ("all",))] if adapters else []
     argv += ["--enable-dp-attention"] if layout.dp > 1 else []
-    if layout.ep > 1 and layout.dp > 1 and d.nodes > 1:  # as plans count it: half a step beside the other's exchange
+    if layout.ep > 1 and layout.dp > 1 and d.nodes > 1:
+        # As plans count it: half a step beside the other's exchange, and copies of busy experts.
         argv += ["--moe-a2a-backend", "deepep", "--enable-two-batch-overlap"]
+        argv += ["--enable-eplb", "--ep-num-redundant-experts", "32"]
+    argv += ["--mm-enable-dp-encoder"] if engine.mm_encoder_tp_mode == "data" else []
     argv += ["--enable-mixed-chunk"] if engine.mixed_chunk else []
     argv += ["--disable-radix-cache"] if engine.prefix_caching is False else []
     argv += ["--disable-cuda-graph"] if engine.cuda_graphs is False else []

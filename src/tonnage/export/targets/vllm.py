@@ -6,7 +6,9 @@ import json
 import shlex
 from typing import Any
 
+from tonnage.domain.layout import Engine
 from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.domain.requests.adapters import Adapters
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment, needs_quantised, script, version_of
 from tonnage.export.options import Options, number, whole
@@ -53,8 +55,12 @@ OPTIONS = Options(
         "gpu_memory_utilization": ("memory_fraction", number),
         "block_size": ("block_tokens", whole),
         "dtype": ("dtype", str),
+        "mm_encoder_tp_mode": ("mm_encoder_tp_mode", str),
         "kv_cache_dtype": ("kv", str),
         "quantization": ("quantization", str),
+        "max_loras": ("max_loras", whole),
+        "max_lora_rank": ("max_lora_rank", whole),
+        "max_cpu_loras": ("max_cpu_loras", whole),
     },
     flags={
         "enable_expert_parallel": ("expert_parallel", True),
@@ -63,6 +69,7 @@ OPTIONS = Options(
         "enable_prefix_caching": ("prefix_caching", True),
         "no_enable_prefix_caching": ("prefix_caching", False),
         "enforce_eager": ("cuda_graphs", False),
+        "enable_lora": ("enable_lora", True),
         "async_scheduling": ("async_scheduling", True),
         "no_async_scheduling": ("async_scheduling", False),
     },
@@ -105,7 +112,9 @@ def settings(d: Deployment) -> dict[str, str | int | float | bool]:
         "block_size": engine.block_tokens,
         "enable_chunked_prefill": engine.chunked_prefill,
         "enable_prefix_caching": engine.prefix_caching,
-        "speculative_config": _drafting(engine.speculative_tokens),
+        "speculative_config": _drafting(engine),
+        "mm_encoder_tp_mode": engine.mm_encoder_tp_mode,
+        **_adapters(engine.adapters),
         "enforce_eager": True if engine.cuda_graphs is False else None,
         "distributed_executor_backend": "ray" if d.nodes > 1 else None,
         "data_parallel_backend": "ray" if d.nodes > 1 and layout.dp > 1 else None,
@@ -113,9 +122,24 @@ def settings(d: Deployment) -> dict[str, str | int | float | bool]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _drafting(tokens: int | None) -> str | None:
-    """Drafting by the checkpoint's own layers, the only kind that plans choose."""
-    return json.dumps({"method": "mtp", "num_speculative_tokens": tokens}) if tokens else None
+def _adapters(kept: Adapters | None) -> dict[str, str | int | float | bool | None]:
+    """Slots for LoRA adapters, and room on the host for all that there are."""
+    if kept is None or not kept.slots:
+        return {}
+    return {
+        "enable_lora": True,
+        "max_loras": kept.slots,
+        "max_lora_rank": kept.slot_rank,
+        "max_cpu_loras": kept.count,
+    }
+
+
+def _drafting(engine: Engine) -> str | None:
+    """Drafting by the checkpoint's own layers, or by an EAGLE-3 draft beside it."""
+    if not engine.speculative_tokens:
+        return None
+    own = {"method": "eagle3", "model": engine.draft_model} if engine.draft_model else {"method": "mtp"}
+    return json.dumps({**own, "num_speculative_tokens": engine.speculative_tokens})
 
 
 def serve(d: Deployment) -> Server:

@@ -15,7 +15,10 @@ from typing import Final
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.domain.adoption import ADOPTION_SCHEMA, Adoption, Machine, Running, Saving, ServeSides, TrainSides
+from tonnage.domain.plan import Configuration
+from tonnage.domain.precision import number_format
 from tonnage.domain.requests.adopt import Adopt
+from tonnage.domain.train_plan import TrainConfiguration
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.planning.adopt.serve import served_today
 from tonnage.planning.adopt.train import trained_today
@@ -124,6 +127,18 @@ def _sentence(running: Running, sides: ServeSides | TrainSides, saving: Saving |
     first = better.options[0]
     then = f"{first.accelerators} x {first.configuration.accelerator} at {show(first.bill.usd_per_hour, 'USD/h')}"
     per = "a month" if saving.unit == "month" else "on the run"
-    return (
-        f"{now}; {then} ({first.bill.provider}) does the same and saves ${saving.usd:,.0f} {per} ({saving.share:.0%})."
-    )
+    does = _does_the_same(option.configuration, first.configuration)
+    return f"{now}; {then} ({first.bill.provider}) {does} and saves ${saving.usd:,.0f} {per} ({saving.share:.0%})."
+
+
+def _does_the_same(today: Configuration | TrainConfiguration, better: Configuration | TrainConfiguration) -> str:
+    """What the better one does, and which formats of fewer bits it needs for that: those change what is answered."""
+    if not isinstance(today, Configuration) or not isinstance(better, Configuration):
+        return "does the same"
+    before, after = today.precision, better.precision
+    narrower = [
+        f"{name.upper()} {what}"
+        for what, old, name in (("weights", before.stored, after.stored), ("KV cache", before.kv, after.kv))
+        if number_format(name).bits < number_format(old).bits
+    ]
+    return f"carries the same load with {', '.join(narrower)}" if narrower else "does the same"

@@ -202,7 +202,7 @@ def _state(
     bills = bills_of(made.site, replicas=count, ranks=ranks, request=at, today=today)
     if not bills:
         return None
-    option = add_costs(at, option_of(at, outcome, bills=bills, replicas=count), accelerator=made.site.accelerator)
+    option = add_costs(at, option_of(at, outcome, bills=bills, replicas=count), found=outcome)
     state = _state_of(option, keeps=keeps)
     if traffic is None:
         return state

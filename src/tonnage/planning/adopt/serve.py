@@ -17,6 +17,7 @@ from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model, Moe
 from tonnage.domain.plan import PLAN_SCHEMA, Configuration, ServeOption, ServePlan
 from tonnage.domain.precision import Precision, number_format
+from tonnage.domain.requests.adapters import AdapterFields, Adapters
 from tonnage.domain.requests.adopt import Adopt
 from tonnage.domain.requests.common import Filters, Lengths, Slo
 from tonnage.domain.requests.serve import Serve
@@ -93,11 +94,13 @@ def served_today(request: Adopt, running: Running, *, accelerator: str, addition
         )
         serve = replace(serve, slo=Slo(percentile=serve.slo.percentile))
         outcome = outcome_of(serve, model, site=site, configuration=configuration)
+    # What replaces a server takes the longest request that it takes, not only those that came.
+    longest = _stated_context(configuration, model)
     if isinstance(outcome, Infeasible):
         findings.append(
             f"{outcome.verdict.reason}" + (f" (nearest: {outcome.verdict.nearest})" if outcome.verdict.nearest else "")
         )
-        serve = serve if serve.rate_per_s else replace(serve, rate_per_s=1.0)
+        serve = replace(serve, rate_per_s=serve.rate_per_s or 1.0, max_context=longest)
         better = _better(serve, configuration, request.providers, additions=additions, today=today)
         return Found(
             sides=ServeSides(better=better),
@@ -125,7 +128,8 @@ def served_today(request: Adopt, running: Running, *, accelerator: str, addition
     bills = bills_of(site, replicas=replicas, ranks=ranks, request=serve, today=today)
     at = serve if carries else replace(serve, rate_per_s=most * 0.999)
     option = replace(option_of(at, outcome, bills=bills, replicas=replicas), accelerators=replicas * ranks)
-    current = _plan(at, model, add_costs(at, option, accelerator=site.accelerator), additions=additions, today=today)
+    current = _plan(at, model, add_costs(at, option, found=outcome), additions=additions, today=today)
+    serve = replace(serve, max_context=longest)
     better = _better(serve, configuration, request.providers, additions=additions, today=today)
     here = (option.bill.provider,)
     stated = bool(request.providers or running.machine.provider or running.machine.instance_type)
@@ -192,8 +196,24 @@ def _request(
         slo=slo,
         engines=(running.program,) if running.program in planned_engines() else planned_engines()[:1],
         filters=Filters(accelerators=(accelerator,)),
+        adapters=_adapter_fields(running),
         quick=True,
     )
+
+
+def _adapters(running: Running) -> Adapters | None:
+    """LoRA adapters that the server has slots for, and as many as its host keeps; asked for alike."""
+    values = running.values()
+    if not values.get("enable_lora"):
+        return None
+    slots = int(values.get("max_loras", 1))
+    count = max(slots, int(values.get("max_cpu_loras", slots)))
+    return Adapters(count=count, rank=int(values.get("max_lora_rank", 16)), slots=slots)
+
+
+def _adapter_fields(running: Running) -> AdapterFields:
+    kept = _adapters(running)
+    return AdapterFields() if kept is None else AdapterFields(adapters=kept.count, adapter_rank=kept.rank)
 
 
 def _has_objectives(request: Adopt) -> bool:
@@ -228,6 +248,7 @@ def _configuration(
     if 0 < reserved < used:
         findings.append(f"a replica needs {used} accelerators (tp x pp x dp) and {reserved} are reserved for it")
     options = {name: values[name] for name in Engine.__struct_fields__ if name in values}
+    options["adapters"] = _adapters(running)
     engine = msgspec.convert({**options, "name": running.program, "version": running.version}, Engine)
     configuration = Configuration(
         accelerator=accelerator, layout=layout, precision=_precision(running, model), engine=engine
@@ -320,11 +341,20 @@ def _better(
     return plan_serve(wanted, additions=additions, today=today)
 
 
+def _stated_context(configuration: Configuration, model: Model) -> int | None:
+    """The context that the file sets for its server, as far as the model was made for it. [tokens]"""
+    stated = configuration.engine.max_model_len
+    return stated if stated is None or model.max_context is None else min(stated, model.max_context)
+
+
 def _command(serve: Serve) -> str:
     lengths, slo = serve.lengths, serve.slo
     words = ["tonnage", "plan", "serve", serve.model, "--rate", show(serve.rate_per_s or 1.0, "1/s").replace(" ", "")]
     words += ["--prompt-tokens", f"{lengths.prompt_tokens:.0f}", "--output-tokens", f"{lengths.output_tokens:.0f}"]
+    words += ["--context", str(serve.max_context)] if serve.max_context else []
     for name, limit in (("--ttft", slo.ttft_s), ("--tpot", slo.tpot_s), ("--e2e", slo.e2e_s)):
         words += [name, show(limit, "s")] if limit else []
+    if serve.adapters.adapters is not None:
+        words += ["--adapters", str(serve.adapters.adapters), "--adapter-rank", str(serve.adapters.adapter_rank)]
     words += ["--engine", *serve.engines]
     return shlex.join(words)

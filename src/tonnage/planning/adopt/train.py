@@ -145,7 +145,7 @@ def _case(request: Adopt, running: Running, model: Model, accelerator: str, assu
     count = request.count or (machine.count or 1) * machine.nodes
     if not request.count and machine.count is None:
         assumed.append(f"{count} accelerator{'s' if count > 1 else ''}: the file does not say how many (--count)")
-    degrees = {name: int(v[name]) if v.get(name) else None for name in ("tp", "pp", "cp", "ep", "vpp")}
+    degrees = {name: int(v[name]) if v.get(name) else None for name in ("tp", "pp", "cp", "ep", "etp", "vpp")}
     fixed = {name: degrees[name] or 1 for name in ("tp", "pp", "cp")}
     if count % (fixed["tp"] * fixed["pp"] * fixed["cp"]):
         raise BadRequest(
@@ -172,6 +172,7 @@ def _case(request: Adopt, running: Running, model: Model, accelerator: str, assu
             pp=fixed["pp"],
             cp=fixed["cp"],
             ep=degrees["ep"],
+            etp=degrees["etp"],
             vpp=degrees["vpp"],
             sharding=v.get("sharding", "none") if count > 1 else "none",
         ),

@@ -140,6 +140,7 @@ def _contenders(request: Batch, chances: Iterable[Candidate], sized: Sized) -> l
                 high=max(run.usd, slow.usd),
                 told=_describe(chance, run),
                 sure=kept is None or kept >= request.confidence - 1e-4,
+                chance=kept,
                 listed=chance.place.offer.trust_of(chance.place.term) == "primary",
                 configuration=work.configuration,
             )

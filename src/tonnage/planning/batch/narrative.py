@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from tonnage.catalog import Additions
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.batch_plan import BatchOption, TradeOff
 from tonnage.domain.model import Model
@@ -71,7 +72,7 @@ def lead_reason(first: BatchOption, *, request: Batch) -> str:
         return "cheapest (no deadline given)"
     asked = whole_percent(request.confidence)
     if not first.sure:
-        return f"cheapest by its estimate: in time with {whole_percent(first.chance)}, and none has {asked}"
+        return f"likeliest to be in time: {whole_percent(first.chance)}, and none has {asked}"
     return f"cheapest that is in time with at least {asked} ({whole_percent(first.chance)})"
 
 
@@ -234,7 +235,7 @@ def too_many(request: Batch, work: Work, *, place: Place) -> Verdict:
     )
 
 
-def assumptions(request: Batch, model: Model, *, largest: int) -> tuple[str, ...]:
+def assumptions(request: Batch, model: Model, *, largest: int, additions: Additions) -> tuple[str, ...]:
     """Everything the answer takes as given that the user did not say."""
     lengths = request.lengths
     said = [
@@ -247,7 +248,7 @@ def assumptions(request: Batch, model: Model, *, largest: int) -> tuple[str, ...
         said.append("spot capacity stays as long as its provider's record says, else as long as traces of older parts")
     if request.filters.max_count is None:
         said.append(f"at most {largest} accelerators are looked at; list prices are no stock")
-    said += names_taken(request.filters)
+    said += names_taken(request.filters, additions)
     if not request.filters.community:
         said.append(COMMUNITY)
     said.append("prices exclude VAT, storage of the results and egress")

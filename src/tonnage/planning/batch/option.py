@@ -13,7 +13,7 @@ from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.plan import Bill, Configuration
 from tonnage.domain.requests.common import Lengths
 from tonnage.planning.batch.runs import Job, JobRun, Place, run_on
-from tonnage.planning.host import energy_use, serving_needs
+from tonnage.planning.host import LoadShare, energy_use, serving_needs
 from tonnage.pricing.bills import bill
 from tonnage.pricing.energy import carbon_kg, energy_kwh
 
@@ -35,6 +35,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     lengths: Lengths
     concurrency: float
     binds: str
+    load: LoadShare
+    """What its boards draw of their limit while it works."""
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +62,7 @@ def option_of(found: Found, *, accelerator: Accelerator, today: date) -> BatchOp
     made = bill(place.offer, replicas=run.replicas, ranks=job.ranks, term=place.term, today=today)
     assert isinstance(made, Bill)
     accelerators = round(run.instances * place.offer.count)
-    energy = energy_use(accelerator, count=float(accelerators), busy=1.0, bill=made)
+    energy = energy_use(accelerator, count=float(accelerators), busy=1.0, bill=made, load=work.load)
     hours = run.running_s / SECONDS_PER_HOUR
     kwh = energy_kwh(power_w=energy.power_w, hours=hours) if energy is not None else None
     grid = energy.grams_per_kwh if energy is not None else None

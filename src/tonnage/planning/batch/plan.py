@@ -31,6 +31,7 @@ from tonnage.planning.batch import narrative
 from tonnage.planning.batch.break_even import Candidate, batch_break_even
 from tonnage.planning.batch.option import Found, Work, option_of
 from tonnage.planning.batch.runs import Job, JobRun, Place, instances_by, place_of, run_on
+from tonnage.planning.board_power import predicted_load
 from tonnage.planning.core.header import (
     Infeasible,
     answer_or_relax,
@@ -40,7 +41,7 @@ from tonnage.planning.core.header import (
     provenance,
     what_binds,
 )
-from tonnage.planning.core.ranking import choices, job_traits, surely_cheapest, with_verdicts
+from tonnage.planning.core.ranking import choices, job_traits, surely_cheapest, unlikely, with_verdicts
 from tonnage.planning.deployment import case_of, deploy
 from tonnage.planning.error_model import ErrorModel, chance_of, end_at, serve_level
 from tonnage.planning.quality import apply_quality_floor, changes_among
@@ -139,7 +140,7 @@ def _plan_once(request: Batch, *, additions: Additions, today: date) -> BatchPla
         provenance=provenance(
             (option.bill for option in ranked),
             today=today,
-            assumed=narrative.assumptions(request, model, largest=_most(request)),
+            assumed=narrative.assumptions(request, model, largest=_most(request), additions=additions),
         ),
     )
 
@@ -231,6 +232,7 @@ def _work(request: Batch, model: Model, configuration: Configuration, *, additio
         lengths=lengths,
         concurrency=found.running,
         binds="batch" if found.running >= at.max_num_seqs else "kv",
+        load=predicted_load(at, found, arrivals=False),
     )
 
 
@@ -349,10 +351,16 @@ def _most(request: Batch) -> int:
 
 
 def _best(found: list[Found]) -> list[Found]:
-    """The cheapest of a site, and the cheapest of each other term."""
-    ranked = sorted(found, key=lambda one: (not one.sure, one.run.usd))
+    """The first of a site, and the first of each other term."""
+    ranked = sorted(found, key=_surely_cheapest)
     terms: dict[str, list[Found]] = {}
     for one in ranked:
         terms.setdefault(one.place.term, []).append(one)
     kept = [one for group in terms.values() for one in group[:KEPT_PER_SITE]]
-    return sorted(kept, key=lambda one: (not one.sure, one.run.usd))
+    return sorted(kept, key=_surely_cheapest)
+
+
+def _surely_cheapest(one: Found) -> tuple[bool, bool, float, float]:
+    """The order of what will be options: `surely_cheapest`, sellers' own prices first."""
+    listed = one.place.offer.trust_of(one.place.term) == "primary"
+    return not one.sure, not listed, unlikely(one.chance, sure=one.sure), one.run.usd

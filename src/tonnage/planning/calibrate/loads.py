@@ -36,6 +36,7 @@ __all__ = [
     "Stack",
     "in_flight_of",
     "loads_of",
+    "refuse_contradictions",
     "shipped_overheads",
     "under_stretch",
 ]
@@ -116,19 +117,7 @@ def _load(point: Point, stack: Stack, *, additions: Additions) -> MeasuredLoad |
         traffic, name = Traffic(concurrency=clients, requests_per_client=each), f"{clients:g} at once"
     if not known:
         return None
-    case = ServeCase(
-        model=stack.model,
-        accelerator=stack.accelerator,
-        traffic=traffic,
-        isl=point.prompt_tokens,
-        osl=point.output_tokens,
-        precision=stack.precision,
-        engine=stack.engine,
-        engine_version=stack.engine_version,
-        engine_options=stack.options,
-        length_spread=_spread(point),
-        layout=stack.layout,
-    )
+    case = _case(point, stack, traffic)
     at = resolve(case, additions=additions)
     if not at.pool.verdict.ok:
         raise BadRequest(
@@ -143,6 +132,38 @@ def _load(point: Point, stack: Stack, *, additions: Additions) -> MeasuredLoad |
     in_flight = in_flight_of(case, tpot_s=tpot_s)
     place = place_of(in_flight, at.placement.layout, prompt_tokens=at.case.isl, output_tokens=at.case.osl)
     return MeasuredLoad(at.placement.model.id, name, known, under_stretch(at), at, level, place)
+
+
+def _case(point: Point, stack: Stack, traffic: Traffic) -> ServeCase:
+    return ServeCase(
+        model=stack.model,
+        accelerator=stack.accelerator,
+        traffic=traffic,
+        isl=point.prompt_tokens or 1.0,
+        osl=point.output_tokens or 1.0,
+        precision=stack.precision,
+        engine=stack.engine,
+        engine_version=stack.engine_version,
+        engine_options=stack.options,
+        length_spread=_spread(point),
+        layout=stack.layout,
+    )
+
+
+def refuse_contradictions(found: Measurement, stack: Stack, *, additions: Additions) -> None:
+    """
+    Nothing, where every time per token of a measurement is one that its accelerator can reach.
+
+    Raises
+    ------
+    BadRequest
+        A token came in less time than its weights take to be read.
+    """
+    for point in found.points:
+        if point.tpot_s is not None and point.tpot_s.mean and (point.output_tokens or 0.0) > 1.0:
+            at = resolve(_case(point, stack, Traffic(concurrency=1.0)), additions=additions)
+            name = f"{point.concurrency:g} at once" if point.concurrency else f"{point.rate_per_s or 0.0:g}/s"
+            _refuse_impossible(point.tpot_s.mean, at, name)
 
 
 def in_flight_of(case: ServeCase, *, tpot_s: float) -> float:

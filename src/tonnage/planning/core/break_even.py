@@ -20,6 +20,7 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.plan import BreakEven, Configuration, ServeOption
 from tonnage.domain.train_plan import TrainConfiguration, TrainOption
+from tonnage.planning.core.ranking import unlikely
 from tonnage.planning.error_model import Pair, Ratio, correlation, ratio
 
 __all__ = ["Axis", "Contender", "Priced", "break_even_along", "break_even_prices", "contender"]
@@ -61,15 +62,17 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
     """What the answer would become."""
     sure: bool = True
     """Options that are not sure never win over those that are."""
+    chance: float | None = None
+    """Of options that are not sure the likeliest leads, whatever it costs. [-]"""
     listed: bool = True
     """At a price that its seller states: of options alike sure, others never win over these."""
     configuration: Configuration | TrainConfiguration | None = None
     """Says which errors it shares with others; absent = none."""
 
     @property
-    def standing(self) -> tuple[bool, bool]:
+    def standing(self) -> tuple[bool, bool, float]:
         """What comes before its cost: plans are ranked by chance, then by who states the price."""
-        return self.sure, self.listed
+        return self.sure, self.listed, -unlikely(self.chance, sure=self.sure)
 
 
 class Priced(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +96,7 @@ def contender(
     cost: Quantity,
     told: str,
     sure: bool = True,
+    chance: float | None = None,
     listed: bool = True,
     configuration: Configuration | TrainConfiguration | None = None,
 ) -> Contender:
@@ -100,8 +104,9 @@ def contender(
     low = cost.value if cost.low is None else cost.low
     high = cost.value if cost.high is None else cost.high
     return Contender(
-        name=name, usd=cost.value, low=low, high=high, told=told, sure=sure, listed=listed, configuration=configuration
-    )
+        name=name, usd=cost.value, low=low, high=high, told=told, sure=sure, chance=chance, listed=listed,
+        configuration=configuration,
+    )  # fmt: skip
 
 
 def priced_option(option: ServeOption | BatchOption | TrainOption) -> Priced:
@@ -149,8 +154,12 @@ def break_even_along(axis: Axis, *, at: Along, nothing: str = "nothing does it")
 
 
 def break_even_prices(options: Sequence[Priced]) -> tuple[BreakEven, ...]:
-    """Prices at which the best option of another name would lead; the first of `options` leads now."""
-    if not options:
+    """
+    Prices at which the best option of another name would lead; the first of `options` leads now.
+
+    None where no option has the confidence asked for: the likeliest leads then, whatever it costs.
+    """
+    if not options or not options[0].sure:
         return ()
     best, rivals = options[0], _by_name(options[1:])
     found = []
@@ -185,7 +194,7 @@ class _State(msgspec.Struct, frozen=True):
 
 
 def _winner(contenders: Iterable[Contender]) -> Contender:
-    return min(contenders, key=lambda c: (not c.sure, not c.listed, c.usd))
+    return min(contenders, key=lambda c: (*(-one for one in c.standing), c.usd))
 
 
 def _state(leader: str, contenders: Sequence[Contender], nothing: str) -> _State:

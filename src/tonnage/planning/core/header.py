@@ -113,9 +113,9 @@ def infeasible_sentence(purpose: str, binding: Verdict | None) -> str:
     return f"No feasible plan {purpose}: {binding.reason}.{nearest}"
 
 
-def names_taken(filters: Filters) -> list[str]:
+def names_taken(filters: Filters, additions: Additions) -> list[str]:
     """Which accelerator was taken for a name that fits several."""
-    return [taken for name in filters.accelerators if (taken := ambiguity(name))]
+    return [taken for name in filters.accelerators if (taken := ambiguity(name, additions))]
 
 
 def what_if(additions: Additions) -> list[str]:

@@ -272,10 +272,15 @@ def binding_limits(asked: FleetContext, problem: FleetProblem, *, fleet: Fleet) 
         trials.append((f"quota of {quota.name}", f"{more:g} more", replace(problem, quotas=wider)))
     for p, pool in enumerate(problem.pools):
         changes = []
-        if 0 <= pool.loose < 1 and any(not term.firm for machine in problem.machines for term in machine.terms):
+        if (
+            0 <= pool.loose < 1
+            and not pool.single
+            and any(not term.firm for machine in problem.machines for term in machine.terms)
+        ):
             changes.append((f"spot_share of {pool.id}", "all of it on spot", replace(pool, loose=1.0)))
         if pool.when:
-            changes.append((f"window of {pool.id}", "any hour", replace(pool, when=())))
+            run = asked.request.workloads[p].run is not None and asked.request.workloads[p].window is None
+            changes.append((f"{'deadline' if run else 'window'} of {pool.id}", "any hour", replace(pool, when=())))
         for name, what, wider_pool in changes:
             pools = tuple(wider_pool if i == p else one for i, one in enumerate(problem.pools))
             trials.append((name, what, replace(problem, pools=pools)))

@@ -24,6 +24,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import Precision
 from tonnage.domain.requests.serve import Serve
+from tonnage.domain.train_plan import TrainConfiguration, TrainOption
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.optimize.layouts import replica_layouts
@@ -36,6 +37,7 @@ from tonnage.planning.quality import apply_quality_floor
 from tonnage.planning.replica import Replica
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.option import load_of
+from tonnage.planning.serve.variations import Variations
 from tonnage.planning.sessions.reuse import reusing_replica
 from tonnage.planning.sites import Site
 from tonnage.simulation.capacity import Point, at_concurrency, largest_concurrency
@@ -58,7 +60,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
     workload: int
     site: Site
-    configuration: Configuration
+    configuration: Configuration | TrainConfiguration
     memory: Quantity
     """Of the fullest accelerator of a replica. [bytes]"""
     rate_factor: float
@@ -72,6 +74,12 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     simulated: bool = False
     piece: Slice | None = None
     """The slice of an accelerator that it runs on, if not on whole ones."""
+    option: TrainOption | None = None
+    """Of runs of training: one of them, as `plan train` counts it."""
+    run_tokens: float = 0.0
+    """What one run puts through the model. [tokens]"""
+    offers: frozenset[tuple[str, str, str]] = frozenset()
+    """Of runs: the offers (provider, type, region) whose instances are joined so; empty = all of the site's."""
     batches: tuple[Times, ...] = ()
     """Of samples: the batches its server may collect, the last the largest."""
 
@@ -99,6 +107,11 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 def fits_machine(chance: Candidate, held: Stock) -> bool:
     """Whether replicas of a chance fit on machines of a kind."""
     count = held.offer.count
+    if chance.option is not None:
+        place = (held.offer.provider, held.offer.instance_type, held.offer.region)
+        # Beside others, what does not divide an instance would leave slots that nothing else fills.
+        tidy = held.passing or not (count % chance.ranks and chance.ranks % count)
+        return tidy and place in chance.offers and held.site is chance.site and chance.workload in held.users
     whole = count >= chance.ranks or (count == chance.site.per_node and chance.ranks % count == 0)
     return held.site is chance.site and chance.workload in held.users and whole
 
@@ -133,6 +146,8 @@ def is_dominated_instance(one: Stock, machines: list[Stock], *, found: list[Cand
     return not mine or any(
         other.site is one.site
         and not other.own
+        and other.passing is one.passing
+        and one.offer.contract is None is other.offer.contract
         and other.offer.count < one.offer.count
         and other.users >= one.users
         and mine <= {chance.name for chance in found if fits_machine(chance, other)}
@@ -151,6 +166,8 @@ LARGEST_REPLICA: Final = 32
 SIZES_LOOKED_AT: Final = 3
 """Sizes of a replica from the smallest that serves every bucket it can."""
 KEPT_PER_SITE: Final = 2
+VARIED: Final = frozenset({"cache", "ttft", "tpot", "e2e"})
+"""Limits that a cache in fewer bits, or drafting, may lift."""
 FAR: Final = 3.0
 """A machine on which every request costs so many times the least is left out. [-]"""
 NEAR: Final = 1.6
@@ -218,6 +235,7 @@ def _at(
     allowed: Serve, workload: FleetWorkload, *, number: int, model: Model, place: _Place
 ) -> Iterator[Candidate | Infeasible]:
     site, part = place.site, place.part
+    variations = Variations(allowed, model)
     most, per_node = (LARGEST_REPLICA, site.per_node) if place.piece is None else (1, 1)
     for engine in allowed.engines:
         for precision in limits.precisions(allowed, model, accelerator=part, engine=engine):
@@ -233,7 +251,17 @@ def _at(
                 )
                 outcome = _chance(allowed, workload, number=number, model=model, place=place, run=configuration)
                 yield outcome
-                served += isinstance(outcome, Candidate)
+                serves = isinstance(outcome, Candidate)
+                limit = outcome.verdict.limit if isinstance(outcome, Infeasible) else None
+                if limit is None or limit in VARIED:
+                    for other in variations.of_configuration(site, configuration, limit=limit):
+                        varied = _chance(
+                            allowed, workload, number=number, model=model, place=place, run=other.configuration
+                        )
+                        if isinstance(varied, Candidate):
+                            serves = True
+                            yield varied
+                served += serves
                 if served >= SIZES_LOOKED_AT:
                     break
 
@@ -273,6 +301,9 @@ def _chance(
 def _point(asked: Serve, replica: Replica, run: Configuration) -> Point | Infeasible:
     if not replica.verdict.ok or replica.times is None:
         return Infeasible(configuration=run, verdict=replica.verdict)
+    unable = limits.misses_context(asked, replica)
+    if unable is not None:
+        return Infeasible(configuration=run, verdict=unable)
     load = load_of(asked, replica)
     if load.max_concurrency < 1:
         need = asked.lengths.prompt_tokens + asked.lengths.output_tokens
@@ -308,7 +339,7 @@ def keep_near_least(
     least_whole: dict[int, float] = {}
     pairs = [(chance, one) for chance in found for one in held if fits_machine(chance, one)]
     for chance, one in pairs:
-        if one.own:  # what is paid for is no yardstick for what is not
+        if one.own or one.offer.contract is not None:  # what is paid for, or binds, is no yardstick for what does not
             continue
         for bucket in range(len(chance.rates)):
             key = (chance.workload, bucket)
@@ -367,8 +398,8 @@ def simulate_chances(
     """The chances with those of the names simulated, each once."""
     done: dict[str, Candidate] = {}
     for chance in found:
-        # What carries samples has no requests of prompts and answers to play.
-        played = request.workloads[chance.workload].kind != "infer"
+        # What carries samples or trains has no requests of prompts and answers to play.
+        played = request.workloads[chance.workload].kind in {"serve", "batch"}
         if played and not stop_asked() and chance.name in names and not chance.simulated and chance.name not in done:
             done[chance.name] = _with_simulation(request, chance, known=known)
     return [

@@ -7,16 +7,23 @@ gets smaller and the fleet is never too small. A day or a week repeats.
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Final
 
 import msgspec
 
 from tonnage.domain.fleet_plan import FleetRequest, FleetWorkload, HourRange
 
-__all__ = ["Hours", "hours_of", "ranges"]
+__all__ = ["WEEK", "Hours", "allowed_share", "hours_of", "paces_of", "ranges"]
 
 MAX_PERIODS: Final = 6
+RUN_PERIODS: Final = 2
+"""More of them for each workload of runs, whose nights and days divide those of the others."""
+LARGEST_PERIODS: Final = 12
 DAY: Final = 24
+WEEK: Final = 168
+DEFERRED: Final = frozenset({"batch", "train", "finetune"})
+"""Kinds of workload whose work may wait."""
 
 
 class Hours(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +47,8 @@ class Hours(msgspec.Struct, frozen=True, kw_only=True):
 def hours_of(request: FleetRequest) -> Hours:
     """The hours of all workloads together."""
     lengths = [len(w.shape.hours) for w in request.workloads if w.shape.hours]
-    n = max([DAY, *lengths])
+    days = [WEEK for w in request.workloads if _days(w) < WEEK // DAY]
+    n = max([DAY, *lengths, *days])
     by_hour = [tuple(_load(w, hour) for w in request.workloads) for hour in range(n)]
     groups = _merge_hours(by_hour, request.workloads)
     # In the order of the day, so that the answer reads like one.
@@ -63,6 +71,24 @@ def hours_of(request: FleetRequest) -> Hours:
     )
 
 
+def paces_of(hours: Hours, number: int) -> tuple[tuple[tuple[float, ...], float], ...]:
+    """
+    Days of a week that are alike, among those in which work of a workload is under way: hours of each period in them,
+    and their share of the work, so that none of it waits for another day.
+    """
+    days: dict[tuple[int, ...], int] = {}
+    for start in range(0, len(hours.period_of), DAY):
+        of_day = hours.period_of[start : start + DAY]
+        if any(hours.loads[number][period] > 0 for period in of_day):
+            days[of_day] = days.get(of_day, 0) + 1
+    if len(days) < 2:
+        return ()
+    return tuple(
+        (tuple(float(times * of_day.count(period)) for period in range(len(hours.spans))), times / sum(days.values()))
+        for of_day, times in days.items()
+    )
+
+
 def ranges(hours: Hours, counts: tuple[float, ...]) -> tuple[HourRange, ...]:
     """A count of each period as runs of hours."""
     found: list[HourRange] = []
@@ -76,22 +102,36 @@ def ranges(hours: Hours, counts: tuple[float, ...]) -> tuple[HourRange, ...]:
 
 
 def _load(workload: FleetWorkload, hour: int) -> float:
-    if workload.kind == "batch":
-        if workload.window is None:
-            return 1.0
-        start, stop = workload.window
-        of_day = hour % DAY
-        inside = start <= of_day < stop if start < stop else of_day >= start or of_day < stop
-        return float(inside)
+    if workload.kind in DEFERRED:
+        return float(_in_window(workload, hour % DAY) and hour // DAY < _days(workload))
     shape = workload.shape
     if shape.hours:
         return workload.rate_per_s * shape.hours[hour % len(shape.hours)]
     return workload.rate_per_s * shape.peak_to_mean
 
 
+def _in_window(workload: FleetWorkload, of_day: int) -> bool:
+    if workload.window is None:
+        return True
+    start, stop = workload.window
+    return start <= of_day < stop if start < stop else of_day >= start or of_day < stop
+
+
+def _days(workload: FleetWorkload) -> int:
+    """Days of a week in which work is under way: of runs that end well before the next starts, their share of seven."""
+    if workload.run is None or workload.run.deadline_s is None or workload.every_s is None:
+        return WEEK // DAY
+    return max(1, min(WEEK // DAY, math.floor(WEEK // DAY * workload.run.deadline_s / workload.every_s)))
+
+
+def allowed_share(workload: FleetWorkload) -> float:
+    """Share of a day in which deferred work may run. [-]"""
+    return sum(_in_window(workload, hour) for hour in range(DAY)) / DAY
+
+
 def _merge_hours(by_hour: list[tuple[float, ...]], workloads: tuple[FleetWorkload, ...]) -> list[list[int]]:
     """Groups of hours: those with equal loads, then the pair whose highest loads add least, until few are left."""
-    batch = [i for i, w in enumerate(workloads) if w.kind == "batch"]
+    batch = [i for i, w in enumerate(workloads) if w.kind in DEFERRED]
     peaks = [max(loads) or 1.0 for loads in zip(*by_hour, strict=True)]
     equal: dict[tuple[float, ...], list[int]] = {}
     for hour, loads in enumerate(by_hour):
@@ -105,7 +145,8 @@ def _merge_hours(by_hour: list[tuple[float, ...]], workloads: tuple[FleetWorkloa
             ((t - x) * len(these) + (t - y) * len(those)) / peak for t, x, y, peak in zip(top, a, b, peaks, strict=True)
         )
 
-    while len(groups) > MAX_PERIODS:
+    most = MAX_PERIODS + RUN_PERIODS * sum(workload.run is not None for workload in workloads)
+    while len(groups) > min(most, LARGEST_PERIODS):
         pairs = [
             (i, j)
             for i, j in itertools.combinations(range(len(groups)), 2)

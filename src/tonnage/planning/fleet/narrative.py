@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -11,7 +12,9 @@ from tonnage.domain.answer import Basis, Part, Quantity, Verdict
 from tonnage.domain.calibration import FirstMeasurement
 from tonnage.domain.fleet_plan import FleetPlan, FleetRequest, FleetWorkload, PoolInstances, PoolReplicas
 from tonnage.domain.infer_plan import Infer
+from tonnage.domain.plan import Configuration
 from tonnage.optimize.fleet import Fleet, FleetProblem
+from tonnage.planning.board_power import SUM, load_at_rate, spread, watts_of
 from tonnage.planning.core.measure_first import (
     COMPETING,
     MINUTES,
@@ -27,7 +30,9 @@ from tonnage.planning.fleet.hours import Hours, ranges
 from tonnage.planning.fleet.problem import FleetContext
 from tonnage.planning.fleet.stock import Stock
 from tonnage.planning.host import sampling_needs, serving_needs
-from tonnage.pricing.bills import HOURS_PER_MONTH
+from tonnage.planning.serve.option import load_of
+from tonnage.pricing.bills import HOURS_PER_MONTH, hourly_usd
+from tonnage.pricing.energy import IDLE_DRAW
 from tonnage.units import show
 
 __all__ = [
@@ -55,10 +60,14 @@ def bill_of(
         hours = math.fsum(count * span for count, span in zip(counts, problem.hours, strict=True))
         exact = held.offer.as_of_kind == "exact"
         told = f"{hours * months:,.0f} instance hours at {price:,.4g} USD/h"
+        usd = hours * price
+        if held.offer.contract is not None:
+            usd = _contract_usd(held, name, counts, hours=asked.hours.total_h)
+            told += _beside_use(usd - hours * price, months)
         parts.append(
             Part(
                 name=f"{machine.id}, {name}",
-                value=hours * price * months,
+                value=usd * months,
                 basis=Basis.MEASURED if exact else Basis.ASSUMED,
                 source=f"{told}: {held.offer.source}, {held.offer.as_of}" if held.offer.as_of else told,
             )
@@ -86,6 +95,16 @@ def bill_of(
     )
 
 
+def _contract_usd(held: Stock, term: str, counts: tuple[float, ...], *, hours: float) -> float:
+    """What a contract charges for what stands, with what is due unused and rented until a ramp is there. [USD]"""
+    made = hourly_usd(held.offer, instances=round(max(counts)), term=term)
+    return made[0] * hours if made is not None else math.inf
+
+
+def _beside_use(usd: float, months: float) -> str:
+    return f", and {usd * months:,.0f} USD due unused or rented until a ramp is there" if usd > 1e-6 else ""
+
+
 def instances_of(asked: FleetContext, problem: FleetProblem, *, fleet: Fleet) -> tuple[PoolInstances, ...]:
     """Each kind of instance on each term, dearest first."""
     months = HOURS_PER_MONTH / asked.hours.total_h
@@ -95,6 +114,9 @@ def instances_of(asked: FleetContext, problem: FleetProblem, *, fleet: Fleet) ->
         price = held.offer.usd_per_hour(name) or 0.0
         hours = math.fsum(count * span for count, span in zip(counts, problem.hours, strict=True))
         starts = fleet.starts.get((m, name), 0.0)
+        usd = hours * price
+        if held.offer.contract is not None:
+            usd = _contract_usd(held, name, counts, hours=asked.hours.total_h)
         found.append(
             PoolInstances(
                 accelerator=held.site.accelerator.id,
@@ -107,7 +129,7 @@ def instances_of(asked: FleetContext, problem: FleetProblem, *, fleet: Fleet) ->
                 hours=ranges(asked.hours, counts),
                 instance_hours=hours,
                 starts=starts,
-                usd_per_month=(hours + starts * machine.start_h) * price * months,
+                usd_per_month=(usd + starts * machine.start_h * price) * months,
                 as_of=held.offer.as_of,
                 commitment=held.offer.commitment(name),
             )
@@ -123,6 +145,9 @@ def replicas_of(
     for (w, firm), counts in fleet.replicas.items():
         way, chance = problem.ways[w], behind[w]
         workload = asked.request.workloads[way.pool]
+        carries = _carries(asked, problem, w=w, firm=firm, fleet=fleet)
+        requests = [share * bucket.share for share, bucket in zip(carries, workload.buckets, strict=False)]
+        rate = math.fsum(requests) * _requests(asked, problem, way.pool) / _replica_hours(problem, counts)
         found.append(
             PoolReplicas(
                 workload=workload.name,
@@ -130,8 +155,9 @@ def replicas_of(
                 firm=firm,
                 hours=ranges(asked.hours, counts),
                 capacity_per_s=way.rates if chance is not None else (),
-                carries=_carries(asked, problem, w=w, firm=firm, fleet=fleet),
-                configuration=chance.configuration if chance is not None else None,
+                carries=carries,
+                configuration=_serving(chance),
+                board_w=_board_w(workload, chance, rate_per_s=rate),
                 simulated=chance is not None and chance.simulated,
                 slice=chance.piece.profile if chance is not None and chance.piece is not None else "",
                 needs=_needs(chance, asked.held[way.machine], infer=workload.infer) if chance is not None else (),
@@ -141,12 +167,37 @@ def replicas_of(
     return tuple(sorted(found, key=lambda one: (order[one.workload], one.where, not one.firm)))
 
 
+def _requests(asked: FleetContext, problem: FleetProblem, pool: int) -> float:
+    """Of a workload over the period, at its mean rate where no hours are told apart; by seconds of an hour. [h/s]"""
+    shape = asked.request.workloads[pool].shape
+    above = 1.0 if shape.hours else shape.peak_to_mean
+    return math.fsum(rate * span for rate, span in zip(asked.hours.loads[pool], problem.hours, strict=True)) / above
+
+
+def _replica_hours(problem: FleetProblem, counts: Sequence[float]) -> float:
+    return max(1e-9, math.fsum(count * span for count, span in zip(counts, problem.hours, strict=True)))
+
+
+def _board_w(workload: FleetWorkload, chance: Candidate | None, *, rate_per_s: float) -> Quantity | None:
+    """What one accelerator of a replica draws on average; the idle share of its hours is in it. [W]"""
+    if chance is None or chance.replica is None or chance.piece is not None or workload.serve is None:
+        return None
+    if chance.replica.times is None or rate_per_s <= 0.0:
+        return None
+    at, asked = chance.replica.deployment, load_of(workload.serve, chance.replica)
+    load, busy = load_at_rate(at, chance.replica.times, load=asked, rate_per_s=rate_per_s)
+    mean = spread(busy * load.value + (1.0 - busy) * IDLE_DRAW, SUM)
+    return watts_of(mean, chance.site.accelerator)
+
+
 def first_measurement(
     asked: FleetContext, *, behind: tuple[Candidate | None, ...], fleet: Fleet
 ) -> FirstMeasurement | None:
     """Of every workload, what would most likely make another way of serving it cheaper by the request."""
     found = []
     for number, workload in enumerate(asked.request.workloads):
+        if asked.request.workloads[number].run is not None:
+            continue
         used = [chance for w, _ in fleet.replicas if (chance := behind[w]) is not None and chance.workload == number]
         if not used:
             continue
@@ -197,6 +248,11 @@ def _rival(chance: Candidate, workload: FleetWorkload, place: int, *, usd: float
     )
 
 
+def _serving(chance: Candidate | None) -> Configuration | None:
+    made = None if chance is None else chance.configuration
+    return made if isinstance(made, Configuration) else None
+
+
 def _needs(chance: Candidate, held: Stock, *, infer: Infer | None) -> tuple[HostNeed, ...]:
     """Of one instance full of such replicas; machines of one's own are the owner's business where nothing is said."""
     weights = sum(part.value for part in chance.memory.parts if part.name.startswith("weights"))
@@ -212,7 +268,10 @@ def _needs(chance: Candidate, held: Stock, *, infer: Infer | None) -> tuple[Host
             link_bytes_per_s=None if link is None else link * chance.share,
             offer=held.offer,
         )
-    return serving_needs(chance.configuration.layout, weight_bytes=weights * chance.ranks, offer=held.offer)
+    made = _serving(chance)
+    if made is None:
+        return ()
+    return serving_needs(made.layout, weight_bytes=weights * chance.ranks, offer=held.offer)
 
 
 def kinds_of(asked: FleetContext, fleet: Fleet) -> list[str]:
@@ -251,8 +310,7 @@ def sentence(plan: FleetPlan) -> str:
     assert plan.bill is not None
     kinds: dict[str, float] = {}
     for one in plan.instances:
-        top = max(run.count for run in one.hours) * one.accelerators_per_instance
-        kinds[one.accelerator] = kinds.get(one.accelerator, 0.0) + top
+        kinds[one.accelerator] = kinds.get(one.accelerator, 0.0) + plan.most_accelerators(one)
     what = " + ".join(f"{count:g} x {name}" for name, count in kinds.items() if not name.startswith("cpu-"))
     hosts = sum(1 for name in kinds if name.startswith("cpu-"))
     what += " + hosts" * bool(hosts and what) or "hosts alone" * (not what)
@@ -303,13 +361,22 @@ def assumptions(request: FleetRequest, hours: Hours) -> tuple[str, ...]:
     if "spot" in request.filters.terms:
         found.append("spot capacity counts for the time it is there and useful, by published interruptions")
     if request.filters.quotes:
-        found.append("contracts offered to you are paid in every hour of their term")
+        found.append(
+            "contracts offered to you are paid in every hour of their term, on average over it: what is due used or "
+            "not, and what a ramp has not brought yet on demand"
+        )
     if any(name.startswith("reserved") for name in request.filters.terms):
         found.append("reserved instances are paid in every hour of their year")
     if any(w.slices for w in request.workloads):
         found.append(
             "an accelerator is split into slices of one kind; each has its share of multiprocessors and bandwidth, as "
             "NVIDIA states, and is computed like a part of that size, not measured"
+        )
+    if any(w.run is not None for w in request.workloads):
+        found.append(
+            "a run of training keeps one arrangement, pauses with a checkpoint in hours that it is not given, "
+            "takes no spot capacity; its time, without that of resuming, is that which it keeps "
+            "with the confidence asked for"
         )
     if any(w.kind == "infer" for w in request.workloads):
         found.append("what carries samples is computed as by plan infer: mean times, not simulated")

@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Iterable
 from datetime import date
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -32,6 +33,7 @@ from tonnage.planning.fleet.narrative import bill_of, first_measurement, instanc
 from tonnage.planning.fleet.problem import FleetContext, problem_of
 from tonnage.planning.fleet.samples import sample_candidates
 from tonnage.planning.fleet.stock import stock
+from tonnage.planning.fleet.training import run_candidates, run_stock, runs_of
 from tonnage.planning.fleet.verify import checks_of
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.simulation.simulated import Requests
@@ -80,6 +82,7 @@ def plan_fleet(
 
 def _plan_once(request: FleetRequest, *, additions: Additions, today: date) -> FleetPlan:
     held, excluded = stock(request, additions=additions)
+    held = run_stock(held, request)
     found: list[Candidate] = []
     missed: dict[int, list[Infeasible]] = {}
     evaluated = 0
@@ -87,6 +90,8 @@ def _plan_once(request: FleetRequest, *, additions: Additions, today: date) -> F
         if workload.kind == "cpu":
             continue
         looking = sample_candidates if workload.kind == "infer" else candidates
+        if workload.run is not None:
+            looking = partial(run_candidates, today=today)
         mine, misses, looked = looking(request, number, held=held, additions=additions)
         found += mine
         missed[number] = misses
@@ -329,7 +334,7 @@ def _unsure(asked: FleetContext, behind: tuple[Candidate | None, ...], fleet: Fl
         for w, _ in fleet.replicas
         if (chance := behind[w]) is not None
         and not chance.simulated
-        and asked.request.workloads[chance.workload].kind != "infer"
+        and asked.request.workloads[chance.workload].kind in {"serve", "batch"}
     }
 
 
@@ -356,6 +361,7 @@ def _answer(base: FleetPlan, settled: Settled, *, beside: tuple[FleetAlternative
         provenance=replace(made, assumed=(*made.assumed, *weighed)),
         replicas=replicas_of(asked, problem, behind=behind, fleet=fleet),
         checks=checks,
+        runs=runs_of(request, asked.hours, problem=problem, behind=behind, fleet=fleet),
         measure_first=first_measurement(asked, behind=behind, fleet=fleet),
         alternatives=beside,
         binds=() if request.quick or stop_asked() else alternatives.binding_limits(asked, problem, fleet=fleet),

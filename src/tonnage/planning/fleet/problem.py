@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import msgspec
 
 from tonnage.domain.fleet_plan import FleetRequest, FleetWorkload
+from tonnage.domain.layout import Layout
 from tonnage.optimize.fleet import FleetProblem, Pool, Way
 from tonnage.planning.fleet.candidate import Candidate, fits_machine
-from tonnage.planning.fleet.hours import Hours
+from tonnage.planning.fleet.hours import WEEK, Hours, paces_of
 from tonnage.planning.fleet.stock import Stock, machine_of, quotas_on
+from tonnage.planning.fleet.training import work_tokens
 from tonnage.planning.host import serving_processes
 
 __all__ = ["FleetContext", "problem_of"]
@@ -54,13 +57,16 @@ def problem_of(asked: FleetContext) -> tuple[FleetProblem, tuple[Candidate | Non
                 Way(
                     pool=chance.workload,
                     machine=m,
-                    charge=float(chance.ranks),
+                    charge=_charge(chance, held),
+                    whole=not held.passing,
                     slices=1 if chance.piece is None else chance.piece.most,
                     rates=tuple(rate * asked.speed for rate in chance.rates),
                     cores=cores_of(chance),
                 )
             )
             behind.append(chance)
+            if chance.option is not None:
+                continue
             held_bytes = sum(p.value for p in chance.memory.parts if p.name.startswith("weights"))
             weights[m] = max(weights.get(m, 0.0), held_bytes * chance.ranks)
         if held.offer.vcpus:
@@ -82,9 +88,16 @@ def problem_of(asked: FleetContext) -> tuple[FleetProblem, tuple[Candidate | Non
     return problem, tuple(behind)
 
 
+def _charge(chance: Candidate, held: Stock) -> float:
+    """Slots that a replica takes; a run by itself pays for whole instances."""
+    whole = held.offer.count if held.passing else 1.0
+    return math.ceil(chance.ranks / whole) * whole
+
+
 def cores_of(chance: Candidate) -> float:
     """Virtual cores of the host that a replica keeps busy."""
-    return float(serving_processes(chance.configuration.layout))
+    layout = chance.configuration.layout
+    return float(serving_processes(layout)) if isinstance(layout, Layout) else 0.0
 
 
 def _pool(asked: FleetContext, number: int, workload: FleetWorkload) -> Pool:
@@ -95,6 +108,12 @@ def _pool(asked: FleetContext, number: int, workload: FleetWorkload) -> Pool:
         work = (workload.items_per_day or 0.0) * days * raised / SECONDS_PER_HOUR
         when = tuple(t for t, load in enumerate(loads) if load > 0)
         return Pool(id=workload.name, work=work, loose=workload.spot_share, when=when)
+    if workload.run is not None:
+        mine = tuple(chance for chance in asked.chances if chance.workload == number)
+        work = work_tokens(workload, mine, hours=asked.hours.total_h) * raised / SECONDS_PER_HOUR
+        when = tuple(t for t, load in enumerate(loads) if load > 0)
+        paces = paces_of(asked.hours, number) if (workload.every_s or math.inf) < WEEK * SECONDS_PER_HOUR else ()
+        return Pool(id=workload.name, work=work, when=when, single=True, paces=paces)
     if workload.kind == "cpu":
         demand: tuple[tuple[float, ...], ...] = (tuple(load * raised * (workload.cpu_s or 0.0) for load in loads),)
     else:

@@ -7,6 +7,7 @@ region has no zones, those of a second place are kept too.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import msgspec
@@ -18,10 +19,12 @@ from tonnage.catalog.failures import spot_uptime
 from tonnage.domain.fleet_plan import FleetQuota, FleetRequest
 from tonnage.domain.money import Offer, Price
 from tonnage.domain.plan import Rejection
-from tonnage.optimize.fleet import Machine, Quota, Term
+from tonnage.optimize.fleet import Machine, Quota, Step, Term
 from tonnage.planning.cold_start import cold_start
 from tonnage.planning.cost.rents import between_reclaims_s
+from tonnage.planning.quotes import CONTRACT
 from tonnage.planning.sites import Site, sites
+from tonnage.pricing.bills import months_of
 from tonnage.pricing.terms import PREPAID, useful_share
 
 __all__ = ["OWNED", "Stock", "machine_of", "quotas_on", "stock"]
@@ -41,6 +44,8 @@ class Stock(msgspec.Struct, frozen=True, kw_only=True):
     """The name it has in the request, for what is there already."""
     users: frozenset[int] = frozenset()
     """Workloads whose filters it passes."""
+    passing: bool = False
+    """Had by a run of training for just the hours that it takes."""
 
     @property
     def host_only(self) -> bool:
@@ -57,6 +62,7 @@ def stock(request: FleetRequest, *, additions: Additions) -> tuple[tuple[Stock, 
     """Every kind of machine worth looking at, and the accelerators that the filters leave nothing of."""
     open_sites, users, excluded = _open(request, additions)
     cores = any(w.kind == "cpu" for w in request.workloads)
+    runs = any(w.run is not None for w in request.workloads)
     apart = request.zones == 1 and any(w.survives > 0 for w in request.workloads)
     found: list[Stock] = []
     for site in open_sites:
@@ -67,7 +73,8 @@ def stock(request: FleetRequest, *, additions: Additions) -> tuple[tuple[Stock, 
         for offer in site.offers:
             if offer.vcpus if host else offer.count in SIZES:
                 counted = tuple(_counts(quota, offer) for quota in request.quotas)
-                groups.setdefault((offer.count, counted, users[offer]), []).append(offer)
+                joins = runs and bool(offer.network_bytes_per_s)
+                groups.setdefault((offer.count, counted, users[offer], joins), []).append(offer)
         for group in groups.values():
             for offer in _cheapest(group, request.filters.terms, places=2 if apart else 1):
                 terms = tuple(term for term in request.filters.terms if offer.usd_per_hour(term) is not None)
@@ -128,6 +135,8 @@ def machine_of(held: Stock, *, weight_bytes: float) -> Machine:
                 always=name == OWNED or name in PREPAID,
                 firm=not spot,
                 available=spot_useful(offer, start_s) if spot else 1.0,
+                steps=_steps(offer) if name == CONTRACT else (),
+                bridge_per_hour=_bridge(offer, name),
             )
         )
     return Machine(
@@ -135,9 +144,40 @@ def machine_of(held: Stock, *, weight_bytes: float) -> Machine:
         slots=1.0 if held.host_only else offer.count,
         terms=tuple(terms),
         domain=held.domain,
-        start_h=start_s / 3600.0,
+        # A run's own start is part of its time.
+        start_h=0.0 if held.passing else start_s / 3600.0,
+        whole=not held.passing,
         cores=offer.vcpus,
     )
+
+
+def _steps(offer: Offer) -> tuple[Step, ...]:
+    """What a contract brings and charges over its months; none where what stands is paid, and nothing else."""
+    held = offer.contract
+    if held is None or not (held.minimum or held.ramp):
+        return ()
+    if not held.ramp:
+        return (Step(share=1.0, due=held.take_or_pay * held.minimum / offer.count),)
+    months: dict[int, int] = {}
+    for there in months_of(held):
+        months[there] = months.get(there, 0) + 1
+    return tuple(
+        Step(
+            share=number / sum(months.values()),
+            due=held.take_or_pay * there / offer.count,
+            most=math.floor(there / offer.count),
+        )
+        for there, number in months.items()
+    )
+
+
+def _bridge(offer: Offer, term: str) -> float | None:
+    """What an instance costs on demand until a ramp has brought it, compared as the contract is. [USD/h]"""
+    held = offer.contract
+    if held is None or term != CONTRACT or not held.ramp or held.bridge_usd_per_hour is None:
+        return None
+    price, compared = offer.usd_per_hour(term), offer.compared_usd_per_hour(term)
+    return held.bridge_usd_per_hour * offer.count * (compared or 0.0) / price if price else None
 
 
 def spot_useful(offer: Offer, start_s: float) -> float:
@@ -180,7 +220,8 @@ def _counts(quota: FleetQuota, offer: Offer) -> bool:
 
 def _cheapest(offers: list[Offer], terms: tuple[str, ...], *, places: int) -> list[Offer]:
     """The cheapest on each term, in as many places as are wanted."""
-    kept: list[Offer] = []
+    # What a contract binds to beside its price is weighed by the programme.
+    kept = [offer for offer in offers if offer.contract is not None]
     for term in terms:
         listed = [offer for offer in offers if offer.usd_per_hour(term) is not None]
         listed.sort(key=lambda o: (o.compared_usd_per_hour(term) or 0.0, o.provider, o.instance_type, o.region))

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from tonnage.domain.answer import Quantity
 from tonnage.domain.fleet_plan import FleetCheck, FleetRequest, FleetWorkload
 from tonnage.optimize.fleet import Fleet, FleetProblem
+from tonnage.planning.error_model import chance_within
 from tonnage.planning.fleet.candidate import Candidate
 from tonnage.planning.fleet.hours import Hours
 from tonnage.planning.fleet.problem import FleetContext
@@ -237,15 +239,37 @@ def _check(
     slo = serve.slo
     limits = (slo.ttft_s, slo.tpot_s, slo.e2e_s)
     meets = all(limit is None or value <= limit for value, limit in zip(seen, limits, strict=True))
+    meets = meets and p_left < 100.0
     return msgspec.structs.replace(
         base,
+        chance=_chance(base, workload, groups) if meets else None,
         replicas=replicas,
         requests=len(ttft),
-        meets=meets and p_left < 100.0,
+        meets=meets,
         ttft_s=seen[0],
         tpot_s=seen[1],
         e2e_s=seen[2],
     )
+
+
+def _chance(base: FleetCheck, workload: FleetWorkload, groups: list[Group]) -> float:
+    """
+    That the busiest kind of replica keeps up within the objectives, its error one for all of a kind. [-]
+
+    What a replica carries is the most that it takes within the objectives, so that it keeps them as long as the share
+    of its time that the load takes is at most one.
+    """
+    carried = [sum(group.flows[b] for group in groups) for b in range(len(workload.buckets))]
+    chances = []
+    for group in groups:
+        busy = math.fsum(
+            base.rate_per_s * bucket.share * group.flows[b] / carried[b] / (group.chance.rates[b] * group.replicas)
+            for b, bucket in enumerate(workload.buckets)
+            if carried[b] > 0 and group.chance.rates[b] > 0
+        )
+        if busy > 0:
+            chances.append(chance_within(Quantity(value=busy, unit="1").within(group.chance.rate_factor), 1.0))
+    return min(chances, default=1.0)
 
 
 def _check_waiting(base: FleetCheck, workload: FleetWorkload, groups: list[Group]) -> FleetCheck:

@@ -88,7 +88,8 @@ def with_verdicts(options: tuple[InferOption, ...], request: Infer) -> tuple[Inf
             if option.decode_used is not None:
                 each += f", decoders {option.decode_used:.0%} busy"
         idle = f"; {option.arithmetic_used:.1%} of its peak arithmetic"
-        lead = ("lightest" if request.battery_wh else "cheapest") + " that carries the load" if not place else ""
+        best = "likeliest" if not option.sure else "lightest" if request.battery_wh else "cheapest"
+        lead = f"{best} that carries the load" if not place else ""
         likely = "" if option.chance is None else f" with a chance of {whole_percent(option.chance)}"
         told.append(replace(option, verdict=f"{lead or 'carries it too'}{likely}{each}{idle}"))
     return tuple(told)

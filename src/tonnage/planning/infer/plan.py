@@ -32,15 +32,17 @@ from tonnage.domain.plan import PLAN_SCHEMA, Bill, Rejection
 from tonnage.domain.precision import number_format
 from tonnage.engines.registry import engines
 from tonnage.errors import BadRequest, TonnageError
+from tonnage.planning.board_power import work_load
 from tonnage.planning.core.header import answer_or_relax, by_reason, model_facts, provenance
-from tonnage.planning.core.ranking import choices, infer_traits
+from tonnage.planning.core.ranking import choices, infer_traits, unlikely
 from tonnage.planning.error_model import end_at, end_of, joint_chance
-from tonnage.planning.host import energy_use, offer_of, sampling_needs
+from tonnage.planning.host import LoadShare, energy_use, offer_of, sampling_needs
 from tonnage.planning.infer import narrative
 from tonnage.planning.predict.infer_work import precision_of, stages_of
 from tonnage.planning.predict.inference import Setup, Times, batch_times, errors_of, memory_of, setup_of
 from tonnage.planning.sites import ACCELERATOR_TESTS, sites
 from tonnage.pricing.bills import HOURS_PER_MONTH, bill, primary_first, with_instances
+from tonnage.pricing.energy import IDLE_DRAW, mean_power_w
 from tonnage.simulation.offline import peak_of
 
 __all__ = [
@@ -60,8 +62,8 @@ __all__ = [
 SECONDS_PER_HOUR = 3600.0
 
 
-def add_costs(request: Infer, option: InferOption, *, accelerator: Accelerator, audio: bool) -> InferOption:
-    """The option with its unit costs and its electricity; unchanged where nobody rents it."""
+def add_costs(request: Infer, option: InferOption, *, audio: bool) -> InferOption:
+    """The option with its unit costs; unchanged where nobody rents it."""
     if option.bill is None:
         return option
     hourly, capacity = option.bill.usd_per_hour, option.capacity_per_s.value * option.count
@@ -82,8 +84,7 @@ def add_costs(request: Infer, option: InferOption, *, accelerator: Accelerator, 
             usd_per_stream_month=month / request.video.streams if request.video is not None else None,
             per_s_per_usd_hour=capacity / hourly,
         )
-    energy = energy_use(accelerator, count=float(option.count), busy=min(1.0, option.used), bill=option.bill)
-    return replace(option, costs=costs, energy=energy)
+    return replace(option, costs=costs)
 
 
 BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -92,8 +93,6 @@ TEXT: Final = frozenset({"llm", "llm-moe", "hybrid-moe", "hybrid", "ssm", "vlm"}
 VISION: Final = ("cnn", "vision", "diffusion")
 MORE: Final = 0.5
 """Of the accelerators that the load needs, how many more are tried for the latency. [-]"""
-IDLE: Final = 0.15
-"""Share of the power limit that a part draws without work: T4 10 of 70 W, A100 50 to 60 of 400 W (nvidia-smi). [-]"""
 
 
 def plan_infer(request: Infer, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> InferPlan:
@@ -130,15 +129,10 @@ def _plan_once(request: Infer, *, additions: Additions, today: date) -> InferPla
                 options.append(outcome)
     wanted = set(request.filters.accelerators)
     everything = primary_first(sorted(options, key=_order))
-    parts, audio = catalog.accelerators(additions), narrative.is_audio(model)
+    audio = narrative.is_audio(model)
     kept = (o for o in everything if not wanted or o.accelerator in wanted)
     ranked = narrative.with_verdicts(
-        tuple(
-            _with_host(
-                request, add_costs(request, o, accelerator=parts[o.accelerator], audio=audio), additions=additions
-            )
-            for o in kept
-        ),
+        tuple(_with_host(request, add_costs(request, o, audio=audio), additions=additions) for o in kept),
         request,
     )
     turned = tuple(r for r in rejected if not wanted or r.what.split()[0] in wanted)
@@ -364,12 +358,16 @@ def _build_option(
     spread = errors_of(setup).factor("samples_per_s")
     used = request.rate_per_s / (capacity * count)
     flop = sum(op.flop * op.count * stage.times for stage in times.stages.stages for op in stage.work) / times.batch
+    load = _load_of(setup, times)
     peak, _ = peak_of(setup.machine.peaks, number_format(precision_of(setup.case.precision).activations).compute)
     part = setup.accelerator
     samples = request.rate_per_s / times.stages.per_sample
     power = None
     if part.power_w is not None:
-        power = part.power_w * (IDLE * count + (1.0 - IDLE) * used * count)
+        power = count * mean_power_w(
+            power_w=part.power_w, utilisation=used, load_share=load.value, idle_share=IDLE_DRAW
+        )
+    bill = _cheapest(made, count)
     video = request.video
     streams = None
     if video is not None:
@@ -395,12 +393,19 @@ def _build_option(
         binds="decode" if decoders == count and decoders > 1 else "inference" if count > 1 else "one is enough",
         streams_per_accelerator=streams,
         decode_used=None if decode_used is None else decode_used / count,
-        bill=_cheapest(made, count),
+        bill=bill,
+        energy=energy_use(part, count=float(count), busy=min(1.0, used), bill=bill, load=load) if bill else None,
         source=_decoder_source(request, part),
         price_usd=None if price is None else price * count,
         power_w=power,
         battery_h=request.battery_wh / power if request.battery_wh and power else None,
     )
+
+
+def _load_of(setup: Setup, times: Times) -> LoadShare:
+    """What a board draws while it looks at one batch after another."""
+    work = (replace(op, count=op.count * stage.times) for stage in times.stages.stages for op in stage.work)
+    return work_load(work, seconds=times.interval_s, accelerator=setup.accelerator)
 
 
 def _with_host(request: Infer, option: InferOption, *, additions: Additions) -> InferOption:
@@ -419,20 +424,21 @@ def _with_host(request: Infer, option: InferOption, *, additions: Additions) -> 
 
 
 def _cheapest(made: list[Bill], count: int) -> Bill | None:
-    """The least that so many accelerators cost, on whole instances of one offer."""
+    """The least that so many accelerators cost, on whole instances of one offer; sellers' own prices first."""
     grown = [with_instances(one, math.ceil(count / one.accelerators_per_instance)) for one in made]
-    return min(grown, key=lambda one: one.compared_usd_per_hour, default=None)
+    return min(grown, key=lambda one: (one.trust != "primary", one.compared_usd_per_hour), default=None)
 
 
-def _order(option: InferOption) -> tuple[bool, bool, float, float]:
+def _order(option: InferOption) -> tuple[bool, float, bool, float, float]:
     """
-    Those likely enough first. From a battery the lightest; else rented before bought, the cheapest, then the lightest.
+    Those likely enough first, or the likeliest. From a battery the lightest; else rented before bought, the cheapest,
+    then the lightest.
     """
-    draw = option.power_w or math.inf
+    draw, behind = option.power_w or math.inf, unlikely(option.chance, sure=option.sure)
     if option.battery_h is not None:
-        return not option.sure, False, draw, 0.0
+        return not option.sure, behind, False, draw, 0.0
     cost = option.bill.compared_usd_per_hour if option.bill is not None else option.price_usd or math.inf
-    return not option.sure, option.bill is None, cost, draw
+    return not option.sure, behind, option.bill is None, cost, draw
 
 
 def _rejection(label: str, limit: str, reason: str, short: float | None = None, *, unit: str = "bytes") -> Rejection:

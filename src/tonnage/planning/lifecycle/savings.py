@@ -136,7 +136,7 @@ def _quickly(serve: Serve, months: float, *, additions: Additions, today: date) 
     """What serving so costs over the life by averages alone, or why it cannot. [USD]"""
     asked = replace(serve, quick=True)
     try:
-        options = serve_options(asked, additions=additions, today=today)
+        options = serve_options(asked, additions=additions, today=today, times=1.0)
         if not options:
             return _reason(serve_plan_alone(asked, additions=additions, today=today)) or "nothing serves it"
     except TonnageError as error:
@@ -160,7 +160,7 @@ def _serving_cost(life: _Life, serve: Serve) -> float | str:
 def _making_cost(life: _Life, make: Train | FineTune) -> float | str:
     """What making so costs over the life, or why it cannot. [USD]"""
     try:
-        options = train_options(make, additions=life.additions, today=life.today)
+        options = train_options(make, additions=life.additions, today=life.today, worth=1.0)
         if not options:
             return _reason(train_plan_alone(make, additions=life.additions, today=life.today)) or "nothing makes it"
     except TonnageError as error:

@@ -4,7 +4,8 @@ What does a group of equal accelerators serve best?
 Models are taken in the order of their published score. On accelerators of data centres each is planned as a service:
 every format that the engine runs there, every layout inside a machine, as many replicas as the group holds, at the
 largest concurrency that keeps the wanted speed for each request; the configuration with the most output is shown. On a
-person's own card, or where no serving engine is known to run, it is `tonnage local`: one request, llama.cpp.
+person's own card, or where no serving engine is known to run, it is `tonnage local`: one request, llama.cpp. A card of
+a workstation has both: what its serving engine does not run, llama.cpp does where its memory holds the model.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.downloads import downloads, published_score
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.providers import is_community
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
 from tonnage.domain.layout import Engine
@@ -31,20 +33,25 @@ from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.own import Own, OwnedGroup
 from tonnage.domain.requests.serve import Serve
 from tonnage.optimize.layouts import replica_layouts
+from tonnage.planning.board_power import SUM, arriving_load, spread
 from tonnage.planning.core.header import Infeasible
+from tonnage.planning.host import LoadShare
 from tonnage.planning.own.local import CONTEXT, LocalRequest, local, top_rows
 from tonnage.planning.own.machine import host_of
 from tonnage.planning.own.names import is_unified
-from tonnage.planning.own.power import group_power
+from tonnage.planning.own.power import group_power, power_of, tariff
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.option import Candidate
 from tonnage.planning.serve.plan import outcome_of
 from tonnage.planning.sites import Site
+from tonnage.pricing.energy import energy_kwh
 
 __all__ = ["ROWS", "answer_group", "models_of", "part_of", "site_of"]
 
 ROWS: Final = 5
 """Models of a group."""
+ONE_CARD: Final = "one card"
+"""Layout of a model that lies on a card alone."""
 SERVED: Final = frozenset({"datacenter", "cloud-only", "workstation"})
 """Segments of accelerators that people run a serving engine on."""
 OWN_TERM: Final = "on-demand"
@@ -78,11 +85,14 @@ def site_of(group: OwnedGroup, part: Accelerator) -> Site:
 def answer_group(request: Own, group: OwnedGroup, *, additions: Additions) -> OwnedAnswer:
     """Models that the group serves at the wanted speed, best first, and what the group draws."""
     part = part_of(group, additions)
-    power = group_power(request, part, count=group.count)
-    watts = power.watts if power else None
-    served = list(_best_rows(request, group, part, watts=watts, additions=additions)) if part.segment in SERVED else []
+    served = list(_best_rows(request, group, part, additions=additions)) if part.segment in SERVED else []
     rows = served or _at_home(request, group, part, additions=additions)
+    if served and part.segment == "workstation":  # what no serving engine runs there, one request at a time
+        alone = _at_home(request, group, part, in_host=False, additions=additions)
+        rows = [*served, *(row for row in alone if all(row.model != other.model for other in served))]
     rows.sort(key=lambda row: (row.per_request < request.min_speed, -(row.quality or 0.0)))
+    power = group_power(request, part, count=group.count)
+    watts = rows[0].power_w if rows else power.watts if power else None
     rack = None
     if request.rack_power_w is not None and power is not None:
         rack = int(request.rack_power_w // (power.machine_watts / group.count * group.per_node))
@@ -94,15 +104,13 @@ def answer_group(request: Own, group: OwnedGroup, *, additions: Additions) -> Ow
         rows=tuple(rows[:ROWS]),
         none_because="" if rows else "no downloadable model fits in its memory, or no engine is known to run there",
         power_w=watts,
-        usd_per_month=power.usd_per_month if power else None,
-        rented_usd_per_month=_rental_price(part, group.count, additions),
+        usd_per_month=None if watts is None else energy_kwh(power_w=watts) * tariff(request),
+        rented_usd_per_month=_rental_price(request, part, group.count, additions),
         nodes_per_rack=rack,
     )
 
 
-def _best_rows(
-    request: Own, group: OwnedGroup, part: Accelerator, *, watts: float | None, additions: Additions
-) -> Iterator[OwnRow]:
+def _best_rows(request: Own, group: OwnedGroup, part: Accelerator, *, additions: Additions) -> Iterator[OwnRow]:
     """The best configuration of each model, by score, until enough are found."""
     site = site_of(group, part)
     found = 0
@@ -115,7 +123,9 @@ def _best_rows(
         best = _most_output(asked, model, site=site, count=group.count)
         if best is not None:
             found += 1
-            yield _row(asked, best, count=group.count, watts=watts)
+            row = _row(asked, best, count=group.count)
+            used = row.replicas * best.configuration.layout.ranks
+            yield _with_power(row, request, part, count=group.count, used=used, drawn=_draw(best))
         if found == ROWS:
             return
 
@@ -163,7 +173,7 @@ def replicas_of(count: int, ranks: int, *, per_node: int) -> int:
     return count // per_node * (per_node // ranks) + count % per_node // ranks
 
 
-def _row(request: Serve, found: Candidate, *, count: int, watts: float | None) -> OwnRow:
+def _row(request: Serve, found: Candidate, *, count: int) -> OwnRow:
     replica, layout = found.replica, found.configuration.layout
     replicas = replicas_of(count, layout.ranks, per_node=found.site.per_node)
     output = found.best.rate_per_s * replicas * request.lengths.output_tokens
@@ -181,11 +191,32 @@ def _row(request: Serve, found: Candidate, *, count: int, watts: float | None) -
         per_request=1.0 / found.best.tpot_mean_s,
         quality=published_score(request.model),
         prompt_share=min(1.0, found.best.rate_per_s * replica.times.prefill_work_s) if replica.times else 0.0,
-        tokens_per_joule=output / watts if watts else None,
     )
 
 
-def _at_home(request: Own, group: OwnedGroup, part: Accelerator, *, additions: Additions) -> list[OwnRow]:
+def _draw(found: Candidate) -> tuple[LoadShare, float]:
+    """What a replica's boards draw at the concurrency of its row, and its share of time at work. [-]"""
+    point, at = found.best, found.replica.deployment
+    whole = point.ttft_mean_s + max(0.0, at.case.osl - 1.0) * point.tpot_mean_s
+    return arriving_load(at, rate_per_s=point.rate_per_s, tpot_s=point.tpot_mean_s, e2e_s=whole)
+
+
+def _with_power(
+    row: OwnRow, request: Own, part: Accelerator, *, count: int, used: int, drawn: tuple[LoadShare, float]
+) -> OwnRow:
+    """The row with what the group draws for it: `used` of its accelerators work, the others wait."""
+    load, busy = drawn
+    power = group_power(request, part, count=count, load=load, busy=busy * min(1.0, used / count))
+    one = power_of(part, count=1, usd_per_kwh=0.0, load=load, busy=busy)
+    if power is None or one is None:
+        return row
+    output = row.output_tokens_per_s.value
+    return replace(row, power_w=power.watts, board_w=one.board_watts, tokens_per_joule=output / power.watts)
+
+
+def _at_home(
+    request: Own, group: OwnedGroup, part: Accelerator, *, in_host: bool = True, additions: Additions
+) -> list[OwnRow]:
     """
     Models on a person's own machines: spread over the cards of each, or a copy on every card.
 
@@ -193,6 +224,8 @@ def _at_home(request: Own, group: OwnedGroup, part: Accelerator, *, additions: A
     lies in host memory is read by one copy at a time: such a copy is counted once for each machine.
     """
     machine = _machine_of(request, group, part, additions=additions)
+    if not in_host:
+        machine = replace(machine, host=replace(machine.host, memory_bytes=0.0))
     asked = LocalRequest(context=request.serve.max_context or CONTEXT, min_per_s=request.min_speed, model=request.model)
     machines = max(1, group.count // group.per_node)
     rows = [
@@ -217,14 +250,23 @@ def _at_home(request: Own, group: OwnedGroup, part: Accelerator, *, additions: A
     ]
     for row in coarse:
         every = replace(asked, model=row.model, every_format=True)
-        spread = [
+        over_all = [
             _local_row(other, cards=group.per_node, copies=machines)
             for other in local(every, machine, additions=additions).all_rows
             if other.model == row.model
         ]
-        as_fast = [other for other in spread if other.output_tokens_per_s.value >= row.output_tokens_per_s.value]
+        as_fast = [other for other in over_all if other.output_tokens_per_s.value >= row.output_tokens_per_s.value]
         best[row.model] = max([row, *as_fast], key=_bits)
-    return list(best.values())
+    return [_drawn_at_home(row, request, group, part) for row in best.values()]
+
+
+def _drawn_at_home(row: OwnRow, request: Own, group: OwnedGroup, part: Accelerator) -> OwnRow:
+    """The row with what the group draws for it, hosts included; the device's own draw is known from its rate."""
+    if row.board_w is None or not part.power_w:
+        return row
+    cards = 1 if row.layout == ONE_CARD else group.per_node
+    load = spread(row.board_w / part.power_w, SUM)
+    return _with_power(row, request, part, count=group.count, used=row.replicas * cards, drawn=(load, 1.0))
 
 
 def _bits(row: OwnRow) -> float:
@@ -256,13 +298,14 @@ def _local_row(row: LocalRow, *, cards: int, copies: int) -> OwnRow:
         model=row.model,
         engine=row.engine,
         weights=row.precision.experts or row.precision.weights,
-        layout=f"layers over {cards}" if cards > 1 else "one card",
+        layout=f"layers over {cards}" if cards > 1 else ONE_CARD,
         replicas=copies,
         concurrency=float(copies),
         output_tokens_per_s=all_of,
         per_request=each.value,
         quality=row.quality,
         moved_bytes=row.offload.moved_bytes,
+        board_w=None if row.board_w is None else row.board_w.value,
         command=row.commands[0][1] if row.commands else "",
     )
 
@@ -271,15 +314,23 @@ def _times(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def _rental_price(part: Accelerator, count: int, additions: Additions) -> float | None:
-    """The cheapest on-demand price that a seller states, for as many. [USD/month]"""
+def _rental_price(request: Own, part: Accelerator, count: int, additions: Additions) -> float | None:
+    """The cheapest on-demand price that a seller states, for as many; of strangers' hosts only if asked. [USD/month]"""
+    filters = request.serve.filters
+    strangers = filters.community or bool(filters.providers)
     prices = [
         price / offer.count
         for offer in catalog.offers(additions=additions)
         if offer.accelerator == part.id
         and not offer.history
         and offer.count >= 1
+        and (strangers or not _of_strangers(offer))
         and (price := offer.usd_per_hour("on-demand")) is not None
         and offer.trust_of("on-demand") == "primary"
     ]
     return min(prices) * count * 730.0 if prices else None
+
+
+def _of_strangers(offer: Offer) -> bool:
+    provider = catalog.providers().get(offer.provider)
+    return provider is not None and is_community(provider)

@@ -167,6 +167,7 @@ def _row(
         most_context=speed.most_context,
         decode_per_s=speed.decode_per_s,
         prompt_per_s=speed.prompt_per_s,
+        board_w=speed.board_w,
         offload=speed.offload,
         quality=published_score(model.id),
         quality_kept=1.0 if download.native else format_change(model.id, stored).kept,

@@ -27,6 +27,7 @@ MOST_GROUPS: Final = 16
 MOST_EACH: Final = 4096
 
 _COUNT: Final = re.compile(r"^\s*(\d{1,7})\s*(?:[x×*]\s*|(?<!\d{3})\s+(?=[a-z]))(.+)$", re.IGNORECASE)
+_NAMELESS: Final = re.compile(r"^\s*\d+\s*[x×*]\s*$", re.IGNORECASE)
 _MEMORY: Final = re.compile(r"[\s,(-]*\b(\d{1,4})\s*(gb|gib|g)\b\)?", re.IGNORECASE)
 _COMPUTER: Final = re.compile(r"\b(apple|macbook|mac|imac|studio|mini|pro(?=\s+m\d)|air|laptop with)\b", re.IGNORECASE)
 _MARKS: Final = re.compile(
@@ -76,6 +77,8 @@ def read_owned(text: str, *, additions: Additions = catalog.NOTHING) -> tuple[Ow
 def _group(text: str, additions: Additions) -> Owned:
     if _PLAIN_CPU.match(text):
         return Owned(1, None)
+    if _NAMELESS.match(text):
+        raise BadRequest(f"accelerator: '{echo(text.strip())}' is a count without a name; write '8 x A100 80GB'")
     counted = _COUNT.match(text)
     count, name = (int(counted[1]), counted[2]) if counted else (1, text)
     if counted and _find_part(text, additions) is not None:  # "3090 Ti" is a part, not 3090 of a kind

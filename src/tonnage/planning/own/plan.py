@@ -21,9 +21,12 @@ from tonnage.planning.core.header import provenance
 from tonnage.planning.core.measure_first import Rival, narrows
 from tonnage.planning.fleet.plan import plan_fleet
 from tonnage.planning.fleet.stock import OWNED
+from tonnage.planning.host import USUAL_LOAD
 from tonnage.planning.own.groups import answer_group, part_of
+from tonnage.planning.own.machine import host_of
 from tonnage.planning.own.mixed import mixed_rows
 from tonnage.planning.own.power import group_power, site_answer, tariff
+from tonnage.pricing.energy import IDLE_DRAW
 from tonnage.units import show
 
 __all__ = ["plan_own"]
@@ -64,7 +67,7 @@ def plan_own(request: Own, *, additions: Additions = catalog.NOTHING, today: dat
         measure_first=shared.measure_first if shared is not None else _best_use(groups),
         binding=binding,
         evaluated=shared.evaluated if shared else 0,
-        provenance=provenance((), today=today, assumed=_assumptions(request, shared)),
+        provenance=provenance((), today=today, assumed=_assumptions(request, groups, shared)),
     )
 
 
@@ -207,13 +210,20 @@ def _sentence(
     return ". ".join(said) + "."
 
 
-def _assumptions(request: Own, shared: FleetPlan | None) -> list[str]:
+def _assumptions(request: Own, groups: tuple[OwnedAnswer, ...], shared: FleetPlan | None) -> list[str]:
     said = [
         f"electricity at ${tariff(request):.3g}/kWh" + ("" if request.electricity else " (--electricity)"),
-        "working machines draw 80 % of the most they can; PUE 1.2 in a data centre, 1.0 at a desk",
+        f"power of a group: its first row at the output shown, all the time; what waits draws {IDLE_DRAW:.0%} of its "
+        "limit; PUE 1.2 in a data centre, 1.0 at a desk",
+        f"an hour of what is owned, before its workload is known: {USUAL_LOAD.value:.0%} of the accelerators' limit",
         f"rows: the most output at {request.min_speed:g} tokens/s for each request (--min-speed), by averages",
-        "data-centre and workstation cards run a serving engine, a person's own cards llama.cpp with one request",
+        "data-centre and workstation cards run a serving engine, a person's own cards (and what a workstation's "
+        "serving engine does not run) llama.cpp with one request",
     ]
+    if request.host_bytes is None and any(row.moved_bytes for group in groups for row in group.rows):
+        for text in host_of().assumed:
+            own = "; --host-memory says another" if text.startswith("host memory of") else ""
+            said.append(text.partition("; --")[0] + own)
     if request.one_box or request.network_bytes_per_s:
         said.append("models over unlike cards: whole layers, times add, nothing overlaps for one request")
     if request.site_power_w:

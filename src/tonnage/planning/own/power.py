@@ -13,7 +13,7 @@ from tonnage.domain.own_plan import OwnedAnswer, PowerCap, SiteAnswer
 from tonnage.domain.requests.own import Own
 from tonnage.errors import Unmeasured
 from tonnage.physics.power_cap import capped_clock
-from tonnage.planning.host import machine_power
+from tonnage.planning.host import USUAL_LOAD, LoadShare, machine_draw, machine_power
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.pricing.energy import energy_kwh
 
@@ -29,9 +29,12 @@ class GroupPower(msgspec.Struct, frozen=True, kw_only=True):
     """Of a group at work."""
 
     machine_watts: float
-    """The most that its machines draw at the plug. [W]"""
+    """What its machines are rated for. [W]"""
     watts: float
-    """At work on average, cooling included. [W]"""
+    """On average under its load, cooling included. [W]"""
+    board_watts: float
+    """Of that, the boards alone. [W]"""
+    pue: float
     usd_per_month: float
     source: str
 
@@ -41,22 +44,42 @@ def tariff(request: Own) -> float:
     return request.electricity or catalog.parameter(*USUAL_TARIFF).value
 
 
-def group_power(request: Own, part: Accelerator, *, count: int) -> GroupPower | None:
+def group_power(
+    request: Own, part: Accelerator, *, count: int, load: LoadShare = USUAL_LOAD, busy: float = 1.0
+) -> GroupPower | None:
     """The same at what the request's power costs."""
-    return power_of(part, count=count, usd_per_kwh=tariff(request))
+    return power_of(part, count=count, usd_per_kwh=tariff(request), load=load, busy=busy)
 
 
-def power_of(part: Accelerator, *, count: int, usd_per_kwh: float) -> GroupPower | None:
-    """What so many accelerators draw with their hosts and cooling; None where the part's power is not published."""
+def power_of(
+    part: Accelerator, *, count: int, usd_per_kwh: float, load: LoadShare = USUAL_LOAD, busy: float = 1.0
+) -> GroupPower | None:
+    """
+    What so many accelerators draw with their hosts and cooling; None where the part's power is not published.
+
+    Parameters
+    ----------
+    load : LoadShare, optional
+        Of the boards while they work; absent = nobody has said at what.
+    busy : float, optional
+        Share of time at work. [-]
+    """
     try:
         machine = machine_power(part, count=count)
     except Unmeasured:
         return None
-    load = catalog.parameter("server_power", "typical_load_factor").value
+    drawn = machine_draw(machine, load=load, busy=busy)
     pue = catalog.parameter("pue", "office_workstation" if part.segment in AT_HOME else "modern_ai_dc").value
-    watts = machine.watts * load * pue
+    watts = drawn.watts * pue
     month = energy_kwh(power_w=watts, hours=HOURS_PER_MONTH) * usd_per_kwh
-    return GroupPower(machine_watts=machine.watts, watts=watts, usd_per_month=month, source=machine.source)
+    return GroupPower(
+        machine_watts=machine.watts,
+        watts=watts,
+        board_watts=drawn.board_watts,
+        pue=pue,
+        usd_per_month=month,
+        source=machine.source,
+    )
 
 
 def site_answer(request: Own, groups: tuple[OwnedAnswer, ...], *, additions: Additions) -> SiteAnswer | None:
@@ -69,12 +92,14 @@ def site_answer(request: Own, groups: tuple[OwnedAnswer, ...], *, additions: Add
     best = max(able, key=lambda one: one.rows[0].output_tokens_per_s.value / (one.power_w or 1.0))
     part = catalog.accelerator(best.accelerator, additions)
     row, watts = best.rows[0], best.power_w or 0.0
+    pue = catalog.parameter("pue", "office_workstation" if part.segment in AT_HOME else "modern_ai_dc").value
     each = row.output_tokens_per_s.value / best.count
-    board = (part.power_w or 0.0) / (watts / best.count)
+    # What the boards draw of it, which a limit holds; hosts and fans stay as they are.
+    boards = min(best.rows[0].board_w or 0.0, part.power_w or 0.0) * pue
     caps = []
     for share in CAPS:
-        # Hosts and fans stay as they are: only the boards are held.
-        per_accelerator = watts / best.count * (1.0 - min(1.0, board) * (1.0 - share))
+        held = min(boards, share * (part.power_w or 0.0) * pue)
+        per_accelerator = watts / best.count - boards + held
         clock = capped_clock(power_share=share)
         rate = each / (row.prompt_share / clock + 1.0 - row.prompt_share)
         fed = int(request.site_power_w // per_accelerator)

@@ -24,10 +24,12 @@ from tonnage.engines.at_home import spread_engine
 from tonnage.optimize.largest import largest_whole
 from tonnage.physics.memory import cache_bytes_per_sequence, weight_bytes
 from tonnage.physics.offload import CROSSING_S, LINK_SHARE, offloaded_prefill_s, offloaded_token_s
+from tonnage.planning.board_power import SUM, serving_load, spread, watts_of
 from tonnage.planning.deployment import Deployment, deploy
 from tonnage.planning.error_model import ErrorModel, serve_level
 from tonnage.planning.own.placement import Shares, place_layers, shares_of, smallest_placement
 from tonnage.planning.serve.traffic import served_latency
+from tonnage.pricing.energy import IDLE_DRAW
 
 __all__ = ["PIECE", "PROMPT", "Asked", "Side", "Speed", "device_room", "side_of", "speed_of", "speed_with"]
 
@@ -67,6 +69,8 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     most_context: int
     level: str
     notes: tuple[str, ...]
+    board_w: Quantity | None = None
+    """Of one device while an answer is written. [W]"""
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,7 +191,16 @@ def _join_sides(asked: Asked, machine: Machine, shares: Shares, offload: Offload
         most_context=_most_context(asked, machine, pool.need.value, offload),
         level=shown.errors.level,
         notes=shown.at.notes,
+        board_w=_board_w(shown, token_s, share=1.0 if side is None else 1.0 - offload.read_share, cards=machine.count),
     )
+
+
+def _board_w(side: Side, token_s: float, *, share: float, cards: int) -> Quantity | None:
+    """Mean draw of one of the devices that take turns at a token, and of which the host takes a share. [W]"""
+    while_busy = serving_load(side.at, running=1.0, tpot_s=side.token_s, requests_per_s=0.0)
+    busy = share * side.token_s / token_s / cards
+    load = spread(busy * while_busy.value + (1.0 - busy) * IDLE_DRAW, SUM)
+    return watts_of(load, side.at.placement.accelerator)
 
 
 def _rate(side: Side, value: float, name: str, basis: Basis) -> Quantity:

@@ -19,6 +19,7 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.money import Offer, Price
 from tonnage.domain.requests.common import Filters
 from tonnage.errors import BadRequest
+from tonnage.planning.host import USUAL_LOAD
 from tonnage.planning.own.names import read_owned
 from tonnage.planning.own.power import USUAL_TARIFF, power_of
 from tonnage.pricing.bills import HOURS_PER_MONTH
@@ -81,7 +82,7 @@ def unpriced_offers(filters: Filters, part: Accelerator, *, provider: str) -> tu
         return ()
     bought, years = part.street_price_usd or part.launch_price_usd, catalog.parameter(*USEFUL_LIFE).value
     each = power.usd_per_month / HOURS_PER_MONTH + (bought or 0.0) / (years * HOURS_PER_YEAR)
-    basis = f"its power ({power.watts / 1e3:.2g} kW each{like})"
+    basis = f"its power ({power.watts / 1e3:.2g} kW each, at {USUAL_LOAD.value:.0%} of its limit{like})"
     basis += f" and its purchase (${bought:,.0f} each over {years:g} years)" if bought else ""
     sizes = (held for held in SIZES if held <= (part.max_per_node or 1))
     return tuple(
@@ -149,4 +150,7 @@ def _power_usd_per_hour(part: Accelerator, *, count: int) -> tuple[float, str]:
         raise BadRequest(
             f"own: what {part.name} draws is not published; say what an hour costs you: --price '{part.id}=$0.10/h'"
         )
-    return power.usd_per_month / HOURS_PER_MONTH / count, f"power at work: {power.source}"
+    return (
+        power.usd_per_month / HOURS_PER_MONTH / count,
+        f"power of accelerators at {USUAL_LOAD.value:.0%} of their limit: {power.source}",
+    )

@@ -15,6 +15,7 @@ from tonnage.catalog import Additions
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.breakdown import Node
 from tonnage.domain.case import Latency, ServeCase, ServeResult
+from tonnage.planning.board_power import predicted_load, watts_of
 from tonnage.planning.deployment import Deployment, resolve
 from tonnage.planning.error_model import ErrorModel, serve_level, serve_load
 from tonnage.planning.replica import queueing_of
@@ -106,11 +107,21 @@ def _result(at: Deployment, found: Served, *, basis: Basis, memory: dict[str, An
         output_tokens_per_s=quantity("output_tokens_per_s", output, "tokens/s") if case.osl else None,
         total_tokens_per_s=quantity("total_tokens_per_s", rate * (case.isl + case.osl), "tokens/s"),
         requests_per_s=quantity("requests_per_s", rate, "1/s"),
+        board_w=_board_w(at, found),
         saturated=found.saturated,
         level=errors.level,
         notes=(*at.notes, *_overload(at, found)),
         id=case.id,
     )
+
+
+def _board_w(at: Deployment, found: Served) -> Quantity | None:
+    """Mean draw of one accelerator; none of an encoder, whose bytes the fit of power has not seen."""
+    if at.case.phase == "encode":
+        return None
+    case = at.case
+    load = predicted_load(at, found, arrivals=case.traffic.rate_per_s is not None, split=case.disaggregation)
+    return watts_of(load, at.placement.accelerator, share=at.case.accelerator_fraction)
 
 
 def _overload(at: Deployment, found: Served) -> tuple[str, ...]:

@@ -21,6 +21,8 @@ from tonnage.domain.model import Model
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import TrainSetup
 from tonnage.errors import BadRequest
+from tonnage.planning.board_power import watts_of
+from tonnage.planning.train.power import training_load
 from tonnage.planning.train.setup import Chosen, resolve_setup
 from tonnage.planning.train.training_job import TrainingJob, mfu, training_note
 from tonnage.units import show
@@ -50,7 +52,8 @@ def predict_train(case: TrainCase, *, additions: Additions = NOTHING, why: bool 
     chosen = resolve_setup(case, model=model, accelerator=accelerator, coefficients=coefficients)
     job = TrainingJob(model=model, accelerator=accelerator, setup=chosen.setup, coefficients=coefficients)
     step, memory = job.step(_counted_device(accelerator, case)), job.memory(case.memory_kind)
-    found = _result(case, model, accelerator, chosen, step=step, memory=memory)
+    said = _said_of(accelerator, case, chosen, model, additions)
+    found = _result(case, job, chosen, step=step, memory=memory, said=said)
     opened = step_numbers(model, _counted_device(accelerator, case), setup=chosen.setup) if why else ()
     return msgspec.structs.replace(found, level=job.errors.level, opened=opened)
 
@@ -79,6 +82,13 @@ def _check(case: TrainCase) -> None:
         raise BadRequest(
             f"recompute_share: {case.recompute_share} must be above 0 and at most 1 (0.5: every second layer)"
         )
+    longest = case.seq_len or 1
+    if case.mean_seq_len is not None and not 1 <= case.mean_seq_len <= longest:
+        raise BadRequest(f"mean_seq_len: {case.mean_seq_len:g} must be at least 1 and at most seq_len, {longest:,}")
+    if not 0 < case.predicted_share <= 1:
+        raise BadRequest(
+            f"predicted_share: {case.predicted_share:g} must be above 0 and at most 1 (0.15: masked language models)"
+        )
     if not 1 <= case.expert_load <= 1000:
         raise BadRequest(f"expert_load: {case.expert_load} must be at least 1, the fullest rank's tokens over the mean")
     if not 0 < case.accelerator_fraction <= 1:
@@ -99,8 +109,9 @@ def _counted_device(accelerator: Accelerator, case: TrainCase) -> Accelerator:
 
 
 def _result(
-    case: TrainCase, model: Model, accelerator: Accelerator, chosen: Chosen, *, step: Quantity, memory: Quantity
+    case: TrainCase, job: TrainingJob, chosen: Chosen, *, step: Quantity, memory: Quantity, said: tuple[str, ...]
 ) -> TrainResult:
+    model, accelerator = job.model, job.accelerator
     setup = chosen.setup
     ranks = setup.layout.ranks
     usable = accelerator.driver_memory_bytes * case.accelerator_fraction
@@ -113,12 +124,19 @@ def _result(
         else None,
         samples_per_s_per_accelerator=_rate(setup.global_batch / ranks, step, "samples/s"),
         mfu=mfu(model, accelerator=accelerator, setup=setup, step_s=step.value, share=case.accelerator_fraction),
+        board_w=_board_w(case, job, step),
         memory_peak_bytes=memory,
         layout=_layout(setup),
         why="" if chosen.fits else _shortfall(chosen, accelerator, usable),
-        notes=(*model.assumed, *_said_of(accelerator, case, chosen, model), *chosen.notes, *_batch_note(case, setup)),
+        notes=(*model.assumed, *said, *chosen.notes, *_batch_note(case, setup)),
         id=case.id,
     )
+
+
+def _board_w(case: TrainCase, job: TrainingJob, step: Quantity) -> Quantity | None:
+    """Mean draw of one counted device. [W]"""
+    counted = msgspec.structs.replace(job, accelerator=_counted_device(job.accelerator, case))
+    return watts_of(training_load(counted, step), job.accelerator, share=case.accelerator_fraction)
 
 
 def _rate(amount: float, step: Quantity, unit: str) -> Quantity:
@@ -132,6 +150,8 @@ def _rate(amount: float, step: Quantity, unit: str) -> Quantity:
 def _layout(setup: TrainSetup) -> dict[str, Any]:
     layout = setup.layout
     degrees: dict[str, Any] = {name: getattr(layout, name) for name in ("tp", "pp", "vpp", "cp", "ep", "dp")}
+    if layout.etp:
+        degrees["etp"] = layout.etp
     return degrees | {
         "sharding": layout.sharding,
         "sequence_parallel": setup.sequence_parallel,
@@ -152,8 +172,10 @@ def _shortfall(chosen: Chosen, accelerator: Accelerator, usable: float) -> str:
     )
 
 
-def _said_of(accelerator: Accelerator, case: TrainCase, chosen: Chosen, model: Model) -> tuple[str, ...]:
-    told = filter(None, (catalog.ambiguity(case.accelerator), catalog.status_note(accelerator)))
+def _said_of(
+    accelerator: Accelerator, case: TrainCase, chosen: Chosen, model: Model, additions: Additions
+) -> tuple[str, ...]:
+    told = filter(None, (catalog.ambiguity(case.accelerator, additions), catalog.status_note(accelerator)))
     return (*told, *training_note(model.id, accelerator=accelerator, software=chosen.setup.software.name))
 
 

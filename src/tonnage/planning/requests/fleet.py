@@ -19,6 +19,8 @@ from tonnage.domain.requests.common import Filters, Lengths
 from tonnage.domain.requests.field import fields_of, groups_of, usual_of
 from tonnage.domain.requests.fleet import (
     MAX_BUCKETS,
+    RUN_FIELDS,
+    RUNS,
     SAMPLES,
     Bucket,
     FleetQuota,
@@ -29,10 +31,13 @@ from tonnage.domain.requests.fleet import (
 from tonnage.domain.requests.infer import Infer
 from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.domain.requests.sessions import SessionFields
+from tonnage.domain.requests.train import FineTune, Train
 from tonnage.errors import BadRequest, UnitError, UnknownName, echo
 from tonnage.planning.requests.infer import infer_request
 from tonnage.planning.requests.reading import build, in_base_units, read_fields
-from tonnage.planning.requests.serve import read_filters, read_shape, serve_request
+from tonnage.planning.requests.serve import read_filters, read_shape, refuse_adapters, serve_request
+from tonnage.planning.requests.train import finetune_request, train_request
+from tonnage.units import show
 
 __all__ = ["fleet_request"]
 
@@ -40,6 +45,7 @@ GROUPS: Final = frozenset(group.name for group in groups_of(FleetRequest))
 _LENGTHS: Final = ("share", "prompt_tokens", "output_tokens")
 _SHAPED: Final = ("day", "peak_to_mean")
 MAX_WORKLOADS: Final = 40
+DAY_S: Final = 86400.0
 
 
 def fleet_request(values: Mapping[str, Any], *, additions: Additions = catalog.NOTHING) -> FleetRequest:
@@ -51,6 +57,7 @@ def fleet_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
     BadRequest
         A list is missing or none, or a field of an entry is unknown, out of range or contradicts another.
     """
+    refuse_adapters(values, what="a fleet")
     given = read_fields({name: value for name, value in values.items() if name not in GROUPS}, FleetRequest)
     entries = _entries(values, "workloads")
     if not entries:
@@ -74,12 +81,6 @@ def fleet_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
     if twice:
         raise BadRequest(f"workloads: two are called '{echo(twice[0])}'; give each a name of its own")
     filters = msgspec.structs.replace(read_filters(filtered, additions), max_count=None)
-    bound = next((i for i, one in enumerate(filters.quotes, start=1) if one.minimum or one.ramp), None)
-    if bound is not None:
-        raise BadRequest(
-            f"quotes[{bound}]: a fleet takes contracts without a minimum or a ramp; give maximum instead, or ask "
-            "`tonnage plan serve` for one workload"
-        )
     own = tuple(_own(entry, i + 1, additions) for i, entry in enumerate(_entries(values, "own")))
     quotas = tuple(_quota(entry, i + 1, additions) for i, entry in enumerate(_entries(values, "quotas")))
     if "max_accelerators" in given:
@@ -117,11 +118,16 @@ def _workload(
 def _read_workload(
     entry: Mapping[str, Any], name: str, *, shared: Mapping[str, Any], zones: int, additions: Additions
 ) -> FleetWorkload:
+    refuse_adapters(entry, what="a fleet")
     given = read_fields({key: value for key, value in entry.items() if key != "buckets"}, FleetWorkload)
     kind = given.get("kind", "batch" if "items" in given else "cpu" if "cpu_time" in given else "serve")
     needs = {"batch": "items", "cpu": "cpu_time"}.get(kind, "")
     if needs and needs not in given:
         raise BadRequest(f"{needs} is missing: a workload of kind {kind} needs it")
+    if kind in RUNS:
+        return _run_workload(entry, name, given=given, shared=shared, additions=additions)
+    if stray := [name for name in ("every_run", *sorted(RUN_FIELDS)) if name in given]:
+        raise BadRequest(f"{stray[0]} only means something for kind: train or kind: finetune")
     if kind != "infer" and (stray := [name for name in SAMPLES if name in given]):
         raise BadRequest(f"{stray[0]} only means something for kind: infer")
     if kind in {"batch", "cpu"} and given.get("spare_replicas"):
@@ -188,6 +194,46 @@ def _sample_workload(
         survives=given.get("survives", 1.0 if zones > 1 else 0.0),
         spare_replicas=given.get("spare_replicas", 0),
         slices=given.get("slices", False),
+    )
+
+
+def _run_workload(
+    entry: Mapping[str, Any],
+    name: str,
+    *,
+    given: Mapping[str, Any],
+    shared: Mapping[str, Any],
+    additions: Additions,
+) -> FleetWorkload:
+    """Runs of training, from the fields of `plan train` or `plan finetune`, how often and in which hours."""
+    struct, read = (Train, train_request) if given["kind"] == "train" else (FineTune, finetune_request)
+    own = {field.name for field in fields_of(struct)} & {field.name for field in fields_of(FleetWorkload)}
+    known = own | {"name", "kind", "every_run", "window"}
+    if stray := [key for key in given if key not in known]:
+        why = ": how a run loses work on spot capacity is what plan train counts" * (stray[0] == "spot_share")
+        raise BadRequest(f"{stray[0]} means nothing for kind: {given['kind']}{why}")
+    run = read({**shared, **{key: value for key, value in entry.items() if key in own}}, additions=additions)
+    every = given.get("every_run", run.deadline_s)
+    if every is None:
+        raise BadRequest("every_run is missing: say how often a run is made, for example 7 days, or give a deadline")
+    if run.deadline_s is not None and run.deadline_s > every:
+        raise BadRequest(
+            f"deadline: a run of {show(run.deadline_s, 's')} every {show(every, 's')} overlaps with the next; give a "
+            f"deadline of at most {show(every, 's')}"
+        )
+    if run.deadline_s is not None and run.deadline_s < min(every, DAY_S):
+        raise BadRequest(
+            f"deadline: {show(run.deadline_s, 's')} of runs every {show(every, 's')} is less than a day; say which "
+            "hours of the day they have, such as window: 22-6"
+        )
+    return FleetWorkload(
+        name=name,
+        kind=given["kind"],
+        run=run,
+        every_s=every,
+        window=_window(given["window"]) if "window" in given else None,
+        # One bucket: all tokens are alike.
+        buckets=(Bucket(share=1.0, lengths=Lengths(prompt_tokens=0.0, output_tokens=0.0)),),
     )
 
 

@@ -17,7 +17,7 @@ from tonnage.planning.own.names import MOST_GROUPS, read_owned
 from tonnage.planning.own.stock import machine_size
 from tonnage.planning.requests.fleet import fleet_request
 from tonnage.planning.requests.reading import build, read_fields
-from tonnage.planning.requests.serve import serve_request
+from tonnage.planning.requests.serve import refuse_adapters, serve_request
 
 __all__ = ["inventory_fields", "own_request"]
 
@@ -37,6 +37,7 @@ def own_request(values: Mapping[str, Any], *, additions: Additions = catalog.NOT
     TonnageError
         Nothing is owned, a name is unknown, or a field is out of range or contradicts another.
     """
+    refuse_adapters(values, what="an inventory")
     plain = {name: value for name, value in values.items() if name not in {"own", "workloads"}}
     given = read_fields(plain, Own)
     groups = tuple(_groups(values.get("own"), additions))

@@ -45,6 +45,9 @@ def rl_request(values: Mapping[str, Any], *, additions: Additions = catalog.NOTH
         )
     if rollout is not None and count is not None and rollout >= count:
         raise BadRequest(f"rollout_count: {rollout} of {count} leave none to train; give less than {count}")
+    most = request.filters.max_count
+    if rollout is not None and most is not None and rollout >= most:
+        raise BadRequest(f"rollout_count: {rollout} of at most {most} (max_accelerators) leave none to train")
     if request.partial_rollouts and not stale:
         raise BadRequest("partial_rollouts: on policy every response ends before the update; give staleness 1 or more")
     if request.algorithm != "ppo" and request.responses_per_prompt < 2:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -65,5 +65,13 @@ def _plain(value: Any, kind: Any, name: str) -> Any:
     try:
         return msgspec.convert(value, kind, strict=True)
     except msgspec.ValidationError as error:
+        if not isinstance(value, Mapping) and (lines := _lines_of(kind)):
+            raise BadRequest(f"{name} must hold 'name: value' lines ({lines}), not '{echo(value)}'") from None
         message, _, place = str(error).partition(" - at `$")
         raise BadRequest(f"{name}{place.rstrip('`')}: {message[:1].lower()}{message[1:]}") from None
+
+
+def _lines_of(kind: Any) -> str:
+    """The first fields of a struct among the types that an attribute takes; empty where it takes none."""
+    structs = [one for one in get_args(kind) or (kind,) if isinstance(one, type) and issubclass(one, msgspec.Struct)]
+    return ", ".join(structs[0].__struct_fields__[:3]) if structs else ""

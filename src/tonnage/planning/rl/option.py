@@ -7,6 +7,7 @@ from datetime import date
 from typing import cast
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
@@ -20,12 +21,10 @@ from tonnage.domain.requests.rl import Rl
 from tonnage.domain.requests.train import Train
 from tonnage.domain.rl_plan import RlOption
 from tonnage.domain.train_plan import Run, TrainConfiguration
-from tonnage.planning.error_model import chance_within
 from tonnage.planning.rl.candidates import Arranged
 from tonnage.planning.train.job import Job, TrainContext
-from tonnage.planning.train.option import run_of
+from tonnage.planning.train.option import ROUNDING, chance_of_run, run_of
 from tonnage.planning.train.places import Rental
-from tonnage.planning.train.search import MEMORY_SURE
 from tonnage.pricing.bills import with_spares
 from tonnage.pricing.terms import billing_rules, charged_hours, run_lines
 from tonnage.units import show
@@ -136,7 +135,7 @@ def _option(asked: RlContext, rental: Rental, arranged: Arranged, *, term: str) 
     low, high = ((end or 0.0) * share for end in (run.wall_s.low, run.wall_s.high))
     usd, basis = _usd(made, run.billed_s), Basis(result.basis)
     usable = place.accelerator.driver_memory_bytes
-    return RlOption(
+    option = RlOption(
         case=case,
         configuration=_trainer(arranged, rental),
         rollout=Configuration(
@@ -171,9 +170,9 @@ def _option(asked: RlContext, rental: Rental, arranged: Arranged, *, term: str) 
         basis=str(basis),
         needs=result.needs,
         notes=(*rental.notes, *result.notes),
-        sure=chance_within(result.train_memory, usable) >= MEMORY_SURE
-        and _holds(asked.request, run.wall_p90_s, made.usd_per_hour * run.wall_p90_s * share / 3600),
     )
+    chance = chance_of_run(option, deadline_s=asked.request.deadline_s, budget_usd=asked.request.budget_usd)
+    return replace(option, chance=chance, sure=chance >= asked.request.confidence - ROUNDING)
 
 
 def _trainer(arranged: Arranged, rental: Rental) -> TrainConfiguration:
@@ -218,11 +217,6 @@ def _lines(made: Bill, run: Run) -> tuple[Part, ...]:
     spares = f", {run.spares} spare" if run.spares else ""
     told = f"{made.instances} x {made.usd_per_instance_hour:,.4g} USD/h{spares}"
     return run_lines(named, charged_h=hours, usd_per_hour=made.usd_per_hour, told=told)
-
-
-def _holds(request: Rl, wall_s: float, usd: float) -> bool:
-    deadline, budget = request.deadline_s, request.budget_usd
-    return (deadline is None or wall_s <= deadline) and (budget is None or usd <= budget)
 
 
 def _beyond(request: Rl, option: RlOption) -> Verdict | None:

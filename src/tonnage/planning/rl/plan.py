@@ -39,15 +39,19 @@ from tonnage.planning.core.header import (
     what_binds,
     what_if,
 )
-from tonnage.planning.core.ranking import Traits, choices, surely_cheapest, with_verdicts
+from tonnage.planning.core.ranking import Traits, at_risk, choices, surely_cheapest, unlikely, with_verdicts
+from tonnage.planning.host import energy_use
 from tonnage.planning.rl.candidates import Arranged, best_of
 from tonnage.planning.rl.option import InfeasibleRl, RlContext, options_of
+from tonnage.planning.rl.power import rl_load
 from tonnage.planning.rl.step import kept_share
 from tonnage.planning.sites import Site, sites
-from tonnage.planning.train.places import Rental, rentals, trainable_sites
-from tonnage.units import show
+from tonnage.planning.train.machine import energy_of_run
+from tonnage.planning.train.places import WORKERS, Rental, rentals, trainable_sites
+from tonnage.pricing.bills import primary_first
+from tonnage.units import show, whole_percent
 
-__all__ = ["plan_rl"]
+__all__ = ["plan_rl", "rl_options"]
 
 MAX_ACCELERATORS: Final = 1024
 """Looked at where neither count nor limit is given. [accelerators]"""
@@ -78,6 +82,17 @@ def plan_rl(request: Rl, *, additions: Additions = catalog.NOTHING, today: date 
     return answer_or_relax(request, plan, led_by=_led_by)
 
 
+def rl_options(
+    request: Rl, *, additions: Additions = catalog.NOTHING, today: date | None = None
+) -> tuple[RlOption, ...]:
+    """The ranked options alone: without what relaxing constraints would buy, and without the trail."""
+    model = with_training_totals(resolve(request.model, additions=additions))
+    asked = RlContext(request=request, model=model, today=today or date.today(), additions=additions)
+    found, _ = sites(request.filters, additions=additions)
+    open_sites, _ = trainable_sites(found, filters=request.filters, precision=request.precision)
+    return _rank(request, _evaluate(asked, open_sites)[0])
+
+
 def _plan_once(request: Rl, *, additions: Additions, today: date) -> RlPlan:
     model = with_training_totals(resolve(request.model, additions=additions))
     longest = request.prompt_tokens + (request.max_response_tokens or request.response_tokens)
@@ -89,10 +104,12 @@ def _plan_once(request: Rl, *, additions: Additions, today: date) -> RlPlan:
             f"that {model.id} takes"
         )
     asked = RlContext(request=request, model=model, today=today, additions=additions)
-    found, excluded = sites(request.filters, additions=additions)
+    found, excluded = sites(request.filters, additions=additions, without=WORKERS)
     open_sites, refused = trainable_sites(found, filters=request.filters, precision=request.precision)
     options, missed, arranged, evaluated = _evaluate(asked, open_sites)
-    ranked = _rank(request, options)
+    ranked = tuple(
+        _with_electricity(option, arranged.get(_key(option)), additions) for option in _rank(request, options)
+    )
     doing = {option.case.accelerator for option in ranked}
     rejected = (*nearest_of_each(missed, doing=doing, by=BY_NEARNESS), *refused, *excluded)
     binding = None if ranked else what_binds(missed, (*refused, *excluded), by=BY_NEARNESS)
@@ -105,6 +122,7 @@ def _plan_once(request: Rl, *, additions: Additions, today: date) -> RlPlan:
         model=model_facts(model),
         options=ranked,
         choices=choices([_traits(option) for option in ranked]),
+        cheaper_at_risk=_cheaper_at_risk(ranked),
         trail=_trail(ranked, first),
         splits=first.splits if first else (),
         off_policy=_off_policy(asked, ranked, open_sites) if ranked else "",
@@ -122,6 +140,19 @@ def _key(option: RlOption) -> tuple[str, str | None, int]:
     return option.case.accelerator, option.configuration.intra_link, option.accelerators
 
 
+def _with_electricity(option: RlOption, arranged: Arranged | None, additions: Additions) -> RlOption:
+    """The option with its electricity and carbon; unchanged where the accelerator's power is not published."""
+    load = rl_load(arranged) if arranged is not None else None
+    if load is None:
+        return option
+    part = catalog.accelerator(option.case.accelerator, additions)
+    use = energy_use(part, count=float(option.accelerators), busy=1.0, bill=option.bill, load=load)
+    if use is None:
+        return option
+    kwh, kg = energy_of_run(use, seconds=option.run.billed_s)
+    return replace(option, energy=use, kwh=kwh, kg_co2=kg)
+
+
 def _evaluate(
     asked: RlContext, open_sites: tuple[Site, ...]
 ) -> tuple[list[RlOption], list[InfeasibleRl], dict[tuple[str, str | None, int], Arranged], int]:
@@ -132,7 +163,7 @@ def _evaluate(
     best, evaluated = inf, 0
     for least, rental in sorted(_tries(asked, open_sites), key=lambda one: (one[0], one[1].place.count)):
         place = rental.place
-        limit = min(WORTH * best, asked.request.budget_usd or inf)
+        limit = min(inf if _hasty(asked.request) else WORTH * best, asked.request.budget_usd or inf)
         if evaluated and least > limit:
             missed.append(_too_expensive(asked, rental, least=least, best=best))
             continue
@@ -145,7 +176,8 @@ def _evaluate(
                 missed.append(outcome)
             else:
                 options.append(outcome)
-                best = min(best, outcome.cost.value)
+                leads = outcome.sure and outcome.bill.trust == "primary"
+                best = min(best, outcome.cost.value) if leads else best
     return options, missed, kept, evaluated
 
 
@@ -198,15 +230,20 @@ def _too_expensive(asked: RlContext, rental: Rental, *, least: float, best: floa
 
 def _rank(request: Rl, options: list[RlOption]) -> tuple[RlOption, ...]:
     """The cheapest first, or the fastest where only money is limited; a few of each accelerator."""
-    hasty = request.budget_usd is not None and request.deadline_s is None
+    hasty = _hasty(request)
     kept: list[RlOption] = []
     seen: Counter[str] = Counter()
-    order = (lambda o: (not o.sure, o.run.wall_s.value)) if hasty else surely_cheapest
-    for option in sorted(options, key=order):
+    order = _surely_fastest if hasty else surely_cheapest
+    for option in primary_first(sorted(options, key=order)):
         if seen[option.case.accelerator] < KEPT_PER_ACCELERATOR and len(kept) < KEPT:
             kept.append(option)
             seen[option.case.accelerator] += 1
     lead = "fastest within the budget" if hasty else "cheapest that does the steps"
+    if kept and not kept[0].sure:
+        lead = f"likeliest to keep every limit: {whole_percent(kept[0].chance)}"
+        lead += f", and none has {whole_percent(request.confidence)}"
+    elif kept and (request.deadline_s is not None or hasty):
+        lead += f", with at least {whole_percent(request.confidence)} ({whole_percent(kept[0].chance)})"
     return with_verdicts(
         tuple(kept),
         lead=lead,
@@ -216,13 +253,28 @@ def _rank(request: Rl, options: list[RlOption]) -> tuple[RlOption, ...]:
     )
 
 
+def _hasty(request: Rl) -> bool:
+    """Whether the fastest leads: only money is limited."""
+    return request.budget_usd is not None and request.deadline_s is None
+
+
+def _surely_fastest(option: RlOption) -> tuple[bool, float, float]:
+    """Order of the options where only money is limited."""
+    return not option.sure, unlikely(option.chance, sure=option.sure), option.run.wall_s.value
+
+
 def _arithmetic(option: RlOption) -> str:
     step = show(option.step_s.value, "s")
     return f"a step takes {step} on {_split_text(option)}; it waits for {option.binds} longest"
 
 
 def _risk(option: RlOption) -> str:
-    return "" if option.sure else "deadline, budget or memory may not hold within error"
+    return "" if option.sure else f"deadline, budget and memory hold with {whole_percent(option.chance)} only"
+
+
+def _cheaper_at_risk(options: tuple[RlOption, ...]) -> str:
+    best = at_risk(options)
+    return "" if best is None else f"{_led_by(best)}: {_risk(best)}"
 
 
 def _split_text(option: RlOption) -> str:
@@ -239,7 +291,8 @@ def _led_by(option: RlOption) -> str:
 
 
 def _traits(option: RlOption) -> Traits:
-    return Traits(usd=option.cost.value, seconds=option.run.wall_s.value, sure=option.sure)
+    listed = option.bill.trust == "primary"
+    return Traits(usd=option.cost.value, seconds=option.run.wall_s.value, sure=option.sure, listed=listed)
 
 
 def _sentence(request: Rl, options: tuple[RlOption, ...], binding: Verdict | None) -> str:
@@ -311,7 +364,7 @@ def _off_policy(asked: RlContext, ranked: tuple[RlOption, ...], open_sites: tupl
 
 
 def _assumptions(request: Rl, ranked: tuple[RlOption, ...], additions: Additions) -> tuple[str, ...]:
-    said = [*what_if(additions), *names_taken(request.filters)]
+    said = [*what_if(additions), *names_taken(request.filters, additions)]
     if request.max_response_tokens is None:
         said.append(f"responses are cut at four times their mean: {4 * request.response_tokens:,.0f} tokens")
     said += [note for option in ranked[:1] for note in option.notes]

@@ -205,8 +205,9 @@ def _scale_load(best: Point, scale: float) -> Point:
 def _contender(request: Serve, chance: _PlacedReplica, *, best: Point, binds: str) -> Contender | None:
     error = chance.replica.rate_factor
     firm = chance.odds_under(request.slo).capacity(request.confidence) * chance.scale
+    kept = chance.configuration.engine.adapters
     counts = [
-        replicas_of(request, best, factor=factor, firm=firm, seats=binds in SEATS)
+        replicas_of(request, best, factor=factor, firm=firm, seats=binds in SEATS, adapters=kept)
         for factor in (1.0, error, 1.0 / error)
     ]
     usd, low, high = (_usd(request, chance, count) for count in counts)

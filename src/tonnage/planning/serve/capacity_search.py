@@ -93,10 +93,12 @@ def draw_requests(request: Serve) -> Requests:
     from tonnage.planning.simulate.traffic import scaled_lengths, traffic_of
 
     lengths, bursts = request.lengths, request.shape.dispersion
+    seen = lengths.images.prompt_tokens if lengths.images is not None else 0.0
+    text = max(1.0, lengths.prompt_tokens - seen)
     asked = SimulationTraffic(
         profile=lengths.profile,
         reuse=False,  # what caches give depends on the option: `draw_reused`
-        prompt_tokens=None if lengths.profile else lengths.prompt_tokens,
+        prompt_tokens=None if lengths.profile else text,
         output_tokens=None if lengths.profile else lengths.output_tokens,
         rate_per_s=PATTERN_PER_S,
         process="wandering" if bursts > 1.0 else "poisson",
@@ -105,7 +107,8 @@ def draw_requests(request: Serve) -> Requests:
         num_requests=max(MAX_REQUESTS, _beyond(request)),
     )
     found = traffic_of(asked).requests
-    return scaled_lengths(found, prompt_tokens=lengths.prompt_tokens, output_tokens=lengths.output_tokens)
+    found = scaled_lengths(found, prompt_tokens=text, output_tokens=lengths.output_tokens)
+    return found._replace(prompt=found.prompt + round(seen)) if seen else found
 
 
 def search_capacity(
@@ -118,7 +121,7 @@ def search_capacity(
         request, replica, requests=front_requests(request, requests, concurrency=guess.concurrency, close=close)
     )
     arrays = arrays_of(request, replica, requests=few, in_flight=guess.concurrency)
-    play = _player(unit, replica, arrays=arrays, requests=few)
+    play = _player(unit, replica, arrays=arrays)
     s = request.slo
     if s.ttft_s is None and s.tpot_s is None and s.e2e_s is None:
         return _saturated_capacity(play, arrays, few)
@@ -155,7 +158,7 @@ def load_curve(
     drawn = front_requests(request, draw_requests(request), concurrency=guess.concurrency, close=True)
     few = draw_reused(request, replica, requests=drawn)
     arrays = arrays_of(request, replica, requests=few, in_flight=guess.concurrency)
-    play = _player(unit, replica, arrays=arrays, requests=few)
+    play = _player(unit, replica, arrays=arrays)
     rates = [share * found.rate_per_s for share in CURVE]
     rates = [rate for rate in rates if all(abs(rate / one.rate_per_s - 1.0) > KNOWN for one in found.tried)]
     objectives = _objectives(request)
@@ -222,28 +225,32 @@ def _played(arrays: ReplicaArrays, sent: Requests) -> Simulated:
     return simulate(arrays.table, arrays.limits, requests=sent, delivery_s=arrays.delivery_s)
 
 
-def _player(unit: Unit | None, replica: Replica, *, arrays: ReplicaArrays, requests: Requests) -> Play:
+def _player(unit: Unit | None, replica: Replica, *, arrays: ReplicaArrays) -> Play:
     """What plays requests on one replica, or on a unit of workers in its place."""
-    return partial(_played, arrays) if unit is None else unit_player(unit, replica, arrays=arrays, requests=requests)
+    return partial(_played, arrays) if unit is None else unit_player(unit, replica, arrays=arrays)
 
 
-def unit_player(unit: Unit, replica: Replica, *, arrays: ReplicaArrays, requests: Requests) -> Play:
-    """What plays requests on a unit of prefill and decode workers; the caches of these requests move between them."""
+def unit_player(unit: Unit, replica: Replica, *, arrays: ReplicaArrays) -> Play:
+    """What plays requests on a unit of workers: their images encoded first, their caches moved in between."""
     from tonnage.planning.simulate.disaggregated import cache_transfer_s
-    from tonnage.simulation.router import simulate_disaggregated
-
-    moved = cache_transfer_s(replica.deployment.placement, requests.prompt, leaves_node=unit.leaves_node)
+    from tonnage.simulation.router import simulate_after, simulate_disaggregated, simulate_fleet
 
     def play(sent: Requests) -> Simulated:
+        if not unit.prefill:
+            return simulate_fleet(
+                arrays.table, arrays.limits, requests=sent, replicas=unit.decode, delivery_s=arrays.delivery_s
+            )
         return simulate_disaggregated(
             (arrays.table, arrays.table),
             (arrays.limits, arrays.limits),
             requests=sent,
             workers=(unit.prefill, unit.decode),
-            transfer_s=moved,
+            transfer_s=cache_transfer_s(replica.deployment.placement, sent.prompt, leaves_node=unit.leaves_node),
             delivery_s=arrays.delivery_s,
         )
 
+    if unit.encoders is not None:
+        return partial(simulate_after, ready_s=unit.encoders.ready_s, play=play)
     return play
 
 

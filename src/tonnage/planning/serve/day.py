@@ -45,8 +45,11 @@ def fleet_day(request: Serve, option: ServeOption, *, prices: BasePrices | None 
     What each way of sizing the option's fleet costs; absent when the load is not said to vary over time.
 
     `prices` of committed replicas add a base that stands and a burst on demand, where that costs less.
+    Absent as well where adapters are merged: each set of replicas then follows the load of its own adapter.
     """
-    shape = request.shape
+    shape, kept = request.shape, option.configuration.engine.adapters
+    if kept is not None and kept.kept == "merged":
+        return None
     if request.rate_per_s is None or not (shape.hours or shape.on_s):
         return None
     start = _start(request, option)

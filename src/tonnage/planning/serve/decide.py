@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from tonnage.domain.plan import ConfidencePrice, Configuration, ServeOption
+from tonnage.domain.plan import ConfidencePrice, Configuration, Decision, ServeOption
 from tonnage.domain.requests.serve import Serve
 from tonnage.planning.core.header import Infeasible
+from tonnage.planning.core.ranking import unlikely
 from tonnage.planning.core.stop import Abandoned, abandoned_at_stop, best_is_known, stop_asked
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.option import (
@@ -195,7 +196,8 @@ def _with_simulation(request: Serve, candidate: Candidate, *, tested: SearchedCa
         return Infeasible(configuration=candidate.configuration, verdict=missing, alone=tested.alone)
     scale = candidate.scale * _ratio(request, tested.best, over=candidate.best)
     found = replace(candidate, best=tested.best, binds=tested.found.limit, simulated=tested.found, scale=scale)
-    point = point_at(request, tested, share=share_of(request, needed_of(request, found)))
+    share = share_of(request, needed_of(request, found), adapters=found.configuration.engine.adapters)
+    point = point_at(request, tested, share=share)
     return replace(found, point=point)
 
 
@@ -261,11 +263,10 @@ def rank_of(option: ServeOption) -> tuple[bool, float, float, float]:
     """
     Those that meet the objectives surely enough come first, the cheapest of them first, at one price the faster.
 
-    Where none does, the likeliest leads: on measured configurations the limit is then kept in 91 of 100 questions, and
-    in 86 where such questions stay without an answer (`python -m tools.regret`).
+    Where none does, the likeliest leads.
     """
-    unlikely = 0.0 if option.sure or option.chance is None else -round(option.chance, 3)
-    return not option.sure, unlikely, option.bill.compared_usd_per_hour, option.capacity.tpot_s.value
+    behind = unlikely(option.chance, sure=option.sure)
+    return not option.sure, behind, option.bill.compared_usd_per_hour, option.capacity.tpot_s.value
 
 
 def with_load_curve(request: Serve, ranked: tuple[ServeOption, ...], *, found: list[Priced]) -> tuple[ServeOption, ...]:
@@ -281,6 +282,15 @@ def with_load_curve(request: Serve, ranked: tuple[ServeOption, ...], *, found: l
     return (replace(first, capacity=replace(first.capacity, simulated=seen)), *ranked[1:])
 
 
+def adapters_kept(request: Serve, ranked: tuple[ServeOption, ...], *, found: list[Priced]) -> tuple[Decision, ...]:
+    """Why the first option keeps the request's adapters as it does, where there are any."""
+    if request.adapters.adapters is None:
+        return ()
+    from tonnage.planning.serve.adapters import adapter_decision
+
+    return adapter_decision(request, ranked, found=found)
+
+
 def candidate_of(option: ServeOption, found: list[Priced]) -> Candidate:
     """The candidate that became the option."""
     return next(one for one, other in found if (other.configuration, other.bill) == (option.configuration, option.bill))
@@ -288,7 +298,7 @@ def candidate_of(option: ServeOption, found: list[Priced]) -> Candidate:
 
 def best_of_each(request: Serve, found: list[Priced]) -> list[ServeOption]:
     """Options in their order, the best few of each accelerator and link, each with its account."""
-    return [add_costs(request, option, accelerator=c.site.accelerator) for c, option in _rows_to_show(found)]
+    return [add_costs(request, option, found=c) for c, option in _rows_to_show(found)]
 
 
 def _rows_to_show(found: list[Priced]) -> list[Priced]:

@@ -18,13 +18,16 @@ from tonnage.engines.registry import engine_spec, planned_engines
 from tonnage.errors import BadRequest
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.quality import FOUR_BITS, usual_formats
+from tonnage.planning.replica import Replica
 from tonnage.planning.sites import Site
 from tonnage.simulation.capacity import Point
+from tonnage.simulation.kvcache import Demand, longest_bytes
 from tonnage.units import show
 
 __all__ = [
     "beyond_limits",
     "check_context",
+    "misses_context",
     "misses_objective",
     "no_kernels",
     "no_offer",
@@ -101,6 +104,27 @@ def no_kernels(request: Serve, site: Site, *, engine: str) -> Verdict:
         nearest=known,
         reason=f"{engine} with {asked} on {site.accelerator.id} is unverified: no source of ours shows it",
     )
+
+
+def misses_context(request: Serve, replica: Replica) -> Verdict | None:
+    """
+    Why a request of the longest context asked for does not fit the cache; None where it does, or none is asked for.
+
+    An engine refuses to start with a context that its whole cache cannot hold once.
+    """
+    if request.max_context is None:
+        return None
+    at, pool = replica.deployment, replica.deployment.pool
+    speculation = at.placement.speculation
+    demand = Demand(
+        context_tokens=float(request.max_context), drafter=speculation.drafter if speculation is not None else None
+    )
+    one = longest_bytes(
+        at.placement.model, at.placement.precision, layout=at.memory_layout, engine=at.running, demand=demand
+    )
+    if one <= pool.free_bytes:
+        return None
+    return too_little_cache(request.max_context, request.max_context * max(0.0, pool.free_bytes) / one)
 
 
 def too_little_cache(need: float, kv_tokens: float) -> Verdict:

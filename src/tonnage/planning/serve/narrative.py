@@ -13,6 +13,7 @@ from tonnage.domain.answer import Verdict
 from tonnage.domain.fleet import FleetDay
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Decision, SeparatePools, ServeOption, SimulatedCapacity, Sizing
+from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Serve
 from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, what_if
 from tonnage.planning.core.ranking import at_risk
@@ -151,7 +152,11 @@ def _degrees(option: ServeOption) -> str:
     pools = option.configuration.pools
     if pools is None:
         return each
-    return f"{_count(pools.prefill, 'prefill worker')} and {_count(pools.decode, 'decode worker')}, each {each}"
+    parts = [_count(pools.encode, "encoder")] if pools.encode else []
+    parts += [_count(pools.prefill, "prefill worker")] if pools.prefill else []
+    parts.append(_count(pools.decode, "decode worker" if pools.prefill else "worker"))
+    said = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
+    return f"{said}, each {each}" if not pools.encode else f"{said} of {each}"
 
 
 def why_not_fewer(request: Serve, options: tuple[ServeOption, ...]) -> str:
@@ -274,14 +279,31 @@ def assumptions(request: Serve, model: Model, *, additions: Additions = NOTHING)
         said.append(f"{request.users:,.0f} users send a request every {show(gap, 's')} each")
     if request.slo.ttft_s is None and request.slo.tpot_s is None and request.slo.e2e_s is None:
         said.append("no latency objective: replicas run as full as memory allows")
-    said += [*names_taken(request.filters), *what_if(additions)]
+    said += [*names_taken(request.filters, additions), *what_if(additions)]
     if not request.precisions and model.quantization is None and model.experts_dtype is None:
         own = model.native_dtype
         said.append(
             f"weights in FP8, and in NVFP4 where a part multiplies it, are weighed beside the checkpoint's own {own}: "
             "validate their answers on your own tasks"
         )
+    said += _images_assumed(lengths)
     if not request.filters.community:
         said.append(COMMUNITY)
     said.append(f"prices exclude VAT; a month is {HOURS_PER_MONTH:.0f} hours; list prices, not stock")
     return tuple(said)
+
+
+def _images_assumed(lengths: Lengths) -> list[str]:
+    """What is taken as given of images."""
+    images = lengths.images
+    if images is None:
+        return []
+    text = lengths.prompt_tokens - images.prompt_tokens
+    said = [
+        f"{images.per_request:g} images of {images.tokens:,.0f} tokens a request, beside {text:,.0f} tokens of text; "
+        "prompts find nothing again but what prefix_hits states",
+        "reading and resizing images on the host is not counted",
+    ]
+    if images.distinct is not None:
+        said.append(f"{images.distinct:,.0f} different images, each sent as often: the least that a cache gives")
+    return said

@@ -14,7 +14,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.domain.breakdown import Evidence, Node
 from tonnage.domain.requests.common import Lengths
-from tonnage.physics.transformer import Tokens, encode_work, step_work
+from tonnage.physics.transformer import Tokens, encode_work
 from tonnage.planning.deployment import Deployment
 from tonnage.planning.replica import decode_tokens, drafting_grid, prefill_tokens, steady_state
 from tonnage.planning.serve import traffic
@@ -29,8 +29,9 @@ from tonnage.simulation.served_tree import (
     static_tree,
     steady_tree,
 )
+from tonnage.simulation.step_parts import placed_work
 from tonnage.simulation.step_tree import Pricing, StepTrees, pass_tree
-from tonnage.simulation.steps import step_table
+from tonnage.simulation.steps import exchange_beside_s, step_table
 
 __all__ = ["NOT_OPENED", "engine_evidence", "open_numbers", "pricing_of"]
 
@@ -133,15 +134,19 @@ def _steady(at: Deployment, trees: StepTrees, *, rate_per_s: float) -> ServedTre
         drafting = StepTrees(pricing=pricing, table=step_table(grid, at.overheads), grid=grid)
 
     def opened_pass(tokens: Tokens, sequences: float, how: str) -> Node:
-        p = at.placement
-        work = step_work(p.model, tokens, precision=p.precision, layout=p.layout, domain=p.domain)
+        work = placed_work(at.placement, tokens)
         return pass_tree("step", pricing, work=work, sequences=sequences, prompts=tokens.prompts, how=how)
 
     def decode(batch: float) -> Node:
         if drafting is not None:
             return drafting.decode("step", batch, context=context)
         tokens = decode_tokens(at, batch, context=context)
-        return opened_pass(tokens, batch / layout.dp, f"{batch:.4g} requests at {context:,.0f} tokens")
+        whole = opened_pass(tokens, batch / layout.dp, f"{batch:.4g} requests at {context:,.0f} tokens")
+        beside = exchange_beside_s(at.placement, tokens.rows, overheads=at.overheads)
+        if not beside:
+            return whole
+        told = "half of the rows compute while the others are exchanged between nodes"
+        return Node.total("step", (whole, pricing.leaf("exchange beside products", -beside, how=told)))
 
     def worked(name: str, tokens: float) -> Node:
         mean, steps = prefill_tokens(at, tokens)

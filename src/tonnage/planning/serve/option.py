@@ -16,19 +16,20 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions, providers
-from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import Traffic
 from tonnage.domain.model import Model
 from tonnage.domain.money import Offer, Term
 from tonnage.domain.plan import Bill, Capacity, Configuration, Roofline, RooflinePoint, ServeOption, SimulatedCapacity
+from tonnage.domain.requests.adapters import Adapters
 from tonnage.domain.requests.serve import Serve
 from tonnage.physics.efficiency import peak_flop_per_s
 from tonnage.physics.operators import operator_s
 from tonnage.physics.transformer import decode_work, prefill_work
 from tonnage.physics.work import Work
+from tonnage.planning.board_power import load_at_rate, serving_load
 from tonnage.planning.deployment import case_of, deploy
-from tonnage.planning.host import energy_use, offer_of, serving_needs
+from tonnage.planning.host import LoadShare, energy_use, offer_of, serving_needs
 from tonnage.planning.replica import Replica, concurrency_limit
 from tonnage.planning.serve import narrative
 from tonnage.planning.serve.chance import Odds
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
     from tonnage.simulation.pool_capacity import Unit
 
 __all__ = [
-    "Candidate", "add_costs", "bills_of", "has_objectives", "least_cost_of", "load_of", "needed_of", "option_of",
-    "replicas_of", "roofline", "share_of", "working_replicas",
+    "Candidate", "add_costs", "bills_of", "has_objectives", "least_cost_of", "least_of_one", "load_of", "needed_of",
+    "option_of", "replicas_of", "roofline", "share_of", "working_replicas",
 ]  # fmt: skip
 
 SEATS: Final = frozenset({"kv", "batch"})
@@ -79,7 +80,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
     def chance(self, request: Serve, replicas: int) -> float | None:
         """That so many replicas meet every objective at the peak; None without objectives. [-]"""
-        return self.odds.chance(share_of(request, replicas) / self.scale) if has_objectives(request) else None
+        share = share_of(request, replicas, adapters=self.configuration.engine.adapters)
+        return self.odds.chance(share / self.scale) if has_objectives(request) else None
 
     def firm(self, request: Serve, confidence: float | None = None) -> float:
         """The load that one replica meets with the confidence asked for; 0 = none. [1/s or requests]"""
@@ -107,7 +109,13 @@ def has_objectives(request: Serve) -> bool:
 
 
 def replicas_of(
-    request: Serve, best: Point, *, factor: float = 1.0, firm: float | None = None, seats: bool = False
+    request: Serve,
+    best: Point,
+    *,
+    factor: float = 1.0,
+    firm: float | None = None,
+    seats: bool = False,
+    adapters: Adapters | None = None,
 ) -> int:
     """
     Replicas for the peak: within their predicted capacity less the headroom, and within what they meet surely enough.
@@ -122,6 +130,8 @@ def replicas_of(
         The load that one replica meets with the confidence asked for; none, or 0, asks for headroom alone.
     seats : bool, optional
         Nothing but room for more requests binds: a stated number in flight takes its seats and no headroom.
+    adapters : Adapters, optional
+        Where they are merged, each has replicas of its own.
     """
     peak = request.shape.peak_to_mean
     if request.rate_per_s is not None:
@@ -131,13 +141,19 @@ def replicas_of(
     needed = load / (full * factor * (1.0 - kept))
     if firm:
         needed = max(needed, load / (firm * factor))
-    return fleet_of(max(1, math.ceil(needed - 1e-9)), spare=request.spare_replicas, zones=request.zones)
+    spare, zones = request.spare_replicas, request.zones
+    if adapters is not None and adapters.kept == "merged":
+        from tonnage.simulation.adapters import merged_replicas
+
+        return merged_replicas(adapters, needed=needed, spare=spare, zones=zones)
+    return fleet_of(max(1, math.ceil(needed - 1e-9)), spare=spare, zones=zones)
 
 
 def needed_of(request: Serve, found: Candidate, *, factor: float = 1.0, confidence: float | None = None) -> int:
     """Replicas of a candidate: as many as its predicted capacity and the confidence call for."""
     firm = found.firm(request, confidence) if has_objectives(request) else None
-    return replicas_of(request, found.best, factor=factor, firm=firm, seats=found.binds in SEATS)
+    kept = found.configuration.engine.adapters
+    return replicas_of(request, found.best, factor=factor, firm=firm, seats=found.binds in SEATS, adapters=kept)
 
 
 def working_replicas(request: Serve, replicas: int) -> int:
@@ -145,11 +161,16 @@ def working_replicas(request: Serve, replicas: int) -> int:
     return replicas_carrying(replicas, spare=request.spare_replicas, zones=request.zones)
 
 
-def share_of(request: Serve, replicas: int) -> float:
-    """What one working replica gets at the peak: requests per second, or in flight where the request says those."""
-    working = working_replicas(request, replicas)
+def share_of(request: Serve, replicas: int, *, adapters: Adapters | None = None) -> float:
+    """What the busiest working replica gets at the peak: requests per second, or in flight where a number is asked."""
     load = request.rate_per_s if request.rate_per_s is not None else request.concurrency or 1.0
-    return load * request.shape.peak_to_mean / working
+    load *= request.shape.peak_to_mean
+    if adapters is not None and adapters.kept == "merged":
+        from tonnage.simulation.adapters import busiest_share
+
+        spare, zones = request.spare_replicas, request.zones
+        return busiest_share(adapters, load, replicas=replicas, spare=spare, zones=zones)
+    return load / working_replicas(request, replicas)
 
 
 def bills_of(site: Site, *, replicas: int, ranks: int, request: Serve, today: date) -> list[Bill]:
@@ -166,6 +187,15 @@ def least_cost_of(site: Site, *, replicas: int, ranks: int, request: Serve) -> t
     """
     costs = _costs(site, replicas=replicas, ranks=ranks, request=request)
     return min(map(_by_trust_and_cost, costs), default=None)
+
+
+def least_of_one(site: Site, request: Serve) -> Iterator[float]:
+    """What one accelerator of a site costs, by offer and term. [USD/h]"""
+    for offer in site.offers:
+        for term in request.filters.terms:
+            price = offer.compared_usd_per_hour(term)
+            if price is not None:
+                yield price / offer.count
 
 
 Cost = tuple[bool, float, float, Offer, Term]
@@ -198,7 +228,8 @@ def option_of(request: Serve, found: Candidate, *, bills: list[Bill], replicas: 
     """The option with as many replicas as it needs, or as there are already, on the first of its bills."""
     replica, best = found.replica, found.best
     replicas, ranks = replicas or needed_of(request, found), found.configuration.ranks
-    working, share = working_replicas(request, replicas), share_of(request, replicas)
+    working = working_replicas(request, replicas)
+    share = share_of(request, replicas, adapters=found.configuration.engine.adapters)
     steady = _mean_field_at(request, found, share)
     point = found.point or steady
     full = best.rate_per_s if request.rate_per_s is not None else best.concurrency
@@ -293,19 +324,19 @@ def _prompt_share(found: Candidate, point: Point) -> float:
     """Of the time at work, the part that prompts take: the rest is decoding."""
     pools, times = found.configuration.pools, found.replica.times
     assert times is not None
-    if pools is not None:
+    if pools is not None and pools.prefill:
         return pools.prefill / (pools.prefill + pools.decode)
     return min(1.0, point.rate_per_s * times.prefill_work_s / busy_share(mean_requests=point.concurrency))
 
 
-def add_costs(request: Serve, option: ServeOption, *, accelerator: Accelerator) -> ServeOption:
+def add_costs(request: Serve, option: ServeOption, *, found: Candidate) -> ServeOption:
     """The option with its unit costs, its terms, and its energy at the mean load."""
     capacity, lengths = option.capacity, request.lengths
     working = replicas_carrying(option.replicas, spare=request.spare_replicas, zones=request.zones)
     # usd_per_million_output_tokens was made at the mean load, so the mean rate follows from it exactly.
     tokens_per_s = option.cost.value / option.usd_per_million_output_tokens * 1e6 / 3600.0
-    mean_in_flight = capacity.concurrency * working / request.shape.peak_to_mean / option.replicas
     largest = capacity.max_rate_per_s.value * working
+    load, busy = _load_at_mean(request, option, found=found, rate_per_s=tokens_per_s / lengths.output_tokens)
     return replace(
         option,
         unit_costs=unit_costs(
@@ -324,13 +355,36 @@ def add_costs(request: Serve, option: ServeOption, *, accelerator: Accelerator) 
         ),
         billing=billing_rules(providers().get(option.bill.provider)),
         energy=energy_use(
-            accelerator,
+            found.site.accelerator,
             count=float(option.accelerators),
-            busy=busy_share(mean_requests=mean_in_flight),
+            busy=busy,
             bill=option.bill,
             output_tokens_per_s=tokens_per_s,
+            load=load,
         ),
     )
+
+
+def _load_at_mean(
+    request: Serve, option: ServeOption, *, found: Candidate, rate_per_s: float
+) -> tuple[LoadShare, float]:
+    """What a replica's boards draw at the mean rate of all replicas, and its share of time at work. [-]"""
+    at, times, pools = found.replica.deployment, found.replica.times, option.configuration.pools
+    each = rate_per_s / option.replicas
+    if times is not None and pools is None:
+        return load_at_rate(at, times, load=load_of(request, found.replica), rate_per_s=each)
+    working = replicas_carrying(option.replicas, spare=request.spare_replicas, zones=request.zones)
+    in_flight = option.capacity.concurrency * working / request.shape.peak_to_mean / option.replicas
+    # While a unit works it holds more than on average, and a step gives each of these a token.
+    busy, tokens = busy_share(mean_requests=in_flight), each * request.lengths.output_tokens
+    load = serving_load(
+        at,
+        running=in_flight / busy,
+        tpot_s=in_flight / tokens,
+        requests_per_s=each / busy,
+        workers=(pools.prefill, pools.decode) if pools else None,
+    )
+    return load, busy
 
 
 def _weight_bytes(option: ServeOption) -> float:

@@ -22,6 +22,7 @@ from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.answer import Verdict
 from tonnage.domain.fleet import FleetDay
+from tonnage.domain.images import ImageCosts
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.plan import (
@@ -57,6 +58,7 @@ from tonnage.planning.serve.chance import Curve, Odds
 from tonnage.planning.serve.day import fleet_day
 from tonnage.planning.serve.decide import (
     Priced,
+    adapters_kept,
     best_of_each,
     candidate_of,
     confidence_prices,
@@ -64,11 +66,12 @@ from tonnage.planning.serve.decide import (
     estimate_candidates,
     with_load_curve,
 )
-from tonnage.planning.serve.option import Candidate, has_objectives, least_cost_of, load_of, roofline
+from tonnage.planning.serve.option import Candidate, has_objectives, least_cost_of, least_of_one, load_of, roofline
 from tonnage.planning.serve.pools import separate_pools
 from tonnage.planning.serve.tokens import tokens_instead
 from tonnage.planning.serve.variations import (
     Variations,
+    engine_modes,
     kept_apart,
     least_with,
     primary_cost,
@@ -135,7 +138,14 @@ def serve_plan_alone(request: Serve, *, additions: Additions, today: date) -> Se
         request=request,
         model=model_facts(model),
         options=with_load_curve(request, ranked, found=serving),
-        frontier=frontier(ranked, objectives=(_cost, lambda o: o.capacity.tpot_s.value, _ttft)),
+        frontier=frontier(
+            ranked,
+            objectives=(
+                lambda o: o.bill.usd_per_hour,
+                lambda o: o.capacity.tpot_s.value,
+                lambda o: o.capacity.ttft_s.value,
+            ),
+        ),
         cheaper_at_risk=narrative.cheaper_at_risk(request, ranked),
         confidence_prices=confidence_prices(request, serving),
         why_not_fewer=narrative.why_not_fewer(request, ranked),
@@ -143,7 +153,8 @@ def serve_plan_alone(request: Serve, *, additions: Additions, today: date) -> Se
         sizes=narrative.sizes(request, ranked),
         rejected=rejected,
         rejected_by_reason=by_reason(rejected),
-        trail=narrative.trail(request, ranked, missed_memory=_missed_memory(missed)),
+        trail=narrative.trail(request, ranked, missed_memory=_missed_memory(missed))
+        + adapters_kept(request, ranked, found=serving),
         break_even=serve_break_even(
             request,
             ranked,
@@ -160,6 +171,7 @@ def serve_plan_alone(request: Serve, *, additions: Additions, today: date) -> Se
         roofline=roofline(request, ranked[0], model=model, additions=additions) if ranked else None,
         day=day,
         sessions=_sessions(request, ranked, serving=serving, model=model, today=today),
+        images=_images(request, ranked, serving=serving),
         pools=apart,
         tokens=tokens_instead(request, ranked, model=model.id),
         provenance=provenance(
@@ -196,9 +208,11 @@ class _Search(NamedTuple):
     ranked: tuple[ServeOption, ...]
 
 
-def _search(request: Serve, allowed: Serve, model: Model, *, open_sites: Sequence[Site], today: date) -> _Search:
+def _search(
+    request: Serve, allowed: Serve, model: Model, *, open_sites: Sequence[Site], today: date, times: float = FOLDED
+) -> _Search:
     """Every configuration of every site, by averages or simulated, and the options among them in their order."""
-    outcomes = _worth_it(allowed, model, open_sites)
+    outcomes = _worth_it(allowed, model, open_sites, times=times)
     candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]
     missed = [outcome for outcome in outcomes if isinstance(outcome, Infeasible)]
     by_averages = request.quick or not can_simulate()
@@ -209,13 +223,20 @@ def _search(request: Serve, allowed: Serve, model: Model, *, open_sites: Sequenc
     return _Search(outcomes, serving, missed, ranked)
 
 
-def serve_options(request: Serve, *, additions: Additions = catalog.NOTHING, today: date) -> tuple[ServeOption, ...]:
-    """The options of the plan in their order, without what explains them: what a sweep over many plans asks for."""
+def serve_options(
+    request: Serve, *, additions: Additions = catalog.NOTHING, today: date, times: float = FOLDED
+) -> tuple[ServeOption, ...]:
+    """
+    The options of the plan in their order, without what explains them: what a sweep over many plans asks for.
+
+    Those whose single replica costs more than so many times the plan are left out; where only the first counts, 1.
+    """
     model = resolve(request.model, additions=additions)
     limits.check_context(model, request)
     allowed, _, no_format = apply_quality_floor(request, model)
     open_sites = sites(request.filters, additions=additions)[0] if no_format is None else ()
-    return _search(request, allowed, model, open_sites=tuple(with_slices(open_sites)), today=today).ranked
+    able = tuple(with_slices(open_sites))
+    return _search(request, allowed, model, open_sites=able, today=today, times=times).ranked
 
 
 def _sessions(
@@ -227,6 +248,15 @@ def _sessions(
     from tonnage.planning.sessions.buys import session_costs
 
     return session_costs(request, ranked[0], found=candidate_of(ranked[0], serving), model=model, today=today)
+
+
+def _images(request: Serve, ranked: tuple[ServeOption, ...], *, serving: list[Priced]) -> ImageCosts | None:
+    """What images cost on the first option's accelerators, wherever they are encoded."""
+    if not ranked or request.lengths.images is None:
+        return None
+    from tonnage.planning.serve.images import image_costs
+
+    return image_costs(request, ranked[0], found=candidate_of(ranked[0], serving))
 
 
 def _with_verdicts(request: Serve, options: tuple[ServeOption, ...]) -> tuple[ServeOption, ...]:
@@ -249,17 +279,11 @@ def _equally_confirmed(
     return [pair for pair in serving if pair[1].bill.trust == trust] or serving
 
 
-def _cost(option: ServeOption) -> float:
-    return option.bill.usd_per_hour
-
-
-def _ttft(option: ServeOption) -> float:
-    return option.capacity.ttft_s.value
-
-
-def _worth_it(request: Serve, model: Model, open_sites: Sequence[Site]) -> list[Candidate | Infeasible]:
+def _worth_it(
+    request: Serve, model: Model, open_sites: Sequence[Site], *, times: float = FOLDED
+) -> list[Candidate | Infeasible]:
     """
-    Every configuration of every site whose single replica costs no more than `FOLDED` times the plan.
+    Every configuration of every site whose single replica costs no more than so many times the plan.
 
     In the order of what one replica costs at least, so that what is left out cannot be the plan, however many replicas
     the others take: neither an objective nor the load moves the bound but through the plan's own cost.
@@ -268,7 +292,7 @@ def _worth_it(request: Serve, model: Model, open_sites: Sequence[Site]) -> list[
     kept: list[Candidate | Infeasible] = []
     tries: list[tuple[float, int, Site, Configuration]] = []
     for site in open_sites:
-        each = min(_least_of_one(site, request), default=math.inf)
+        each = min(least_of_one(site, request), default=math.inf)
         for tried in _configurations(request, model, site):
             if isinstance(tried, Infeasible):
                 kept.append(tried)
@@ -277,7 +301,7 @@ def _worth_it(request: Serve, model: Model, open_sites: Sequence[Site]) -> list[
     asked, dear = has_objectives(request), dict[str, float]()
     looked_at: list[tuple[Site, Candidate | Infeasible]] = []
     for least, _, site, configuration in sorted(tries, key=lambda one: one[:2]):
-        if least > FOLDED * best:
+        if least > times * best:
             dear[configuration.accelerator] = min(dear.get(configuration.accelerator, math.inf), least)
             continue
         outcome = outcome_of(request, model, site=site, configuration=configuration)
@@ -290,7 +314,7 @@ def _worth_it(request: Serve, model: Model, open_sites: Sequence[Site]) -> list[
     seen = {each.configuration.accelerator for each in kept if isinstance(each, Candidate)}
     places = {configuration.accelerator: configuration for _, _, _, configuration in reversed(tries)}
     kept += [
-        Infeasible(configuration=places[name], verdict=limits.too_dear(least, best=best, times=FOLDED))
+        Infeasible(configuration=places[name], verdict=limits.too_dear(least, best=best, times=times))
         for name, least in dear.items()
         if name not in seen
     ]
@@ -341,15 +365,6 @@ def _variations_of(request: Serve, model: Model, found: Candidate) -> list[Candi
     return [one for one in tried if isinstance(one, Candidate)]
 
 
-def _least_of_one(site: Site, request: Serve) -> Iterator[float]:
-    """What one accelerator of a site costs, by offer and term. [USD/h]"""
-    for offer in site.offers:
-        for term in request.filters.terms:
-            price = offer.compared_usd_per_hour(term)
-            if price is not None:
-                yield price / offer.count
-
-
 def _outcomes(request: Serve, model: Model, site: Site) -> Iterator[Candidate | Infeasible]:
     """Every configuration of one site, small layouts first."""
     for tried in _configurations(request, model, site):
@@ -364,13 +379,14 @@ def _configurations(request: Serve, model: Model, site: Site) -> Iterator[Config
             yield _without_kernels(request, site, engine)
         for precision in worth:
             for layout in _layouts(request, model, site, layered=engine_spec(engine).layered):
-                yield Configuration(
+                made = Configuration(
                     accelerator=site.accelerator.id,
                     layout=layout,
                     precision=precision,
                     engine=Engine(name=engine, max_model_len=request.max_context),
                     intra_link=site.intra_link,
                 )
+                yield from engine_modes(request, model, configuration=made)
 
 
 def _without_kernels(request: Serve, site: Site, engine: str) -> Infeasible:
@@ -397,6 +413,9 @@ def outcome_of(request: Serve, model: Model, *, site: Site, configuration: Confi
     replica = reusing_replica(request, configuration, model=model, accelerator=site.accelerator)
     if not replica.verdict.ok or replica.times is None:
         return Infeasible(configuration=configuration, verdict=replica.verdict)
+    unable = limits.misses_context(request, replica)
+    if unable is not None:
+        return Infeasible(configuration=configuration, verdict=unable)
     load = load_of(request, replica)
     if load.max_concurrency < 1:
         need = request.lengths.prompt_tokens + request.lengths.output_tokens

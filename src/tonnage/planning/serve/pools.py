@@ -87,7 +87,7 @@ def _fleet(
         return None
     few = _drawn(request, worker, requests, concurrency=candidate.best.concurrency * workers)
     arrays = capacity_search.arrays_of(request, worker, requests=few, in_flight=candidate.best.concurrency)
-    play = capacity_search.unit_player(made, worker, arrays=arrays, requests=few)
+    play = capacity_search.unit_player(made, worker, arrays=arrays)
     seen = _capacity(request, candidate, arrays=arrays, workers=workers, requests=few, play=play)
     if not seen.rate_per_s:
         return None

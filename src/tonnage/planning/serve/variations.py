@@ -7,9 +7,9 @@ is left out, and nothing is missed by that: the bound is of the replica alone, a
 What costs no less than the same configuration without is not kept: a cache in fewer bits is not chosen for nothing.
 
 - Cache in FP8: where engine and part do it and its quality is published (and passes the floor asked for).
-- Drafting: by layers of the checkpoint's own (multi-token prediction) where their acceptance is published, planned with
-  its low end; or at the acceptance that the request states. Verified tokens cost time under load, so that it may lose.
-  Separate draft models (EAGLE) are left out: the catalogue has neither their acceptance nor their memory.
+- Drafting: by layers of the checkpoint's own (multi-token prediction) or by a published EAGLE-3 draft, where their
+  acceptance is published, planned with its low end; or at the acceptance that the request states. Verified tokens cost
+  time under load, so that it may lose.
 - Prompts and answers on workers of their own (disaggregated serving), in small units of one configuration.
 - Chunks of prompts and batch limits stay the engine's own: by averages chunks of 2,048 tokens save up to an eighth,
   which nothing measured confirms, and every option would be there three times (log of 2026-11-22).
@@ -24,19 +24,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from tonnage.catalog.models import PublishedDraft, published_draft
+from tonnage.catalog.eagle import tokens_gained
 from tonnage.catalog.published import cache_change
 from tonnage.domain.layout import Engine
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration, PoolWorkers
 from tonnage.domain.precision import Precision, number_format
+from tonnage.domain.requests.common import Lengths
+from tonnage.domain.requests.images import Images
 from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import engine_spec
-from tonnage.errors import BadRequest
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.quality import judge_change
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.chance import Curve, Odds
+from tonnage.planning.serve.drafts import draft_notes, drafts_for, drafts_told
 from tonnage.planning.serve.option import (
     Candidate,
     has_objectives,
@@ -50,15 +52,21 @@ from tonnage.simulation.autoscale import fleet_of
 
 if TYPE_CHECKING:
     from tonnage.planning.replica import Replica
+    from tonnage.simulation.encoder import Encoders
     from tonnage.simulation.pool_capacity import Unit
 
 __all__ = [
-    "UNITS", "Variation", "Variations", "kept_apart", "least_with", "primary_cost", "sure_cost", "unit_of",
-    "variation_notes",
+    "UNITS", "Variation", "Variations", "encoder_bytes", "encoder_modes", "engine_modes", "in_units_of", "kept_apart",
+    "least_with", "primary_cost", "sure_cost", "unit_of", "variation_notes", "with_encoders",
 ]  # fmt: skip
 
 UNITS: Final = ((1, 1), (1, 2), (2, 1), (1, 3), (3, 1), (2, 3), (3, 2))
 """Prefill and decode workers of a unit."""
+TOGETHER: Final = (1, 2, 3, 4, 6, 7)
+"""Workers that compute prompts and answers in a unit with encoders."""
+MOST_ENCODERS: Final = 8
+USUAL_BUSY: Final = 0.7
+"""Of their time that the fewest encoders looked at would work when the others are full. [-]"""
 EVEN: Final = 0.5
 """A chance: from this on, no more load is met than by the prediction itself. [-]"""
 
@@ -82,7 +90,7 @@ class Variations:
 
     def __init__(self, request: Serve, model: Model) -> None:
         self.request = request
-        self.draft = _draft(request, model)
+        self.drafts = drafts_for(request, model)
         change = cache_change(request.model, "fp8")
         floor = request.quality_floor
         known = change.kept is not None and (floor is None or bool(judge_change(change, floor).passes))
@@ -90,15 +98,16 @@ class Variations:
 
     def of(self, site: Site, found: Candidate | Infeasible) -> Iterator[Variation]:
         """Variations of a configuration that was looked at: of one that cannot serve, those that may help it."""
-        tried = found.configuration
-        short = isinstance(found, Infeasible)
         limit = found.verdict.limit if isinstance(found, Infeasible) else None
-        if short and limit not in {"cache", "ttft", "tpot", "e2e"}:
-            return
+        if limit is None or limit in {"cache", "ttft", "tpot", "e2e"}:
+            yield from self.of_configuration(site, found.configuration, limit=limit)
+
+    def of_configuration(self, site: Site, tried: Configuration, *, limit: str | None) -> Iterator[Variation]:
+        """Variations of a configuration that serves, or of one that such a limit stops."""
         caches = self._caches(site, tried) if limit != "ttft" else [(tried.precision, 1.0)]
         engines = [(tried.engine, 1.0)]
         if limit != "cache":
-            engines += self._engines(tried)
+            engines += self._engines(site, tried)
         for (precision, more), (engine, gain) in product(caches, engines):
             if (precision, engine) != (tried.precision, tried.engine):
                 yield Variation(replace(tried, precision=precision, engine=engine), more * gain)
@@ -111,40 +120,36 @@ class Variations:
             return own
         return [*own, (replace(tried.precision, kv="fp8"), ROOM)]
 
-    def _engines(self, tried: Configuration) -> Iterator[tuple[Engine, float]]:
-        if self.draft is not None and engine_spec(tried.engine.name).drafts:
-            yield (
-                replace(tried.engine, speculative_tokens=self.draft.tokens, speculative_acceptance=self.draft.low),
-                1.0 + self.draft.tokens,
-            )
-
-
-def _draft(request: Serve, model: Model) -> PublishedDraft | None:
-    """What is drafted, and how much of it is kept: as the request states it, or as published of the model."""
-    if request.draft_acceptance is not None:
-        if not model.mtp_layers:
-            raise BadRequest(
-                f"draft_acceptance: {model.id} has no layers of its own to draft with (multi-token prediction), and "
-                "separate draft models are not planned; leave it out, and ask `tonnage predict` with speculative_tokens"
-            )
-        stated = request.draft_acceptance
-        return PublishedDraft(tokens=request.draft_tokens, low=stated, high=stated, source="stated in the request")
-    return published_draft(model.id) if model.mtp_layers else None
+    def _engines(self, site: Site, tried: Configuration) -> Iterator[tuple[Engine, float]]:
+        for draft in self.drafts if engine_spec(tried.engine.name).drafts else ():
+            # A draft beside the model is in BF16, and stands on the ranks of one stage.
+            if draft.model is None or ("bf16" in site.accelerator.peaks and tried.layout.pp == 1):
+                yield (
+                    replace(
+                        tried.engine,
+                        speculative_tokens=draft.tokens,
+                        speculative_acceptance=draft.low,
+                        draft_model=draft.model,
+                    ),
+                    tokens_gained(draft.low, draft.tokens),
+                )
 
 
 def variation_notes(request: Serve, model: Model) -> tuple[str, ...]:
     """What was tried besides layouts and formats, and what was not."""
+    if request.adapters.adapters is not None:
+        from tonnage.planning.serve.adapters import ASSUMED
+
+        return (*ASSUMED, *_variation_notes(request, model))
+    return _variation_notes(request, model)
+
+
+def _variation_notes(request: Serve, model: Model) -> tuple[str, ...]:
     tried = "also tried where it may win: a KV cache in FP8 of published quality"
     if request.rate_per_s is not None and (request.slo.ttft_s, request.slo.tpot_s, request.slo.e2e_s) != (None,) * 3:
         tried += f", {APART}"
-    draft = _draft(request, model)
-    if draft is not None:
-        kept = f"{draft.low:.0%}" if draft.low == draft.high else f"{draft.low:.0%} to {draft.high:.0%}"
-        count = f"{draft.tokens} token{'' if draft.tokens == 1 else 's'}"
-        return (
-            f"{tried}; speculative decoding of {count} a step, {kept} of them kept, planned at {draft.low:.0%}"
-            f" ({draft.source})",
-        )
+    if drafts := drafts_for(request, model):
+        return f"{tried}; {drafts_told(drafts)}", *draft_notes(request, model, drafts=drafts)
     if model.mtp_layers:
         return (
             f"{tried}; {model.id} can draft with its own layers, but nobody published how much of it is kept: state"
@@ -219,17 +224,51 @@ def _may_split(request: Serve, found: Candidate) -> bool:
         # Ranks that step together hold each other up, which the steady state of a unit does not know.
         and layout.dp * layout.pp == 1
         and found.configuration.engine.speculative_tokens is None
+        and found.configuration.engine.adapters is None
         and replica.times is not None
         and request.lengths.output_tokens > 2.0
     )
+
+
+def encoder_modes(request: Serve, configuration: Configuration) -> tuple[Configuration, ...]:
+    """The configuration with each way of a vision encoder on its ranks; itself alone where there is one way."""
+    able = engine_spec(configuration.engine.name).deals_images
+    if request.lengths.images is None or configuration.layout.tp == 1 or not able:
+        return (configuration,)
+    dealt = replace(configuration.engine, mm_encoder_tp_mode="data")
+    return configuration, replace(configuration, engine=dealt)
+
+
+def engine_modes(request: Serve, model: Model, *, configuration: Configuration) -> Iterator[Configuration]:
+    """The configuration with each way to keep the request's adapters, and each of a vision encoder."""
+    fields, made = request.adapters, iter((configuration,))
+    if fields.adapters is not None:
+        from tonnage.planning.serve.adapters import adapter_modes
+
+        made = adapter_modes(fields, model, configuration=configuration)
+    for one in made:
+        yield from encoder_modes(request, one)
+
+
+def in_units_of(configuration: Configuration, workers: PoolWorkers) -> Configuration:
+    """The configuration as a unit of so many workers; those without a vision encoder deal out no images."""
+    if workers.encode:
+        configuration = replace(configuration, engine=replace(configuration.engine, mm_encoder_tp_mode=None))
+    return replace(configuration, pools=workers)
 
 
 def unit_of(request: Serve, found: Candidate, *, workers: PoolWorkers) -> tuple[Replica, Unit | None]:
     """A worker of a candidate's configuration, with what it finds again, and the unit of so many; None = too large."""
     from tonnage.simulation.pool_capacity import Unit, one_transfer_s
 
-    replica, ranks = found.replica, found.configuration.layout.ranks * (workers.prefill + workers.decode)
+    replica, ranks = found.replica, replace(found.configuration, pools=workers).ranks
     leaves = ranks > found.site.per_node
+    encoders = None
+    if workers.encode:
+        replica = _without_encoder(request, found, workers=workers)
+        encoders = _encoders_of(found, request.lengths, workers=workers.encode, leaves_node=leaves)
+        if replica.times is None or encoders is None:
+            return replica, None
     assert replica.times is not None
     placement = replica.deployment.placement
     unit = Unit(
@@ -239,6 +278,7 @@ def unit_of(request: Serve, found: Candidate, *, workers: PoolWorkers) -> tuple[
         decode=workers.decode,
         transfer_s=one_transfer_s(placement, request.lengths.prompt_tokens, leaves_node=leaves),
         leaves_node=leaves,
+        encoders=encoders,
     )
     if replica.reuse is None:
         return replica, unit
@@ -247,16 +287,91 @@ def unit_of(request: Serve, found: Candidate, *, workers: PoolWorkers) -> tuple[
     return unit_within(request, replica.deployment, unit=unit)
 
 
+def _without_encoder(request: Serve, found: Candidate, *, workers: PoolWorkers) -> Replica:
+    """A worker of a candidate's configuration that gets images encoded."""
+    from tonnage.planning.sessions.reuse import reusing_replica
+
+    configuration = in_units_of(found.configuration, workers)
+    model = found.replica.deployment.placement.model
+    return reusing_replica(request, configuration, model=model, accelerator=found.site.accelerator)
+
+
+def _encoders_of(found: Candidate, lengths: Lengths, *, workers: int, leaves_node: bool) -> Encoders | None:
+    """So many encoders beside a candidate's workers; None where the encoder does not fit one accelerator."""
+    from tonnage.simulation.encoder import Encoders, encode_s, hits_of, moved_s
+
+    at, images = found.replica.deployment, lengths.images
+    if images is None:
+        return None
+    room = _room(at.placement.model, images, usable=found.site.accelerator.visible_memory_bytes)
+    if room < 0.0:
+        return None
+    return Encoders(
+        workers=workers,
+        image_s=encode_s(at.placement, at.overheads, images=images, count=1.0),
+        images=images.per_request * (1.0 - hits_of(at.placement.model, images, kept=room)),
+        moved_s=moved_s(at.placement, images, leaves_node=leaves_node),
+    )
+
+
+def _room(model: Model, images: Images, *, usable: float) -> float:
+    """What an encoder worker has left for encodings; negative = the encoder itself is too large. [bytes]"""
+    from tonnage.simulation.encoder import KEPT
+
+    return KEPT * usable - encoder_bytes(model, images)
+
+
+def encoder_bytes(model: Model, images: Images) -> float:
+    """Weights, and activations of one image. [bytes]"""
+    from tonnage.physics.vision import encoder_of
+    from tonnage.simulation.encoder import encoder_parts
+
+    held = encoder_parts(model, images, tokens=images.tokens, kept=0.0, tp=1)
+    return 2.0 * encoder_of(model).parameters + sum(part.value for part in held)
+
+
+def _unit_sizes(request: Serve, found: Candidate) -> list[PoolWorkers]:
+    """Units that are looked at: with images, prompts may stay with answers while an encoder has workers of its own."""
+    sizes = [PoolWorkers(prefill=prefill, decode=decode) for prefill, decode in UNITS]
+    if request.lengths.images is None or not engine_spec(found.configuration.engine.name).encodes_apart:
+        return sizes
+    return sizes + with_encoders(request, found)
+
+
+def with_encoders(request: Serve, found: Candidate) -> list[PoolWorkers]:
+    """Units with as many encoders as their other workers keep busy, one fewer, and as many as fill an instance."""
+    images = request.lengths.images
+    assert images is not None
+    made: list[PoolWorkers] = []
+    shapes = [PoolWorkers(prefill=0, decode=count) for count in TOGETHER]
+    shapes += [PoolWorkers(prefill=prefill, decode=decode) for prefill, decode in UNITS]
+    for shape in shapes:
+        alone = replace(shape, encode=1)
+        _, unit = unit_of(request, found, workers=alone)
+        if unit is None or unit.encoders is None:
+            continue
+        others, _ = unit._replace(encoders=None).largest()
+        if others is None:
+            continue
+        needed = others.rate_per_s / max(1e-12, unit.encoders.most)
+        most = min(MOST_ENCODERS, max(1, math.ceil(needed / USUAL_BUSY)))
+        counts = {most, max(1, most - 1)}
+        # What an instance has left costs the same whether it encodes or rests.
+        left = -replace(found.configuration, pools=shape).ranks % found.site.per_node
+        counts |= {left} if most < left <= MOST_ENCODERS else set()
+        made += [replace(shape, encode=count) for count in sorted(counts)]
+    return made
+
+
 def _in_units(request: Serve, found: Candidate, *, below: float) -> Candidate | None:
     """The cheapest unit of a configuration that meets the objectives surely enough for less than `below`. [USD/h]"""
     tries = []
-    for prefill, decode in UNITS:
-        workers = PoolWorkers(prefill=prefill, decode=decode)
+    for workers in _unit_sizes(request, found):
         worker, unit = unit_of(request, found, workers=workers)
         best, binds = unit.largest() if unit is not None else (None, "")
         if unit is None or best is None:
             continue
-        configuration = replace(found.configuration, pools=workers)
+        configuration = in_units_of(found.configuration, workers)
         # An even chance ends where the prediction does; less than that may be asked for.
         most = best if request.confidence >= EVEN else unit.at(unit.most)
         least = least_cost_of(
@@ -264,7 +379,7 @@ def _in_units(request: Serve, found: Candidate, *, below: float) -> Candidate | 
         )
         if least is not None and least[1] < below:
             made = replace(found, configuration=configuration, replica=worker, best=best, binds=binds, unit=unit)
-            tries.append((least[1], prefill + decode, made))
+            tries.append((least[1], configuration.ranks, made))
     chosen: tuple[float, Candidate] | None = None
     for least_usd, _, tried in sorted(tries, key=lambda one: one[:2]):
         if least_usd >= (chosen[0] if chosen else below):

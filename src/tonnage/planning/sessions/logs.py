@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tonnage.catalog.traces import Trace, find_trace, read_trace
 from tonnage.domain.sessions import CacheTier, HitsAt, SessionProfile, TraceSessions
+from tonnage.errors import BadFact
 from tonnage.planning.sessions.fit import fit_sessions, links_of
 from tonnage.planning.simulate.traffic import full_blocks, licence_of
 from tonnage.units import show
@@ -31,12 +32,14 @@ def trace_sessions(path: str) -> TraceSessions:
     Raises
     ------
     BadFact
-        The log is missing, empty or damaged.
+        The log is missing, empty or damaged, or holds a single request.
     """
     import numpy as np
 
     trace = read_trace(find_trace(path))
     prompt, n = np.frombuffer(trace.prompt, np.int64), len(trace.sent_s)
+    if n < 2:
+        raise BadFact(f"{trace.source}: one request, of which nothing can come back; give a log of two or more")
     told = TraceSessions(
         schema=SESSIONS_SCHEMA,
         source=trace.source,
@@ -46,8 +49,6 @@ def trace_sessions(path: str) -> TraceSessions:
         output_tokens=float(np.frombuffer(trace.output, np.int64).mean()),
         licence=licence_of(trace),
     )
-    if n < 2:
-        return replace(told, sentence="One request: nothing can come back; give a log of two or more.")
     if not trace.hash_tokens:
         lacks = "No block ids (hash_ids): lengths and times are known, and not which prompts begin alike."
         return replace(told, sentence=lacks)

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from tonnage.domain.answer import Quantity
 from tonnage.domain.case import Latency
 from tonnage.domain.requests.common import Lengths, Slo
 from tonnage.domain.simulate import SIMULATE_SCHEMA, CapacityFound, FleetSeen, Occupancy, Simulated, Simulation
 from tonnage.errors import BadRequest
+from tonnage.planning.board_power import predicted_load, watts_of
 from tonnage.planning.deployment import Deployment
 from tonnage.planning.error_model import ErrorModel, load_class, serve_level
 from tonnage.planning.replica import queueing_of
@@ -17,6 +19,7 @@ from tonnage.planning.replica_arrays import ReplicaArrays
 from tonnage.planning.serve.traffic import open_load
 from tonnage.planning.simulate.traffic import Traced
 from tonnage.simulation.metrics import Objectives, goodput_per_s, summary
+from tonnage.simulation.served import Served
 from tonnage.simulation.simulated import Limits
 from tonnage.units import show
 
@@ -79,6 +82,7 @@ def summary_of(
         requests_per_s=count / span * copies,
         output_tokens_per_s=float(run.requests.output[done].sum()) / span * copies,
         goodput_per_s=_goodput(asked, run, span, copies),
+        board_w=_board_w(asked, at, run=run, rate_per_s=count / span / (1 if copies > 1 else asked.replicas)),
         slo_met=_objectives_met(asked, run),
         cached_share=run.cached_tokens / max(1, run.cached_tokens + run.prompt_tokens),
         occupancy=_occupancy(run, replica.limits, replicas=_replicas(asked, copies)),
@@ -89,6 +93,23 @@ def summary_of(
         licence=traffic.licence,
     )
     return msgspec.structs.replace(found, sentence=_sentence(asked, found))
+
+
+def _board_w(asked: Simulation, at: Deployment, *, run: Run, rate_per_s: float) -> Quantity | None:
+    """Mean draw of one accelerator, by what one replica did over the run. [W]"""
+    tpot, whole, first = summary(run.tpot_s), summary(run.e2e_s), summary(run.ttft_s)
+    if whole is None or first is None:
+        return None
+    tpot_s = tpot.mean if tpot is not None else 0.0
+    found = Served(
+        ttft_s=first.mean,
+        tpot_s=tpot_s,
+        e2e_s=whole.mean,
+        requests_per_s=rate_per_s,
+        running=rate_per_s * (whole.mean - first.mean),
+    )
+    arrivals = asked.traffic.concurrency is None
+    return watts_of(predicted_load(at, found, arrivals=arrivals, split=asked.disaggregation), at.placement.accelerator)
 
 
 def _errors(asked: Simulation, at: Deployment, *, replica: ReplicaArrays, run: Run, lengths: Lengths) -> ErrorModel:

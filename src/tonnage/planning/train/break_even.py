@@ -21,7 +21,7 @@ from tonnage.planning.core.break_even import (
     contender,
     priced_option,
 )
-from tonnage.planning.train.option import chance_of_run, holds
+from tonnage.planning.train.option import ROUNDING, chance_of_run, holds
 from tonnage.units import show
 
 __all__ = ["train_break_even"]
@@ -99,6 +99,7 @@ def _value_function(
                     cost=wall if fastest else usd,
                     told=_describe(option, wall, usd),
                     sure=holds(option, chance, confidence=confidence),
+                    chance=None if chance >= confidence - ROUNDING else chance,
                     listed=option.bill.trust == "primary",
                     configuration=option.configuration,
                 )

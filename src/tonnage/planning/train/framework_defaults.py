@@ -19,6 +19,7 @@ from tonnage.domain.model import Model, Moe
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.training import Recompute
 from tonnage.engines.training import frameworks_in, software_of, usual_software
+from tonnage.physics.adapters import target_names
 from tonnage.physics.unet import unet_work
 
 __all__ = [
@@ -43,11 +44,6 @@ __all__ = [
     "wide_adapters",
     "wide_residual",
 ]
-
-_TARGETS: Final = {
-    "query": ("q_proj",), "key": ("k_proj",), "value": ("v_proj",), "projection": ("o_proj",), "output": ("o_proj",),
-    "mlp": ("gate_proj", "up_proj", "down_proj"), "attention": ("q_proj", "k_proj", "v_proj", "o_proj"),
-}  # fmt: skip
 
 _ENCODER_FLOP_PER_PIXEL: Final = 4.2e6
 """Image encoder of latent diffusion: widths 128, 256, 512, 512, two blocks a stage (counted from arXiv 2112.10752)."""
@@ -240,7 +236,4 @@ def lora_targets(said: str | None, software: SoftwareSpec) -> tuple[str, ...]:
     """
     if said is None:
         return software.adapted
-    if not said or said.lower() in {"all", "all-linear", "linear"}:
-        return ()
-    words = said.lower().replace(",", "+").replace(" ", "").split("+")
-    return tuple(name for word in words for name in _TARGETS.get(word, (word,)))
+    return target_names(said)

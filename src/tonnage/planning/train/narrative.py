@@ -122,12 +122,14 @@ def lead_reason(asked: TrainContext, first: TrainOption) -> str:
         return f"cheapest that meets deadline and budget {certain}"
     if request.deadline_s is not None:
         return f"cheapest that ends within {show(request.deadline_s, 's')} {certain}"
-    if request.budget_usd is not None:
+    if by_time(asked) and request.budget_usd is not None:
         return f"fastest within {show(request.budget_usd, 'USD')} {certain}"
     patience, fits = PATIENCE_S[asked.job.kind], f"and fits into memory {certain}"
+    if request.budget_usd is not None:
+        fits = f"within {show(request.budget_usd, 'USD')} {fits}"
     if first.run.wall_s.value <= patience:
         return f"cheapest that ends within {show(patience, 's')} (no deadline given) {fits}"
-    return f"cheapest {fits}; none ends sooner than a month would allow"
+    return f"cheapest {fits}; none as sure ends within {show(patience, 's')}"
 
 
 def arithmetic(option: TrainOption) -> str:
@@ -142,8 +144,13 @@ def arithmetic(option: TrainOption) -> str:
 
 
 def by_time(asked: TrainContext) -> bool:
-    """Whether the fastest leads: only money limits."""
-    return asked.request.deadline_s is None and asked.request.budget_usd is not None
+    """
+    Whether the fastest leads: only money limits a training run.
+
+    A fine-tune is done within its usual patience by machines that anybody rents: hundreds of accelerators for some
+    minutes are no better answer, however far the money goes.
+    """
+    return asked.request.deadline_s is None and asked.request.budget_usd is not None and asked.job.kind == "train"
 
 
 def trail(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[Decision, ...]:
@@ -202,9 +209,10 @@ def assumptions(
     """Everything the answer takes as given that the user did not say."""
     request = asked.request
     said = [*asked.model.assumed, *asked.job.assumed]
-    if request.deadline_s is None and request.budget_usd is None:
+    if request.deadline_s is None and not by_time(asked):
         patience = show(PATIENCE_S[asked.job.kind], "s")
-        said.append(f"no deadline and no budget: runs of at most {patience} first, the cheapest of them")
+        limits = "no deadline and no budget" if request.budget_usd is None else "no deadline"
+        said.append(f"{limits}: runs of at most {patience} first, the cheapest of them")
     said.append(
         f"{request.validation:.1%} of training time for validation, {request.headroom:.0%} of the run as headroom for "
         f"retries and experiments, checkpoints {'asynchronous' if request.checkpoint == 'async' else 'synchronous'}"
@@ -221,7 +229,7 @@ def assumptions(
     for part, software in stacks:
         card = catalog.accelerators(additions)[part]
         said += training_note(asked.model.id, accelerator=card, software=software)
-    said += [*names_taken(request.filters), *what_if(additions)]
+    said += [*names_taken(request.filters, additions), *what_if(additions)]
     if not request.filters.community:
         said.append(COMMUNITY)
     said.append("prices exclude VAT; list prices, not stock")

@@ -13,6 +13,7 @@ from tonnage import catalog
 from tonnage.catalog.failures import interruptions, run_fact, spot_uptime
 from tonnage.domain.answer import Basis, Part, Quantity, Verdict
 from tonnage.domain.plan import Bill
+from tonnage.domain.rl_plan import RlOption
 from tonnage.domain.train_plan import Milestone, Run, TrainConfiguration, TrainOption
 from tonnage.domain.training import TrainSetup
 from tonnage.optimize.train_layouts import Arrangement, Found
@@ -236,7 +237,7 @@ def option_of_setup(asked: TrainContext, rental: Rental, *, best: Arrangement, t
 
 
 def chance_of_run(
-    option: TrainOption,
+    option: TrainOption | RlOption,
     *,
     deadline_s: float | None,
     budget_usd: float | None,

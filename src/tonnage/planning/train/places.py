@@ -16,7 +16,7 @@ import msgspec
 from tonnage import catalog
 from tonnage.catalog.rows import DATA, table
 from tonnage.domain.answer import Verdict
-from tonnage.domain.money import Offer
+from tonnage.domain.money import Offer, OfferKind
 from tonnage.domain.plan import Bill, Rejection
 from tonnage.domain.precision import number_format
 from tonnage.domain.requests.common import Filters
@@ -25,10 +25,12 @@ from tonnage.planning.sites import YOURS, Site
 from tonnage.planning.train.search import Place, runs_on
 from tonnage.pricing.bills import bill, by_trust_and_cost
 
-__all__ = ["Rental", "rentals", "trainable_sites"]
+__all__ = ["WORKERS", "Rental", "rentals", "trainable_sites"]
 
 MAX_ACCELERATORS: Final = 16384
 """Of one job when neither count nor limit is given. [accelerators]"""
+WORKERS: Final[tuple[OfferKind, ...]] = ("serverless worker",)
+"""Offers that a platform starts and stops as requests come: they train nothing."""
 BOARD: Final = 8
 """Accelerators of a whole machine of the usual kind: larger ones (A100 x 16) hide none of these. [accelerators]"""
 _FABRICS: Final = ("infiniband", "roce", "efa", "gpudirect", "rdma")
@@ -120,7 +122,7 @@ def _join_instances(site: Site, offer: Offer, count: int) -> tuple[int, float | 
     provider = catalog.providers().get(offer.provider)
     stated = provider.facts.get("infiniband_or_equiv", "").lower() if provider else ""
     fast = site.accelerator.link.domain > 1 and (
-        offer.provider == YOURS or offer.contract is not None or any(name in stated for name in _FABRICS)
+        offer.provider in {YOURS, "own"} or offer.contract is not None or any(name in stated for name in _FABRICS)
     )
     return (size, None, True) if fast else None
 

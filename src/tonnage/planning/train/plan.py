@@ -22,14 +22,13 @@ from tonnage.catalog import Additions
 from tonnage.catalog.fitted import training_coefficients, with_training_totals
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.answer import Verdict
-from tonnage.domain.money import OfferKind
 from tonnage.domain.plan import PLAN_SCHEMA, Rejection
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.engines.training import framework_words
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.planning.core.header import answer_or_relax, by_reason, model_facts, nearest_of_each, provenance
-from tonnage.planning.core.ranking import choices, frontier, job_traits, with_verdicts
+from tonnage.planning.core.ranking import choices, frontier, job_traits, unlikely, with_verdicts
 from tonnage.planning.sites import Site, none_passes, sites
 from tonnage.planning.train import narrative
 from tonnage.planning.train.break_even import train_break_even
@@ -37,19 +36,21 @@ from tonnage.planning.train.faster_stack import faster_stack
 from tonnage.planning.train.job import PATIENCE_S, TrainContext, job_of
 from tonnage.planning.train.machine import host_needs, with_electricity
 from tonnage.planning.train.option import ROUNDING, InfeasibleRun, evaluate, timeline
-from tonnage.planning.train.places import MAX_ACCELERATORS, Rental, rentals, trainable_sites
-from tonnage.planning.train.scaling import scaling_curves, setup_label, spot_against_on_demand, stops_paying
+from tonnage.planning.train.places import MAX_ACCELERATORS, WORKERS, Rental, rentals, trainable_sites
+from tonnage.planning.train.power import training_load
+from tonnage.planning.train.scaling import scaling_curves, setup_label, setup_of, spot_against_on_demand, stops_paying
 from tonnage.planning.train.search import Place, fastest_arrangements, floor, state_bytes, templates
+from tonnage.planning.train.training_job import TrainingJob
 from tonnage.pricing.bills import primary_first
 from tonnage.units import show
 
-__all__ = ["plan_train", "train_options", "train_plan_alone"]
+__all__ = ["Attempt", "attempts_at", "plan_train", "train_options", "train_plan_alone", "training_context"]
 
 DOUBLINGS: Final = 3
 """Counts looked at beyond the first that could meet the deadline with perfect scaling."""
 KEPT_PER_SITE: Final = 3
 ENOUGH: Final = 2
-"""Counts of one place and term that end in time before larger ones are left alone: they only cost more."""
+"""Counts of one place and term that are dearer than a smaller one before larger ones are left alone."""
 KEPT: Final = 40
 ENLARGED: Final = 3
 """Accelerators that are arranged at larger counts, to say what a shorter deadline would ask for."""
@@ -59,7 +60,7 @@ WORTH: Final = 2.0
 """A try whose least cost is beyond this multiple of the best found is not searched. [-]"""
 
 
-class _Try(msgspec.Struct, frozen=True, kw_only=True):
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """A rental with the least it can take and cost."""
 
     rental: Rental
@@ -81,8 +82,8 @@ def plan_train(
     """
     Options that do the run, best first, with reasons for every loser.
 
-    Best is the cheapest whose chance that memory fits and that the deadline is met is at least the confidence, or the
-    fastest of such within a budget when only that is given.
+    Best is the cheapest whose chance that memory fits and that the deadline is met is at least the confidence; of a
+    training run with a budget alone, the fastest of such within it.
 
     Raises
     ------
@@ -95,19 +96,23 @@ def plan_train(
 
 
 def train_options(
-    request: Train | FineTune, *, additions: Additions = catalog.NOTHING, today: date
+    request: Train | FineTune, *, additions: Additions = catalog.NOTHING, today: date, worth: float = WORTH
 ) -> tuple[TrainOption, ...]:
-    """The options of the plan in their order, without what explains them: what a search over many plans asks for."""
-    asked = _context(request, additions=additions, today=today)
+    """
+    The options of the plan in their order, without what explains them: what a search over many plans asks for.
+
+    Tries whose least is beyond so many times the best are not searched; where only the first counts, 1.
+    """
+    asked = training_context(request, additions=additions, today=today)
     found, _ = sites(request.filters, additions=additions, without=WORKERS)
     open_sites, _ = trainable_sites(
         found, filters=request.filters, precision=asked.job.precision, framework=request.framework
     )
-    tries = [one for site in open_sites for one in _tries(asked, site) if isinstance(one, _Try)]
-    return tuple(_best_first(asked, _evaluate(asked, tries)[0]))
+    tries = [one for site in open_sites for one in attempts_at(asked, site) if isinstance(one, Attempt)]
+    return tuple(_best_first(asked, _evaluate(asked, tries, worth=worth)[0]))
 
 
-def _context(request: Train | FineTune, *, additions: Additions, today: date) -> TrainContext:
+def training_context(request: Train | FineTune, *, additions: Additions, today: date) -> TrainContext:
     """The request with its model and job, once they agree."""
     model = with_training_totals(resolve(request.model, additions=additions))
     job = job_of(request, model)
@@ -126,15 +131,15 @@ def _context(request: Train | FineTune, *, additions: Additions, today: date) ->
 
 def train_plan_alone(request: Train | FineTune, *, additions: Additions, today: date) -> TrainPlan:
     """The plan, without what relaxing its constraints would buy."""
-    asked = _context(request, additions=additions, today=today)
+    asked = training_context(request, additions=additions, today=today)
     found, excluded = sites(request.filters, additions=additions, without=WORKERS)
     open_sites, refused = trainable_sites(
         found, filters=request.filters, precision=asked.job.precision, framework=request.framework
     )
-    tries: list[_Try] = []
+    tries: list[Attempt] = []
     missed: list[InfeasibleRun] = []
     for site in open_sites:
-        for outcome in _tries(asked, site):
+        for outcome in attempts_at(asked, site):
             (missed if isinstance(outcome, InfeasibleRun) else tries).append(outcome)  # type: ignore[arg-type]
     options, more, evaluated = _evaluate(asked, tries)
     missed += more
@@ -184,7 +189,7 @@ def train_plan_alone(request: Train | FineTune, *, additions: Additions, today: 
     )
 
 
-def _tries(asked: TrainContext, site: Site) -> Iterator[_Try | InfeasibleRun]:
+def attempts_at(asked: TrainContext, site: Site) -> Iterator[Attempt | InfeasibleRun]:
     """Counts of one site worth a search; those that cannot hold the states or be in time are told at once."""
     request, job = asked.request, asked.job
     place = Place(accelerator=site.accelerator, count=1, per_node=site.per_node, intra_link=site.intra_link)
@@ -210,7 +215,7 @@ def _tries(asked: TrainContext, site: Site) -> Iterator[_Try | InfeasibleRun]:
             yield InfeasibleRun(what=f"{count} x {named}", accelerator=named, count=count, verdict=verdict)
             continue
         wall = alone_s / count
-        yield _Try(rental=rental, wall_s=wall, usd=wall / 3600 * rental.usd_per_hour)
+        yield Attempt(rental=rental, wall_s=wall, usd=wall / 3600 * rental.usd_per_hour)
 
 
 def _counts(asked: TrainContext, *, least: float, first: float, stock: int | None) -> tuple[int, ...]:
@@ -231,52 +236,53 @@ def _counts(asked: TrainContext, *, least: float, first: float, stock: int | Non
 
 def _goal_s(asked: TrainContext) -> float:
     """The time a good run takes at most: the deadline, else what is called patience; none when only money limits."""
-    if asked.request.deadline_s is None and asked.request.budget_usd is not None:
+    if narrative.by_time(asked):
         return inf
     return asked.request.deadline_s or PATIENCE_S[asked.job.kind]
 
 
-def _evaluate(asked: TrainContext, tries: list[_Try]) -> tuple[list[TrainOption], list[InfeasibleRun], int]:
+def _evaluate(
+    asked: TrainContext, tries: list[Attempt], *, worth: float = WORTH
+) -> tuple[list[TrainOption], list[InfeasibleRun], int]:
     """Search the tries, those that can be best first, until what is left cannot be near the best."""
     hasty, budget = narrative.by_time(asked), asked.request.budget_usd or inf
     options: list[TrainOption] = []
     missed: list[InfeasibleRun] = []
-    in_time: Counter[tuple[str, str | None, str]] = Counter()
-    fastest: dict[tuple[str, str | None], float] = {}
+    cheapest: dict[tuple[str, str | None, str], float] = {}
+    dearer: Counter[tuple[str, str | None, str]] = Counter()
     best, evaluated = inf, 0
     for attempt in sorted(tries, key=lambda t: (t.least(hasty), t.rental.place.count)):
         place = attempt.rental.place
         key = (place.accelerator.id, place.intra_link)
-        if (attempt.usd > budget or attempt.least(hasty) > WORTH * best) and evaluated:
+        if (attempt.usd > budget or attempt.least(hasty) > worth * best) and evaluated:
             missed.append(_ruled_out(attempt, best, budget_usd=budget, hasty=hasty))
             continue
-        # Perfect scaling from the fastest so far would still be late, or more would only cost more.
-        # What is there already costs the same, so that all of it is looked at.
+        # Once two counts in time cost more than another, larger ones do too; of what is there already, which costs the
+        # same, all is looked at. Neither one count in time nor one far too late rules out more: with memory left free
+        # four times the parts have been 24 times as fast.
         there = attempt.rental.offers[0].stock is not None
         offered = {made.term for made in attempt.rental.bills}
-        enough = _goal_s(asked) < inf and not there and all(in_time[*key, term] >= ENOUGH for term in offered)
-        if enough or fastest.get(key, 0.0) / place.count > _goal_s(asked):
+        if _goal_s(asked) < inf and not there and all(dearer[*key, term] >= ENOUGH for term in offered):
             continue
         evaluated += 1
         for outcome in evaluate(asked, attempt.rental):
-            option = outcome.option if isinstance(outcome, InfeasibleRun) else outcome
-            if option is not None:
-                taken = option.run.wall_s.value * place.count
-                fastest[key] = min(fastest.get(key, inf), taken)
             if isinstance(outcome, InfeasibleRun):
                 missed.append(outcome)
                 continue
             options.append(outcome)
             if _patient(asked, outcome) and outcome.chance >= asked.request.confidence:
                 # What the rule would not choose rules out nothing.
-                in_time[*key, outcome.bill.term] += 1
-                worth = outcome.run.wall_s.value if hasty else outcome.cost.value
+                bought, usd = (*key, outcome.bill.term), outcome.cost.value
+                if usd >= cheapest.get(bought, inf):
+                    dearer[bought] += 1
+                cheapest[bought] = min(usd, cheapest.get(bought, inf))
+                least = outcome.run.wall_s.value if hasty else outcome.cost.value
                 leads = outcome.sure and outcome.bill.trust == "primary"
-                best = min(best, worth) if leads else best
+                best = min(best, least) if leads else best
     return options, missed, evaluated
 
 
-def _larger(asked: TrainContext, tries: list[_Try], *, ranked: tuple[TrainOption, ...]) -> list[TrainOption]:
+def _larger(asked: TrainContext, tries: list[Attempt], *, ranked: tuple[TrainOption, ...]) -> list[TrainOption]:
     """The best accelerators at the next counts: dearer now, and what a shorter deadline would ask for."""
     if _goal_s(asked) == inf:
         return []
@@ -294,7 +300,7 @@ def _larger(asked: TrainContext, tries: list[_Try], *, ranked: tuple[TrainOption
     return [option for option in found if option is not None]
 
 
-def _ruled_out(attempt: _Try, best: float, *, budget_usd: float, hasty: bool) -> InfeasibleRun:
+def _ruled_out(attempt: Attempt, best: float, *, budget_usd: float, hasty: bool) -> InfeasibleRun:
     """Beyond the budget at best, or far beyond the best found."""
     place, least = attempt.rental.place, show(attempt.usd, "USD")
     if attempt.usd > budget_usd:
@@ -334,10 +340,10 @@ def _patient(asked: TrainContext, option: TrainOption) -> bool:
 def _rank(asked: TrainContext, option: TrainOption) -> tuple[bool, bool, float, float, float]:
     """The cheapest with the confidence, or the fastest where only money limits; where none has it, the likeliest."""
     wall, usd = option.run.wall_s.value, option.cost.value
-    unlikely = 0.0 if option.chance >= asked.request.confidence - ROUNDING else -round(option.chance, 3)
+    behind = unlikely(option.chance, sure=option.chance >= asked.request.confidence - ROUNDING)
     if _goal_s(asked) == inf:
-        return False, not option.sure, unlikely, wall, usd
-    return not _patient(asked, option), not option.sure, unlikely, usd, wall
+        return False, not option.sure, behind, wall, usd
+    return not _patient(asked, option), not option.sure, behind, usd, wall
 
 
 def _best_first(asked: TrainContext, options: list[TrainOption]) -> list[TrainOption]:
@@ -354,8 +360,11 @@ def _best_first(asked: TrainContext, options: list[TrainOption]) -> list[TrainOp
 def _finish(asked: TrainContext, option: TrainOption) -> TrainOption:
     """With what only kept options need: electricity, the timeline, and what host and storage must bring."""
     accelerator = catalog.accelerator(option.configuration.accelerator, asked.additions)
+    job = TrainingJob(
+        model=asked.model, accelerator=accelerator, setup=setup_of(asked, option), coefficients=asked.coefficients
+    )
     return replace(
-        with_electricity(option, accelerator=accelerator),
+        with_electricity(option, accelerator=accelerator, load=training_load(job, option.step_s)),
         needs=host_needs(asked, option),
         timeline=timeline(option, start=asked.today),
     )
@@ -376,8 +385,6 @@ def _with_verdicts(asked: TrainContext, options: tuple[TrainOption, ...]) -> tup
     )
 
 
-WORKERS: Final[tuple[OfferKind, ...]] = ("serverless worker",)
-"""Offers that a platform starts and stops as requests come: they train nothing."""
 _ORDER: Final = {"deadline": 0, "budget": 0, "cost": 1, "interruptions": 2, "layout": 3, "memory": 4}
 
 
@@ -395,7 +402,7 @@ def _binding(
         if unfit is not None and not open_sites:
             return replace(unfit.verdict, reason=f"{unfit.what}: {unfit.verdict.reason}")
         if not excluded or open_sites:
-            wanted = asked.request.count or asked.request.filters.max_count
+            wanted = asked.request.count or asked.request.filters.max_count or "several"
             return Verdict(
                 ok=False,
                 limit="offer",

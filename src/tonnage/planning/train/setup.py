@@ -13,6 +13,7 @@ from typing import Final, get_args
 
 import msgspec
 
+from tonnage.catalog.hardware import multiprocessors_of
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import TrainCase
@@ -64,6 +65,25 @@ def check_degrees(case: TrainCase, model: Model) -> None:
             raise BadRequest(f"layout.ep: {model.id} has no experts to spread over {said.ep}; leave ep out")
         if any(number % said.ep for number in experts):
             raise BadRequest(f"layout.ep: {said.ep} does not divide the {experts[0]} experts of {model.id}")
+    _check_expert_tensor(case, model)
+
+
+def _check_expert_tensor(case: TrainCase, model: Model) -> None:
+    """What cuts an expert divides its width, and the ranks of a stage hold it."""
+    said, etp = case.layout, case.layout.etp
+    if etp is None:
+        return
+    widths = [group.feed_forward.moe_intermediate_size for group in model.layers if isinstance(group.feed_forward, Moe)]
+    if not widths:
+        raise BadRequest(f"layout.etp: {model.id} has no experts to cut; leave etp out")
+    if etp < 1 or any(width % etp for width in widths):
+        raise BadRequest(f"layout.etp: {etp} does not divide the width of an expert of {model.id}, {widths[0]:,}")
+    stage = case.count // (said.pp or 1)
+    if stage % (etp * (said.ep or 1)):
+        raise BadRequest(
+            f"layout.etp: ep {said.ep or 1} x etp {etp} does not divide the {stage} accelerators of a stage; "
+            f"take degrees whose product does"
+        )
 
 
 _LONGEST_MICRO_BATCH = 16384
@@ -182,6 +202,7 @@ def _layouts(case: TrainCase, model: Model, software: SoftwareSpec) -> Iterator[
                         vpp=vpp,
                         cp=cp,
                         ep=ep,
+                        etp=said.etp,
                         dp=dp,
                         sharding=sharding,
                         sequence_parallel=spread,
@@ -233,9 +254,14 @@ def _setup(
         method=case.method,
         layout=layout,
         accelerators_per_node=case.accelerators_per_node or min(8, accelerator.max_per_node or 8),
+        # Transformer Engine, is_non_tn_fp8_gemm_supported: compute capability 10; scales of blocks differ by direction.
+        transposed_weights=not (precision == "fp8" and (accelerator.compute_capability or "").startswith("10.")),
+        multiprocessors=multiprocessors_of(accelerator.id),
         micro_batch=micro_batch,
         num_micro_batches=max(1, math.ceil((case.global_batch or per_step) / per_step)),
         seq_len=case.seq_len or 1,
+        mean_seq_len=case.mean_seq_len,
+        predicted_share=case.predicted_share,
         precision=precision,
         weights=weights,
         master_weights=case.master_weights if case.master_weights is not None else case.method in {"pretrain", "full"},
@@ -261,6 +287,7 @@ def _setup(
         lora_targets=framework_defaults.lora_targets(case.lora_targets, software),
         trainable_parameters=case.trainable_parameters,
         image_px=case.image_px,
+        channels_last=case.image_layout == "channels-last",
         inter_bytes_per_s=case.links.inter_bytes_per_s,
         intra=case.links.intra,
     )

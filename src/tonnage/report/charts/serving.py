@@ -32,9 +32,17 @@ def serve_charts(plan: ServePlan) -> tuple[Chart, ...]:
     )
     drawn = (
         _price_and_latency(plan), _latency_by_load(plan), _cost_by_use(plan), memory_chart(stacks),
-        roofline_chart(plan.roofline), _hits_by_cache(plan),
+        roofline_chart(plan.roofline), _hits_by_cache(plan), _images(plan),
     )  # fmt: skip
     return tuple(chart for chart in drawn if chart is not None)
+
+
+def _images(plan: ServePlan) -> Chart | None:
+    if plan.images is None:
+        return None
+    from tonnage.report.images import images_chart
+
+    return images_chart(plan)
 
 
 def _price_and_latency(plan: ServePlan) -> Chart | None:
@@ -188,7 +196,7 @@ def trace_charts(found: TraceSessions) -> tuple[Chart, ...]:
 
 def _label(option: ServeOption) -> str:
     c = option.configuration
-    return f"{option.accelerators} x {part_name(c.accelerator)} {c.precision.weights.upper()}"
+    return f"{option.accelerators} x {part_name(c.accelerator)} {c.precision.stored.upper()}"
 
 
 MOST_PRICES: Final = 5

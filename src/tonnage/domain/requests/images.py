@@ -1,0 +1,75 @@
+"""Fields that say which images come with a request, and what a model's vision encoder makes of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from tonnage.domain.requests.field import MAY_BE_NOTHING, Field
+from tonnage.errors import BadRequest, echo
+
+__all__ = ["ImageFields", "Images", "pixels_of"]
+
+MIN_SIDE: Final = 8.0
+MAX_SIDE: Final = 20_000.0
+"""Of an image. [px]"""
+
+
+class ImageFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Images that come with each request."""
+
+    images: Annotated[
+        float | None, Field(reads="count", high=1e4, help="images of a request, on average, for models that see")
+    ] = None
+    image_size: Annotated[str | None, Field(help="their size in pixels: 1024x768, or one side of a square")] = None
+    image_hits: Annotated[
+        float | None,
+        Field(reads="fraction", low=MAY_BE_NOTHING, high=0.999, help="share of images whose encoding is kept, as seen"),
+    ] = None
+    """Stated instead of computed from `distinct_images`. [-]"""
+    distinct_images: Annotated[
+        float | None,
+        Field(reads="count", high=1e12, help="different images that requests draw from: what is kept of them"),
+    ] = None
+    """Each asked for equally often, which is the least that a cache of encodings can give."""
+
+
+class Images(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Images of a mean request as the model's own rule cuts them up: by their size, or patches and tokens as stated."""
+
+    per_request: Annotated[float, Field(reads="count", high=1e4, help="images of a request, whose tokens isl holds")]
+    size: Annotated[str | None, Field(help="in pixels, 1024x768, in the place of patches, tokens and tiles")] = None
+    patches: Annotated[float, Field(reads="count", high=1e6, help="patches of an image, or of one of its tiles")] = 0.0
+    tokens: Annotated[float, Field(reads="tokens", high=1e6, help="tokens that one image is in the prompt")] = 0.0
+    tiles: Annotated[float, Field(reads="count", high=1e3, help="tiles of an image, each a pass of the encoder")] = 1.0
+    hits: Annotated[
+        float | None,
+        Field(reads="fraction", low=MAY_BE_NOTHING, high=0.999, help="share of these images whose encoding is kept"),
+    ] = None
+    distinct: Annotated[
+        float | None, Field(reads="count", high=1e12, help="different images that are drawn from, equally often")
+    ] = None
+
+    @property
+    def prompt_tokens(self) -> float:
+        """Tokens that they add to a prompt. [tokens]"""
+        return self.per_request * self.tokens
+
+
+def pixels_of(said: str) -> tuple[float, float]:
+    """
+    Width and height from "1024x768" or "1024". [px]
+
+    Raises
+    ------
+    BadRequest
+        No size, or a side that no model reads.
+    """
+    sides = said.lower().replace("×", "x").replace("px", "").split("x")
+    if len(sides) not in {1, 2} or not all(side.strip().isascii() and side.strip().isdigit() for side in sides):
+        raise BadRequest(f"image_size: '{echo(said)}' is no size in pixels; write for example '1024x768' or '896'")
+    width, height = float(sides[0]), float(sides[-1])
+    if not (min(width, height) >= MIN_SIDE and max(width, height) <= MAX_SIDE):
+        raise BadRequest(f"image_size: '{echo(said)}' has a side outside {MIN_SIDE:g} to {MAX_SIDE:,.0f} pixels")
+    return width, height

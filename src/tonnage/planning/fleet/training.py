@@ -1,0 +1,242 @@
+"""
+Runs of training among the workloads of a fleet: which arrangements are worth having, and how they share machines.
+
+A run comes back every so often and ends within its deadline. Each count of each kind of accelerator that the training
+plan's search would look at is arranged as there; the fastest arrangement with the confidence asked for becomes a way to
+do the work, in tokens per second. It may share what stands for others (owned or reserved machines at night), in whole
+periods, or have hourly instances to itself for as long as it takes. A run that pauses goes on from its checkpoint.
+
+Left out: spot capacity, of which `plan train` knows how runs lose work; spares, whose instances are no part of a gang.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from datetime import date
+from typing import Final
+
+from msgspec.structs import replace
+
+from tonnage.catalog import Additions
+from tonnage.domain.answer import Verdict
+from tonnage.domain.fleet_plan import FleetRequest, FleetRun, FleetWorkload
+from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.plan import Configuration
+from tonnage.domain.precision import Precision
+from tonnage.domain.train_plan import TrainConfiguration, TrainOption
+from tonnage.optimize.fleet import Fleet, FleetProblem
+from tonnage.planning.core.header import Infeasible
+from tonnage.planning.error_model import end_within, joint_chance
+from tonnage.planning.fleet.candidate import Candidate
+from tonnage.planning.fleet.hours import Hours, allowed_share
+from tonnage.planning.fleet.stock import OWNED, Stock
+from tonnage.planning.sites import Site
+from tonnage.planning.train.job import TrainContext
+from tonnage.planning.train.option import InfeasibleRun, evaluate
+from tonnage.planning.train.places import WORKERS, trainable_sites
+from tonnage.planning.train.plan import Attempt, attempts_at, training_context
+
+__all__ = ["run_candidates", "run_stock", "runs_of", "work_tokens"]
+
+WORTH: Final = 3.0
+"""A count whose least cost is beyond this multiple of the best found is not arranged. [-]"""
+PRECISE: Final = 1e-4
+"""Share of it to which a time is found. [-]"""
+KEPT_PER_SITE: Final = 4
+"""Counts of one accelerator that are arranged, the cheapest at best first."""
+
+
+def run_stock(held: tuple[Stock, ...], request: FleetRequest) -> tuple[Stock, ...]:
+    """The machines, and beside each that is rented by the hour the same for just the time of a run."""
+    runs = frozenset(p for p, workload in enumerate(request.workloads) if workload.run is not None)
+    own = [
+        replace(one, users=one.users & runs, terms=("on-demand",), passing=True)
+        for one in held
+        if "on-demand" in one.terms and one.users & runs and not one.own and one.offer.kind not in WORKERS
+    ]
+    return (*held, *own)
+
+
+def run_candidates(
+    request: FleetRequest, number: int, *, held: tuple[Stock, ...], additions: Additions, today: date
+) -> tuple[list[Candidate], list[Infeasible], int]:
+    """What each count of each accelerator does of a workload's runs, why others cannot, and how many were looked at."""
+    workload = request.workloads[number]
+    run = workload.run
+    assert run is not None
+    limit = _limit_s(workload)
+    asked = training_context(replace(run, deadline_s=limit), additions=additions, today=today)
+    found: list[Candidate] = []
+    missed: list[Infeasible] = []
+    attempts: list[tuple[Attempt, Site]] = []
+    for site, offered, terms in _sites(request, held, number):
+        able, refused = trainable_sites(
+            (offered,), filters=run.filters, precision=asked.job.precision, framework=run.framework
+        )
+        missed += [Infeasible(configuration=_nothing(one.what), verdict=one.verdict) for one in refused]
+        here = replace(asked, request=replace(asked.request, filters=replace(run.filters, terms=terms)))
+        for one in able:
+            for attempt in attempts_at(here, one):
+                if isinstance(attempt, InfeasibleRun):
+                    missed.append(_missed(attempt))
+                else:
+                    attempts.append((attempt, site))
+    best, looked = math.inf, 0
+    tried: Counter[tuple[int, bool]] = Counter()
+    for attempt, site in sorted(attempts, key=lambda pair: (pair[0].usd, pair[0].rental.place.count)):
+        own = attempt.rental.offers[0].provider == OWNED
+        if tried[id(site), own] >= KEPT_PER_SITE or (not own and attempt.usd > WORTH * best):
+            continue
+        tried[id(site), own] += 1
+        looked += 1
+        terms = tuple(dict.fromkeys(made.term for made in attempt.rental.bills))[:1]
+        once = tuple(made for made in attempt.rental.bills if made.term in terms)
+        for outcome in evaluate(asked, replace(attempt.rental, bills=once)):
+            if isinstance(outcome, InfeasibleRun):
+                missed.append(_missed(outcome))
+                continue
+            if outcome.chance < run.confidence:
+                missed.append(_unlikely(outcome, asked))
+                continue
+            best = best if own else min(best, outcome.cost.value)
+            found.append(_candidate(asked, outcome, number=number, site=site, attempt=attempt))
+    return _undominated(found), missed, looked + len(missed)
+
+
+def _sites(request: FleetRequest, held: tuple[Stock, ...], number: int) -> Iterator[tuple[Site, Site, tuple[str, ...]]]:
+    """Each site, with the offers of it that a run may take, rented or one's own, and their terms but spot."""
+    places = {id(one.site): one.site for one in held if not one.host_only and number in one.users}
+    for site in places.values():
+        mine = [one for one in held if one.site is site and number in one.users and one.offer.kind not in WORKERS]
+        offers = tuple(dict.fromkeys(one.offer for one in mine))
+        terms = tuple(dict.fromkeys(term for one in mine for term in one.terms if term != "spot"))
+        if not offers or not terms:
+            continue
+        most = next((own.count for one in mine for own in request.own if own.name == one.own), None)
+        offers = offers if most is None else tuple(replace(offer, stock=most) for offer in offers)
+        yield site, replace(site, offers=offers), terms
+
+
+def _candidate(asked: TrainContext, option: TrainOption, *, number: int, site: Site, attempt: Attempt) -> Candidate:
+    wall = option.run.wall_s
+    assert wall.high is not None
+    rate = asked.job.tokens / _surely_s(option, confidence=asked.request.confidence, limit_s=asked.request.deadline_s)
+    names = frozenset((one.provider, one.instance_type, one.region) for one in attempt.rental.offers)
+    return Candidate(
+        workload=number,
+        site=site,
+        configuration=option.configuration,
+        memory=option.memory,
+        rate_factor=wall.high / wall.value,
+        points=(None,),
+        rates=(rate,),
+        option=option,
+        run_tokens=asked.job.tokens,
+        offers=names,
+    )
+
+
+def _surely_s(option: TrainOption, *, confidence: float, limit_s: float | None) -> float:
+    """Hours in which a run ends, and its memory fits, with a confidence; at most the limit, in which it does. [s]"""
+    wall, fits = option.run.wall_s, end_within(option.memory, option.limit_bytes)
+    low, high = wall.low or wall.value, limit_s or 2.0 * (wall.high or wall.value)
+    while high > low * (1.0 + PRECISE):
+        middle = math.sqrt(low * high)
+        sure = joint_chance([fits, end_within(wall, middle)]) >= confidence
+        low, high = (low, middle) if sure else (middle, high)
+    return high
+
+
+def _undominated(found: list[Candidate]) -> list[Candidate]:
+    """Without counts that are no faster than a smaller one of the same site."""
+    return [
+        one
+        for one in found
+        if not any(
+            other.site is one.site
+            and other.offers >= one.offers
+            and other.ranks < one.ranks
+            and other.rates[0] >= one.rates[0]
+            for other in found
+        )
+    ]
+
+
+def work_tokens(workload: FleetWorkload, chances: tuple[Candidate, ...], *, hours: float) -> float:
+    """What all runs of so many hours put through the model. [tokens]"""
+    each = max((one.run_tokens for one in chances), default=0.0)
+    return each * hours * 3600.0 / workload.every_s if workload.every_s else 0.0
+
+
+def _limit_s(workload: FleetWorkload) -> float:
+    """Hours in which a run may work, from its start to its deadline. [s]"""
+    assert workload.run is not None and workload.every_s is not None
+    within = min(workload.run.deadline_s or workload.every_s, workload.every_s)
+    return within * allowed_share(workload)
+
+
+def runs_of(
+    request: FleetRequest,
+    hours: Hours,
+    *,
+    problem: FleetProblem,
+    behind: tuple[Candidate | None, ...],
+    fleet: Fleet,
+) -> tuple[FleetRun, ...]:
+    """Each workload of runs: how it is arranged, how long one takes of its own, and how surely it ends in time."""
+    found = []
+    for number, workload in enumerate(request.workloads):
+        mine = [w for w, _ in fleet.replicas if (one := behind[w]) is not None and one.workload == number]
+        chance = behind[mine[0]] if mine else None
+        if chance is None or chance.option is None or not isinstance(chance.configuration, TrainConfiguration):
+            continue
+        assert workload.every_s is not None
+        # Of one arrangement on instances of several sizes, one after the other.
+        running = math.fsum(
+            count * span
+            for (w, _), counts in fleet.replicas.items()
+            if w in mine
+            for count, span in zip(counts, problem.hours, strict=True)
+        )
+        had = running * workload.every_s / hours.total_h
+        option = chance.option
+        ends = [end_within(option.memory, option.limit_bytes), end_within(option.run.wall_s, had)]
+        found.append(
+            FleetRun(
+                workload=workload.name,
+                accelerators=chance.ranks,
+                configuration=chance.configuration,
+                wall_s=option.run.wall_s,
+                allowed_s=had,
+                every_s=workload.every_s,
+                chance=round(joint_chance(ends), 12),
+                passing=not problem.machines[problem.ways[mine[0]].machine].whole,
+            )
+        )
+    return tuple(found)
+
+
+def _missed(miss: InfeasibleRun) -> Infeasible:
+    return Infeasible(configuration=_nothing(miss.accelerator), verdict=miss.verdict)
+
+
+def _unlikely(option: TrainOption, asked: TrainContext) -> Infeasible:
+    name = f"{option.accelerators} x {option.configuration.accelerator}"
+    verdict = Verdict(
+        ok=False,
+        limit="confidence",
+        short_by=asked.request.confidence - option.chance,
+        unit="",
+        reason=f"{name} keeps its memory and its time with {option.chance:.0%} only",
+        nearest=f"confidence {math.floor(option.chance * 100)} %",
+    )
+    return Infeasible(configuration=_nothing(option.configuration.accelerator), verdict=verdict)
+
+
+def _nothing(accelerator: str) -> Configuration:
+    """Names the accelerator of what cannot be arranged."""
+    return Configuration(
+        accelerator=accelerator, layout=Layout(), precision=Precision(weights="any"), engine=Engine(name="any")
+    )

@@ -1,0 +1,87 @@
+"""
+What do boards draw in a training step? Its phases, each at its own state, weighted by how long they take.
+
+Products run at the rate that the step's time leaves them, element-wise work and the optimizer at the memory rate that
+training sustains; exchanges that nothing hides, bubbles and stragglers keep kernels on the board that poll; what waits
+for the host or for input leaves it idle. Power was fitted on serving alone (`pricing.energy`). That training has
+the same coefficients is an assumption: its interval holds the published runs (`tests/paper/test_training_power.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from tonnage.domain.answer import Quantity
+from tonnage.domain.model import Model
+from tonnage.domain.precision import number_format
+from tonnage.physics.training_time import sustained_bytes_per_s, training_peak
+from tonnage.physics.training_work import head_work, layer_work
+from tonnage.physics.work import Operator
+from tonnage.planning.board_power import SUM, Used, spread, used_by
+from tonnage.planning.host import LoadShare
+from tonnage.planning.train.training_job import TrainingJob
+from tonnage.pricing.energy import board_share
+from tonnage.simulation.training import model_flop
+
+__all__ = ["training_load"]
+
+PRODUCTS: Final = "compute"
+STREAMED: Final = frozenset({"element-wise", "optimizer"})
+"""Parts of a step that run at the rate of memory."""
+WAITING: Final = frozenset({"host", "input"})
+"""Parts in which nothing runs on the board."""
+
+
+def training_load(job: TrainingJob, step: Quantity) -> LoadShare:
+    """
+    Mean draw of a board over its limit while steps follow each other.
+
+    Parameters
+    ----------
+    job : TrainingJob
+        Model, accelerator and setup.
+    step : Quantity
+        One optimizer step, opened into its parts as `TrainingJob.step` does. [s]
+    """
+    seconds = {part.name: part.value for part in step.parts}
+    computing = seconds.get(PRODUCTS, 0.0)
+    streamed = sustained_bytes_per_s(job.accelerator, job.coefficients) / job.accelerator.memory_bytes_per_s
+    used = _products(job).times(1.0 / computing) if computing > 0.0 else Used()
+    on_host = frozenset({"optimizer"}) if job.setup.offload != "none" else frozenset()
+    drawn = 0.0
+    for name, spent in seconds.items():
+        if name == PRODUCTS:
+            share = board_share(weights=used.weights, others=used.others, products=used.products)
+        elif name in STREAMED - on_host:
+            share = board_share(weights=0.0, others=streamed, products=0.0)
+        else:
+            share = board_share(weights=0.0, others=0.0, products=0.0, busy=float(name not in WAITING | on_host))
+        drawn += spent * share
+    phases = ", ".join(
+        f"{name} {spent / step.value:.0%}" for name, spent in sorted(seconds.items(), key=lambda one: -one[1])[:3]
+    )
+    return spread(drawn / step.value, f"by phases of the step ({phases}), not measured in training: {SUM}")
+
+
+def _products(job: TrainingJob) -> Used:
+    """What the products of one optimizer step take of the mean board's peaks. [s]"""
+    model, setup, part = job.model, job.setup, job.accelerator
+    if not model.layers and not model.encoder:
+        flop = model_flop(model, setup=setup) / setup.layout.ranks
+        return Used(products=flop / training_peak(part, number_format(setup.precision).compute))
+    found = used_by(_of_passes(model, job), part)
+    return found.times(setup.num_micro_batches / setup.layout.pp)
+
+
+def _of_passes(model: Model, job: TrainingJob) -> list[Operator]:
+    """Products of one micro-batch through all layers and the head, as often as each pass runs; cut by no pipeline."""
+    setup = job.setup
+    forwards = 1.0 + setup.further_passes + (setup.recompute_share if setup.recompute == "full" else 0.0)
+    layers = [(float(g.count), layer_work(g, model.hidden_size, setup=setup)) for g in (*model.encoder, *model.layers)]
+    found = []
+    for count, work in (*layers, (1.0, head_work(model, setup=setup))):
+        for times, ops in ((count * forwards, work.forward), (count, work.backward)):
+            found += [replace(op, count=op.count * times) for op in ops if op.kind != "elementwise"]
+    return found

@@ -1,0 +1,102 @@
+"""Adapters: what one weighs, how many a step meets, how often one is missing, and what their products move."""
+
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tonnage.catalog import hub
+from tonnage.domain.layout import Layout
+from tonnage.physics.adapters import (
+    adapter_bytes,
+    adapter_count,
+    adapter_names,
+    adapter_work,
+    distinct_adapters,
+    lru_miss_rate,
+    popularity,
+)
+
+LLAMA = hub.resolve("llama-3.1-8b")
+counts, skews = st.integers(1, 3000), st.floats(0.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "targets", "published"),
+    [
+        # Trainable parameters as PEFT prints them, rank 16 on all linear layers and rank 8 on queries and values.
+        ("llama-3.1-8b", (), 41_943_040),
+        ("llama-2-7b", (), 39_976_960),
+        ("llama-2-7b", ("q_proj", "v_proj"), 8_388_608),
+    ],
+)
+def test_parameters_are_those_that_peft_prints(name: str, targets: tuple[str, ...], published: int) -> None:
+    assert adapter_count(hub.resolve(name), rank=16, targets=targets) == published
+
+
+def test_ranks_of_a_replica_hold_half_of_each_pair_whole() -> None:
+    whole = adapter_bytes(LLAMA, rank=16)
+    cut = adapter_bytes(LLAMA, rank=16, layout=Layout(tp=4))
+    assert whole == 2 * 41_943_040
+    assert whole / 4 < cut < whole
+    assert adapter_bytes(LLAMA, rank=16, layout=Layout(tp=4, pp=2)) == cut / 2
+
+
+def test_a_step_runs_two_kernels_for_each_of_four_products_and_reads_each_adapter_once() -> None:
+    work = adapter_work(LLAMA, rank=16, targets=(), layout=Layout(), rows=0.0, distinct=5.0)
+    assert sum(op.count for op in work) == 32 * 4 * 2
+    assert sum(op.count * op.read_bytes for op in work) == pytest.approx(5.0 * adapter_bytes(LLAMA, rank=16))
+    one = adapter_work(LLAMA, rank=16, targets=("v_proj",), layout=Layout(), rows=1.0, distinct=1.0)
+    assert sum(op.count for op in one) == 32 * 2
+    assert {"q_proj", "gate_proj", "up_proj", "down_proj"} <= set(adapter_names(LLAMA))
+
+
+@given(count=counts, skew=skews)
+def test_shares_sum_to_one_and_fall(count: int, skew: float) -> None:
+    classes = popularity(count, skew)
+    assert sum(members for members, _ in classes) == count
+    assert sum(members * share for members, share in classes) == pytest.approx(1.0)
+    assert all(b <= a * (1.0 + 1e-9) for (_, a), (_, b) in pairwise(classes))
+
+
+def test_classes_of_unpopular_adapters_lose_nothing() -> None:
+    weights = [i**-0.9 for i in range(1, 2001)]
+    exact = sum(1.0 - (1.0 - w / sum(weights)) ** 256 for w in weights)
+    assert distinct_adapters(count=2000, skew=0.9, sequences=256) == pytest.approx(exact, rel=1e-4)
+
+
+@given(count=counts, more=st.integers(0, 500), skew=skews, sequences=st.floats(1.0, 2000.0))
+def test_more_adapters_or_sequences_are_never_fewer_different_ones(
+    count: int, more: int, skew: float, sequences: float
+) -> None:
+    found = distinct_adapters(count=count, skew=skew, sequences=sequences)
+    assert 1.0 - 1e-9 <= found <= min(count, sequences) + 1e-9
+    assert distinct_adapters(count=count + more, skew=skew, sequences=sequences) >= found * (1.0 - 1e-4)
+    assert distinct_adapters(count=count, skew=skew, sequences=sequences + more) >= found
+
+
+@given(count=counts, slots=st.integers(1, 300), skew=skews)
+def test_more_slots_miss_less_and_enough_miss_nothing(count: int, slots: int, skew: float) -> None:
+    found = lru_miss_rate(count=count, skew=skew, slots=slots)
+    assert 0.0 <= found <= 1.0
+    assert lru_miss_rate(count=count, skew=skew, slots=slots + 1) <= found + 1e-9
+    assert (found == 0.0) == (slots >= count) or found < 1e-6
+    assert lru_miss_rate(count=count + 50, skew=skew, slots=slots) >= found - 1e-4
+
+
+@pytest.mark.parametrize("skew", [0.0, 0.8, 1.2])
+def test_misses_are_those_of_a_played_cache(skew: float) -> None:
+    draw = random.Random(7)
+    names = range(200)
+    asked = draw.choices(names, weights=[(i + 1) ** -skew for i in names], k=40_000)
+    kept: dict[int, None] = {}
+    missed = 0
+    for place, name in enumerate(asked):
+        missed += place >= 5_000 and name not in kept
+        kept.pop(name, None)
+        kept[name] = None
+        if len(kept) > 24:
+            del kept[next(iter(kept))]
+    assert lru_miss_rate(count=200, skew=skew, slots=24) == pytest.approx(missed / 35_000, abs=0.012)

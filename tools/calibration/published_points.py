@@ -1,0 +1,60 @@
+"""
+The published rows that ship as points of their model on their stack, and what they teach of what is left out.
+
+    python -m tools.calibration.published_points     a minute -> src/tonnage/catalog/data/intervals/points.csv.gz
+
+Run it after any change to a predictor of servers: a point is what this release's own fits leave of a row. Prints what
+`tonnage accuracy` says of rows, runs, stacks, families and sources left out (`validation.published_points`).
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+from tools.calibration.published import date_of, source_of
+
+from tonnage.catalog.points import COLUMNS, FILE
+from tonnage.validation.cases import kind_of
+from tonnage.validation.published_points import FARTHEST, PublishedNumber, published_numbers, taught_lines
+from tonnage.validation.rows import Row, read_rows
+from tonnage.validation.scoring import score
+
+__all__ = ["as_table", "main"]
+
+ROOT: Final = Path(__file__).parents[2]
+
+
+def main() -> None:
+    """Write the table and print the errors."""
+    paths = sorted((ROOT / "measurements").glob("*.csv.gz"))
+    rows = [row for path in paths for row in read_rows(path) if row.usable and kind_of(row) == "serve"]
+    numbers = list(published_numbers(rows, score(rows), root=ROOT))
+    with FILE.open("wb") as file, gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
+        packed.write(as_table(numbers, {row.id: row for row in rows}).encode())
+    print(f"{len(numbers):,} numbers, {FILE.stat().st_size / 1e3:.0f} kB")
+    for line in taught_lines(numbers):
+        print(*(f"{x:.4f}" if isinstance(x, float) else x for x in msgspec.structs.astuple(line)))
+
+
+def as_table(numbers: Iterable[PublishedNumber], rows: Mapping[str, Row]) -> str:
+    """The numbers as `catalog.points` reads them."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for one in sorted(numbers, key=lambda one: (one.stack, one.model, one.id, one.quantity)):
+        place = " ".join(f"{x:.4g}" for x in one.place)
+        left = f"{float(np.clip(one.left['nothing'], -FARTHEST, FARTHEST)):.4f}"
+        told = source_of(rows[one.id]), date_of(rows[one.id])
+        writer.writerow([*one.stack, one.model, one.quantity, one.setting, place, left, one.id, *told])
+    return out.getvalue()
+
+
+if __name__ == "__main__":
+    main()
