@@ -23,8 +23,8 @@ $(BIN)/python:
 	@PYTHON='$(PYTHON)' tools/venv.sh $(MAKECMDGOALS)
 $(CORE): pyproject.toml | $(BIN)/python
 	$(RUN) pip install --quiet --disable-pip-version-check -e '.[simulate]' && touch $@
-$(DEV): pyproject.toml | $(BIN)/python
-	$(RUN) pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]' && touch $(CORE) $@
+$(DEV): pyproject.toml .ci/constraints.txt | $(BIN)/python
+	$(RUN) pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[$(EXTRAS)]' && touch $(CORE) $@
 venv: $(DEV)  ## the environment the tests use, in .venv
 demo: $(CORE)  ## plan the serving of a 70B chat model
 	$(BIN)/tonnage plan examples/chat-70b.yaml

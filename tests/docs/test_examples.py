@@ -19,6 +19,9 @@ ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 ENVIRONMENT = {"COLUMNS": "120", "LC_ALL": "C.UTF-8"}
 
+# Printed once a machine, by whichever command is the first to need some entry of the simulator.
+COMPILING = "tonnage: compiling the simulator"
+
 # Text, files shown whole, and commands of the checkout (make, git) or against somebody's own machines.
 KINDS = ("", "text", "yaml", "toml", "json", "sh", "console", "python")
 
@@ -66,7 +69,8 @@ def run(command: str, *, desk: Path, bench: Path) -> str:
         check=False,
     )
     assert "Traceback" not in done.stdout, f"{command}: {done.stdout}"
-    return "\n".join(line.rstrip() for line in done.stdout.rstrip().splitlines())
+    lines = [line.rstrip() for line in done.stdout.rstrip().splitlines()]
+    return "\n".join(line for line in lines if not line.startswith(COMPILING))
 
 
 def replayed(block: str, *, desk: Path, bench: Path) -> str:
