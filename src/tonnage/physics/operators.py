@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from math import log2, sqrt
+from math import sqrt
 from typing import Final, Literal
 
 import msgspec
@@ -21,7 +21,18 @@ from tonnage.domain.breakdown import Evidence, Tier
 from tonnage.domain.efficiency import Grid, Ladder, Machine, Rung
 from tonnage.domain.precision import FORMATS, number_format
 from tonnage.physics.collectives import collective_timed, level_bytes, link_rate, network_rate, ring_traffic
-from tonnage.physics.efficiency import Point, grid_s, peak_flop_per_s, smooth_max, weakest_rung
+from tonnage.physics.efficiency import (
+    Measured,
+    grid_s,
+    latent_prompt,
+    latent_step,
+    peak_flop_per_s,
+    prompt,
+    smooth_max,
+    step,
+    stored_over,
+    weakest_rung,
+)
 from tonnage.physics.work import Operator, Work
 
 __all__ = ["operator_evidence", "operator_s", "roofline_of", "work_s"]
@@ -126,7 +137,8 @@ def _read(op: Operator, measured: Measured, *, accelerator: Accelerator, ladder:
     """Seconds that a grid says of an operator on this accelerator."""
     grid, point, weights_bytes, width = measured
     peak = peak_flop_per_s(accelerator, op.compute) * ladder.sustained
-    machine = _machine(peak * grid.arithmetic, accelerator.memory_bytes_per_s * grid.memory)
+    over = peak if op.compute == (at := stored_over(op, grid)) else peak_flop_per_s(accelerator, at) * ladder.sustained
+    machine = _machine(over * grid.arithmetic, accelerator.memory_bytes_per_s * grid.memory)
     seconds = grid_s(grid, point, machine=machine, weights_bytes=weights_bytes, width=width)
     if grid.arithmetic > 1.0:  # some shapes reach more of the measured part's peak than its large ones usually do
         seconds = max(seconds, op.flop / peak)
@@ -196,9 +208,6 @@ def work_s(work: Work, *, accelerator: Accelerator, ladder: Ladder, eager: bool 
     return total, weakest_rung(tuple(rungs))
 
 
-Measured = tuple[Grid, Point, float, float]
-"""A grid, the coordinates in it, bytes of a stored value, and the width its demand needs."""
-
 _KERNELS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("bf16", "bf16"): ("bf16",),
     ("fp16", "fp16"): ("bf16",),
@@ -247,98 +256,6 @@ def _find(op: Operator, ladder: Ladder, names: tuple[str, ...], stored: float) -
     return None
 
 
-def _nearest_width(ladder: Ladder, prefix: str, width: float) -> Grid | None:
-    found = ladder.grids.get(f"{prefix}/{width:.0f}")
-    if found is not None:
-        return found
-    near = [ladder.grids[key] for key in ladder.grids if key.startswith(prefix + "/")]
-    return min(near, key=lambda grid: abs(grid.width - width), default=None)
-
-
-def _stored_bytes(op: Operator) -> float:
-    return (FORMATS.get(op.weights) or number_format(op.weights)).bytes
-
-
-def _cached_format(op: Operator) -> str:
-    return "fp8" if _stored_bytes(op) < 1.5 else "bf16"
-
-
-def _causal_query(op: Operator, width: float) -> tuple[float, float]:
-    """Heads of all sequences, and the query tokens of a whole causal prompt with the same FLOP."""
-    heads = max(op.heads * max(op.batch, 1.0), 1.0)
-    return heads, sqrt(max(op.flop, 1.0) / (2.0 * heads * width))
-
-
-def _prompt(op: Operator, ladder: Ladder) -> Measured | None:
-    if op.compute not in {"bf16", "fp16", "fp8"}:
-        return None
-    compute, cache = "fp8" if op.compute == "fp8" else "bf16", _cached_format(op)
-    group = max(op.heads / max(op.kv_heads, 1.0), 1.0)
-    for prefix in (f"{compute}/{cache}", f"bf16/{cache}", "bf16/bf16"):
-        grid = _nearest_width(ladder, "attention_prefill/" + prefix, op.head_dim)
-        if grid is None:
-            continue
-        heads, q = _causal_query(op, op.head_dim)
-        query = op.m / max(op.batch, 1.0)
-        if op.window and op.window < query:
-            near = _nearest_window(ladder, f"windowed_prefill/{prefix}/{grid.width:.0f}", op.window)
-            if near is not None:
-                return near, (group, heads, query), near.weights_bytes, op.head_dim
-        return grid, (group, heads, q), grid.weights_bytes, op.head_dim
-    return None
-
-
-def _nearest_window(ladder: Ladder, prefix: str, window: float) -> Grid | None:
-    """The grid of a window within a factor of two."""
-    for octave in (0, 1, -1):
-        grid = ladder.grids.get(f"{prefix}/{round(log2(window)) + octave}")
-        if grid is not None:
-            return grid
-    return None
-
-
-def _step(op: Operator, ladder: Ladder) -> Measured | None:
-    if op.compute not in {"bf16", "fp16", "fp8"}:
-        return None
-    for cache in (_cached_format(op), "bf16"):
-        grid = _nearest_width(ladder, "attention_decode/" + cache, op.head_dim)
-        if grid is not None:
-            kv_heads = max(op.kv_heads, 1.0)
-            # Speculative tokens of one sequence share its keys, as query heads of one group do.
-            drafted = max(op.m / op.batch, 1.0) if op.m and op.batch else 1.0
-            leading = (max(op.heads / kv_heads, 1.0) * drafted, max(op.batch, 1.0) * kv_heads)
-            context = max(op.context, 1.0)
-            if op.window and op.window <= context:
-                near = _nearest_window(ladder, f"windowed_decode/{cache}/{grid.width:.0f}", op.window)
-                if near is not None:
-                    return near, (*leading, context), _stored_bytes(op), op.head_dim
-                context = op.window
-            return grid, (*leading, context), _stored_bytes(op), op.head_dim
-    return None
-
-
-def _latent_prompt(op: Operator, ladder: Ladder) -> Measured | None:
-    # Prompts whose queries choose their keys, or attend folded entries, are attended in the latent space.
-    latent = op.window is not None or op.head_dim >= 500
-    for form in ("mla_absorbed/", "mla_prefill/") if latent else ("mla_prefill/",):
-        grid = ladder.grids.get(form + _cached_format(op)) or ladder.grids.get(form + "bf16")
-        if grid is not None:
-            _, query = _causal_query(op, grid.width)
-            return grid, (max(op.heads, 1.0), max(op.batch, 1.0), query), grid.weights_bytes, grid.width
-    return None
-
-
-def _latent_step(op: Operator, ladder: Ladder) -> Measured | None:
-    if op.head_dim < 500:  # an indexer or another latent size: its own roofline is the better guess
-        return None
-    grid = ladder.grids.get("mla_decode/" + _cached_format(op)) or ladder.grids.get("mla_decode/bf16")
-    return (
-        None
-        if grid is None
-        else (grid, (op.heads, max(op.batch, 1.0), max(op.context, 1.0)), _stored_bytes(op), grid.width)
-    )
-
-
 def _recurrent(op: Operator, ladder: Ladder) -> Measured | None:
     batch = max(op.batch, 1.0)
     states = op.heads * op.head_dim * max(op.k, 1.0) / (128.0 * 128.0)  # of the measured size
@@ -357,10 +274,10 @@ def _stream(op: Operator, ladder: Ladder) -> Measured | None:
 _MEASURED: Final[dict[str, Callable[[Operator, Ladder], Measured | None]]] = {
     "gemm": _product,
     "grouped_gemm": _product,
-    "attention_prefill": _prompt,
-    "attention_decode": _step,
-    "mla_prefill": _latent_prompt,
-    "mla_decode": _latent_step,
+    "attention_prefill": prompt,
+    "attention_decode": step,
+    "mla_prefill": latent_prompt,
+    "mla_decode": latent_step,
     "state_space": _recurrent,
     "elementwise": _stream,
     "embedding": _stream,
@@ -396,6 +313,8 @@ def _prefill(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
     # Query tokens of a causal prompt with the same FLOP: one number for chunks, windows and encoders.
     q = sqrt(max(op.flop, 1.0) / (2.0 * width))
     compute = curve.prefill_limit * q / (q + curve.prefill_half)
+    if op.compute == "fp8":
+        compute *= curve.prefill_narrow
     # Short prompts are bound by latency, which the launch carries; below this the curve would double-count it.
     compute = max(compute, 0.02)
     return curve.prefill_launch_s + _roofline(op, accelerator, ladder, compute, curve.elementwise_memory)

@@ -17,7 +17,7 @@ import msgspec
 from tonnage import catalog
 from tonnage.catalog import Additions, accelerators, hub
 from tonnage.catalog.efficiency import ladder
-from tonnage.catalog.engines import EngineTimes, engine_times, support
+from tonnage.catalog.engines import EngineTimes, attends_in_8_bits, engine_times, only_fp16, with_usual_activations
 from tonnage.catalog.models import as_published
 from tonnage.domain.accelerator import Accelerator, Link
 from tonnage.domain.answer import Basis
@@ -28,12 +28,11 @@ from tonnage.domain.engine_spec import ResolvedEngine
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
-from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.requests.common import Lengths
 from tonnage.engines.registry import defaults, engine_spec, find_engine, resolve_engine, stated_release, unlisted_engine
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.collectives import has_link
-from tonnage.physics.memory import checkpoint_precision
+from tonnage.physics.memory import resolve_precision
 from tonnage.physics.vision import known_images
 from tonnage.planning.error_model import basis_of_tier
 from tonnage.planning.speculation import check_beams, speculation_of, with_published_acceptance
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "THROUGH_HOST", "Deployment", "calibration_of", "case_of", "deploy", "note_of", "notes_among", "overheads_under",
-    "resolve", "resolve_precision", "with_reachable_bandwidth",
+    "resolve", "with_reachable_bandwidth",
 ]  # fmt: skip
 
 THROUGH_HOST: Final = "pcie-host"
@@ -148,7 +147,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     accelerator = _counted_device(accelerator, case)
     known, note = _engine(case)
     precision = resolve_precision(case.precision, model)
-    if case.precision is None and precision.weights == "bf16" and _only_fp16(accelerator):
+    if case.precision is None and precision.weights == "bf16" and only_fp16(accelerator):
         precision = msgspec.structs.replace(precision, weights="fp16")  # vLLM's `dtype: auto` does the same
     precision = with_usual_activations(precision, accelerator, engine=known.name)
     layout, memory_layout = _layouts(case)
@@ -196,7 +195,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     placement = Placement(
         model=model,
         accelerator=with_reachable_bandwidth(accelerator, kernels.multiprocessors, reach=reach),
-        precision=precision,
+        precision=msgspec.structs.replace(precision, attends=attends_in_8_bits(engine.name, accelerator)),
         layout=layout,
         ladder=kernels,
         # Accelerators that reach each other without the network.
@@ -272,52 +271,6 @@ def _at_mean_lengths(case: ServeCase) -> ServeCase:
         raise BadRequest(f"length_spread {low:g}-{high:g}: fractions of nominal, 0 < low <= high <= 2")
     mean = (low + high) / 2.0
     return msgspec.structs.replace(case, isl=case.isl * mean, osl=case.osl * mean)
-
-
-def resolve_precision(given: Precision | None, model: Model) -> Precision:
-    """
-    The formats that run: the checkpoint's own when none are given.
-
-    A mixture published with experts in a format of their own (gpt-oss) keeps its other weights at
-    16 bits when the case names only that format.
-    """
-    if given is None:
-        return checkpoint_precision(model)
-    for name in (given.weights, given.kv, given.activations, given.experts or given.weights):
-        number_format(name)
-    if model.experts_dtype and given.experts is None and number_format(given.weights).bits < 8:
-        return msgspec.structs.replace(given, weights=model.native_dtype, experts=given.weights)
-    return given
-
-
-def with_usual_activations(precision: Precision, accelerator: Accelerator, *, engine: str) -> Precision:
-    """
-    The formats with the activations that engines use with these weights, where none but 16 bits are named.
-
-    FP8 weights come with FP8 activations wherever the part multiplies FP8: no engine widens them there. Where it does
-    not (Ampere), or where the engine's kernels for a format multiply at 16 bits, weight-only kernels run. Parts whose
-    tensor units know FP16 and not BF16 (V100, T4, RTX 2080 Ti) take FP16: engines refuse BF16 there.
-    """
-    stored = number_format(precision.weights)
-    plain = stored.name == "bf16"
-    if precision.activations == "bf16" and _only_fp16(accelerator) and not (plain and precision.experts is None):
-        # Experts in 4 bits leave the other weights at 16, which are FP16 then as well.
-        precision = msgspec.structs.replace(
-            precision, activations="fp16", weights="fp16" if plain else precision.weights
-        )
-    native = not stored.weight_only and stored.bits < 16 and stored.compute in accelerator.peaks
-    if precision.experts is not None or not native or number_format(precision.activations).bits < 16:
-        return precision
-    runs = support(engine, accelerator, weights=stored.name)
-    if runs is None or runs.at_16_bits:
-        return precision
-    return msgspec.structs.replace(precision, activations=stored.name)
-
-
-def _only_fp16(accelerator: Accelerator) -> bool:
-    """Whether products of 16 bits run in FP16 alone, faster than in 32 bits."""
-    peaks = accelerator.peaks
-    return "bf16" not in peaks and peaks.get("fp16", 0.0) > peaks.get("fp32", 0.0)
 
 
 def _counted_device(accelerator: Accelerator, case: ServeCase) -> Accelerator:

@@ -399,7 +399,7 @@ def roofline(request: Serve, option: ServeOption, *, model: Model, additions: Ad
     accelerator = catalog.accelerator(configuration.accelerator, additions)
     case = case_of(configuration, model=model, lengths=lengths, traffic=Traffic(rate_per_s=1.0))
     placement = deploy(case, model=model, accelerator=accelerator).placement
-    precision, layout = configuration.precision, configuration.layout
+    precision, layout = placement.precision, configuration.layout
     decode = decode_work(
         model,
         sequences=max(1.0, option.capacity.concurrency / layout.dp),
