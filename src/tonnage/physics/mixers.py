@@ -67,6 +67,8 @@ def _attention(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Wor
         work.append(
             elementwise_pass("query and key norm", at, read=rows * query_width, write=rows * query_width, count=count)
         )
+    if mixer.qk_norm_all_heads:
+        work += _norms_over_heads(at, rows * (query_width + kv_heads * mixer.head_dim), rows, count)
     if mixer.index_heads:
         work += _indexer(mixer, at, tokens, count)
     work += _cores(mixer, at, tokens, count)
@@ -74,6 +76,18 @@ def _attention(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Wor
         _linear("attention output", at, rows, at.hidden, heads * value_dim, count),
     ]
     return tuple(work)
+
+
+def _norms_over_heads(at: Share, values: float, rows: float, count: float) -> Work:
+    """
+    Norms of queries and keys, each over all heads: one pass on one rank; on several, sums of squares come first.
+
+    Their exchange in between is a collective (`transformer.py`).
+    """
+    norm = elementwise_pass("query and key norm", at, read=values, write=values, count=count)
+    if at.tp == 1:
+        return (norm,)
+    return (elementwise_pass("sums of squares", at, read=values, write=4.0 * rows, count=count), norm)
 
 
 def _most(mixer: Attention | LatentAttention) -> int | None:
