@@ -106,6 +106,34 @@ def test_cards_of_workstations_come_without_codes_in_their_memory(part: str, kep
     assert ladder(accelerator("a10g")).grids["gemm/bf16"].memory == 1.0
 
 
+def _lender(part: str, key: str, family: str = "vllm") -> str:
+    origin = ladder(accelerator(part), family=family).grids[key].origin
+    assert origin is not None
+    return origin.file
+
+
+def test_an_exchange_that_leaves_its_board_is_lent_by_one_that_does() -> None:
+    """Eight GB200 are two trays of four, as eight GB300 are; eight B200 and B300 share a board."""
+    assert _lender("gb200-nvl72", "all_reduce/8") == "gb300-nvl72.vllm.grids"
+    assert _lender("gb200-nvl72", "all_reduce/4") == "gb200-nvl72.vllm.grids"
+    assert _lender("h200-nvl-141gb", "all_reduce/4") == "h200-sxm-141gb.vllm.grids"
+
+
+def test_latent_attention_is_lent_between_parts_that_run_the_same_kernel() -> None:
+    """TensorRT-LLM's of A100 does not divide a context; Triton's runs there under others, as it does on L40S."""
+    assert _lender("a100-sxm4-40gb", "mla_decode/bf16", "trtllm") == "a100-sxm4-80gb.trtllm.grids"
+    assert {_lender("a100-sxm4-40gb", "mla_decode/bf16", name) for name in ("vllm", "sglang", "lmdeploy")} == {
+        "l40s.sglang.grids"
+    }
+    assert _lender("h20-sxm-96gb", "mla_decode/bf16") == "h100-sxm5-80gb.sglang.grids"
+
+
+def test_an_engine_may_call_another_family_s_exchanges() -> None:
+    """LMDeploy's communicator is NCCL unless asked otherwise."""
+    assert _lender("a100-sxm4-80gb", "all_reduce/4", "lmdeploy") == "a100-sxm4-80gb.library.grids"
+    assert _lender("a100-sxm4-80gb", "gemm/bf16", "lmdeploy") == "a100-sxm4-80gb.vllm.grids"
+
+
 def test_parts_of_other_vendors_borrow_nothing() -> None:
     assert ladder(accelerator("mi300x")).grids == {}
 

@@ -46,7 +46,10 @@ def test_the_host_of_an_engine_is_the_same_on_every_vendors_parts() -> None:
 
 def test_an_architecture_may_be_fitted_apart_from_its_makers_others() -> None:
     """Cards of two dies reach half of what their data sheet says; the maker's next generation does not."""
+    early = engine_times("vllm", vendor="AMD", architecture="CDNA2", release=(0, 3))
     dies, others = (engine_times("vllm", vendor="AMD", architecture=name) for name in ("CDNA2", "CDNA3"))
+    assert early.values["memory"] == dies.values["memory"] and early.values["step_s"] > 2 * dies.values["step_s"]
+    assert dies.values["step_s"] == others.values["step_s"]
     assert dies.values["memory"] > 1.5 > others.values["memory"]
     assert others.values == engine_times("vllm", vendor="AMD").values
     one_die = engine_times("vllm", vendor="AMD", architecture="CDNA2", part="mi210")

@@ -7,7 +7,7 @@ import pytest
 from tonnage import catalog
 from tonnage.catalog.engines import attends_in_8_bits, formats, support
 from tonnage.catalog.rows import DATA, table
-from tonnage.physics.efficiency import ATTENTION
+from tonnage.physics.grid_reading import ATTENTION
 
 
 @pytest.mark.parametrize(

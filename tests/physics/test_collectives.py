@@ -93,11 +93,8 @@ def test_between_nodes_the_network_rules() -> None:
 
 def test_more_ranks_than_were_measured_take_a_little_longer_than_the_most_measured() -> None:
     gb200 = accelerator("gb200-nvl72")
-    assert (
-        seconds(all_reduce(1e6, 8), gb200)
-        <= seconds(all_reduce(1e6, 32), gb200)
-        < 3 * seconds(all_reduce(1e6, 8), gb200)
-    )
+    most = seconds(all_reduce(1e6, 16), gb200)
+    assert seconds(all_reduce(1e6, 8), gb200) <= most <= seconds(all_reduce(1e6, 32), gb200) < 1.5 * most
 
 
 def test_an_accelerator_without_any_link_facts_still_has_a_slot() -> None:

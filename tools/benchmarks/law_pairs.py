@@ -284,6 +284,8 @@ def better(part: str, engine: str, weights: str, tp: int) -> tuple[str, ...]:
     known = known_formats(engine, part)
     # What the products run in, and the attention beside them.
     dtypes = {"fp16", "bf16"} | ({number_format(weights).compute} if known[weights] else set())
+    if engine == "llamacpp":
+        dtypes.add("fp32")  # its kernels unpack blocks in ordinary lanes
     found = []
     for other in parts():
         if other.id == part or known_formats(engine, other.id).get(weights) != known[weights]:
@@ -302,11 +304,14 @@ def better(part: str, engine: str, weights: str, tp: int) -> tuple[str, ...]:
 def _linked_as_well(part: Accelerator, other: Accelerator, tp: int) -> bool:
     """Whether so many of them reach each other at no lower rate, over links of the same reach or further."""
     inside = [max(one.max_per_node or 1, one.link.domain) >= tp for one in (part, other)]
+    # Ranks of one domain may lie in several hosts (trays of GB200 and GB300), which exchanges of one host do not cross.
+    hosted = [(one.max_per_node or 1) >= tp for one in (part, other)]
     linked = [has_link(one, ranks=tp) for one in (part, other)]
     # GeForce cards pass data through the host; server and workstation cards read each other's memory over PCIe.
     peers = [one.segment != "consumer" for one in (part, other)]
     return (
         inside[0] >= inside[1]
+        and hosted[0] >= hosted[1]
         and linked[0] >= linked[1]
         and (linked[0] or peers[0] >= peers[1])
         and link_rate(part, ranks=tp) >= link_rate(other, ranks=tp)

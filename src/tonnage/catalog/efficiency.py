@@ -37,6 +37,7 @@ from tonnage.domain.efficiency import (
     Ladder,
     Origin,
     Rung,
+    witnesses,
 )
 from tonnage.domain.layout import SERVING_ENGINE
 from tonnage.errors import BadFact
@@ -105,7 +106,7 @@ def ladder(
     else:
         if not any(family in families for families in _read_measured().values()):
             notes = (f"no kernel tables of {family}: those of {SERVING_ENGINE} stand in",)
-        grids = _grids(part_of(accelerator), _order(family))
+        grids = _grids(part_of(accelerator), _order(family), known[family].exchanges if family in known else ())
     die = die_of(accelerator.id)
     # Peaks of a processor's own microbenchmarks are rates that ran: the curve of GPUs would take its share twice.
     ran = accelerator.segment == "cpu" and accelerator.measured.product is not None
@@ -154,15 +155,19 @@ class _Family(NamedTuple):
 
     grids: tuple[str, ...]
     """Families whose grids stand in for one another, best first; none: kernels of its own that nobody tabulated."""
+    exchanges: tuple[str, ...]
+    """The family whose collectives it calls; none: those of its grids."""
     not_served: tuple[str, ...]
     """Starts of the keys of its grids that timed another kernel than runs; others' come first on the same part."""
+    not_lent: tuple[str, ...]
+    """Starts of those that timed a kernel which no other engine runs."""
 
 
 @lru_cache(maxsize=1)
 def _families() -> dict[str, _Family]:
     with (FOLDER / "families.csv").open(newline="", encoding="utf-8") as file:
         return {
-            row["family"]: _Family(tuple(row["grids"].split()), tuple(row["not_served"].split()))
+            row["family"]: _Family(*(tuple(row[name].split()) for name in _Family._fields))
             for row in csv.DictReader(file)
         }
 
@@ -233,21 +238,68 @@ def _grid_at(key: str, place: _Place) -> Grid:
 
 
 @lru_cache(maxsize=128)
-def _grids(part: Part, families: tuple[str, ...]) -> Mapping[str, Grid]:
-    """For each key the grid of the best donor."""
+def _grids(part: Part, families: tuple[str, ...], exchanges: tuple[str, ...] = ()) -> Mapping[str, Grid]:
+    """
+    For each key the grid of the best donor; collectives of those families first, where any are named.
+
+    Of 16-bit experts the other engines' grids of that donor as well, as `witnesses`.
+    """
     chosen: dict[str, _Place] = {}
     for donor, rung in _donors(part):
         alike = _OWN if rung == "own" else _likeness(donor, part)
-        known = [family for family in (*families, "library") if family in measured_families(donor)]
-        for family, last_resort in (*((f, False) for f in known), *((f, True) for f in known)):
-            header, _ = _open(donor, family)
-            skipped = _families()[family].not_served if family in _families() else ()
-            for key, (at, length) in header.index.items():
-                if key in chosen or (rung != "own" and "/local" in key):
-                    continue
-                if last_resort or not key.startswith(skipped):
-                    chosen[key] = _Place(donor, family, at, length, rung, alike)
+        foreign = () if rung == "own" or _grouped(part.name) == _grouped(donor) else _LATENT
+        for family, key, (at, length) in _offered(donor, families, exchanges):
+            if key.startswith(foreign) or (rung != "own" and not _lends(key, donor, part.name)):
+                continue
+            place = _Place(donor, family, at, length, rung, alike)
+            first = chosen.setdefault(key, place)
+            if key.startswith(_WITNESSED) and first.donor == donor and first.family != family:
+                next((name for name in witnesses(key) if chosen.setdefault(name, place).family == family), None)
     return cast(Mapping[str, Grid], _Grids(chosen)) if chosen else {}
+
+
+def _offered(
+    donor: str, families: tuple[str, ...], exchanges: tuple[str, ...]
+) -> Iterator[tuple[str, str, tuple[int, int]]]:
+    """Grids of one part, best first: family, key and place; last those that timed another kernel than runs."""
+    known = [family for family in (*families, "library") if family in measured_families(donor)]
+    for last_resort in (False, True):
+        for family in known:
+            about = _families().get(family, _Family((), (), (), ()))
+            kept = () if family == families[0] else about.not_lent
+            for key, place in _open(donor, family)[0].index.items():
+                served = not key.startswith(about.not_served)
+                served &= not exchanges or family in exchanges or key.partition("/")[0] not in _EXCHANGES
+                if (served or last_resort) and not key.startswith(kept):
+                    yield family, key, place
+
+
+_WITNESSED: Final = "grouped_gemm/bf16"
+"""Start of the keys whose other engines' grids are kept beside the first."""
+_EXCHANGES: Final = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all"})
+"""Kinds of grids whose keys go on with a number of ranks."""
+
+
+def _lends(key: str, donor: str, name: str) -> bool:
+    """Whether another part's grid says something of this one: no exchange where only one of both leaves the board."""
+    kind, *rest = key.split("/")
+    if "local" in rest or kind not in _EXCHANGES:
+        return "local" not in rest
+    boards = [accelerators()[one].max_per_node for one in (donor, name) if one in accelerators()]
+    return len({board is None or int(rest[0]) <= board for board in boards}) == 1
+
+
+_LATENT: Final = ("mla_decode", "mla_absorbed")
+"""Keys of latent attention, whose kernels are written for one kind of matrix unit."""
+
+
+def _grouped(name: str) -> bool:
+    """
+    Whether warp groups of this part multiply together: Hopper's and server Blackwell's units (wgmma, tcgen05).
+
+    Latent attention has kernels of its own there (FlashMLA, CUTLASS's); other parts run Triton's.
+    """
+    return 9.0 <= part_of(accelerators()[name]).capability < 12.0 if name in accelerators() else False
 
 
 @lru_cache(maxsize=1)

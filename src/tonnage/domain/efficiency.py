@@ -31,11 +31,17 @@ __all__ = [
     "Machine",
     "Origin",
     "Rung",
+    "witnesses",
 ]
 
 Rung = Literal["own", "architecture", "generation", "generic"]
 
 RUNGS: Final[tuple[Rung, ...]] = ("own", "architecture", "generation", "generic")
+
+
+def witnesses(key: str) -> tuple[str, ...]:
+    """Keys of `Ladder.grids` under which two other engines' tables of the same kernel on the same part may stand."""
+    return f"{key}@1", f"{key}@2"
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,8 +3,7 @@
 A grid (`tonnage.domain.efficiency`) stores the excess of each measured time over `model_s`, launch
 cost plus the roofline; so knees, extrapolation and borrowing from a similar part come from one
 expression. A borrowed grid is evaluated on the borrower's rooflines: launch cost stays, the rest
-follows. Kernels of attention have many grids (what queries and the cache were in, the size of a head, windows; latent
-attention in two forms): `prompt`, `step`, `latent_prompt` and `latent_step` say which one, and where in it.
+follows.
 
 Thermal throttling within a run and contention between streams are ignored; `Ladder.sustained` scales
 the compute peak of power-capped parts.
@@ -15,19 +14,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import lru_cache
-from math import exp, log, log2, sqrt
+from math import exp, log
 from typing import Final
 
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.efficiency import LOG_STEP, RUNGS, Grid, Ladder, Machine, Rung
-from tonnage.domain.precision import FORMATS, number_format
+from tonnage.domain.efficiency import LOG_STEP, RUNGS, Grid, Machine, Rung
 from tonnage.errors import Unmeasured
-from tonnage.physics.work import Operator
 
-__all__ = [
-    "ATTENTION", "DEMANDS", "Measured", "Point", "grid_s", "latent_prompt", "latent_step", "model_s", "peak_flop_per_s",
-    "prompt", "roofline_s", "smooth_max", "step", "stored_over", "weakest_rung",
-]  # fmt: skip
+__all__ = ["DEMANDS", "Point", "grid_s", "model_s", "peak_flop_per_s", "roofline_s", "smooth_max", "weakest_rung"]
 
 
 _EMULATED: Final = {
@@ -74,9 +68,6 @@ Demand = tuple[float, float, float]
 
 Point = tuple[float, ...]
 """Coordinates of a shape, in the order of a grid's axes."""
-
-Measured = tuple[Grid, Point, float, float]
-"""A grid, the coordinates in it, bytes of a stored value, and the width its demand needs."""
 
 
 def _gemm_demand(point: Point, weights_bytes: float, width: float) -> Demand:
@@ -296,127 +287,3 @@ def roofline_s(*, flop: float, moved_bytes: float, peak_flop_per_s: float, memor
     2.00 ms
     """
     return smooth_max(compute_s=flop / peak_flop_per_s, memory_s=moved_bytes / memory_bytes_per_s)
-
-
-ATTENTION: Final = frozenset({"attention_prefill", "attention_decode", "mla_prefill", "mla_decode"})
-_PROMPTS_IN_FP8: Final = (["attention_prefill", "fp8"], ["windowed_prefill", "fp8"])
-"""Starts of the keys of grids of prompts whose queries were in FP8."""
-
-
-def stored_over(op: Operator, grid: Grid) -> str:
-    """The arithmetic whose roofline the excess of a grid is over: attention's 16 bits, but for prompts timed in FP8."""
-    if op.compute != "fp8" or op.kind not in ATTENTION:
-        return op.compute
-    narrow = grid.origin is not None and grid.origin.key.split("/")[:2] in _PROMPTS_IN_FP8
-    return "fp8" if narrow else "bf16"
-
-
-def _nearest_width(ladder: Ladder, prefix: str, width: float) -> Grid | None:
-    found = ladder.grids.get(f"{prefix}/{width:.0f}")
-    if found is not None:
-        return found
-    near = [ladder.grids[key] for key in ladder.grids if key.startswith(prefix + "/")]
-    return min(near, key=lambda grid: abs(grid.width - width), default=None)
-
-
-def _stored_bytes(op: Operator) -> float:
-    return (FORMATS.get(op.weights) or number_format(op.weights)).bytes
-
-
-def _cached_format(op: Operator) -> str:
-    return "fp8" if _stored_bytes(op) < 1.5 else "bf16"
-
-
-def _causal_query(op: Operator, width: float) -> tuple[float, float]:
-    """Heads of all sequences, and the query tokens of a whole causal prompt with the same FLOP."""
-    heads = max(op.heads * max(op.batch, 1.0), 1.0)
-    return heads, sqrt(max(op.flop, 1.0) / (2.0 * heads * width))
-
-
-def prompt(op: Operator, ladder: Ladder) -> Measured | None:
-    """Where the attention of a prompt is; absent where nothing of its kind was measured."""
-    if op.compute not in {"bf16", "fp16", "fp8"}:
-        return None
-    group = max(op.heads / max(op.kv_heads, 1.0), 1.0)
-    for prefix, grid in _prompt_grids(op, ladder):
-        heads, q = _causal_query(op, op.head_dim)
-        query = op.m / max(op.batch, 1.0)
-        if op.window and op.window < query:
-            near = _nearest_window(ladder, f"windowed_prefill/{prefix}/{grid.width:.0f}", op.window)
-            if near is not None:
-                return near, (group, heads, query), near.weights_bytes, op.head_dim
-        return grid, (group, heads, q), grid.weights_bytes, op.head_dim
-    return None
-
-
-def _prompt_grids(op: Operator, ladder: Ladder) -> list[tuple[str, Grid]]:
-    """
-    Grids of prompts that may answer, best first: of this arithmetic and cache, of this cache, of 16 bits.
-
-    For a cache in FP8 an engine's own grid comes before another's, whatever its queries were in: it timed the kernel
-    that the engine runs for such a cache (vLLM's on Hopper is one of FP8 queries under the name of 16-bit ones).
-    """
-    cache = _cached_format(op)
-    prefixes = [f"bf16/{cache}", "bf16/bf16"] if cache != "bf16" else ["bf16/bf16"]
-    if op.compute == "fp8":
-        prefixes.insert(0, f"fp8/{cache}")
-    found = [(prefix, _nearest_width(ladder, f"attention_prefill/{prefix}", op.head_dim)) for prefix in prefixes]
-    known = [(prefix, grid) for prefix, grid in found if grid is not None]
-    if op.compute == "fp8":
-        own = f".{ladder.family}.grids"
-        known.sort(key=lambda at: at[0] == "bf16/bf16" or not (at[1].origin and at[1].origin.file.endswith(own)))
-    return known
-
-
-def _nearest_window(ladder: Ladder, prefix: str, window: float) -> Grid | None:
-    """The grid of a window within a factor of two."""
-    for octave in (0, 1, -1):
-        grid = ladder.grids.get(f"{prefix}/{round(log2(window)) + octave}")
-        if grid is not None:
-            return grid
-    return None
-
-
-def step(op: Operator, ladder: Ladder) -> Measured | None:
-    """Where the attention of a decode step is."""
-    if op.compute not in {"bf16", "fp16", "fp8"}:
-        return None
-    for cache in (_cached_format(op), "bf16"):
-        grid = _nearest_width(ladder, "attention_decode/" + cache, op.head_dim)
-        if grid is not None:
-            kv_heads = max(op.kv_heads, 1.0)
-            # Speculative tokens of one sequence share its keys, as query heads of one group do.
-            drafted = max(op.m / op.batch, 1.0) if op.m and op.batch else 1.0
-            leading = (max(op.heads / kv_heads, 1.0) * drafted, max(op.batch, 1.0) * kv_heads)
-            context = max(op.context, 1.0)
-            if op.window and op.window <= context:
-                near = _nearest_window(ladder, f"windowed_decode/{cache}/{grid.width:.0f}", op.window)
-                if near is not None:
-                    return near, (*leading, context), _stored_bytes(op), op.head_dim
-                context = op.window
-            return grid, (*leading, context), _stored_bytes(op), op.head_dim
-    return None
-
-
-def latent_prompt(op: Operator, ladder: Ladder) -> Measured | None:
-    """Where the latent attention of a prompt is, in the form that engines run it in."""
-    # Prompts whose queries choose their keys, or attend folded entries, are attended in the latent space.
-    latent = op.window is not None or op.head_dim >= 500
-    for form in ("mla_absorbed/", "mla_prefill/") if latent else ("mla_prefill/",):
-        grid = ladder.grids.get(form + _cached_format(op)) or ladder.grids.get(form + "bf16")
-        if grid is not None:
-            _, query = _causal_query(op, grid.width)
-            return grid, (max(op.heads, 1.0), max(op.batch, 1.0), query), grid.weights_bytes, grid.width
-    return None
-
-
-def latent_step(op: Operator, ladder: Ladder) -> Measured | None:
-    """Where the latent attention of a decode step is."""
-    if op.head_dim < 500:  # an indexer or another latent size: its own roofline is the better guess
-        return None
-    grid = ladder.grids.get("mla_decode/" + _cached_format(op)) or ladder.grids.get("mla_decode/bf16")
-    return (
-        None
-        if grid is None
-        else (grid, (op.heads, max(op.batch, 1.0), max(op.context, 1.0)), _stored_bytes(op), grid.width)
-    )

@@ -10,7 +10,6 @@ kernels reach.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from math import sqrt
 from typing import Final, Literal
 
@@ -18,32 +17,18 @@ import msgspec
 
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.breakdown import Evidence, Tier
-from tonnage.domain.efficiency import Grid, Ladder, Machine, Rung
+from tonnage.domain.efficiency import Grid, Ladder, Rung, witnesses
 from tonnage.domain.precision import FORMATS, number_format
 from tonnage.physics.collectives import collective_timed, level_bytes, link_rate, network_rate, ring_traffic
-from tonnage.physics.efficiency import (
-    Measured,
-    grid_s,
-    latent_prompt,
-    latent_step,
-    peak_flop_per_s,
-    prompt,
-    smooth_max,
-    step,
-    stored_over,
-    weakest_rung,
-)
+from tonnage.physics.efficiency import peak_flop_per_s, smooth_max, weakest_rung
+from tonnage.physics.grid_reading import MEASURED, Measured, find, kernels, read
 from tonnage.physics.work import Operator, Work
 
 __all__ = ["operator_evidence", "operator_s", "roofline_of", "work_s"]
 
 SLOWER: Final = 1.3
 """How much longer than the 16-bit kernel of its shape a product in fewer bits may take on the word of one table. [-]"""
-EXPERT_SKEW: Final = 1.2
-"""Exponent by which the popularity of experts falls with their rank in skewed tables (aiconfigurator-core). [-]"""
 _PRODUCTS: Final = frozenset({"gemm", "grouped_gemm"})
-_FROM_MEMORY: Final = frozenset({"gemm", "grouped_gemm", "attention_decode", "mla_decode", "state_space"})
-"""Kinds that read weights or states anew in each layer, however large the cache that a benchmark repeats them from."""
 _COLLECTIVES: Final = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point"})
 
 
@@ -115,51 +100,40 @@ def _operator_seconds(
         return collective_timed(op, accelerator=accelerator, ladder=ladder, eager=eager)
     grid: Grid | None = None
     rung: Rung = "generic"
-    measured = _MEASURED[kind](op, ladder) if ladder.grids and kind in _MEASURED else None
+    measured = MEASURED[kind](op, ladder) if ladder.grids and kind in MEASURED else None
     if measured is None:
         seconds = _GENERIC[kind](op, accelerator, ladder)
     else:
         grid = measured[0]
-        seconds, rung = _read(op, measured, accelerator=accelerator, ladder=ladder), grid.rung
+        seconds, rung = read(op, measured, accelerator=accelerator, ladder=ladder), grid.rung
         if kind in _PRODUCTS and measured[2] < 2.0:
             seconds, rung, grid = _second_witness(op, (seconds, rung, grid), accelerator=accelerator, ladder=ladder)
+        elif kind == "grouped_gemm":
+            seconds = _agreed_s(op, measured, seconds, accelerator=accelerator, ladder=ladder)
     if eager:
         seconds += ladder.curve.eager_launch_s - ladder.curve.launch_s
     return seconds, rung, grid
 
 
-@lru_cache(maxsize=256)
-def _machine(peak_flop_per_s: float, memory_bytes_per_s: float) -> Machine:
-    return Machine(peak_flop_per_s=peak_flop_per_s, memory_bytes_per_s=memory_bytes_per_s)
+def _agreed_s(op: Operator, first: Measured, seconds: float, *, accelerator: Accelerator, ladder: Ladder) -> float:
+    """
+    16-bit experts, by a table that two other engines' tables of the same part may contradict. [s]
 
-
-def _read(op: Operator, measured: Measured, *, accelerator: Accelerator, ladder: Ladder) -> float:
-    """Seconds that a grid says of an operator on this accelerator."""
-    grid, point, weights_bytes, width = measured
-    peak = peak_flop_per_s(accelerator, op.compute) * ladder.sustained
-    over = peak if op.compute == (at := stored_over(op, grid)) else peak_flop_per_s(accelerator, at) * ladder.sustained
-    machine = _machine(over * grid.arithmetic, accelerator.memory_bytes_per_s * grid.memory)
-    seconds = grid_s(grid, point, machine=machine, weights_bytes=weights_bytes, width=width)
-    if grid.arithmetic > 1.0:  # some shapes reach more of the measured part's peak than its large ones usually do
-        seconds = max(seconds, op.flop / peak)
-    if grid.memory > 1.0 or (grid.rung != "own" and op.kind in _FROM_MEMORY):
-        reached = _reached_experts(round(op.groups, 2), round(op.m)) if op.skewed else 1.0
-        seconds = max(seconds, reached * op.read_bytes / accelerator.memory_bytes_per_s)
-    return seconds
-
-
-@lru_cache(maxsize=1024)
-def _reached_experts(groups: float, rows: float) -> float:
-    """Share of the experts that even routing hits, which so many rows reach at least under the tables' power law."""
-    if rows <= groups * (1.0 + 1e-9) or groups <= 1.0:
-        return 1.0
-    low, high = groups, 64.0 * groups
-    while (middle := (low + high) / 2.0) < high - 0.005:  # even routing hits N (1 - (1 - 1/N)^rows) of N experts
-        low, high = (middle, high) if middle * (1.0 - (1.0 - 1.0 / middle) ** rows) < groups else (low, middle)
-    popular = [float(rank) ** -EXPERT_SKEW for rank in range(1, round(high) + 1)]
-    total = sum(popular)
-    hit: float = sum(1.0 - (1.0 - one / total) ** rows for one in popular)
-    return min(1.0, hit / groups)
+    Where it is more than `SLOWER` times the slower of both, its kernel was not tuned for that shape: TensorRT-LLM's 16
+    experts of 14,336 x 4,096 take 2.9 times their bytes on H100, eight of them 1.1 times (aiconfigurator-core 0.12.0).
+    """
+    grid = first[0]
+    if (
+        grid.origin is None
+        or op.kind != "grouped_gemm"
+        or seconds <= SLOWER * op.read_bytes / accelerator.memory_bytes_per_s
+    ):
+        return seconds
+    others = [other for key in witnesses(grid.origin.key) if (other := ladder.grids.get(key))]
+    if len(others) < 2:
+        return seconds
+    times = [read(op, (other, *first[1:]), accelerator=accelerator, ladder=ladder) for other in others]
+    return min(seconds, SLOWER * max(times))
 
 
 def _second_witness(
@@ -178,19 +152,20 @@ def _second_witness(
     widened = op.n * op.k * max(op.groups, 1.0) * 2.0 / accelerator.memory_bytes_per_s
     if seconds <= SLOWER * max(widened, op.flop / peak_flop_per_s(accelerator, "bf16")):
         return first
-    sixteen = _find(op, ladder, ("bf16",), 2.0)
+    sixteen = find(op, ladder, ("bf16",), 2.0)
     if sixteen is None:
         return first
     wide = msgspec.structs.replace(op, weights="bf16", compute="bf16")
-    most = SLOWER * _read(wide, sixteen, accelerator=accelerator, ladder=ladder)
+    most = read(wide, sixteen, accelerator=accelerator, ladder=ladder)
+    most = SLOWER * _agreed_s(wide, sixteen, most, accelerator=accelerator, ladder=ladder)
     if seconds <= most:
         return first
-    names, stored = _kernels(op.weights, op.compute)
+    names, stored = kernels(op.weights, op.compute)
     seen = [(seconds, rung, grid)]
     for name in names:
-        other = _find(op, ladder, (name,), stored)
+        other = find(op, ladder, (name,), stored)
         if other is not None and other[0] is not grid:
-            seen.append((_read(op, other, accelerator=accelerator, ladder=ladder), other[0].rung, other[0]))
+            seen.append((read(op, other, accelerator=accelerator, ladder=ladder), other[0].rung, other[0]))
     best = min(seen, key=lambda found: found[0])
     agreed = len(seen) > 1 and all(found[1] == "own" for found in seen)
     if best[0] <= most or agreed:
@@ -206,83 +181,6 @@ def work_s(work: Work, *, accelerator: Accelerator, ladder: Ladder, eager: bool 
         total += seconds * op.count
         rungs.add(rung)
     return total, weakest_rung(tuple(rungs))
-
-
-_KERNELS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
-    ("bf16", "bf16"): ("bf16",),
-    ("fp16", "fp16"): ("bf16",),
-    ("fp16", "bf16"): ("bf16",),
-    ("bf16", "fp16"): ("bf16",),
-    ("fp8", "fp8"): ("fp8", "fp8_block"),
-    ("fp8_block", "fp8"): ("fp8_block", "fp8"),
-    ("mxfp8", "fp8"): ("fp8_block", "fp8"),
-    ("int8", "int8"): ("int8", "fp8"),
-    ("nvfp4", "fp4"): ("nvfp4",),
-    ("mxfp4", "fp4"): ("nvfp4",),
-    ("mxfp4", "fp8"): ("mxfp4", "nvfp4"),
-    ("mxfp4", "bf16"): ("mxfp4/bf16", "int4/bf16", "int4"),
-}
-"""Grids that hold the kernel of a stored format and a compute dtype, best first."""
-
-
-@lru_cache(maxsize=256)
-def _kernels(weights: str, compute: str) -> tuple[tuple[str, ...], float]:
-    """Names of the grids that fit, and the bytes of a stored value."""
-    known = FORMATS.get(weights) or number_format(weights)
-    names = _KERNELS.get((known.name, compute))
-    if names is None and compute in {"bf16", "fp16"} and known.bits < 16:
-        # Weight-only kernels: what counts is how many bits they widen.
-        names = ("int4", "int4/bf16", "int8_weight") if known.bits < 6 else ("int8_weight", "int4", "int4/bf16")
-    return names or (), known.bytes
-
-
-def _product(op: Operator, ladder: Ladder) -> Measured | None:
-    names, stored = _kernels(op.weights, op.compute)
-    return _find(op, ladder, names, stored)
-
-
-def _find(op: Operator, ladder: Ladder, names: tuple[str, ...], stored: float) -> Measured | None:
-    """The first of the named grids that the ladder has, and the product's place in it."""
-    for name in names:
-        key = f"{op.kind}/{name}"
-        if op.kind == "gemm":
-            grid = ladder.grids.get(key)
-            if grid is not None:
-                return grid, (op.n, op.k, op.m), stored, 1.0
-            continue
-        grid = (ladder.grids.get(key + "/skewed") if op.skewed else None) or ladder.grids.get(key)
-        if grid is not None:
-            return grid, (op.n * op.k, op.groups, op.m / max(op.groups, 1e-9)), stored, op.n + op.k
-    return None
-
-
-def _recurrent(op: Operator, ladder: Ladder) -> Measured | None:
-    batch = max(op.batch, 1.0)
-    states = op.heads * op.head_dim * max(op.k, 1.0) / (128.0 * 128.0)  # of the measured size
-    if op.m <= 4.0 * batch:
-        grid = ladder.grids.get("state_space/decode")
-        return None if grid is None else (grid, (1.0, states * op.m), grid.weights_bytes, grid.width)
-    grid = ladder.grids.get("state_space/prefill")
-    return None if grid is None else (grid, (states * batch, op.m / batch), grid.weights_bytes, grid.width)
-
-
-def _stream(op: Operator, ladder: Ladder) -> Measured | None:
-    grid = ladder.grids.get("elementwise")
-    return None if grid is None else (grid, (op.read_bytes + op.write_bytes,), 1.0, 1.0)
-
-
-_MEASURED: Final[dict[str, Callable[[Operator, Ladder], Measured | None]]] = {
-    "gemm": _product,
-    "grouped_gemm": _product,
-    "attention_prefill": prompt,
-    "attention_decode": step,
-    "mla_prefill": latent_prompt,
-    "mla_decode": latent_step,
-    "state_space": _recurrent,
-    "elementwise": _stream,
-    "embedding": _stream,
-}
-"""Where each kind finds its grid and its coordinates in it."""
 
 
 def _roofline(op: Operator, accelerator: Accelerator, ladder: Ladder, compute: float, memory: float) -> float:
@@ -313,8 +211,6 @@ def _prefill(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
     # Query tokens of a causal prompt with the same FLOP: one number for chunks, windows and encoders.
     q = sqrt(max(op.flop, 1.0) / (2.0 * width))
     compute = curve.prefill_limit * q / (q + curve.prefill_half)
-    if op.compute == "fp8":
-        compute *= curve.prefill_narrow
     # Short prompts are bound by latency, which the launch carries; below this the curve would double-count it.
     compute = max(compute, 0.02)
     return curve.prefill_launch_s + _roofline(op, accelerator, ladder, compute, curve.elementwise_memory)

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from tonnage.catalog import accelerator
 from tonnage.catalog.efficiency import ladder
-from tonnage.physics.efficiency import prompt, stored_over
+from tonnage.physics.grid_reading import prompt, stored_over
 from tonnage.physics.operators import operator_evidence, operator_s, roofline_of
 from tonnage.physics.work import Operator
 
