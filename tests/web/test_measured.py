@@ -33,6 +33,7 @@ from tonnage.web.tasks import predict
 from tonnage.web.worker import Settings
 
 MODEL, H100, RTX = "meta-llama/Llama-3.1-8B-Instruct", "h100-sxm5-80gb", "rtx-4090"
+ID = "meta-llama/Meta-Llama-3.1-8B"
 SERVE = {"rate": "2/s", "traffic": "chat", "accelerator": "H100", "quick": "true"}
 TRAIN = {"method": "full", "framework": "torchtitan", "accelerator": "H100", "count": "8", "tokens": "20M"}
 CASE = {"model": MODEL, "accelerator": "H100", "traffic": {"profile": "chat", "rate": "3/s", "requests": "60"}}
@@ -79,7 +80,8 @@ def _serving(part: str, engine: str) -> Calibration:
         engine=engine,
         stretch=Stretch(memory=1.3, compute=1.2, step_s=0.001),
         factors={"tpot_s": 1.1, "ttft_s": 1.3},
-        models=(MODEL,),
+        models=(ID,),
+        carried=0.5,
         points=3,
         date="2026-11-20",
         machine="a rack",
@@ -101,7 +103,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Additions:
 def other(tmp_path_factory: pytest.TempPathFactory) -> Additions:
     """Measurements of parts and engines that no answer here is about: nobody rents an M4 Max to serve."""
     folder = tmp_path_factory.mktemp("other")
-    for one in (_serving("m4-max", "vllm"), _serving(H100, "llamacpp"), _serving(RTX, "vllm")):
+    for one in (_serving("m4-max", "vllm"), _serving(H100, "sglang"), _serving(RTX, "sglang")):
         (folder / f"{one.accelerator}-{one.engine}.toml").write_text(calibration_toml(one))
     return Additions(paths=(str(folder),))
 
@@ -177,15 +179,15 @@ def test_a_nonsense_choice_is_refused() -> None:
         answered("explain", NOTHING, "nun")
 
 
-@pytest.mark.parametrize("model", [MODEL, "Qwen/Qwen3-8B"])
-def test_the_factor_is_that_between_the_answers(model: str, own: Additions) -> None:
+@pytest.mark.parametrize(("model", "carried"), [(ID, 1.0), ("Qwen/Qwen3-8B", 0.5)])
+def test_the_factor_is_that_between_the_answers(model: str, carried: float, own: Additions) -> None:
     """Of a model that was measured, and of another one on the same stack, which takes its share."""
     request = {"model": model, "traffic": "chat", "concurrency": "16", "accelerator": "H100", "precision": "bf16",
                "quick": "true"}  # fmt: skip
     plans = [answer("serve", request, additions=additions) for additions in (own, NOTHING)]
     (use,) = plans[0].calibrations
     tpot = [plan.options[0].capacity.tpot_mean_s for plan in plans]
-    assert use.model == model and use.models == (MODEL,) and use.moved[0].quantity == "tpot_s"
+    assert (use.model, use.models, use.carried) == (model, (ID,), carried) and use.moved[0].quantity == "tpot_s"
     assert use.moved[0].factor == pytest.approx(tpot[0] / tpot[1], rel=0.02)
 
 
