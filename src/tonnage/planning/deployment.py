@@ -9,13 +9,12 @@ predictions, simulations, batches and fleets all start here, so that one configu
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from tonnage import catalog
-from tonnage.catalog import Additions, accelerators, hub
+from tonnage.catalog import Additions, hub
 from tonnage.catalog.efficiency import ladder
 from tonnage.catalog.engines import EngineTimes, attends_in_8_bits, engine_times, only_fp16, with_usual_activations
 from tonnage.catalog.models import as_published
@@ -47,8 +46,8 @@ if TYPE_CHECKING:
     from tonnage.planning.drift import Drift
 
 __all__ = [
-    "THROUGH_HOST", "Deployment", "calibration_of", "case_of", "deploy", "note_of", "notes_among", "overheads_under",
-    "resolve", "with_reachable_bandwidth",
+    "THROUGH_HOST", "Deployment", "calibration_of", "case_of", "deploy", "overheads_under", "resolve",
+    "with_reachable_bandwidth",
 ]  # fmt: skip
 
 THROUGH_HOST: Final = "pcie-host"
@@ -219,8 +218,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         from tonnage.planning.drift import drift_at
 
         drift = drift_at(own, case, at=placement, engine=engine.name)
-    moved = () if drift is None or own is not None else (drift.told(case),)
-    notes = (*note, *told, *published, *pool.notes, *model.assumed, *placement.ladder.notes, *note_of(own), *moved)
+    notes = (*note, *told, *published, *pool.notes, *model.assumed, *placement.ladder.notes)
     if placement.two_batches and layout.ep > 1 and layout.dp > 1 and layout.tp * layout.dp > placement.domain:
         told_of = "half of a step is exchanged between nodes beside the other (--enable-two-batch-overlap)"
         notes = (*notes, f"{case.engine}: {told_of}, busy experts are copied (--enable-eplb); else steps are longer")
@@ -373,31 +371,3 @@ def overheads_under(base: Overheads, stretch: Stretch | None, *, carried: float 
         prefill_routed_s=base.prefill_routed_s * host,
         prefill_kernel_s=base.prefill_kernel_s * host,
     )
-
-
-def note_of(own: Calibration | None) -> tuple[str, ...]:
-    """The sentence that tells whose measurements a number rests on."""
-    if own is None:
-        return ()
-    s = own.stretch
-    where = f" on {own.machine}" if own.machine else ""
-    share = f", of which {own.carried:.0%} hold for another model" if own.carried < 1.0 else ""
-    return (
-        f"{own.engine} on {own.accelerator} as calibrated {own.date}{where} from {own.points} loads of "
-        f"{', '.join(own.models) or 'own models'}: x{s.memory:.3g} what memory bounds, x{s.compute:.3g} what "
-        f"arithmetic bounds, {s.step_s * 1e3:.3g} ms of host a step{share} ({own.source or 'not stored'})",
-    )
-
-
-def notes_among(configurations: Iterable[Configuration], *, model: str, additions: Additions) -> tuple[str, ...]:
-    """The same for every stack among some configurations of a model."""
-    known = accelerators(additions)
-    notes: list[str] = []
-    for part, engine in dict.fromkeys((c.accelerator, c.engine.name) for c in configurations):
-        own = calibration_of(known[part], engine, model=model) if part in known else None
-        notes += note_of(own)
-        if own is None and part in known and known[part].published:
-            from tonnage.planning.drift import published_note
-
-            notes += published_note(part, engine, model=model)
-    return tuple(notes)
