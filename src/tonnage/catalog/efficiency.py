@@ -156,13 +156,15 @@ class _Family(NamedTuple):
     """Families whose grids stand in for one another, best first; none: kernels of its own that nobody tabulated."""
     not_served: tuple[str, ...]
     """Starts of the keys of its grids that timed another kernel than runs; others' come first on the same part."""
+    routes: tuple[str, ...] = ()
+    """Starts of the keys of its grids that were timed from the router's logits on: choosing experts is in them."""
 
 
 @lru_cache(maxsize=1)
 def _families() -> dict[str, _Family]:
     with (FOLDER / "families.csv").open(newline="", encoding="utf-8") as file:
         return {
-            row["family"]: _Family(tuple(row["grids"].split()), tuple(row["not_served"].split()))
+            row["family"]: _Family(*(tuple(row[name].split()) for name in _Family._fields))
             for row in csv.DictReader(file)
         }
 
@@ -229,7 +231,9 @@ def _grid_at(key: str, place: _Place) -> Grid:
     header, body = _open(place.donor, place.family)
     file = f"{place.donor}.{place.family}.grids"
     origin = Origin(key=key, accelerator=place.donor, file=file, package=header.package, date=header.date)
-    return _grid(body[place.at : place.at + place.length], place.rung, place.alike, origin)
+    found = _grid(body[place.at : place.at + place.length], place.rung, place.alike, origin)
+    routes = _families()[place.family].routes if place.family in _families() else ()
+    return msgspec.structs.replace(found, routes=True) if key.startswith(routes) else found
 
 
 @lru_cache(maxsize=128)

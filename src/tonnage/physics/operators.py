@@ -35,7 +35,7 @@ from tonnage.physics.efficiency import (
 )
 from tonnage.physics.work import Operator, Work
 
-__all__ = ["operator_evidence", "operator_s", "roofline_of", "work_s"]
+__all__ = ["operator_evidence", "operator_s", "roofline_of", "timed_with_experts", "work_s"]
 
 SLOWER: Final = 1.3
 """How much longer than the 16-bit kernel of its shape a product in fewer bits may take on the word of one table. [-]"""
@@ -198,6 +198,13 @@ def _second_witness(
     return most, weakest_rung((rung, sixteen[0].rung)), sixteen[0]
 
 
+def timed_with_experts(op: Operator, ladder: Ladder) -> bool:
+    """Whether choosing experts was timed with them: the grid that answers for these experts begins at the logits."""
+    names, stored = _kernels(op.weights, op.compute)
+    found = _find(msgspec.structs.replace(op, kind="grouped_gemm", skewed=True), ladder, names, stored)
+    return found is not None and found[0].routes
+
+
 def work_s(work: Work, *, accelerator: Accelerator, ladder: Ladder, eager: bool = False) -> tuple[float, Rung]:
     """Seconds of a whole phase run back to back, and the weakest rung in it."""
     total, rungs = 0.0, set[Rung]()
@@ -281,6 +288,7 @@ _MEASURED: Final[dict[str, Callable[[Operator, Ladder], Measured | None]]] = {
     "state_space": _recurrent,
     "elementwise": _stream,
     "embedding": _stream,
+    "routing": _stream,
 }
 """Where each kind finds its grid and its coordinates in it."""
 
@@ -363,5 +371,6 @@ _GENERIC: Final[dict[str, Callable[[Operator, Accelerator, Ladder], float]]] = {
     "convolution": _convolution,
     "elementwise": _elementwise,
     "embedding": _embedding,
+    "routing": _elementwise,
 }
 """The generic curve of every kind that computes."""
