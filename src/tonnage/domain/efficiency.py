@@ -97,6 +97,8 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Share of its peak that the part reaches, over the measured part's share of its own."""
     memory: float = 1.0
     """The same of the memory bandwidth."""
+    routes: bool = False
+    """Timed from the router's logits on: choosing experts is in it (grouped_gemm)."""
 
 
 LOG_STEP: Final = 1.0 / 2000.0

@@ -225,6 +225,7 @@ MEASURED: Final[dict[str, Callable[[Operator, Ladder], Measured | None]]] = {
     "state_space": _recurrent,
     "elementwise": _stream,
     "embedding": _stream,
+    "routing": _stream,
 }
 """Where each kind finds its grid and its coordinates in it."""
 

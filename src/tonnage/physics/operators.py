@@ -24,7 +24,7 @@ from tonnage.physics.efficiency import peak_flop_per_s, smooth_max, weakest_rung
 from tonnage.physics.grid_reading import MEASURED, Measured, find, kernels, read
 from tonnage.physics.work import Operator, Work
 
-__all__ = ["operator_evidence", "operator_s", "roofline_of", "work_s"]
+__all__ = ["operator_evidence", "operator_s", "roofline_of", "timed_with_experts", "work_s"]
 
 SLOWER: Final = 1.3
 """How much longer than the 16-bit kernel of its shape a product in fewer bits may take on the word of one table. [-]"""
@@ -173,6 +173,13 @@ def _second_witness(
     return most, weakest_rung((rung, sixteen[0].rung)), sixteen[0]
 
 
+def timed_with_experts(op: Operator, ladder: Ladder) -> bool:
+    """Whether choosing experts was timed with them: the grid that answers for these experts begins at the logits."""
+    names, stored = kernels(op.weights, op.compute)
+    found = find(msgspec.structs.replace(op, kind="grouped_gemm", skewed=True), ladder, names, stored)
+    return found is not None and found[0].routes
+
+
 def work_s(work: Work, *, accelerator: Accelerator, ladder: Ladder, eager: bool = False) -> tuple[float, Rung]:
     """Seconds of a whole phase run back to back, and the weakest rung in it."""
     total, rungs = 0.0, set[Rung]()
@@ -259,5 +266,6 @@ _GENERIC: Final[dict[str, Callable[[Operator, Accelerator, Ladder], float]]] = {
     "convolution": _convolution,
     "elementwise": _elementwise,
     "embedding": _embedding,
+    "routing": _elementwise,
 }
 """The generic curve of every kind that computes."""
