@@ -13,8 +13,7 @@ from tonnage.domain.efficiency import Curve, Grid, Ladder, Machine
 from tonnage.domain.precision import number_format
 from tonnage.errors import Unmeasured
 from tonnage.physics.efficiency import grid_s, peak_flop_per_s
-from tonnage.physics.grid_reading import _reached_experts
-from tonnage.physics.operators import SLOWER, operator_evidence, operator_s, work_s
+from tonnage.physics.operators import SLOWER, _reached_experts, operator_evidence, operator_s, work_s
 from tonnage.physics.work import Operator
 
 H100 = accelerator("h100-sxm5-80gb")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tonnage.domain.model import FeedForward, Mlp, Moe
 from tonnage.domain.precision import number_format
-from tonnage.physics.grid_reading import EXPERT_SKEW
+from tonnage.physics.operators import EXPERT_SKEW
 from tonnage.physics.shares import Share, elementwise_pass, gemm
 from tonnage.physics.work import Operator, Work
 
