@@ -32,12 +32,12 @@ from tonnage.domain.efficiency import (
     PROCESSOR,
     PROCESSOR_OWN,
     RUNGS,
+    WITNESSES,
     Curve,
     Grid,
     Ladder,
     Origin,
     Rung,
-    witnesses,
 )
 from tonnage.domain.layout import SERVING_ENGINE
 from tonnage.errors import BadFact
@@ -246,7 +246,7 @@ def _grids(part: Part, families: tuple[str, ...], exchanges: tuple[str, ...] = (
     """
     For each key the grid of the best donor; collectives of those families first, where any are named.
 
-    Of 16-bit experts the other engines' grids of that donor as well, as `witnesses`.
+    Of 16-bit experts the other engines' grids of that donor as well, as `WITNESSES`.
     """
     chosen: dict[str, _Place] = {}
     for donor, rung in _donors(part):
@@ -258,7 +258,7 @@ def _grids(part: Part, families: tuple[str, ...], exchanges: tuple[str, ...] = (
             place = _Place(donor, family, at, length, rung, alike)
             first = chosen.setdefault(key, place)
             if key.startswith(_WITNESSED) and first.donor == donor and first.family != family:
-                next((name for name in witnesses(key) if chosen.setdefault(name, place).family == family), None)
+                next((end for end in WITNESSES if chosen.setdefault(key + end, place).family == family), None)
     return cast(Mapping[str, Grid], _Grids(chosen)) if chosen else {}
 
 
@@ -403,14 +403,17 @@ def _crowding(units: float, *, faster: float) -> float:
     How many times as much the donor must have to do at once to be as busy: its multiprocessors over ours.
 
     No more than its bandwidth over ours where it is the larger part: what fills a memory is bytes in flight, and fewer
-    multiprocessors before the same memory do not fill it with less.
+    multiprocessors before the same memory do not fill it with less. Nor less than that where it is the smaller part:
+    more of them before a slower memory do not need more.
 
     Examples
     --------
     >>> _crowding(9.4, faster=6.6), _crowding(15.7, faster=6.6), _crowding(1.1, faster=0.9), _crowding(0.8, faster=0.5)
     (6.6, 6.6, 1.0, 0.8)
+    >>> _crowding(0.8, faster=2.4), _crowding(0.8, faster=0.9)
+    (1.0, 0.9)
     """
-    return min(units, max(1.0, faster))
+    return max(min(units, max(1.0, faster)), min(1.0, faster))
 
 
 @lru_cache(maxsize=16)

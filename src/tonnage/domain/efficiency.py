@@ -25,13 +25,13 @@ __all__ = [
     "PROCESSOR",
     "PROCESSOR_OWN",
     "RUNGS",
+    "WITNESSES",
     "Curve",
     "Grid",
     "Ladder",
     "Machine",
     "Origin",
     "Rung",
-    "witnesses",
 ]
 
 Rung = Literal["own", "architecture", "generation", "generic"]
@@ -39,9 +39,8 @@ Rung = Literal["own", "architecture", "generation", "generic"]
 RUNGS: Final[tuple[Rung, ...]] = ("own", "architecture", "generation", "generic")
 
 
-def witnesses(key: str) -> tuple[str, ...]:
-    """Keys of `Ladder.grids` under which two other engines' tables of the same kernel on the same part may stand."""
-    return f"{key}@1", f"{key}@2"
+WITNESSES: Final = ("@1", "@2")
+"""Ends of the keys of `Ladder.grids` where two other engines' tables of the same kernel on the same part may stand."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ import msgspec
 
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.breakdown import Evidence, Tier
-from tonnage.domain.efficiency import Grid, Ladder, Rung, witnesses
+from tonnage.domain.efficiency import WITNESSES, Grid, Ladder, Rung
 from tonnage.domain.precision import FORMATS, number_format
 from tonnage.physics.collectives import collective_timed, level_bytes, link_rate, network_rate, ring_traffic
 from tonnage.physics.efficiency import peak_flop_per_s, smooth_max, weakest_rung
@@ -129,7 +129,7 @@ def _agreed_s(op: Operator, first: Measured, seconds: float, *, accelerator: Acc
         or seconds <= SLOWER * op.read_bytes / accelerator.memory_bytes_per_s
     ):
         return seconds
-    others = [other for key in witnesses(grid.origin.key) if (other := ladder.grids.get(key))]
+    others = [other for end in WITNESSES if (other := ladder.grids.get(grid.origin.key + end))]
     if len(others) < 2:
         return seconds
     times = [read(op, (other, *first[1:]), accelerator=accelerator, ladder=ladder) for other in others]
