@@ -30,6 +30,7 @@ from tonnage.web.measured import CHOICE
 from tonnage.web.pages import Shown, question_page
 from tonnage.web.questions import QUESTIONS
 from tonnage.web.tasks import predict
+from tonnage.web.tool_results import call
 from tonnage.web.worker import Settings
 
 MODEL, H100, RTX = "meta-llama/Llama-3.1-8B-Instruct", "h100-sxm5-80gb", "rtx-4090"
@@ -49,6 +50,7 @@ vllm:kv_cache_usage_perc 0.98
 LOADED = {"kind": "serve", "model": MODEL, "accelerator": "H100", "isl": 1024, "osl": 256,
           "traffic": {"concurrency": 16}}  # fmt: skip
 BODY: dict[str, Any] = {"cases": [LOADED]}
+NONE = {"calibration": "none"}
 ASKED: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "plan/serve": ({"model": MODEL, **SERVE}, ("vllm",)),
     "plan/batch": ({"model": MODEL, "items": "100k", "deadline": "8 h", "prompt_tokens": "400", "output_tokens": "60",
@@ -166,12 +168,20 @@ def test_a_plan_that_a_diagnosis_calls_for_names_them_as_well(own: Additions) ->
 
 def test_predictions_over_http_say_it_and_can_leave_them_out(own: Additions) -> None:
     settings = Settings(additions=own)
-    said = [json.loads(predict(settings, None, body=body)) for body in (BODY, BODY | {"calibration": "none"})]
+    said = [json.loads(predict(settings, None, body=body)) for body in (BODY, BODY | NONE)]
     (measured,), (plain,) = (one["results"] for one in said)
     assert measured["calibrations"][0]["engine"] == "vllm" and "calibrations" not in plain
     factor = measured["calibrations"][0]["moved"][0]
     assert factor["quantity"] == "tpot_s"
     assert measured["tpot_s"]["mean"] / plain["tpot_s"]["mean"] == pytest.approx(factor["factor"])
+
+
+def test_assistants_read_it_and_can_leave_it_out(own: Additions) -> None:
+    told = call("predict_performance", BODY, additions=own).data["results"][0]
+    assert told["calibrations"] and told != call("predict_performance", BODY | NONE, additions=own).data["results"][0]
+    asked = {"model": MODEL, **SERVE}
+    text = call("plan_serving", asked, additions=own).text
+    assert "Your measurements: " in text and "measurements:" not in call("plan_serving", asked | NONE, additions=own).text
 
 
 def test_a_nonsense_choice_is_refused() -> None:

@@ -23,6 +23,7 @@ from tonnage.domain.calibration import TRAINING, Calibration, CalibrationUse, Mo
 from tonnage.domain.case import ServeCase
 from tonnage.domain.model import Model
 from tonnage.engines.registry import find_engine, unlisted_engine
+from tonnage.physics.vision import known_images
 
 if TYPE_CHECKING:
     from tonnage.domain.train_plan import TrainConfiguration
@@ -124,8 +125,16 @@ def _served(case: ServeCase, model: Model, part: Accelerator) -> Served | None:
     from tonnage.planning.deployment import deploy
     from tonnage.planning.serve.traffic import served_latency
 
+    if case.images is not None:
+        case = replace(case, images=known_images(model, case.images, isl=case.isl))
     at = deploy(case, model=model, accelerator=part)
-    return served_latency(at)[0] if at.pool.verdict.ok else None
+    if not at.pool.verdict.ok:
+        return None
+    if case.sessions is not None:
+        from tonnage.planning.sessions.cases import case_with_reuse
+
+        at, _ = case_with_reuse(at)
+    return served_latency(at)[0]
 
 
 def _moved(pairs: dict[str, tuple[float, float] | None]) -> tuple[Moved, ...]:

@@ -12,6 +12,7 @@ from tonnage.domain.requests.table import REQUESTS
 from tonnage.planning.request_schema import case_schemas, groups_schema, property_of
 from tonnage.version import __version__
 from tonnage.web.listings import LISTINGS
+from tonnage.web.measured import CHOICE
 from tonnage.web.questions import QUESTIONS, Question, nest_form_names
 
 __all__ = ["ANSWER_KEY", "openapi", "request_schema"]
@@ -97,7 +98,10 @@ def _predict() -> dict[str, Any]:
                         "type": "object",
                         "required": ["cases"],
                         "additionalProperties": False,
-                        "properties": {"cases": cases},
+                        "properties": {
+                            "cases": cases,
+                            CHOICE.name: {"enum": list(CHOICE.choices), "description": CHOICE.help},
+                        },
                     }
                 }
             },

@@ -21,6 +21,7 @@ from tonnage.errors import BadRequest, TonnageError, UnknownName
 from tonnage.report.answers import blocks_of
 from tonnage.report.markdown import markdown
 from tonnage.web.answering import answer_form
+from tonnage.web.measured import chosen
 from tonnage.web.questions import QUESTIONS, parse_form_lists
 
 __all__ = ["CATALOGUE_KINDS", "PREDICT", "TOOLS", "Result", "call"]
@@ -74,7 +75,7 @@ def call(name: str, arguments: Mapping[str, Any], *, additions: Additions) -> Re
         No such tool, or a wrong request.
     """
     if name in _CALLS:
-        return _CALLS[name](dict(arguments), additions)
+        return _CALLS[name](*chosen(arguments, additions))
     if name not in TOOLS:
         raise UnknownName("tool", name, known=(*TOOLS, *_CALLS))
     question = QUESTIONS[TOOLS[name]]

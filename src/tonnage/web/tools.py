@@ -22,6 +22,7 @@ from tonnage.errors import TonnageError
 from tonnage.version import __version__
 from tonnage.web.jobs import Jobs
 from tonnage.web.limits import Limits, TooLong
+from tonnage.web.measured import CHOICE
 from tonnage.web.questions import LLAMA_8B, QUESTIONS, Question, nest_form_names
 from tonnage.web.tool_results import CATALOGUE_KINDS, PREDICT, TOOLS, Result
 from tonnage.web.worker import Settings
@@ -40,6 +41,7 @@ ABOUT: Final = (
 TEXT: Final = {"type": "string"}
 RANK: Final = {"type": "integer", "minimum": 1, "description": "which option of the plan; 1 is the first"}
 PLAN_FILE: Final = {"type": "string", "description": "the plan_file of a plan's result"}
+COUNTED: Final = {CHOICE.name: {"enum": list(CHOICE.choices), "description": CHOICE.help}}
 QUANTITY: Final = {
     "type": "object",
     "properties": {"value": {"type": "number"}, "low": {"type": "number"}, "high": {"type": "number"}, "unit": TEXT},
@@ -149,7 +151,7 @@ _OTHERS: Final = (
         name=PREDICT,
         title="What exact configurations do",
         description="Latency, throughput, memory, whether they fit: up to 50 cases at once. Fields: request_fields.",
-        properties={"cases": {"type": "array", "minItems": 1, "maxItems": 50, "items": {"type": "object"}}},
+        properties={"cases": {"type": "array", "minItems": 1, "maxItems": 50, "items": {"type": "object"}}, **COUNTED},
         required=("cases",),
         example={"cases": [{"kind": "serve", "model": LLAMA_8B, "accelerator": "H100", "isl": 1024, "osl": 256,
                             "traffic": {"concurrency": 8}}]},
@@ -163,6 +165,7 @@ _OTHERS: Final = (
         properties={
             "sources": {"type": "array", "minItems": 1, "maxItems": 8, "items": TEXT},
             **{name: TEXT for name in ("window", "match", "baseline", "model", "accelerator")},
+            **COUNTED,
         },
         required=("sources",),
         example={"sources": ["metrics.prom"]},
@@ -183,6 +186,7 @@ _OTHERS: Final = (
             **{name: TEXT for name in ("window", "match", "reuse", "model", "accelerator", "rate", "ttft", "tpot",
                                        "provider")},
             "replicas": {"type": "integer", "minimum": 1},
+            **COUNTED,
         },
         required=("file", "sources"),
         example={"file": f"vllm serve {LLAMA_8B}", "sources": ["metrics.prom"], "accelerator": "H100", "rate": "4/s",
