@@ -77,7 +77,7 @@ Answer = TypeVar("Answer")
 def document_of(answer: Any, *, top: int | None = None, every: bool = False) -> Document:
     """The answer as blocks; `top` options where it has many, or every one; otherwise the five of a first screen."""
     document: Document = _report(DOCUMENTS, answer)(answer, top=top, every=every)
-    return with_measured(document, answer)
+    return with_measured(document, answer) if _measured(answer) else document
 
 
 def explanation_of(plan: Any, *, rank: int = 1) -> Document:
@@ -90,7 +90,11 @@ def explanation_of(plan: Any, *, rank: int = 1) -> Document:
         The plan has no option of that rank.
     """
     document: Document = _report(EXPLANATIONS, plan)(plan, rank=rank)
-    return with_measured(document, plan)
+    return with_measured(document, plan) if _measured(plan) else document
+
+
+def _measured(answer: Any) -> bool:
+    return bool(getattr(answer, "calibrations", ()))
 
 
 def explains(answer: Any) -> bool:
