@@ -30,6 +30,7 @@ __all__ = [
     "OwnMachine",
     "PoolInstances",
     "PoolReplicas",
+    "SurerFleet",
 ]
 
 
@@ -72,7 +73,10 @@ class PoolReplicas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """On capacity that stays; otherwise on spot."""
     hours: tuple[HourRange, ...]
     capacity_per_s: tuple[float, ...] = ()
-    """Of one replica, for each bucket alone; 0 = it cannot. [1/s]"""
+    """
+    What one replica is planned with, for each bucket alone: its capacity, or what it carries with the confidence asked
+    for where that, less the headroom, is less; 0 = it cannot. [1/s]
+    """
     carries: tuple[float, ...] = ()
     """Share of each bucket's requests over the whole period. [-]"""
     configuration: Configuration | None = None
@@ -142,6 +146,17 @@ class FleetAlternative(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     what: str = ""
 
 
+class SurerFleet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What more confidence in every workload's objectives costs."""
+
+    more: float
+    """Confidence over the one asked for. [-]"""
+    usd_per_month: float | None = None
+    """Of the cheapest fleet with it; absent = none has it."""
+    sought: bool = True
+    """Such a fleet was sought; otherwise told by the bounds of both problems."""
+
+
 class FleetLimit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A limit that is used up, and what less of it would save."""
 
@@ -165,6 +180,8 @@ class FleetPlan(PlanHeader[FleetRequest], frozen=True, kw_only=True, omit_defaul
     checks: tuple[FleetCheck, ...] = ()
     runs: tuple[FleetRun, ...] = ()
     alternatives: tuple[FleetAlternative, ...] = ()
+    surer: SurerFleet | None = None
+    """Absent of quick plans, and where no workload has a chance to raise."""
     binds: tuple[FleetLimit, ...] = ()
 
     def most_accelerators(self, pool: PoolInstances) -> float:

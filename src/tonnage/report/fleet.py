@@ -25,6 +25,9 @@ __all__ = ["explain_fleet_plan", "fleet_document"]
 DAYS: Final = ("Mo", "Tu", "We", "Th", "Fr", "Sa", "Su")
 MOST_RANGES: Final = 7
 HOURS_PER_MONTH: Final = 730.0
+ROUNDING: Final = 1e-9
+CENT: Final = 0.01
+"""A difference of bills below which there is none. [USD]"""
 PART: Final = 1e-6
 """From a whole count on, what is had for part of an hour only. [-]"""
 LEFT_OUT: Final = 8
@@ -99,9 +102,24 @@ def _sure(plan: FleetPlan, check: FleetCheck) -> str:
     """The chance of a workload's objectives in brackets, and the confidence asked for where it is below that."""
     if check.chance is None:
         return ""
-    asked = next((w.serve.confidence for w in plan.request.workloads if w.name == check.workload and w.serve), 0.0)
-    below = f", below the {whole_percent(asked)} asked for" if check.chance < asked else ""
+    asked = next((w.confidence for w in plan.request.workloads if w.name == check.workload), 0.0)
+    below = f", below the {whole_percent(asked)} asked for" if check.chance < asked - ROUNDING else ""
     return f" ({whole_percent(check.chance)}{below})"
+
+
+def _surer(plan: FleetPlan) -> list[str]:
+    """The confidence asked for, and what ten more points of it cost."""
+    if plan.surer is None or plan.bill is None:
+        return []
+    asked = {w.confidence for w in plan.request.workloads if w.filters is not None}
+    stated = whole_percent(min(asked)) if len(asked) == 1 else f"{whole_percent(min(asked))} or more"
+    more = f"{100 * plan.surer.more:.0f} points more"
+    if plan.surer.usd_per_month is None:
+        return [f"{stated} of each workload; no fleet has {more}"]
+    extra = plan.surer.usd_per_month - plan.bill.value
+    costs = "cost nothing more" if extra < CENT else f"cost {money(extra)} a month"
+    bounds = "" if plan.surer.sought else ", by the bounds of both problems"
+    return [f"{stated} of each workload; {more} {costs}{bounds}"]
 
 
 def _meters(plan: FleetPlan) -> list[Meter]:
@@ -122,6 +140,7 @@ def _meters(plan: FleetPlan) -> list[Meter]:
         verdict = f"holds{_sure(plan, check)}" if check.meets else "MISSES"
         meters.append(Meter(name=f"{check.workload}:", value=f"{verdict}, {at}{seen}" if seen else verdict))
     meters += [Meter(name=f"{run.workload}:", value=_run_meter(run)) for run in plan.runs[: ROWS - len(meters)]]
+    meters += [Meter(name="confidence:", value=text) for text in _surer(plan)]
     lost = [check for check in plan.checks if check.lost]
     if lost:
         held = sum(check.meets for check in lost)

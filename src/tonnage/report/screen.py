@@ -69,7 +69,7 @@ REASONS: Final = {
     "eu": "outside the EU", "community": "on marketplaces only", "certification": "without the certification",
     "training": "without training support", "battery": "drain the battery", "quota": "over the quota",
     "quality": "below the quality floor", "unmeasured": "without a measured rate", "layout": "without a layout",
-    "decode": "too few video decoders", "cores": "too few cores",
+    "decode": "too few video decoders", "cores": "too few cores", "confidence": "not sure enough",
     "dominated": "beaten by another layout", "precision": "without the format", "engine": "not run by the engine",
 }  # fmt: skip
 """Limit of a verdict -> what is said of those that it rules out."""

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from tonnage.domain.requests.common import TERMS, Filters, Lengths, LoadShape
+from tonnage.domain.requests.common import CONFIDENCE, TERMS, Filters, Lengths, LoadShape
 from tonnage.domain.requests.field import Field, Group
 from tonnage.domain.requests.infer import Infer
 from tonnage.domain.requests.serve import Serve
@@ -139,6 +139,12 @@ class FleetWorkload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         asked = self.serve or self.infer
         return 0.0 if asked is None else asked.headroom
 
+    @property
+    def confidence(self) -> float:
+        """Least chance of its objectives; of work that host cores do, none is known. [-]"""
+        asked = self.serve or self.infer or self.run
+        return 0.5 if asked is None else asked.confidence
+
 
 class OwnMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Accelerators that are there already: bought, or reserved before."""
@@ -230,6 +236,8 @@ class FleetRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             help="most to spend, on average over the hours",
         ),
     ] = None
+    confidence: Annotated[float, CONFIDENCE] = 0.8
+    """Of every workload that does not state its own."""
     max_kinds: Annotated[
         int | None,
         Field(reads="integer", group="Accelerators", high=64, help="most kinds of accelerator in the fleet"),

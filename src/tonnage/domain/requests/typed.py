@@ -452,6 +452,7 @@ class FleetFields(TypedDict, total=False):
     zones: Whole | None
     lost_zones: Whole | None
     budget: UsdPerHour | None
+    confidence: Fraction | None
     max_kinds: Whole | None
     quick: bool | None
     workloads: Entries | None

@@ -133,7 +133,7 @@ REASONS: Final = {
     "precision": "format not supported", "engine": "no kernels in the engine", "quality": "below the quality floor",
     "layout": "cannot be split so", "tp": "cannot be split so",
     "unmeasured": "speed not known", "training": "not known to train", "decode": "cannot decode the video",
-    "interruptions": "too many interruptions", "battery": "battery too small",
+    "confidence": "not sure enough", "interruptions": "too many interruptions", "battery": "battery too small",
 }  # fmt: skip
 """Limit of a verdict -> the reason that it is counted under."""
 

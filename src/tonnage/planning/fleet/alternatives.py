@@ -1,4 +1,4 @@
-"""Fleets beside the one picked: with one more condition, with one limit less; and what stands in the way of any."""
+"""Fleets beside the one picked: with one more condition, with one limit less, with more confidence."""
 
 from __future__ import annotations
 
@@ -8,52 +8,49 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from tonnage.domain.answer import Verdict
-from tonnage.domain.fleet_plan import FleetAlternative, FleetLimit, FleetRequest
-from tonnage.domain.plan import Rejection
-from tonnage.optimize.fleet import Fleet, FleetProblem, Machine, Quota, cheapest_fleet, least_cost, takes_long
-from tonnage.planning.core.header import Infeasible
+from tonnage.domain.fleet_plan import FleetAlternative, FleetLimit, FleetWorkload, SurerFleet
+from tonnage.optimize.fleet import Fleet, FleetProblem, Quota, cheapest_fleet, least_cost, takes_long
 from tonnage.planning.core.stop import stop_asked
 from tonnage.planning.fleet.candidate import Candidate
 from tonnage.planning.fleet.narrative import kinds_of
-from tonnage.planning.fleet.problem import FleetContext, problem_of
-from tonnage.planning.sites import none_passes
+from tonnage.planning.fleet.problem import FleetContext, moved_confidence, problem_of
+from tonnage.planning.serve.option import has_objectives
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.units import show
 
 __all__ = [
     "Beside",
     "Other",
+    "Solution",
     "alternatives",
     "binding_limits",
     "bound_scale",
     "cheaper_alternative",
     "cost_range",
-    "nobody_serves",
-    "over_budget",
-    "over_kinds",
-    "what_stops",
+    "surer_fleet",
 ]
 
 GAP: Final = 0.02
-NODES: Final = 20
-"""Of the search of what stops a fleet. [-]"""
 MAX_KINDS: Final = 3
 MAX_LIMITS: Final = 5
 WITHOUT_SPOT: Final = "without spot"
 SAME: Final = 1e-6
 """Difference of two costs that is none. [-]"""
+SURER: Final = 0.1
+"""Confidence more, of which the cost is told. [-]"""
 MORE: Final = 0.25
 """A limit that binds is tried with so much more. [-]"""
+
+
+Solution = tuple[FleetProblem, tuple[Candidate | None, ...], Fleet]
+"""The problem, the chance behind each of its ways, and its fleet."""
 
 
 def _usd_per_month(problem: FleetProblem, fleet: Fleet) -> float:
     return fleet.cost / sum(problem.hours) * HOURS_PER_MONTH
 
 
-def cost_range(
-    asked: FleetContext, solution: tuple[FleetProblem, tuple[Candidate | None, ...], Fleet]
-) -> tuple[float | None, float | None]:
+def cost_range(asked: FleetContext, solution: Solution, *, scale: float | None) -> tuple[float | None, float | None]:
     """
     What the fleet costs when every replica does as much more, or less, than predicted as one may. [USD]
 
@@ -66,12 +63,27 @@ def cost_range(
     factor = math.exp(sum(math.log(one) for one in factors) / len(factors))
     if asked.request.quick or stop_asked():
         return fleet.cost / factor, fleet.cost * factor
-    scale = bound_scale(solution[0], fleet)
     found = []
     for speed in (factor, 1.0 / factor):
         problem, _ = problem_of(replace(asked, speed=speed))
         found.append(_cost(problem, scale))
     return found[0], found[1]
+
+
+def surer_fleet(asked: FleetContext, solution: Solution, *, scale: float | None) -> SurerFleet | None:
+    """What ten more points of confidence in every workload cost; never less than the fleet itself."""
+    moved = [moved_confidence(w, SURER) - w.confidence for w in asked.request.workloads if _has_chance(w)]
+    if asked.request.quick or stop_asked() or not moved or max(moved) < SURER - SAME:
+        return None
+    problem, _, fleet = solution
+    cost = _cost(problem_of(replace(asked, more=SURER))[0], scale)
+    usd = None if cost is None else max(cost, fleet.cost) / sum(problem.hours) * HOURS_PER_MONTH
+    return SurerFleet(more=SURER, usd_per_month=usd, sought=scale is None)
+
+
+def _has_chance(workload: FleetWorkload) -> bool:
+    """Whether its capacity depends on the confidence: not of work of host cores, nor without objectives."""
+    return workload.kind != "cpu" and (workload.kind != "serve" or not workload.serve or has_objectives(workload.serve))
 
 
 def bound_scale(problem: FleetProblem, fleet: Fleet) -> float | None:
@@ -259,9 +271,10 @@ def _without_terms(asked: FleetContext, terms: tuple[str, ...]) -> FleetContext:
     return replace(asked, held=held)
 
 
-def binding_limits(asked: FleetContext, problem: FleetProblem, *, fleet: Fleet) -> tuple[FleetLimit, ...]:
+def binding_limits(asked: FleetContext, solution: Solution, *, scale: float | None) -> tuple[FleetLimit, ...]:
     """Limits that are used up, and what more of each would save in a month."""
-    cost, scale = fleet.cost, bound_scale(problem, fleet)
+    problem, _, fleet = solution
+    cost = fleet.cost
     trials: list[tuple[str, str, FleetProblem]] = []
     for q, quota in enumerate(problem.quotas):
         sizes = [problem.machines[m].slots for m in quota.machines]
@@ -301,141 +314,3 @@ def _quota_use(problem: FleetProblem, fleet: Fleet, quota: Quota) -> float:
         if m in quota.machines and quota.term in {None, name}:
             at = [used + count * problem.machines[m].slots for used, count in zip(at, counts, strict=True)]
     return max(at)
-
-
-def over_budget(request: FleetRequest, usd_per_hour: float) -> Verdict | None:
-    """The verdict when the fleet costs more than may be spent."""
-    budget = request.budget_usd_per_h
-    if budget is None or usd_per_hour <= budget * (1.0 + 1e-9):
-        return None
-    return Verdict(
-        ok=False,
-        limit="budget",
-        short_by=usd_per_hour - budget,
-        unit="USD/h",
-        reason=f"the cheapest fleet found costs {show(usd_per_hour, 'USD/h')} on average, the budget is "
-        f"{show(budget, 'USD/h')}",
-        nearest=f"a budget of {show(usd_per_hour, 'USD/h')}",
-    )
-
-
-def over_kinds(asked: FleetContext, fleet: Fleet) -> Verdict | None:
-    """The verdict when no fleet of so few kinds of accelerator was found."""
-    kinds, most = kinds_of(asked, fleet), asked.request.max_kinds
-    if most is None or len(kinds) <= most:
-        return None
-    return Verdict(
-        ok=False,
-        limit="max_kinds",
-        short_by=float(len(kinds) - most),
-        unit="kinds",
-        reason=f"no fleet of at most {most} kinds of accelerator carries the load: leaving out {kinds[-1]} as well, "
-        "the least used, none does",
-        nearest=f"max_kinds {len(kinds)}: {', '.join(kinds)}",
-    )
-
-
-def nobody_serves(
-    asked: FleetContext, missed: dict[int, list[Infeasible]], *, excluded: Iterable[Rejection]
-) -> Verdict | None:
-    """A workload that nothing can serve, and the limit that stops what came closest."""
-    able = {chance.workload for chance in asked.chances}
-    for number, workload in enumerate(asked.request.workloads):
-        if workload.kind == "cpu":
-            if not any(held.offer.vcpus and number in held.users for held in asked.held):
-                reason = f"{workload.name}: no machine that passes the filters states its virtual cores"
-                return Verdict(ok=False, limit="cores", reason=reason, nearest="widen the filters")
-            continue
-        if number in able:
-            continue
-        misses = missed.get(number, [])
-        if not misses:
-            verdict = none_passes(excluded)
-        else:
-            order = {"tpot": 0, "ttft": 0, "e2e": 0, "offer": 1, "cache": 2, "memory": 3}
-            verdict = min(
-                (miss.verdict for miss in misses),
-                key=lambda v: (order.get(v.limit or "", 4), v.short_by or 0.0),
-            )
-        return replace(verdict, reason=f"{workload.name}: {verdict.reason}")
-    return None
-
-
-def what_stops(asked: FleetContext) -> Verdict:
-    """The limit without which a fleet would carry the load, and by how much it is short."""
-    problem, _ = problem_of(asked)
-    own = {f"{one.count} of {one.name}" for one in asked.request.own}
-    rented = [quota for quota in problem.quotas if quota.name not in own]
-    for quota in rented:
-        left = replace(problem, quotas=tuple(one for one in problem.quotas if one is not quota))
-        short = _short_of(left, (quota,))
-        if short is not None:
-            return _quota_verdict(f"the quota of {quota.name}", quota.most, short)
-    if asked.loss and any(pool.survives > 0 for pool in problem.pools):
-        calm, _ = problem_of(replace(asked, loss=False))
-        if cheapest_fleet(calm, gap=0.5, nodes=NODES).feasible:
-            domains = len({machine.domain for machine in problem.machines})
-            return Verdict(
-                ok=False,
-                limit="survives",
-                short_by=1.0,
-                unit="domains",
-                reason=f"the load cannot be carried without any one of {domains} failure domains",
-                nearest="zones: 2, another region, or a lower share in survives",
-            )
-    pools = tuple(replace(pool, loose=1.0) for pool in problem.pools)
-    if cheapest_fleet(replace(problem, pools=pools), gap=0.5, nodes=NODES).feasible:
-        return Verdict(
-            ok=False,
-            limit="spot_share",
-            reason="only spot capacity is allowed, and some load must not run on it",
-            nearest="term: on-demand beside spot, or spot_share: 100 %",
-        )
-    if len(rented) > 1:
-        left = replace(problem, quotas=tuple(one for one in problem.quotas if one.name in own))
-        short = _short_of(left, tuple(rented))
-        if short is not None:
-            names = " and ".join(quota.name for quota in rented)
-            return _quota_verdict(f"the quotas of {names} together", sum(q.most for q in rented), short)
-    return Verdict(
-        ok=False,
-        limit="own" if own else "fleet",
-        reason="what may be had does not carry the load, whatever it costs",
-        nearest="allow more offers beside what is there",
-    )
-
-
-def _quota_verdict(name: str, most: float, need: float) -> Verdict:
-    return Verdict(
-        ok=False,
-        limit="quota",
-        short_by=need - most,
-        unit="accelerators",
-        reason=f"{name} is short by {need - most:g} accelerators: the load needs {need:g}",
-        nearest=f"a quota of {need:g}",
-    )
-
-
-def _short_of(problem: FleetProblem, quotas: tuple[Quota, ...]) -> float | None:
-    """The fewest slots at once, of those that count against quotas left out, that carry the load; none if none do."""
-    counted = {
-        (m, term.name)
-        for q in quotas
-        for m in q.machines
-        for term in problem.machines[m].terms
-        if q.term in {None, term.name}
-    }
-
-    def held(m: int, machine: Machine) -> Machine:
-        # Paid in every hour, so that the least cost is the least that must be there at once.
-        terms = tuple(
-            replace(term, cost_per_hour=machine.slots if (m, term.name) in counted else 1e-6, always=True)
-            for term in machine.terms
-        )
-        return replace(machine, terms=terms, start_h=0.0)
-
-    machines = tuple(held(m, machine) for m, machine in enumerate(problem.machines))
-    found = cheapest_fleet(replace(problem, machines=machines), gap=0.001, nodes=NODES)
-    if not found.feasible:
-        return None
-    return sum(counts[0] * machines[m].slots for (m, name), counts in found.instances.items() if (m, name) in counted)

@@ -7,8 +7,8 @@ the programme picks. One configuration is simulated once, however many offers re
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -29,19 +29,19 @@ from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.optimize.layouts import replica_layouts
 from tonnage.planning.core.header import Infeasible
-from tonnage.planning.core.stop import stop_asked
-from tonnage.planning.fleet.requests import draw_for_workload, of_bucket
+from tonnage.planning.error_model import end_at
 from tonnage.planning.fleet.stock import Stock
 from tonnage.planning.predict.inference import Times
 from tonnage.planning.quality import apply_quality_floor
 from tonnage.planning.replica import Replica
 from tonnage.planning.serve import limits
-from tonnage.planning.serve.option import load_of
+from tonnage.planning.serve.chance import Curve, Odds
+from tonnage.planning.serve.option import has_objectives, load_of
 from tonnage.planning.serve.variations import Variations
 from tonnage.planning.sessions.reuse import reusing_replica
 from tonnage.planning.sites import Site
 from tonnage.simulation.capacity import Point, at_concurrency, largest_concurrency
-from tonnage.simulation.simulated import Requests
+from tonnage.units import whole_percent
 
 __all__ = [
     "Candidate",
@@ -51,7 +51,7 @@ __all__ = [
     "is_dominated_instance",
     "keep_near_least",
     "lengths_served",
-    "simulate_chances",
+    "too_unsure",
 ]
 
 
@@ -70,7 +70,14 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     points: tuple[Point | None, ...]
     """Of each bucket alone, at capacity; absent = it cannot."""
     rates: tuple[float, ...]
-    """To plan with. [1/s]"""
+    """To plan with, of each bucket: its capacity, or what it carries with the confidence asked for where that, less the
+    headroom, is less. [1/s]"""
+    capacities: tuple[float, ...] = ()
+    """Of each bucket alone, as predicted or simulated. [1/s]"""
+    odds: tuple[Odds | None, ...] = ()
+    """Of each bucket, of meeting the objectives by the mean field; absent = there are none."""
+    surely: Callable[[float], tuple[float, ...]] | None = None
+    """Of samples and runs: confidence -> rates to plan with."""
     simulated: bool = False
     piece: Slice | None = None
     """The slice of an accelerator that it runs on, if not on whole ones."""
@@ -98,9 +105,42 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         """What its speed depends on."""
         return f"{self.workload} {self.configuration.label()} {self.site.intra_link or ''}"
 
-    def mix_per_s(self, workload: FleetWorkload) -> float:
-        """Requests of all buckets it can carry, in their proportions, per second. [1/s]"""
-        able = [(b.share, rate) for b, rate in zip(workload.buckets, self.rates, strict=True) if rate > 0]
+    def firm(self, workload: FleetWorkload, confidence: float) -> tuple[float, ...]:
+        """
+        What a replica carries of each bucket with a confidence. [1/s]
+
+        One error holds for all replicas of it and for all buckets: it is the quantile of their capacities together.
+        """
+        if workload.kind == "batch":
+            slower = self.rate_factor ** -end_at(confidence)
+            return tuple(rate * slower for rate in self.capacities)
+        return tuple(
+            rate if odds is None or point is None else odds.capacity(confidence) * rate / point.rate_per_s
+            for rate, point, odds in zip(self.capacities, self.points, self.odds, strict=True)
+        )
+
+    def planned(self, workload: FleetWorkload, confidence: float) -> tuple[float, ...]:
+        """Rates to plan with at a confidence, of which the programme takes the headroom off. [1/s]"""
+        if self.surely is not None:
+            return self.surely(confidence)
+        room = 1.0 - workload.headroom
+        firm = self.firm(workload, confidence)
+        return tuple(min(rate, sure / room) for rate, sure in zip(self.capacities, firm, strict=True))
+
+    def likeliest(self, bucket: int | None = None) -> float:
+        """The chance of the objectives under next to no load: of a bucket, or of the one that has most. [-]"""
+        mine = [odds for b, odds in enumerate(self.odds) if odds is not None and bucket in {None, b}]
+        return max((odds.likeliest for odds in mine), default=0.0)
+
+    def carrying(self, workload: FleetWorkload, capacities: tuple[float, ...]) -> Candidate:
+        """The same with other capacities of its buckets, of which it is planned with what is sure enough."""
+        found = replace(self, capacities=capacities)
+        return replace(found, rates=found.planned(workload, workload.confidence))
+
+    def mix_per_s(self, workload: FleetWorkload, *, predicted: bool = False) -> float:
+        """Requests of all buckets that it is planned with, or predicted to carry, in their proportions. [1/s]"""
+        rates = self.capacities if predicted and self.capacities else self.rates
+        able = [(b.share, rate) for b, rate in zip(workload.buckets, rates, strict=True) if rate > 0]
         return sum(share for share, _ in able) / sum(share / rate for share, rate in able) if able else 0.0
 
 
@@ -217,7 +257,7 @@ def candidates(
                     missed.append(outcome)
                 else:
                     able.append(outcome)
-            found += _best(workload, able)
+            found += [_for_all_lengths(one, allowed, workload, model=model) for one in _best(workload, able)]
     return found, missed, looked
 
 
@@ -270,22 +310,22 @@ def _chance(
     allowed: Serve, workload: FleetWorkload, *, number: int, model: Model, place: _Place, run: Configuration
 ) -> Candidate | Infeasible:
     points: list[Point | None] = []
+    odds: list[Odds | None] = []
     why: Infeasible | None = None
     for bucket in range(len(workload.buckets)):
         asked = lengths_served(allowed, workload, bucket=bucket)
         replica = reusing_replica(asked, run, model=model, accelerator=place.part)
         point = _point(asked, replica, run)
         points.append(point if isinstance(point, Point) else None)
+        sure = isinstance(point, Point) and has_objectives(asked)
+        odds.append(Odds(Curve(asked, replica, load=load_of(asked, replica)), asked.slo) if sure else None)
         if isinstance(point, Infeasible):
             why = point
             if point.verdict.limit == "memory":
                 return point
     if why is not None and not any(points):
         return why
-    if len(workload.buckets) > 1:
-        replica = reusing_replica(allowed, run, model=model, accelerator=place.part)
-    rates = tuple(point.rate_per_s if point is not None else 0.0 for point in points)
-    return Candidate(
+    found = Candidate(
         workload=number,
         site=place.site,
         configuration=run,
@@ -293,8 +333,36 @@ def _chance(
         rate_factor=replica.rate_factor,
         replica=replica,
         points=tuple(points),
-        rates=rates,
+        rates=(),
+        odds=tuple(odds),
         piece=place.piece,
+    ).carrying(workload, tuple(point.rate_per_s if point is not None else 0.0 for point in points))
+    if any(found.rates):
+        return found
+    return Infeasible(configuration=run, verdict=too_unsure(run.label(), found.likeliest(), asked=workload.confidence))
+
+
+def _for_all_lengths(one: Candidate, allowed: Serve, workload: FleetWorkload, *, model: Model) -> Candidate:
+    """The candidate with the replica that serves requests of all lengths, which takes as long to time as a bucket's."""
+    if len(workload.buckets) == 1:
+        return one
+    assert isinstance(one.configuration, Configuration)
+    part = one.site.accelerator if one.piece is None else part_of(one.site.accelerator, one.piece)
+    replica = reusing_replica(allowed, one.configuration, model=model, accelerator=part)
+    found = replace(one, replica=replica, memory=replica.memory, rate_factor=replica.rate_factor)
+    return found.carrying(workload, one.capacities)
+
+
+def too_unsure(what: str, chance: float, *, asked: float, does: str = "meets the objectives") -> Verdict:
+    """Something does it with less confidence than asked for, at best."""
+    known = math.floor(chance * 100 + 1e-6)
+    return Verdict(
+        ok=False,
+        limit="confidence",
+        short_by=asked - chance,
+        unit="",
+        reason=f"{what} {does} with {known} % at best, {whole_percent(asked)} asked for",
+        nearest=f"confidence {known} %" if known else "looser objectives",
     )
 
 
@@ -368,41 +436,3 @@ def keep_near_least(
             near.add(chance.name)
     kept = [chance for chance in found if chance.name in good]
     return tuple(one for one in machines if not is_dominated_instance(one, machines, found=kept)), kept, near
-
-
-def _with_simulation(request: FleetRequest, chance: Candidate, *, known: dict[int, tuple[Requests, Any]]) -> Candidate:
-    """The chance with simulated capacities in place of the mean field's."""
-    from tonnage.planning.serve.capacity_search import search_capacity
-
-    workload = request.workloads[chance.workload]
-    assert workload.serve is not None
-    if chance.workload not in known:
-        known[chance.workload] = draw_for_workload(workload)
-    requests, which = known[chance.workload]
-    rates = []
-    for bucket, point in enumerate(chance.points):
-        if point is None:
-            rates.append(0.0)
-            continue
-        asked = lengths_served(workload.serve, workload, bucket=bucket)
-        mine = of_bucket(requests, which, bucket=bucket)
-        assert chance.replica is not None
-        found = search_capacity(asked, chance.replica, requests=mine, guess=point, close=False)
-        rates.append(found.found.low_per_s if found.best is not None else 0.0)
-    return replace(chance, rates=tuple(rates), simulated=True)
-
-
-def simulate_chances(
-    request: FleetRequest, found: list[Candidate], *, names: set[str], known: dict[int, tuple[Requests, Any]]
-) -> list[Candidate]:
-    """The chances with those of the names simulated, each once."""
-    done: dict[str, Candidate] = {}
-    for chance in found:
-        # What carries samples or trains has no requests of prompts and answers to play.
-        played = request.workloads[chance.workload].kind in {"serve", "batch"}
-        if played and not stop_asked() and chance.name in names and not chance.simulated and chance.name not in done:
-            done[chance.name] = _with_simulation(request, chance, known=known)
-    return [
-        replace(chance, rates=done[chance.name].rates, simulated=True) if chance.name in done else chance
-        for chance in found
-    ]

@@ -221,8 +221,8 @@ def first_measurement(
 
 
 def _cheapest_request(asked: FleetContext, chance: Candidate, workload: FleetWorkload) -> float:
-    """The least that a request a second of the workload's mix costs there; infinite on what is owned. [USD/h]"""
-    rate = chance.mix_per_s(workload)
+    """The least that a request a second of the workload's mix costs there as predicted; infinite if owned. [USD/h]"""
+    rate = chance.mix_per_s(workload, predicted=True)
     prices = [
         price / held.offer.count
         for held in asked.held
@@ -234,7 +234,7 @@ def _cheapest_request(asked: FleetContext, chance: Candidate, workload: FleetWor
 
 
 def _rival(chance: Candidate, workload: FleetWorkload, place: int, *, usd: float) -> Rival:
-    rate = Quantity(value=chance.mix_per_s(workload), unit="1/s").within(chance.rate_factor)
+    rate = Quantity(value=chance.mix_per_s(workload, predicted=True), unit="1/s").within(chance.rate_factor)
     return Rival(
         place=place,
         configuration=chance.configuration,

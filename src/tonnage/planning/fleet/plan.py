@@ -26,12 +26,14 @@ from tonnage.optimize.fleet import Fleet, FleetProblem, Way, cheapest_fleet, lea
 from tonnage.planning.commitments import commitments_assumed
 from tonnage.planning.core.header import Infeasible, by_reason, quick_without_simulator
 from tonnage.planning.core.stop import best_is_known, stop_asked
-from tonnage.planning.fleet import alternatives, narrative
-from tonnage.planning.fleet.candidate import Candidate, candidates, keep_near_least, simulate_chances
+from tonnage.planning.fleet import alternatives, narrative, refusals
+from tonnage.planning.fleet.alternatives import Solution
+from tonnage.planning.fleet.candidate import Candidate, candidates, keep_near_least
 from tonnage.planning.fleet.hours import hours_of
 from tonnage.planning.fleet.narrative import bill_of, first_measurement, instances_of, kinds_of, replicas_of
 from tonnage.planning.fleet.problem import FleetContext, problem_of
 from tonnage.planning.fleet.samples import sample_candidates
+from tonnage.planning.fleet.simulated import simulate_chances
 from tonnage.planning.fleet.stock import stock
 from tonnage.planning.fleet.training import run_candidates, run_stock, runs_of
 from tonnage.planning.fleet.verify import checks_of
@@ -48,7 +50,11 @@ QUICK_GAP: Final = 0.1
 EQUAL: Final = 0.01
 """Share of the cost for which a kind of accelerator more is not worth its keep: what two searches differ by. [-]"""
 """Of a quick plan, which says how far it may be from the least cost. [-]"""
-ROUNDS: Final = 4
+ROUGH_GAP: Final = 0.2
+"""Of a large problem's fleet that only says what is worth simulating. [-]"""
+LOOKS: Final = 3
+"""Such fleets, at most."""
+ROUNDS: Final = 5
 """Times that what was picked unsimulated is simulated and the programme asked again."""
 ADOPTED: Final = 4
 """Times that a cheaper fleet found beside the answer takes its place."""
@@ -58,7 +64,6 @@ RAISE: Final = 1.12
 
 _NAMED: Final = frozenset({"accelerator", "exclude", "vendor", "segment", "provider", "region", "country"})
 
-Solution = tuple[FleetProblem, tuple[Candidate | None, ...], Fleet]
 Settled = tuple[FleetContext, Solution, tuple[FleetCheck, ...]]
 Known = dict[int, tuple[Requests, Any]]
 """Requests drawn for each workload, and the bucket of each."""
@@ -121,7 +126,7 @@ def _plan_once(request: FleetRequest, *, additions: Additions, today: date) -> F
             assumed=narrative.assumptions(request, asked.hours),
         ),
     )
-    nothing = alternatives.nobody_serves(asked, missed, excluded=excluded)
+    nothing = refusals.nobody_serves(asked, missed, excluded=excluded)
     if nothing is not None:
         return replace(base, binding=nothing, sentence=narrative.refusal(nothing))
     known: Known = {}
@@ -129,10 +134,10 @@ def _plan_once(request: FleetRequest, *, additions: Additions, today: date) -> F
         asked = replace(asked, chances=tuple(simulate_chances(request, found, names=near, known=known)))
     asked, solution, checks = _simplest(_settle(asked, known), known)
     if not solution[2].feasible:
-        binding = alternatives.what_stops(asked)
+        binding = refusals.what_stops(asked)
         return replace(base, simulated=_simulations(asked), binding=binding, sentence=narrative.refusal(binding))
     settled: Settled = (asked, solution, checks)
-    over = alternatives.over_kinds(asked, solution[2])
+    over = refusals.over_kinds(asked, solution[2])
     if over is not None:
         if stop_asked():  # none of so few kinds was found yet
             raise KeyboardInterrupt
@@ -272,7 +277,7 @@ def _simplest(settled: Settled, known: Known) -> Settled:
         bound = again.bound if must else min(fleet.bound, again.cost)
         settled = other[0], (other[1][0], other[1][1], replace(again, bound=bound)), other[2]
     asked, (_, _, fleet), _ = settled
-    over = fleet.feasible and alternatives.over_kinds(asked, fleet) is not None
+    over = fleet.feasible and refusals.over_kinds(asked, fleet) is not None
     return (_of_these_kinds(start[0], seen, known) or settled) if over else settled
 
 
@@ -301,14 +306,14 @@ def _of_these_kinds(asked: FleetContext, kinds: Iterable[str], known: Known) -> 
 def _solve(asked: FleetContext, known: Known) -> tuple[FleetContext, Solution]:
     """The cheapest fleet, all of whose replicas are simulated."""
     earlier: tuple[FleetProblem, Fleet] | None = None
+    quick, looking = asked.request.quick, True
     for again in range(ROUNDS):
         problem, behind = problem_of(asked)
-        # The first round only says what is worth simulating; a large problem is content with a good fleet throughout.
+        # The first rounds only say what is worth simulating; a large problem is content with a good fleet throughout.
         large = takes_long(problem)
-        rough = asked.request.quick or (large and not again)
-        fleet = cheapest_fleet(
-            problem, gap=QUICK_GAP if rough else LARGE_GAP if large else GAP, near=large or not again
-        )
+        rough = large and looking and again < ROUNDS - 1
+        enough = QUICK_GAP if quick else ROUGH_GAP if rough else LARGE_GAP if large else GAP
+        fleet = cheapest_fleet(problem, gap=enough, near=large or not again)
         # A further search may end at a dearer one.
         if earlier and earlier[1].cost < fleet.cost and _stands(earlier[1], problem, before=earlier[0]):
             fleet = replace(earlier[1], bound=min(fleet.bound, earlier[1].cost))
@@ -322,8 +327,9 @@ def _solve(asked: FleetContext, known: Known) -> tuple[FleetContext, Solution]:
             asked = _surer(asked, unsure, known)
             if stop_asked():
                 break
-        elif again or fleet.gap <= (LARGE_GAP if large else GAP):
+        elif (again and not rough) or fleet.gap <= (LARGE_GAP if large else GAP):
             break
+        looking = looking and bool(unsure) and again + 1 < LOOKS
     return asked, (problem, behind, fleet)
 
 
@@ -345,10 +351,11 @@ def _surer(asked: FleetContext, names: set[str], known: Known) -> FleetContext:
 def _answer(base: FleetPlan, settled: Settled, *, beside: tuple[FleetAlternative, ...]) -> FleetPlan:
     asked, solution, checks = settled
     problem, behind, fleet = solution
-    bill = bill_of(asked, problem, fleet=fleet, ends=alternatives.cost_range(asked, solution))
+    scale = None if asked.request.quick or stop_asked() else alternatives.bound_scale(problem, fleet)
+    bill = bill_of(asked, problem, fleet=fleet, ends=alternatives.cost_range(asked, solution, scale=scale))
     request = asked.request
     mean = bill.value / HOURS_PER_MONTH
-    over = alternatives.over_budget(request, mean)
+    over = refusals.over_budget(request, mean)
     instances = instances_of(asked, problem, fleet=fleet)
     weighed = commitments_assumed(one.commitment for one in instances)
     made = base.provenance
@@ -364,7 +371,8 @@ def _answer(base: FleetPlan, settled: Settled, *, beside: tuple[FleetAlternative
         runs=runs_of(request, asked.hours, problem=problem, behind=behind, fleet=fleet),
         measure_first=first_measurement(asked, behind=behind, fleet=fleet),
         alternatives=beside,
-        binds=() if request.quick or stop_asked() else alternatives.binding_limits(asked, problem, fleet=fleet),
+        surer=alternatives.surer_fleet(asked, solution, scale=scale),
+        binds=() if request.quick or stop_asked() else alternatives.binding_limits(asked, solution, scale=scale),
         binding=over,
     )
     return replace(plan, sentence=narrative.sentence(plan) if over is None else narrative.refusal(over))

@@ -16,9 +16,12 @@ from tonnage.planning.fleet.stock import Stock, machine_of, quotas_on
 from tonnage.planning.fleet.training import work_tokens
 from tonnage.planning.host import serving_processes
 
-__all__ = ["FleetContext", "problem_of"]
+__all__ = ["FleetContext", "moved_confidence", "problem_of"]
 
 SECONDS_PER_HOUR: Final = 3600.0
+LEAST: Final = 0.5
+MOST: Final = 0.99
+"""Confidences that are priced beside the one asked for. [-]"""
 
 
 class FleetContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +33,8 @@ class FleetContext(msgspec.Struct, frozen=True, kw_only=True):
     chances: tuple[Candidate, ...]
     raised: tuple[float, ...]
     """Load that each workload is planned for over the one asked. [-]"""
+    more: float = 0.0
+    """Confidence of every workload over the one asked for, negative where less is. [-]"""
     speed: float = 1.0
     """All capacities over those predicted, for the interval. [-]"""
     kept: tuple[int, ...] | None = None
@@ -60,7 +65,7 @@ def problem_of(asked: FleetContext) -> tuple[FleetProblem, tuple[Candidate | Non
                     charge=_charge(chance, held),
                     whole=not held.passing,
                     slices=1 if chance.piece is None else chance.piece.most,
-                    rates=tuple(rate * asked.speed for rate in chance.rates),
+                    rates=tuple(rate * asked.speed for rate in _planned(asked, chance)),
                     cores=cores_of(chance),
                 )
             )
@@ -86,6 +91,19 @@ def problem_of(asked: FleetContext) -> tuple[FleetProblem, tuple[Candidate | Non
         lost_zones=request.lost_zones,
     )
     return problem, tuple(behind)
+
+
+def _planned(asked: FleetContext, chance: Candidate) -> tuple[float, ...]:
+    workload = asked.request.workloads[chance.workload]
+    at = moved_confidence(workload, asked.more)
+    return chance.rates if at == workload.confidence else chance.planned(workload, at)
+
+
+def moved_confidence(workload: FleetWorkload, more: float) -> float:
+    """The confidence of a workload and so much more, at most `MOST`; less is no less than half. [-]"""
+    asked = workload.confidence
+    moved = min(max(asked, MOST), asked + more) if more >= 0.0 else max(min(asked, LEAST), asked + more)
+    return round(moved, 4) if more else asked
 
 
 def _charge(chance: Candidate, held: Stock) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -127,10 +128,20 @@ def _one(
         memory=memory_of(setup, times),
         points=(None,),
         rate_factor=errors_of(setup).factor("samples_per_s"),
-        # The programme keeps the headroom of every workload, which is kept here already.
-        rates=(rate / (1.0 - asked.headroom),),
+        rates=_planned(asked, rate),
+        surely=partial(_rates_at, asked, setup, tried),
         batches=tuple(one for one in tried if one.batch <= times.batch),
     )
+
+
+def _rates_at(asked: Infer, setup: Setup, tried: list[Times], confidence: float) -> tuple[float, ...]:
+    best, _ = _largest(msgspec.structs.replace(asked, confidence=confidence), setup, tried)
+    return (0.0,) if best is None else _planned(asked, best[1])
+
+
+def _planned(asked: Infer, rate: float) -> tuple[float, ...]:
+    """The programme keeps the headroom of every workload, which is kept here already."""
+    return (rate / (1.0 - asked.headroom),)
 
 
 def _fitting(setup: Setup) -> list[Times]:

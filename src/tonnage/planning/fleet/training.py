@@ -15,6 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from datetime import date
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -122,7 +123,7 @@ def _sites(request: FleetRequest, held: tuple[Stock, ...], number: int) -> Itera
 def _candidate(asked: TrainContext, option: TrainOption, *, number: int, site: Site, attempt: Attempt) -> Candidate:
     wall = option.run.wall_s
     assert wall.high is not None
-    rate = asked.job.tokens / _surely_s(option, confidence=asked.request.confidence, limit_s=asked.request.deadline_s)
+    surely = partial(_rates_at, asked, option)
     names = frozenset((one.provider, one.instance_type, one.region) for one in attempt.rental.offers)
     return Candidate(
         workload=number,
@@ -131,11 +132,19 @@ def _candidate(asked: TrainContext, option: TrainOption, *, number: int, site: S
         memory=option.memory,
         rate_factor=wall.high / wall.value,
         points=(None,),
-        rates=(rate,),
+        rates=surely(asked.request.confidence),
+        surely=surely,
         option=option,
         run_tokens=asked.job.tokens,
         offers=names,
     )
+
+
+def _rates_at(asked: TrainContext, option: TrainOption, confidence: float) -> tuple[float, ...]:
+    """Tokens per second that a run is planned with; 0 where its deadline is not kept with the confidence. [1/s]"""
+    if option.chance < confidence:
+        return (0.0,)
+    return (asked.job.tokens / _surely_s(option, confidence=confidence, limit_s=asked.request.deadline_s),)
 
 
 def _surely_s(option: TrainOption, *, confidence: float, limit_s: float | None) -> float:

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from tonnage.domain.answer import Quantity
 from tonnage.domain.fleet_plan import FleetCheck, FleetRequest, FleetWorkload
 from tonnage.optimize.fleet import Fleet, FleetProblem
-from tonnage.planning.error_model import chance_within
+from tonnage.optimize.highs import UNLIMITED, Column, Row
+from tonnage.optimize.programme import Programme, solve
 from tonnage.planning.fleet.candidate import Candidate
 from tonnage.planning.fleet.hours import Hours
 from tonnage.planning.fleet.problem import FleetContext
 from tonnage.planning.fleet.requests import SEED, draw_for_workload
 from tonnage.planning.fleet.samples import service_s
 from tonnage.planning.replica_arrays import replica_arrays
+from tonnage.planning.serve.option import has_objectives
 from tonnage.simulation.simulated import Requests
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ __all__ = ["Group", "checks_of", "groups_at"]
 MAX_REPLICAS: Final = 12
 """Simulated of one kind: of more, so many get their share of the load. [replicas]"""
 REQUESTS: Final = 12_000
+ROUNDING: Final = 1e-6
+"""Of a share of time. [-]"""
+NARROW: Final = 1e-3
+"""To which a chance is told. [-]"""
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +46,8 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
     chance: Candidate
     replicas: int
-    """Up: of spot ones, the share that is there."""
+    """Up, whole ones: of spot ones, the share that is there."""
+    up: float
     flows: tuple[float, ...]
     """Of each bucket, in any unit."""
 
@@ -85,6 +91,7 @@ def checks_of(
         )
         if lost:
             rate = base.rate_per_s * workload.survives
+            left = _dealt_anew(left, workload)
             found.append(_check(msgspec.structs.replace(base, lost=lost, rate_per_s=rate), workload, left, drawn=drawn))
     return tuple(found)
 
@@ -115,8 +122,35 @@ def groups_at(
         _, before, carried = kinds.get(chance.name, (chance, 0.0, [0.0] * len(flows)))
         kinds[chance.name] = (chance, before + up, [x + y for x, y in zip(carried, flows, strict=True)])
     return [
-        Group(chance=chance, replicas=max(1, math.floor(up + 1e-9)), flows=tuple(flows))
+        Group(chance=chance, replicas=max(1, math.floor(up + 1e-9)), up=up, flows=tuple(flows))
         for chance, up, flows in kinds.values()
+    ]
+
+
+def _dealt_anew(groups: list[Group], workload: FleetWorkload) -> list[Group]:
+    """The groups with requests dealt so that the busiest of them is as little busy as may be."""
+    several = len(workload.buckets)
+    if several == 1 or len(groups) < 2:
+        return groups
+    # Of each group, what it takes of each bucket; then the share of time that the busiest spends.
+    columns = [
+        Column(0.0, whole=False, upper=UNLIMITED if rate > 0 else 0.0) for g in groups for rate in g.chance.rates
+    ]
+    busiest = len(columns)
+    columns.append(Column(1.0, whole=False))
+    rows = [
+        Row({n * several + b: 1.0 for n in range(len(groups))}, bucket.share, bucket.share)
+        for b, bucket in enumerate(workload.buckets)
+    ]
+    for n, group in enumerate(groups):
+        spent = {n * several + b: 1.0 / (rate * group.up) for b, rate in enumerate(group.chance.rates) if rate > 0}
+        rows.append(Row({**spent, busiest: -1.0}, upper=0.0))
+    solved = solve(Programme(columns, rows)).values
+    if solved is None:
+        return groups
+    return [
+        msgspec.structs.replace(group, flows=tuple(solved[n * several : (n + 1) * several]))
+        for n, group in enumerate(groups)
     ]
 
 
@@ -129,7 +163,7 @@ def _without_failed(groups: list[Group], number: int) -> list[Group]:
         if group.replicas > gone:
             share = 1.0 - gone / group.replicas
             flows = tuple(flow * share for flow in group.flows)
-            left.append(msgspec.structs.replace(group, replicas=group.replicas - gone, flows=flows))
+            left.append(msgspec.structs.replace(group, replicas=group.replicas - gone, up=group.up - gone, flows=flows))
     return left
 
 
@@ -252,24 +286,44 @@ def _check(
     )
 
 
-def _chance(base: FleetCheck, workload: FleetWorkload, groups: list[Group]) -> float:
+def _chance(base: FleetCheck, workload: FleetWorkload, groups: list[Group]) -> float | None:
     """
-    That the busiest kind of replica keeps up within the objectives, its error one for all of a kind. [-]
+    That replicas carry the load within the objectives: the largest confidence with which each kind does. [-]
 
-    What a replica carries is the most that it takes within the objectives, so that it keeps them as long as the share
-    of its time that the load takes is at most one.
+    The error of a kind is one for all its replicas. Kinds err together here, though partly by themselves: what one then
+    lacks another has, so that the chance of a workload on several kinds is this or higher.
     """
+    if workload.serve is None or not has_objectives(workload.serve):
+        return None
     carried = [sum(group.flows[b] for group in groups) for b in range(len(workload.buckets))]
-    chances = []
-    for group in groups:
-        busy = math.fsum(
-            base.rate_per_s * bucket.share * group.flows[b] / carried[b] / (group.chance.rates[b] * group.replicas)
+    loads = [
+        [
+            base.rate_per_s * bucket.share * group.flows[b] / carried[b] / group.up if carried[b] > 0 else 0.0
             for b, bucket in enumerate(workload.buckets)
-            if carried[b] > 0 and group.chance.rates[b] > 0
+        ]
+        for group in groups
+    ]
+    return min(_chance_of(group, workload, load) for group, load in zip(groups, loads, strict=True))
+
+
+def _chance_of(group: Group, workload: FleetWorkload, loads: list[float]) -> float:
+    """That a replica carries so much of each bucket within the objectives. [-]"""
+    chance = group.chance
+    if len(loads) == 1 and chance.odds[0] is not None and chance.points[0] is not None and chance.capacities[0] > 0:
+        return chance.odds[0].chance(loads[0] * chance.points[0].rate_per_s / chance.capacities[0])
+
+    def carries(confidence: float) -> bool:
+        firm = chance.firm(workload, confidence)
+        busy = math.fsum(
+            load / sure if sure > 0 else math.inf for load, sure in zip(loads, firm, strict=True) if load > 0
         )
-        if busy > 0:
-            chances.append(chance_within(Quantity(value=busy, unit="1").within(group.chance.rate_factor), 1.0))
-    return min(chances, default=1.0)
+        return busy <= 1.0 + ROUNDING
+
+    low, high = (workload.confidence, 1.0) if carries(workload.confidence) else (0.0, workload.confidence)
+    while high - low > NARROW:
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if carries(middle) else (low, middle)
+    return low
 
 
 def _check_waiting(base: FleetCheck, workload: FleetWorkload, groups: list[Group]) -> FleetCheck:

@@ -66,7 +66,7 @@ def fleet_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
         raise BadRequest(f"workloads: {len(entries)} are more than {MAX_WORKLOADS}; plan them in groups")
     filtered = {**usual_of(FleetRequest), **given}
     names = {field.name for field in fields_of(Filters)} - {"max_accelerators"}
-    shared = in_base_units({name: filtered[name] for name in names if name in filtered}, Serve)
+    shared = in_base_units({name: filtered[name] for name in (*names, "confidence") if name in filtered}, Serve)
     if "slices" in given:
         entries = [{"slices": given["slices"], **entry} for entry in entries]
     usual = {field.name: field.default for field in fields_of(FleetRequest)}

@@ -98,6 +98,11 @@ class Odds:
         """The largest load that the replica keeps up with, whatever it makes of latencies. [1/s or requests]"""
         return math.exp(self.curve.loads[-1])
 
+    @property
+    def likeliest(self) -> float:
+        """The chance at the least load, which none exceeds. [-]"""
+        return self.chance(math.exp(self.curve.loads[0]))
+
     def chance(self, load: float) -> float:
         """
         That every objective holds at a load of this replica, its own share of the whole. [-]
