@@ -1,5 +1,6 @@
 """The mean field: Little's law holds, load grows latency, objectives bind."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,3 +65,24 @@ def test_burstier_arrivals_lower_capacity() -> None:
 
 def test_at_rate_finds_the_rate() -> None:
     assert at_rate(TIMES, LOAD, rate_per_s=4.0).rate_per_s == pytest.approx(4.0, rel=0.01)
+
+
+def test_short_answers_behind_long_prompts_have_the_longest_tail() -> None:
+    """As often as a step carries a piece of a prompt, an answer of two tokens is that step alone."""
+    pieces = msgspec.structs.replace(TIMES, prefill_s=2.0, prefill_work_s=1.5, prefill_uneven=1.5, step_share=2.0)
+    pieces = msgspec.structs.replace(pieces, chunk_s=0.7)
+    alike = msgspec.structs.replace(LOAD, output_tokens=149)
+    mixed = msgspec.structs.replace(alike, answers=((0.25, 2.0), (0.25, 20.0), (0.25, 120.0), (0.25, 450.0)))
+    one, other = (at_concurrency(pieces, load, concurrency=1.0) for load in (alike, mixed))
+    assert one.tpot_mean_s == other.tpot_mean_s
+    assert one.tpot_tail_s < 0.8 * other.tpot_tail_s < other.tpot_tail_s < 0.008 + 2.2 * 0.7
+
+
+def test_uneven_prompts_and_bursts_lengthen_waits() -> None:
+    uneven = msgspec.structs.replace(TIMES, prefill_uneven=4.0)
+    bursty = msgspec.structs.replace(LOAD, dispersion=8.0)
+    calm = at_concurrency(TIMES, LOAD, concurrency=30.0)
+    for times, load in ((uneven, LOAD), (TIMES, bursty)):
+        point = at_concurrency(times, load, concurrency=30.0)
+        assert point.ttft_mean_s > calm.ttft_mean_s and point.tpot_tail_s > calm.tpot_tail_s
+        assert point.rate_per_s == calm.rate_per_s

@@ -107,7 +107,7 @@ def closed_loop(run: Run, *, host_bytes: float | None) -> Served:
         rate = CONVERSATIONS / gap_s
         request = Serve(model="", lengths=lengths, rate_per_s=rate, sessions=SessionFields(kv_host_bytes=of_node))
         token_s = plain.times.prefill_s / prompt
-        found = reused_at(request, plain, turns=turns, rate_per_s=rate, token_s=token_s)
+        found, _ = reused_at(request, plain, turns=turns, rate_per_s=rate, token_s=token_s)
         times, load = open_load(_with_hits(at, 1.0 - found.computed_tokens / prompt))
         point = at_concurrency(times, load, concurrency=min(load.max_concurrency, run.clients))
         if abs(CONVERSATIONS / point.rate_per_s / gap_s - 1.0) < CLOSE:

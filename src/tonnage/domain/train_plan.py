@@ -153,7 +153,7 @@ class TrainOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     cost: Quantity
     """Of the whole run. [USD]"""
     energy_wh: float | None = None
-    """Of the accelerators at their power limit; absent = limit unknown. [Wh]"""
+    """Of the accelerators over the run, by what its steps draw of their limit; absent = limit unknown. [Wh]"""
     energy: EnergyUse | None = None
     """Mean power while it runs, hosts and cooling included, and where its electricity comes from."""
     kwh: float | None = None

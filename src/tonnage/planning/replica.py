@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -21,6 +21,8 @@ from tonnage.domain.sessions import PrefixReuse
 from tonnage.physics.transformer import Tokens
 from tonnage.planning.deployment import Deployment, case_of, deploy
 from tonnage.planning.error_model import ErrorModel, load_class, load_ends, serve_level
+from tonnage.planning.length_spread import lasting_answer
+from tonnage.planning.prompt_work import LEAST_PREFILL, Beside, prompt_work
 from tonnage.simulation.capacity import Point, ReplicaLoad, ReplicaTimes, at_concurrency, at_rate, quantile_factor
 from tonnage.simulation.steps import (
     StepGrid,
@@ -33,7 +35,6 @@ from tonnage.simulation.steps import (
 )
 
 __all__ = [
-    "LEAST_PREFILL",
     "MOST_CACHE",
     "Replica",
     "build_replica",
@@ -53,8 +54,6 @@ BATCH_SIZES: Final = (1.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0)
 """Decode batches whose step is computed; between them it is interpolated. [requests]"""
 USUAL_BATCH: Final = 256.0
 """Where the engine sets no limit of its own. [requests]"""
-LEAST_PREFILL: Final = 0.05
-"""Of a prompt alone, what it takes from decodes at least, however well it rides on their steps. [-]"""
 MOST_QUEUEING: Final = 10.0
 """Most that queueing adds to an interval's end: beyond it the replica is overloaded, and latency depends on how long
 the overload lasts. [-]"""
@@ -211,7 +210,7 @@ def concurrency_limit(at: Deployment, lengths: Lengths) -> float:
         return at.max_num_seqs
     tokens = _cache_tokens(at, lengths.prompt_tokens + lengths.output_tokens)
     reserves = at.running.spec.scheduling.reserves_output
-    mean = whole if reserves else max(1.0, lengths.prompt_tokens + answers / 2.0)
+    mean = whole if reserves else max(1.0, lengths.prompt_tokens + lasting_answer(lengths) * at.placement.beams / 2.0)
     z = quantile_factor(95.0)
     spread = max(0.0, (lengths.prompt_p95 or lengths.prompt_tokens) - lengths.prompt_tokens) / z
     root = (-z * spread + math.sqrt((z * spread) ** 2 + 4.0 * mean * tokens)) / (2.0 * mean)
@@ -260,8 +259,8 @@ def _latency(point: Point, name: str, load: ReplicaLoad) -> float:
 
 def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
     """Decode steps at a few batch sizes and the mean context, and the time of a mean and of a long prompt."""
-    prompt, output = lengths.prompt_tokens, lengths.output_tokens
-    context = prompt + output / 2.0
+    prompt = lengths.prompt_tokens
+    context = prompt + lasting_answer(lengths) / 2.0
     most = at.max_num_seqs if math.isfinite(at.max_num_seqs) else USUAL_BATCH
     top = max(1.0, min(most, at.pool.sequences * 2.0))
     sizes = (*(size for size in BATCH_SIZES if size < top), top)
@@ -280,18 +279,24 @@ def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
     # What a request waits for alone (reading, tokenising) takes nothing away from others.
     own, layout = at.overheads.request_s, at.placement.layout
     beside = _beside(at, rising, alone=alone - own, computed=computed, prompt=prompt)
+    mixed = mixes_prompts(at)
+    room = budget if mixed else math.inf
+    spread = prompt_work(lengths, beside, alone=alone - own, tail=tail - own, budget=room)
+    alone += spread.each_s - beside.each_s
     times = ReplicaTimes(
         batches=sizes,
         decode_s=tuple(rising),
         prefill_s=alone,
+        prefill_uneven=spread.uneven,
+        chunk_s=spread.piece_s / layout.pp,
         prefill_tail_s=max(tail, alone),
         # It keeps one rank or stage of several busy.
-        prefill_work_s=max(beside.each_s, (alone - own) * LEAST_PREFILL) / (layout.dp * layout.pp),
-        prefill_first_s=beside.first_s / layout.pp,
-        free_s=beside.free_s / (layout.dp * layout.pp),
+        prefill_work_s=max(spread.each_s, (alone - own) * LEAST_PREFILL) / (layout.dp * layout.pp),
+        prefill_first_s=spread.first_s / layout.pp,
+        free_s=spread.free_s / (layout.dp * layout.pp),
         free_batch=beside.free_rows * layout.dp * layout.pp,
         request_s=own,
-        separate=not mixes_prompts(at),
+        separate=not mixed,
         step_share=computed / budget,
     )
     if at.drift is not None:
@@ -300,17 +305,7 @@ def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
     return times, steps[-1][1]
 
 
-class _Beside(NamedTuple):
-    """What mean prompts add to a decode step: `first_s` the least, then `each_s` of every one, less `free_s`."""
-
-    first_s: float
-    each_s: float
-    free_s: float
-    free_rows: float
-    """Decodes of a rank's step that use up what is free. [requests]"""
-
-
-def _beside(at: Deployment, decode_s: list[float], *, alone: float, computed: float, prompt: float) -> _Beside:
+def _beside(at: Deployment, decode_s: list[float], *, alone: float, computed: float, prompt: float) -> Beside:
     """
     What one prompt adds to a step, and many that fill its budget: each at most its part of these.
 
@@ -324,12 +319,12 @@ def _beside(at: Deployment, decode_s: list[float], *, alone: float, computed: fl
     first = max(alone - shared * max(1.0, computed / budget), alone * LEAST_PREFILL)
     many = filled / computed
     if many < _SEVERAL:
-        return _Beside(first, first, 0.0, 0.0)
+        return Beside(first, first, 0.0, 0.0)
     whole = _prompts_s(at, Tokens(prompts=many, chunk=computed, cached=cached, emitted=many)) - shared
     if first >= whole / many:
-        return _Beside(first, whole / many, 0.0, 0.0)
+        return Beside(first, whole / many, 0.0, 0.0)
     each = (whole - first) / (many - 1.0)
-    return _Beside(first, each, each - first, (each - first) / each * computed)
+    return Beside(first, each, each - first, (each - first) / each * computed)
 
 
 def drafting_grid(at: Deployment, lengths: Lengths, *, batch: float) -> StepGrid:

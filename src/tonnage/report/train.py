@@ -253,7 +253,7 @@ def _run(option: TrainOption) -> list[str]:
     run, c = option.run, option.configuration
     useful = run.useful_time_fraction
     between = show(run.between_s, "s")
-    energy = f", {show(option.energy_wh, 'Wh')} at the accelerators' power limit" if option.energy_wh else ""
+    energy = f", {show(option.energy_wh, 'Wh')} drawn by the accelerators" if option.energy_wh else ""
     waiting = f", waiting for spot capacity {show(run.waiting_s, 's')}" if run.waiting_s else ""
     return [
         f"{run.steps:,.0f} steps of {c.global_batch:,} x {c.seq_len:,} tokens, {interval(option.step_s)} each: "

@@ -11,11 +11,12 @@ so the rate follows from R without iteration, and capacity is one bisection. A f
 what is left of the running step, E[T^2] / 2 E[T], then for its own step, which carries the prompts that
 came in the meantime too; a long step gathers more prompts for the next, so that variance grows by
 1 / (1 - rho^2). Where a step's budget holds few prompts they queue for it (Sakasegawa's approximation).
-Per-request TPOT spreads because prompts interrupt it a Poisson number of times.
+Prompts of different lengths add their variance to that of their number. Per-request TPOT spreads because runs of
+prompts interrupt it, short answers most (`_tail_step_s`).
 
-Against the request-level simulator, below 70 % of capacity, mean TTFT is within 15 % and TPOT within
-20 % (`tests/simulation/test_capacity.py`); the tail of TTFT is cruder. The search prunes and ranks with
-it; the simulator refines it.
+Against the request-level simulator, at 30 to 90 % of capacity, half of all tails lie within 20 % and nine tenths within
+a factor of 1.7 (`python -m tools.benchmarks.averages`); mean TTFT is within 15 % and TPOT within 20 % below 70 %
+(`tests/planning/test_steady_state.py`). The search prunes and ranks with it; the simulator refines it.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ LONE: Final = 0.01
 """In flight where a request is as good as alone. [requests]"""
 _FEW: Final = 64
 """Prompts of a step up to which their numbers are looked at one by one. [-]"""
+WINDOW_REQUESTS: Final = 5.0
+"""Of the second over which burstiness is counted, at the rate where it is published. [requests]"""
 MOST_BUSY: Final = 0.999
 """Share of time that prompts may take at most: beyond it queues have no end. [-]"""
 
@@ -78,6 +81,10 @@ class ReplicaTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Prompts have steps of their own, and decodes wait for them."""
     step_share: float = 1.0
     """Steps' token budgets that one mean prompt fills: below 1, several prompts ride on one decode step. [-]"""
+    prefill_uneven: float = 0.0
+    """Variance of a prompt's work over the square of its mean: lengths that spread. [-]"""
+    chunk_s: float = 0.0
+    """What a step with a piece of a prompt adds, each weighted with its time; 0 = a mean prompt's. [s]"""
     pace: tuple[float, ...] = ()
     """At the batches: factor on all times, as measured; empty = 1. [-]"""
     first: tuple[float, ...] = ()
@@ -89,6 +96,8 @@ class ReplicaLoad(msgspec.Struct, frozen=True, kw_only=True):
 
     output_tokens: float
     output_tail_tokens: float
+    answers: tuple[tuple[float, float], ...] = ()
+    """How answers spread: share of the requests, and tokens after the first; empty = all alike. [-, tokens]"""
     dispersion: float = 1.0
     """Variance over mean of arrivals in a second; 1 = Poisson. [-]"""
     percentile: float = 95.0
@@ -142,8 +151,12 @@ def mean_step(times: ReplicaTimes, load: ReplicaLoad, *, concurrency: float) -> 
     own = max(times.prefill_s, times.request_s + first + beside)
     share = load.percentile / 100.0
     uneven = min(1.0, variance / (total * total))
-    # What is left of equal steps is spread evenly; of very different ones, exponentially.
-    tail = (1.0 - uneven) * (2.0 * share - 1.0) + uneven * (math.log(1.0 / (1.0 - share)) - 1.0)
+    # What is left of equal steps is spread evenly; of very different ones, exponentially, and of these only those who
+    # come while prompts are computed wait for more than a step of answers.
+    late = 1.0 - share
+    pieces = -math.expm1(-prompts * max(1.0, times.step_share))
+    met = min(1.0, max(late, pieces * (decode_s + (times.chunk_s or first)) / total))
+    tail = (1.0 - uneven) * (2.0 * share - 1.0) + uneven * (math.log(met / late) / met - 1.0)
     return MeanStep(decode_s, total, rate, wait, own, tail)
 
 
@@ -157,7 +170,7 @@ def _prompts_beside(
     none = math.exp(-prompts)
     mean = each * prompts - free * (1.0 - none)
     square = free * free * (1.0 - none) - 2.0 * free * each * prompts
-    square += each * each * (prompts * dispersion + prompts * prompts)
+    square += each * each * (prompts * (dispersion + times.prefill_uneven) + prompts * prompts)
     # Steps of so few prompts that they take no less than one alone.
     chance, k = none * prompts, 1
     while (less := each * k - free) < first and k < _FEW:
@@ -178,25 +191,64 @@ def _wait_for_budget(prompts: float, step_share: float, dispersion: float) -> fl
 def at_concurrency(times: ReplicaTimes, load: ReplicaLoad, *, concurrency: float) -> Point:
     """The steady state in which `concurrency` requests decode together."""
     step = mean_step(times, load, concurrency=concurrency)
-    tokens = max(1.0, load.output_tokens - 1.0)
-    spread = quantile_factor(load.percentile)
-    tpot_tail = step.total_s + spread * math.sqrt(concurrency * load.dispersion) * times.prefill_work_s / tokens
+    tpot_tail = _tail_step_s(times, load, step, concurrency)
     ttft_mean = step.wait_s + step.own_s
     variation = math.hypot(step.wait_s * step.tail, times.prefill_tail_s - times.prefill_s)
     ttft_tail = ttft_mean + max(0.0, variation)
     pace = interpolated(times.batches, times.pace, concurrency=concurrency) if times.pace else 1.0
     first = pace * interpolated(times.batches, times.first, concurrency=concurrency) if times.first else pace
     tpot_tail, ttft_mean, ttft_tail = tpot_tail * pace, ttft_mean * first, ttft_tail * first
-    e2e_tail = ttft_tail + tpot_tail * max(0.0, load.output_tail_tokens - 1.0)
+    tpot_mean = step.total_s * pace
+    tokens, long = (max(0.0, n - 1.0) for n in (load.output_tokens, load.output_tail_tokens))
+    # Long answers meet the mean step, whatever short ones meet.
+    e2e_tail = ttft_mean + tokens * tpot_mean + math.hypot(ttft_tail - ttft_mean, (long - tokens) * tpot_mean)
     return Point(
         rate_per_s=step.rate_per_s / pace,
         concurrency=concurrency,
-        tpot_mean_s=step.total_s * pace,
+        tpot_mean_s=tpot_mean,
         tpot_tail_s=tpot_tail,
         ttft_mean_s=ttft_mean,
         ttft_tail_s=ttft_tail,
         e2e_tail_s=e2e_tail,
     )
+
+
+def _tail_step_s(times: ReplicaTimes, load: ReplicaLoad, step: MeanStep, concurrency: float) -> float:
+    """
+    The percentile, over requests, of their mean time per token after the first. [s]
+
+    Prompts that share steps come in runs: pieces of one, and those that queued behind it. An answer begins where its
+    own prompt ended, so that a short one meets such a run more often than its share of steps, and is made of it; a long
+    one meets many and comes near the mean. Of answers of n tokens: mean m = a + (h - a) (1 - e^(-n / r)) r / n, a being
+    what a mean step adds, h the first one after a prompt and r the steps of a run; variance between that of a step that
+    adds everything or nothing, m (x - m), and that of many runs, s^2 T^3 / (D^2 n) of a compound Poisson process.
+    Over all answers the logarithm is taken as normal, and no step adds more than a full budget.
+    """
+    decode_s, total, rate = step.decode_s, step.total_s, step.rate_per_s
+    z, added = quantile_factor(load.percentile), total - decode_s
+    crowded = decode_step_s(times, concurrency + math.sqrt(concurrency * load.dispersion)) - decode_s
+    if added <= 0.0:
+        return total + z * crowded
+    each, bursts = times.prefill_work_s, load.dispersion - 1.0
+    # Who comes in a burst sees that many times the mean rate.
+    seen = 1.0 + bursts / WINDOW_REQUESTS
+    piece = times.chunk_s or times.prefill_first_s or each
+    full = max(piece, each / times.step_share, added)
+    most = max(1.001 * added, min(full, piece + each * rate * seen * (decode_s + piece)))
+    runs = each * each * (load.dispersion + times.prefill_uneven) * rate * total * (total / decode_s) ** 2
+    used = min(MOST_BUSY, seen * added / total)
+    start = min(most, decode_s * used / (1.0 - used) * (decode_s + most) / total)
+    turn = max(0.5, runs / (2.0 * added * (most - added)))
+    wandering = bursts / (bursts + WINDOW_REQUESTS)
+    mean = square = 0.0
+    for share, tokens in load.answers or ((1.0, max(1.0, load.output_tokens - 1.0)),):
+        x = tokens / turn
+        mine = min(0.999 * most, added + (start - added) * (1.0 - math.exp(-x)) / x)
+        mean += share * mine
+        square += share * (mine * mine * (1.0 + wandering) + 1.0 / (1.0 / (mine * (most - mine)) + tokens / runs))
+    spread = math.log(square / (mean * mean))
+    beyond = min(most, mean * math.exp(z * math.sqrt(spread) - spread / 2.0)) - added
+    return total + math.hypot(max(0.0, beyond), z * crowded)
 
 
 def interpolated(batches: tuple[float, ...], factors: tuple[float, ...], *, concurrency: float) -> float:

@@ -53,6 +53,8 @@ class Lengths(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     computed_tokens: float | None = None
     """Of a prompt, what no cache gives; absent = all of it. [tokens]"""
     computed_p95: float | None = None
+    prompts: tuple[tuple[float, float, float], ...] = ()
+    """How sessions' prompts spread: share of the requests, tokens to compute, tokens found. [-, tokens, tokens]"""
     spread: tuple[float, float] | None = None
     """Uniform draw between these fractions of nominal, as benchmarks do; absent = fixed or by profile."""
     images: Images | None = None

@@ -31,6 +31,7 @@ from tonnage.physics.work import Work
 from tonnage.planning.board_power import load_at_rate, serving_load
 from tonnage.planning.deployment import case_of, deploy
 from tonnage.planning.host import LoadShare, energy_use, offer_of, serving_needs
+from tonnage.planning.length_spread import later_tokens, long_answer
 from tonnage.planning.replica import Replica, concurrency_limit
 from tonnage.planning.serve import narrative
 from tonnage.planning.serve.chance import Odds
@@ -94,7 +95,8 @@ def load_of(request: Serve, replica: Replica) -> ReplicaLoad:
     lengths = request.lengths
     return ReplicaLoad(
         output_tokens=lengths.output_tokens,
-        output_tail_tokens=lengths.output_p95 or lengths.output_tokens,
+        output_tail_tokens=lengths.output_p95 or long_answer(lengths),
+        answers=later_tokens(lengths),
         dispersion=request.shape.dispersion,
         percentile=request.slo.percentile,
         ttft_s=request.slo.ttft_s,

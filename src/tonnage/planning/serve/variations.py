@@ -287,6 +287,26 @@ def unit_of(request: Serve, found: Candidate, *, workers: PoolWorkers) -> tuple[
     return unit_within(request, replica.deployment, unit=unit)
 
 
+def _least_apart(request: Serve, found: Candidate, *, workers: PoolWorkers) -> float:
+    """
+    What a unit costs if its workers find as much again as the candidate does. [USD/h]
+
+    They find less: a prefill worker sees more prompts a second than a replica, and keeps no answers.
+    """
+    from tonnage.simulation.pool_capacity import Unit
+
+    assert found.replica.times is not None
+    load = load_of(request, found.replica)
+    unit = Unit(times=found.replica.times, load=load, prefill=workers.prefill, decode=workers.decode, transfer_s=0.0)
+    best, _ = unit.largest()
+    if best is None:
+        return math.inf
+    most = best if request.confidence >= EVEN else unit.at(unit.most)
+    ranks = replace(found.configuration, pools=workers).ranks
+    least = least_cost_of(found.site, replicas=replicas_of(request, most), ranks=ranks, request=request)
+    return math.inf if least is None else least[1]
+
+
 def _without_encoder(request: Serve, found: Candidate, *, workers: PoolWorkers) -> Replica:
     """A worker of a candidate's configuration that gets images encoded."""
     from tonnage.planning.sessions.reuse import reusing_replica
@@ -367,6 +387,8 @@ def _in_units(request: Serve, found: Candidate, *, below: float) -> Candidate | 
     """The cheapest unit of a configuration that meets the objectives surely enough for less than `below`. [USD/h]"""
     tries = []
     for workers in _unit_sizes(request, found):
+        if found.replica.reuse is not None and _least_apart(request, found, workers=workers) >= below:
+            continue
         worker, unit = unit_of(request, found, workers=workers)
         best, binds = unit.largest() if unit is not None else (None, "")
         if unit is None or best is None:

@@ -55,7 +55,7 @@ def case_with_reuse(at: Deployment) -> tuple[Deployment, PrefixReuse | None]:
     request = Serve(model="", lengths=lengths, rate_per_s=rate, sessions=fields)
     token_s, now, met = plain.times.prefill_s / lengths.prompt_tokens, rate / case.replicas, turns
     for _ in range(ROUNDS):
-        reuse = reused_at(request, plain, turns=met, rate_per_s=now, token_s=token_s)
+        reuse, _ = reused_at(request, plain, turns=met, rate_per_s=now, token_s=token_s)
         known = _with_hits(at, 1.0 - reuse.computed_tokens / lengths.prompt_tokens)
         times, load = open_load(known)
         point, _ = steady_state(times, load, rate_per_s=rate / case.replicas)

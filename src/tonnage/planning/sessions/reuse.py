@@ -66,6 +66,9 @@ COPY_S: Final = 5e-6
 PER_NODE: Final = 8
 """Accelerators of a node, where the catalogue does not say."""
 STATED: Final = ("turns", "turn_gap_s", "system_prompt", "branching")
+CLASS_ENDS: Final = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
+"""Where classes of prompts end: those of published quantiles. [-]"""
+PromptClasses = tuple[tuple[float, float, float], ...]
 NORMAL: Final = ((0.0, -2.6), (0.05, -1.645), (0.25, -0.674), (0.5, 0.0), (0.75, 0.674), (0.95, 1.645), (1.0, 2.6))
 """Quantiles of the normal distribution."""
 
@@ -231,10 +234,14 @@ def with_reuse(
     found = plain
     for turn in range(ROUNDS):
         met = turns_apart(turns, 0.0 if best is None else best.ttft_mean_s + lengths.output_tokens * best.tpot_mean_s)
-        reuse = reused_at(request, plain, turns=met, rate_per_s=rate, token_s=token_s)
+        reuse, classes = reused_at(request, plain, turns=met, rate_per_s=rate, token_s=token_s)
         reuse = replace(reuse, answers=answers)
         known = replace(
-            lengths, computed_tokens=reuse.computed_tokens, computed_p95=reuse.computed_p95, prompt_p95=long_prompt
+            lengths,
+            computed_tokens=reuse.computed_tokens,
+            computed_p95=reuse.computed_p95,
+            prompt_p95=long_prompt,
+            prompts=classes,
         )
         found = replace(build(known), reuse=reuse)
         best = best_of(found)
@@ -286,8 +293,12 @@ def reused_at(
     rate_per_s: float,
     token_s: float,
     more_bytes: float = 0.0,
-) -> PrefixReuse:
-    """What a replica's tiers give at a rate; `more_bytes` stands for host memory beyond what the request gives it."""
+) -> tuple[PrefixReuse, PromptClasses]:
+    """
+    What a replica's tiers give at a rate, and how prompts then spread.
+
+    `more_bytes` stands for host memory beyond what the request gives it.
+    """
     import numpy as np
 
     tiers = _tiers(request, replica, rate_per_s=rate_per_s, more_bytes=more_bytes)
@@ -299,7 +310,7 @@ def reused_at(
     prompt = float(turns.prompt.sum())
     left = turns.prompt - saved
     kept_s = kept_for_s(turns, turns_per_s=rate_per_s, tokens=steady[0].tokens)
-    return PrefixReuse(
+    found = PrefixReuse(
         rate_per_s=rate_per_s,
         hit_rate=float(sum(column.sum() for column in given)) / prompt,
         unbounded=float(turns.kept.sum()) / prompt,
@@ -310,6 +321,20 @@ def reused_at(
             replace(tier, share=float(column.sum()) / prompt) for tier, column in zip(tiers, given, strict=True)
         ),
         turns=len(turns.prompt) / turns.sessions,
+    )
+    return found, _spread_of(left, saved)
+
+
+def _spread_of(left: Any, saved: Any) -> PromptClasses:
+    """Prompts by what is left of them to compute: share, mean of what is left, mean of what was found."""
+    import numpy as np
+
+    order = np.argsort(left)
+    parts = np.split(order, (np.array(CLASS_ENDS) * len(left)).astype(int))
+    return tuple(
+        (len(part) / len(left), max(1.0, float(left[part].mean())), float(saved[part].mean()))
+        for part in parts
+        if len(part)
     )
 
 

@@ -202,7 +202,6 @@ def option_of_setup(asked: TrainContext, rental: Rental, *, best: Arrangement, t
     share = run.billed_s / run.wall_s.value if run.wall_s.value else 1.0
     low, high = (run.wall_s.low or 0.0) * share, (run.wall_s.high or 0.0) * share
     rate = asked.job.tokens / asked.job.sequences * setup.global_batch / place.count
-    power = place.accelerator.power_w
     option = TrainOption(
         configuration=_configuration(rental, setup),
         accelerators=place.count,
@@ -227,7 +226,6 @@ def option_of_setup(asked: TrainContext, rental: Rental, *, best: Arrangement, t
             basis=basis,
             parts=lines,
         ),
-        energy_wh=place.count * power * run.billed_s / 3600 if power else None,
         basis=str(basis),
         other_offers=tuple(entry[0] for entry in priced[1:4]),
         notes=rental.notes,
