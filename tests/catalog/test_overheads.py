@@ -6,7 +6,7 @@ import pytest
 
 from tonnage.catalog.engines import FACTORS, engine_times
 from tonnage.catalog.rows import DATA
-from tonnage.simulation.overheads import Overheads
+from tonnage.domain.engine_spec import Overheads
 
 ROWS = list(csv.DictReader((DATA / "engines" / "overheads.csv").open(encoding="utf-8")))
 

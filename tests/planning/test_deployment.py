@@ -8,6 +8,7 @@ from tonnage import catalog
 from tonnage.catalog.hub import resolve
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.case import ServeCase, Traffic
+from tonnage.domain.engine_spec import Overheads, with_async_scheduling
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import Precision
@@ -17,7 +18,6 @@ from tonnage.planning.deployment import Deployment, with_reachable_bandwidth
 from tonnage.planning.deployment import resolve as deployment_of
 from tonnage.planning.predict.predict import predict
 from tonnage.planning.replica import build_replica
-from tonnage.simulation.overheads import Overheads, with_async_scheduling
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 

@@ -5,8 +5,15 @@ import pytest
 
 from tonnage.catalog.traffic import profile
 from tonnage.domain.requests.common import Lengths
-from tonnage.planning.length_spread import answer_classes, lasting_answer, later_tokens, long_answer, prompt_classes
-from tonnage.planning.prompt_work import Beside, prompt_work
+from tonnage.planning.length_spread import (
+    Beside,
+    answer_classes,
+    lasting_answer,
+    later_tokens,
+    long_answer,
+    prompt_classes,
+    prompt_work,
+)
 from tonnage.simulation import arrivals
 
 NAMES = ("chat", "code", "rag", "long-chat", "summarise", "reasoning", "batch")

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from tonnage import catalog
 from tonnage.catalog.efficiency import ladder
 from tonnage.catalog.engines import engine_times
+from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.precision import Precision
 from tonnage.simulation.closed_loop import Load, closed_loop
-from tonnage.simulation.overheads import Overheads
 from tonnage.simulation.static import static_batch
 from tonnage.simulation.steps import Placement, StepTable, step_grid, step_table
 

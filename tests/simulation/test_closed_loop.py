@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
+from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.layout import Layout
 from tonnage.simulation.closed_loop import Load, closed_loop, saturated_loop
-from tonnage.simulation.overheads import Overheads
 from tonnage.simulation.steps import StepTable
 
 DECODE, PER_TOKEN = 0.010, 1e-4

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.layout import Layout
-from tonnage.simulation.overheads import Overheads
 from tonnage.simulation.simulated import requests_of, step_arrays
 from tonnage.simulation.steps import StepTable
 

@@ -5,10 +5,10 @@ import pytest
 from tests.simulation.test_steps import DENSE, placement
 
 from tonnage.domain.breakdown import Evidence, Node, gap, leaves
+from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.model import Moe
 from tonnage.domain.precision import Precision
 from tonnage.physics.transformer import Tokens
-from tonnage.simulation.overheads import Overheads
 from tonnage.simulation.step_parts import Placement, seconds, step_parts
 from tonnage.simulation.step_tree import Pricing, StepTrees
 from tonnage.simulation.steps import MixedStep, step_grid, step_table

@@ -4,11 +4,11 @@ import pytest
 
 from tonnage import catalog
 from tonnage.catalog.efficiency import ladder
+from tonnage.domain.engine_spec import Overheads, captured_batch
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.precision import Precision
 from tonnage.physics.transformer import Tokens
-from tonnage.simulation.overheads import Overheads, captured_batch
 from tonnage.simulation.static import burst, static_batch
 from tonnage.simulation.steps import Placement, encode_parts, seconds, step_grid, step_parts, step_table
 

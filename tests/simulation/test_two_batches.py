@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from tonnage.domain.case import ServeCase, Traffic
+from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.layout import Layout
 from tonnage.domain.requests.common import Lengths
 from tonnage.planning.deployment import resolve
 from tonnage.planning.replica import replica_of
-from tonnage.simulation.overheads import Overheads
 from tonnage.simulation.step_parts import parts_of
 from tonnage.simulation.step_work import rows_work
 from tonnage.simulation.steps import step_grid, step_table

@@ -25,11 +25,11 @@ from refit import Problem, jacobian, refit
 
 from tonnage.catalog.engines import EngineTimes, _eras
 from tonnage.catalog.fitted import offline, training_coefficients
+from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.offline import Offline
 from tonnage.domain.training import TrainCoefficients
 from tonnage.engines.registry import engine_name
 from tonnage.errors import UnknownName
-from tonnage.simulation.overheads import Overheads
 from tonnage.validation.rows import read_rows
 
 __all__ = ["audit", "check", "infer_without", "only_engines", "prepare", "seen", "serving_without", "training_without"]

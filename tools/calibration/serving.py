@@ -29,6 +29,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from tonnage.domain.case import ServeCase
+from tonnage.domain.engine_spec import Overheads, with_async_scheduling
 from tonnage.domain.precision import number_format
 from tonnage.errors import TonnageError
 from tonnage.physics.efficiency import peak_flop_per_s
@@ -36,7 +37,6 @@ from tonnage.physics.parameters import active_parameters
 from tonnage.planning.deployment import Deployment, resolve
 from tonnage.planning.serve.traffic import grid_of, pool_grids, pools_of, under_load
 from tonnage.simulation.disaggregated import disaggregated_loop
-from tonnage.simulation.overheads import Overheads, with_async_scheduling
 from tonnage.simulation.served import Served
 from tonnage.simulation.steps import StepGrid, step_table
 from tonnage.validation.cases import case_of, kind_of

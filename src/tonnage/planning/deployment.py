@@ -23,7 +23,7 @@ from tonnage.domain.answer import Basis
 from tonnage.domain.calibration import Calibration, Stretch
 from tonnage.domain.case import Links, ServeCase, Traffic
 from tonnage.domain.efficiency import Ladder, Rung
-from tonnage.domain.engine_spec import ResolvedEngine
+from tonnage.domain.engine_spec import Overheads, ResolvedEngine, with_async_scheduling
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
@@ -38,7 +38,6 @@ from tonnage.planning.speculation import check_beams, speculation_of, with_publi
 from tonnage.simulation.adapters import adapter_parts, with_adapters, with_room_for_adapters
 from tonnage.simulation.encoder import held_for_images, with_encoder
 from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
-from tonnage.simulation.overheads import Overheads, with_async_scheduling
 from tonnage.simulation.own_kernels import batching_of, mixed_attention_factor
 from tonnage.simulation.steps import Placement
 

@@ -21,8 +21,7 @@ from tonnage.domain.sessions import PrefixReuse
 from tonnage.physics.transformer import Tokens
 from tonnage.planning.deployment import Deployment, case_of, deploy
 from tonnage.planning.error_model import ErrorModel, load_class, load_ends, serve_level
-from tonnage.planning.length_spread import lasting_answer
-from tonnage.planning.prompt_work import LEAST_PREFILL, Beside, prompt_work
+from tonnage.planning.length_spread import LEAST_PREFILL, Beside, lasting_answer, prompt_work
 from tonnage.simulation.capacity import Point, ReplicaLoad, ReplicaTimes, at_concurrency, at_rate, quantile_factor
 from tonnage.simulation.steps import (
     StepGrid,

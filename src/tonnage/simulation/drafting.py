@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention, Model
 from tonnage.domain.precision import Precision
 from tonnage.physics.shares import gemm, share
 from tonnage.physics.transformer import Tokens, step_work
-from tonnage.simulation.overheads import Overheads
 from tonnage.simulation.step_parts import Parts, Placement, Speculation, parts_of, seconds
 
 __all__ = ["DraftParts", "draft_parts", "draft_precision", "drafting_s"]

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tonnage.domain.answer import Basis, Part
+from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Attention, Mlp, Model
 from tonnage.domain.precision import Precision
@@ -28,7 +29,6 @@ from tonnage.domain.requests.images import Images
 from tonnage.physics.operators import operator_s
 from tonnage.physics.vision import encoder_model, encoder_of, encoder_work, token_bytes
 from tonnage.physics.work import Operator
-from tonnage.simulation.overheads import Overheads
 from tonnage.simulation.simulated import Floats
 from tonnage.simulation.step_parts import Placement, parts_of, seconds
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tonnage.simulation.overheads import captured_batch
+from tonnage.domain.engine_spec import captured_batch
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,6 +14,7 @@ import msgspec
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.breakdown import Evidence
 from tonnage.domain.efficiency import Ladder, Rung
+from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Model
 from tonnage.domain.precision import FORMATS, Precision, number_format
@@ -22,7 +23,6 @@ from tonnage.physics.efficiency import peak_flop_per_s, weakest_rung
 from tonnage.physics.operators import operator_evidence, operator_s, timed_with_experts
 from tonnage.physics.transformer import Tokens, encode_work, step_work
 from tonnage.physics.work import Operator, Work
-from tonnage.simulation.overheads import Overheads
 from tonnage.simulation.own_kernels import (
     Batching,
     has_prompt_kernels,

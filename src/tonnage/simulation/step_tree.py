@@ -14,9 +14,9 @@ import msgspec
 
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.breakdown import Evidence, Execution, Node
+from tonnage.domain.engine_spec import Overheads, captured_batch
 from tonnage.physics.operators import roofline_of
 from tonnage.physics.work import Operator, Work
-from tonnage.simulation.overheads import Overheads, captured_batch
 from tonnage.simulation.step_parts import Parts, Placement, evidence_of, parts_of
 from tonnage.simulation.step_work import (
     decode_attention_work,

@@ -19,12 +19,12 @@ from typing import NamedTuple
 import msgspec
 
 from tonnage.domain.efficiency import Rung
+from tonnage.domain.engine_spec import Overheads, captured_batch
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention, Moe
 from tonnage.physics.efficiency import weakest_rung
 from tonnage.simulation.between import affine_at, value_at
 from tonnage.simulation.drafting import DraftParts, draft_parts, drafting_s
-from tonnage.simulation.overheads import Overheads, captured_batch
 from tonnage.simulation.step_parts import (
     Parts,
     Placement,

@@ -18,6 +18,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.intervals import Priors, causes, priors
 from tonnage.domain.calibration import CALIBRATE_SCHEMA, Calibrated, Calibration, CalibrationError, Learnt, Stretch
+from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.measurement import Measurement
 from tonnage.errors import BadRequest
 from tonnage.planning.calibrate.fit import Fit, drifts_of, fit, shares_of, stretch_of, widen, without
@@ -25,7 +26,6 @@ from tonnage.planning.calibrate.loads import MeasuredLoad, Stack, loads_of, ship
 from tonnage.planning.calibrate.posterior import NAMES, Seen
 from tonnage.planning.drift import SAME_AS
 from tonnage.planning.error_model import NINETY, ErrorModel
-from tonnage.simulation.overheads import Overheads
 
 __all__ = ["calibrate"]
 

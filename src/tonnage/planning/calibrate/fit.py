@@ -17,10 +17,10 @@ import numpy as np
 
 from tonnage.catalog.intervals import Priors
 from tonnage.domain.calibration import Stretch
+from tonnage.domain.engine_spec import Overheads
 from tonnage.planning.calibrate.loads import MeasuredLoad, Predictor
 from tonnage.planning.calibrate.posterior import NAMES, Posterior, Seen, posterior
 from tonnage.planning.drift import Array
-from tonnage.simulation.overheads import Overheads
 
 __all__ = ["Fit", "drifts_of", "fit", "shares_of", "stretch_of", "widen", "without"]
 

@@ -15,6 +15,7 @@ import msgspec
 from tonnage.catalog import Additions
 from tonnage.domain.calibration import Stretch
 from tonnage.domain.case import ServeCase, Traffic
+from tonnage.domain.engine_spec import Overheads, with_async_scheduling
 from tonnage.domain.layout import Layout
 from tonnage.domain.measurement import Measurement, Point
 from tonnage.domain.model import Model
@@ -26,7 +27,6 @@ from tonnage.planning.drift import place_of
 from tonnage.planning.error_model import basis_of_tier, serve_level, serve_load
 from tonnage.planning.replica import decode_tokens
 from tonnage.planning.serve.traffic import grid_of, under_load
-from tonnage.simulation.overheads import Overheads, with_async_scheduling
 from tonnage.simulation.steps import StepTable, step_table
 
 __all__ = [

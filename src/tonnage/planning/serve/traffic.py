@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tonnage.domain.efficiency import Rung
+from tonnage.domain.engine_spec import with_async_scheduling
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.requests.common import Lengths
 from tonnage.errors import BadRequest
@@ -20,7 +21,6 @@ from tonnage.planning.replica import concurrency_limit, mixes_prompts, replica_o
 from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, at_concurrency
 from tonnage.simulation.closed_loop import Load, closed_loop, saturated_loop
 from tonnage.simulation.disaggregated import Pools, disaggregated_loop
-from tonnage.simulation.overheads import with_async_scheduling
 from tonnage.simulation.served import Served
 from tonnage.simulation.static import burst, pipelined_share, static_batch
 from tonnage.simulation.steps import StepGrid, StepTable, encode_parts, seconds, step_grid, step_table

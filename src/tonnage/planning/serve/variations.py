@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec.structs import replace
 
 from tonnage.catalog.eagle import tokens_gained
+from tonnage.catalog.models import PublishedDraft, eagle_targets
 from tonnage.catalog.published import cache_change
 from tonnage.domain.layout import Engine
 from tonnage.domain.model import Model
@@ -90,7 +91,7 @@ class Variations:
 
     def __init__(self, request: Serve, model: Model) -> None:
         self.request = request
-        self.drafts = drafts_for(request, model)
+        self.drafts = _drafts(request, model)
         change = cache_change(request.model, "fp8")
         floor = request.quality_floor
         known = change.kept is not None and (floor is None or bool(judge_change(change, floor).passes))
@@ -144,11 +145,17 @@ def variation_notes(request: Serve, model: Model) -> tuple[str, ...]:
     return _variation_notes(request, model)
 
 
+def _drafts(request: Serve, model: Model) -> tuple[PublishedDraft, ...]:
+    """What may be drafted; most models have neither layers nor a draft for it."""
+    asked = request.draft_acceptance is not None or model.mtp_layers or model.id in eagle_targets()
+    return drafts_for(request, model) if asked else ()
+
+
 def _variation_notes(request: Serve, model: Model) -> tuple[str, ...]:
     tried = "also tried where it may win: a KV cache in FP8 of published quality"
     if request.rate_per_s is not None and (request.slo.ttft_s, request.slo.tpot_s, request.slo.e2e_s) != (None,) * 3:
         tried += f", {APART}"
-    if drafts := drafts_for(request, model):
+    if drafts := _drafts(request, model):
         return f"{tried}; {drafts_told(drafts)}", *draft_notes(request, model, drafts=drafts)
     if model.mtp_layers:
         return (

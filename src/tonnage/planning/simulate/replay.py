@@ -19,12 +19,12 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.domain.case import Links, ServeCase, Traffic
+from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.layout import Layout
 from tonnage.errors import BadFact, echo
 from tonnage.physics.parameters import active_parameters
 from tonnage.planning.deployment import Deployment, resolve
 from tonnage.planning.replica_arrays import ReplicaArrays, replica_arrays
-from tonnage.simulation.overheads import Overheads
 from tonnage.simulation.simulated import Limits, Requests, StepArrays, requests_of, step_arrays
 from tonnage.simulation.step_parts import Placement
 from tonnage.simulation.steps import StepGrid, step_grid, step_table
