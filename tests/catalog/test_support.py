@@ -5,8 +5,9 @@ from datetime import date
 import pytest
 
 from tonnage import catalog
-from tonnage.catalog.engines import formats, support
+from tonnage.catalog.engines import attends_in_8_bits, formats, support
 from tonnage.catalog.rows import DATA, table
+from tonnage.physics.grid_reading import ATTENTION
 
 
 @pytest.mark.parametrize(
@@ -59,9 +60,38 @@ def test_newer_hardware_runs_what_older_does() -> None:
     assert a100 <= h100
 
 
-def test_every_fact_of_support_has_a_source_and_the_day_it_was_checked() -> None:
-    rows = table(DATA / "engines" / "support.csv")
-    assert all(row["source"] and date.fromisoformat(row["checked"]) for row in rows)
+@pytest.mark.parametrize(
+    ("engine", "accelerator", "kinds"),
+    [
+        ("vllm", "h100-sxm5-80gb", {"attention_prefill", "attention_decode"}),
+        ("vllm", "b200-sxm-180gb", {"attention_prefill", "attention_decode", "mla_decode"}),
+        ("vllm", "l40s", set()),
+        ("vllm", "rtx-pro-6000-bw-server", set()),  # above 10.0, and without its kernels
+        ("sglang", "h200-sxm-141gb", {"attention_prefill", "attention_decode", "mla_prefill"}),
+        ("sglang", "rtx-pro-6000-bw-server", set()),
+        ("trtllm", "l40s", {"attention_prefill", "mla_decode"}),
+        ("trtllm", "gb300-nvl72", {"attention_prefill", "mla_prefill", "mla_decode"}),
+        ("trtllm", "a100-sxm4-80gb", set()),
+        ("lmdeploy", "h100-sxm5-80gb", set()),
+        ("vllm", "mi300x", set()),
+    ],
+)
+def test_an_fp8_cache_is_multiplied_in_8_bits_where_a_source_says_so(
+    engine: str, accelerator: str, kinds: set[str]
+) -> None:
+    assert set(attends_in_8_bits(engine, catalog.accelerator(accelerator))) == kinds
+
+
+@pytest.mark.parametrize("name", ["support.csv", "attention.csv"])
+def test_every_fact_of_support_has_a_source_and_the_day_it_was_checked(name: str) -> None:
+    rows = table(DATA / "engines" / name)
+    assert rows and all(row["source"] and date.fromisoformat(row["checked"]) for row in rows)
+
+
+def test_facts_of_attention_name_kinds_of_attention_and_what_multiplies() -> None:
+    for row in table(DATA / "engines" / "attention.csv"):
+        assert set(row["kinds"].split(";")) <= ATTENTION
+        assert row["multiplies"] in {"in 8 bits", "at 16 bits"}
 
 
 def test_an_announced_generation_is_taken_to_run_what_the_one_before_does_and_says_that_nobody_showed_it() -> None:

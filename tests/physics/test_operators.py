@@ -13,7 +13,8 @@ from tonnage.domain.efficiency import Curve, Grid, Ladder, Machine
 from tonnage.domain.precision import number_format
 from tonnage.errors import Unmeasured
 from tonnage.physics.efficiency import grid_s, peak_flop_per_s
-from tonnage.physics.operators import SLOWER, _reached_experts, operator_evidence, operator_s, work_s
+from tonnage.physics.grid_reading import _reached_experts
+from tonnage.physics.operators import SLOWER, operator_evidence, operator_s, timed_with_experts, work_s
 from tonnage.physics.work import Operator
 
 H100 = accelerator("h100-sxm5-80gb")
@@ -648,3 +649,24 @@ def test_cards_without_tables_read_gddr_as_cards_with_tables_do() -> None:
     assert share("mi300a") == pytest.approx(0.8, abs=0.02)
     # What llama.cpp's own kernels reach was fitted over the plain curve.
     assert share("rx-7900-xtx", "llama.cpp") == pytest.approx(0.81, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("family", "weights", "compute", "inside"),
+    [
+        ("vllm", "mxfp4", "bf16", True),
+        ("vllm", "bf16", "bf16", False),
+        ("vllm", "fp8_block", "fp8", False),
+        ("trtllm", "bf16", "bf16", True),
+        ("sglang", "mxfp4", "bf16", False),
+        ("lmdeploy", "mxfp4", "bf16", True),  # borrows vLLM's
+        ("llama.cpp", "mxfp4", "bf16", False),
+    ],
+)
+def test_which_tables_of_experts_begin_at_the_routers_logits(
+    family: str, weights: str, compute: str, inside: bool
+) -> None:
+    chosen = Operator(kind="routing", name="top-k", weights=weights, compute=compute, read_bytes=1e4)
+    assert timed_with_experts(chosen, ladder(H100, family=family)) == inside
+    apart = replace(chosen, kind="elementwise")
+    assert operator_s(chosen, accelerator=H100, ladder=GENERIC) == operator_s(apart, accelerator=H100, ladder=GENERIC)

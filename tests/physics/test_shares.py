@@ -52,3 +52,13 @@ def test_four_bit_activations_are_read_at_four_bits() -> None:
     op = gemm("x", at, m=ROWS, n=WIDTH, k=DEPTH, count=1, weights="nvfp4", compute=at.compute)
     four_bits = 0.5 + 1 / 16  # a scale of 8 bits for 16 values
     assert op.read_bytes == pytest.approx(four_bits * (WIDTH * DEPTH + ROWS * DEPTH))
+
+
+def test_a_cache_in_fp8_is_multiplied_so_by_the_kinds_of_attention_that_do_it_and_by_no_encoder() -> None:
+    def attended(kv: str, *, encoder: bool = False) -> list[str]:
+        precision = Precision(kv=kv, attends=("attention_prefill",))
+        at = share(hidden=64, layout=Layout(), precision=precision, encoder=encoder)
+        return [at.attended_in(kind) for kind in ("attention_prefill", "attention_decode")]
+
+    assert attended("fp8") == ["fp8", "bf16"]
+    assert attended("bf16") == attended("int8") == attended("fp8", encoder=True) == ["bf16", "bf16"]

@@ -175,6 +175,27 @@ def test_two_all_reduces_a_layer_and_none_alone() -> None:
     assert of(pair, "all_reduce")[0].message_bytes == 8 * 4096 * 2
 
 
+def test_norms_over_all_heads_sum_squares_over_the_ranks_that_share_them() -> None:
+    whole = msgspec.structs.replace(GQA, qk_norm_all_heads=True)
+
+    def added(layout: Layout, kind: str) -> list[tuple[str, float, float]]:
+        plain, normed = (
+            of(decode_work(model(mixer), sequences=8, context=1, precision=BF16, layout=layout), kind)
+            for mixer in (GQA, whole)
+        )
+        names = {op.name for op in plain}
+        return [(op.name, op.message_bytes or op.read_bytes, op.count) for op in normed if op.name not in names]
+
+    values = 8 * (32 + 8) * 128 * 2
+    assert added(ONE, "elementwise") == [("query and key norm", values, 32)]
+    assert added(ONE, "all_reduce") == []
+    pair = Layout(tp=2)
+    assert added(pair, "all_reduce") == [("query and key norm all-reduce", 8 * 2 * 4, 32)]
+    assert [(name, read) for name, read, _ in added(pair, "elementwise")] == [
+        ("sums of squares", values / 2), ("query and key norm", values / 2)
+    ]  # fmt: skip
+
+
 def test_expert_parallel_data_attention_exchanges_tokens() -> None:
     layout = Layout(tp=1, dp=8, ep=8)
     work = decode_work(model(MLA, EXPERTS), sequences=32, context=100, precision=BF16, layout=layout)

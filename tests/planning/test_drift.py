@@ -80,7 +80,9 @@ def test_published_rows_move_their_own_configuration_where_they_are_asked_for() 
     moved = math.log(given.tpot_s.mean / without.tpot_s.mean)
     assert 0.3 < moved / row.left < 1.2
     assert given.tpot_s.high / given.tpot_s.mean == pytest.approx(without.tpot_s.high / without.tpot_s.mean)
-    assert f"{points.points} published rows of {model}" in " ".join(given.notes) and not without.notes
+    (use,) = given.calibrations
+    assert use.published and use.points == points.points and not without.calibrations
+    assert use.moved[0].factor == pytest.approx(math.exp(moved))
     other = case | {"model": "mistralai/Mistral-7B-v0.1"}
     assert tonnage.predict(other, additions=gather(paths=PATHS[1])) == tonnage.predict(other)
 

@@ -13,8 +13,10 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tonnage.catalog.additions import save_calibration
 from tonnage.cli import root
 from tonnage.domain.answer import Part
+from tonnage.domain.calibration import Calibration, Stretch
 from tonnage.domain.plan import Bill
 from tonnage.errors import TonnageError, UnknownName
 from tonnage.sweep import runners, store
@@ -206,3 +208,21 @@ def test_a_damaged_answer_is_asked_again_and_named_until_then(tmp_path: Path, da
         assert stores.answered_keys(store) == {"b"}
         wrong, sound = stores.rows(store, ["a", "b"])
         assert isinstance(wrong, str) and "damaged" in wrong and sound == {"x": 2}
+
+
+def test_points_with_and_without_measurements_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    case = {"kind": "serve", "model": "8B", "accelerator": "H100", "isl": 512, "traffic": {"concurrency": 8}}
+    sweep = sweep_of({"sweep": "predict", "base": case, "grid": {"osl": [64, 128]},
+                      "take": {"tpot_s": "tpot_s.mean"}})  # fmt: skip
+    file = tmp_path / "kept.sqlite"
+    assert sweeps.run(sweep, file) == 2
+    plain = table(sweep, file)
+    save_calibration(Calibration(accelerator="h100-sxm5-80gb", engine="vllm", stretch=Stretch(memory=1.5), points=2))
+    assert sweeps.run(sweep, file) == 2 and sweeps.run(sweep, file) == 0
+    moved = table(sweep, file)
+    assert all("tpot_s x1." in row["calibrations"] for row in moved) and "calibrations" not in plain[0]
+    assert [row["tpot_s"] for row in moved] > [row["tpot_s"] for row in plain]
+    none = ("none",)
+    sweeps.run(sweep, file, folders=none)
+    assert list(sweeps.table(sweep, file, folders=none)) == plain

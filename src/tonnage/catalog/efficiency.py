@@ -159,8 +159,10 @@ class _Family(NamedTuple):
     """The family whose collectives it calls; none: those of its grids."""
     not_served: tuple[str, ...]
     """Starts of the keys of its grids that timed another kernel than runs; others' come first on the same part."""
-    not_lent: tuple[str, ...]
+    not_lent: tuple[str, ...] = ()
     """Starts of those that timed a kernel which no other engine runs."""
+    routes: tuple[str, ...] = ()
+    """Starts of the keys of its grids that were timed from the router's logits on: choosing experts is in them."""
 
 
 @lru_cache(maxsize=1)
@@ -234,7 +236,9 @@ def _grid_at(key: str, place: _Place) -> Grid:
     header, body = _open(place.donor, place.family)
     file = f"{place.donor}.{place.family}.grids"
     origin = Origin(key=key, accelerator=place.donor, file=file, package=header.package, date=header.date)
-    return _grid(body[place.at : place.at + place.length], place.rung, place.alike, origin)
+    found = _grid(body[place.at : place.at + place.length], place.rung, place.alike, origin)
+    routes = _families()[place.family].routes if place.family in _families() else ()
+    return msgspec.structs.replace(found, routes=True) if key.startswith(routes) else found
 
 
 @lru_cache(maxsize=128)
@@ -265,7 +269,7 @@ def _offered(
     known = [family for family in (*families, "library") if family in measured_families(donor)]
     for last_resort in (False, True):
         for family in known:
-            about = _families().get(family, _Family((), (), (), ()))
+            about = _families().get(family, _Family((), (), ()))
             kept = () if family == families[0] else about.not_lent
             for key, place in _open(donor, family)[0].index.items():
                 served = not key.startswith(about.not_served)

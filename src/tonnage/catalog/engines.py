@@ -9,7 +9,8 @@ Both say so.
 
 A peak in the datasheet is not a kernel: vLLM multiplies AWQ from Turing on, FP8 from Ada on, and keeps FP8 weights at
 16-bit arithmetic on Ampere. Support has one row per engine, vendor and set of formats; the last matching row of a
-format wins, so newer hardware adds rows below, and `never` takes away.
+format wins, so newer hardware adds rows below, and `never` takes away. What an FP8 cache is multiplied in has rows of
+the same kind (engines/attention.csv), by kind of attention; without one, keys and values are widened to 16 bits.
 """
 
 from __future__ import annotations
@@ -22,8 +23,12 @@ import msgspec
 
 from tonnage.catalog.rows import DATA, Row, number, table
 from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.precision import Precision, number_format
 
-__all__ = ["FACTORS", "EngineTimes", "Support", "engine_times", "formats", "support"]
+__all__ = [
+    "FACTORS", "EngineTimes", "Support", "attends_in_8_bits", "engine_times", "formats", "only_fp16", "support",
+    "with_usual_activations",
+]  # fmt: skip
 
 Release = tuple[int, ...]
 
@@ -152,6 +157,28 @@ def formats(engine: str, accelerator: Accelerator) -> Mapping[str, Support]:
     return {name: msgspec.structs.replace(runs, note=like["why"]) for name, runs in before.items()}
 
 
+def attends_in_8_bits(engine: str, accelerator: Accelerator) -> tuple[str, ...]:
+    """
+    Kinds of attention whose queries this engine casts to FP8 there when the cache is in FP8, in alphabetical order.
+
+    Examples
+    --------
+    >>> from tonnage.catalog import accelerator
+    >>> attends_in_8_bits("vllm", accelerator("h100-sxm5-80gb")), attends_in_8_bits("vllm", accelerator("l40s"))
+    (('attention_decode', 'attention_prefill'), ())
+    """
+    return _narrow_attention(engine, accelerator.vendor, accelerator.architecture, accelerator.compute_capability)
+
+
+@cache
+def _narrow_attention(engine: str, vendor: str, architecture: str, capability: str | None) -> tuple[str, ...]:
+    found: dict[str, bool] = {}
+    for row in table(DATA / "engines" / "attention.csv"):
+        if row["engine"] == engine and _matches(row, vendor, frozenset({architecture}), capability):
+            found.update(dict.fromkeys(row["kinds"].split(";"), row["multiplies"] == "in 8 bits"))
+    return tuple(sorted(kind for kind, narrow in found.items() if narrow))
+
+
 @cache
 def _expected() -> Mapping[str, Row]:
     """Generations announced, and the one whose software they are taken to run."""
@@ -190,3 +217,33 @@ def _at_least(capability: str, least: str) -> bool:
 @cache
 def _support_rows() -> tuple[Row, ...]:
     return tuple(table(DATA / "engines" / "support.csv"))
+
+
+def with_usual_activations(precision: Precision, accelerator: Accelerator, *, engine: str) -> Precision:
+    """
+    The formats with the activations that engines use with these weights, where none but 16 bits are named.
+
+    FP8 weights come with FP8 activations wherever the part multiplies FP8: no engine widens them there. Where it does
+    not (Ampere), or where the engine's kernels for a format multiply at 16 bits, weight-only kernels run. Parts whose
+    tensor units know FP16 and not BF16 (V100, T4, RTX 2080 Ti) take FP16: engines refuse BF16 there.
+    """
+    stored = number_format(precision.weights)
+    plain = stored.name == "bf16"
+    if precision.activations == "bf16" and only_fp16(accelerator) and not (plain and precision.experts is None):
+        # Experts in 4 bits leave the other weights at 16, which are FP16 then as well.
+        precision = msgspec.structs.replace(
+            precision, activations="fp16", weights="fp16" if plain else precision.weights
+        )
+    native = not stored.weight_only and stored.bits < 16 and stored.compute in accelerator.peaks
+    if precision.experts is not None or not native or number_format(precision.activations).bits < 16:
+        return precision
+    runs = support(engine, accelerator, weights=stored.name)
+    if runs is None or runs.at_16_bits:
+        return precision
+    return msgspec.structs.replace(precision, activations=stored.name)
+
+
+def only_fp16(accelerator: Accelerator) -> bool:
+    """Whether products of 16 bits run in FP16 alone, faster than in 32 bits."""
+    peaks = accelerator.peaks
+    return "bf16" not in peaks and peaks.get("fp16", 0.0) > peaks.get("fp32", 0.0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import Grouped, request_options, why_option
+from tonnage.cli.options import Grouped, additions_option, request_options, why_option
 from tonnage.domain.requests.table import REQUESTS
 
 __all__ = ["adopt"]
@@ -25,8 +25,7 @@ INFEASIBLE = 3
 )
 @click.option("--better", type=click.Path(dir_okay=False), help="write the better plan to this file")
 @click.option("--today", type=click.DateTime(["%Y-%m-%d"]), help="count the age of prices from this date")
-@click.option("--additions", "--calibration", "folders", multiple=True, type=click.Path(),
-              help="your own accelerators, offers and calibrations")  # fmt: skip
+@additions_option
 @click.pass_context
 def adopt(ctx: click.Context, /, file: str, **options: Any) -> None:
     """

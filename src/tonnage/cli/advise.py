@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import Grouped, request_options, why_option
+from tonnage.cli.options import Grouped, additions_option, request_options, why_option
 from tonnage.domain.requests.table import REQUESTS
 from tonnage.units import read
 
@@ -28,7 +28,7 @@ __all__ = ["advise"]
 @why_option
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.advice/1")
 @click.option("--today", type=click.DateTime(["%Y-%m-%d"]), help="count the age of prices from this date")
-@click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
+@additions_option
 def advise(file: str, sources: tuple[str, ...], **options: Any) -> None:
     """
     What to change in the service that FILE starts, by what every SOURCE shows of it.

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import why_option
+from tonnage.cli.options import additions_option, why_option
 from tonnage.units import read
 
 __all__ = ["diagnose"]
@@ -31,7 +31,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 @click.option("--key-env", help="environment variable with a bearer token for addresses")
 @why_option
 @click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.diagnosis/1")
-@click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
+@additions_option
 def diagnose(sources: tuple[str, ...], **options: Any) -> None:
     """
     What limits a running system, by evidence from every SOURCE given: each looks from another side.

@@ -46,6 +46,7 @@ def explain(
     from tonnage.report.answers import explanation_of, show_document
     from tonnage.report.breakdown import DEPTH, PLAN_DEPTH, breakdown_document, plan_breakdown
     from tonnage.report.document import as_json as json_text
+    from tonnage.report.measured import with_measured
 
     with show_progress("opening every number"):
         found = explain_file(path, rank=rank, additions=own_facts(facts))
@@ -60,6 +61,7 @@ def explain(
         show_document(plan_breakdown(opened, found.plan, rank=rank, breakdowns=found.breakdowns), why=why)
     levels = depth if depth is not None else DEPTH if found.plan is None else PLAN_DEPTH
     for breakdown in found.breakdowns if deep or found.plan is None else ():
-        show_document(breakdown_document(breakdown, depth=levels, only=only), why=deep)
+        opened = breakdown_document(breakdown, depth=levels, only=only)
+        show_document(opened if found.plan is not None else with_measured(opened, breakdown), why=deep)
     if found.plan is None and not all(breakdown.numbers for breakdown in found.breakdowns):
         ctx.exit(INFEASIBLE)

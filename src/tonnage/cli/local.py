@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from tonnage.cli.options import additions_option
+
 __all__ = ["local"]
 
 INFEASIBLE = 3
@@ -24,14 +26,14 @@ INFEASIBLE = 3
 @click.option("--top", type=click.IntRange(1, 500), default=10, show_default=True, help="rows to show")
 @click.option("--why", is_flag=True, help="also what was assumed, and which models do not fit")
 @click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
-@click.option("--additions", multiple=True, metavar="PATH", help="file or folder of your own accelerators and models")
+@additions_option
 @click.option("--json", "as_json", is_flag=True, help="the whole answer as JSON")
 @click.pass_context
 def local(
     ctx: click.Context,
     /,
     overrides: tuple[str, ...],
-    additions: tuple[str, ...],
+    folders: tuple[str, ...],
     top: int,
     why: bool,
     as_json: bool,
@@ -54,7 +56,7 @@ def local(
     from tonnage.planning.own.local import local as answer_local
     from tonnage.planning.own.machine import machine_found
 
-    own = gather(paths=additions, overrides=overrides)
+    own = gather(paths=folders, overrides=overrides)
     request = local_request(fields)
     if fields.get("accelerator") is not None:
         machine = machine_of_fields(fields, additions=own)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tonnage.cli.limits import limit_options, limits_of
+from tonnage.cli.options import additions_option
 from tonnage.errors import BadRequest
 
 __all__ = ["mcp"]
@@ -16,7 +17,7 @@ __all__ = ["mcp"]
 
 @click.command()
 @click.option("--online", is_flag=True, help="let questions look up models on the Hugging Face hub")
-@click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
+@additions_option
 @limit_options
 def mcp(*, online: bool, folders: tuple[str, ...], **options: Any) -> None:
     """

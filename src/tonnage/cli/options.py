@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Grouped",
+    "additions_option",
     "complete_from",
     "name_argument",
     "on_terminal",
@@ -202,9 +203,9 @@ def why_option(command: Shown) -> Shown:
     )
 
 
-def own_facts_options(command: Shown) -> Shown:
-    """Adds `--set` and `--additions`, which `own_facts` takes out of the options of the command again."""
-    command = click.option(
+def additions_option(command: Shown) -> Shown:
+    """Adds `--additions`, whose other name is `--calibration`: every command whose answer may rest on measurements."""
+    return click.option(
         "--additions",
         "--calibration",
         "folders",
@@ -213,9 +214,13 @@ def own_facts_options(command: Shown) -> Shown:
         help="your own accelerators, offers and calibrations; none = not those of the user folder, "
         "published = also rows published of the same model, engine and part",
     )(command)
+
+
+def own_facts_options(command: Shown) -> Shown:
+    """Adds `--set` and `--additions`, which `own_facts` takes out of the options of the command again."""
     return click.option(
         "--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact"
-    )(command)
+    )(additions_option(command))
 
 
 def own_facts(options: dict[str, Any]) -> Additions:

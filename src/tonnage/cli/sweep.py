@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import on_terminal, request_options, show_progress
+from tonnage.cli.options import additions_option, on_terminal, request_options, show_progress
 from tonnage.domain.plan import BY_AVERAGES
 from tonnage.domain.requests.sweep import Sweep
 from tonnage.errors import BadRequest, echo
@@ -26,8 +26,7 @@ INTERRUPTED = 130
 @click.option("--output", "-o", type=click.Path(dir_okay=False), help="write the table: .csv, .jsonl or .parquet")
 @click.option("--all", "every", is_flag=True, help="on a terminal: every point")
 @request_options(Sweep, argument=("sweep", "base", "grid", "take"))
-@click.option("--additions", "--calibration", "folders", multiple=True, type=click.Path(),
-              help="your own accelerators, offers and calibrations")  # fmt: skip
+@additions_option
 @click.pass_context
 def sweep(
     ctx: click.Context,
@@ -72,7 +71,7 @@ def sweep(
     except KeyboardInterrupt:
         click.echo(f"\nstopped; '{file}' keeps what was answered, the same command goes on from there", err=True)
         ctx.exit(INTERRUPTED)
-    rows = list(table(asked, file))
+    rows = list(table(asked, file, folders=folders))
     wrong = sum("error" in row for row in rows)
     if output is not None or not on_terminal():
         _write(rows, output)

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from tonnage.cli.limits import limit_options, limits_of
+from tonnage.cli.options import additions_option
 from tonnage.errors import BadRequest
 
 __all__ = ["web"]
@@ -27,7 +28,7 @@ SPARE_FILES = 200
 @click.option("--port", type=click.IntRange(0, 65535), default=8042, show_default=True, help="0 = any free one")
 @click.option("--name", "names", multiple=True, help="also answer to this name in Host (behind a proxy, say)")
 @click.option("--online", is_flag=True, help="let questions look up models on the Hugging Face hub")
-@click.option("--additions", "folders", multiple=True, type=click.Path(), help="your own accelerators and offers")
+@additions_option
 @click.option("--audit", metavar="FILE", help="append a JSON line for each question; - = standard output")
 @limit_options
 def web(*, host: str, port: int, **options: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.plan import ServePlan
 from tonnage.domain.train_plan import TrainPlan
 
@@ -118,6 +119,8 @@ class Adoption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     serve: ServeSides | None = None
     train: TrainSides | None = None
     """One of the two."""
+    calibrations: tuple[CalibrationUse, ...] = ()
+    """Measurements that moved these numbers: the user's own, or published ones that were asked for."""
     saving: Saving | None = None
     """Of the better plan's first option; absent where nothing is saved."""
     command: str = ""

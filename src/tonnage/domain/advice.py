@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tonnage.domain.adoption import Running
+from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.diagnosis import Verdict
 from tonnage.domain.layout import Layout
 from tonnage.domain.precision import Precision
@@ -88,6 +89,8 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     actions: tuple[Action, ...] = ()
     calibrated: str = ""
     """How far predictions were from what was measured, before it was taken into account; empty = not calibrated."""
+    calibrations: tuple[CalibrationUse, ...] = ()
+    """Measurements that moved these numbers: the user's own, or published ones that were asked for."""
     assumed: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
     replayed: str = ""

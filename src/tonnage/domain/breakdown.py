@@ -11,6 +11,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from tonnage.domain.calibration import CalibrationUse
+
 __all__ = ["BREAKDOWN_SCHEMA", "Breakdown", "Evidence", "Execution", "Node", "Tier", "gap", "leaves"]
 
 BREAKDOWN_SCHEMA: Final = "tonnage.breakdown/1"
@@ -121,6 +123,8 @@ class Breakdown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The configuration in a few words."""
     numbers: tuple[Node, ...] = ()
     """Serving: TTFT, TPOT, end-to-end latency, rates. Training: step time, rate."""
+    calibrations: tuple[CalibrationUse, ...] = ()
+    """Measurements that moved these numbers: the user's own, or published ones that were asked for."""
     notes: tuple[str, ...] = ()
     """What is assumed, and what could not be opened."""
     id: str | None = None

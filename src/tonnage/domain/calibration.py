@@ -13,7 +13,7 @@ import msgspec
 
 __all__ = [
     "CALIBRATE_SCHEMA", "MEASURE_PLAN_SCHEMA", "TRAINING", "Calibrated", "Calibration", "CalibrationError",
-    "FirstMeasurement", "Learnt", "MeasurePlan", "Proposal", "Stretch",
+    "CalibrationUse", "FirstMeasurement", "Learnt", "MeasurePlan", "Moved", "Proposal", "Stretch",
 ]  # fmt: skip
 
 CALIBRATE_SCHEMA: Final = "tonnage.calibrate/1"
@@ -105,6 +105,41 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         if not self.models or model in self.models:
             return msgspec.structs.replace(self, carried=1.0)
         return msgspec.structs.replace(self, factors=self.carried_factors or self.factors)
+
+
+class Moved(msgspec.Struct, frozen=True, kw_only=True):
+    """What a calibration makes of one number of an answer."""
+
+    quantity: str
+    """tpot_s, ttft_s, output_tokens_per_s or step_s."""
+    factor: float
+    """The number with the calibration over that without, at the same requests in flight. [-]"""
+
+
+class CalibrationUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Measurements that numbers of an answer rest on: the user's own, or published rows that were asked for."""
+
+    accelerator: str
+    """Id."""
+    engine: str
+    """Serving engine, or the framework of a training."""
+    model: str
+    """Whose numbers they moved, by id."""
+    moved: tuple[Moved, ...]
+    """Of the best option of the answer that they moved."""
+    points: int = 0
+    """Loads or runs measured; of published rows, rows. [-]"""
+    models: tuple[str, ...] = ()
+    """Measured, by id."""
+    date: str = ""
+    engine_version: str | None = None
+    machine: str = ""
+    carried: float = 1.0
+    """What of it holds for a model that was not measured, of the way in logarithms. [-]"""
+    source: str = ""
+    """The file of the user's own; of published rows, who published them."""
+    training: bool = False
+    published: bool = False
 
 
 class CalibrationError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -7,14 +7,30 @@ measured row into a case, so what is scored is what users call.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.breakdown import Node
+from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.layout import NETWORK_ENGINE, SERVING_ENGINE, Disaggregation, Layout
 from tonnage.domain.precision import Precision
+from tonnage.domain.requests.case_fields import (
+    ENGINE,
+    FORMATS,
+    FRACTION,
+    ID,
+    LINKS,
+    MODEL,
+    OPTIMIZER,
+    PER_NODE,
+    RECOMPUTE,
+    RELEASE,
+    RUNS_ON,
+    SETTINGS,
+    YEAR,
+)
 from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group
 from tonnage.domain.requests.images import Images
 from tonnage.domain.requests.sessions import SessionFields
@@ -34,39 +50,6 @@ __all__ = [
     "TrainCaseLayout",
     "TrainResult",
 ]
-
-MODEL: Final = Field(
-    group="Model and engine",
-    known="models",
-    help="catalogue id, Hugging Face id, path, bare size, or an inline description",
-)
-RUNS_ON: Final = Field(
-    group="Accelerators", known="names of accelerators", help="what it runs on: id, name, or one of your own"
-)
-ENGINE: Final = Field(group="Model and engine", known="engines", help="engine that runs it")
-RELEASE: Final = Field(group="Model and engine", help="release of the engine")
-SETTINGS: Final = Field(
-    group="Model and engine", reads="mapping", help="settings of the engine by name: max_num_seqs: 64"
-)
-FORMATS: Final = Field(
-    group="Model and engine",
-    reads="mapping",
-    help="formats of weights, products and KV cache by name; absent = the checkpoint's own",
-)
-FRACTION: Final = Field(
-    group="Accelerators",
-    reads="fraction",
-    high=1.0,
-    help="share of the catalogue part that one counted device is: one die of an MI250X is 0.5",
-)
-PER_NODE: Final = Field(group="Accelerators", reads="integer", help="accelerators of one server")
-LINKS: Final = Group(name="links")
-YEAR: Final = Field(
-    group="Model and engine", reads="integer", help="when it ran; dates an engine whose version is not known"
-)
-RECOMPUTE: Final = Field(group="Training", help="activations that are computed again in the backward pass")
-OPTIMIZER: Final = Field(group="Training", known="optimizers", help="optimizer of the run")
-ID: Final = Field(help="name that the answer repeats")
 
 
 class Links(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -401,6 +384,8 @@ class ServeResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     level: str = ""
     """What the width of the intervals was looked up by: basis, load, structure and software, joined by colons."""
     why: str = ""
+    calibrations: tuple[CalibrationUse, ...] = ()
+    """Measurements that moved these numbers: the user's own, or published ones that were asked for."""
     notes: tuple[str, ...] = ()
     opened: tuple[Node, ...] = ()
     """The numbers down to operators and overheads; only where it was asked for."""
@@ -424,6 +409,8 @@ class TrainResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     level: str = ""
     """What the width of the intervals was looked up by: basis, load, structure and software, joined by colons."""
     why: str = ""
+    calibrations: tuple[CalibrationUse, ...] = ()
+    """Measurements that moved these numbers: the user's own, or published ones that were asked for."""
     notes: tuple[str, ...] = ()
     opened: tuple[Node, ...] = ()
     """The numbers down to operators and overheads; only where it was asked for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.simulate import Simulated, Simulation
 
 __all__ = [
@@ -58,6 +59,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     partial: bool = False
     simulations: tuple[Simulated, ...] = ()
     """What each side's simulation saw, where that is what is compared."""
+    calibrations: tuple[CalibrationUse, ...] = ()
+    """Measurements that moved these numbers: the user's own, or published ones that were asked for."""
     assumed: tuple[str, ...] = ()
 
 
@@ -91,6 +94,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sentence: str
     tolerance: float
     changes: tuple[Change, ...] = ()
+    calibrations: tuple[CalibrationUse, ...] = ()
+    """Measurements that moved these numbers: the user's own, or published ones that were asked for."""
     before: str = ""
     """The kept plan's sentence."""
     now: str = ""

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.train_measurement import StepTimes
 
 __all__ = [
@@ -237,4 +238,6 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     plan: str | None = None
     """What would do instead, where model and load are known."""
     plan_command: str | None = None
+    calibrations: tuple[CalibrationUse, ...] = ()
+    """Measurements that moved these numbers: the user's own, or published ones that were asked for."""
     evidence: Evidence

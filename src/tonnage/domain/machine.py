@@ -6,6 +6,7 @@ import msgspec
 
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
+from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.precision import Precision
 
 __all__ = ["DeviceGroup", "Download", "Host", "Inventory", "LocalAnswer", "LocalRow", "Machine", "Offload"]
@@ -145,6 +146,8 @@ class LocalAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Every format, where that was asked for."""
     infeasible: tuple[tuple[str, str], ...] = ()
     """Models that do not fit, and what they lack."""
+    calibrations: tuple[CalibrationUse, ...] = ()
+    """Measurements that moved these numbers: the user's own, or published ones that were asked for."""
     assumed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     engines: tuple[str, ...] = ()

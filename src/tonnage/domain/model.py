@@ -51,6 +51,8 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     """Query, key and value projections have a bias."""
     output_bias: bool = False
     qk_norm: bool = False
+    qk_norm_all_heads: bool = False
+    """Queries and keys are normed over all heads together: ranks that share the heads exchange sums of squares."""
     gated: bool = False
     """An output gate of the query's width (Qwen3-Next and later)."""
     sinks: bool = False

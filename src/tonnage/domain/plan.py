@@ -13,7 +13,7 @@ import msgspec
 
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Part, Quantity, Verdict
-from tonnage.domain.calibration import FirstMeasurement
+from tonnage.domain.calibration import CalibrationUse, FirstMeasurement
 from tonnage.domain.cost import BillingRules, EnergyUse, TokensInstead, UnitCosts
 from tonnage.domain.fleet import FleetDay
 from tonnage.domain.images import ImageCosts
@@ -22,6 +22,7 @@ from tonnage.domain.money import Commitment, Contract, OfferKind, Trust
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.published import QualityChange
 from tonnage.domain.requests.serve import Serve
+from tonnage.domain.roofline import Roofline
 from tonnage.domain.sessions import PrefixReuse, SessionCosts
 
 __all__ = [
@@ -40,8 +41,6 @@ __all__ = [
     "RankedPlan",
     "Rejection",
     "RejectionCount",
-    "Roofline",
-    "RooflinePoint",
     "SeparatePools",
     "ServeOption",
     "ServePlan",
@@ -244,30 +243,6 @@ class Rejection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verdict: Verdict
 
 
-class RooflinePoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One operator of a step, all its executions together."""
-
-    phase: str
-    """decode or prefill."""
-    operator: str
-    compute: str
-    """Format of the peak that it runs under."""
-    flop_per_byte: float
-    flop_per_s: float
-    share: float
-    """Of the step's time. [-]"""
-
-
-class Roofline(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one accelerator allows, and how near to it the operators of the first option come."""
-
-    accelerator: str
-    memory_bytes_per_s: float
-    peaks: dict[str, float]
-    """Format -> arithmetic at most. [FLOP/s]"""
-    points: tuple[RooflinePoint, ...]
-
-
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One step of the decision trail (C2)."""
 
@@ -405,6 +380,8 @@ class PlanHeader(msgspec.Struct, Generic[Request], frozen=True, kw_only=True, om
     """Why the search ended before its end: the answer is the best found by then; empty = it did not."""
     measure_first: FirstMeasurement | None = None
     """The five-minute measurement most likely to overturn the plan; absent when nothing works."""
+    calibrations: tuple[CalibrationUse, ...] = ()
+    """Measurements that moved numbers of its options: the user's own, or published ones that were asked for."""
     provenance: Provenance
 
 

@@ -133,6 +133,11 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     activations: str = "bf16"
     experts: str | None = None
     attention: str | None = None
+    attends: tuple[str, ...] = ()
+    """
+    Kinds of attention that multiply a cache of 8 bits as it is stored; others widen it to 16 bits. A deployment settles
+    it from its engine and accelerator (engines/attention.csv); nobody asks for it.
+    """
 
     @property
     def stored(self) -> str:

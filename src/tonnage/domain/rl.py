@@ -14,7 +14,11 @@ import msgspec
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity
 from tonnage.domain.breakdown import Node
-from tonnage.domain.case import (
+from tonnage.domain.calibration import CalibrationUse
+from tonnage.domain.case import Links, TrainCaseLayout
+from tonnage.domain.layout import SERVING_ENGINE, Layout
+from tonnage.domain.precision import Precision
+from tonnage.domain.requests.case_fields import (
     ENGINE,
     FORMATS,
     ID,
@@ -25,11 +29,7 @@ from tonnage.domain.case import (
     RECOMPUTE,
     RUNS_ON,
     SETTINGS,
-    Links,
-    TrainCaseLayout,
 )
-from tonnage.domain.layout import SERVING_ENGINE, Layout
-from tonnage.domain.precision import Precision
 from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group
 
 __all__ = ["ALGORITHMS", "NOTHING_FITTED", "Algorithm", "RlCase", "RlCoefficients", "RlResult"]
@@ -180,6 +180,8 @@ class RlResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     """Replicas and degrees of both sides, the chosen ones included."""
     needs: tuple[HostNeed, ...] = ()
     why: str = ""
+    calibrations: tuple[CalibrationUse, ...] = ()
+    """Measurements that moved these numbers: the user's own, or published ones that were asked for."""
     notes: tuple[str, ...] = ()
     id: str | None = None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from tonnage.domain.answer import Basis, Quantity
+from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.case import Latency
 from tonnage.domain.requests.simulate import AutoScaling, Simulation, SimulationTraffic
 
@@ -97,6 +98,8 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     capacity: CapacityFound | None = None
     fleet: FleetSeen | None = None
     steps: int = 0
+    calibrations: tuple[CalibrationUse, ...] = ()
+    """Measurements that moved these numbers: the user's own, or published ones that were asked for."""
     assumed: tuple[str, ...] = ()
     licence: str = ""
     """Of the request log, with whom to cite."""

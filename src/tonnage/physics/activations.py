@@ -274,7 +274,7 @@ def _mixer_values(mixer: Mixer | None, hidden: int, setup: TrainSetup) -> float:
             pairs = n if setup.software.keeps.expanded_kv else k
             values = n * d + pairs * (d + (mixer.v_head_dim or d)) + n * (mixer.v_head_dim or d)
             gate = n * d if mixer.gated else 0
-            return float(values + gate + ((n + k) * d if mixer.qk_norm else 0))
+            return float(values + gate + ((n + k) * d if mixer.qk_norm or mixer.qk_norm_all_heads else 0))
         case LatentAttention(num_attention_heads=n):
             key = mixer.qk_nope_head_dim + mixer.qk_rope_head_dim
             latents = 2 * ((mixer.q_lora_rank or 0) + mixer.kv_lora_rank)

@@ -1,9 +1,9 @@
-"""Seconds from grids: interpolation in what is left of a time beyond launch cost and roofline; and without one.
+"""Seconds from grids: interpolation in what is left of a time beyond launch cost and roofline.
 
 A grid (`tonnage.domain.efficiency`) stores the excess of each measured time over `model_s`, launch
 cost plus the roofline; so knees, extrapolation and borrowing from a similar part come from one
 expression. A borrowed grid is evaluated on the borrower's rooflines: launch cost stays, the rest
-follows. Where no grid applies, a generic curve of a few efficiencies per kind of operator (`GENERIC`) answers.
+follows.
 
 Thermal throttling within a run and contention between streams are ignored; `Ladder.sustained` scales
 the compute peak of power-capped parts.
@@ -14,26 +14,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import lru_cache
-from math import exp, log, sqrt
+from math import exp, log
 from typing import Final
 
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.efficiency import LOG_STEP, RUNGS, Grid, Ladder, Machine, Rung
-from tonnage.domain.precision import FORMATS, number_format
+from tonnage.domain.efficiency import LOG_STEP, RUNGS, Grid, Machine, Rung
 from tonnage.errors import Unmeasured
-from tonnage.physics.work import Operator
 
-__all__ = [
-    "DEMANDS",
-    "GENERIC",
-    "Point",
-    "grid_s",
-    "model_s",
-    "peak_flop_per_s",
-    "roofline_s",
-    "smooth_max",
-    "weakest_rung",
-]
+__all__ = ["DEMANDS", "Point", "grid_s", "model_s", "peak_flop_per_s", "roofline_s", "smooth_max", "weakest_rung"]
 
 
 _EMULATED: Final = {
@@ -299,83 +287,3 @@ def roofline_s(*, flop: float, moved_bytes: float, peak_flop_per_s: float, memor
     2.00 ms
     """
     return smooth_max(compute_s=flop / peak_flop_per_s, memory_s=moved_bytes / memory_bytes_per_s)
-
-
-def _roofline(op: Operator, accelerator: Accelerator, ladder: Ladder, compute: float, memory: float) -> float:
-    peak = peak_flop_per_s(accelerator, op.compute) * ladder.sustained * compute if op.flop else 1.0
-    compute_s = op.flop / peak
-    memory_s = (op.read_bytes + op.write_bytes) / (accelerator.memory_bytes_per_s * memory)
-    return smooth_max(compute_s=compute_s, memory_s=memory_s) if ladder.curve.overlaps else compute_s + memory_s
-
-
-def _gemm(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
-    curve = ladder.curve
-    compute, memory, m0 = curve.gemm.get(op.compute, curve.gemm["bf16"])
-    known = FORMATS.get(op.weights) or number_format(op.weights)
-    if known.weight_only:
-        compute *= curve.dequantize
-    rows = op.m / op.groups if op.kind == "grouped_gemm" and op.groups > 1 else op.m
-    if rows > 0 and op.n > 0:
-        compute /= 1.0 + m0 / sqrt(max(rows, 1.0) * op.n * max(op.groups, 1.0))
-    launch_s = curve.narrow_launch_s if op.compute in {"fp8", "int8", "fp4"} else curve.launch_s
-    if op.kind == "grouped_gemm":
-        launch_s = curve.grouped_launch_s
-    return launch_s + _roofline(op, accelerator, ladder, compute, memory)
-
-
-def _prefill(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
-    curve = ladder.curve
-    width = max(op.heads * op.head_dim * max(op.batch, 1.0), 1.0)
-    # Query tokens of a causal prompt with the same FLOP: one number for chunks, windows and encoders.
-    q = sqrt(max(op.flop, 1.0) / (2.0 * width))
-    compute = curve.prefill_limit * q / (q + curve.prefill_half)
-    # Short prompts are bound by latency, which the launch carries; below this the curve would double-count it.
-    compute = max(compute, 0.02)
-    return curve.prefill_launch_s + _roofline(op, accelerator, ladder, compute, curve.elementwise_memory)
-
-
-def _decode(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
-    curve = ladder.curve
-    context = min(op.context, op.window) if op.window else op.context
-    units = max(op.batch, 1.0) * max(op.kv_heads, 1.0) * max(context, 1.0) / (256.0 * (ladder.multiprocessors or 100.0))
-    occupancy = 1.0 + curve.decode_occupancy / max(units, 0.05)
-    return curve.decode_launch_s + occupancy * _roofline(
-        op, accelerator, ladder, curve.prefill_limit, curve.decode_memory
-    )
-
-
-def _elementwise(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
-    curve = ladder.curve
-    return curve.launch_s + (op.read_bytes + op.write_bytes) / (
-        accelerator.memory_bytes_per_s * curve.elementwise_memory
-    )
-
-
-def _embedding(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
-    curve = ladder.curve
-    return curve.launch_s + (op.read_bytes + op.write_bytes) / (accelerator.memory_bytes_per_s * curve.gather_memory)
-
-
-def _state_space(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
-    curve = ladder.curve
-    return curve.launch_s * 3 + _roofline(op, accelerator, ladder, curve.state_space_compute, curve.state_space_memory)
-
-
-def _convolution(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
-    curve = ladder.curve
-    return curve.launch_s + _roofline(op, accelerator, ladder, curve.convolution_compute, curve.convolution_memory)
-
-
-GENERIC: Final[dict[str, Callable[[Operator, Accelerator, Ladder], float]]] = {
-    "gemm": _gemm,
-    "grouped_gemm": _gemm,
-    "attention_prefill": _prefill,
-    "attention_decode": _decode,
-    "mla_prefill": _prefill,
-    "mla_decode": _decode,
-    "state_space": _state_space,
-    "convolution": _convolution,
-    "elementwise": _elementwise,
-    "embedding": _embedding,
-}
-"""The generic curve of every kind that computes."""

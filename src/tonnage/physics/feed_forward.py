@@ -13,9 +13,11 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
+import msgspec
+
 from tonnage.domain.model import FeedForward, Mlp, Moe
 from tonnage.domain.precision import number_format
-from tonnage.physics.operators import EXPERT_SKEW
+from tonnage.physics.grid_reading import EXPERT_SKEW
 from tonnage.physics.shares import Share, elementwise_pass, gemm
 from tonnage.physics.work import Operator, Work
 
@@ -179,8 +181,13 @@ def _mixture(moe: Moe, at: Share, rows: float, count: float) -> Work:
     matrices = 2 if moe.gated else 1
     work = [
         gemm("router", at, m=rows, n=moe.num_experts, k=at.hidden, count=count, weights=at.sixteen, compute=at.sixteen),
-        elementwise_pass(
-            "top-k", at, read=2 * rows * moe.num_experts, write=rows * moe.num_experts_per_tok, count=2 * count
+        msgspec.structs.replace(
+            elementwise_pass(
+                "top-k", at, read=2 * rows * moe.num_experts, write=rows * moe.num_experts_per_tok, count=2 * count
+            ),
+            kind="routing",
+            weights=number_format(at.experts).name,
+            compute=at.expert_compute,
         ),
     ]
     if moe.latent_size:

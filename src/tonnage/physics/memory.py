@@ -50,6 +50,7 @@ __all__ = [
     "kv_cache_bytes_per_token",
     "latent_cache_bytes_per_token",
     "padded_vocabulary",
+    "resolve_precision",
     "state_bytes_per_sequence",
     "stored_bytes",
     "weight_bytes",
@@ -76,6 +77,22 @@ def checkpoint_precision(model: Model) -> Precision:
     activations = sixteen if weights.weight_only or weights.bits >= 16 else weights.name
     kv = sixteen if sixteen != "fp32" else "fp16"
     return Precision(weights=weights.name, kv=kv, activations=activations, experts=model.experts_dtype)
+
+
+def resolve_precision(given: Precision | None, model: Model) -> Precision:
+    """
+    The formats that run: the checkpoint's own when none are given.
+
+    A mixture published with experts in a format of their own (gpt-oss) keeps its other weights at
+    16 bits when the case names only that format.
+    """
+    if given is None:
+        return checkpoint_precision(model)
+    for name in (given.weights, given.kv, given.activations, given.experts or given.weights):
+        number_format(name)
+    if model.experts_dtype and given.experts is None and number_format(given.weights).bits < 8:
+        return msgspec.structs.replace(given, weights=model.native_dtype, experts=given.weights)
+    return given
 
 
 def padded_vocabulary(*, vocab_size: int, tp: int) -> int:

@@ -6,7 +6,8 @@ absorbed form, over one latent vector per token, and prefills in the expanded fo
 the absorbed form alone, over a window of tokens and over entries that fold several. An indexer scores
 all cached keys with small heads and leaves the core those it chooses. Recurrent layers read and write
 a state of fixed size per sequence. Quantising a product's input is part of the product
-(`operators.py`).
+(`operators.py`). A cache in FP8 is multiplied as it is stored where the engine's kernel does so
+(`Share.attended_in`), and widened to 16 bits elsewhere.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ def _attention(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Wor
         work.append(
             elementwise_pass("query and key norm", at, read=rows * query_width, write=rows * query_width, count=count)
         )
+    if mixer.qk_norm_all_heads:
+        work += _norms_over_heads(at, rows * (query_width + kv_heads * mixer.head_dim), rows, count)
     if mixer.index_heads:
         work += _indexer(mixer, at, tokens, count)
     work += _cores(mixer, at, tokens, count)
@@ -75,9 +78,26 @@ def _attention(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Wor
     return tuple(work)
 
 
+def _norms_over_heads(at: Share, values: float, rows: float, count: float) -> Work:
+    """
+    Norms of queries and keys, each over all heads: one pass on one rank; on several, sums of squares come first.
+
+    Their exchange in between is a collective (`transformer.py`).
+    """
+    norm = elementwise_pass("query and key norm", at, read=values, write=values, count=count)
+    if at.tp == 1:
+        return (norm,)
+    return (elementwise_pass("sums of squares", at, read=values, write=4.0 * rows, count=count), norm)
+
+
 def _most(mixer: Attention | LatentAttention) -> int | None:
     """Cached keys a query attends at most: its window, or those its indexer chooses; None = all of them."""
     return min((keys for keys in (mixer.window, mixer.index_topk) if keys), default=None)
+
+
+def _multiplied(kind: str, mixer: Attention | LatentAttention, at: Share) -> str:
+    """What a kind of attention is multiplied in; kernels for keys that an indexer chose widen them (FlashMLA's)."""
+    return at.sixteen if mixer.index_topk else at.attended_in(kind)
 
 
 def _cores(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Work:
@@ -103,7 +123,7 @@ def _prefill_core(mixer: Attention, at: Share, tokens: Tokens, count: float) -> 
         name="attention prefill",
         count=count,
         weights=at.kv,
-        compute=at.sixteen,
+        compute=_multiplied("attention_prefill", mixer, at),
         flop=2.0 * heads * (mixer.head_dim + value_dim) * rows * seen,
         read_bytes=kv_bytes * tokens.prompts * (cached + tokens.chunk) + 2.0 * rows * heads * mixer.head_dim,
         write_bytes=2.0 * rows * heads * value_dim,
@@ -129,7 +149,7 @@ def _decode_core(mixer: Attention, at: Share, tokens: Tokens, count: float) -> O
         name="attention decode",
         count=count,
         weights=at.kv,
-        compute=at.sixteen,
+        compute=_multiplied("attention_decode", mixer, at),
         flop=2.0 * heads * (mixer.head_dim + value_dim) * rows * context,
         read_bytes=kv_bytes * tokens.decodes * context + 2.0 * rows * heads * mixer.head_dim,
         write_bytes=2.0 * rows * heads * value_dim,
@@ -256,7 +276,7 @@ def _latent_prefill(mixer: LatentAttention, at: Share, tokens: Tokens, count: fl
             name="attention prefill",
             count=count,
             weights=at.kv,
-            compute=at.sixteen,
+            compute=_multiplied("mla_prefill", mixer, at),
             flop=2.0 * heads * (query_dim + mixer.v_head_dim) * rows * seen,
             read_bytes=2.0 * heads * ((query_dim + mixer.v_head_dim) * keys + query_dim * rows),
             write_bytes=2.0 * rows * heads * mixer.v_head_dim,
@@ -286,7 +306,7 @@ def _latent_decode(mixer: LatentAttention, at: Share, tokens: Tokens, count: flo
             name="attention decode",
             count=count,
             weights=at.kv,
-            compute=at.sixteen,
+            compute=_multiplied("mla_decode", mixer, at),
             flop=2.0 * heads * (2.0 * rank + rope) * rows * context,
             read_bytes=latent_bytes * tokens.decodes * context + 2.0 * rows * heads * (rank + rope),
             write_bytes=2.0 * rows * heads * rank,

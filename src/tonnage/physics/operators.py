@@ -10,29 +10,25 @@ kernels reach.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from math import log2, sqrt
+from math import sqrt
 from typing import Final, Literal
 
 import msgspec
 
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.breakdown import Evidence, Tier
-from tonnage.domain.efficiency import WITNESSES, Grid, Ladder, Machine, Rung
+from tonnage.domain.efficiency import WITNESSES, Grid, Ladder, Rung
 from tonnage.domain.precision import FORMATS, number_format
 from tonnage.physics.collectives import collective_timed, level_bytes, link_rate, network_rate, ring_traffic
-from tonnage.physics.efficiency import GENERIC, Point, grid_s, peak_flop_per_s, weakest_rung
+from tonnage.physics.efficiency import peak_flop_per_s, smooth_max, weakest_rung
+from tonnage.physics.grid_reading import MEASURED, Measured, find, kernels, read
 from tonnage.physics.work import Operator, Work
 
-__all__ = ["operator_evidence", "operator_s", "roofline_of", "work_s"]
+__all__ = ["operator_evidence", "operator_s", "roofline_of", "timed_with_experts", "work_s"]
 
 SLOWER: Final = 1.3
 """How much longer than the 16-bit kernel of its shape a product in fewer bits may take on the word of one table. [-]"""
-EXPERT_SKEW: Final = 1.2
-"""Exponent by which the popularity of experts falls with their rank in skewed tables (aiconfigurator-core). [-]"""
 _PRODUCTS: Final = frozenset({"gemm", "grouped_gemm"})
-_FROM_MEMORY: Final = frozenset({"gemm", "grouped_gemm", "attention_decode", "mla_decode", "state_space"})
-"""Kinds that read weights or states anew in each layer, however large the cache that a benchmark repeats them from."""
 _COLLECTIVES: Final = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point"})
 
 
@@ -104,12 +100,12 @@ def _operator_seconds(
         return collective_timed(op, accelerator=accelerator, ladder=ladder, eager=eager)
     grid: Grid | None = None
     rung: Rung = "generic"
-    measured = _MEASURED[kind](op, ladder) if ladder.grids and kind in _MEASURED else None
+    measured = MEASURED[kind](op, ladder) if ladder.grids and kind in MEASURED else None
     if measured is None:
-        seconds = GENERIC[kind](op, accelerator, ladder)
+        seconds = _GENERIC[kind](op, accelerator, ladder)
     else:
         grid = measured[0]
-        seconds, rung = _read(op, measured, accelerator=accelerator, ladder=ladder), grid.rung
+        seconds, rung = read(op, measured, accelerator=accelerator, ladder=ladder), grid.rung
         if kind in _PRODUCTS and measured[2] < 2.0:
             seconds, rung, grid = _second_witness(op, (seconds, rung, grid), accelerator=accelerator, ladder=ladder)
         elif kind == "grouped_gemm":
@@ -117,39 +113,6 @@ def _operator_seconds(
     if eager:
         seconds += ladder.curve.eager_launch_s - ladder.curve.launch_s
     return seconds, rung, grid
-
-
-@lru_cache(maxsize=256)
-def _machine(peak_flop_per_s: float, memory_bytes_per_s: float) -> Machine:
-    return Machine(peak_flop_per_s=peak_flop_per_s, memory_bytes_per_s=memory_bytes_per_s)
-
-
-def _read(op: Operator, measured: Measured, *, accelerator: Accelerator, ladder: Ladder) -> float:
-    """Seconds that a grid says of an operator on this accelerator."""
-    grid, point, weights_bytes, width = measured
-    peak = peak_flop_per_s(accelerator, op.compute) * ladder.sustained
-    machine = _machine(peak * grid.arithmetic, accelerator.memory_bytes_per_s * grid.memory)
-    seconds = grid_s(grid, point, machine=machine, weights_bytes=weights_bytes, width=width)
-    if grid.arithmetic > 1.0:  # some shapes reach more of the measured part's peak than its large ones usually do
-        seconds = max(seconds, op.flop / peak)
-    if grid.memory > 1.0 or op.kind in _FROM_MEMORY:
-        reached = _reached_experts(round(op.groups, 2), round(op.m)) if op.skewed else 1.0
-        seconds = max(seconds, reached * op.read_bytes / accelerator.memory_bytes_per_s)
-    return seconds
-
-
-@lru_cache(maxsize=1024)
-def _reached_experts(groups: float, rows: float) -> float:
-    """Share of the experts that even routing hits, which so many rows reach at least under the tables' power law."""
-    if rows <= groups * (1.0 + 1e-9) or groups <= 1.0:
-        return 1.0
-    low, high = groups, 64.0 * groups
-    while (middle := (low + high) / 2.0) < high - 0.005:  # even routing hits N (1 - (1 - 1/N)^rows) of N experts
-        low, high = (middle, high) if middle * (1.0 - (1.0 - 1.0 / middle) ** rows) < groups else (low, middle)
-    popular = [float(rank) ** -EXPERT_SKEW for rank in range(1, round(high) + 1)]
-    total = sum(popular)
-    hit: float = sum(1.0 - (1.0 - one / total) ** rows for one in popular)
-    return min(1.0, hit / groups)
 
 
 def _agreed_s(op: Operator, first: Measured, seconds: float, *, accelerator: Accelerator, ladder: Ladder) -> float:
@@ -169,7 +132,7 @@ def _agreed_s(op: Operator, first: Measured, seconds: float, *, accelerator: Acc
     others = [other for end in WITNESSES if (other := ladder.grids.get(grid.origin.key + end))]
     if len(others) < 2:
         return seconds
-    times = [_read(op, (other, *first[1:]), accelerator=accelerator, ladder=ladder) for other in others]
+    times = [read(op, (other, *first[1:]), accelerator=accelerator, ladder=ladder) for other in others]
     return min(seconds, SLOWER * max(times))
 
 
@@ -189,25 +152,32 @@ def _second_witness(
     widened = op.n * op.k * max(op.groups, 1.0) * 2.0 / accelerator.memory_bytes_per_s
     if seconds <= SLOWER * max(widened, op.flop / peak_flop_per_s(accelerator, "bf16")):
         return first
-    sixteen = _find(op, ladder, ("bf16",), 2.0)
+    sixteen = find(op, ladder, names=("bf16",), stored=2.0)
     if sixteen is None:
         return first
     wide = msgspec.structs.replace(op, weights="bf16", compute="bf16")
-    most = _read(wide, sixteen, accelerator=accelerator, ladder=ladder)
+    most = read(wide, sixteen, accelerator=accelerator, ladder=ladder)
     most = SLOWER * _agreed_s(wide, sixteen, most, accelerator=accelerator, ladder=ladder)
     if seconds <= most:
         return first
-    names, stored = _kernels(op.weights, op.compute)
+    names, stored = kernels(op.weights, op.compute)
     seen = [(seconds, rung, grid)]
     for name in names:
-        other = _find(op, ladder, (name,), stored)
+        other = find(op, ladder, names=(name,), stored=stored)
         if other is not None and other[0] is not grid:
-            seen.append((_read(op, other, accelerator=accelerator, ladder=ladder), other[0].rung, other[0]))
+            seen.append((read(op, other, accelerator=accelerator, ladder=ladder), other[0].rung, other[0]))
     best = min(seen, key=lambda found: found[0])
     agreed = len(seen) > 1 and all(found[1] == "own" for found in seen)
     if best[0] <= most or agreed:
         return best
     return most, weakest_rung((rung, sixteen[0].rung)), sixteen[0]
+
+
+def timed_with_experts(op: Operator, ladder: Ladder) -> bool:
+    """Whether choosing experts was timed with them: the grid that answers for these experts begins at the logits."""
+    names, stored = kernels(op.weights, op.compute)
+    found = find(msgspec.structs.replace(op, kind="grouped_gemm", skewed=True), ladder, names=names, stored=stored)
+    return found is not None and found[0].routes
 
 
 def work_s(work: Work, *, accelerator: Accelerator, ladder: Ladder, eager: bool = False) -> tuple[float, Rung]:
@@ -220,173 +190,82 @@ def work_s(work: Work, *, accelerator: Accelerator, ladder: Ladder, eager: bool 
     return total, weakest_rung(tuple(rungs))
 
 
-Measured = tuple[Grid, Point, float, float]
-"""A grid, the coordinates in it, bytes of a stored value, and the width its demand needs."""
-
-_KERNELS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
-    ("bf16", "bf16"): ("bf16",),
-    ("fp16", "fp16"): ("bf16",),
-    ("fp16", "bf16"): ("bf16",),
-    ("bf16", "fp16"): ("bf16",),
-    ("fp8", "fp8"): ("fp8", "fp8_block"),
-    ("fp8_block", "fp8"): ("fp8_block", "fp8"),
-    ("mxfp8", "fp8"): ("fp8_block", "fp8"),
-    ("int8", "int8"): ("int8", "fp8"),
-    ("nvfp4", "fp4"): ("nvfp4",),
-    ("mxfp4", "fp4"): ("nvfp4",),
-    ("mxfp4", "fp8"): ("mxfp4", "nvfp4"),
-    ("mxfp4", "bf16"): ("mxfp4/bf16", "int4/bf16", "int4"),
-}
-"""Grids that hold the kernel of a stored format and a compute dtype, best first."""
+def _roofline(op: Operator, accelerator: Accelerator, ladder: Ladder, compute: float, memory: float) -> float:
+    peak = peak_flop_per_s(accelerator, op.compute) * ladder.sustained * compute if op.flop else 1.0
+    compute_s = op.flop / peak
+    memory_s = (op.read_bytes + op.write_bytes) / (accelerator.memory_bytes_per_s * memory)
+    return smooth_max(compute_s=compute_s, memory_s=memory_s) if ladder.curve.overlaps else compute_s + memory_s
 
 
-@lru_cache(maxsize=256)
-def _kernels(weights: str, compute: str) -> tuple[tuple[str, ...], float]:
-    """Names of the grids that fit, and the bytes of a stored value."""
-    known = FORMATS.get(weights) or number_format(weights)
-    names = _KERNELS.get((known.name, compute))
-    if names is None and compute in {"bf16", "fp16"} and known.bits < 16:
-        # Weight-only kernels: what counts is how many bits they widen.
-        names = ("int4", "int4/bf16", "int8_weight") if known.bits < 6 else ("int8_weight", "int4", "int4/bf16")
-    return names or (), known.bytes
+def _gemm(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
+    curve = ladder.curve
+    compute, memory, m0 = curve.gemm.get(op.compute, curve.gemm["bf16"])
+    known = FORMATS.get(op.weights) or number_format(op.weights)
+    if known.weight_only:
+        compute *= curve.dequantize
+    rows = op.m / op.groups if op.kind == "grouped_gemm" and op.groups > 1 else op.m
+    if rows > 0 and op.n > 0:
+        compute /= 1.0 + m0 / sqrt(max(rows, 1.0) * op.n * max(op.groups, 1.0))
+    launch_s = curve.narrow_launch_s if op.compute in {"fp8", "int8", "fp4"} else curve.launch_s
+    if op.kind == "grouped_gemm":
+        launch_s = curve.grouped_launch_s
+    return launch_s + _roofline(op, accelerator, ladder, compute, memory)
 
 
-def _product(op: Operator, ladder: Ladder) -> Measured | None:
-    names, stored = _kernels(op.weights, op.compute)
-    return _find(op, ladder, names, stored)
+def _prefill(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
+    curve = ladder.curve
+    width = max(op.heads * op.head_dim * max(op.batch, 1.0), 1.0)
+    # Query tokens of a causal prompt with the same FLOP: one number for chunks, windows and encoders.
+    q = sqrt(max(op.flop, 1.0) / (2.0 * width))
+    compute = curve.prefill_limit * q / (q + curve.prefill_half)
+    # Short prompts are bound by latency, which the launch carries; below this the curve would double-count it.
+    compute = max(compute, 0.02)
+    return curve.prefill_launch_s + _roofline(op, accelerator, ladder, compute, curve.elementwise_memory)
 
 
-def _find(op: Operator, ladder: Ladder, names: tuple[str, ...], stored: float) -> Measured | None:
-    """The first of the named grids that the ladder has, and the product's place in it."""
-    for name in names:
-        key = f"{op.kind}/{name}"
-        if op.kind == "gemm":
-            grid = ladder.grids.get(key)
-            if grid is not None:
-                return grid, (op.n, op.k, op.m), stored, 1.0
-            continue
-        grid = (ladder.grids.get(key + "/skewed") if op.skewed else None) or ladder.grids.get(key)
-        if grid is not None:
-            return grid, (op.n * op.k, op.groups, op.m / max(op.groups, 1e-9)), stored, op.n + op.k
-    return None
-
-
-def _nearest_width(ladder: Ladder, prefix: str, width: float) -> Grid | None:
-    found = ladder.grids.get(f"{prefix}/{width:.0f}")
-    if found is not None:
-        return found
-    near = [ladder.grids[key] for key in ladder.grids if key.startswith(prefix + "/")]
-    return min(near, key=lambda grid: abs(grid.width - width), default=None)
-
-
-def _stored_bytes(op: Operator) -> float:
-    return (FORMATS.get(op.weights) or number_format(op.weights)).bytes
-
-
-def _cached_format(op: Operator) -> str:
-    return "fp8" if _stored_bytes(op) < 1.5 else "bf16"
-
-
-def _causal_query(op: Operator, width: float) -> tuple[float, float]:
-    """Heads of all sequences, and the query tokens of a whole causal prompt with the same FLOP."""
-    heads = max(op.heads * max(op.batch, 1.0), 1.0)
-    return heads, sqrt(max(op.flop, 1.0) / (2.0 * heads * width))
-
-
-def _prompt(op: Operator, ladder: Ladder) -> Measured | None:
-    if op.compute not in {"bf16", "fp16", "fp8"}:
-        return None
-    compute, cache = "fp8" if op.compute == "fp8" else "bf16", _cached_format(op)
-    group = max(op.heads / max(op.kv_heads, 1.0), 1.0)
-    for prefix in (f"{compute}/{cache}", f"bf16/{cache}", "bf16/bf16"):
-        grid = _nearest_width(ladder, "attention_prefill/" + prefix, op.head_dim)
-        if grid is None:
-            continue
-        heads, q = _causal_query(op, op.head_dim)
-        query = op.m / max(op.batch, 1.0)
-        if op.window and op.window < query:
-            near = _nearest_window(ladder, f"windowed_prefill/{prefix}/{grid.width:.0f}", op.window)
-            if near is not None:
-                return near, (group, heads, query), near.weights_bytes, op.head_dim
-        return grid, (group, heads, q), grid.weights_bytes, op.head_dim
-    return None
-
-
-def _nearest_window(ladder: Ladder, prefix: str, window: float) -> Grid | None:
-    """The grid of a window within a factor of two."""
-    for octave in (0, 1, -1):
-        grid = ladder.grids.get(f"{prefix}/{round(log2(window)) + octave}")
-        if grid is not None:
-            return grid
-    return None
-
-
-def _step(op: Operator, ladder: Ladder) -> Measured | None:
-    if op.compute not in {"bf16", "fp16", "fp8"}:
-        return None
-    for cache in (_cached_format(op), "bf16"):
-        grid = _nearest_width(ladder, "attention_decode/" + cache, op.head_dim)
-        if grid is not None:
-            kv_heads = max(op.kv_heads, 1.0)
-            # Speculative tokens of one sequence share its keys, as query heads of one group do.
-            drafted = max(op.m / op.batch, 1.0) if op.m and op.batch else 1.0
-            leading = (max(op.heads / kv_heads, 1.0) * drafted, max(op.batch, 1.0) * kv_heads)
-            context = max(op.context, 1.0)
-            if op.window and op.window <= context:
-                near = _nearest_window(ladder, f"windowed_decode/{cache}/{grid.width:.0f}", op.window)
-                if near is not None:
-                    return near, (*leading, context), _stored_bytes(op), op.head_dim
-                context = op.window
-            return grid, (*leading, context), _stored_bytes(op), op.head_dim
-    return None
-
-
-def _latent_prompt(op: Operator, ladder: Ladder) -> Measured | None:
-    # Prompts whose queries choose their keys, or attend folded entries, are attended in the latent space.
-    latent = op.window is not None or op.head_dim >= 500
-    for form in ("mla_absorbed/", "mla_prefill/") if latent else ("mla_prefill/",):
-        grid = ladder.grids.get(form + _cached_format(op)) or ladder.grids.get(form + "bf16")
-        if grid is not None:
-            _, query = _causal_query(op, grid.width)
-            return grid, (max(op.heads, 1.0), max(op.batch, 1.0), query), grid.weights_bytes, grid.width
-    return None
-
-
-def _latent_step(op: Operator, ladder: Ladder) -> Measured | None:
-    if op.head_dim < 500:  # an indexer or another latent size: its own roofline is the better guess
-        return None
-    grid = ladder.grids.get("mla_decode/" + _cached_format(op)) or ladder.grids.get("mla_decode/bf16")
-    return (
-        None
-        if grid is None
-        else (grid, (op.heads, max(op.batch, 1.0), max(op.context, 1.0)), _stored_bytes(op), grid.width)
+def _decode(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
+    curve = ladder.curve
+    context = min(op.context, op.window) if op.window else op.context
+    units = max(op.batch, 1.0) * max(op.kv_heads, 1.0) * max(context, 1.0) / (256.0 * (ladder.multiprocessors or 100.0))
+    occupancy = 1.0 + curve.decode_occupancy / max(units, 0.05)
+    return curve.decode_launch_s + occupancy * _roofline(
+        op, accelerator, ladder, curve.prefill_limit, curve.decode_memory
     )
 
 
-def _recurrent(op: Operator, ladder: Ladder) -> Measured | None:
-    batch = max(op.batch, 1.0)
-    states = op.heads * op.head_dim * max(op.k, 1.0) / (128.0 * 128.0)  # of the measured size
-    if op.m <= 4.0 * batch:
-        grid = ladder.grids.get("state_space/decode")
-        return None if grid is None else (grid, (1.0, states * op.m), grid.weights_bytes, grid.width)
-    grid = ladder.grids.get("state_space/prefill")
-    return None if grid is None else (grid, (states * batch, op.m / batch), grid.weights_bytes, grid.width)
+def _elementwise(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
+    curve = ladder.curve
+    return curve.launch_s + (op.read_bytes + op.write_bytes) / (
+        accelerator.memory_bytes_per_s * curve.elementwise_memory
+    )
 
 
-def _stream(op: Operator, ladder: Ladder) -> Measured | None:
-    grid = ladder.grids.get("elementwise")
-    return None if grid is None else (grid, (op.read_bytes + op.write_bytes,), 1.0, 1.0)
+def _embedding(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
+    curve = ladder.curve
+    return curve.launch_s + (op.read_bytes + op.write_bytes) / (accelerator.memory_bytes_per_s * curve.gather_memory)
 
 
-_MEASURED: Final[dict[str, Callable[[Operator, Ladder], Measured | None]]] = {
-    "gemm": _product,
-    "grouped_gemm": _product,
-    "attention_prefill": _prompt,
-    "attention_decode": _step,
-    "mla_prefill": _latent_prompt,
-    "mla_decode": _latent_step,
-    "state_space": _recurrent,
-    "elementwise": _stream,
-    "embedding": _stream,
+def _state_space(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
+    curve = ladder.curve
+    return curve.launch_s * 3 + _roofline(op, accelerator, ladder, curve.state_space_compute, curve.state_space_memory)
+
+
+def _convolution(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
+    curve = ladder.curve
+    return curve.launch_s + _roofline(op, accelerator, ladder, curve.convolution_compute, curve.convolution_memory)
+
+
+_GENERIC: Final[dict[str, Callable[[Operator, Accelerator, Ladder], float]]] = {
+    "gemm": _gemm,
+    "grouped_gemm": _gemm,
+    "attention_prefill": _prefill,
+    "attention_decode": _decode,
+    "mla_prefill": _prefill,
+    "mla_decode": _decode,
+    "state_space": _state_space,
+    "convolution": _convolution,
+    "elementwise": _elementwise,
+    "embedding": _embedding,
+    "routing": _elementwise,
 }
-"""Where each kind finds its grid and its coordinates in it."""
+"""The generic curve of every kind that computes."""

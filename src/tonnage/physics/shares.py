@@ -77,6 +77,14 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     kv: str
     encoder: bool = False
     """Bidirectional attention without a cache."""
+    attends: tuple[str, ...] = ()
+    """Kinds of attention that multiply an FP8 cache as it is stored."""
+
+    def attended_in(self, kind: str) -> str:
+        """What the queries of one kind of attention are multiplied in: the cache's format, or 16 bits."""
+        cached = number_format(self.kv)
+        narrow = kind in self.attends and cached.compute == "fp8" and not self.encoder
+        return "fp8" if narrow else self.sixteen
 
     @property
     def tp(self) -> int:
@@ -114,6 +122,7 @@ def share(*, hidden: int, layout: Layout, precision: Precision, domain: int = 8,
         sixteen=sixteen,
         kv=precision.kv,
         encoder=encoder,
+        attends=precision.attends,
     )
 
 

@@ -48,10 +48,9 @@ _WITHOUT_CODES: Final = 1.13
 of an RTX 4090's and 0.83 of an L40S's (the same source)."""
 
 _SCAN: Final = 0.09
-"""What chunked scans reach over long products: with those at 0.7, 0.063 of the 16-bit peak.
-
-8,192 tokens of 64 states of 128 x 128 take 1.1 and 1.6 ms on H100, 0.9 and 0.9 on B200: 0.07 to 0.10 and 0.05 of the
-peak (TensorRT-LLM's and SGLang's Triton kernels, aiconfigurator-core 0.12.0; training runs Triton, too). [-]"""
+"""What chunked scans reach over long products: with those at 0.7, 0.063 of the 16-bit peak. 8,192 tokens of 64 states
+of 128 x 128 take 1.1 and 1.6 ms on H100 (TensorRT-LLM's and SGLang's Triton kernels, which training runs, too), 0.9 and
+0.9 on B200, 0.07 to 0.10 and 0.05 of the peak (aiconfigurator-core 0.12.0). [-]"""
 
 _MEETING: Final = 4.0
 """Power at which the limits of memory and of what multiprocessors ask for meet, as in a roofline."""

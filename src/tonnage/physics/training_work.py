@@ -270,7 +270,7 @@ def _elementwise_bytes(group: LayerGroup, hidden: int, setup: TrainSetup) -> flo
     values = (group.norms * 2 * hidden + 2 * 3 * hidden) / spread
     match group.mixer:
         case Attention(num_attention_heads=n, num_key_value_heads=k, head_dim=d):
-            values += 2 * (n + k) * d / tp * (2 if group.mixer.qk_norm else 1)
+            values += 2 * (n + k) * d / tp * (2 if group.mixer.qk_norm or group.mixer.qk_norm_all_heads else 1)
         case LatentAttention(num_attention_heads=n):
             values += 4 * n * (group.mixer.qk_nope_head_dim + group.mixer.qk_rope_head_dim) / tp
         case StateSpace(num_heads=n, head_dim=d):

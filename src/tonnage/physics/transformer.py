@@ -13,7 +13,7 @@ from __future__ import annotations
 import msgspec
 
 from tonnage.domain.layout import Layout
-from tonnage.domain.model import LayerGroup, Model, Moe
+from tonnage.domain.model import Attention, LayerGroup, Model, Moe
 from tonnage.domain.precision import Precision
 from tonnage.physics.collectives import distinct_groups
 from tonnage.physics.feed_forward import feed_forward_work
@@ -135,16 +135,19 @@ def _layers(group: LayerGroup, at: Share, tokens: Tokens, source: float) -> Work
         )
     if group.mixer is not None:
         work += mixer_work(group.mixer, at, tokens=tokens, count=count)
-        work += _reduce("attention all-reduce", at, rows, count)
+        if isinstance(group.mixer, Attention) and group.mixer.qk_norm_all_heads:
+            # One sum of squares in 32 bits for queries, one for keys.
+            work += _reduce("query and key norm all-reduce", at, 8.0 * rows, count)
+        work += _reduce("attention all-reduce", at, 2.0 * rows * at.hidden, count)
     if group.cross_attention is not None:
         work += cross_attention_work(group.cross_attention, at, tokens=tokens, source=source, count=count)
-        work += _reduce("cross-attention all-reduce", at, rows, count)
+        work += _reduce("cross-attention all-reduce", at, 2.0 * rows * at.hidden, count)
     if group.feed_forward is not None:
         work += feed_forward_work(group.feed_forward, at, rows=rows, count=count)
         if isinstance(group.feed_forward, Moe) and at.layout.dp > 1:
             work += _exchange(group.feed_forward, at, rows, count)
         else:
-            work += _reduce("feed-forward all-reduce", at, rows, count)
+            work += _reduce("feed-forward all-reduce", at, 2.0 * rows * at.hidden, count)
     return tuple(work)
 
 
@@ -153,8 +156,8 @@ def _of_width(at: Share, hidden: int) -> Share:
     return msgspec.structs.replace(at, hidden=hidden)
 
 
-def _reduce(name: str, at: Share, rows: float, count: float) -> Work:
-    """All-reduce of the hidden rows over the tensor-parallel ranks."""
+def _reduce(name: str, at: Share, message_bytes: float, count: float) -> Work:
+    """All-reduce of so many bytes over the tensor-parallel ranks."""
     if at.tp == 1:
         return ()
     return (
@@ -162,7 +165,7 @@ def _reduce(name: str, at: Share, rows: float, count: float) -> Work:
             kind="all_reduce",
             name=name,
             count=count,
-            message_bytes=2.0 * rows * at.hidden,
+            message_bytes=message_bytes,
             ranks=at.tp,
             inter_node=at.leaves_node(at.tp),
             per_node=at.per_node(at.tp),

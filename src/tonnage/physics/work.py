@@ -27,6 +27,7 @@ Kind = Literal[
     "convolution",
     "elementwise",  # normalisation, rotary, activation, residual, sampling: bytes only
     "embedding",  # gather
+    "routing",  # a router's logits become experts: bytes, and the formats of the experts that follow
     "all_reduce",
     "all_gather",
     "reduce_scatter",

@@ -16,10 +16,11 @@ import msgspec
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.errors import BadRequest, UnknownName, echo
+from tonnage.planning.calibration_use import any_counts
 from tonnage.planning.files import read_mapping
 from tonnage.planning.plans import Plan
 
-__all__ = ["QUESTIONS", "Question", "answer", "answer_file", "kind_of"]
+__all__ = ["QUESTIONS", "Question", "answer", "answer_file", "kind_of", "planned"]
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,8 +80,17 @@ def answer(
         raise UnknownName("kind of plan", kind, known=QUESTIONS)
     question = QUESTIONS[kind]
     request = _function(question.reader)(fields, additions=additions)
-    planned: Plan = _function(question.planner)(request, additions=additions, today=today)
-    return planned
+    return planned(kind, request, additions=additions, today=today)
+
+
+def planned(kind: str, request: Any, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> Plan:
+    """The plan of one kind for a request that is read, with the measurements that moved its numbers."""
+    made: Plan = _function(QUESTIONS[kind].planner)(request, additions=additions, today=today)
+    if not any_counts(additions):
+        return made
+    from tonnage.planning.calibrated import with_calibrations
+
+    return with_calibrations(made, additions=additions)
 
 
 def answer_file(path: str, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> Plan:

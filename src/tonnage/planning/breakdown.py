@@ -29,6 +29,7 @@ from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.domain.training import TrainSetup
 from tonnage.engines.training import software_spec
 from tonnage.errors import BadRequest, TonnageError, echo
+from tonnage.planning.calibration_use import training_use
 from tonnage.planning.deployment import case_of
 from tonnage.planning.files import read_text, read_written
 from tonnage.planning.plans import Plan, plan_of_text
@@ -136,7 +137,8 @@ def _of_prediction(raw: dict[str, Any]) -> Breakdown:
         why = f"it does not fit: {result.why}" if not result.fits else "predict with --why, or explain the case itself"
         raise BadRequest(f"this prediction holds no parts; {why}")
     label = f"prediction {result.id}" if result.id else "prediction"
-    return _build_breakdown(kind=kind, label=label, numbers=result.opened, notes=result.notes, id=result.id)
+    found = _build_breakdown(kind=kind, label=label, numbers=result.opened, notes=result.notes, id=result.id)
+    return msgspec.structs.replace(found, calibrations=result.calibrations)
 
 
 def _convert(raw: dict[str, Any], struct: Any) -> Any:
@@ -165,7 +167,8 @@ def explain_case(case: Case | RlCase, *, additions: Additions = NOTHING) -> Brea
     assert isinstance(result, ServeResult | TrainResult)
     notes = result.notes if result.fits else (f"does not fit: {result.why}", *result.notes)
     kind: Kind = "serve" if isinstance(case, ServeCase) else "train"
-    return _build_breakdown(kind=kind, label=_label(case), numbers=result.opened, notes=notes, id=case.id)
+    found = _build_breakdown(kind=kind, label=_label(case), numbers=result.opened, notes=notes, id=case.id)
+    return msgspec.structs.replace(found, calibrations=result.calibrations)
 
 
 def _build_breakdown(
@@ -225,6 +228,7 @@ def explain_plan(plan: Plan, *, rank: int = 1, additions: Additions = NOTHING) -
         kind="serve",
         label=f"{label}, a replica at the planned load",
         numbers=numbers,
+        calibrations=result.calibrations,
         notes=result.notes,
     )
 
@@ -244,7 +248,8 @@ def _training(plan: TrainPlan, option: TrainOption, rank: int, additions: Additi
     try:
         model = with_training_totals(resolve(str(plan.model.get("id") or plan.request.model), additions=additions))
         part = catalog.accelerator(option.configuration.accelerator, additions)
-        numbers = step_numbers(model, part, setup=_setup_of(plan, option, model=model, part=part))
+        setup = _setup_of(plan, option, model=model, part=part)
+        numbers = step_numbers(model, part, setup=setup)
     except TonnageError as error:
         return _build_breakdown(kind="train", label=label, notes=(f"its step cannot be opened: {error}",))
     step, planned = numbers[0], option.step_s.value
@@ -252,7 +257,9 @@ def _training(plan: TrainPlan, option: TrainOption, rank: int, additions: Additi
         beyond = Node(name="as planned, beyond this", value=planned - step.value, unit="s", evidence=_REBUILT)
         step = Node.total("step", (msgspec.structs.replace(step, name="rebuilt"), beyond))
         numbers = (step, *numbers[1:])
-    return _build_breakdown(kind="train", label=label, numbers=numbers, notes=model.assumed)
+    use = training_use(model, part=part, software=setup.software.name, setup=setup)
+    found = _build_breakdown(kind="train", label=label, numbers=numbers, notes=model.assumed)
+    return msgspec.structs.replace(found, calibrations=() if use is None else (use,))
 
 
 def _setup_of(plan: TrainPlan, option: TrainOption, *, model: Model, part: Accelerator) -> TrainSetup:

@@ -50,6 +50,7 @@ def check(baseline: Plan, fresh: Plan, *, tolerance: float = DEFAULT_TOLERANCE) 
         sentence=_sentence(beyond, tolerance, feasible=fresh.feasible),
         tolerance=tolerance,
         changes=changes,
+        calibrations=fresh.calibrations,
         before=baseline.sentence,
         now=fresh.sentence,
         made_before=_describe_plan(baseline),

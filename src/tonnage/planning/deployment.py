@@ -9,15 +9,14 @@ predictions, simulations, batches and fleets all start here, so that one configu
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from tonnage import catalog
-from tonnage.catalog import Additions, accelerators, hub
+from tonnage.catalog import Additions, hub
 from tonnage.catalog.efficiency import ladder
-from tonnage.catalog.engines import EngineTimes, engine_times, support
+from tonnage.catalog.engines import EngineTimes, attends_in_8_bits, engine_times, only_fp16, with_usual_activations
 from tonnage.catalog.models import as_published
 from tonnage.domain.accelerator import Accelerator, Link
 from tonnage.domain.answer import Basis
@@ -28,12 +27,11 @@ from tonnage.domain.engine_spec import ResolvedEngine
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
-from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.requests.common import Lengths
 from tonnage.engines.registry import defaults, engine_spec, find_engine, resolve_engine, stated_release, unlisted_engine
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.collectives import has_link
-from tonnage.physics.memory import checkpoint_precision
+from tonnage.physics.memory import resolve_precision
 from tonnage.physics.vision import known_images
 from tonnage.planning.error_model import basis_of_tier
 from tonnage.planning.speculation import check_beams, speculation_of, with_published_acceptance
@@ -48,8 +46,8 @@ if TYPE_CHECKING:
     from tonnage.planning.drift import Drift
 
 __all__ = [
-    "THROUGH_HOST", "Deployment", "calibration_of", "case_of", "deploy", "note_of", "notes_among", "overheads_under",
-    "resolve", "resolve_precision", "with_reachable_bandwidth",
+    "THROUGH_HOST", "Deployment", "calibration_of", "case_of", "deploy", "overheads_under", "resolve",
+    "with_reachable_bandwidth",
 ]  # fmt: skip
 
 THROUGH_HOST: Final = "pcie-host"
@@ -148,7 +146,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     accelerator = _counted_device(accelerator, case)
     known, note = _engine(case)
     precision = resolve_precision(case.precision, model)
-    if case.precision is None and precision.weights == "bf16" and _only_fp16(accelerator):
+    if case.precision is None and precision.weights == "bf16" and only_fp16(accelerator):
         precision = msgspec.structs.replace(precision, weights="fp16")  # vLLM's `dtype: auto` does the same
     precision = with_usual_activations(precision, accelerator, engine=known.name)
     layout, memory_layout = _layouts(case)
@@ -196,7 +194,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     placement = Placement(
         model=model,
         accelerator=with_reachable_bandwidth(accelerator, kernels.multiprocessors, reach=reach),
-        precision=precision,
+        precision=msgspec.structs.replace(precision, attends=attends_in_8_bits(engine.name, accelerator)),
         layout=layout,
         ladder=kernels,
         # Accelerators that reach each other without the network.
@@ -220,8 +218,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         from tonnage.planning.drift import drift_at
 
         drift = drift_at(own, case, at=placement, engine=engine.name)
-    moved = () if drift is None or own is not None else (drift.told(case),)
-    notes = (*note, *told, *published, *pool.notes, *model.assumed, *placement.ladder.notes, *note_of(own), *moved)
+    notes = (*note, *told, *published, *pool.notes, *model.assumed, *placement.ladder.notes)
     if placement.two_batches and layout.ep > 1 and layout.dp > 1 and layout.tp * layout.dp > placement.domain:
         told_of = "half of a step is exchanged between nodes beside the other (--enable-two-batch-overlap)"
         notes = (*notes, f"{case.engine}: {told_of}, busy experts are copied (--enable-eplb); else steps are longer")
@@ -272,52 +269,6 @@ def _at_mean_lengths(case: ServeCase) -> ServeCase:
         raise BadRequest(f"length_spread {low:g}-{high:g}: fractions of nominal, 0 < low <= high <= 2")
     mean = (low + high) / 2.0
     return msgspec.structs.replace(case, isl=case.isl * mean, osl=case.osl * mean)
-
-
-def resolve_precision(given: Precision | None, model: Model) -> Precision:
-    """
-    The formats that run: the checkpoint's own when none are given.
-
-    A mixture published with experts in a format of their own (gpt-oss) keeps its other weights at
-    16 bits when the case names only that format.
-    """
-    if given is None:
-        return checkpoint_precision(model)
-    for name in (given.weights, given.kv, given.activations, given.experts or given.weights):
-        number_format(name)
-    if model.experts_dtype and given.experts is None and number_format(given.weights).bits < 8:
-        return msgspec.structs.replace(given, weights=model.native_dtype, experts=given.weights)
-    return given
-
-
-def with_usual_activations(precision: Precision, accelerator: Accelerator, *, engine: str) -> Precision:
-    """
-    The formats with the activations that engines use with these weights, where none but 16 bits are named.
-
-    FP8 weights come with FP8 activations wherever the part multiplies FP8: no engine widens them there. Where it does
-    not (Ampere), or where the engine's kernels for a format multiply at 16 bits, weight-only kernels run. Parts whose
-    tensor units know FP16 and not BF16 (V100, T4, RTX 2080 Ti) take FP16: engines refuse BF16 there.
-    """
-    stored = number_format(precision.weights)
-    plain = stored.name == "bf16"
-    if precision.activations == "bf16" and _only_fp16(accelerator) and not (plain and precision.experts is None):
-        # Experts in 4 bits leave the other weights at 16, which are FP16 then as well.
-        precision = msgspec.structs.replace(
-            precision, activations="fp16", weights="fp16" if plain else precision.weights
-        )
-    native = not stored.weight_only and stored.bits < 16 and stored.compute in accelerator.peaks
-    if precision.experts is not None or not native or number_format(precision.activations).bits < 16:
-        return precision
-    runs = support(engine, accelerator, weights=stored.name)
-    if runs is None or runs.at_16_bits:
-        return precision
-    return msgspec.structs.replace(precision, activations=stored.name)
-
-
-def _only_fp16(accelerator: Accelerator) -> bool:
-    """Whether products of 16 bits run in FP16 alone, faster than in 32 bits."""
-    peaks = accelerator.peaks
-    return "bf16" not in peaks and peaks.get("fp16", 0.0) > peaks.get("fp32", 0.0)
 
 
 def _counted_device(accelerator: Accelerator, case: ServeCase) -> Accelerator:
@@ -420,31 +371,3 @@ def overheads_under(base: Overheads, stretch: Stretch | None, *, carried: float 
         prefill_routed_s=base.prefill_routed_s * host,
         prefill_kernel_s=base.prefill_kernel_s * host,
     )
-
-
-def note_of(own: Calibration | None) -> tuple[str, ...]:
-    """The sentence that tells whose measurements a number rests on."""
-    if own is None:
-        return ()
-    s = own.stretch
-    where = f" on {own.machine}" if own.machine else ""
-    share = f", of which {own.carried:.0%} hold for another model" if own.carried < 1.0 else ""
-    return (
-        f"{own.engine} on {own.accelerator} as calibrated {own.date}{where} from {own.points} loads of "
-        f"{', '.join(own.models) or 'own models'}: x{s.memory:.3g} what memory bounds, x{s.compute:.3g} what "
-        f"arithmetic bounds, {s.step_s * 1e3:.3g} ms of host a step{share} ({own.source or 'not stored'})",
-    )
-
-
-def notes_among(configurations: Iterable[Configuration], *, model: str, additions: Additions) -> tuple[str, ...]:
-    """The same for every stack among some configurations of a model."""
-    known = accelerators(additions)
-    notes: list[str] = []
-    for part, engine in dict.fromkeys((c.accelerator, c.engine.name) for c in configurations):
-        own = calibration_of(known[part], engine, model=model) if part in known else None
-        notes += note_of(own)
-        if own is None and part in known and known[part].published:
-            from tonnage.planning.drift import published_note
-
-            notes += published_note(part, engine, model=model)
-    return tuple(notes)

@@ -32,7 +32,7 @@ from tonnage.simulation.steps import Placement
 
 __all__ = [
     "DRIFTS", "NAMES", "SAME_AS", "STUDENT", "Drift", "Moved", "Numbers", "drift_at", "drift_covariance", "drift_of",
-    "load_steps", "numbers_of", "place_of", "published_note", "setting_of", "trained",
+    "load_steps", "numbers_of", "place_of", "setting_of", "trained",
 ]  # fmt: skip
 
 NAMES: Final = ("memory", "attention", "compute", "host", "sequence", "request", "links")
@@ -109,18 +109,6 @@ class Drift(msgspec.Struct, frozen=True):
         }
         same = {name: factors[other] for name, other in SAME_AS.items() if other in factors}
         return msgspec.structs.replace(self.own, factors={**self.own.factors, **factors, **same})
-
-    def told(self, case: ServeCase) -> str:
-        """The sentence that tells which published rows moved a case's numbers, and by how much."""
-        clients = case.traffic.concurrency or case.traffic.batch
-        in_flight = clients / case.replicas if clients else self.usual
-        own, moved = self.own, self.at(in_flight)
-        return (
-            f"{own.points} published rows of {self.model} with {own.engine} on {own.accelerator} ({own.source}, "
-            f"{own.date}) move TPOT {moved.pace - 1.0:+.0%} and TTFT {moved.pace * moved.first - 1.0:+.0%} at "
-            f"{in_flight:.3g} in flight; intervals stay, for rows of one publisher told nothing of another's "
-            "(--calibration published)"
-        )
 
     def _numbers(self, quantity: str, in_flight: Sequence[float]) -> Numbers:
         return numbers_of(
@@ -310,18 +298,6 @@ def drift_at(own: Calibration | None, case: ServeCase, *, at: Placement, engine:
         output_tokens=case.osl,
         layout=at.layout,
         setting=setting_of(case.engine_version, at.precision),
-    )
-
-
-def published_note(accelerator: str, engine: str, *, model: str) -> tuple[str, ...]:
-    """The sentence of a plan whose numbers published rows moved, if there are any of this stack."""
-    own = published_points(accelerator, engine, model=model)
-    if own is None:
-        return ()
-    return (
-        f"{engine} on {accelerator}: {own.points} published rows of {model} ({own.source}, {own.date}) count as its "
-        "points, the nearer in load, lengths, degrees, release and formats the more; intervals stay "
-        "(--calibration published)",
     )
 
 

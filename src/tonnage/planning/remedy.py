@@ -78,7 +78,7 @@ def with_plan(diagnosis: Diagnosis, *, model: str, additions: Additions = catalo
     ]
     command = shlex.join(["tonnage", "plan", "serve", model, *options])
     try:
-        planned = answer("serve", {**fields, "quick": True}, additions=additions).sentence
+        plan = answer("serve", {**fields, "quick": True}, additions=additions)
     except TonnageError as wrong:
-        planned = f"No plan: {wrong}"
-    return replace(diagnosis, plan=planned, plan_command=command)
+        return replace(diagnosis, plan=f"No plan: {wrong}", plan_command=command)
+    return replace(diagnosis, plan=plan.sentence, plan_command=command, calibrations=plan.calibrations)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from tonnage.catalog.rows import SHIPPED, data_version, folder_in, installed_ver
 from tonnage.domain.compare import VERIFY_SCHEMA, Change, Verification
 from tonnage.domain.plan import BY_AVERAGES, Provenance
 from tonnage.errors import BadRequest
-from tonnage.planning.ask import QUESTIONS
+from tonnage.planning.ask import planned
 from tonnage.planning.check import Comparable, check
 from tonnage.planning.files import read_text
 from tonnage.planning.plans import Plan, plan_of_text
@@ -144,9 +143,7 @@ def remake(plan: Plan, *, additions: Additions = catalog.NOTHING) -> Plan:
     except ValueError:
         raise BadRequest(f"the plan does not say on which day it was made: '{plan.provenance.made[:20]}'") from None
     kind = str(msgspec.json.decode(msgspec.json.encode(plan))["kind"])
-    module, _, name = QUESTIONS[kind].planner.partition(":")
-    made: Plan = getattr(importlib.import_module(module), name)(plan.request, additions=additions, today=day)
-    return made
+    return planned(kind, plan.request, additions=additions, today=day)
 
 
 def _sentence(before: Provenance, now: Provenance, *, differences: int, written: bool) -> str:

@@ -24,6 +24,7 @@ from tonnage.report.document import (
     Text,
     text_section,
 )
+from tonnage.report.measured import HINT, with_measured
 from tonnage.report.names import engine_title, model_name, part_name, product, with_names
 from tonnage.report.wording import plural, span
 from tonnage.units import show
@@ -85,7 +86,9 @@ def predictions_document(found: Sequence[Predicted], *, every: bool = False) -> 
         rest = f"Published results near each case: --why. {rest}" if any(one.near for one in found) else rest
     for one in answered:
         why += _open_prediction(one)
-    return with_names(Document(first=(*first, Note(hint=rest)), why=tuple(why)))
+    document = with_names(Document(first=(*first, Note(hint=rest)), why=tuple(why)))
+    uses = {use: None for one in answered for use in getattr(one.result, "calibrations", ())}
+    return with_measured(document, None, uses=tuple(uses))
 
 
 def _single(one: Predicted) -> tuple[Block, ...]:
@@ -291,10 +294,16 @@ def sweep_document(
         Headline(text=f"{head}; {new:,} asked now, the rest known before.", good=not wrong),
         *([Table(columns=columns, rows=cells)] if rows else []),
         *(Text(text=text) for text in [text for text in ranges if text][:RANGES]),
+        *([Text(text=_moved_points(rows))] if any("calibrations" in row for row in rows) else []),
         *(Text(text=f"Refused: {text}") for text in list(dict.fromkeys(row["error"] for row in wrong))[:MOST_NOTES]),
         Note(hint=f"{more}As a table: -o grid.csv, .jsonl or .parquet, or piped. Answers are kept in {file}."),
     ]
     return with_names(Document(first=tuple(blocks)))
+
+
+def _moved_points(rows: Sequence[dict[str, Any]]) -> str:
+    moved = sum("calibrations" in row for row in rows)
+    return f"Your measurements moved {moved:,} of {plural(len(rows), 'point')} (column calibrations). {HINT}"
 
 
 def _value(value: Any) -> str:

@@ -43,8 +43,8 @@ from tonnage.units import show
 
 __all__ = [
     "ROWS", "Pick", "Ranking", "by_averages", "capacity_meter", "closest_break_even", "columns_of", "explain_option",
-    "first_screen", "held_text", "left_out", "no_plan", "parts_of", "picks", "price_dates", "rows_shown", "short_names",
-    "stale_text", "used_of", "weeks_old",
+    "first_screen", "held_text", "left_out", "lines_of", "no_plan", "parts_of", "picks", "price_dates", "rows_shown",
+    "short_names", "stale_text", "used_of", "weeks_old",
 ]  # fmt: skip
 
 ROWS: Final = 5
@@ -140,7 +140,7 @@ def first_screen(
     blocks += [table] if table is not None and table.rows else []
     named = [risk for risk in risks if risk][:MAX_RISKS]
     if measure is not None:
-        above = (len(table.rows) if table is not None else 0) + _lines(asked) + _lines(answer)
+        above = (len(table.rows) if table is not None else 0) + lines_of(asked) + lines_of(answer)
         named = _what_fits(named, measure.sentence, lines=TEXT_LINES - above)
     blocks += [Text(text=risk) for risk in named]
     blocks += [Text(text=measure.sentence)] if measure is not None else []
@@ -149,17 +149,18 @@ def first_screen(
 
 def _what_fits(risks: Sequence[str], last: str, *, lines: int) -> list[str]:
     """The first of the risks that leave the screen's last line its room; --why has all of them."""
-    left = lines - _lines(last)
+    left = lines - lines_of(last)
     kept: list[str] = []
     for risk in risks:
-        left -= _lines(risk)
+        left -= lines_of(risk)
         if left < 0:
             break
         kept.append(risk)
     return kept
 
 
-def _lines(text: str) -> int:
+def lines_of(text: str) -> int:
+    """Lines that a text takes on a screen."""
     return math.ceil(len(text) / TEXT_COLUMNS)
 
 

@@ -19,7 +19,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.precision import FORMATS, Precision, number_format
 from tonnage.domain.requests.adapters import Adapters
 from tonnage.physics.efficiency import peak_flop_per_s, weakest_rung
-from tonnage.physics.operators import operator_evidence, operator_s
+from tonnage.physics.operators import operator_evidence, operator_s, timed_with_experts
 from tonnage.physics.transformer import Tokens, encode_work, step_work
 from tonnage.physics.work import Operator, Work
 from tonnage.simulation.overheads import Overheads
@@ -142,6 +142,7 @@ def placed_work(placement: Placement, tokens: Tokens) -> Work:
     """One step of a placement as a work list, the products of its adapters among it."""
     p = placement
     work = step_work(p.model, tokens, precision=p.precision, layout=p.layout, domain=p.domain)
+    work = tuple(op for op in work if op.kind != "routing" or not timed_with_experts(op, p.ladder))
     if p.adapters is None:
         return work
     from tonnage.simulation.adapters import adapters_in

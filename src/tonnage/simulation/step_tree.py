@@ -40,6 +40,7 @@ _GROUPS: Final = {
     "state_space": "state space",
     "elementwise": "element-wise",
     "embedding": "element-wise",
+    "routing": "element-wise",
 }
 _SHAPE: Final = (
     "m", "n", "k", "groups", "skewed", "batch", "context", "heads", "kv_heads", "head_dim", "window", "message_bytes",

@@ -194,9 +194,20 @@ def pick_numbers(answer: Any, take: Mapping[str, str]) -> dict[str, Any]:
 
 def _row(ask: str, request: dict[str, Any], take: Mapping[str, str], additions: Additions) -> dict[str, Any]:
     try:
-        return pick_numbers(_run_question(ask, request, additions), take or USUAL[ask])
+        answer = _run_question(ask, request, additions)
+        return pick_numbers(answer, take or USUAL[ask]) | _measured(answer)
     except TonnageError as wrong:
         return {"error": str(wrong)}
+
+
+def _measured(answer: Any) -> dict[str, str]:
+    """The column that says which measurements moved the answer, and by how much; none where none did."""
+    uses = getattr(answer, "calibrations", ())
+    said = [
+        f"{use.accelerator} {use.engine}: " + ", ".join(f"{one.quantity} x{one.factor:.3f}" for one in use.moved)
+        for use in uses
+    ]
+    return {"calibrations": "; ".join(said)} if said else {}
 
 
 def _run_question(ask: str, request: dict[str, Any], additions: Additions) -> Any:

@@ -14,6 +14,8 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from tonnage.catalog import gather
+from tonnage.catalog.additions import file_states
 from tonnage.domain.requests.sweep import Ask, Sweep
 from tonnage.errors import BadRequest, echo
 from tonnage.planning.requests.reading import build, read_fields
@@ -52,7 +54,7 @@ def run(
     """
     with stores.open_store(file) as store:
         there = stores.answered_keys(store)
-        missing = {point.key: point.request for point in points_of(sweep) if point.key not in there}
+        missing = {point.key: point.request for point in points_of(sweep, folders) if point.key not in there}
         watch(sweep.size - len(missing), sweep.size)
         questions = tuple(missing.items())
         found = (
@@ -68,10 +70,13 @@ def run(
     return len(missing)
 
 
-def table(sweep: Sweep, file: Path) -> Iterator[dict[str, Any]]:
-    """One row a point, in the grid's order: what was varied, then what was taken (NAME_found where both have it)."""
+def table(sweep: Sweep, file: Path, *, folders: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
+    """
+    One row a point, in the grid's order: what was varied, then what was taken (NAME_found where both have it), and
+    where measurements moved it, by how much (`calibrations`).
+    """
     with stores.open_store(file) as store:
-        points: list[Point] = list(points_of(sweep))
+        points: list[Point] = list(points_of(sweep, folders))
         for point, row in zip(points, stores.rows(store, (point.key for point in points)), strict=True):
             if isinstance(row, str):
                 yield point.varied | {"error": f"{row}; delete the file's row {point.key}, or sweep into another file"}
@@ -122,24 +127,34 @@ def sweep_of(fields: Mapping[str, Any]) -> Sweep:
     return made
 
 
-def points_of(sweep: Sweep) -> Iterator[Point]:
-    """Every combination, the last field of the grid varying fastest."""
-    names = tuple(sweep.grid)
+def points_of(sweep: Sweep, folders: tuple[str, ...] = ()) -> Iterator[Point]:
+    """Every combination, the last field of the grid varying fastest; `folders` as in `run`."""
+    names, own = tuple(sweep.grid), _own_facts(folders)
     for index, values in enumerate(itertools.product(*sweep.grid.values())):
         varied = dict(zip(names, values, strict=True))
         request = sweep.base
         for name, value in varied.items():
             request = _with(request, name.split("."), value)
-        yield Point(index=index, key=key_of(sweep.ask, request, take=sweep.take), request=request, varied=varied)
+        key = key_of(sweep.ask, request, take=sweep.take, own=own)
+        yield Point(index=index, key=key, request=request, varied=varied)
 
 
-def key_of(ask: str, request: Mapping[str, Any], *, take: Mapping[str, str]) -> str:
+def _own_facts(folders: tuple[str, ...]) -> tuple[Any, ...]:
+    """The state of the user's own files, and which calibrations count; empty where there are none."""
+    additions = gather(paths=folders)
+    files = file_states(additions)
+    return (*files, additions.calibrated, additions.published) if files or additions.published else ()
+
+
+def key_of(ask: str, request: Mapping[str, Any], *, take: Mapping[str, str], own: tuple[Any, ...] = ()) -> str:
     """
     The same for the same question to the same release, whatever the order of its fields.
 
-    A plan by averages, for want of the simulator, is another answer: it is asked again where there is one.
+    A plan by averages, for want of the simulator, is another answer: it is asked again where there is one. So is one
+    with other facts of the user's own (`own`): without calibrations, say.
     """
     told = [__version__, ask, dict(request), dict(take), *(["by averages"] if _by_averages(ask, request) else [])]
+    told += [own] if own else []
     return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()[:32]
 
 

@@ -24,6 +24,7 @@ from tonnage.domain.simulate import Simulated
 from tonnage.errors import BadRequest, TonnageError, UnknownName
 from tonnage.planning import ask
 from tonnage.planning.requests.reading import check_value
+from tonnage.web.measured import chosen
 from tonnage.web.models import refuse_named_paths, refuse_paths
 from tonnage.web.questions import LOCAL_FIELDS, MAX_REQUESTS, QUESTIONS, Question
 
@@ -44,6 +45,7 @@ def answer_form(
     TonnageError
         The request is wrong.
     """
+    request, additions = chosen(request, additions)
     if question.kind:
         return ask.answer(question.kind, request, additions=additions)
     return _OTHERS[question.path](request, additions, watch)

@@ -29,6 +29,7 @@ from tonnage.version import __version__
 from tonnage.web.kept import Kept
 from tonnage.web.limits import Limits
 from tonnage.web.listings import LISTINGS, ListingView, accuracy_rows, cheapest_rows, counts
+from tonnage.web.measured import CHOICE, NONE
 from tonnage.web.questions import QUESTIONS, Question, field_problems, nest_form_names
 from tonnage.web.view import answer_view, linked_picture, without_commands
 from tonnage.web.what_if import WhatIf, changes_text, form_fields, moved_figures, value, what_ifs
@@ -54,7 +55,7 @@ ACRONYMS: Final = {
 }  # fmt: skip
 """Words of field names that are written otherwise."""
 LABELS: Final = {"ttft": "Time to first token", "tpot": "Time per output token", "e2e": "End-to-end latency",
-                 "rate": "Requests"}  # fmt: skip
+                 "rate": "Requests", CHOICE.name: "Measurements that count"}  # fmt: skip
 """Names of fields that a form writes out; chips keep the short ones."""
 GROUPS: Final = ("Workload", "Objectives", "Accelerators", "Offers", "Reliability", "Model and engine", "Search")
 NEAREST: Final = "Nearest measurements"
@@ -139,6 +140,7 @@ def question_page(
         tabs=[(name, Markup(content)) for name, content in view.tabs],
         link=f"/{question.path}?{asked}", of=urlencode({"of": f"{question.path}?{asked}"}),
         left=urlencode({"left": f"{question.path}?{asked}"}),
+        without=f"/{question.path}?{urlencode({**given, CHOICE.name: NONE})}",
         changeable=bool(what_ifs(question.path, nest_form_names(given))),
         waits=f"/progress/{question.path}?{asked}" if shown.waits else "",
         opens=isinstance(answer, ServePlan | TrainPlan) and bool(answer.options),

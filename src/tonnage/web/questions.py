@@ -32,6 +32,8 @@ from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.planning.files import read_written
 from tonnage.planning.requests.reading import check_value, request_fields
+from tonnage.web.examples import CASE, LOG, METRICS, SERVICE, WAYS, WORKLOADS
+from tonnage.web.measured import with_choice
 
 __all__ = [
     "LOCAL_FIELDS", "MAX_REQUESTS", "QUESTIONS", "Question", "at_first", "field_problems", "nest_form_names",
@@ -117,38 +119,7 @@ _SHORTER: Final = (
 )
 
 LLAMA_8B: Final = "meta-llama/Llama-3.1-8B-Instruct"
-_WORKLOADS: Final = """\
-- name: assistant
-  model: 8B
-  rate: 8/s
-  traffic: chat
-  ttft: 1 s
-  tpot: 60 ms
-- name: nightly summaries
-  kind: batch
-  model: 8B
-  items: 1M
-  window: 22-6
-"""
-_WAYS: Final = """\
-small steps: {engine_options: {max_num_batched_tokens: 512}}
-as it is: {}
-"""
 
-_CASE: Final = """\
-kind: serve
-model: 8B
-accelerator: H100
-traffic: {concurrency: 16}
-isl: 1024
-osl: 256
-"""
-_METRICS: Final = """\
-vllm:num_requests_running{model_name="meta-llama/Llama-3.1-8B-Instruct"} 31
-vllm:num_requests_waiting{model_name="meta-llama/Llama-3.1-8B-Instruct"} 42
-vllm:kv_cache_usage_perc{model_name="meta-llama/Llama-3.1-8B-Instruct"} 0.98
-vllm:num_preemptions_total{model_name="meta-llama/Llama-3.1-8B-Instruct"} 57
-"""
 _EXPLAIN_FIELDS: Final = (
     Field(name="file", help="a plan or prediction as JSON, or a case as YAML: pasted, or chosen as a file"),
     Field(name="option", help="which option of a plan, from 1", reads="integer", low=0, high=1000),
@@ -158,23 +129,6 @@ _DIAGNOSE_FIELDS: Final = (
     Field(name="accelerator", help="accelerator of the system, for its peaks", group="Accelerators"),
     Field(name="model", help="the model that runs: the plan that would do is shown"),
 )
-_LOG: Final = "".join(
-    f'{{"timestamp": {at}, "input_length": {512 * len(ids)}, "output_length": 90, "hash_ids": {ids}}}\n'
-    for at, ids in ((0, [1, 2]), (4000, [4, 5]), (21000, [1, 2, 3]), (33000, [4, 5, 6, 7]), (52000, [1, 2, 3, 8]))
-)
-_SERVICE: Final = """\
-vllm:num_requests_running 8
-vllm:num_requests_waiting 3
-vllm:request_success_total 5000
-vllm:prompt_tokens_total 5120000
-vllm:generation_tokens_total 1280000
-vllm:time_to_first_token_seconds_sum 4500
-vllm:time_to_first_token_seconds_count 5000
-vllm:request_queue_time_seconds_sum 4300
-vllm:request_queue_time_seconds_count 5000
-vllm:inter_token_latency_seconds_sum 10455
-vllm:inter_token_latency_seconds_count 1275000
-"""
 _ADVISE_FIELDS: Final = (
     *_form(REQUESTS["adopt"]),
     Field(name="page", help="metrics page of one replica, or a measurement of it: pasted, or chosen as a file"),
@@ -194,7 +148,7 @@ LOCAL_FIELDS: Final = (
 )  # fmt: skip
 
 QUESTIONS: Final[dict[str, Question]] = {
-    question.path: question
+    question.path: with_choice(question)
     for question in (
         Question(
             path="plan/serve", kind="serve", title="Serve a model", short="Serve",
@@ -269,7 +223,7 @@ QUESTIONS: Final[dict[str, Question]] = {
             fields=_form(REQUESTS["fleet"]),
             answers=FleetPlan, at_first="quick", written=("workloads", "own", "quotas"),
             essentials=("workloads", "provider", "region", "term", "zones", "budget", "eu", "quotas", "own"),
-            example={"workloads": _WORKLOADS, "provider": "gcp"},
+            example={"workloads": WORKLOADS, "provider": "gcp"},
             instead="ask with quick: true (averages), for fewer workloads or accelerators, or on the command line, "
                     "which has no limit",
         ),
@@ -328,7 +282,7 @@ QUESTIONS: Final[dict[str, Question]] = {
             fields=_COMPARE_FIELDS, answers=Comparison,
             essentials=(*_SIMULATE_FIRST, "ways"), written=("ways",),
             example={"model": LLAMA_8B, "accelerator": "H100", "traffic.profile": "chat", "traffic.rate": "6/s",
-                     "traffic.requests": "5000", "slo.ttft": "1 s", "slo.tpot": "50 ms", "ways": _WAYS},
+                     "traffic.requests": "5000", "slo.ttft": "1 s", "slo.tpot": "50 ms", "ways": WAYS},
             instead=_SHORTER,
         ),
         Question(
@@ -346,7 +300,7 @@ QUESTIONS: Final[dict[str, Question]] = {
             about="What starts a service and its metrics page in; changes with their money, risk and check out.",
             fields=_ADVISE_FIELDS, answers=Advice, written=("file", "page", "log"),
             essentials=("file", "page", "accelerator", "replicas", "rate", "ttft", "tpot", "reuse", "provider"),
-            example={"file": f"vllm serve {LLAMA_8B} --max-model-len 16384 --max-num-seqs 8", "page": _SERVICE,
+            example={"file": f"vllm serve {LLAMA_8B} --max-model-len 16384 --max-num-seqs 8", "page": SERVICE,
                      "accelerator": "H100", "replicas": "4", "rate": "10/s", "ttft": "1 s", "tpot": "50 ms",
                      "provider": "lambda"},
             instead="name a provider, or ask on the command line, which has no limit",
@@ -355,19 +309,19 @@ QUESTIONS: Final[dict[str, Question]] = {
             path="explain", title="Explain a number", button="Explain",
             about="A plan, a case or a prediction in; each time down to its operators and their sources out.",
             fields=_EXPLAIN_FIELDS, answers=Breakdown, written=("file",), essentials=("file", "option"),
-            example={"file": _CASE},
+            example={"file": CASE},
         ),
         Question(
             path="diagnose", title="Diagnose a running system", button="Diagnose",
             about="A metrics page or a measurement in; what limits the system, the evidence and the next step out.",
             fields=_DIAGNOSE_FIELDS, answers=Diagnosis, written=("file",), essentials=("file", "accelerator", "model"),
-            example={"file": _METRICS, "accelerator": "H100"},
+            example={"file": METRICS, "accelerator": "H100"},
         ),
         Question(
             path="trace", title="Sessions of a request log", button="Read the log",
             about="A log with block ids in; its sessions, and how much of its prompts caches of some sizes find, out.",
             fields=(Field(name="file", help="a request log, CSV or JSON lines with hash_ids: pasted, or a file"),),
-            answers=TraceSessions, written=("file",), essentials=("file",), example={"file": _LOG},
+            answers=TraceSessions, written=("file",), essentials=("file",), example={"file": LOG},
             instead="give a part of the log, or ask on the command line, which has no limit",
         ),
     )

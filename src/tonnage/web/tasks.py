@@ -15,6 +15,7 @@ import msgspec
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.web.answering import answer_form
 from tonnage.web.kept import Kept
+from tonnage.web.measured import chosen
 from tonnage.web.models import store_model, store_text, with_uploaded_models
 from tonnage.web.questions import QUESTIONS, parse_form_lists
 from tonnage.web.tool_results import Result, call
@@ -37,6 +38,7 @@ def predict(settings: Settings, _: Told, *, body: Mapping[str, Any]) -> bytes:
     from tonnage.planning.predict.case_lines import case_of_object
     from tonnage.planning.predict.predict import predict as predicted
 
+    body, additions = chosen(body, settings.additions)
     cases = body.get("cases")
     if set(body) != {"cases"} or not isinstance(cases, list) or not 0 < len(cases) <= MAX_CASES:
         raise BadRequest(f"cases: a list of 1 to {MAX_CASES} cases is expected, and nothing beside it")
@@ -44,7 +46,7 @@ def predict(settings: Settings, _: Told, *, body: Mapping[str, Any]) -> bytes:
     def one(case: Any) -> Any:
         try:
             inner = with_uploaded_models(case, folder=Path(settings.uploads))
-            return predicted(case_of_object(inner), additions=settings.additions)
+            return predicted(case_of_object(inner), additions=additions)
         except TonnageError as wrong:
             return {"error": str(wrong)}
 
@@ -198,9 +200,10 @@ def numbers(settings: Settings, _: Told, *, kept: Kept, rank: str, key: str) -> 
     from tonnage.report.document import as_json
     from tonnage.web import pages
 
+    additions = chosen(kept.request, settings.additions)[1]
     case = case_of_option(kept.answer, _rank(rank))
-    nearest = () if case is None else near(case, additions=settings.additions)
-    found = explain_plan(kept.answer, rank=_rank(rank), additions=settings.additions)
+    nearest = () if case is None else near(case, additions=additions)
+    found = explain_plan(kept.answer, rank=_rank(rank), additions=additions)
     if found is None and not explains(kept.answer):
         raise BadRequest("this answer has no times to open; plans with an option have")
     return as_json(found).encode(), pages.numbers_page(kept, found, nearest=nearest, rank=_rank(rank), key=key)

@@ -13,6 +13,7 @@ from tonnage.report import html
 from tonnage.report.answers import document_of, explains, explanation_of
 from tonnage.report.charts import Chart, charts_of
 from tonnage.report.document import Block, Document, Headline, Meter, Meters, Note, Section, Table, Text
+from tonnage.report.measured import OWN, PUBLISHED
 from tonnage.report.names import in_names, model_name
 from tonnage.web.changes import Suggestion, suggestions
 from tonnage.web.matrix import Matrix, fastest, matrix_of
@@ -105,6 +106,8 @@ class AnswerView(msgspec.Struct, frozen=True, kw_only=True):
     """Columns of the table that hold evidence: which cells get a mark."""
     blocks: str
     """Other blocks of the first screen, as HTML."""
+    measured: str
+    """Which measurements moved its numbers, and by how much; empty = none did."""
     changes: tuple[Suggestion, ...]
     facts: tuple[str, ...]
     checks: tuple[str, ...]
@@ -159,6 +162,8 @@ def answer_view(
         if text not in (asked, answer.sentence)
         and (kept := text if text.startswith("Would work: without") else without_commands(text))
     ]
+    measured = next((text for text in said if text.startswith((OWN, PUBLISHED))), "")
+    said = [text for text in said if text != measured]
     matrix = matrix_of(answer)
     others = [
         one
@@ -185,6 +190,7 @@ def answer_view(
         labels=labels,
         lead=EVIDENCE,
         blocks=html.blocks(others),
+        measured=measured,
         changes=suggestions(
             answer,
             [text for text in said if not text.startswith((*FACTS, *CHECKS))],

@@ -121,7 +121,7 @@ def test_another_model_gets_the_share_that_models_of_a_stack_have_in_common(tmp_
     untaught = tonnage.predict(case, additions=gather(paths=(str(path), "none")))
     assert truth.tpot_s is not None and truth.tpot_s.mean is not None
     assert plain.tpot_s.mean < taught.tpot_s.mean < truth.tpot_s.mean
-    assert taught.basis == "calibrated" and any("46% hold for another model" in note for note in taught.notes)
+    assert taught.basis == "calibrated" and taught.calibrations[0].carried == pytest.approx(0.46, abs=0.005)
     assert taught.tpot_s.high / taught.tpot_s.mean == pytest.approx(fitted.carried_factors["tpot_s"], rel=1e-3)
     assert untaught.tpot_s == plain.tpot_s
 
@@ -221,7 +221,7 @@ def test_a_plan_and_a_simulation_take_it_and_say_so(tmp_path: Path) -> None:
     plain, taught = (tonnage.plan_serve(MODEL, additions=x, **fields) for x in (None, own))
     rates = [plan.options[0].capacity.max_rate_per_s.value for plan in (plain, taught)]
     assert rates[1] < 0.7 * rates[0]
-    assert any("as calibrated 2026-11-21" in note for note in taught.provenance.assumed)
+    assert [(use.date, use.points) for use in taught.calibrations] == [("2026-11-21", 4)] and not plain.calibrations
     seen = [
         tonnage.simulate(
             additions=x,
@@ -232,7 +232,7 @@ def test_a_plan_and_a_simulation_take_it_and_say_so(tmp_path: Path) -> None:
         for x in (None, own)
     ]
     assert seen[1].tpot_s.mean > 1.6 * seen[0].tpot_s.mean
-    assert any("as calibrated" in note for note in seen[1].assumed)
+    assert seen[1].calibrations[0].moved[0].factor > 1.6 and not seen[0].calibrations
     # Its own width, and the little that a short queue adds.
     assert 1.5 <= seen[1].tpot_s.high / seen[1].tpot_s.mean < 1.6 and seen[1].basis == "calibrated"
 
@@ -267,7 +267,7 @@ def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         )
     )
     asked = json.loads(run.invoke(root, ["predict", str(case)]).output)
-    assert asked["basis"] == "calibrated" and any("as calibrated" in note for note in asked["notes"])
+    assert asked["basis"] == "calibrated" and asked["calibrations"][0]["engine"] == "vllm"
     missing = run.invoke(root, ["calibrate", str(report), "--accelerator", "H100"])
     assert missing.exit_code == 2
     elsewhere = tmp_path / "elsewhere.toml"
@@ -278,8 +278,7 @@ def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         json.loads(run.invoke(root, ["predict", str(case), *told]).output)
         for told in ([], ["--calibration", str(elsewhere)])
     )
-    assert any("as calibrated" in note for note in taught["notes"])
-    assert not any("as calibrated" in note for note in plain.get("notes", ()))
+    assert taught["calibrations"][0]["source"] == str(elsewhere) and "calibrations" not in plain
 
 
 def test_from_python(tmp_path: Path) -> None:

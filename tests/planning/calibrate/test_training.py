@@ -32,7 +32,9 @@ def predicted(file: str | None = None, **changes: object) -> TrainResult:
 def test_the_measured_run_is_met_and_a_larger_one_moved_and_less_sure(file: str) -> None:
     plain, own = predicted(), predicted(file)
     assert own.step_s.value == pytest.approx(4.2, rel=0.05) and own.step_s.value > 1.5 * plain.step_s.value
-    assert any("as calibrated" in note and "a rack" in note for note in own.notes)
+    (use,) = own.calibrations
+    assert use.training and use.machine == "a rack" and use.engine == "fsdp" and use.points == 1
+    assert own.step_s.value / plain.step_s.value == pytest.approx(use.moved[0].factor)
     larger = {"count": 64, "global_batch": 128}
     far, before = predicted(file, **larger), predicted(**larger)
     assert 1.2 * before.step_s.value < far.step_s.value
@@ -51,7 +53,8 @@ def test_a_plan_takes_it_and_says_so(file: str) -> None:
     fields = {"tokens": "10e9", "accelerator": ["H100"], "framework": "torchtitan", "count": 8}
     plain, own = (tonnage.plan_train(MODEL, additions=x, **fields) for x in (None, Additions(paths=(file,))))
     assert own.options[0].run.wall_s.value > 1.2 * plain.options[0].run.wall_s.value
-    assert any("training with fsdp" in note for note in own.provenance.assumed)
+    (use,) = own.calibrations
+    assert use.training and use.model == own.model["id"] and not plain.calibrations
 
 
 @pytest.mark.parametrize(

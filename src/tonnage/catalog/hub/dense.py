@@ -232,7 +232,7 @@ def _cohere2(c: Config) -> Model:
 
 def _olmo2(c: Config) -> Model:
     """OLMo 2 and 3: query and key norms over all heads together; OLMo 3 sees a window in three of four layers."""
-    base = attention(c)
+    base = attention(c, qk_norm_all_heads=True)
     normed = float((base.num_attention_heads + base.num_key_value_heads) * base.head_dim)
     return decoder(c, group_by_window(c, (base, mlp(c)), every=4, extra_parameters=normed))
 

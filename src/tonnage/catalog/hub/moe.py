@@ -76,7 +76,7 @@ def _phimoe(c: Config) -> Model:
 
 def _olmoe(c: Config) -> Model:
     """Query and key norms over all heads together."""
-    base = attention(c)
+    base = attention(c, qk_norm_all_heads=True)
     normed = float((base.num_attention_heads + base.num_key_value_heads) * base.head_dim)
     return decoder(c, identical_layers(c, (base, moe(c)), extra_parameters=normed))
 
@@ -150,10 +150,10 @@ def _llama4(c: Config) -> Model:
 
 def _minimax_m2(c: Config) -> Model:
     """Query and key norms over all heads together; a correction bias on the router."""
-    base = attention(c, qk_norm=False)
+    base = attention(c, qk_norm_all_heads=flag(c, "use_qk_norm", default=True))
     normed = float((base.num_attention_heads + base.num_key_value_heads) * base.head_dim)
     experts = moe(c, moe_intermediate_size=integer(c, "intermediate_size"), router_bias=True)
-    extra = normed if flag(c, "use_qk_norm", default=True) else 0.0
+    extra = normed if base.qk_norm_all_heads else 0.0
     return decoder(
         c, identical_layers(c, (base, experts), extra_parameters=extra), mtp_layers=_mtp(c, "num_mtp_modules")
     )

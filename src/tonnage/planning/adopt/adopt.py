@@ -22,6 +22,7 @@ from tonnage.domain.train_plan import TrainConfiguration
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.planning.adopt.serve import served_today
 from tonnage.planning.adopt.train import trained_today
+from tonnage.planning.calibrated import with_calibrations
 from tonnage.units import show
 
 __all__ = ["accelerator_of", "adopt"]
@@ -60,7 +61,7 @@ def adopt(
         found = trained_today(request, running, accelerator=accelerator, additions=additions, today=day)
     sides = found.sides
     saving = _saving(sides)
-    return Adoption(
+    answer = Adoption(
         schema=ADOPTION_SCHEMA,
         sentence=_sentence(running, sides, saving, found.findings),
         running=running,
@@ -72,6 +73,7 @@ def adopt(
         saving=saving,
         command=found.command,
     )
+    return with_calibrations(answer, additions=additions)
 
 
 def accelerator_of(request: Adopt, machine: Machine, *, additions: Additions) -> str:

@@ -20,6 +20,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.domain.adoption import Running
 from tonnage.domain.advice import ADVICE_SCHEMA, Action, Advice, Seen, State
+from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.diagnosis import Diagnosis
 from tonnage.domain.plan import Configuration, ServeOption
 from tonnage.domain.precision import number_format
@@ -38,13 +39,14 @@ from tonnage.planning.adopt.replayed import (
     traffic_of_service,
 )
 from tonnage.planning.adopt.serve import Started, read_server
-from tonnage.planning.calibrate.loads import Stack
+from tonnage.planning.calibrated import at_once
+from tonnage.planning.calibration_use import calibrations_among
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.serve.option import add_costs, bills_of, option_of
 from tonnage.planning.serve.plan import outcome_of, plan_serve
 from tonnage.units import show
 
-__all__ = ["advise", "stack_of"]
+__all__ = ["advise"]
 
 WORTH: Final = 0.02
 """A saving below this share of today's money is not told: prices move more. [-]"""
@@ -121,7 +123,8 @@ def advise(
         for variant in _variants(made, serve, seen, diagnosis)
         if (action := _action(variant, made, now, traffic=traffic, today=day)) is not None
     ]
-    actions += _other_part(serve, made, now, request, additions=additions, today=day)
+    elsewhere = _other_part(serve, now, request, additions=additions, today=day)
+    actions += [] if elsewhere is None else [_move_to(elsewhere, now)]
     actions += _by_evidence(diagnosis, now, seen)
     if traffic is not None:
         base = next((a.state for a in actions if a.name == "replicas" and a.state is not None), now)
@@ -138,27 +141,10 @@ def advise(
         verdicts=diagnosis.verdicts,
         actions=ranked,
         calibrated=calibrated,
+        calibrations=_calibrations(serve, made, now, elsewhere, additions=additions),
         assumed=made.assumed,
         findings=made.findings,
         replayed="" if traffic is None else traffic.source,
-    )
-
-
-def stack_of(request: Adopt, running: Running, *, additions: Additions = catalog.NOTHING) -> Stack:
-    """What runs, as a calibration names it: one replica of it, with its own settings."""
-    accelerator = accelerator_of(request, running.machine, additions=additions)
-    made = read_server(request, running, accelerator=accelerator, additions=additions)
-    own = made.configuration
-    settings = {name: value for name, value in msgspec.structs.asdict(own.engine).items() if value is not None}
-    name, version = settings.pop("name"), settings.pop("version", None)
-    return Stack(
-        model=made.model,
-        accelerator=accelerator,
-        engine=name,
-        engine_version=version,
-        options=settings,
-        precision=own.precision,
-        layout=own.layout,
     )
 
 
@@ -309,28 +295,38 @@ def _action(
     )
 
 
-def _other_part(
-    serve: Serve, made: Started, now: State, request: Adopt, *, additions: Additions, today: date
-) -> list[Action]:
+def _other_part(serve: Serve, now: State, request: Adopt, *, additions: Additions, today: date) -> ServeOption | None:
     """The cheapest plan on another accelerator, where it pays to move."""
     wanted = replace(serve, filters=Filters(providers=request.providers, terms=serve.filters.terms))
     plan = plan_serve(wanted, additions=additions, today=today)
-    if not plan.options:
-        return []
-    option = plan.options[0]
-    saved = now.usd_per_month - option.usd_per_month
-    if option.configuration.accelerator == now.accelerator or saved <= WORTH * now.usd_per_month:
-        return []
-    return [
-        Action(
-            name="accelerator",
-            change=f"move to {option.accelerators} x {option.configuration.accelerator} at {option.bill.provider}",
-            state=_state_of(option),
-            usd_per_month=saved,
-            risk="another accelerator is predicted without the calibration of this service",
-            check="rent one replica for an hour and send it the recorded traffic: tonnage measure serve",
-        )
-    ]
+    option = plan.options[0] if plan.options else None
+    if option is None or option.configuration.accelerator == now.accelerator:
+        return None
+    return option if now.usd_per_month - option.usd_per_month > WORTH * now.usd_per_month else None
+
+
+def _move_to(option: ServeOption, now: State) -> Action:
+    return Action(
+        name="accelerator",
+        change=f"move to {option.accelerators} x {option.configuration.accelerator} at {option.bill.provider}",
+        state=_state_of(option),
+        usd_per_month=now.usd_per_month - option.usd_per_month,
+        risk="another accelerator is predicted without the calibration of this service",
+        check="rent one replica for an hour and send it the recorded traffic: tonnage measure serve",
+    )
+
+
+def _calibrations(
+    serve: Serve, made: Started, now: State, elsewhere: ServeOption | None, *, additions: Additions
+) -> tuple[CalibrationUse, ...]:
+    """What moved today's state, and that of another accelerator where one is proposed."""
+    e2e = now.ttft_s + max(0.0, serve.lengths.output_tokens - 1.0) * now.tpot_s
+    load = (serve.rate_per_s or 0.0) / now.replicas * e2e
+    runs = [at_once(made.configuration, model=serve.model, lengths=serve.lengths, concurrency=load)]
+    if elsewhere is not None:
+        held = elsewhere.capacity.concurrency
+        runs.append(at_once(elsewhere.configuration, model=serve.model, lengths=serve.lengths, concurrency=held))
+    return calibrations_among(runs, additions=additions)
 
 
 def _upgrade(upgrade: str, serve: Serve, made: Started, now: State, *, today: date) -> Action:

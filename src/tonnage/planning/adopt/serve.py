@@ -23,9 +23,9 @@ from tonnage.domain.requests.common import Filters, Lengths, Slo
 from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import planned_engines
 from tonnage.errors import BadRequest, TonnageError
+from tonnage.physics.memory import resolve_precision
 from tonnage.planning.adopt.found import Found
 from tonnage.planning.core.header import Infeasible, model_facts, provenance
-from tonnage.planning.deployment import resolve_precision
 from tonnage.planning.serve import narrative
 from tonnage.planning.serve.option import add_costs, bills_of, option_of
 from tonnage.planning.serve.plan import outcome_of, plan_serve

@@ -10,11 +10,13 @@ from __future__ import annotations
 import tempfile
 from datetime import date
 from pathlib import Path
+from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog import Additions, gather
+from tonnage.catalog import Additions
 from tonnage.catalog.additions import save_calibration
 from tonnage.domain.adoption import Running
 from tonnage.domain.advice import Advice, Seen
@@ -22,12 +24,19 @@ from tonnage.domain.diagnosis import Diagnosis, Evidence
 from tonnage.domain.measurement import Measurement
 from tonnage.domain.requests.adopt import Adopt
 from tonnage.errors import BadRequest, TonnageError
-from tonnage.planning.adopt.advise import advise, stack_of
+from tonnage.planning.adopt.adopt import accelerator_of
+from tonnage.planning.adopt.advise import advise
 from tonnage.planning.adopt.replayed import logged_traffic
+from tonnage.planning.adopt.serve import read_server
 from tonnage.planning.calibrate.calibrate import calibrate
+from tonnage.planning.calibrate.loads import Stack
 from tonnage.units import read
 
 __all__ = ["View", "advise_service"]
+
+
+OWN: Final = "its own latencies"
+"""Where the calibration of a service comes from that was looked at."""
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,9 +76,9 @@ def advise_service(
     seen = _seen(found.evidence, request, view, replicas=replicas)
     with tempfile.TemporaryDirectory() as folder:
         told = ""
-        if view.calibrates:
+        if view.calibrates and additions.calibrated:
             told, additions = _calibrated(view.measured, running, request, additions, folder=Path(folder))
-        return advise(
+        advice = advise(
             request,
             running,
             diagnosis=found,
@@ -79,6 +88,9 @@ def advise_service(
             calibrated=told,
             upgrade=view.upgrade,
         )
+    # Its own point lasts no longer than the folder that it lay in.
+    uses = (replace(use, source=OWN) if use.source.startswith(folder) else use for use in advice.calibrations)
+    return replace(advice, calibrations=tuple(uses))
 
 
 def _seen(evidence: Evidence, asked: Adopt, view: View, *, replicas: int) -> Seen:
@@ -121,7 +133,7 @@ def _calibrated(
     try:
         if isinstance(measured, str):
             raise BadRequest(measured)
-        stack = stack_of(asked, running, additions=additions)
+        stack = _stack_of(asked, running, additions=additions)
         fitted = calibrate([(measured, stack)], additions=additions)
     except TonnageError as error:
         return f"not calibrated: {error}", additions
@@ -129,4 +141,23 @@ def _calibrated(
     told = ", ".join(
         f"{one.quantity.removesuffix('_s').upper()} {one.before / one.measured - 1:+.0%}" for one in fitted.errors
     )
-    return f"calibrated by its own latencies; predicted before: {told}", gather(paths=(*additions.paths, str(path)))
+    own = replace(additions, paths=(*additions.paths, str(path)))
+    return f"calibrated by its own latencies; predicted before: {told}", own
+
+
+def _stack_of(request: Adopt, running: Running, *, additions: Additions) -> Stack:
+    """What runs, as a calibration names it: one replica of it, with its own settings."""
+    accelerator = accelerator_of(request, running.machine, additions=additions)
+    made = read_server(request, running, accelerator=accelerator, additions=additions)
+    own = made.configuration
+    settings = {name: value for name, value in msgspec.structs.asdict(own.engine).items() if value is not None}
+    name, version = settings.pop("name"), settings.pop("version", None)
+    return Stack(
+        model=made.model,
+        accelerator=accelerator,
+        engine=name,
+        engine_version=version,
+        options=settings,
+        precision=own.precision,
+        layout=own.layout,
+    )

@@ -18,6 +18,7 @@ from tonnage.catalog import Additions
 from tonnage.domain.compare import COMPARE_SCHEMA, Compared, Comparing, Comparison
 from tonnage.domain.simulate import Simulated, Simulation
 from tonnage.errors import BadRequest, echo
+from tonnage.planning.calibration_use import each_once
 from tonnage.planning.requests.simulate import simulation_of
 from tonnage.planning.simulate.simulate import simulate
 from tonnage.units import show
@@ -172,6 +173,7 @@ def compare(
         fits=any(one.fits for one in found),
         partial=any(one.partial for one in found),
         simulations=tuple(found),
+        calibrations=each_once(use for one in found for use in one.calibrations),
         assumed=(*asked.notes, *shared, *([found[0].licence] if found[0].licence else [])),
     )
 

@@ -17,6 +17,7 @@ from tonnage.domain.plan import PLAN_SCHEMA, ServePlan
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.planning.ask import answer, kind_of
+from tonnage.planning.calibration_use import each_once
 from tonnage.planning.check import Comparable, figures
 from tonnage.planning.compare.compare import MAX_SIDES, Figure, compare, compare_figures, configurations_of
 from tonnage.planning.files import read_mapping, read_text
@@ -149,6 +150,7 @@ def _plans(names: tuple[str, ...], plans: list[Comparable]) -> Comparison:
         figures=rows,
         best=None if lead is None else names[lead],
         fits=bool(able),
+        calibrations=each_once(use for plan in plans for use in plan.calibrations),
         assumed=tuple(
             f"{name}: made {plan.provenance.made} by {plan.provenance.version}"
             for name, plan in zip(names, plans, strict=True)
@@ -185,6 +187,7 @@ def _cases(names: tuple[str, ...], results: list[Result]) -> Comparison:
         figures=rows,
         best=None if lead is None else names[lead],
         fits=bool(runs),
+        calibrations=each_once(use for result in results for use in getattr(result, "calibrations", ())),
     )
 
 

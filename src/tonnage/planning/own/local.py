@@ -17,14 +17,16 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.downloads import BENCHMARK, downloads, published_score
 from tonnage.catalog.published import format_change
+from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.machine import Download, LocalAnswer, LocalRow, Machine
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision
 from tonnage.engines.at_home import OWN_FORMAT, own_engine, spread_engine, start_commands
 from tonnage.errors import BadRequest
 from tonnage.physics.parameters import parameters
+from tonnage.planning.calibration_use import each_once, serving_use
 from tonnage.planning.own.names import is_unified
-from tonnage.planning.own.speed import PROMPT, Asked, Speed, speed_of
+from tonnage.planning.own.speed import PROMPT, Asked, Speed, case_at_home, roomy, speed_of
 from tonnage.units import GiB
 
 __all__ = ["CONTEXT", "SPEED", "LocalRequest", "local", "top_rows"]
@@ -80,7 +82,23 @@ def local(request: LocalRequest, machine: Machine, *, additions: Additions = cat
             lacking.append((model.id, why))
     best.sort(key=lambda row: _rank(row, request))
     best = [*(_with_own_engine(row, machine, additions) for row in best[:FIRST]), *best[FIRST:]]
-    return _answer(request, machine, best, every=every, lacking=lacking)
+    answer = _answer(request, machine, best, every=every, lacking=lacking)
+    return msgspec.structs.replace(answer, calibrations=each_once(_uses(machine, best, additions)))
+
+
+def _uses(machine: Machine, rows: list[LocalRow], additions: Additions) -> Iterator[CalibrationUse]:
+    """What moved the rates of the rows: measurements of the device, or of the host where it reads a part."""
+    for row in rows:
+        model = catalog.model(row.model, additions)
+        asked = Asked(model=model, precision=row.precision, context=row.context)
+        sides = [(machine.device, machine.count)] if machine.device is not None else []
+        sides += [(machine.host.part, 1)] if row.offload.read_share > 0.0 or not sides else []
+        for part, count in sides:
+            if part.calibrations or part.published:
+                there = roomy(part)
+                use = serving_use(case_at_home(asked, there, count=count), model=model, part=there)
+                if use is not None:
+                    yield use
 
 
 def _with_own_engine(row: LocalRow, machine: Machine, additions: Additions) -> LocalRow:

@@ -31,7 +31,19 @@ from tonnage.planning.own.placement import Shares, place_layers, shares_of, smal
 from tonnage.planning.serve.traffic import served_latency
 from tonnage.pricing.energy import IDLE_DRAW
 
-__all__ = ["PIECE", "PROMPT", "Asked", "Side", "Speed", "device_room", "side_of", "speed_of", "speed_with"]
+__all__ = [
+    "PIECE",
+    "PROMPT",
+    "Asked",
+    "Side",
+    "Speed",
+    "case_at_home",
+    "device_room",
+    "roomy",
+    "side_of",
+    "speed_of",
+    "speed_with",
+]
 
 PIECE: Final = 512
 """Tokens of a prompt that the engine takes at once unless it is told otherwise (llama.cpp n_ubatch). [tokens]"""
@@ -117,8 +129,13 @@ def _gib(size: float) -> str:
 
 
 def _deployment(asked: Asked, part: Accelerator, *, count: int = 1) -> Deployment:
+    return deploy(case_at_home(asked, part, count=count), model=asked.model, accelerator=part)
+
+
+def case_at_home(asked: Asked, part: Accelerator, *, count: int = 1) -> ServeCase:
+    """One request at a time with all of the model on a part, or its layers spread over several."""
     prompt = min(asked.prompt, max(1, asked.context - _ANSWER))
-    case = ServeCase(
+    return ServeCase(
         model=asked.model,
         accelerator=part.id,
         traffic=Traffic(batch=1, static=True),
@@ -130,13 +147,16 @@ def _deployment(asked: Asked, part: Accelerator, *, count: int = 1) -> Deploymen
         layout=Layout(tp=count),
         split_mode="layer" if count > 1 else "tensor",
     )
-    return deploy(case, model=asked.model, accelerator=part)
+
+
+def roomy(part: Accelerator) -> Accelerator:
+    """The part as if there were always room."""
+    return msgspec.structs.replace(part, memory_bytes=_ROOM, usable_memory_bytes=None)
 
 
 def side_of(asked: Asked, part: Accelerator, *, count: int = 1) -> Side:
     """Times with all of the model in one memory, as if there were room."""
-    roomy = msgspec.structs.replace(part, memory_bytes=_ROOM, usable_memory_bytes=None)
-    at = _deployment(asked, roomy, count=count)
+    at = _deployment(asked, roomy(part), count=count)
     found, tier = served_latency(at)
     basis = at.basis(tier)
     level = serve_level(asked.model, basis=basis, load="steady", engine=at.times.engine)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from tonnage.catalog import NOTHING, Additions
 from tonnage.domain.case import Case, InferCase, Result, TrainCase
 from tonnage.domain.rl import RlCase
+from tonnage.planning.calibration_use import calibrations_among
 
 __all__ = ["predict"]
 
@@ -46,4 +47,5 @@ def _of_kind(case: Any, additions: Additions, why: bool) -> Any:
         return predict_infer(case, additions=additions)
     from tonnage.planning.predict.serving import predict_serve
 
-    return predict_serve(case, additions=additions, why=why)
+    found = predict_serve(case, additions=additions, why=why)
+    return replace(found, calibrations=calibrations_among([case], additions=additions))

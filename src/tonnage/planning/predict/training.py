@@ -8,23 +8,25 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions, hub
 from tonnage.catalog.fitted import training_coefficients, with_training_totals
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
-from tonnage.domain.breakdown import Node
+from tonnage.domain.breakdown import Evidence, Node
+from tonnage.domain.calibration import TRAINING
 from tonnage.domain.case import TrainCase, TrainResult
 from tonnage.domain.model import Model
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import TrainSetup
 from tonnage.errors import BadRequest
 from tonnage.planning.board_power import watts_of
+from tonnage.planning.calibration_use import training_use
 from tonnage.planning.train.power import training_load
 from tonnage.planning.train.setup import Chosen, resolve_setup
-from tonnage.planning.train.training_job import TrainingJob, mfu, training_note
+from tonnage.planning.train.training_job import TrainingJob, mfu, step_pace
 from tonnage.units import show
 
 __all__ = ["predict_train", "step_numbers"]
@@ -52,10 +54,12 @@ def predict_train(case: TrainCase, *, additions: Additions = NOTHING, why: bool 
     chosen = resolve_setup(case, model=model, accelerator=accelerator, coefficients=coefficients)
     job = TrainingJob(model=model, accelerator=accelerator, setup=chosen.setup, coefficients=coefficients)
     step, memory = job.step(_counted_device(accelerator, case)), job.memory(case.memory_kind)
-    said = _said_of(accelerator, case, chosen, model, additions)
+    said = tuple(filter(None, (catalog.ambiguity(case.accelerator, additions), catalog.status_note(accelerator))))
     found = _result(case, job, chosen, step=step, memory=memory, said=said)
     opened = step_numbers(model, _counted_device(accelerator, case), setup=chosen.setup) if why else ()
-    return msgspec.structs.replace(found, level=job.errors.level, opened=opened)
+    use = training_use(model, part=accelerator, software=chosen.setup.software.name, setup=chosen.setup)
+    own = () if use is None else (use,)
+    return replace(found, level=job.errors.level, opened=opened, calibrations=own)
 
 
 def step_numbers(model: Model, accelerator: Accelerator, *, setup: TrainSetup) -> tuple[Node, ...]:
@@ -63,6 +67,12 @@ def step_numbers(model: Model, accelerator: Accelerator, *, setup: TrainSetup) -
     from tonnage.simulation.training_tree import step_tree
 
     step = step_tree(model, accelerator=accelerator, setup=setup, coefficients=training_coefficients())
+    pace = step_pace(model, accelerator=accelerator, setup=setup)
+    if pace != 1.0:
+        own = accelerator.calibrations[setup.software.name + TRAINING]
+        evidence = Evidence(tier="fitted", grid=f"{own.points} of your own runs", source=own.source, date=own.date)
+        beyond = Node(name="your measurements", value=step.value * (pace - 1.0), unit="s", evidence=evidence)
+        step = Node.total("step", (replace(step, name="predicted without them"), beyond), how=step.how)
     tokens = setup.seq_len > 1
     work = setup.global_batch * (setup.seq_len if tokens else 1) / setup.layout.ranks
     unit = "tokens/s" if tokens else "samples/s"
@@ -100,7 +110,7 @@ def _counted_device(accelerator: Accelerator, case: TrainCase) -> Accelerator:
     share = case.accelerator_fraction
     if share == 1:
         return accelerator
-    return msgspec.structs.replace(
+    return replace(
         accelerator,
         memory_bytes=accelerator.memory_bytes * share,
         memory_bytes_per_s=accelerator.memory_bytes_per_s * share,
@@ -135,7 +145,7 @@ def _result(
 
 def _board_w(case: TrainCase, job: TrainingJob, step: Quantity) -> Quantity | None:
     """Mean draw of one counted device. [W]"""
-    counted = msgspec.structs.replace(job, accelerator=_counted_device(job.accelerator, case))
+    counted = replace(job, accelerator=_counted_device(job.accelerator, case))
     return watts_of(training_load(counted, step), job.accelerator, share=case.accelerator_fraction)
 
 
@@ -170,13 +180,6 @@ def _shortfall(chosen: Chosen, accelerator: Accelerator, usable: float) -> str:
         f"needs {show(need.value, 'bytes')} of {show(usable, 'bytes')} on each {accelerator.name}, "
         f"{show(need.value - usable, 'bytes')} too much; largest part: {largest.name} {show(largest.value, 'bytes')}"
     )
-
-
-def _said_of(
-    accelerator: Accelerator, case: TrainCase, chosen: Chosen, model: Model, additions: Additions
-) -> tuple[str, ...]:
-    told = filter(None, (catalog.ambiguity(case.accelerator, additions), catalog.status_note(accelerator)))
-    return (*told, *training_note(model.id, accelerator=accelerator, software=chosen.setup.software.name))
 
 
 def _batch_note(case: TrainCase, setup: TrainSetup) -> tuple[str, ...]:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions, hub
 from tonnage.catalog.failures import run_fact
@@ -24,6 +26,7 @@ from tonnage.domain.rl import ALGORITHMS, RlCase, RlCoefficients, RlResult
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.memory import weight_bytes
 from tonnage.physics.training_memory import EXACT, layer_matrices
+from tonnage.planning.calibration_use import serving_use, training_use
 from tonnage.planning.rl.rollout import Generation, generation, rollout_count, together
 from tonnage.planning.rl.training import Training, train_count, training
 from tonnage.units import show
@@ -52,7 +55,12 @@ def predict_rl(case: RlCase, *, additions: Additions = NOTHING, loop: RlCoeffici
     loop = loop or rl_coefficients()
     made = generation(case, model, accelerator=accelerator, kept=kept_share(case), host_s=loop.decode_step_s)
     trained = training(case, model, accelerator=accelerator, factor=loop.training)
-    return step_of(case, made, trained=trained, error=loop.error)
+    setup = trained.job.setup
+    uses = (
+        serving_use(made.deployment.case, model=model, part=accelerator),
+        training_use(model, part=accelerator, software=setup.software.name, setup=setup),
+    )
+    return replace(step_of(case, made, trained=trained, error=loop.error), calibrations=tuple(filter(None, uses)))
 
 
 def kept_share(case: RlCase) -> float:

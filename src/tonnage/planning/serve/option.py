@@ -20,9 +20,10 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.case import Traffic
 from tonnage.domain.model import Model
 from tonnage.domain.money import Offer, Term
-from tonnage.domain.plan import Bill, Capacity, Configuration, Roofline, RooflinePoint, ServeOption, SimulatedCapacity
+from tonnage.domain.plan import Bill, Capacity, Configuration, ServeOption, SimulatedCapacity
 from tonnage.domain.requests.adapters import Adapters
 from tonnage.domain.requests.serve import Serve
+from tonnage.domain.roofline import Roofline, RooflinePoint
 from tonnage.physics.efficiency import peak_flop_per_s
 from tonnage.physics.operators import operator_s
 from tonnage.physics.transformer import decode_work, prefill_work
@@ -399,7 +400,7 @@ def roofline(request: Serve, option: ServeOption, *, model: Model, additions: Ad
     accelerator = catalog.accelerator(configuration.accelerator, additions)
     case = case_of(configuration, model=model, lengths=lengths, traffic=Traffic(rate_per_s=1.0))
     placement = deploy(case, model=model, accelerator=accelerator).placement
-    precision, layout = configuration.precision, configuration.layout
+    precision, layout = placement.precision, configuration.layout
     decode = decode_work(
         model,
         sequences=max(1.0, option.capacity.concurrency / layout.dp),

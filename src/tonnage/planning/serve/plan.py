@@ -50,7 +50,6 @@ from tonnage.planning.core.header import (
     quick_without_simulator,
 )
 from tonnage.planning.core.ranking import choices, frontier, serve_traits, with_verdicts
-from tonnage.planning.deployment import notes_among
 from tonnage.planning.quality import apply_quality_floor, changes_among
 from tonnage.planning.serve import limits, narrative
 from tonnage.planning.serve.break_even import serve_break_even
@@ -183,7 +182,6 @@ def serve_plan_alone(request: Serve, *, additions: Additions, today: date) -> Se
                 *([BY_AVERAGES] if request.pools and not can_simulate() else []),
                 *rack_notes(ranked, open_sites),
                 *variation_notes(request, model),
-                *notes_among((o.configuration for o in ranked), model=model.id, additions=additions),
             ),
         ),
     )

@@ -20,6 +20,7 @@ from tonnage.domain.layout import Layout
 from tonnage.domain.simulate import SIMULATE_SCHEMA, Simulated, Simulation
 from tonnage.errors import BadRequest
 from tonnage.physics.memory import weight_bytes
+from tonnage.planning.calibration_use import calibrations_among
 from tonnage.planning.cold_start import cold_start
 from tonnage.planning.deployment import Deployment, resolve
 from tonnage.planning.replica import steady_state
@@ -121,7 +122,16 @@ def simulate(
     if keep is not None:
         keep(run)
     found = summary_of(asked, at, replica=replicas[-1], traffic=traffic, run=run, copies=copies)
-    return msgspec.structs.replace(found, assumed=(*found.assumed, *notes))
+    uses = calibrations_among((_as_loaded(asked, one, found) for one in setups), additions=additions)
+    return msgspec.structs.replace(found, assumed=(*found.assumed, *notes), calibrations=uses)
+
+
+def _as_loaded(asked: Simulation, at: Deployment, found: Simulated) -> ServeCase:
+    """The case of a replica with as many requests in flight as the simulation saw on average."""
+    running = found.occupancy.running if found.occupancy is not None else ()
+    held = asked.traffic.concurrency or (sum(running) / len(running) if running else 1.0)
+    load = Traffic(concurrency=float(max(1, round(held / asked.replicas))))
+    return msgspec.structs.replace(at.case, traffic=load)
 
 
 def _run(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.plan import Decision
@@ -21,7 +20,6 @@ from tonnage.planning.train.job import PATIENCE_S, TrainContext
 from tonnage.planning.train.machine import storage_text
 from tonnage.planning.train.scaling import setup_of
 from tonnage.planning.train.search import state_bytes, trained_parameters
-from tonnage.planning.train.training_job import training_note
 from tonnage.units import show, whole_percent
 
 __all__ = [
@@ -225,10 +223,6 @@ def assumptions(
         )
         said.append(storage_text(options[0], parameters=trained_parameters(asked.model, setup_of(asked, options[0]))))
         said += options[0].notes
-    stacks = dict.fromkeys((o.configuration.accelerator, o.configuration.software) for o in options)
-    for part, software in stacks:
-        card = catalog.accelerators(additions)[part]
-        said += training_note(asked.model.id, accelerator=card, software=software)
     said += [*names_taken(request.filters, additions), *what_if(additions)]
     if not request.filters.community:
         said.append(COMMUNITY)

@@ -6,6 +6,8 @@ One training configuration, settled: its step and its memory with their interval
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from tonnage.domain.accelerator import Accelerator
@@ -20,9 +22,11 @@ from tonnage.physics.training_memory import EXACT, training_memory
 from tonnage.planning.error_model import ErrorModel, train_level
 from tonnage.simulation.training import model_flop, step_time
 
+if TYPE_CHECKING:
+    from tonnage.domain.train_plan import TrainConfiguration
+
 __all__ = [
     "TrainingJob", "layer_weights", "measured_training", "mfu", "place_of_setup", "setting_of", "step_pace",
-    "training_note",
 ]  # fmt: skip
 
 
@@ -43,7 +47,8 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def own(self) -> dict[str, tuple[float, float]]:
         """By quantity: what the user's own measurements of this model make of it, and how sure it then is. [-]"""
-        return measured_training(self.model, accelerator=self.accelerator, setup=self.setup)
+        name = self.setup.software.name
+        return measured_training(self.model.id, accelerator=self.accelerator, software=name, setup=self.setup)
 
     @property
     def errors(self) -> ErrorModel:
@@ -92,43 +97,33 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
         return memory.within(errors.factor("memory_peak_bytes"), least=least, above=upper)
 
 
-def measured_training(model: Model, *, accelerator: Accelerator, setup: TrainSetup) -> dict[str, tuple[float, float]]:
+def measured_training(
+    model: str, *, accelerator: Accelerator, software: str, setup: TrainSetup | TrainConfiguration
+) -> dict[str, tuple[float, float]]:
     """What a user's calibration says of a configuration, by quantity (`planning.drift.trained`); empty without one."""
-    own = accelerator.calibrations.get(setup.software.name + TRAINING) if accelerator.calibrations else None
+    own = accelerator.calibrations.get(software + TRAINING) if accelerator.calibrations else None
     if own is None or not own.learnt:
         return {}
     from tonnage.planning.drift import trained
 
-    return trained(own, model=model.id, place=place_of_setup(setup), setting=setting_of(setup))
+    return trained(own, model=model, place=place_of_setup(setup), setting=setting_of(setup))
 
 
-def training_note(model: str, *, accelerator: Accelerator, software: str) -> tuple[str, ...]:
-    """The sentence that tells whose measured runs a step rests on."""
-    own = accelerator.calibrations.get(software + TRAINING)
-    if own is None or model not in own.models:
-        return ()
-    where = f" on {own.machine}" if own.machine else ""
-    runs = f"{own.points} run{'s' if own.points != 1 else ''}"
-    return (
-        f"training with {software} on {own.accelerator} as calibrated {own.date}{where} from {runs} of "
-        f"{', '.join(own.models)} ({own.source or 'not stored'})",
-    )
-
-
-def place_of_setup(setup: TrainSetup) -> tuple[float, ...]:
+def place_of_setup(setup: TrainSetup | TrainConfiguration) -> tuple[float, ...]:
     """A configuration as `Learnt` keeps it."""
     of = setup.layout
     return (*map(float, (of.ranks, of.tp, of.pp, of.cp, setup.micro_batch, setup.global_batch, setup.seq_len)),)
 
 
-def setting_of(setup: TrainSetup) -> str:
+def setting_of(setup: TrainSetup | TrainConfiguration) -> str:
     """What makes it another kind of configuration."""
     return f"{setup.method} {setup.recompute} {setup.precision} {setup.layout.sharding}"
 
 
 def step_pace(model: Model, *, accelerator: Accelerator, setup: TrainSetup) -> float:
     """Factor on a step by what the user measured near this configuration. [-]"""
-    return measured_training(model, accelerator=accelerator, setup=setup).get("step_s", (1.0, 1.0))[0]
+    found = measured_training(model.id, accelerator=accelerator, software=setup.software.name, setup=setup)
+    return found.get("step_s", (1.0, 1.0))[0]
 
 
 def layer_weights(model: Model) -> float:

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tonnage.domain.plan import LoadPoint, Roofline, ServeOption, ServePlan
+from tonnage.domain.plan import LoadPoint, ServeOption, ServePlan
 from tonnage.domain.requests.common import Slo
+from tonnage.domain.roofline import Roofline
 from tonnage.domain.sessions import TraceSessions
 from tonnage.report.charts.chart import COLOURS, Chart, axis, layer_charts, log_axis, log_ends, records
 from tonnage.report.charts.memory import Stack, memory_chart

@@ -1,0 +1,45 @@
+"""Fields that cases of several kinds have, declared once: what a case of one configuration is asked by name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.domain.requests.field import Field, Group
+
+__all__ = [
+    "ENGINE", "FORMATS", "FRACTION", "ID", "LINKS", "MODEL",
+    "OPTIMIZER", "PER_NODE", "RECOMPUTE", "RELEASE", "RUNS_ON", "SETTINGS", "YEAR",
+]  # fmt: skip
+
+MODEL: Final = Field(
+    group="Model and engine",
+    known="models",
+    help="catalogue id, Hugging Face id, path, bare size, or an inline description",
+)
+RUNS_ON: Final = Field(
+    group="Accelerators", known="names of accelerators", help="what it runs on: id, name, or one of your own"
+)
+ENGINE: Final = Field(group="Model and engine", known="engines", help="engine that runs it")
+RELEASE: Final = Field(group="Model and engine", help="release of the engine")
+SETTINGS: Final = Field(
+    group="Model and engine", reads="mapping", help="settings of the engine by name: max_num_seqs: 64"
+)
+FORMATS: Final = Field(
+    group="Model and engine",
+    reads="mapping",
+    help="formats of weights, products and KV cache by name; absent = the checkpoint's own",
+)
+FRACTION: Final = Field(
+    group="Accelerators",
+    reads="fraction",
+    high=1.0,
+    help="share of the catalogue part that one counted device is: one die of an MI250X is 0.5",
+)
+PER_NODE: Final = Field(group="Accelerators", reads="integer", help="accelerators of one server")
+LINKS: Final = Group(name="links")
+YEAR: Final = Field(
+    group="Model and engine", reads="integer", help="when it ran; dates an engine whose version is not known"
+)
+RECOMPUTE: Final = Field(group="Training", help="activations that are computed again in the backward pass")
+OPTIMIZER: Final = Field(group="Training", known="optimizers", help="optimizer of the run")
+ID: Final = Field(help="name that the answer repeats")

@@ -1,0 +1,56 @@
+"""Which measurements an answer of the page counts: the user's own, unless its `calibration` says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from tonnage.catalog import Additions
+from tonnage.domain.cost import RentOrBuy
+from tonnage.domain.fit import FitAnswer
+from tonnage.domain.infer_plan import InferPlan
+from tonnage.domain.requests.field import Field
+from tonnage.domain.sessions import TraceSessions
+from tonnage.planning.requests.reading import check_value
+
+__all__ = ["CHOICE", "NONE", "chosen", "with_choice"]
+
+Form = TypeVar("Form", bound=Any)
+NONE: Final = "none"
+PUBLISHED: Final = "published"
+CHOICE: Final = Field(
+    name="calibration",
+    group="Model and engine",
+    choices=(NONE, PUBLISHED),
+    help="measurements that count: your own (nothing chosen), none, or published rows of the same stack as well",
+)
+"""A field of every form whose answer may rest on measurements."""
+WITHOUT: Final = frozenset({FitAnswer, InferPlan, RentOrBuy, TraceSessions})
+"""Answers that no calibration moves."""
+
+
+def with_choice(question: Form) -> Form:
+    """A form with that field, where measurements may move its answer."""
+    if question.answers in WITHOUT:
+        return question
+    return msgspec.structs.replace(question, fields=(*question.fields, CHOICE))
+
+
+def chosen(request: Mapping[str, Any], additions: Additions) -> tuple[dict[str, Any], Additions]:
+    """
+    The request without that field, and the user's own facts with what it says.
+
+    Raises
+    ------
+    TonnageError
+        It says something else.
+    """
+    rest = dict(request)
+    said = rest.pop(CHOICE.name, None)
+    if said is None:
+        return rest, additions
+    check_value(said, CHOICE, additions=additions)
+    counted = said != NONE
+    return rest, msgspec.structs.replace(additions, calibrated=counted, published=counted and said == PUBLISHED)
