@@ -58,10 +58,10 @@ def kernels(weights: str, compute: str) -> tuple[tuple[str, ...], float]:
 
 def _product(op: Operator, ladder: Ladder) -> Measured | None:
     names, stored = kernels(op.weights, op.compute)
-    return find(op, ladder, names, stored)
+    return find(op, ladder, names=names, stored=stored)
 
 
-def find(op: Operator, ladder: Ladder, names: tuple[str, ...], stored: float) -> Measured | None:
+def find(op: Operator, ladder: Ladder, *, names: tuple[str, ...], stored: float) -> Measured | None:
     """The first of the named grids that the ladder has, and the product's place in it."""
     for name in names:
         key = f"{op.kind}/{name}"

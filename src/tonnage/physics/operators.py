@@ -152,7 +152,7 @@ def _second_witness(
     widened = op.n * op.k * max(op.groups, 1.0) * 2.0 / accelerator.memory_bytes_per_s
     if seconds <= SLOWER * max(widened, op.flop / peak_flop_per_s(accelerator, "bf16")):
         return first
-    sixteen = find(op, ladder, ("bf16",), 2.0)
+    sixteen = find(op, ladder, names=("bf16",), stored=2.0)
     if sixteen is None:
         return first
     wide = msgspec.structs.replace(op, weights="bf16", compute="bf16")
@@ -163,7 +163,7 @@ def _second_witness(
     names, stored = kernels(op.weights, op.compute)
     seen = [(seconds, rung, grid)]
     for name in names:
-        other = find(op, ladder, (name,), stored)
+        other = find(op, ladder, names=(name,), stored=stored)
         if other is not None and other[0] is not grid:
             seen.append((read(op, other, accelerator=accelerator, ladder=ladder), other[0].rung, other[0]))
     best = min(seen, key=lambda found: found[0])
@@ -176,7 +176,7 @@ def _second_witness(
 def timed_with_experts(op: Operator, ladder: Ladder) -> bool:
     """Whether choosing experts was timed with them: the grid that answers for these experts begins at the logits."""
     names, stored = kernels(op.weights, op.compute)
-    found = find(msgspec.structs.replace(op, kind="grouped_gemm", skewed=True), ladder, names, stored)
+    found = find(msgspec.structs.replace(op, kind="grouped_gemm", skewed=True), ladder, names=names, stored=stored)
     return found is not None and found[0].routes
 
 
