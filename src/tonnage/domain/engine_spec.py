@@ -24,8 +24,8 @@ from tonnage.domain.model import Model
 from tonnage.units import GiB
 
 __all__ = [
-    "Default", "EngineSpec", "MemoryRule", "Overheads", "ResolvedEngine", "Scheduling", "Series", "ServerMetrics", "Starting",
-    "captured_batch", "counter", "gauge", "histogram", "with_async_scheduling",
+    "Default", "EngineSpec", "MemoryRule", "Overheads", "ResolvedEngine", "Scheduling", "Series", "ServerMetrics",
+    "Starting", "captured_batch", "counter", "gauge", "histogram", "with_async_scheduling",
 ]  # fmt: skip
 
 
