@@ -181,7 +181,9 @@ def test_assistants_read_it_and_can_leave_it_out(own: Additions) -> None:
     assert told["calibrations"] and told != call("predict_performance", BODY | NONE, additions=own).data["results"][0]
     asked = {"model": MODEL, **SERVE}
     text = call("plan_serving", asked, additions=own).text
-    assert "Your measurements: " in text and "measurements:" not in call("plan_serving", asked | NONE, additions=own).text
+    assert (
+        "Your measurements: " in text and "measurements:" not in call("plan_serving", asked | NONE, additions=own).text
+    )
 
 
 def test_a_nonsense_choice_is_refused() -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "TEMPLATE",
     "Additions",
     "FileStates",
+    "any_counts",
     "calibration_toml",
     "calibrations",
     "file_states",
@@ -203,6 +204,11 @@ def calibrations(additions: Additions) -> tuple[Calibration, ...]:
         A field is missing, unknown, without unit or impossible.
     """
     return tuple(_from_table(given, where=where) for where, given in tables(additions, "calibration"))
+
+
+def any_counts(additions: Additions) -> bool:
+    """Whether any calibration counts: the user's own, or published rows."""
+    return additions.published or (additions.calibrated and bool(additions.paths) and bool(calibrations(additions)))
 
 
 def _from_table(given: Mapping[str, Any], *, where: str) -> Calibration:

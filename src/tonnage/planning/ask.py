@@ -15,8 +15,8 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import Additions
+from tonnage.catalog.additions import any_counts
 from tonnage.errors import BadRequest, UnknownName, echo
-from tonnage.planning.calibration_use import any_counts
 from tonnage.planning.files import read_mapping
 from tonnage.planning.plans import Plan
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
+from tonnage.catalog.additions import any_counts
 from tonnage.catalog.hub import resolve
 from tonnage.domain.adoption import ServeSides, TrainSides
 from tonnage.domain.batch_plan import BatchPlan
@@ -31,7 +32,7 @@ from tonnage.domain.requests.common import Lengths
 from tonnage.domain.rl_plan import RlPlan
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.engines.registry import find_engine, unlisted_engine
-from tonnage.planning.calibration_use import Run, TrainRun, any_counts, calibrations_among, each_once
+from tonnage.planning.calibration_use import Run, TrainRun, calibrations_among, each_once
 from tonnage.planning.deployment import case_of
 
 __all__ = ["at_once", "with_calibrations"]

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions, hub
-from tonnage.catalog.additions import calibrations
+from tonnage.catalog.additions import any_counts
 from tonnage.catalog.points import published_points
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.calibration import TRAINING, Calibration, CalibrationUse, Moved
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tonnage.domain.training import TrainSetup
     from tonnage.simulation.served import Served
 
-__all__ = ["Run", "TrainRun", "any_counts", "calibrations_among", "each_once", "serving_use", "training_use"]
+__all__ = ["Run", "TrainRun", "calibrations_among", "each_once", "serving_use", "training_use"]
 
 LEAST: Final = 5e-4
 """Logarithm of a factor below which a number is the same: no digit that is shown moves. [-]"""
@@ -44,11 +44,6 @@ class TrainRun(NamedTuple):
 
 
 Run = ServeCase | TrainRun
-
-
-def any_counts(additions: Additions) -> bool:
-    """Whether any calibration counts: the user's own, or published rows."""
-    return additions.published or (additions.calibrated and bool(additions.paths) and bool(calibrations(additions)))
 
 
 def calibrations_among(runs: Iterable[Run], *, additions: Additions) -> tuple[CalibrationUse, ...]:
