@@ -77,10 +77,9 @@ def test_an_interrupted_sweep_goes_on_and_ends_the_same(tmp_path: Path, monkeypa
         seen.extend(key for key, _ in chunk)
         return answer_chunk(ask, chunk, **options)
 
-    monkeypatch.setattr(runners, "answer_chunk", stops)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(runners, "answer_chunk", stops)
         sweeps.run(sweep, tmp_path / "broken.sqlite")
-    monkeypatch.undo()
     assert sweeps.run(sweep, tmp_path / "broken.sqlite") == sweep.size - len(seen)
     assert sweeps.run(sweep, tmp_path / "broken.sqlite") == 0
     assert table(sweep, tmp_path / "broken.sqlite") == table(sweep, tmp_path / "whole.sqlite")

@@ -28,7 +28,7 @@ __all__ = [
     "TEMPLATE",
     "Additions",
     "FileStates",
-    "any_calibrations",
+    "any_counts",
     "calibration_toml",
     "calibrations",
     "file_states",
@@ -206,7 +206,7 @@ def calibrations(additions: Additions) -> tuple[Calibration, ...]:
     return tuple(_from_table(given, where=where) for where, given in tables(additions, "calibration"))
 
 
-def any_calibrations(additions: Additions) -> bool:
+def any_counts(additions: Additions) -> bool:
     """Whether any calibration counts: the user's own, or published rows."""
     return additions.published or (additions.calibrated and bool(additions.paths) and bool(calibrations(additions)))
 

@@ -15,7 +15,7 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.catalog.additions import any_calibrations
+from tonnage.catalog.additions import any_counts
 from tonnage.errors import BadRequest, UnknownName, echo
 from tonnage.planning.files import read_mapping
 from tonnage.planning.plans import Plan
@@ -86,7 +86,7 @@ def answer(
 def planned(kind: str, request: Any, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> Plan:
     """The plan of one kind for a request that is read, with the measurements that moved its numbers."""
     made: Plan = _function(QUESTIONS[kind].planner)(request, additions=additions, today=today)
-    if not any_calibrations(additions):
+    if not any_counts(additions):
         return made
     from tonnage.planning.calibrated import with_calibrations
 

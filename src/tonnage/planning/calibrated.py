@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.catalog.additions import any_calibrations
+from tonnage.catalog.additions import any_counts
 from tonnage.catalog.hub import resolve
 from tonnage.domain.adoption import ServeSides, TrainSides
 from tonnage.domain.batch_plan import BatchPlan
@@ -45,7 +45,7 @@ _DEGREE: Final = re.compile(r"(tp|pp|dp|ep)(\d+)")
 
 def with_calibrations(answer: Answer, *, additions: Additions) -> Answer:
     """The answer with the measurements that moved its numbers, its plans inside as well; as it is where none count."""
-    return _marked(answer, additions) if any_calibrations(additions) else answer
+    return _marked(answer, additions) if any_counts(additions) else answer
 
 
 def _marked(answer: Answer, additions: Additions) -> Answer:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions, hub
-from tonnage.catalog.additions import any_calibrations
+from tonnage.catalog.additions import any_counts
 from tonnage.catalog.points import published_points
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.calibration import TRAINING, Calibration, CalibrationUse, Moved
@@ -48,7 +48,7 @@ Run = ServeCase | TrainRun
 
 def calibrations_among(runs: Iterable[Run], *, additions: Additions) -> tuple[CalibrationUse, ...]:
     """What moved the numbers of some configurations, the best first: each stack once, by the first that it moved."""
-    return each_once(_uses(runs, additions)) if any_calibrations(additions) else ()
+    return each_once(_uses(runs, additions)) if any_counts(additions) else ()
 
 
 def each_once(uses: Iterable[CalibrationUse]) -> tuple[CalibrationUse, ...]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from tonnage.report.document import Block, Document, Text
-from tonnage.report.measured import with_measured
 from tonnage.report.terminal import print_blocks
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ Answer = TypeVar("Answer")
 def document_of(answer: Any, *, top: int | None = None, every: bool = False) -> Document:
     """The answer as blocks; `top` options where it has many, or every one; otherwise the five of a first screen."""
     document: Document = _report(DOCUMENTS, answer)(answer, top=top, every=every)
-    return with_measured(document, answer) if _measured(answer) else document
+    return _measured(document, answer)
 
 
 def explanation_of(plan: Any, *, rank: int = 1) -> Document:
@@ -90,11 +89,16 @@ def explanation_of(plan: Any, *, rank: int = 1) -> Document:
         The plan has no option of that rank.
     """
     document: Document = _report(EXPLANATIONS, plan)(plan, rank=rank)
-    return with_measured(document, plan) if _measured(plan) else document
+    return _measured(document, plan)
 
 
-def _measured(answer: Any) -> bool:
-    return bool(getattr(answer, "calibrations", ()))
+def _measured(document: Document, answer: Any) -> Document:
+    """The document with the measurements that moved its numbers, if any did."""
+    if not getattr(answer, "calibrations", ()):
+        return document
+    from tonnage.report.measured import with_measured
+
+    return with_measured(document, answer)
 
 
 def explains(answer: Any) -> bool:

@@ -11,7 +11,7 @@ from tonnage.catalog import Additions
 from tonnage.domain.cost import RentOrBuy
 from tonnage.domain.fit import FitAnswer
 from tonnage.domain.infer_plan import InferPlan
-from tonnage.domain.requests.field import Field
+from tonnage.domain.requests.case_fields import CALIBRATION
 from tonnage.domain.sessions import TraceSessions
 from tonnage.planning.requests.reading import check_value
 
@@ -20,13 +20,8 @@ __all__ = ["CHOICE", "NONE", "chosen", "with_choice"]
 Form = TypeVar("Form", bound=Any)
 NONE: Final = "none"
 PUBLISHED: Final = "published"
-CHOICE: Final = Field(
-    name="calibration",
-    group="Model and engine",
-    choices=(NONE, PUBLISHED),
-    help="measurements that count: your own (nothing chosen), none, or published rows of the same stack as well",
-)
-"""A field of every form whose answer may rest on measurements."""
+CHOICE: Final = CALIBRATION
+"""The field of every form whose answer may rest on measurements."""
 WITHOUT: Final = frozenset({FitAnswer, InferPlan, RentOrBuy, TraceSessions})
 """Answers that no calibration moves."""
 

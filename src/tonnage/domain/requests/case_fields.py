@@ -7,7 +7,7 @@ from typing import Final
 from tonnage.domain.requests.field import Field, Group
 
 __all__ = [
-    "ENGINE", "FORMATS", "FRACTION", "ID", "LINKS", "MODEL",
+    "CALIBRATION", "ENGINE", "FORMATS", "FRACTION", "ID", "LINKS", "MODEL",
     "OPTIMIZER", "PER_NODE", "RECOMPUTE", "RELEASE", "RUNS_ON", "SETTINGS", "YEAR",
 ]  # fmt: skip
 
@@ -43,3 +43,10 @@ YEAR: Final = Field(
 RECOMPUTE: Final = Field(group="Training", help="activations that are computed again in the backward pass")
 OPTIMIZER: Final = Field(group="Training", known="optimizers", help="optimizer of the run")
 ID: Final = Field(help="name that the answer repeats")
+CALIBRATION: Final = Field(
+    name="calibration",
+    group="Model and engine",
+    choices=("none", "published"),
+    help="measurements that count: your own (nothing chosen), none, or published rows of the same stack as well",
+)
+"""Of every form whose answer may rest on measurements, as `--calibration` of every such command."""
