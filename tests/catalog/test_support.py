@@ -39,6 +39,9 @@ from tonnage.physics.grid_reading import ATTENTION
         ("llamacpp", "inferentia2", "fp16", None),
         ("llamacpp", "cpu-graviton4", "gguf-q4_k_m", "as stored"),
         ("llamacpp", "arc-b580", "gguf-q4_k_m", "as stored"),
+        ("llamacpp", "ascend-910c", "gguf-q4_k_m", None),
+        ("llamacpp", "ascend-910c", "gguf-q4_0", "as stored"),
+        ("llamacpp", "ascend-910c", "fp16", "as stored"),
     ],
 )
 def test_published_support(engine: str, accelerator: str, weights: str, runs: str | None) -> None:

@@ -198,3 +198,16 @@ def test_a_trace_at_no_path_is_one_sentence(tmp_path: Path, name: str) -> None:
     case.write_text('{"model": "8B", "accelerator": "H100", "traffic": {"trace": "NAME"}}'.replace("NAME", name))
     done = CliRunner().invoke(cli.root, ["simulate", str(case)])
     assert done.exit_code == 2 and done.output.count("\n") == 1, done.output
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("local", "M4 Max"), "name an accelerator with --accelerator 'M4 Max'"),
+        (("plan", "batch", "8B", "--quick"), "no option '--quick'; nothing is simulated here"),
+        (("cost", "rent-or-buy", "8xB200"), "their number (8) where the question has a field for it: accelerators"),
+    ],
+)
+def test_the_nearest_fix_of_what_has_no_place(asked: tuple[str, ...], said: str) -> None:
+    result = run(*asked)
+    assert result.exit_code == 2 and said in result.stderr

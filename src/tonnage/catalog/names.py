@@ -100,7 +100,10 @@ def resolve(name: str, index: Index) -> Match:
     defaults = [id for id in index.defaults.values() if id in several]
     if not defaults and (counted := _COUNTED.match(name)) is not None:
         one = resolve(counted[2], index).id
-        how = f"name '{one}' alone, and their number as tp, count or max_accelerators, where the question has it"
+        how = (
+            f"name '{one}' alone, and their number ({counted[1]}) where the question has a field for it: accelerators,"
+            " tp, count or max_accelerators"
+        )
         raise BadRequest(f"'{echo(name)}' is a number of accelerators: {how}")
     if not defaults:
         # Suggest ids, and other spellings only where no id comes near.

@@ -98,6 +98,12 @@ class MarketDay(NamedTuple):
     sellers: int
 
 
+SPREAD_TEXT: Final = (
+    "low and high are the 10th and 90th percentile over sellers of their newest on-demand price: one seller may ask"
+    " less, and plans take it (`tonnage catalog offers`)"
+)
+
+
 def price_points(additions: Additions = NOTHING) -> tuple[PricePoint, ...]:
     """Every dated on-demand price, the oldest first; the cheapest of a seller's instances on a day."""
     return _points(offers(additions=additions))
@@ -233,7 +239,11 @@ def prices_listing(
             )
     kept = _sort_rows(rows, order or Order())
     return Listing(
-        kind="prices", columns=COLUMNS, rows=kept, notes=(fall_text(price_fall(points)),), today=today.isoformat()
+        kind="prices",
+        columns=COLUMNS,
+        rows=kept,
+        notes=(fall_text(price_fall(points)), SPREAD_TEXT),
+        today=today.isoformat(),
     )
 
 

@@ -178,13 +178,23 @@ def _usage_sentence(error: click.ClickException) -> str:
         hint = f"did you mean '{close[0]}'? " if close else ""
         message = f"no command '{echo(name)}'; {hint}commands: {', '.join(known)}"
     else:
-        message = message[:1].lower() + message[1:]
+        message = message[:1].lower() + message[1:] + _as_option(message, _options(ctx))
     return message + (f" (see `{ctx.command_path} --help`)" if ctx is not None else "")
+
+
+def _as_option(message: str, known: list[str]) -> str:
+    """Where a name stands that no argument takes: the option that takes an accelerator."""
+    extra = re.search(r"unexpected extra argument \((.*)\)", message)
+    if extra is None or "--accelerator" not in known:
+        return ""
+    return f"; name an accelerator with --accelerator '{echo(extra[1])}'"
 
 
 def _instead(error: click.NoSuchOption, known: list[str]) -> str:
     if (our := our_option(error.option_name, known)) is not None:
         return f"; here it is '{our}'"
+    if error.option_name == "--quick":
+        return "; nothing is simulated here that it could leave out: ask without it"
     close = nearest(error.option_name, known, count=1) or tuple(error.possibilities or ())[:1]
     return f"; did you mean '{close[0]}'?" if close else ""
 

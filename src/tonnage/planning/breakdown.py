@@ -44,7 +44,7 @@ __all__ = ["Explained", "case_of_option", "explain_case", "explain_file", "expla
 Kind = Literal["serve", "train"]
 
 _SIMULATED: Final = Evidence(tier="formula", source="the plan's request-level simulation beyond the steady state")
-_STEADY: Final = Evidence(tier="formula", source="the plan's requests in flight beyond those of its rate")
+_STEADY: Final = Evidence(tier="formula", source="the plan's averages over spread lengths and its requests in flight")
 
 _REBUILT: Final = Evidence(tier="formula", source="settings of the plan that its option does not carry")
 ROUNDING: Final = 1e-9
@@ -320,7 +320,8 @@ def _planned_latency(node: Node, option: ServeOption) -> Node:
     planned = {"TTFT": c.ttft_mean_s, "TPOT": c.tpot_mean_s}.get(node.name)
     if planned is None or planned == node.value:
         return node
-    told = "bursts, spread lengths and queues" if c.simulated is not None else "requests in flight instead of a rate"
+    # The tree below is that of equal lengths, as a case states them.
+    told = "bursts, spread lengths and queues" if c.simulated is not None else "spread lengths; requests in flight"
     evidence = _SIMULATED if c.simulated is not None else _STEADY
     beyond = Node(name="beyond the steady state", value=planned - node.value, unit="s", how=told, evidence=evidence)
     steady = msgspec.structs.replace(node, name="steady state")

@@ -273,7 +273,7 @@ def _tail_risk(plan: ServePlan, best: ServeOption) -> str:
         return ""
     return (
         f"Risk: by averages (--quick), while one prompt in twenty has {longest:,.0f} tokens or more and TTFT is near "
-        "its limit; simulated, the same load may take several times as many."
+        "its limit; simulated, the same load may take half as many again."
     )
 
 

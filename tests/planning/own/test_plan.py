@@ -82,6 +82,13 @@ def test_a_persons_own_card_has_the_rows_of_local() -> None:
     assert (row.model, row.per_request) == (there.model, there.decode_per_s.value) and row.command
 
 
+def test_a_stated_engine_answers_on_a_persons_own_card() -> None:
+    (group,) = planned(own="RTX 4090", engine="vllm", model="Qwen/Qwen3-8B").groups
+    assert group.rows and {row.engine for row in group.rows} == {"vllm"} and group.rows[0].concurrency > 1
+    (none,) = planned(own="RTX 4090", engine="vllm", model="meta-llama/Llama-3.1-405B-Instruct").groups
+    assert not none.rows and none.none_because.startswith("vllm serves no model there")
+
+
 def test_what_lies_in_host_memory_is_said_and_assumed(capsys: pytest.CaptureFixture[str]) -> None:
     plan = of("2 x RTX 4090")
     first = plan.groups[0].rows[0]

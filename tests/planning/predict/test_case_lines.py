@@ -76,6 +76,7 @@ def test_every_published_load_is_read(traffic: dict[str, Any]) -> None:
         ({"acelerator": "x"}, "no field 'acelerator'; did you mean 'accelerator'"),
         ({"layout": {"tpp": 2}}, "no field 'layout.tpp'; did you mean 'layout.tp'"),
         ({"traffic": {"concurency": 2}}, "did you mean 'traffic.concurrency'"),
+        ({"tp": 2}, "'tp' belongs to the layout of a case: write layout: {tp: 2}"),
         ({"traffic": {}}, "traffic: no load is given"),
         ({"traffic": {"concurrency": 1, "rate_per_s": 1}}, "concurrency and rate_per_s contradict"),
         ({"traffic": {"concurrency": 4, "static": True}}, "traffic.static needs traffic.batch"),

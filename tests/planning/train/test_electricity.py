@@ -25,6 +25,9 @@ def test_energy_is_power_times_paid_time_and_carbon_that_of_the_grid(option: Tra
     assert option.kwh == pytest.approx(use.power_w * option.run.billed_s / 3.6e6)
     assert option.kg_co2 == pytest.approx(option.kwh * use.grams_per_kwh / 1e3)
     assert use.power_w == pytest.approx((use.board_w + use.host_w) * use.pue)
+    limit_wh = 700.0 * option.accelerators * option.run.billed_s / 3600.0
+    assert option.energy_wh == pytest.approx(use.board_w * option.run.billed_s / 3600.0)
+    assert 0.6 * limit_wh < option.energy_wh < limit_wh, "the boards' own draw, below their limit"
     # A machine of eight H100 was measured at 8.4 kW at most; training takes most of that.
     assert 0.75 * 1050 < use.power_w / use.pue / option.accelerators <= 1050
     assert use.power_w_low < use.power_w < use.power_w_high
@@ -41,6 +44,8 @@ def test_a_cleaner_grid_takes_as_much_electricity_and_less_carbon(option: TrainO
         for country in ("SE", "PL")
     }
     assert made["SE"].kwh == made["PL"].kwh
+    lighter, own = made["SE"].energy_wh, option.energy_wh
+    assert lighter is not None and own is not None and lighter < own, "boards that draw less take less"
     assert made["SE"].kg_co2 is not None and made["PL"].kg_co2 is not None
     assert made["SE"].kg_co2 < 0.2 * made["PL"].kg_co2
 

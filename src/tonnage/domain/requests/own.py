@@ -62,6 +62,8 @@ class Own(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             help="of the machine around a consumer's card",
         ),
     ] = None
+    engine_stated: bool = False
+    """The serving engines of `serve` were asked for: they answer on a person's own card, too."""
     one_box: Annotated[
         bool, Field(reads="flag", group="Accelerators", help="all groups sit in one machine, and may share a model")
     ] = False

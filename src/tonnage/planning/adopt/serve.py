@@ -96,6 +96,12 @@ def served_today(request: Adopt, running: Running, *, accelerator: str, addition
         outcome = outcome_of(serve, model, site=site, configuration=configuration)
     # What replaces a server takes the longest request that it takes, not only those that came.
     longest = _stated_context(configuration, model)
+    written = configuration.engine.max_model_len
+    if longest is not None and written is not None and longest < written:
+        assumed.append(
+            f"context: {longest:,} tokens, what {model.id} was made for; the file sets {written:,},"
+            " which engines refuse unless they are told otherwise"
+        )
     if isinstance(outcome, Infeasible):
         findings.append(
             f"{outcome.verdict.reason}" + (f" (nearest: {outcome.verdict.nearest})" if outcome.verdict.nearest else "")

@@ -190,7 +190,9 @@ def to_stay_within(rival: Rival, limit: float, *, what: str) -> FirstMeasurement
 
 def _lead(rival: Rival) -> str:
     price = f", ${rival.usd:,.2f}" if rival.usd is not None else ""
-    return f"Measure first ({MINUTES:g} min{price}): {rival.name} of {rival.what}, {rival.load}"
+    # One replica is measured, of which the table's row has several.
+    row = f" (option {rival.place + 1})" if rival.place else ""
+    return f"Measure first ({MINUTES:g} min{price}): {rival.name} of {rival.what}{row}, {rival.load}"
 
 
 @cache

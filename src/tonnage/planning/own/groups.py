@@ -32,6 +32,7 @@ from tonnage.domain.precision import number_format
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.own import Own, OwnedGroup
 from tonnage.domain.requests.serve import Serve
+from tonnage.engines.registry import engine_spec
 from tonnage.optimize.layouts import replica_layouts
 from tonnage.planning.board_power import SUM, arriving_load, spread
 from tonnage.planning.core.header import Infeasible
@@ -85,9 +86,13 @@ def site_of(group: OwnedGroup, part: Accelerator) -> Site:
 def answer_group(request: Own, group: OwnedGroup, *, additions: Additions) -> OwnedAnswer:
     """Models that the group serves at the wanted speed, best first, and what the group draws."""
     part = part_of(group, additions)
-    served = list(_best_rows(request, group, part, additions=additions)) if part.segment in SERVED else []
-    rows = served or _at_home(request, group, part, additions=additions)
-    if served and part.segment == "workstation":  # what no serving engine runs there, one request at a time
+    stated = request.engine_stated and not any(engine_spec(name).layered for name in request.serve.engines)
+    by_engine = stated or part.segment in SERVED
+    served = list(_best_rows(request, group, part, additions=additions)) if by_engine else []
+    rows = served if stated else served or _at_home(request, group, part, additions=additions)
+    if (
+        served and not stated and part.segment == "workstation"
+    ):  # what no serving engine runs there, one request at a time
         alone = _at_home(request, group, part, in_host=False, additions=additions)
         rows = [*served, *(row for row in alone if all(row.model != other.model for other in served))]
     rows.sort(key=lambda row: (row.per_request < request.min_speed, -(row.quality or 0.0)))
@@ -102,7 +107,7 @@ def answer_group(request: Own, group: OwnedGroup, *, additions: Additions) -> Ow
         count=group.count,
         memory_bytes=part.memory_bytes * group.count,
         rows=tuple(rows[:ROWS]),
-        none_because="" if rows else "no downloadable model fits in its memory, or no engine is known to run there",
+        none_because="" if rows else _none_because(request, stated=stated),
         power_w=watts,
         usd_per_month=None if watts is None else energy_kwh(power_w=watts) * tariff(request),
         rented_usd_per_month=_rental_price(request, part, group.count, additions),
@@ -128,6 +133,14 @@ def _best_rows(request: Own, group: OwnedGroup, part: Accelerator, *, additions:
             yield _with_power(row, request, part, count=group.count, used=used, drawn=_draw(best))
         if found == ROWS:
             return
+
+
+def _none_because(request: Own, *, stated: bool) -> str:
+    """Why nothing runs on a group."""
+    if stated:
+        names = ", ".join(request.serve.engines)
+        return f"{names} serves no model there within its memory; leave out --engine to ask llama.cpp as well"
+    return "no downloadable model fits in its memory, or no engine is known to run there"
 
 
 def models_of(request: Own) -> list[str]:

@@ -17,6 +17,7 @@ import msgspec
 
 from tonnage.catalog.hub.jsonfile import decode_json
 from tonnage.domain.case import Case, Result, ServeCase
+from tonnage.domain.layout import Layout
 from tonnage.domain.requests.field import attributes_of, fields_of, groups_of
 from tonnage.domain.requests.table import CASES
 from tonnage.domain.rl import RlCase
@@ -151,6 +152,8 @@ def _refuse_unknown(raw: dict[str, Any], struct: type[msgspec.Struct], path: str
     known = {*(attribute.name for attribute in attributes_of(struct)), *([] if path else ["kind"])}
     for name, value in raw.items():
         if name not in known:
+            if not path and "layout" in known and name in Layout.__struct_fields__:
+                raise BadRequest(f"'{name}' belongs to the layout of a case: write layout: {{{name}: {echo(value)}}}")
             raise UnknownName("field", f"{path}{name}", known=[f"{path}{field}" for field in known])
         if name in groups and isinstance(value, dict):
             _refuse_unknown(value, groups[name], f"{path}{name}.")
@@ -237,6 +240,8 @@ def _whole(file: IO[bytes]) -> bytes:
 
 
 def _list_of(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        raise BadFact("a list of cases is expected, not one case; begin its first line with '- ', in JSON write [{…}]")
     if not isinstance(value, list):
         raise BadFact(f"a list of cases is expected, not {echo(value)}")
     return value

@@ -49,7 +49,8 @@ def own_request(values: Mapping[str, Any], *, additions: Additions = catalog.NOT
     workloads = values.get("workloads")
     filters = {name: value for name, value in asked.items() if name not in _OF_REQUESTS}
     shared = fleet_request({**filters, "workloads": workloads}, additions=additions).workloads if workloads else ()
-    return build(Own, given, additions=additions, own=groups, serve=serve, workloads=shared)
+    stated = "engine" in asked and asked["engine"] is not None
+    return build(Own, given, additions=additions, own=groups, serve=serve, workloads=shared, engine_stated=stated)
 
 
 _OF_REQUESTS: Final = frozenset({

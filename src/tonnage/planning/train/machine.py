@@ -15,7 +15,6 @@ from tonnage.domain.answer import Basis, Part
 from tonnage.domain.cost import EnergyUse
 from tonnage.domain.plan import Bill
 from tonnage.domain.train_plan import Run, TrainOption
-from tonnage.planning.board_power import watts_of
 from tonnage.planning.host import IMAGES_PER_CORE, LoadShare, energy_use, host_need, offer_of
 from tonnage.planning.train.job import Job, TrainContext
 from tonnage.pricing.bills import HOURS_PER_MONTH
@@ -143,10 +142,7 @@ def with_electricity(option: TrainOption, *, accelerator: Accelerator, load: Loa
     if use is None:
         return option
     kwh, kg = energy_of_run(use, seconds=option.run.billed_s)
-    drawn = watts_of(load, accelerator)
-    hours = option.run.billed_s / 3600.0
-    boards = option.accelerators * drawn.value * hours if drawn else None
-    return replace(option, energy=use, energy_wh=boards, kwh=kwh, kg_co2=kg)
+    return replace(option, energy=use, energy_wh=use.board_w * option.run.billed_s / 3600.0, kwh=kwh, kg_co2=kg)
 
 
 def energy_of_run(use: EnergyUse, *, seconds: float) -> tuple[float, float | None]:

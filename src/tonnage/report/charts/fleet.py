@@ -27,6 +27,8 @@ def _by_hour(plan: FleetPlan) -> Chart | None:
         for span in one.hours
         for hour in range(span.start, span.stop)
     ]
+    # A run of part of an hour holds its instances for that part only.
+    whole = all(float(count).is_integer() for _, _, count in values)
     body = {
         "data": records(("instance", "hour", "count"), values),
         "mark": {"type": "bar", "tooltip": True},
@@ -37,14 +39,15 @@ def _by_hour(plan: FleetPlan) -> Chart | None:
                 kind="ordinal",
                 axis={"labelAngle": 0, "labelOverlap": True},
             ),
-            "y": axis("count", "instances", aggregate="sum", stack="zero"),
+            "y": axis("count", "instances" if whole else "instances, mean of the hour", aggregate="sum", stack="zero"),
             "color": {"field": "instance", "type": "nominal", "title": None, "sort": None},
         },
     }
     return Chart(
         name="hours",
         title="What stands when",
-        says="Instances by the hour, a colour for each offer and term.",
+        says="Instances by the hour, a colour for each offer and term."
+        + ("" if whole else " Parts of one: it stands for a part of the hour."),
         body=body,
         columns=("instance", "hours", "how many"),
         rows=tuple(
