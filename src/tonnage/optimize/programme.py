@@ -63,6 +63,8 @@ WIDER: Final = 5.0
 PERIOD_GAP: Final = 0.006
 PERIOD_NODES: Final = 60
 TOLERANCE: Final = 1e-7
+NOTHING: Final = 1e-9
+"""A value that is the solver's rounding. [-]"""
 
 
 class Programme(NamedTuple):
@@ -421,9 +423,9 @@ def _portion(programme: Programme, relaxed: _Relaxed, *, priced: _Priced, piece:
 
 
 def _tidy(columns: Sequence[Column], values: Sequence[float]) -> tuple[float, ...]:
-    """Whole numbers whole, nothing below zero."""
+    """Whole numbers whole, nothing below zero or next to it."""
     return tuple(
-        float(round(value)) if column.whole else max(0.0, float(value))
+        float(round(value)) if column.whole else float(value) if value > NOTHING else 0.0
         for column, value in zip(columns, values, strict=True)
     )
 
