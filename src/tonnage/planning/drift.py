@@ -3,8 +3,10 @@ What no cause of a stack explains, but configurations near one another share: a 
 
 What causes leave of ln(measured / predicted) is a Gaussian process: an offset that all configurations of a run share
 and a drift whose covariance falls as exp(-distance), over logarithms of requests in flight, prompt, answer and degrees.
-There are two: the *pace* of a configuration moves all its times alike, and rates the other way, as if its clock ran
-slower; the *first* token has one of its own besides. Widths and lengths are `catalog.intervals.priors`.
+There are three: the *pace* of a configuration moves all its times alike, and rates the other way, as if its clock ran
+slower; the *first* token has one of its own besides; so has what prompts of other requests take between two tokens,
+which moves a time per token as far as it is made of them (*interrupted*), and no rate, for such waits move from one to
+the other time of a request. Widths and lengths are `catalog.intervals.priors`.
 
 A `Drift` is what a stored calibration says of one configuration under any load: factors on its times, and how sure each
 quantity is there. It is conditioned on what the stretch leaves: of a joint Gaussian K (K + N)^-1 (r - S theta) is what
@@ -68,6 +70,8 @@ class Moved(NamedTuple):
     """Factor on all times. [-]"""
     first: float = 1.0
     """Further factor on the time to the first token. [-]"""
+    between: float = 1.0
+    """Further factor on the time per token of a loop of clients, whose prompts come between tokens. [-]"""
 
 
 class Drift(msgspec.Struct, frozen=True):
@@ -86,12 +90,16 @@ class Drift(msgspec.Struct, frozen=True):
         """The middle of the measured loads, where nobody says a load. [requests]"""
         return math.exp(float(np.mean([math.log(max(one.place[0], _LEAST)) for one in self.own.learnt])))
 
-    def at(self, in_flight: float) -> Moved:
-        """Factors with so many requests in flight on the replica."""
-        return self.along((in_flight,))[0]
+    def at(self, in_flight: float, *, interrupted: float = 0.0) -> Moved:
+        """Factors with so many requests in flight on the replica, that share of a time per token prompts of others."""
+        found = self.along((in_flight,))[0]
+        if not interrupted:
+            return found
+        one = self._numbers("tpot_s", (in_flight,))._replace(interrupted=np.array([interrupted]))
+        return found._replace(between=math.exp(float(_conditioned(_Key(self.own)).means(one)[0])) / found.pace)
 
     def along(self, in_flight: Sequence[float]) -> tuple[Moved, ...]:
-        """The same at several loads."""
+        """The same at several loads, of steps: nothing between tokens."""
         pace, both = (
             _conditioned(_Key(self.own)).means(self._numbers(name, in_flight)) for name in ("tpot_s", "ttft_s")
         )
@@ -166,12 +174,15 @@ class Numbers(NamedTuple):
     """Logarithms, a row each."""
     settings: Sequence[str]
     """What is another kind of configuration altogether; of a user's own servers empty."""
+    interrupted: Array
+    """Of each, what prompts of other requests take between tokens; 0 of all but times per token. [-]"""
 
 
-def numbers_of(each: Iterable[tuple[str, str, Sequence[float], str]]) -> Numbers:
-    """Of quantities, models, places and settings."""
+def numbers_of(each: Iterable[tuple[str, str, Sequence[float], str]], *, interrupted: Sequence[float] = ()) -> Numbers:
+    """Of quantities, models, places and settings; nothing is interrupted where nobody says."""
     quantities, models, places, settings = zip(*each, strict=True)
-    return Numbers(quantities, models, np.array([logs_of(place) for place in places]), settings)
+    shares = np.array(interrupted or (0.0,) * len(places), dtype=np.float64)
+    return Numbers(quantities, models, np.array([logs_of(place) for place in places]), settings, shares)
 
 
 def drift_covariance(one: Numbers, other: Numbers, *, known: Priors) -> Array:
@@ -194,6 +205,7 @@ def drift_covariance(one: Numbers, other: Numbers, *, known: Priors) -> Array:
         enters = DRIFTS[name]
         a, b = (np.array([enters.get(quantity, 0.0) for quantity in of.quantities]) for of in (one, other))
         total += np.outer(a, b) * (known.offset[name] ** 2 + known.drift[name] ** 2 * near)
+    total += np.outer(one.interrupted, other.interrupted) * known.drift.get("interrupted", 0.0) ** 2 * near
     return np.asarray(np.where(same, total, total * _shared_by_models("pace" in known.offset)))
 
 
@@ -236,7 +248,10 @@ class _Conditioned:
     def __init__(self, own: Calibration) -> None:
         usual = priors("train" if own.engine.endswith(TRAINING) else "serve")
         self.known = msgspec.structs.replace(usual, widths={**usual.widths, **own.widths})
-        self.numbers = numbers_of((one.quantity, one.model, one.place, one.setting) for one in own.learnt)
+        self.numbers = numbers_of(
+            ((one.quantity, one.model, one.place, one.setting) for one in own.learnt),
+            interrupted=[one.interrupted for one in own.learnt],
+        )
         self.noise = np.array([one.noise for one in own.learnt])
         widths = np.array([self.known.widths.get(name, 0.0) for name in NAMES])
         self.shares = np.array([one.shares for one in own.learnt]) * widths
@@ -255,6 +270,7 @@ class _Conditioned:
         # What the number is made of here: as the measured ones of its kind are, near ones first.
         near = same * nearness(one, self.numbers, known=self.known)[0]
         shares = near @ self.shares / near.sum()
+        one = one._replace(interrupted=np.array([near @ self.numbers.interrupted / near.sum()]))
         seen = drift_covariance(one, self.numbers, known=self.known)[0] + self.shares @ shares
         before = float(shares @ shares + drift_covariance(one, one, known=self.known)[0, 0])
         noise = float(np.min(self.noise[same > 0.0]))

@@ -167,7 +167,9 @@ def taught_by(folder: Path, name: str, *, count: int) -> dict[str, list[tuple[fl
     loads = loads_of(as_measurement(rows), stack, additions=device)
     candidates = [
         [
-            Seen(quantity, 0.0, shares, load.place, load.model)
+            Seen(
+                quantity, 0.0, shares, load.place, load.model, interrupted=load.interrupted.get(quantity, 0.0)
+            )
             for quantity, shares in shares_of(load.predicted, NOTHING, base=shipped_overheads(load.at)).items()
         ]
         for load in loads
@@ -199,10 +201,11 @@ def _as_if_measured(fitted: Calibration, load: MeasuredLoad) -> Times:
         layout=load.at.placement.layout,
     )
     assert drift is not None, "a calibration keeps its points"
-    moved, times = drift.at(in_flight), load.predicted(fitted.stretch)
+    moved = drift.at(in_flight, interrupted=load.interrupted["tpot_s"])
+    times = load.predicted(fitted.stretch)
     return {
         "ttft_s": times["ttft_s"] * moved.pace * moved.first,
-        "tpot_s": times["tpot_s"] * moved.pace,
+        "tpot_s": times["tpot_s"] * moved.pace * moved.between,
         "output_tokens_per_s": times["output_tokens_per_s"] / moved.pace,
     }
 

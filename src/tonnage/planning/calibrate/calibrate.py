@@ -122,7 +122,8 @@ def _sure(
     numbers: dict[str, list[Seen]] = {}
     for load in loads:
         for name, row in shares_of(load.predicted, list(found.found.mean), base=shipped_overheads(load.at)).items():
-            numbers.setdefault(name, []).append(Seen(name, 0.0, row, load.place, load.model))
+            between = load.interrupted.get(name, 0.0)
+            numbers.setdefault(name, []).append(Seen(name, 0.0, row, load.place, load.model, interrupted=between))
     for name, own in numbers.items():
         noise = found.found.noise[name] ** 2
         left = float(np.mean(found.found.spread(own) ** 2)) - noise
@@ -144,7 +145,9 @@ def _learnt(loads: Sequence[MeasuredLoad], found: Fit) -> tuple[Learnt, ...]:
         for one in own:
             noise = found.found.noise[one.quantity] / math.sqrt(next(weights))
             left = math.log(load.measured[one.quantity] / predicted[one.quantity])
-            learnt.append(Learnt(load.model, one.quantity, load.place, left, noise, one.shares))
+            learnt.append(
+                Learnt(load.model, one.quantity, load.place, left, noise, one.shares, interrupted=one.interrupted)
+            )
     return tuple(learnt)
 
 

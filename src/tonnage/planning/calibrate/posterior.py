@@ -39,6 +39,8 @@ class Seen(NamedTuple):
     """As `planning.drift.place_of` has it."""
     model: str = ""
     setting: str = ""
+    interrupted: float = 0.0
+    """Of a time per token, what prompts of other requests take between two tokens. [-]"""
 
 
 class Posterior(NamedTuple):
@@ -120,7 +122,13 @@ def _between(some: Sequence[Seen], others: Sequence[Seen], priors: Priors, *, ca
     """Covariance of numbers with others: by drifts, and by causes."""
     if not some or not others:
         return np.zeros((len(some), len(others)))
-    a, b = (numbers_of((one.quantity, one.model, one.place, one.setting) for one in of) for of in (some, others))
+    a, b = (
+        numbers_of(
+            ((one.quantity, one.model, one.place, one.setting) for one in of),
+            interrupted=[one.interrupted for one in of],
+        )
+        for of in (some, others)
+    )
     found = drift_covariance(a, b, known=priors)
     if not causes:
         return found
