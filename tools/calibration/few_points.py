@@ -197,7 +197,7 @@ def points() -> list[Point]:
             without = stored.get((row.id, one.quantity))
             predicted = without.predicted if without is not None else of.predicted
             seen[name] = Seen(
-                name, math.log(one.value / predicted), own[:-1], place_of_row(row), interrupted=own[-1]
+                name, math.log(one.value / predicted), own[:-1], place_of_row(row), part=own[-1]
             )
         if seen:
             found.append(Point(row.id, grouping.family(row), run_of(row), tuple(seen.values())))
@@ -257,7 +257,7 @@ def _numbers_of(run: Sequence[Point]) -> Numbers:
     return Numbers(
         numbers_of(
             ((one.quantity, one.model, one.place, one.setting) for one in seen),
-            interrupted=[one.interrupted for one in seen],
+            part=[one.part for one in seen],
         ),
         np.array([one.shares for one in seen]),
         np.clip(np.array([one.residual for one in seen]), -FARTHEST, FARTHEST),

@@ -77,8 +77,8 @@ class MeasuredLoad(NamedTuple):
     """Of its error, before anything is calibrated."""
     place: tuple[float, ...]
     """Its configuration, as `planning.drift.place_of` has it."""
-    interrupted: dict[str, float]
-    """By quantity, what prompts of other requests take between tokens, as the catalogue predicts it. [-]"""
+    parts: dict[str, float]
+    """By quantity, the share that has a drift of its own (`planning.drift.PARTS`), as the catalogue predicts it. [-]"""
 
 
 def loads_of(found: Measurement, stack: Stack, *, additions: Additions) -> list[MeasuredLoad]:

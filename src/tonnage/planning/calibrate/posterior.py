@@ -39,8 +39,8 @@ class Seen(NamedTuple):
     """As `planning.drift.place_of` has it."""
     model: str = ""
     setting: str = ""
-    interrupted: float = 0.0
-    """Of a time per token, what prompts of other requests take between two tokens. [-]"""
+    part: float = 0.0
+    """Share of it that has a drift of its own (`planning.drift.PARTS`). [-]"""
 
 
 class Posterior(NamedTuple):
@@ -125,7 +125,7 @@ def _between(some: Sequence[Seen], others: Sequence[Seen], priors: Priors, *, ca
     a, b = (
         numbers_of(
             ((one.quantity, one.model, one.place, one.setting) for one in of),
-            interrupted=[one.interrupted for one in of],
+            part=[one.part for one in of],
         )
         for of in (some, others)
     )
