@@ -306,7 +306,7 @@ class Errors(NamedTuple):
 
 
 def table(runs: Sequence[Sequence[Point]]) -> list[Line]:
-    """By quantity and number of points."""
+    """By quantity and number of points; runs of one request at a time once more by themselves."""
     families = sorted({run[0].family for run in runs})
     Random(7).shuffle(families)
     folds = [set(families[place::FOLDS]) for place in range(FOLDS)]
@@ -314,9 +314,11 @@ def table(runs: Sequence[Sequence[Point]]) -> list[Line]:
     found: dict[tuple[str, int], list[Errors]] = {}
     for run in runs:
         of = known[next(i for i, fold in enumerate(folds) if run[0].family in fold)]
+        alone = all(one.place[0] <= 1.0 for point in run for one in point.seen)
         for count in POINTS:
             for quantity, errors in scored(run, of, count).items():
-                found.setdefault((quantity, count), []).append(errors)
+                for name in (quantity, f"{quantity} of single streams")[: 1 + alone]:
+                    found.setdefault((name, count), []).append(errors)
     return [line_of(quantity, count, own) for (quantity, count), own in sorted(found.items())]
 
 
