@@ -189,9 +189,7 @@ def memory_runs() -> list[list[Point]]:
             assert isinstance(case, TrainCase)
             model, part = with_training_totals(hub.resolve(case.model)), catalog.accelerator(case.accelerator)
             chosen = resolve_setup(case, model=model, accelerator=part, coefficients=training_coefficients())
-            job = TrainingJob(
-                model=model, accelerator=part, setup=chosen.setup, coefficients=training_coefficients()
-            )
+            job = TrainingJob(model=model, accelerator=part, setup=chosen.setup, coefficients=training_coefficients())
             peak, without = job.peak(case.memory_kind), stored.get((row.id, "peak_mem_gb"))
             seen = Seen(
                 "memory_peak_bytes",

@@ -3,10 +3,10 @@ What no cause of a stack explains, but configurations near one another share: a 
 
 What causes leave of ln(measured / predicted) is a Gaussian process: an offset that all configurations of a run share
 and a drift whose covariance falls as exp(-distance), over logarithms of requests in flight, prompt, answer and degrees.
-The *pace* of a configuration moves all its times alike, and rates the other way, as if its clock ran slower; the *first*
-token has one of its own besides. So has a part of some numbers (`PARTS`), which moves them as far as they are made of it:
-what prompts of other requests take between two tokens (no rate, for such waits go from one time of a request to the
-other), and what of a peak of memory is no weight or state. Widths and lengths are `catalog.intervals.priors`.
+The *pace* of a configuration moves all its times alike, and rates the other way, as if its clock ran slower; the
+*first* token has one of its own besides. So has a part of some numbers (`PARTS`), which moves them as far as they are
+made of it: what prompts of other requests take between two tokens (no rate, for such waits go from one time of a
+request to the other), and what of a peak of memory is no weight or state. Widths are `catalog.intervals.priors`.
 
 A `Drift` is what a stored calibration says of one configuration under any load: factors on its times, and how sure each
 quantity is there. It is conditioned on what the stretch leaves: of a joint Gaussian K (K + N)^-1 (r - S theta) is what
@@ -33,8 +33,8 @@ from tonnage.planning.error_model import NINETY
 from tonnage.simulation.steps import Placement
 
 __all__ = [
-    "DRIFTS", "NAMES", "PARTS", "SAME_AS", "STUDENT", "Drift", "Moved", "Numbers", "drift_at", "drift_covariance", "drift_of",
-    "load_steps", "numbers_of", "place_of", "published_note", "setting_of", "trained",
+    "DRIFTS", "NAMES", "PARTS", "SAME_AS", "STUDENT", "Drift", "Moved", "Numbers", "drift_at", "drift_covariance",
+    "drift_of", "load_steps", "numbers_of", "place_of", "published_note", "setting_of", "trained",
 ]  # fmt: skip
 
 NAMES: Final = ("memory", "attention", "compute", "host", "sequence", "request", "links")

@@ -114,7 +114,9 @@ def with_drift(at: Deployment, found: Served, *, interrupted: float = 0.0) -> Se
         ttft_s=ttft,
         tpot_s=found.tpot_s * token,
         e2e_s=e2e,
-        requests_per_s=found.requests_per_s / moved.pace if at.case.traffic.rate_per_s is None else found.requests_per_s,
+        requests_per_s=found.requests_per_s / moved.pace
+        if at.case.traffic.rate_per_s is None
+        else found.requests_per_s,
         ttft_tail_s=later,
         tpot_tail_s=every,
     )

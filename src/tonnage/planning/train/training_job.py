@@ -21,8 +21,8 @@ from tonnage.planning.error_model import ErrorModel, train_level
 from tonnage.simulation.training import model_flop, step_time
 
 __all__ = [
-    "TrainingJob", "exact_bytes", "layer_weights", "measured_training", "mfu", "place_of_setup", "setting_of", "step_pace",
-    "training_note",
+    "TrainingJob", "exact_bytes", "layer_weights", "measured_training", "mfu", "place_of_setup", "setting_of",
+    "step_pace", "training_note",
 ]  # fmt: skip
 
 
