@@ -4,6 +4,7 @@ What would few points teach if errors also drifted smoothly over loads, lengths 
     python -m tools.calibration.few_points_shape serve     beside the table of few_points.py, a minute on one core
     python -m tools.calibration.few_points_shape train     step times, widths fitted anew without the family
     python -m tools.calibration.few_points_shape product   step times by what `tonnage calibrate` itself does with them
+    python -m tools.calibration.few_points_shape memory    peaks of memory, the same; their two widths fitted first
 
 A run is what one user has. Errors of a number are causes x shares (serving; `few_points.py`), an offset of the run by
 quantity, a drift over the run's configurations, and noise. The drift is a Gaussian process: its covariance falls as
@@ -22,6 +23,7 @@ from random import Random
 from statistics import median
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import numpy as np
 from tools.calibration.few_points import (
     FOLDS,
@@ -41,12 +43,12 @@ from tools.calibration.few_points import (
 from tonnage import catalog
 from tonnage.catalog import hub
 from tonnage.catalog.fitted import training_coefficients, with_training_totals
-from tonnage.catalog.intervals import priors
+from tonnage.catalog.intervals import Priors, priors
 from tonnage.domain.case import ServeCase, TrainCase
-from tonnage.planning.calibrate.posterior import NAMES, Seen
+from tonnage.planning.calibrate.posterior import NAMES, Seen, covariance_of
 from tonnage.planning.error_model import NINETY
 from tonnage.planning.train.setup import resolve_setup
-from tonnage.planning.train.training_job import place_of_setup, setting_of
+from tonnage.planning.train.training_job import TrainingJob, exact_bytes, place_of_setup, setting_of
 from tonnage.validation.cases import case_of, kind_of
 from tonnage.validation.grouping import group_by, labels_of, read_grouping
 from tonnage.validation.left_out import left_out_predictions
@@ -64,6 +66,10 @@ DEGREES: Final = ("num_accel", "tp", "pp", "cp", "micro_batch", "global_batch", 
 KINDS: Final = ("act_ckpt", "precision", "sharding", "method")
 LEAST_TRAIN: Final = 4
 """Rows that a training run has at least."""
+FARTHEST_PEAK: Final = 0.35
+"""The same of a peak: what is farther off says that a source left a setting out, and nothing of widths. [log]"""
+LEAST_PEAKS: Final = 3
+"""The same of one whose peaks of memory are scored: few state more."""
 Widths = Mapping[str, float]
 
 
@@ -167,6 +173,77 @@ def product_lines() -> list[str]:
     for count in POINTS:
         own = [scored(points, known, count)["step_s"] for points in found if len(points) > count]
         lines.append(" ".join(map(str, line_of("step_s", count, own))))
+    return lines
+
+
+def memory_runs() -> list[list[Point]]:
+    """Peaks of memory by source, model, part and software, each with the share of it that is no weight or state."""
+    found: dict[tuple[str, ...], list[Point]] = {}
+    stored, grouping = left_out_predictions(ROOT, "family"), read_grouping(ROOT)
+    for path in sorted((ROOT / "measurements").glob("training*.csv.gz")):
+        for row in read_rows(path):
+            peaks = [one.value for one in measured_numbers(row) if one.quantity == "peak_mem_gb" and one.value]
+            if not row.usable or kind_of(row) != "train" or not peaks:
+                continue
+            case, labels = case_of(row), labels_of(row)
+            assert isinstance(case, TrainCase)
+            model, part = with_training_totals(hub.resolve(case.model)), catalog.accelerator(case.accelerator)
+            chosen = resolve_setup(case, model=model, accelerator=part, coefficients=training_coefficients())
+            job = TrainingJob(model=model, accelerator=part, setup=chosen.setup, coefficients=training_coefficients())
+            peak, without = job.peak(case.memory_kind), stored.get((row.id, "peak_mem_gb"))
+            seen = Seen(
+                "memory_peak_bytes",
+                math.log(peaks[0] * 1e9 / (without.predicted * 1e9 if without else peak.value)),
+                (0.0,) * len(NAMES),
+                place_of_setup(chosen.setup),
+                model.id,
+                setting_of(chosen.setup),
+                1.0 - exact_bytes(peak) / peak.value,
+            )
+            run = (row.block, labels.model, labels.accelerator, labels.engine)
+            found.setdefault(run, []).append(Point(row.id, grouping.family(row), run, (seen,)))
+    kept = [own for own in found.values() if len(own) >= LEAST_PEAKS]
+    return [Random(1).sample(own, MOST) if len(own) > MOST else own for own in kept]
+
+
+def memory_widths(runs: Sequence[Sequence[Point]]) -> Priors:
+    """The widths of training with those of a peak that have the most evidence, each run as the root of its rows."""
+    usual = priors("train")
+    one = msgspec.structs.replace(usual, drift={**usual.drift, "loose": 1.0})
+    each = [[point.seen[0] for point in run] for run in runs]
+    known = [(covariance_of(own, one), np.array([seen.residual for seen in own])) for own in each]
+
+    def unlikely(loose: float, noise: float) -> float:
+        total = 0.0
+        for shared, residual in known:
+            factor = np.linalg.cholesky(loose**2 * shared + noise**2 * np.eye(len(residual)))
+            white = np.linalg.solve(factor, np.clip(residual, -FARTHEST_PEAK, FARTHEST_PEAK))
+            total += float(0.5 * white @ white + np.log(np.diag(factor)).sum()) / math.sqrt(len(residual))
+        return total
+
+    tried = [(0.02 * i, 0.01 * k) for i in range(4, 40) for k in range(3, 20)]
+    loose, noise = min(tried, key=lambda one: unlikely(*one))
+    return msgspec.structs.replace(
+        usual, drift={**usual.drift, "loose": loose}, noise={**usual.noise, "memory_peak_bytes": noise}
+    )
+
+
+def memory_lines() -> list[str]:
+    """The widths, and the runs scored by them: each by widths that never saw its family."""
+    runs = memory_runs()
+    found = memory_widths(runs)
+    lines = [f"widths: loose {found.drift['loose']:.3f}, noise {found.noise['memory_peak_bytes']:.3f}"]
+    families = sorted({run[0].family for run in runs})
+    Random(7).shuffle(families)
+    folds = [set(families[place::FOLDS]) for place in range(FOLDS)]
+    known = [memory_widths([run for run in runs if run[0].family not in fold]) for fold in folds]
+    for count in POINTS:
+        own = [
+            scored(run, known[next(i for i, fold in enumerate(folds) if run[0].family in fold)], count)
+            for run in runs
+            if len(run) > max(count, LEAST_PEAKS - 1)
+        ]
+        lines.append(" ".join(map(str, line_of("memory_peak_bytes", count, [one["memory_peak_bytes"] for one in own]))))
     return lines
 
 
@@ -326,11 +403,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tools.calibration.few_points_shape", description=__doc__.split("\n\n", 1)[0]
     )
-    parser.add_argument("kind", choices=(*SOURCES, "product"))
+    parser.add_argument("kind", choices=(*SOURCES, "product", "memory"))
     given = parser.parse_args()
-    if given.kind == "product":
+    if given.kind in ("product", "memory"):
         print(*Line._fields)
-        print(*product_lines(), sep="\n")
+        print(*(product_lines() if given.kind == "product" else memory_lines()), sep="\n")
         return
     print("quantity, points, runs, median error before, by a shift, after, p90 before, after, covered, worse")
     for line in table(SOURCES[given.kind](), given.kind):

@@ -260,7 +260,8 @@ def _learnt(given: Mapping[str, Any], where: str) -> Learnt:
     except msgspec.ValidationError as error:
         raise BadFact(f"{where}: learnt: {echo(error)}; `tonnage calibrate` writes a whole file") from None
     sized = len(one.place) == len(one.shares) == PLACE
-    if not sized or not all(0 < x < 1e12 for x in one.place) or not all(abs(x) < 100 for x in (one.left, *one.shares)):
+    logs = (one.left, one.part, *one.shares)
+    if not sized or not all(0 < x < 1e12 for x in one.place) or not all(abs(x) < 100 for x in logs):
         raise BadFact(
             f"{where}: learnt: {PLACE} positive numbers of a place, {PLACE} shares and a logarithm are expected"
         )
@@ -317,6 +318,7 @@ def _learnt_toml(one: Learnt) -> str:
     return (
         f"  {{ model = {_quote(one.model)}, quantity = {_quote(one.quantity)}, place = [{place}], "
         f"left = {one.left:.5g}, noise = {one.noise:.5g}, shares = [{shares}]"
+        + (f", part = {one.part:.4g}" if one.part else "")
         + (f", setting = {_quote(one.setting)} }}," if one.setting else " },")
     )
 

@@ -61,6 +61,9 @@ class Learnt(msgspec.Struct, frozen=True):
     """Derivative of the prediction's logarithm by each cause; of training all 0. [-]"""
     setting: str = ""
     """Of training: method, recomputation, format, sharding."""
+    part: float = 0.0
+    """Of a time per token as predicted, what prompts of other requests take between two tokens; of a peak of memory,
+    what does not follow from counts and formats. [-]"""
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -3,8 +3,10 @@ What no cause of a stack explains, but configurations near one another share: a 
 
 What causes leave of ln(measured / predicted) is a Gaussian process: an offset that all configurations of a run share
 and a drift whose covariance falls as exp(-distance), over logarithms of requests in flight, prompt, answer and degrees.
-There are two: the *pace* of a configuration moves all its times alike, and rates the other way, as if its clock ran
-slower; the *first* token has one of its own besides. Widths and lengths are `catalog.intervals.priors`.
+The *pace* of a configuration moves all its times alike, and rates the other way, as if its clock ran slower; the
+*first* token has one of its own besides. So has a part of some numbers (`PARTS`), which moves them as far as they are
+made of it: what prompts of other requests take between two tokens (no rate, for such waits go from one time of a
+request to the other), and what of a peak of memory is no weight or state. Widths are `catalog.intervals.priors`.
 
 A `Drift` is what a stored calibration says of one configuration under any load: factors on its times, and how sure each
 quantity is there. It is conditioned on what the stretch leaves: of a joint Gaussian K (K + N)^-1 (r - S theta) is what
@@ -31,8 +33,8 @@ from tonnage.planning.error_model import NINETY
 from tonnage.simulation.steps import Placement
 
 __all__ = [
-    "DRIFTS", "NAMES", "SAME_AS", "STUDENT", "Drift", "Moved", "Numbers", "drift_at", "drift_covariance", "drift_of",
-    "load_steps", "numbers_of", "place_of", "setting_of", "trained",
+    "DRIFTS", "NAMES", "PARTS", "SAME_AS", "STUDENT", "Drift", "Moved", "Numbers", "drift_at", "drift_covariance",
+    "drift_of", "load_steps", "numbers_of", "place_of", "setting_of", "trained",
 ]  # fmt: skip
 
 NAMES: Final = ("memory", "attention", "compute", "host", "sequence", "request", "links")
@@ -44,6 +46,8 @@ DRIFTS: Final = {
     "step": {"step_s": 1.0},
 }
 """How a drift enters the logarithm of a quantity. [-]"""
+PARTS: Final = {"tpot_s": "interrupted", "memory_peak_bytes": "loose"}
+"""By quantity, the drift of a part of it."""
 DIMENSIONS: Final = ("load", "lengths", "lengths", "degrees", "degrees", "degrees", "degrees")
 """Of a place, in its order: whose length it is measured by."""
 STUDENT: Final = 0.5
@@ -68,6 +72,8 @@ class Moved(NamedTuple):
     """Factor on all times. [-]"""
     first: float = 1.0
     """Further factor on the time to the first token. [-]"""
+    between: float = 1.0
+    """Further factor on the time per token of a loop of clients, whose prompts come between tokens. [-]"""
 
 
 class Drift(msgspec.Struct, frozen=True):
@@ -86,12 +92,16 @@ class Drift(msgspec.Struct, frozen=True):
         """The middle of the measured loads, where nobody says a load. [requests]"""
         return math.exp(float(np.mean([math.log(max(one.place[0], _LEAST)) for one in self.own.learnt])))
 
-    def at(self, in_flight: float) -> Moved:
-        """Factors with so many requests in flight on the replica."""
-        return self.along((in_flight,))[0]
+    def at(self, in_flight: float, *, interrupted: float = 0.0) -> Moved:
+        """Factors with so many requests in flight on the replica, that share of a time per token prompts of others."""
+        found = self.along((in_flight,))[0]
+        if not interrupted:
+            return found
+        one = self._numbers("tpot_s", (in_flight,))._replace(part=np.array([interrupted]))
+        return found._replace(between=math.exp(float(_conditioned(_Key(self.own)).means(one)[0])) / found.pace)
 
     def along(self, in_flight: Sequence[float]) -> tuple[Moved, ...]:
-        """The same at several loads."""
+        """The same at several loads, of steps: nothing between tokens."""
         pace, both = (
             _conditioned(_Key(self.own)).means(self._numbers(name, in_flight)) for name in ("tpot_s", "ttft_s")
         )
@@ -154,12 +164,15 @@ class Numbers(NamedTuple):
     """Logarithms, a row each."""
     settings: Sequence[str]
     """What is another kind of configuration altogether; of a user's own servers empty."""
+    part: Array
+    """Of each, the share that has a drift of its own (`PARTS`). [-]"""
 
 
-def numbers_of(each: Iterable[tuple[str, str, Sequence[float], str]]) -> Numbers:
-    """Of quantities, models, places and settings."""
+def numbers_of(each: Iterable[tuple[str, str, Sequence[float], str]], *, part: Sequence[float] = ()) -> Numbers:
+    """Of quantities, models, places and settings; without such parts where nobody says."""
     quantities, models, places, settings = zip(*each, strict=True)
-    return Numbers(quantities, models, np.array([logs_of(place) for place in places]), settings)
+    shares = np.array(part or (0.0,) * len(places), dtype=np.float64)
+    return Numbers(quantities, models, np.array([logs_of(place) for place in places]), settings, shares)
 
 
 def drift_covariance(one: Numbers, other: Numbers, *, known: Priors) -> Array:
@@ -182,6 +195,10 @@ def drift_covariance(one: Numbers, other: Numbers, *, known: Priors) -> Array:
         enters = DRIFTS[name]
         a, b = (np.array([enters.get(quantity, 0.0) for quantity in of.quantities]) for of in (one, other))
         total += np.outer(a, b) * (known.offset[name] ** 2 + known.drift[name] ** 2 * near)
+    for measured, name in PARTS.items():
+        if name in known.drift:
+            a, b = (of.part * [quantity == measured for quantity in of.quantities] for of in (one, other))
+            total += np.outer(a, b) * known.drift[name] ** 2 * near
     return np.asarray(np.where(same, total, total * _shared_by_models("pace" in known.offset)))
 
 
@@ -224,7 +241,10 @@ class _Conditioned:
     def __init__(self, own: Calibration) -> None:
         usual = priors("train" if own.engine.endswith(TRAINING) else "serve")
         self.known = msgspec.structs.replace(usual, widths={**usual.widths, **own.widths})
-        self.numbers = numbers_of((one.quantity, one.model, one.place, one.setting) for one in own.learnt)
+        self.numbers = numbers_of(
+            ((one.quantity, one.model, one.place, one.setting) for one in own.learnt),
+            part=[one.part for one in own.learnt],
+        )
         self.noise = np.array([one.noise for one in own.learnt])
         widths = np.array([self.known.widths.get(name, 0.0) for name in NAMES])
         self.shares = np.array([one.shares for one in own.learnt]) * widths
@@ -243,6 +263,7 @@ class _Conditioned:
         # What the number is made of here: as the measured ones of its kind are, near ones first.
         near = same * nearness(one, self.numbers, known=self.known)[0]
         shares = near @ self.shares / near.sum()
+        one = one._replace(part=np.array([near @ self.numbers.part / near.sum()]))
         seen = drift_covariance(one, self.numbers, known=self.known)[0] + self.shares @ shares
         before = float(shares @ shares + drift_covariance(one, one, known=self.known)[0, 0])
         noise = float(np.min(self.noise[same > 0.0]))
@@ -305,6 +326,8 @@ def trained(own: Calibration, *, model: str, place: Sequence[float], setting: st
     """
     What a calibration of training says of a configuration: by quantity a factor on it, and its 90 % factor.
 
+    Of a peak of memory the factor is on its loose part, what does not follow from counts and formats.
+
     A model that was not measured gets nothing: on published runs, one of another model of the stack teaches nothing.
     """
     if model not in own.models:
@@ -314,4 +337,5 @@ def trained(own: Calibration, *, model: str, place: Sequence[float], setting: st
         name: numbers_of([(name, model, place, setting)])
         for name in dict.fromkeys(one.quantity for one in own.learnt if one.model == model)
     }
-    return {name: (math.exp(float(found.means(one)[0])), found.factors(one)) for name, one in each.items()}
+    whole = {name: one._replace(part=np.array([float(name in PARTS)])) for name, one in each.items()}
+    return {name: (math.exp(float(found.means(whole[name])[0])), found.factors(one)) for name, one in each.items()}

@@ -69,7 +69,7 @@ def replica_arrays(
     delivery_s = overheads.request_s + _passage_s(table, min(prompt_tokens, float(limits.budget)))
     if at.drift is not None:
         moved = at.drift.at(in_flight or at.drift.usual)
-        arrays, delivery_s = arrays.paced(*moved), delivery_s * moved.pace
+        arrays, delivery_s = arrays.paced(moved.pace, moved.first), delivery_s * moved.pace
     return ReplicaArrays(
         table=arrays,
         limits=limits,

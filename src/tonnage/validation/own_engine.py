@@ -16,11 +16,10 @@ from typing import Final
 
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.config import read_inline
-from tonnage.catalog.intervals import priors
 from tonnage.domain.accuracy import Figure
 from tonnage.domain.calibration import Calibration
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point, turning_point
-from tonnage.planning.calibrate.calibrate import calibrate
+from tonnage.planning.calibrate.calibrate import calibrate, prior_of
 from tonnage.planning.calibrate.choose import next_point
 from tonnage.planning.calibrate.fit import shares_of, stretch_of
 from tonnage.planning.calibrate.loads import MeasuredLoad, Stack, loads_of, shipped_overheads
@@ -163,11 +162,12 @@ def taught_by(folder: Path, name: str, *, count: int) -> dict[str, list[tuple[fl
     The loads are chosen one after another, each where it lessens the variance left in all most. By quantity.
     """
     rows = _runs(folder)[name]
-    device, stack, known = _device(folder, rows[0]), engine_and_model(rows[0]), priors("serve")
+    device, stack = _device(folder, rows[0]), engine_and_model(rows[0])
     loads = loads_of(as_measurement(rows), stack, additions=device)
+    known = prior_of(loads[0])
     candidates = [
         [
-            Seen(quantity, 0.0, shares, load.place, load.model)
+            Seen(quantity, 0.0, shares, load.place, load.model, part=load.parts.get(quantity, 0.0))
             for quantity, shares in shares_of(load.predicted, NOTHING, base=shipped_overheads(load.at)).items()
         ]
         for load in loads
@@ -199,10 +199,11 @@ def _as_if_measured(fitted: Calibration, load: MeasuredLoad) -> Times:
         layout=load.at.placement.layout,
     )
     assert drift is not None, "a calibration keeps its points"
-    moved, times = drift.at(in_flight), load.predicted(fitted.stretch)
+    moved = drift.at(in_flight, interrupted=load.parts["tpot_s"])
+    times = load.predicted(fitted.stretch)
     return {
         "ttft_s": times["ttft_s"] * moved.pace * moved.first,
-        "tpot_s": times["tpot_s"] * moved.pace,
+        "tpot_s": times["tpot_s"] * moved.pace * moved.between,
         "output_tokens_per_s": times["output_tokens_per_s"] / moved.pace,
     }
 

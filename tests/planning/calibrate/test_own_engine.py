@@ -51,17 +51,28 @@ def test_first_tokens_and_rates_of_a_processor_are_near_before_and_after_one_loa
     for name in ("first-75MB", "first-904MB", "llamacpp-75MB", "llamacpp-365MB"):
         errors = taught_by(OWN, name, count=1)["ttft_s"]
         before, after = (median(one[i] for one in errors) for i in (0, 1))
-        assert before < 0.15 and after < 0.08, name
+        assert before < 0.15 and after < 0.09, name
 
 
-def test_six_loads_of_a_sweep_teach_the_others() -> None:
-    """The table of docs/how-to/few-points.md: a half of the error of a time per token, by both engines."""
+def test_one_load_of_a_sweep_worsens_no_model_and_three_teach_the_others() -> None:
+    """
+    The table of docs/how-to/few-points.md, by both engines.
+
+    Of the four loads that six leave, prompts come between most tokens: they repeat themselves by a third at best.
+    """
     values = {(one.group, one.figure): one.value for one in few_points(OWN)}
-    for name, most in (("llamacpp-75MB", 0.5), ("llamacpp-365MB", 0.5), ("vllm-75MB", 0.5), ("vllm-365MB", 0.85)):
-        before, after = (
-            values[f"own: {name}", f"median error of TPOT, {when} 6 points measured"] for when in ("before", "after")
-        )
-        assert after < most * before and after < 0.15, name
+
+    def errors(name: str, points: str) -> list[float]:
+        figures = (f"median error of TPOT, {when} {points} measured" for when in ("before", "after"))
+        return [values[f"own: {name}", figure] or 0.0 for figure in figures]
+
+    for name in ("llamacpp-75MB", "llamacpp-365MB", "vllm-75MB", "vllm-365MB"):
+        before, after = errors(name, "1 point")
+        assert after < 0.9 * before, name
+        before, after = errors(name, "3 points")
+        assert after < 0.65 * before and after < 0.12, name
+        before, after = errors(name, "6 points")
+        assert after < before and after < 0.17, name
 
 
 def test_a_busy_engine_before_all_others_has_what_real_time_threads_get() -> None:

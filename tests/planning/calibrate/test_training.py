@@ -9,6 +9,8 @@ from tonnage.catalog import Additions, gather
 from tonnage.domain.case import TrainResult
 from tonnage.errors import BadRequest
 from tonnage.measure.points import is_training_row, read_pasted_training, read_training
+from tonnage.physics.training_memory import EXACT
+from tonnage.planning.train.training_job import exact_bytes
 
 MODEL, ROW = "llama-3.1-8b", "step 4.2 s at batch 16 seq 8192 on 8 H100"
 
@@ -49,6 +51,24 @@ def test_another_model_learns_nothing_and_none_leaves_it_out(file: str) -> None:
     assert left_out.step_s == predicted().step_s
 
 
+def test_a_measured_peak_moves_what_is_no_weight_or_state(tmp_path: Path) -> None:
+    path, row = tmp_path / "own.toml", "step 4.2 s, peak 50 GB at batch 16 seq 8192 on 8 H100"
+    found = tonnage.calibrate(points=(row,), model=MODEL, engine="torchtitan", machine="a rack", save=str(path))
+    assert {one.quantity: one.part > 0.5 for one in found.calibration.learnt} == {
+        "step_s": False,
+        "memory_peak_bytes": True,
+    }
+    own, plain = predicted(str(path)).memory_peak_bytes, predicted().memory_peak_bytes
+    assert own is not None and plain is not None
+    for part in plain.parts:
+        moved = own.part(part.name) / part.value if part.value else 1.0
+        assert moved == pytest.approx(1.0) if part.name in EXACT else moved < 0.97
+    assert own.value == pytest.approx(sum(part.value for part in own.parts)) and own.value < 0.97 * plain.value
+    assert exact_bytes(own) <= own.low < own.high < plain.high
+    other = [predicted(file, model="Qwen/Qwen3-8B").memory_peak_bytes for file in (str(path), None)]
+    assert other[0] == other[1]
+
+
 def test_a_plan_takes_it_and_says_so(file: str) -> None:
     fields = {"tokens": "10e9", "accelerator": ["H100"], "framework": "torchtitan", "count": 8}
     plain, own = (tonnage.plan_train(MODEL, additions=x, **fields) for x in (None, Additions(paths=(file,))))
@@ -63,6 +83,7 @@ def test_a_plan_takes_it_and_says_so(file: str) -> None:
         ("step 0.2 s at batch 16 seq 8192 on 8 H100", "contradicts H100 SXM5 80GB: the model's FLOP alone take"),
         ("step 3 s at batch 16 seq 8192 frob on 8 H100", "'frob' is not understood"),
         ("step 3 s, peak 610 GB at batch 16 seq 8192 on 8 H100", "a peak of 610 GB contradicts H100"),
+        ("step 3 s, peak 6.1 GB at batch 16 seq 8192 on 8 H100", "a peak of 6.1 GB contradicts the settings"),
         ("step 3 s seq 8192 on 8 H100", "the batch of a step is missing"),
         ("step 3 s at batch 16 seq 8192", "the number of accelerators is missing"),
     ],

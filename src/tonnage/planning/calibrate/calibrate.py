@@ -27,7 +27,7 @@ from tonnage.planning.calibrate.posterior import NAMES, Seen
 from tonnage.planning.drift import SAME_AS
 from tonnage.planning.error_model import NINETY, ErrorModel
 
-__all__ = ["calibrate"]
+__all__ = ["calibrate", "prior_of"]
 
 _LEFT_OUT: Final = 3
 """Loads from which on each is predicted by the others. [-]"""
@@ -63,8 +63,7 @@ def calibrate(
     loads = [load for found, stack in measured for load in loads_of(found, stack, additions=additions)]
     first = _one_stack(loads)
     base, known = shipped_overheads(first.at), f"calibrated:{first.level.partition(':')[2]}"
-    further = [_further(name, first.level, known) for name in ("tpot_s", "ttft_s")]
-    prior = widen(priors("serve"), memory=further[0], compute=further[1])
+    prior = prior_of(first)
     found = fit(loads, base=base, priors=prior)
     several = len(loads) >= _LEFT_OUT
     alone = [without(found, place, base=base, priors=prior) for place in range(len(loads))] if several else []
@@ -106,6 +105,13 @@ def calibrate(
     )
 
 
+def prior_of(load: MeasuredLoad) -> Priors:
+    """What the catalogue expects of a stack before anything is measured: less of one on a less known part."""
+    known = f"calibrated:{load.level.partition(':')[2]}"
+    memory, compute = (_further(name, load.level, known) for name in ("tpot_s", "ttft_s"))
+    return widen(priors("serve"), memory=memory, compute=compute)
+
+
 def _sure(
     loads: Sequence[MeasuredLoad], found: Fit, *, usual: float, models: int
 ) -> tuple[float, dict[str, float], dict[str, float]]:
@@ -122,7 +128,8 @@ def _sure(
     numbers: dict[str, list[Seen]] = {}
     for load in loads:
         for name, row in shares_of(load.predicted, list(found.found.mean), base=shipped_overheads(load.at)).items():
-            numbers.setdefault(name, []).append(Seen(name, 0.0, row, load.place, load.model))
+            seen = Seen(name, 0.0, row, load.place, load.model, part=load.parts.get(name, 0.0))
+            numbers.setdefault(name, []).append(seen)
     for name, own in numbers.items():
         noise = found.found.noise[name] ** 2
         left = float(np.mean(found.found.spread(own) ** 2)) - noise
@@ -144,7 +151,7 @@ def _learnt(loads: Sequence[MeasuredLoad], found: Fit) -> tuple[Learnt, ...]:
         for one in own:
             noise = found.found.noise[one.quantity] / math.sqrt(next(weights))
             left = math.log(load.measured[one.quantity] / predicted[one.quantity])
-            learnt.append(Learnt(load.model, one.quantity, load.place, left, noise, one.shares))
+            learnt.append(Learnt(load.model, one.quantity, load.place, left, noise, one.shares, part=one.part))
     return tuple(learnt)
 
 

@@ -136,6 +136,7 @@ def _linearize(loads: Sequence[MeasuredLoad], theta: Array, base: Overheads) -> 
                     shares,
                     load.place,
                     load.model,
+                    part=load.parts.get(name, 0.0),
                 )
                 for name, shares in shares_of(load.predicted, list(theta), base=base).items()
                 if name in load.measured

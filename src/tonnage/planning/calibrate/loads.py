@@ -26,7 +26,7 @@ from tonnage.planning.deployment import Deployment, overheads_under, resolve
 from tonnage.planning.drift import place_of
 from tonnage.planning.error_model import basis_of_tier, serve_level, serve_load
 from tonnage.planning.replica import decode_tokens
-from tonnage.planning.serve.traffic import grid_of, under_load
+from tonnage.planning.serve.traffic import grid_of, interrupted_share, under_load
 from tonnage.simulation.steps import StepTable, step_table
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "in_flight_of",
     "loads_of",
     "refuse_contradictions",
+    "shipped_interruption",
     "shipped_overheads",
     "under_stretch",
 ]
@@ -76,6 +77,8 @@ class MeasuredLoad(NamedTuple):
     """Of its error, before anything is calibrated."""
     place: tuple[float, ...]
     """Its configuration, as `planning.drift.place_of` has it."""
+    parts: dict[str, float]
+    """By quantity, the share that has a drift of its own (`planning.drift.PARTS`), as the catalogue predicts it. [-]"""
 
 
 def loads_of(found: Measurement, stack: Stack, *, additions: Additions) -> list[MeasuredLoad]:
@@ -131,7 +134,8 @@ def _load(point: Point, stack: Stack, *, additions: Additions) -> MeasuredLoad |
     tpot_s = known.get("tpot_s") or under_load(at, step_table(grid_of(at), at.overheads))[0].tpot_s
     in_flight = in_flight_of(case, tpot_s=tpot_s)
     place = place_of(in_flight, at.placement.layout, prompt_tokens=at.case.isl, output_tokens=at.case.osl)
-    return MeasuredLoad(at.placement.model.id, name, known, under_stretch(at), at, level, place)
+    between = {"tpot_s": shipped_interruption(at)}
+    return MeasuredLoad(at.placement.model.id, name, known, under_stretch(at), at, level, place, between)
 
 
 def _case(point: Point, stack: Stack, traffic: Traffic) -> ServeCase:
@@ -209,6 +213,13 @@ def _spread(point: Point) -> tuple[float, float] | None:
 def shipped_overheads(at: Deployment) -> Overheads:
     """The catalogue's overheads of the engine as it runs, without any calibration."""
     return with_async_scheduling(Overheads(**at.times.values), at.engine.async_scheduling)
+
+
+def shipped_interruption(at: Deployment) -> float:
+    """`interrupted_share` of what the catalogue predicts of a deployment. [-]"""
+    overheads = shipped_overheads(at)
+    table = step_table(grid_of(at), overheads)
+    return interrupted_share(at, under_load(msgspec.structs.replace(at, overheads=overheads), table)[0], table)
 
 
 def under_stretch(at: Deployment) -> Predictor:

@@ -39,6 +39,8 @@ class Seen(NamedTuple):
     """As `planning.drift.place_of` has it."""
     model: str = ""
     setting: str = ""
+    part: float = 0.0
+    """Share of it that has a drift of its own (`planning.drift.PARTS`). [-]"""
 
 
 class Posterior(NamedTuple):
@@ -120,7 +122,13 @@ def _between(some: Sequence[Seen], others: Sequence[Seen], priors: Priors, *, ca
     """Covariance of numbers with others: by drifts, and by causes."""
     if not some or not others:
         return np.zeros((len(some), len(others)))
-    a, b = (numbers_of((one.quantity, one.model, one.place, one.setting) for one in of) for of in (some, others))
+    a, b = (
+        numbers_of(
+            ((one.quantity, one.model, one.place, one.setting) for one in of),
+            part=[one.part for one in of],
+        )
+        for of in (some, others)
+    )
     found = drift_covariance(a, b, known=priors)
     if not causes:
         return found

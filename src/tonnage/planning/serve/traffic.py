@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "encoded_batch",
     "grid_of",
+    "interrupted_share",
     "load_of",
     "moved_at",
     "offline_table",
@@ -68,11 +69,19 @@ def served_latency(at: Deployment) -> tuple[Served, Rung]:
         return _predict_encoder(at)
     if case.disaggregation is not None:
         return _predict_disaggregated(at)
-    found, rung = under_load(at, step_table(grid_of(at), at.overheads))
-    return with_drift(at, found), rung
+    table = step_table(grid_of(at), at.overheads)
+    found, rung = under_load(at, table)
+    between = interrupted_share(at, found, table) if at.drift is not None else 0.0
+    return with_drift(at, found, interrupted=between), rung
 
 
-def moved_at(at: Deployment, found: Served) -> Moved:
+def interrupted_share(at: Deployment, found: Served, table: StepTable) -> float:
+    """Of a time per token, what is not the decode step of those that run: prompts of other requests. [-]"""
+    alone_s = table.decode_s(max(1.0, found.running), at.case.isl + at.case.osl / 2.0)
+    return min(1.0, max(0.0, 1.0 - alone_s / found.tpot_s)) if found.tpot_s > 0.0 else 0.0
+
+
+def moved_at(at: Deployment, found: Served, *, interrupted: float = 0.0) -> Moved:
     """What the user's own measurements say of this configuration beyond the causes of its stack."""
     from tonnage.planning.drift import Moved
 
@@ -81,27 +90,33 @@ def moved_at(at: Deployment, found: Served) -> Moved:
         # Of arrivals, the steady state that the loads lie on has it already (`replica_of`).
         return Moved()
     clients = traffic.concurrency or (traffic.batch if traffic.static else None)
-    return at.drift.at(clients / at.case.replicas if clients else found.running)
+    return at.drift.at(clients / at.case.replicas if clients else found.running, interrupted=interrupted)
 
 
-def with_drift(at: Deployment, found: Served) -> Served:
-    """The same requests as measured near this configuration: all times at its pace, the first token's own besides."""
+def with_drift(at: Deployment, found: Served, *, interrupted: float = 0.0) -> Served:
+    """
+    The same requests as measured near this configuration.
+
+    All times go at its pace; the first token, and what prompts take between others (`interrupted`), have their own.
+    """
     if at.drift is None:
         return found
-    moved = moved_at(at, found)
-    pace, first = moved.pace, moved.pace * moved.first
+    moved = moved_at(at, found, interrupted=interrupted)
+    first, token = moved.pace * moved.first, moved.pace * moved.between
     ttft, tails = found.ttft_s * first, (found.ttft_tail_s, found.tpot_tail_s)
-    e2e = ttft + (found.e2e_s - found.ttft_s) * pace
+    e2e = ttft + (found.e2e_s - found.ttft_s) * token
     later, every = (
         None if tail is None else tuple(None if x is None else x * by for x in tail)
-        for tail, by in zip(tails, (first, pace), strict=True)
+        for tail, by in zip(tails, (first, token), strict=True)
     )
     return msgspec.structs.replace(
         found,
         ttft_s=ttft,
-        tpot_s=found.tpot_s * pace,
+        tpot_s=found.tpot_s * token,
         e2e_s=e2e,
-        requests_per_s=found.requests_per_s / pace if at.case.traffic.rate_per_s is None else found.requests_per_s,
+        requests_per_s=found.requests_per_s / moved.pace
+        if at.case.traffic.rate_per_s is None
+        else found.requests_per_s,
         ttft_tail_s=later,
         tpot_tail_s=every,
     )

@@ -1,6 +1,6 @@
 """The best arrangements of one job on a count of one accelerator: the search with its functions filled in.
 
-Memory comes from `physics.training_memory`, step time from `engine.training`; the bound is what compute and
+Memory comes from `TrainingJob.peak`, step time from `engine.training`; the bound is what compute and
 element-wise work alone take at the best shapes, so that nothing faster is ever cut off.
 """
 
@@ -23,7 +23,7 @@ from tonnage.domain.training import Recompute, TrainCoefficients, TrainSetup
 from tonnage.engines.training import software_of, usual_software
 from tonnage.optimize.train_layouts import Arrangement, Found, Space, bubble_factor, fastest_by_chance, search
 from tonnage.physics.parameters import parameters
-from tonnage.physics.training_memory import adapter_parameters, recipe, training_memory
+from tonnage.physics.training_memory import adapter_parameters, recipe
 from tonnage.planning.error_model import chance_within
 from tonnage.planning.train.job import Job
 from tonnage.planning.train.setup import resolve_setup
@@ -171,8 +171,8 @@ def _search(model: Model, card: Accelerator, *, space: Space, coefficients: Trai
     known: Turns = {}
 
     def over(setup: TrainSetup) -> float:
-        need = training_memory(model, accelerator=card, setup=setup, coefficients=coefficients, memory_kind="device")
-        return need.value - usable
+        job = TrainingJob(model=model, accelerator=card, setup=setup, coefficients=coefficients)
+        return job.peak().value - usable
 
     def chance(setup: TrainSetup, over: float) -> float:
         peak = usable + over

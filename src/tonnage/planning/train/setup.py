@@ -23,7 +23,6 @@ from tonnage.domain.model import Model, Moe
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import Recompute, TrainCoefficients, TrainSetup
 from tonnage.errors import BadRequest, UnknownName
-from tonnage.physics.training_memory import training_memory
 from tonnage.planning.train import framework_defaults
 from tonnage.planning.train.training_job import TrainingJob
 from tonnage.simulation.training import step_time
@@ -110,9 +109,7 @@ def resolve_setup(
     usable = accelerator.driver_memory_bytes * case.accelerator_fraction
 
     def measure(setup: TrainSetup) -> Quantity:
-        return training_memory(
-            model, accelerator=accelerator, setup=setup, coefficients=coefficients, memory_kind="device"
-        )
+        return TrainingJob(model=model, accelerator=accelerator, setup=setup, coefficients=coefficients).peak()
 
     def seconds(chosen: Chosen) -> float:
         step = step_time(model, accelerator=accelerator, setup=chosen.setup, coefficients=coefficients)

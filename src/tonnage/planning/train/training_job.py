@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from tonnage.domain.train_plan import TrainConfiguration
 
 __all__ = [
-    "TrainingJob", "layer_weights", "measured_training", "mfu", "place_of_setup", "setting_of", "step_pace",
+    "TrainingJob", "exact_bytes", "layer_weights", "measured_training", "mfu", "place_of_setup", "setting_of",
+    "step_pace",
 ]  # fmt: skip
 
 
@@ -57,6 +58,11 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
             self.model, basis=self.basis.value, method=self.setup.method, software=self.setup.software.name
         )
         sure = {name: sure for name, (_, sure) in self.own.items()}
+        if "memory_peak_bytes" in sure:
+            # Far from what was measured it is as sure as without, never less.
+            usual = ErrorModel(kind="train", level=level)
+            for name in ("memory_peak_bytes_upper", "memory_peak_bytes"):
+                sure[name] = min(sure["memory_peak_bytes"], usual.factor(name))
         own = self.accelerator.calibrations.get(self.setup.software.name + TRAINING) if sure else None
         return ErrorModel(
             kind="train", level=level, calibration=None if own is None else msgspec.structs.replace(own, factors=sure)
@@ -78,8 +84,12 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
         parts = tuple(msgspec.structs.replace(part, value=part.value * by) for part in found.parts)
         return msgspec.structs.replace(found, value=found.value * by, parts=parts)
 
-    def memory(self, kind: str = "device") -> Quantity:
-        """Peak of the fullest accelerator, by what is counted: allocated, reserved, device. [bytes]"""
+    def peak(self, kind: str = "device") -> Quantity:
+        """
+        Peak of the fullest accelerator, by what is counted: allocated, reserved, device. [bytes]
+
+        What the user measured moves its loose part alone: weights and states follow from counts and formats.
+        """
         found = training_memory(
             self.model,
             accelerator=self.accelerator,
@@ -87,14 +97,29 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True):
             coefficients=self.coefficients,
             memory_kind=kind,
         )
-        return self.bounded(found)
+        by, _ = self.own.get("memory_peak_bytes", (1.0, 1.0))
+        if by == 1.0:
+            return found
+        parts = (
+            part if part.name in EXACT else msgspec.structs.replace(part, value=part.value * by) for part in found.parts
+        )
+        return Quantity.of_parts("bytes", tuple(parts))
+
+    def memory(self, kind: str = "device") -> Quantity:
+        """The same with its interval."""
+        return self.bounded(self.peak(kind))
 
     def bounded(self, memory: Quantity) -> Quantity:
         """A peak with its interval, which never goes below what follows from counts and formats alone."""
-        least = sum(part.value for part in memory.parts if part.name in EXACT)
+        least = exact_bytes(memory)
         errors = self.errors
         upper = errors.factor("memory_peak_bytes_upper")
         return memory.within(errors.factor("memory_peak_bytes"), least=least, above=upper)
+
+
+def exact_bytes(peak: Quantity) -> float:
+    """Of a peak, what follows from counts and formats alone. [bytes]"""
+    return sum(part.value for part in peak.parts if part.name in EXACT)
 
 
 def measured_training(
