@@ -109,7 +109,7 @@ def test_lengths_that_no_accelerator_takes_surely_enough_are_named() -> None:
     del both["traffic"]
     plan = planned(both, accelerator="L4", confidence=0.97, quick=True)
     assert not plan.feasible and plan.binding is not None and plan.binding.limit == "confidence"
-    assert "requests of 3,000 tokens answered with 200" in (plan.binding.reason or "")
+    assert "a request of 3,000 tokens answered with 200" in (plan.binding.reason or "")
 
 
 def test_what_may_be_had_is_enough_with_less_confidence() -> None:

@@ -92,9 +92,9 @@ def _bucket_lacks(workload: FleetWorkload, mine: list[Candidate], bucket: int) -
     """Why nothing takes requests of one of several lengths, where something takes the others."""
     able = [one for one in mine if one.points[bucket] is not None]
     lengths = workload.buckets[bucket].lengths
-    what = f"requests of {lengths.prompt_tokens:,.0f} tokens answered with {lengths.output_tokens:,.0f}"
+    what = f"a request of {lengths.prompt_tokens:,.0f} tokens answered with {lengths.output_tokens:,.0f}"
     if not able:
-        reason = f"{what} miss the objectives on every accelerator"
+        reason = f"{what} misses the objectives on every accelerator"
         return Verdict(ok=False, limit="latency", reason=reason, nearest="looser objectives")
     chance = max(one.likeliest(bucket) for one in able)
     return too_unsure(what, chance, asked=workload.confidence)
