@@ -219,7 +219,7 @@ def shipped_interruption(at: Deployment) -> float:
     """`interrupted_share` of what the catalogue predicts of a deployment. [-]"""
     overheads = shipped_overheads(at)
     table = step_table(grid_of(at), overheads)
-    return interrupted_share(at, under_load(msgspec.structs.replace(at, overheads=overheads), table)[0], table)
+    return interrupted_share(at, under_load(msgspec.structs.replace(at, overheads=overheads), table)[0], table=table)
 
 
 def under_stretch(at: Deployment) -> Predictor:

@@ -71,11 +71,11 @@ def served_latency(at: Deployment) -> tuple[Served, Rung]:
         return _predict_disaggregated(at)
     table = step_table(grid_of(at), at.overheads)
     found, rung = under_load(at, table)
-    between = interrupted_share(at, found, table) if at.drift is not None else 0.0
+    between = interrupted_share(at, found, table=table) if at.drift is not None else 0.0
     return with_drift(at, found, interrupted=between), rung
 
 
-def interrupted_share(at: Deployment, found: Served, table: StepTable) -> float:
+def interrupted_share(at: Deployment, found: Served, *, table: StepTable) -> float:
     """Of a time per token, what is not the decode step of those that run: prompts of other requests. [-]"""
     alone_s = table.decode_s(max(1.0, found.running), at.case.isl + at.case.osl / 2.0)
     return min(1.0, max(0.0, 1.0 - alone_s / found.tpot_s)) if found.tpot_s > 0.0 else 0.0
