@@ -117,7 +117,7 @@ def _bare(text: str) -> str:
 CHANGES: dict[type, dict[str, Any]] = {
     Attention: {"v_head_dim": 64, "window": 4096, "causal": False, "gated": True, "sinks": True, "kv_shared": True,
                 "segment_recurrence": True, "key_is_value": True, "index_heads": 1, "index_head_dim": 8,
-                "index_topk": 4},
+                "index_topk": 4, "qk_norm_all_heads": True},
     LayerGroup: {"cross_attention": Attention(num_attention_heads=1, num_key_value_heads=1, head_dim=8), "norms": 4,
                  "norm_bias": True, "extra_parameters": 5.0},
     Model: {"encoder": (LayerGroup(count=1),), "towers": (), "embedding_size": 8, "learned_positions": 8,
