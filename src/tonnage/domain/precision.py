@@ -139,6 +139,10 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     it from its engine and accelerator (engines/attention.csv); nobody asks for it.
     """
 
+    def by_name(self) -> dict[str, str | None]:
+        """The formats that may be asked for, as a row of an answer has them."""
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name != "attends"}
+
     @property
     def stored(self) -> str:
         """What most weights are stored in, by which a deployment is named: the experts' format where they differ."""

@@ -46,7 +46,7 @@ def measured_line(uses: Sequence[CalibrationUse]) -> str:
     >>> use = CalibrationUse(accelerator="h200-sxm-141gb", engine="vllm", model="m", models=("m",), points=3,
     ...                      date="2026-11-20", moved=(Moved(quantity="tpot_s", factor=1.119),))
     >>> measured_line([use])
-    'Your measurements: TPOT x1.12 (H200, vLLM, 3 points of 2026-11-20). --calibration none leaves them out.'
+    'Your measurements: TPOT x1.12 (H200 SXM 141 GB, vLLM, 3 points of 2026-11-20). --calibration none leaves them out.'
     """
     own, others = ([use for use in uses if use.published is published] for published in (False, True))
     said = [f"{title}: {_stacks(found)}." for title, found in ((OWN, own), (PUBLISHED, others)) if found]

@@ -76,7 +76,7 @@ def network_row(
         name=accelerator.name,
         count=1,
         layout={},
-        precision=msgspec.structs.asdict(precision_of(case.precision)),
+        precision=precision_of(case.precision).by_name(),
         verdict=verdict,
         total_bytes=usable,
         limit_bytes=usable,

@@ -88,7 +88,7 @@ def _try(model: Model, accelerator: Accelerator, *, layout: Layout, request: Fit
         name=accelerator.name,
         count=layout.ranks,
         layout={name: degree for name, degree in msgspec.structs.asdict(layout).items() if degree > 1},
-        precision=msgspec.structs.asdict(precision),
+        precision=precision.by_name(),
         verdict=pool.verdict,
         total_bytes=pool.total_bytes,
         limit_bytes=pool.limit_bytes,
