@@ -6,8 +6,6 @@ Such a model keeps nothing between requests: what is resident is weights and the
 
 from __future__ import annotations
 
-import msgspec
-
 from tonnage.catalog import NOTHING, Additions
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Verdict
