@@ -5,9 +5,11 @@ from datetime import date
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tonnage.domain.plan import BreakEven, ServePlan
 from tonnage.planning.ask import answer
+from tonnage.planning.serve.plan import plan_serve
 
 TODAY = date(2026, 11, 21)
 ASKED: dict[str, Any] = {
@@ -84,14 +86,19 @@ def test_one_more_replica_is_needed_where_the_plan_says_so(now: ServePlan) -> No
 
 
 def test_longer_requests_change_the_answer_where_planning_again_says_so(now: ServePlan) -> None:
-    """Capacities between doublings are drawn on logarithms: the change lies within a tenth, in a tie within a half."""
+    """Capacities between doublings are drawn on logarithms: the change lies within a tenth."""
     found = flips_of(now, "tokens of a request above")
     if not found:
         pytest.skip("no flip with these prices")
-    lengths, share = now.request.lengths, found[0].value / (found[0].now or 1.0)
+    share = found[0].value / (found[0].now or 1.0)
     # Past the change the first option may lead again, with one replica more.
-    leaders = set()
-    for beyond in (1.02, 1.1, 1.5):
-        longer = {name: f"{getattr(lengths, name) * share * beyond:.0f}" for name in ("prompt_tokens", "output_tokens")}
-        leaders.add(leader(plan(**{**longer, "traffic": None})))
-    assert leaders - {leader(now)}
+    assert {leader(plan_at_lengths(now, share * beyond)) for beyond in (1.02, 1.1)} - {leader(now)}
+    assert part(plan_at_lengths(now, share / 1.1)) == part(now)
+
+
+def plan_at_lengths(made: ServePlan, share: float) -> ServePlan:
+    """The same traffic, all of whose lengths are that much longer: typed ones would all be alike, and queue less."""
+    lengths = made.request.lengths
+    names = ("prompt_tokens", "output_tokens", "prompt_p95", "output_p95")
+    longer = replace(lengths, **{name: getattr(lengths, name) * share for name in names})
+    return plan_serve(replace(made.request, lengths=longer), today=TODAY)
