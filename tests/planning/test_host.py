@@ -252,6 +252,15 @@ def test_workers_that_only_decode_or_only_read_prompts_draw_their_own_shares() -
     assert split.value - WORKING_DRAW == pytest.approx((one.value - WORKING_DRAW) / 2.0)
 
 
+def test_workers_that_do_both_beside_encoders_draw_like_replicas() -> None:
+    at = resolve(
+        ServeCase(model="Qwen/Qwen3-14B", accelerator=H100.id, traffic=Traffic(concurrency=8.0), isl=2000.0, osl=200.0)
+    )
+    one = serving_load(at, running=64.0, tpot_s=0.06, requests_per_s=4.0)
+    three = serving_load(at, running=192.0, tpot_s=0.06, requests_per_s=12.0, workers=(0, 3))
+    assert three.value == pytest.approx(one.value)
+
+
 def test_a_network_draws_by_its_bytes_and_products() -> None:
     still = Operator(kind="elementwise", name="copy", read_bytes=H100.memory_bytes_per_s, write_bytes=0.0)
     busy = Operator(kind="gemm", name="product", compute="bf16", flop=0.3 * H100.peaks["bf16"], m=1, n=1, k=1)

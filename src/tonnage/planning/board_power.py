@@ -97,15 +97,15 @@ def serving_load(
         Prompts that the replica takes. [1/s]
     workers : (int, int), optional
         Of a unit of separate pools, workers that read prompts and workers that decode, each of this deployment's
-        layout; absent = the same accelerators do both.
+        layout; absent = the same accelerators do both, as where none reads prompts alone.
     """
     p, case = at.placement, at.case
-    prefill, decode = workers or (1, 1)
+    prefill, decode = workers or (0, 1)
     # Of the boards' mean: each side draws its own share of them.
-    reads, writes = (prefill / (prefill + decode), decode / (prefill + decode)) if workers else (1.0, 1.0)
+    reads, writes = (prefill / (prefill + decode), decode / (prefill + decode)) if prefill else (1.0, 1.0)
     used = _decoding(p, case, running=running / decode, tpot_s=tpot_s).times(writes)
     if case.isl > 0.0 and case.phase != "decode":
-        used = used.plus(_reading(p, case, requests_per_s=requests_per_s / prefill).times(reads))
+        used = used.plus(_reading(p, case, requests_per_s=requests_per_s / (prefill or decode)).times(reads))
     # Fewer sequences than pipeline stages leave stages without one: cards that hold a part of the layers each.
     active = min(1.0, max(1.0, running) / p.layout.pp)
     return share_of(used, busy=active)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
 import pytest
 
+from tonnage import catalog
 from tonnage.domain.fleet_plan import FleetPlan
 from tonnage.planning.fleet import plan as planning
+from tonnage.planning.fleet.candidate import candidates
 from tonnage.planning.fleet.plan import plan_fleet
+from tonnage.planning.fleet.stock import stock
 from tonnage.planning.requests.fleet import fleet_request
 from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.plan import plan_serve
@@ -116,9 +120,22 @@ def test_what_may_be_had_is_enough_with_less_confidence() -> None:
     """What is owned carries the load as predicted, but not with 97 %, and no quota alone stands in the way."""
     own = [{"accelerator": "L40S", "count": 2}]
     limits = [{"most": 0, "provider": "aws"}, {"most": 0, "region": "us-east-1"}]
-    load = {**CHAT, "rate": 20.0, "headroom": 0.0}
     asked = {"own": own, "quotas": limits, "quick": True}
+    likely, sure = (_most_on_two(confidence) for confidence in (0.5, 0.97))
+    assert sure < 0.9 * likely
+    load = {**CHAT, "rate": math.sqrt(likely * sure), "headroom": 0.0}
     assert planned(load, **asked, confidence=0.5).feasible
     plan = planned(load, **asked, confidence=0.97)
     assert not plan.feasible and plan.binding is not None and plan.binding.limit == "confidence"
     assert "97 % asked for" in plan.sentence
+    assert not planned({**load, "rate": 1.1 * likely}, **asked, confidence=0.5).feasible
+    assert planned({**load, "rate": 0.9 * sure}, **asked, confidence=0.97).feasible
+
+
+def _most_on_two(confidence: float) -> float:
+    """What two L40S carry of the chat at a confidence, on one configuration. [1/s]"""
+    one = {**_written(CHAT), "headroom": 0.0}
+    request = fleet_request({**OFFERS, "accelerator": "L40S", "workloads": [one], "confidence": confidence})
+    held, _ = stock(request, additions=catalog.NOTHING)
+    found, _, _ = candidates(request, 0, held=held, additions=catalog.NOTHING)
+    return max(2 // each.ranks * each.rates[0] for each in found)

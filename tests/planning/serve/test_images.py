@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from typing import Any
 
@@ -41,14 +42,16 @@ def test_tokens_of_images_are_part_of_the_prompt() -> None:
 
 
 def test_both_ways_on_the_ranks_are_options_and_whole_images_lead(large: ServePlan) -> None:
-    modes = {o.configuration.engine.mm_encoder_tp_mode for o in large.options if o.configuration.layout.tp == 8}
-    assert modes == {None, "data"}
-    ttft = {
-        o.configuration.engine.mm_encoder_tp_mode: o.capacity.ttft_mean_s
+    """Of the size that leads: which size that is follows from the predictions."""
+    first = large.options[0]
+    assert first.configuration.engine.mm_encoder_tp_mode == "data" and first.configuration.layout.tp > 1
+    alike = {
+        o.configuration.engine.mm_encoder_tp_mode: o
         for o in large.options
-        if o.configuration.layout.tp == 8 and o.replicas == 2
+        if o.configuration.layout == first.configuration.layout and o.configuration.pools is None
     }
-    assert ttft["data"] < ttft[None]
+    assert set(alike) == {None, "data"} and alike[None].replicas >= alike["data"].replicas
+    assert alike["data"].capacity.ttft_mean_s < alike[None].capacity.ttft_mean_s
 
 
 def test_every_place_is_priced_and_told(large: ServePlan) -> None:
@@ -56,7 +59,12 @@ def test_every_place_is_priced_and_told(large: ServePlan) -> None:
     assert found is not None and [way.configuration for way in found.ways][1].endswith("encoder-dp")
     divided, dealt, split, together, _ = found.ways
     assert dealt.encode_s < divided.encode_s < together.encode_s and together.move_s > 0.0
-    assert together.accelerators == 9 and split.accelerators == 17
+    tp = large.options[0].configuration.layout.tp
+    units = [re.search(r"(\d+)e(?:(\d+)p)?(\d+)p?d$", way.configuration) for way in (split, together)]
+    for way, unit in zip((split, together), units, strict=True):
+        assert unit is not None
+        encode, *others = (int(count or 0) for count in unit.groups())
+        assert way.accelerators == encode + tp * sum(others)
     # Encoders of their own take the encoder out of the steps, so that a unit takes more than a replica.
     assert divided.rate_per_s < dealt.rate_per_s < together.rate_per_s
     told = markdown(blocks_of(large))

@@ -206,6 +206,7 @@ LARGEST_REPLICA: Final = 32
 SIZES_LOOKED_AT: Final = 3
 """Sizes of a replica from the smallest that serves every bucket it can."""
 KEPT_PER_SITE: Final = 2
+"""Whatever their size; beyond them only ever smaller ones, which suit smaller instances and loads."""
 VARIED: Final = frozenset({"cache", "ttft", "tpot", "e2e"})
 """Limits that a cache in fewer bits, or drafting, may lift."""
 FAR: Final = 3.0
@@ -385,7 +386,12 @@ def _point(asked: Serve, replica: Replica, run: Configuration) -> Point | Infeas
 
 
 def _best(workload: FleetWorkload, here: list[Candidate]) -> list[Candidate]:
-    """Configurations of one site that no smaller one outdoes per accelerator in every bucket."""
+    """
+    Configurations of one site that no smaller one outdoes per accelerator in every bucket.
+
+    A small one stays however many larger ones carry more per accelerator: it alone fits on instances of few
+    accelerators, and a looser objective that lifts the larger ones must not take it away.
+    """
     here = sorted(here, key=lambda c: -c.mix_per_s(workload) / c.ranks)
     kept: list[Candidate] = []
     for one in here:
@@ -394,7 +400,8 @@ def _best(workload: FleetWorkload, here: list[Candidate]) -> list[Candidate]:
             and all(a / other.ranks >= b / one.ranks for a, b in zip(other.rates, one.rates, strict=True))
             for other in kept
         )
-        if not beaten and len(kept) < KEPT_PER_SITE:
+        smaller = not kept or one.ranks < min(other.ranks for other in kept)
+        if not beaten and (smaller or len(kept) < KEPT_PER_SITE):
             kept.append(one)
     return kept
 
