@@ -48,8 +48,8 @@ __all__ = [
     "with_load_curve",
 ]
 
-MARGIN: Final = 1.8
-"""Simulated capacity over the mean field's, at most: as seen over configurations and loads (log, 2026-11-21)."""
+MARGIN: Final = 1.9
+"""Simulated capacity over the mean field's, at most: as seen over configurations and loads (log, 2026-11-23)."""
 COARSE: Final = 1.3
 """A close look's capacity over a coarse one's, at most: a step of the coarse search, and chance."""
 ENOUGH: Final = 12
