@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import msgspec
 import pytest
@@ -43,8 +44,10 @@ def test_names() -> None:
         tonnage.accelerator("h100-smx")
 
 
-@pytest.mark.parametrize("case", [{}, {"kind": "serve"}, {"kind": "nonsense"}, {"kind": "serve", "isl": "many"}])
-def test_a_case_that_is_none_is_one_sentence(case: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "case", [[], None, {}, {"kind": "serve"}, {"kind": "nonsense"}, {"kind": "serve", "isl": "many"}]
+)
+def test_a_case_that_is_none_is_one_sentence(case: Any) -> None:
     with pytest.raises(TonnageError) as caught:
         tonnage.predict(case)
     assert "\n" not in str(caught.value)

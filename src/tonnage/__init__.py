@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from tonnage.version import __version__
 
@@ -457,10 +457,14 @@ def explain(
     return found
 
 
-def _case(case: Case | Mapping[str, Any]) -> Case:
+def _case(case: Any) -> Case:
+    from msgspec import Struct
+
     from tonnage.planning.predict.case_lines import case_of_object, check_case
 
-    return case_of_object(dict(case)) if isinstance(case, Mapping) else check_case(case)
+    if isinstance(case, Struct):
+        return check_case(cast("Case", case))
+    return case_of_object(dict(case) if isinstance(case, Mapping) else case)
 
 
 def probe(folder: str | None = None) -> AbstractContextManager[Probe]:

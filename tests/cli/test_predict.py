@@ -53,6 +53,13 @@ def test_a_yaml_list_is_read_by_its_name(tmp_path: Path) -> None:
     assert answers(run(str(path)))[0]["fits"] is True
 
 
+@pytest.mark.parametrize("given", ["", "[]"])
+def test_no_case_is_one_sentence_and_exit_code_2(given: str) -> None:
+    result = run(given=given)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("tonnage: no case is given; write one object a line")
+
+
 def test_a_bad_line_is_answered_in_place_and_the_exit_code_says_so() -> None:
     given = "\n".join([json.dumps(CASE), "{", json.dumps({**CASE, "accelerator": "h100-smx5"}), json.dumps(CASE)])
     result = run(given=given)
@@ -72,11 +79,6 @@ def test_a_missing_file_and_a_malformed_list_end_in_one_sentence(tmp_path: Path)
         assert result.exit_code == 2
         assert result.stderr.startswith("tonnage: ")
         assert result.stderr.count("\n") == 1
-
-
-def test_nothing_in_is_nothing_out() -> None:
-    result = run(given="")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
 
 
 def test_published_results_stand_beside_each_prediction() -> None:

@@ -192,7 +192,8 @@ def test_predict_answers_in_order_and_says_what_is_wrong(client: Any) -> None:
     good = {"kind": "serve", "model": "13B", "accelerator": "H200", "traffic": {"concurrency": 8}, "isl": 64, "osl": 64}
     results = client.post("/predict", json={"cases": [good, {"kind": "serve"}, good]}).json()["results"]
     assert results[0] == results[2] and results[0]["fits"] and "error" in results[1]
-    assert client.post("/predict", json={"cases": []}).status_code == 400
+    empty = client.post("/predict", json={"cases": []})
+    assert empty.status_code == 400 and "cases: a list of 1 to 200 cases is expected" in empty.text
 
 
 def test_the_document_describes_what_is_there(client: Any) -> None:

@@ -60,6 +60,7 @@ def test_a_result_is_the_report_as_markdown() -> None:
         ("check_memory_fitt", {}, "check_memory_fit"),
         ("check_memory_fit", {"modle": 1}, "modle"),
         ("predict_performance", {"cases": 3}, "cases: a list"),
+        ("predict_performance", {"cases": []}, "cases: a list of at least one case"),
         ("search_catalogue", {"kind": "prices"}, "offers"),
         ("search_catalogue", {"kind": "offers", "names": "H100"}, "names: a list of texts"),
         ("search_catalogue", {"kind": "offers", "name": ["H100"]}, "names"),

@@ -220,9 +220,10 @@ def test_a_list_that_is_none_ends_in_one_sentence(text: str, yaml: bool, said: s
         lines(text, yaml=yaml)
 
 
-def test_nothing_in_is_nothing_out() -> None:
-    assert lines("") == []
-    assert lines("\n\n  \n") == []
+@pytest.mark.parametrize(("text", "yaml"), [("", False), ("\n\n  \n", False), ("[]", False), ("[]", True)])
+def test_no_case_at_all_is_refused(text: str, yaml: bool) -> None:
+    with pytest.raises(BadFact, match=r"^no case is given; write one object a line"):
+        lines(text, yaml=yaml)
 
 
 def test_a_name_given_twice_in_a_case_is_refused() -> None:

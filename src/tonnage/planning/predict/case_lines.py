@@ -36,6 +36,8 @@ _LARGEST: Final = 1e18
 MAX_CLIENTS: Final = 100_000
 """Of a closed loop: each is simulated, 20 microseconds of the processor and more."""
 
+_NO_CASE: Final = 'no case is given; write one object a line, such as {"kind": "serve", …}'
+
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """One line out."""
@@ -74,7 +76,7 @@ def raw_cases(file: IO[bytes], *, yaml: bool = False) -> Iterator[tuple[int, Any
     Raises
     ------
     BadFact
-        A list as a whole is too large or malformed. A bad line is no exception: it comes as one.
+        A list as a whole is too large or malformed, or there is no case. A bad line is no exception: it comes as one.
     """
     if yaml:
         yield from enumerate(_list_of(read_yaml(_whole(file), where="the list")), 1)
@@ -83,7 +85,7 @@ def raw_cases(file: IO[bytes], *, yaml: bool = False) -> Iterator[tuple[int, Any
     while not first.strip():
         first, number = _line(file), number + 1
         if not first:
-            return
+            raise BadFact(_NO_CASE)
     if first.lstrip().startswith(b"["):
         yield from enumerate(_list_of(decode_json(first + _whole(file), where="the list")), 1)
         return
@@ -244,4 +246,6 @@ def _list_of(value: Any) -> list[Any]:
         raise BadFact("a list of cases is expected, not one case; begin its first line with '- ', in JSON write [{…}]")
     if not isinstance(value, list):
         raise BadFact(f"a list of cases is expected, not {echo(value)}")
+    if not value:
+        raise BadFact(_NO_CASE)
     return value
