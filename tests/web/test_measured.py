@@ -51,6 +51,8 @@ LOADED = {"kind": "serve", "model": MODEL, "accelerator": "H100", "isl": 1024, "
           "traffic": {"concurrency": 16}}  # fmt: skip
 BODY: dict[str, Any] = {"cases": [LOADED]}
 NONE = {"calibration": "none"}
+SOURCES = {f"{H100}.toml", f"{RTX}.toml", "training.toml", "its own latencies"}
+"""The files of `own`, and what a service that is looked at says of itself."""
 ASKED: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "plan/serve": ({"model": MODEL, **SERVE}, ("vllm",)),
     "plan/batch": ({"model": MODEL, "items": "100k", "deadline": "8 h", "prompt_tokens": "400", "output_tokens": "60",
@@ -135,8 +137,9 @@ def test_they_are_named_in_json_on_the_first_screen_and_on_the_page(path: str, o
     assert tuple(use.engine for use in answer.calibrations) == software
     if not software:
         return
+    assert own.paths[0] not in as_json(answer), "a folder of the server's"
     written = json.loads(as_json(answer))["calibrations"]
-    assert all(use["points"] and use["moved"] and use["source"].endswith((".toml", "latencies")) for use in written)
+    assert all(use["points"] and use["moved"] and use["source"] in SOURCES for use in written)
     document = document_of(answer)
     assert "Your measurements: " in first_screen(document) and "--calibration none" in first_screen(document)
     assert document.why[0].title == "Your measurements"

@@ -240,7 +240,7 @@ def _from_table(given: Mapping[str, Any], *, where: str) -> Calibration:
             points=int(given.get("points", 0)),
             learnt=tuple(_learnt(one, where) for one in given.get("learnt", ())),
             widths={k: _factor(v, f"widths.{k}", where) for k, v in given.get("widths", {}).items()},
-            source=where.rpartition(":")[0],
+            source=Path(where.rpartition(":")[0]).name,
         )
     except (TypeError, ValueError, AttributeError) as error:
         raise BadFact(f"{where}: {echo(error)}; `tonnage calibrate` writes a whole file") from None

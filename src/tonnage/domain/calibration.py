@@ -93,7 +93,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     widths: dict[str, float] = {}
     """By cause: standard deviation of its logarithm before anything was measured. [-]"""
     source: str = ""
-    """The file it was read from."""
+    """Name of the file it was read from. Without its folder: answers show it, and they leave the machine."""
 
     def for_model(self, model: str) -> Calibration:
         """
@@ -140,7 +140,7 @@ class CalibrationUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     carried: float = 1.0
     """What of it holds for a model that was not measured, of the way in logarithms. [-]"""
     source: str = ""
-    """The file of the user's own; of published rows, who published them."""
+    """Name of the user's file, without its folder; of published rows, who published them."""
     training: bool = False
     published: bool = False
 

@@ -75,9 +75,9 @@ def advise_service(
     replicas = request.replicas or running.replicas
     seen = _seen(found.evidence, request, view, replicas=replicas)
     with tempfile.TemporaryDirectory() as folder:
-        told = ""
+        told, file = "", Path(folder, f"{Path(folder).name}.toml")
         if view.calibrates and additions.calibrated:
-            told, additions = _calibrated(view.measured, running, request, additions, folder=Path(folder))
+            told, additions = _calibrated(view.measured, running, request, additions, file=file)
         advice = advise(
             request,
             running,
@@ -88,8 +88,8 @@ def advise_service(
             calibrated=told,
             upgrade=view.upgrade,
         )
-    # Its own point lasts no longer than the folder that it lay in.
-    uses = (replace(use, source=OWN) if use.source.startswith(folder) else use for use in advice.calibrations)
+    # Its own point lasts no longer than the file that it lay in.
+    uses = (replace(use, source=OWN) if use.source == file.name else use for use in advice.calibrations)
     return replace(advice, calibrations=tuple(uses))
 
 
@@ -127,9 +127,9 @@ def _seen(evidence: Evidence, asked: Adopt, view: View, *, replicas: int) -> See
 
 
 def _calibrated(
-    measured: Measurement | str, running: Running, asked: Adopt, additions: Additions, *, folder: Path
+    measured: Measurement | str, running: Running, asked: Adopt, additions: Additions, *, file: Path
 ) -> tuple[str, Additions]:
-    """What the service's own latencies teach, as additions that last as long as the folder; a word on how far off."""
+    """What the service's own latencies teach, as additions that last as long as the file; a word on how far off."""
     try:
         if isinstance(measured, str):
             raise BadRequest(measured)
@@ -137,7 +137,7 @@ def _calibrated(
         fitted = calibrate([(measured, stack)], additions=additions)
     except TonnageError as error:
         return f"not calibrated: {error}", additions
-    path = save_calibration(fitted.calibration, folder / "calibration.toml")
+    path = save_calibration(fitted.calibration, file)
     told = ", ".join(
         f"{one.quantity.removesuffix('_s').upper()} {one.before / one.measured - 1:+.0%}" for one in fitted.errors
     )
