@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.report.test_explain_kinds import ASKED as PLANS
 
 from tonnage.catalog.additions import save_calibration
 from tonnage.cli import root
@@ -146,6 +148,40 @@ def test_derived_figures_can_be_taken_and_a_wrong_name_is_told_with_the_nearest(
     assert pick_numbers((bill,), {"usd": "0.usd_per_hour"}) == {"usd": 3.0}
     with pytest.raises(UnknownName, match="usd_per_hour"):
         pick_numbers((bill,), {"usd": "0.usd_per_hours"})
+
+
+SERVE = {"kind": "serve", "model": "8B", "accelerator": "H100", "isl": 500, "osl": 100}
+STEP = {"kind": "train", "model": "8B", "accelerator": "H100", "count": 8, "seq_len": 2048}
+SAMPLES = {"kind": "infer", "model": "ultralytics/yolov8m", "accelerator": "L4"}
+ROLLOUT = {"kind": "rl", "model": "8B", "accelerator": "H100", "count": 8, "prompts_per_step": 8,
+           "responses_per_prompt": 4, "prompt_tokens": 100, "response_tokens": 500,
+           "max_response_tokens": 1000}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("case", "grid", "numbers"),
+    [
+        (SERVE, {"traffic.concurrency": [4, 8]}, ("ttft_s", "tpot_s", "output_tokens_per_s")),
+        (STEP, {"global_batch": [16, 32]}, ("step_s", "tokens_per_s_per_accelerator", "mfu", "memory_peak_bytes")),
+        (SAMPLES, {"batch": [8, 16]}, ("samples_per_s", "latency_s")),
+        (ROLLOUT, {"prompts_per_step": [8, 16]}, ("step_s", "tokens_per_s_per_accelerator")),
+    ],
+)
+def test_predictions_of_every_kind_have_columns_of_their_own(
+    case: dict[str, Any], grid: dict[str, Any], numbers: tuple[str, ...], tmp_path: Path
+) -> None:
+    sweep = sweep_of({"sweep": "predict", "base": case, "grid": grid})
+    sweeps.run(sweep, tmp_path / "a.sqlite")
+    rows = table(sweep, tmp_path / "a.sqlite")
+    assert len(rows) == 2 and not any("error" in row for row in rows)
+    assert all(row["fits"] and all(row[name] > 0 for name in numbers) for row in rows)
+
+
+@pytest.mark.parametrize("kind", ["infer", "fleet", "own", "budget", "lifecycle"])
+def test_plans_without_ranked_configurations_have_columns_of_their_own(kind: str) -> None:
+    ((_, row),) = answer_chunk("plan", (("key", {"plan": kind, **PLANS[kind][1]}),), take={}, folders=())
+    found = msgspec.json.decode(row)
+    assert found["feasible"] and found["sentence"]
 
 
 def test_another_column_asks_anew(tmp_path: Path) -> None:

@@ -154,7 +154,12 @@ USUAL: Final[dict[str, dict[str, str]]] = {
         "feasible": "feasible", "accelerator": "options.0.configuration.accelerator",
         "accelerators": "options.0.accelerators", "cost": "options.0.cost.value", "cost_low": "options.0.cost.low",
         "cost_high": "options.0.cost.high", "unit": "options.0.cost.unit", "provider": "options.0.bill.provider",
+        "bill": "bill.value", "bill_low": "bill.low", "bill_high": "bill.high", "bill_unit": "bill.unit",
         "sentence": "sentence",
+    },
+    "plan infer": {
+        "feasible": "feasible", "accelerator": "options.0.accelerator", "accelerators": "options.0.count",
+        "usd_per_hour": "options.0.bill.usd_per_hour", "provider": "options.0.bill.provider", "sentence": "sentence",
     },
     "fit": {
         "fits": "fits", "accelerator": "rows.0.accelerator", "count": "rows.0.count", "bytes": "rows.0.memory.value",
@@ -167,11 +172,16 @@ USUAL: Final[dict[str, dict[str, str]]] = {
     },
     "predict": {
         "fits": "fits", "ttft_s": "ttft_s.mean", "tpot_s": "tpot_s.mean",
-        "output_tokens_per_s": "output_tokens_per_s.value", "step_s": "step_s.value",
-        "samples_per_s": "samples_per_s.value", "why": "why",
+        "output_tokens_per_s": "output_tokens_per_s.value", "requests_per_s": "requests_per_s.value",
+        "samples_per_s": "samples_per_s.value", "latency_s": "latency_s.value", "step_s": "step_s.value",
+        "tokens_per_s_per_accelerator": "tokens_per_s_per_accelerator.value", "mfu": "mfu",
+        "memory_peak_bytes": "memory_peak_bytes.value", "why": "why",
     },
 }  # fmt: skip
-"""Columns of a sweep that names none."""
+"""
+By what is asked, and where it differs by kind of answer: columns of a sweep that names none. An answer has those that
+its kind has: a training step has no first token.
+"""
 
 
 def answer_chunk(ask: str, chunk: Chunk, *, take: dict[str, str], folders: tuple[str, ...]) -> list[tuple[str, bytes]]:
@@ -192,10 +202,16 @@ def pick_numbers(answer: Any, take: Mapping[str, str]) -> dict[str, Any]:
     return {name: msgspec.to_builtins(_at(answer, path)) for name, path in take.items()}
 
 
+def usual_numbers(ask: str, answer: Any) -> dict[str, Any]:
+    """The usual columns of an answer of its kind; null where this answer lacks what its kind has."""
+    columns = USUAL.get(f"{ask} {answer.__struct_config__.tag}", USUAL[ask])
+    return pick_numbers(answer, {name: path for name, path in columns.items() if hasattr(answer, path.split(".")[0])})
+
+
 def _row(ask: str, request: dict[str, Any], take: Mapping[str, str], additions: Additions) -> dict[str, Any]:
     try:
         answer = _run_question(ask, request, additions)
-        return pick_numbers(answer, take or USUAL[ask]) | _measured(answer)
+        return (pick_numbers(answer, take) if take else usual_numbers(ask, answer)) | _measured(answer)
     except TonnageError as wrong:
         return {"error": str(wrong)}
 
