@@ -219,3 +219,35 @@ def test_a_first_screen_stays_a_screen(own: Additions) -> None:
     lines = printed(document)
     assert len(lines) <= LINES and any("Your measurements" in line for line in lines)
     assert any("Measure first" in line for line in lines)
+
+
+SLOW = {**ASKED["plan/fleet"][0]["workloads"][0], "ttft": "1 ms"}
+IMPOSSIBLE: list[tuple[str, dict[str, Any], str]] = [
+    ("plan/serve", {"ttft": "1 ms"}, "ttft"),
+    ("plan/batch", {"deadline": "1 min"}, "deadline"),
+    ("plan/train", {"deadline": "1 h"}, "deadline"),
+    ("plan/finetune", {"budget": "$0.01"}, "budget"),
+    ("plan/rl", {"deadline": "1 min"}, "deadline"),
+    ("plan/fleet", {"workloads": [SLOW]}, "ttft"),
+    ("plan/fleet", {"quotas": [{"accelerator": "H100", "most": 0}]}, "quota"),
+]
+"""By form: what makes its question one that nothing meets, and the limit that says so."""
+
+
+@pytest.mark.parametrize(("path", "changed", "limit"), IMPOSSIBLE)
+def test_they_are_named_where_nothing_does_it(
+    path: str,
+    changed: dict[str, Any],
+    limit: str,
+    own: Additions,
+    other: Additions,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # What relaxing buys is many plans more, and none of this.
+    monkeypatch.setattr("tonnage.planning.core.header.what_relaxing_buys", lambda *_: ())
+    fields = {**ASKED[path][0], **changed}
+    answer, plain = (answer_form(QUESTIONS[path], fields, additions=one) for one in (own, other))
+    assert not answer.feasible and answer.binding.limit == limit
+    assert answer.binding.reason != plain.binding.reason or limit == "quota"
+    assert {use.engine for use in answer.calibrations} == set(ASKED[path][1]) and not plain.calibrations
+    assert "Your measurements: " in first_screen(document_of(answer))

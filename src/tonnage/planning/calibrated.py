@@ -2,7 +2,8 @@
 The configurations that an answer names, as cases: what its numbers rest on is looked up of these.
 
 One row a kind of plan, its best option first. `with_calibrations` puts what moved them into the answer, whoever asked;
-plans that hold plans have their halves marked as well. A kind without a row reads no calibration: plans to infer.
+plans that hold plans have their halves marked as well. A kind without a row reads no calibration: plans to infer. Of a
+plan that nothing meets, its planner says what moved what came nearest (`planning.core.moved_losers`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.additions import any_counts
 from tonnage.catalog.hub import resolve
@@ -25,17 +25,18 @@ from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.fleet_plan import FleetPlan
 from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.model import Model
 from tonnage.domain.own_plan import OwnPlan, OwnRow
 from tonnage.domain.plan import Configuration, PlanHeader, ServePlan
 from tonnage.domain.precision import Precision
 from tonnage.domain.requests.common import Lengths
-from tonnage.domain.rl_plan import RlPlan
+from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.engines.registry import find_engine, unlisted_engine
 from tonnage.planning.calibration_use import Run, TrainRun, calibrations_among, each_once
 from tonnage.planning.deployment import case_of
 
-__all__ = ["at_once", "with_calibrations"]
+__all__ = ["at_once", "both_sides", "with_calibrations"]
 
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 _AT_HOME: Final = re.compile(r"one card|layers over (\d+)")
@@ -55,11 +56,12 @@ def _marked(answer: Answer, additions: Additions) -> Answer:
         if isinstance(held := getattr(answer, name), PlanHeader | ServeSides | TrainSides)
     }
     answer = replace(answer, **inside) if inside else answer
-    if "calibrations" not in answer.__struct_fields__:
+    own: tuple[CalibrationUse, ...] | None = getattr(answer, "calibrations", None)
+    if own is None:
         return answer
     runs = _RUNS.get(type(answer))
     uses = calibrations_among(runs(answer, additions), additions=additions) if runs else ()
-    return replace(answer, calibrations=each_once((*uses, *_held(inside.values()))))
+    return replace(answer, calibrations=each_once((*own, *uses, *_held(inside.values()))))
 
 
 def _held(answers: Iterable[Any]) -> Iterator[CalibrationUse]:
@@ -76,10 +78,8 @@ def at_once(configuration: Configuration, *, model: str, lengths: Lengths, concu
     return case_of(configuration, model=model, lengths=lengths, traffic=load)
 
 
-def _of_serve(plan: ServePlan, additions: Additions) -> Iterator[Run]:
+def _of_serve(plan: ServePlan, _: Additions) -> Iterator[Run]:
     request = plan.request
-    if not plan.options:
-        yield from _refused(plan, additions)
     for option in plan.options:
         held = option.capacity.concurrency
         yield at_once(option.configuration, model=request.model, lengths=request.lengths, concurrency=held)
@@ -87,32 +87,10 @@ def _of_serve(plan: ServePlan, additions: Additions) -> Iterator[Run]:
         yield at_once(plan.pools.configuration, model=request.model, lengths=request.lengths, concurrency=1.0)
 
 
-def _of_batch(plan: BatchPlan, additions: Additions) -> Iterator[Run]:
+def _of_batch(plan: BatchPlan, _: Additions) -> Iterator[Run]:
     model, lengths = plan.request.model, plan.request.lengths
-    if not plan.options:
-        yield from _refused(plan, additions)
     for option in plan.options:
         yield at_once(option.configuration, model=model, lengths=lengths, concurrency=option.concurrency)
-
-
-def _refused(plan: ServePlan | BatchPlan, additions: Additions) -> Iterator[Run]:
-    """What is refused where nothing works, the nearest first, a request at a time: labels have accelerator, degrees,
-    weights and engine."""
-    parts = catalog.accelerators(additions)
-    for loser in plan.rejected:
-        part, *rest = loser.what.split()
-        if part not in parts or loser.verdict.limit == "filter" or len(rest) < 3:
-            continue
-        degrees = _degrees(rest)
-        weights, engine = rest[len(degrees) : len(degrees) + 2]
-        if find_engine(engine) is not None:
-            configuration = Configuration(
-                accelerator=part,
-                layout=Layout(**degrees),
-                precision=Precision(weights=weights),
-                engine=Engine(name=engine),
-            )
-            yield at_once(configuration, model=plan.request.model, lengths=plan.request.lengths, concurrency=1.0)
 
 
 def _degrees(words: Iterable[str]) -> dict[str, int]:
@@ -124,13 +102,18 @@ def _of_training(plan: TrainPlan, _: Additions) -> Iterator[Run]:
 
 
 def _of_rl(plan: RlPlan, additions: Additions) -> Iterator[Run]:
-    from tonnage.planning.rl.rollout import rollout_case
-
     model = resolve(plan.request.model, additions=additions)
     for option in plan.options:
-        responses = option.case.prompts_per_step * option.case.responses_per_prompt / option.replicas
-        yield rollout_case(option.case, model, replicas=option.replicas, requests=responses)
-        yield TrainRun(plan.request.model, option.configuration)
+        yield from both_sides(option, model, name=plan.request.model)
+
+
+def both_sides(option: RlOption, model: Model, *, name: str) -> Iterator[Run]:
+    """The rollout and the training of a step, each as calibrations know it."""
+    from tonnage.planning.rl.rollout import rollout_case
+
+    responses = option.case.prompts_per_step * option.case.responses_per_prompt / option.replicas
+    yield rollout_case(option.case, model, replicas=option.replicas, requests=responses)
+    yield TrainRun(name, option.configuration)
 
 
 def _of_fleet(plan: FleetPlan, _: Additions) -> Iterator[Run]:

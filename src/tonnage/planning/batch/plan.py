@@ -41,6 +41,7 @@ from tonnage.planning.core.header import (
     provenance,
     what_binds,
 )
+from tonnage.planning.core.moved_losers import alone, moved_losers
 from tonnage.planning.core.ranking import choices, job_traits, surely_cheapest, unlikely, with_verdicts
 from tonnage.planning.deployment import case_of, deploy
 from tonnage.planning.error_model import ErrorModel, chance_of, end_at, serve_level
@@ -127,6 +128,7 @@ def _plan_once(request: Batch, *, additions: Additions, today: date) -> BatchPla
         spot_against=narrative.spot_against(ranked),
         rejected=rejected,
         rejected_by_reason=by_reason(rejected),
+        calibrations=() if ranked else moved_losers(missed, alone(request), by=by, additions=additions),
         break_even=batch_break_even(
             request,
             ranked,

@@ -53,6 +53,7 @@ __all__ = [
     "infeasible_sentence",
     "model_facts",
     "names_taken",
+    "nearest_losers",
     "nearest_of_each",
     "nearness",
     "provenance",
@@ -149,6 +150,9 @@ class Loser(Protocol):
     def verdict(self) -> Verdict: ...
 
 
+AnyLoser = TypeVar("AnyLoser", bound=Loser)
+
+
 class Infeasible(msgspec.Struct, frozen=True, kw_only=True):
     """A configuration that cannot do it. `alone` is set when memory suffices and a latency objective does not."""
 
@@ -183,13 +187,18 @@ def nearness(order: dict[str, int]) -> Nearness:
 
 def nearest_of_each(losers: Iterable[Loser], *, doing: Collection[str], by: Nearness) -> tuple[Rejection, ...]:
     """One line for each accelerator on which nothing works: the try that came nearest. Nearest first."""
-    nearest: dict[str, Loser] = {}
+    ranked = nearest_losers(losers, by=by)
+    return tuple(Rejection(what=one.what, verdict=one.verdict) for one in ranked if one.accelerator not in doing)
+
+
+def nearest_losers(losers: Iterable[AnyLoser], *, by: Nearness) -> list[AnyLoser]:
+    """The try that came nearest on each accelerator, the nearest first."""
+    nearest: dict[str, AnyLoser] = {}
     for loser in losers:
         name = loser.accelerator
-        if name not in doing and (name not in nearest or by(loser) < by(nearest[name])):
+        if name not in nearest or by(loser) < by(nearest[name]):
             nearest[name] = loser
-    ranked = sorted(nearest.values(), key=by)
-    return tuple(Rejection(what=loser.what, verdict=loser.verdict) for loser in ranked)
+    return sorted(nearest.values(), key=by)
 
 
 def what_binds(losers: Sequence[Loser], excluded: Iterable[Rejection], *, by: Nearness) -> Verdict:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from functools import partial
 from typing import Any, Final
@@ -20,11 +20,12 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.rows import data_version
+from tonnage.domain.answer import Verdict
 from tonnage.domain.fleet_plan import FleetAlternative, FleetCheck, FleetPlan, FleetRequest
 from tonnage.domain.plan import PLAN_SCHEMA, Provenance, Rejection
 from tonnage.optimize.fleet import Fleet, FleetProblem, Way, cheapest_fleet, least_cost, takes_long
 from tonnage.planning.commitments import commitments_assumed
-from tonnage.planning.core.header import Infeasible, by_reason, quick_without_simulator
+from tonnage.planning.core.header import Loser, by_reason, quick_without_simulator
 from tonnage.planning.core.stop import best_is_known, stop_asked
 from tonnage.planning.fleet import alternatives, narrative, refusals
 from tonnage.planning.fleet.alternatives import Solution
@@ -32,6 +33,7 @@ from tonnage.planning.fleet.candidate import Candidate, candidates, keep_near_le
 from tonnage.planning.fleet.hours import hours_of
 from tonnage.planning.fleet.narrative import bill_of, first_measurement, instances_of, kinds_of, replicas_of
 from tonnage.planning.fleet.problem import FleetContext, problem_of
+from tonnage.planning.fleet.refusals import BY_NEARNESS, Misses
 from tonnage.planning.fleet.samples import sample_candidates
 from tonnage.planning.fleet.simulated import simulate_chances
 from tonnage.planning.fleet.stock import stock
@@ -89,11 +91,12 @@ def _plan_once(request: FleetRequest, *, additions: Additions, today: date) -> F
     held, excluded = stock(request, additions=additions)
     held = run_stock(held, request)
     found: list[Candidate] = []
-    missed: dict[int, list[Infeasible]] = {}
+    missed: Misses = {}
     evaluated = 0
     for number, workload in enumerate(request.workloads):
         if workload.kind == "cpu":
             continue
+        looking: Callable[..., tuple[list[Candidate], Sequence[Loser], int]]
         looking = sample_candidates if workload.kind == "infer" else candidates
         if workload.run is not None:
             looking = partial(run_candidates, today=today)
@@ -126,22 +129,26 @@ def _plan_once(request: FleetRequest, *, additions: Additions, today: date) -> F
             assumed=narrative.assumptions(request, asked.hours),
         ),
     )
+
+    def refused(binding: Verdict) -> FleetPlan:
+        moved = refusals.moved_tries(asked, missed, additions=additions)
+        return replace(base, binding=binding, sentence=narrative.refusal(binding), calibrations=moved)
+
     nothing = refusals.nobody_serves(asked, missed, excluded=excluded)
     if nothing is not None:
-        return replace(base, binding=nothing, sentence=narrative.refusal(nothing))
+        return refused(nothing)
     known: Known = {}
     if not request.quick:
         asked = replace(asked, chances=tuple(simulate_chances(request, found, names=near, known=known)))
     asked, solution, checks = _simplest(_settle(asked, known), known)
     if not solution[2].feasible:
-        binding = refusals.what_stops(asked)
-        return replace(base, simulated=_simulations(asked), binding=binding, sentence=narrative.refusal(binding))
+        return replace(refused(refusals.what_stops(asked)), simulated=_simulations(asked))
     settled: Settled = (asked, solution, checks)
     over = refusals.over_kinds(asked, solution[2])
     if over is not None:
         if stop_asked():  # none of so few kinds was found yet
             raise KeyboardInterrupt
-        return replace(base, simulated=_simulations(asked), binding=over, sentence=narrative.refusal(over))
+        return replace(refused(over), simulated=_simulations(asked))
     if request.quick:
         return _answer(base, settled, beside=())
     settled, beside = _add_alternatives(settled, known)
@@ -379,18 +386,20 @@ def _answer(base: FleetPlan, settled: Settled, *, beside: tuple[FleetAlternative
 
 
 def _rejections(
-    request: FleetRequest, missed: dict[int, list[Infeasible]], found: list[Candidate], excluded: tuple[Rejection, ...]
+    request: FleetRequest, missed: Misses, found: list[Candidate], excluded: tuple[Rejection, ...]
 ) -> tuple[Rejection, ...]:
     """One line for each workload and accelerator that serves it in no configuration."""
     lines: list[Rejection] = []
     for number, misses in missed.items():
         able = {chance.site.accelerator.id for chance in found if chance.workload == number}
-        seen: set[str] = set()
+        nearest: dict[str, Loser] = {}
         for miss in misses:
-            name = miss.configuration.accelerator.partition(":")[0]
-            if name not in able and name not in seen:
-                seen.add(name)
-                what = f"{request.workloads[number].name} on {name}"
-                lines.append(Rejection(what=what, verdict=miss.verdict))
+            name = miss.accelerator.partition(":")[0]
+            if name not in able and (name not in nearest or BY_NEARNESS(miss) < BY_NEARNESS(nearest[name])):
+                nearest[name] = miss
+        lines += [
+            Rejection(what=f"{request.workloads[number].name} on {name}", verdict=miss.verdict)
+            for name, miss in nearest.items()
+        ]
     # What the request itself rules out by name is no news.
     return (*lines, *(one for one in excluded if one.verdict.limit not in _NAMED))

@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
 
+from tonnage.catalog import Additions
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.answer import Verdict
+from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.fleet_plan import FleetRequest, FleetWorkload
-from tonnage.domain.plan import Rejection
+from tonnage.domain.plan import Configuration, Rejection
 from tonnage.optimize.fleet import Fleet, FleetProblem, Machine, Quota, cheapest_fleet
-from tonnage.planning.core.header import Infeasible
+from tonnage.planning.calibration_use import Run, each_once
+from tonnage.planning.core.header import Infeasible, Loser, nearness
+from tonnage.planning.core.moved_losers import alone, moved_losers
 from tonnage.planning.fleet.candidate import Candidate, too_unsure
 from tonnage.planning.fleet.narrative import kinds_of
 from tonnage.planning.fleet.problem import LEAST, FleetContext, moved_confidence, problem_of
 from tonnage.planning.sites import none_passes
+from tonnage.planning.train.option import InfeasibleRun, measured_run
 from tonnage.units import show
 
-__all__ = ["nobody_serves", "over_budget", "over_kinds", "what_stops"]
+__all__ = ["BY_NEARNESS", "Misses", "moved_tries", "nobody_serves", "over_budget", "over_kinds", "what_stops"]
 
 NODES: Final = 20
 """Of the search of what stops a fleet. [-]"""
 STEP: Final = 0.1
 """Confidence less that is tried at a time. [-]"""
+Misses = dict[int, Sequence[Loser]]
+"""By workload, what cannot do it."""
+BY_NEARNESS: Final = nearness({"confidence": -1, "tpot": 0, "ttft": 0, "e2e": 0, "offer": 1, "cache": 2, "memory": 3})
 
 
 def over_budget(request: FleetRequest, usd_per_hour: float) -> Verdict | None:
@@ -59,9 +69,7 @@ def over_kinds(asked: FleetContext, fleet: Fleet) -> Verdict | None:
     )
 
 
-def nobody_serves(
-    asked: FleetContext, missed: dict[int, list[Infeasible]], *, excluded: Iterable[Rejection]
-) -> Verdict | None:
+def nobody_serves(asked: FleetContext, missed: Misses, *, excluded: Iterable[Rejection]) -> Verdict | None:
     """A workload that nothing can serve, and the limit that stops what came closest."""
     for number, workload in enumerate(asked.request.workloads):
         if workload.kind == "cpu":
@@ -73,19 +81,43 @@ def nobody_serves(
         lacking = next((b for b in range(len(workload.buckets)) if not any(c.rates[b] for c in mine)), None)
         if mine and lacking is None:
             continue
-        misses = missed.get(number, [])
+        misses = missed.get(number, ())
         if mine and lacking is not None:
             verdict = _bucket_lacks(workload, mine, lacking)
         elif not misses:
             verdict = none_passes(excluded)
         else:
-            order = {"confidence": -1, "tpot": 0, "ttft": 0, "e2e": 0, "offer": 1, "cache": 2, "memory": 3}
-            verdict = min(
-                (miss.verdict for miss in misses),
-                key=lambda v: (order.get(v.limit or "", 4), v.short_by or 0.0),
-            )
+            verdict = min(misses, key=BY_NEARNESS).verdict
         return replace(verdict, reason=f"{workload.name}: {verdict.reason}")
     return None
+
+
+def moved_tries(asked: FleetContext, missed: Misses, *, additions: Additions) -> tuple[CalibrationUse, ...]:
+    """The measurements that moved what no fleet is made of: what could serve each workload, else what came nearest."""
+    found: list[CalibrationUse] = []
+    for number, workload in enumerate(asked.request.workloads):
+        able = [_able(one) for one in asked.chances if one.workload == number]
+        runs = partial(_as_measured, workload, additions)
+        found += moved_losers(able or missed.get(number, ()), runs, by=BY_NEARNESS, additions=additions)
+    return each_once(found)
+
+
+def _able(chance: Candidate) -> Loser:
+    """What could do it, were it not for the rest of the fleet."""
+    here, verdict = chance.configuration, Verdict(ok=True)
+    if isinstance(here, Configuration):
+        return Infeasible(configuration=here, verdict=verdict)
+    return InfeasibleRun(
+        what=here.label(), accelerator=here.accelerator, count=here.count, verdict=verdict, option=chance.option
+    )
+
+
+def _as_measured(workload: FleetWorkload, additions: Additions, tried: Loser) -> Iterator[Run]:
+    if workload.serve is not None and isinstance(tried, Infeasible):
+        yield from alone(workload.serve)(tried)
+    elif workload.run is not None and isinstance(tried, InfeasibleRun):
+        name = workload.run.model
+        yield from measured_run(tried, model=resolve(name, additions=additions), asked=name, additions=additions)
 
 
 def _bucket_lacks(workload: FleetWorkload, mine: list[Candidate], bucket: int) -> Verdict:

@@ -23,12 +23,8 @@ from msgspec.structs import replace
 from tonnage.catalog import Additions
 from tonnage.domain.answer import Verdict
 from tonnage.domain.fleet_plan import FleetRequest, FleetRun, FleetWorkload
-from tonnage.domain.layout import Engine, Layout
-from tonnage.domain.plan import Configuration
-from tonnage.domain.precision import Precision
 from tonnage.domain.train_plan import TrainConfiguration, TrainOption
 from tonnage.optimize.fleet import Fleet, FleetProblem
-from tonnage.planning.core.header import Infeasible
 from tonnage.planning.error_model import end_within, joint_chance
 from tonnage.planning.fleet.candidate import Candidate
 from tonnage.planning.fleet.hours import Hours, allowed_share
@@ -62,7 +58,7 @@ def run_stock(held: tuple[Stock, ...], request: FleetRequest) -> tuple[Stock, ..
 
 def run_candidates(
     request: FleetRequest, number: int, *, held: tuple[Stock, ...], additions: Additions, today: date
-) -> tuple[list[Candidate], list[Infeasible], int]:
+) -> tuple[list[Candidate], list[InfeasibleRun], int]:
     """What each count of each accelerator does of a workload's runs, why others cannot, and how many were looked at."""
     workload = request.workloads[number]
     run = workload.run
@@ -70,18 +66,18 @@ def run_candidates(
     limit = _limit_s(workload)
     asked = training_context(replace(run, deadline_s=limit), additions=additions, today=today)
     found: list[Candidate] = []
-    missed: list[Infeasible] = []
+    missed: list[InfeasibleRun] = []
     attempts: list[tuple[Attempt, Site]] = []
     for site, offered, terms in _sites(request, held, number):
         able, refused = trainable_sites(
             (offered,), filters=run.filters, precision=asked.job.precision, framework=run.framework
         )
-        missed += [Infeasible(configuration=_nothing(one.what), verdict=one.verdict) for one in refused]
+        missed += [InfeasibleRun(what=one.what, accelerator=one.what, count=0, verdict=one.verdict) for one in refused]
         here = replace(asked, request=replace(asked.request, filters=replace(run.filters, terms=terms)))
         for one in able:
             for attempt in attempts_at(here, one):
                 if isinstance(attempt, InfeasibleRun):
-                    missed.append(_missed(attempt))
+                    missed.append(attempt)
                 else:
                     attempts.append((attempt, site))
     best, looked = math.inf, 0
@@ -96,7 +92,7 @@ def run_candidates(
         once = tuple(made for made in attempt.rental.bills if made.term in terms)
         for outcome in evaluate(asked, replace(attempt.rental, bills=once)):
             if isinstance(outcome, InfeasibleRun):
-                missed.append(_missed(outcome))
+                missed.append(outcome)
                 continue
             if outcome.chance < run.confidence:
                 missed.append(_unlikely(outcome, asked))
@@ -227,11 +223,7 @@ def runs_of(
     return tuple(found)
 
 
-def _missed(miss: InfeasibleRun) -> Infeasible:
-    return Infeasible(configuration=_nothing(miss.accelerator), verdict=miss.verdict)
-
-
-def _unlikely(option: TrainOption, asked: TrainContext) -> Infeasible:
+def _unlikely(option: TrainOption, asked: TrainContext) -> InfeasibleRun:
     name = f"{option.accelerators} x {option.configuration.accelerator}"
     verdict = Verdict(
         ok=False,
@@ -241,11 +233,5 @@ def _unlikely(option: TrainOption, asked: TrainContext) -> Infeasible:
         reason=f"{name} keeps its memory and its time with {option.chance:.0%} only",
         nearest=f"confidence {math.floor(option.chance * 100)} %",
     )
-    return Infeasible(configuration=_nothing(option.configuration.accelerator), verdict=verdict)
-
-
-def _nothing(accelerator: str) -> Configuration:
-    """Names the accelerator of what cannot be arranged."""
-    return Configuration(
-        accelerator=accelerator, layout=Layout(), precision=Precision(weights="any"), engine=Engine(name="any")
-    )
+    card = option.configuration.accelerator
+    return InfeasibleRun(what=name, accelerator=card, count=option.accelerators, verdict=verdict, option=option)

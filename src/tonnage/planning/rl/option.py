@@ -48,6 +48,8 @@ class InfeasibleRl(msgspec.Struct, frozen=True, kw_only=True):
     accelerator: str
     count: int
     verdict: Verdict
+    option: RlOption | None = None
+    """What it would be, where only deadline or budget is missed."""
 
 
 def options_of(asked: RlContext, rental: Rental, *, arranged: Arranged | None) -> list[RlOption | InfeasibleRl]:
@@ -80,7 +82,13 @@ def options_of(asked: RlContext, rental: Rental, *, arranged: Arranged | None) -
         found.append(
             option
             if beyond is None
-            else InfeasibleRl(what=option.configuration.label(), accelerator=card, count=place.count, verdict=beyond)
+            else InfeasibleRl(
+                what=option.configuration.label(),
+                accelerator=card,
+                count=place.count,
+                verdict=beyond,
+                option=option,
+            )
         )
     return found
 

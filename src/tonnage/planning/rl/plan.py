@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from datetime import date
 from functools import partial
 from math import inf, log2
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -39,6 +39,7 @@ from tonnage.planning.core.header import (
     what_binds,
     what_if,
 )
+from tonnage.planning.core.moved_losers import moved_losers
 from tonnage.planning.core.ranking import Traits, at_risk, choices, surely_cheapest, unlikely, with_verdicts
 from tonnage.planning.host import energy_use
 from tonnage.planning.rl.candidates import Arranged, best_of
@@ -50,6 +51,9 @@ from tonnage.planning.train.machine import energy_of_run
 from tonnage.planning.train.places import WORKERS, Rental, rentals, trainable_sites
 from tonnage.pricing.bills import primary_first
 from tonnage.units import show, whole_percent
+
+if TYPE_CHECKING:
+    from tonnage.planning.calibration_use import Run
 
 __all__ = ["plan_rl", "rl_options"]
 
@@ -113,6 +117,7 @@ def _plan_once(request: Rl, *, additions: Additions, today: date) -> RlPlan:
     doing = {option.case.accelerator for option in ranked}
     rejected = (*nearest_of_each(missed, doing=doing, by=BY_NEARNESS), *refused, *excluded)
     binding = None if ranked else what_binds(missed, (*refused, *excluded), by=BY_NEARNESS)
+    moved = () if ranked else moved_losers(missed, partial(_both_sides, asked), by=BY_NEARNESS, additions=additions)
     first = arranged.get(_key(ranked[0])) if ranked else None
     return RlPlan(
         schema=PLAN_SCHEMA,
@@ -128,12 +133,21 @@ def _plan_once(request: Rl, *, additions: Additions, today: date) -> RlPlan:
         off_policy=_off_policy(asked, ranked, open_sites) if ranked else "",
         rejected=rejected,
         rejected_by_reason=by_reason(rejected),
+        calibrations=moved,
         binding=binding,
         evaluated=evaluated,
         provenance=provenance(
             (option.bill for option in ranked), today=today, assumed=_assumptions(request, ranked, additions)
         ),
     )
+
+
+def _both_sides(asked: RlContext, miss: InfeasibleRl) -> Iterator[Run]:
+    """What was arranged, as calibrations know it."""
+    from tonnage.planning.calibrated import both_sides
+
+    if miss.option is not None:
+        yield from both_sides(miss.option, asked.model, name=asked.request.model)
 
 
 def _key(option: RlOption) -> tuple[str, str | None, int]:

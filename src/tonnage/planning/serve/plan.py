@@ -49,6 +49,7 @@ from tonnage.planning.core.header import (
     provenance,
     quick_without_simulator,
 )
+from tonnage.planning.core.moved_losers import alone, moved_losers
 from tonnage.planning.core.ranking import choices, frontier, serve_traits, with_verdicts
 from tonnage.planning.quality import apply_quality_floor, changes_among
 from tonnage.planning.serve import limits, narrative
@@ -152,6 +153,7 @@ def serve_plan_alone(request: Serve, *, additions: Additions, today: date) -> Se
         sizes=narrative.sizes(request, ranked),
         rejected=rejected,
         rejected_by_reason=by_reason(rejected),
+        calibrations=() if ranked else moved_losers(missed, alone(request), by=BY_NEARNESS, additions=additions),
         trail=narrative.trail(request, ranked, missed_memory=_missed_memory(missed))
         + adapters_kept(request, ranked, found=serving),
         break_even=serve_break_even(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from datetime import date, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from tonnage import catalog
+from tonnage.catalog import Additions
 from tonnage.catalog.failures import interruptions, run_fact, spot_uptime
 from tonnage.domain.answer import Basis, Part, Quantity, Verdict
+from tonnage.domain.model import Model
 from tonnage.domain.plan import Bill
 from tonnage.domain.rl_plan import RlOption
 from tonnage.domain.train_plan import Milestone, Run, TrainConfiguration, TrainOption
@@ -23,13 +26,19 @@ from tonnage.planning.train.job import TrainContext
 from tonnage.planning.train.machine import storage_line
 from tonnage.planning.train.places import Rental
 from tonnage.planning.train.search import fastest_arrangements, state_bytes, trained_parameters
-from tonnage.planning.train.training_job import TrainingJob, mfu
+from tonnage.planning.train.training_job import TrainingJob, measured_training, mfu
 from tonnage.pricing.bills import with_spares
 from tonnage.pricing.terms import billing_rules, charged_hours, run_lines
 from tonnage.simulation.run import Cluster, RunSpec, run_over_time
 from tonnage.units import show
 
-__all__ = ["ROUNDING", "InfeasibleRun", "chance_of_run", "evaluate", "holds", "option_of_setup", "run_of", "timeline"]
+if TYPE_CHECKING:
+    from tonnage.planning.calibration_use import TrainRun
+
+__all__ = [
+    "ROUNDING", "InfeasibleRun", "chance_of_run", "evaluate", "holds", "measured_run", "option_of_setup", "run_of",
+    "timeline",
+]  # fmt: skip
 
 ACCELERATORS_PER_RATED_NODE: Final = 8
 SPARES_FROM: Final = 16
@@ -48,6 +57,21 @@ class InfeasibleRun(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     option: TrainOption | None = None
     """What it would be, where only deadline or budget is missed."""
+    leanest: TrainConfiguration | None = None
+    """What comes nearest to the memory, where that is missed."""
+
+
+def measured_run(miss: InfeasibleRun, *, model: Model, asked: str, additions: Additions) -> Iterator[TrainRun]:
+    """What was arranged, as calibrations know it; of what is too large, only where a measured memory had a say."""
+    from tonnage.planning.calibration_use import TrainRun
+
+    if miss.option is not None:
+        yield TrainRun(asked, miss.option.configuration)
+    elif (lean := miss.leanest) is not None:
+        part = catalog.accelerator(miss.accelerator, additions)
+        measured = measured_training(model.id, accelerator=part, software=lean.software, setup=lean)
+        if "memory_peak_bytes" in measured:
+            yield TrainRun(asked, lean)
 
 
 def evaluate(asked: TrainContext, rental: Rental) -> list[TrainOption | InfeasibleRun]:
@@ -379,4 +403,10 @@ def _no_arrangement(asked: TrainContext, rental: Rental, found: Found) -> Infeas
         reason=f"needs {show(state, 'bytes')} of states{room}, and the leanest "
         f"layout ({found.smallest.layout.sharding}) is {show(found.short_bytes, 'bytes')} short on its fullest",
     )
-    return InfeasibleRun(what=what, accelerator=place.accelerator.id, count=place.count, verdict=verdict)
+    return InfeasibleRun(
+        what=what,
+        accelerator=place.accelerator.id,
+        count=place.count,
+        verdict=verdict,
+        leanest=_configuration(rental, found.smallest),
+    )

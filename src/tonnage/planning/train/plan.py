@@ -22,24 +22,26 @@ from tonnage.catalog import Additions
 from tonnage.catalog.fitted import training_coefficients, with_training_totals
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.answer import Verdict
-from tonnage.domain.plan import PLAN_SCHEMA, Rejection
+from tonnage.domain.plan import PLAN_SCHEMA
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.engines.training import framework_words
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.planning.core.header import answer_or_relax, by_reason, model_facts, nearest_of_each, provenance
+from tonnage.planning.core.moved_losers import moved_losers
 from tonnage.planning.core.ranking import choices, frontier, job_traits, unlikely, with_verdicts
-from tonnage.planning.sites import Site, none_passes, sites
+from tonnage.planning.sites import Site, sites
 from tonnage.planning.train import narrative
 from tonnage.planning.train.break_even import train_break_even
 from tonnage.planning.train.faster_stack import faster_stack
 from tonnage.planning.train.job import PATIENCE_S, TrainContext, job_of
 from tonnage.planning.train.machine import host_needs, with_electricity
-from tonnage.planning.train.option import ROUNDING, InfeasibleRun, evaluate, timeline
+from tonnage.planning.train.option import ROUNDING, InfeasibleRun, evaluate, measured_run, timeline
 from tonnage.planning.train.places import MAX_ACCELERATORS, WORKERS, Rental, rentals, trainable_sites
 from tonnage.planning.train.power import training_load
-from tonnage.planning.train.scaling import scaling_curves, setup_label, setup_of, spot_against_on_demand, stops_paying
-from tonnage.planning.train.search import Place, fastest_arrangements, floor, state_bytes, templates
+from tonnage.planning.train.refusals import by_nearness, what_stops
+from tonnage.planning.train.scaling import scaling_curves, setup_of, spot_against_on_demand, stops_paying
+from tonnage.planning.train.search import Place, floor, state_bytes, templates
 from tonnage.planning.train.training_job import TrainingJob
 from tonnage.pricing.bills import primary_first
 from tonnage.units import show
@@ -146,8 +148,9 @@ def train_plan_alone(request: Train | FineTune, *, additions: Additions, today: 
     kept = tuple(_finish(asked, option) for option in _best_first(asked, options))
     ranked = _with_verdicts(asked, kept)
     doing = {option.configuration.accelerator for option in ranked}
-    rejected = (*nearest_of_each(missed, doing=doing, by=_nearness), *refused, *excluded)
-    binding = None if ranked else _binding(asked, missed, excluded=(*refused, *excluded), open_sites=open_sites)
+    rejected = (*nearest_of_each(missed, doing=doing, by=by_nearness), *refused, *excluded)
+    binding = None if ranked else what_stops(asked, missed, excluded=(*refused, *excluded), open_sites=open_sites)
+    runs = partial(measured_run, model=asked.model, asked=request.model, additions=additions)
     points = scaling_curves(asked, ranked[0], sites=open_sites) if ranked else ()
     return TrainPlan(
         schema=PLAN_SCHEMA,
@@ -166,6 +169,7 @@ def train_plan_alone(request: Train | FineTune, *, additions: Additions, today: 
         spot=spot_against_on_demand(asked, ranked[0], sites=open_sites) if ranked else "",
         rejected=rejected,
         rejected_by_reason=by_reason(rejected),
+        calibrations=() if ranked else moved_losers(missed, runs, by=by_nearness, additions=additions),
         trail=narrative.trail(asked, ranked),
         break_even=train_break_even(
             ranked,
@@ -383,61 +387,3 @@ def _with_verdicts(asked: TrainContext, options: tuple[TrainOption, ...]) -> tup
         ratios=partial(narrative.ratios, asked=asked, first=first),
         ranked_by=lambda option: option.run.wall_s if hasty else option.cost,
     )
-
-
-_ORDER: Final = {"deadline": 0, "budget": 0, "cost": 1, "interruptions": 2, "layout": 3, "memory": 4}
-
-
-def _nearness(miss: InfeasibleRun) -> tuple[int, bool, float]:
-    """What was arranged, and so says what would do, comes before a bound on what was not."""
-    return _ORDER.get(miss.verdict.limit or "", 5), miss.verdict.nearest is None, miss.verdict.short_by or 0.0
-
-
-def _binding(
-    asked: TrainContext, missed: list[InfeasibleRun], *, excluded: tuple[Rejection, ...], open_sites: tuple[Site, ...]
-) -> Verdict:
-    """When nothing does it: the limit that stops the try that came closest, and what would work."""
-    if not missed:
-        unfit = next((loser for loser in excluded if loser.verdict.limit in {"precision", "training"}), None)
-        if unfit is not None and not open_sites:
-            return replace(unfit.verdict, reason=f"{unfit.what}: {unfit.verdict.reason}")
-        if not excluded or open_sites:
-            wanted = asked.request.count or asked.request.filters.max_count or "several"
-            return Verdict(
-                ok=False,
-                limit="offer",
-                reason=f"no offer that passes the filters joins {wanted} accelerators",
-                nearest="another count, or more providers",
-            )
-        return none_passes(excluded)
-    closest = min(missed, key=_nearness).verdict
-    if closest.limit not in {"memory", "layout"}:
-        return closest
-    works = _smallest_that_works(asked, open_sites)
-    return replace(
-        closest, nearest=works or closest.nearest or "no count of these accelerators; a smaller model or LoRA"
-    )
-
-
-def _smallest_that_works(asked: TrainContext, open_sites: tuple[Site, ...]) -> str:
-    """The fewest accelerators that hold the job, whatever count or limit was asked for."""
-    powers = [2**k for k in range(int(log2(MAX_ACCELERATORS)) + 1)]
-    smallest = ""
-    for site in open_sites:
-        for rental in rentals(site, counts=tuple(powers), terms=asked.request.filters.terms, today=asked.today):
-            found = fastest_arrangements(
-                asked.model,
-                rental.place,
-                job=asked.job,
-                coefficients=asked.coefficients,
-                framework=asked.request.framework,
-            )
-            fits = found.likely(asked.request.confidence)
-            if fits is not None:
-                powers = [n for n in powers if n < rental.place.count]
-                label = setup_label(fits.setup)
-                smallest = f"smallest that works: {rental.place.count} x {site.accelerator.id} ({label})"
-                break
-        if not powers:
-            break
-    return smallest
