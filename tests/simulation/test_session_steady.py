@@ -21,7 +21,7 @@ def test_the_same_turns_are_drawn() -> None:
 @pytest.mark.parametrize("tokens", [5_000, 20_000, 80_000, 300_000, 1_000_000, 100_000_000])
 def test_hits_are_those_of_the_played_caches_within_two_points(tokens: int) -> None:
     steady, rate = steady_turns(BRANCHING), 2.0
-    saved, _ = found_in(steady, (SteadyTier(tokens=tokens),), turns_per_s=rate)
+    saved = found_in(steady, (SteadyTier(tokens=tokens),), turns_per_s=rate).saved
     played = simulate_sessions(
         BRANCHING,
         (CacheTier(name="gpu", blocks=tokens),),
@@ -35,11 +35,12 @@ def test_hits_are_those_of_the_played_caches_within_two_points(tokens: int) -> N
 def test_a_second_tier_gives_what_the_first_has_lost_less_its_loading() -> None:
     steady = steady_turns(BRANCHING)
     small, large = SteadyTier(tokens=20_000), SteadyTier(tokens=1e9, load_s=2e-5)
-    saved, (first, second) = found_in(steady, (small, large), turns_per_s=2.0, token_s=8e-5)
-    alone, _ = found_in(steady, (small,), turns_per_s=2.0)
+    saved, (first, second), kept = found_in(steady, (small, large), turns_per_s=2.0, token_s=8e-5)
+    assert kept == tuple(kept_for_s(steady, turns_per_s=2.0, tokens=one.tokens) for one in (small, large))
+    alone = found_in(steady, (small,), turns_per_s=2.0).saved
     assert first == pytest.approx(alone)
     assert saved == pytest.approx(first + 0.75 * second)
-    slow, (_, none) = found_in(steady, (small, SteadyTier(tokens=1e9, load_s=1e-4)), turns_per_s=2.0, token_s=8e-5)
+    slow, (_, none), _ = found_in(steady, (small, SteadyTier(tokens=1e9, load_s=1e-4)), turns_per_s=2.0, token_s=8e-5)
     assert none.sum() == 0 and slow == pytest.approx(alone)
 
 

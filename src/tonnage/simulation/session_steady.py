@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-__all__ = ["SteadyTier", "SteadyTurns", "found_in", "kept_for_s", "steady_turns", "without_answers"]
+__all__ = ["Found", "SteadyTier", "SteadyTurns", "found_in", "kept_for_s", "steady_turns", "without_answers"]
 
 SESSIONS: Final = 3_000
 """Drawn; their means are within 2 or 3 % of the truth. [sessions]"""
@@ -55,6 +55,17 @@ class SteadyTurns(NamedTuple):
     sessions: int
     beginnings: tuple[tuple[float, float], ...]
     """What sessions share: tokens, share of the turns."""
+
+
+class Found(NamedTuple):
+    """What a replica's tiers give, by turn and tier."""
+
+    saved: Array
+    """Tokens that need not be computed. [tokens]"""
+    given: tuple[Array, ...]
+    """Tokens that each tier gives. [tokens]"""
+    kept_s: tuple[float, ...]
+    """How long each tier keeps what nobody uses. [s]"""
 
 
 class SteadyTier(NamedTuple):
@@ -160,15 +171,18 @@ def _filling(turns: SteadyTurns) -> _Filling:
 def _cache_fill(filling: _Filling, turns: SteadyTurns, *, turns_per_s: float, kept_s: float) -> float:
     """Tokens that a cache holds which keeps what was used within so many seconds. [tokens]"""
     k = int(filling.until_s.searchsorted(kept_s, side="right"))
-    came, tails, left, waiting = (float(value) for value in filling.sums[:, k])
+    came, tails, left, waiting = filling.sums[:, k].tolist()
     held = came + kept_s * waiting + kept_s * left - tails
     common = sum(tokens * -math.expm1(-turns_per_s * share * kept_s) for tokens, share in turns.beginnings)
-    return turns_per_s * held / len(filling.until_s) + common
+    return float(turns_per_s * held / len(filling.until_s) + common)
 
 
 def kept_for_s(turns: SteadyTurns, *, turns_per_s: float, tokens: float) -> float:
     """How long a cache of so many tokens keeps what nobody uses, T of Che's approximation. [s]"""
-    filling = _filling(turns)
+    return _kept_for_s(turns, _filling(turns), turns_per_s=turns_per_s, tokens=tokens)
+
+
+def _kept_for_s(turns: SteadyTurns, filling: _Filling, *, turns_per_s: float, tokens: float) -> float:
     if _cache_fill(filling, turns, turns_per_s=turns_per_s, kept_s=LONGEST_S) <= tokens:
         return LONGEST_S
     low, high = -6.0, math.log10(LONGEST_S)
@@ -181,7 +195,7 @@ def kept_for_s(turns: SteadyTurns, *, turns_per_s: float, tokens: float) -> floa
 
 def found_in(
     turns: SteadyTurns, tiers: tuple[SteadyTier, ...], *, turns_per_s: float, token_s: float = math.inf
-) -> tuple[Array, tuple[Array, ...]]:
+) -> Found:
     """
     For each turn, tokens that need not be computed, and tokens that each tier gives.
 
@@ -190,12 +204,15 @@ def found_in(
     import numpy as np
 
     saved = np.zeros(len(turns.prompt))
+    filling = _filling(turns)
+    kept: list[float] = []
     given: list[Array] = []
     found = np.zeros(len(turns.prompt))
     for tier in tiers:
-        kept_s = kept_for_s(turns, turns_per_s=turns_per_s, tokens=tier.tokens) if tier.tokens > 0 else 0.0
+        kept_s = _kept_for_s(turns, filling, turns_per_s=turns_per_s, tokens=tier.tokens)
+        kept.append(kept_s)
         held = np.zeros(len(turns.prompt))
-        if kept_s > 0:
+        if tier.tokens > 0:
             begins = np.zeros(len(turns.prompt))
             for tokens, share in turns.beginnings:
                 # The chance that another session began so within T.
@@ -206,4 +223,4 @@ def found_in(
         given.append(more if worth > 0 else np.zeros(len(more)))
         saved += more * worth
         found += more
-    return saved, tuple(given)
+    return Found(saved, tuple(given), tuple(kept))

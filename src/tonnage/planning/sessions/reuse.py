@@ -35,7 +35,6 @@ from tonnage.simulation.session_steady import (
     SteadyTier,
     SteadyTurns,
     found_in,
-    kept_for_s,
     steady_turns,
     without_answers,
 )
@@ -306,17 +305,16 @@ def reused_at(
     if _snapshots(replica):
         # A recurrent state stands at the end of a turn alone: what branches off, or only shares a beginning, has none.
         turns = turns._replace(kept=np.where(turns.whole > 0, turns.kept, 0.0), beginnings=())
-    saved, given = found_in(turns, steady, turns_per_s=rate_per_s, token_s=token_s)
+    saved, given, kept_s = found_in(turns, steady, turns_per_s=rate_per_s, token_s=token_s)
     prompt = float(turns.prompt.sum())
     left = turns.prompt - saved
-    kept_s = kept_for_s(turns, turns_per_s=rate_per_s, tokens=steady[0].tokens)
     found = PrefixReuse(
         rate_per_s=rate_per_s,
         hit_rate=float(sum(column.sum() for column in given)) / prompt,
         unbounded=float(turns.kept.sum()) / prompt,
         computed_tokens=max(1.0, float(left.mean())),
         computed_p95=max(1.0, float(np.quantile(left, 0.95))),
-        kept_s=kept_s,
+        kept_s=kept_s[0],
         tiers=tuple(
             replace(tier, share=float(column.sum()) / prompt) for tier, column in zip(tiers, given, strict=True)
         ),
@@ -410,7 +408,7 @@ def draw_reused(request: Serve, replica: Replica, *, requests: Any) -> Any:
     steady = tuple(SteadyTier(tokens=tier.tokens, load_s=tier.load_s) for tier in reuse.tiers)
     assert replica.times is not None
     token_s = replica.times.prefill_s / max(1.0, reuse.computed_tokens)
-    saved, _ = found_in(turns, steady, turns_per_s=reuse.rate_per_s, token_s=token_s)
+    saved = found_in(turns, steady, turns_per_s=reuse.rate_per_s, token_s=token_s).saved
     rows = np.random.default_rng(0).integers(len(turns.prompt), size=len(requests.prompt))
     prompt = np.maximum(1, np.rint(turns.prompt[rows])).astype(np.int64)
     return requests._replace(
