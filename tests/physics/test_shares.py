@@ -56,8 +56,8 @@ def test_four_bit_activations_are_read_at_four_bits() -> None:
 
 def test_a_cache_in_fp8_is_multiplied_so_by_the_kinds_of_attention_that_do_it_and_by_no_encoder() -> None:
     def attended(kv: str, *, encoder: bool = False) -> list[str]:
-        precision = Precision(kv=kv, attends=("attention_prefill",))
-        at = share(hidden=64, layout=Layout(), precision=precision, encoder=encoder)
+        narrow = ("attention_prefill",)
+        at = share(hidden=64, layout=Layout(), precision=Precision(kv=kv), encoder=encoder, attends=narrow)
         return [at.attended_in(kind) for kind in ("attention_prefill", "attention_decode")]
 
     assert attended("fp8") == ["fp8", "bf16"]

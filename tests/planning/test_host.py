@@ -217,7 +217,7 @@ def test_experts_that_few_tokens_reach_draw_the_power_of_whole_tiles() -> None:
 
     def padding(decodes: float) -> float:
         tokens = Tokens(decodes=decodes, context=1.0, emitted=decodes)
-        work = step_work(p.model, tokens, precision=p.precision, layout=p.layout, domain=p.domain)
+        work = step_work(p.model, tokens, precision=p.precision, layout=p.layout, domain=p.domain, attends=p.attends)
         experts = [op for op in work if op.kind == "grouped_gemm"]
         return sum(executed_flop(op) for op in experts) / sum(op.flop for op in experts)
 

@@ -29,9 +29,9 @@ from tonnage.web.answering import answer_form
 from tonnage.web.measured import CHOICE
 from tonnage.web.pages import Shown, question_page
 from tonnage.web.questions import QUESTIONS
+from tonnage.web.settings import Settings
 from tonnage.web.tasks import predict
 from tonnage.web.tool_results import call
-from tonnage.web.worker import Settings
 
 MODEL, H100, RTX = "meta-llama/Llama-3.1-8B-Instruct", "h100-sxm5-80gb", "rtx-4090"
 ID = "meta-llama/Meta-Llama-3.1-8B"

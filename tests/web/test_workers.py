@@ -15,7 +15,8 @@ import pytest
 from tonnage.catalog import NOTHING
 from tonnage.errors import TonnageError
 from tonnage.web.limits import Limits, TooLong, TooMuchMemory, WorkerLost
-from tonnage.web.worker import ANSWER, Settings
+from tonnage.web.settings import Settings
+from tonnage.web.worker import ANSWER
 from tonnage.web.workers import Lane, spawn_context
 
 pytest.importorskip("litestar", reason="the web extra brings it")

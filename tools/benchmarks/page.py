@@ -33,8 +33,8 @@ def _seconds(path: str, fields: dict[str, str]) -> float:
     """From a form's fields to the page with an answer."""
     from tonnage.catalog import NOTHING
     from tonnage.web.questions import QUESTIONS, at_first, nest_form_names
+    from tonnage.web.settings import Settings
     from tonnage.web.tasks import TASKS
-    from tonnage.web.worker import Settings
 
     settings, start = Settings(additions=NOTHING), time.process_time()
 

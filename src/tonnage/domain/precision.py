@@ -133,15 +133,10 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     activations: str = "bf16"
     experts: str | None = None
     attention: str | None = None
-    attends: tuple[str, ...] = ()
-    """
-    Kinds of attention that multiply a cache of 8 bits as it is stored; others widen it to 16 bits. A deployment settles
-    it from its engine and accelerator (engines/attention.csv); nobody asks for it.
-    """
 
     def by_name(self) -> dict[str, str | None]:
-        """The formats that may be asked for, as a row of an answer has them."""
-        return {name: getattr(self, name) for name in self.__struct_fields__ if name != "attends"}
+        """The formats, as a row of an answer has them."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}
 
     @property
     def stored(self) -> str:

@@ -78,7 +78,10 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     encoder: bool = False
     """Bidirectional attention without a cache."""
     attends: tuple[str, ...] = ()
-    """Kinds of attention that multiply an FP8 cache as it is stored."""
+    """
+    Kinds of attention that multiply an FP8 cache as it is stored; others widen it to 16 bits. A deployment settles it
+    from its engine and accelerator (engines/attention.csv); nobody asks for it.
+    """
 
     def attended_in(self, kind: str) -> str:
         """What the queries of one kind of attention are multiplied in: the cache's format, or 16 bits."""
@@ -100,8 +103,16 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
         return min(ranks, self.domain)
 
 
-def share(*, hidden: int, layout: Layout, precision: Precision, domain: int = 8, encoder: bool = False) -> Share:
-    """The share of one rank, with the formats each group of products runs in."""
+def share(
+    *,
+    hidden: int,
+    layout: Layout,
+    precision: Precision,
+    domain: int = 8,
+    encoder: bool = False,
+    attends: tuple[str, ...] = (),
+) -> Share:
+    """The share of one rank, with the formats each group of products runs in; `attends` as in `Share`."""
     activations = number_format(precision.activations)
     weights = number_format(precision.weights)
     experts = number_format(precision.experts or precision.weights)
@@ -122,7 +133,7 @@ def share(*, hidden: int, layout: Layout, precision: Precision, domain: int = 8,
         sixteen=sixteen,
         kv=precision.kv,
         encoder=encoder,
-        attends=precision.attends,
+        attends=attends,
     )
 
 

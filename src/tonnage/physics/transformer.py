@@ -28,9 +28,17 @@ _STRAIGHT_ROWS = 256.0
 __all__ = ["Tokens", "decode_work", "encode_work", "forward_work", "prefill_work", "step_work"]
 
 
-def step_work(model: Model, tokens: Tokens, *, precision: Precision, layout: Layout, domain: int = 8) -> Work:
-    """Operators of one engine step on one rank, of every pipeline stage it passes."""
-    at = share(hidden=model.hidden_size, layout=layout, precision=precision, domain=domain)
+def step_work(
+    model: Model,
+    tokens: Tokens,
+    *,
+    precision: Precision,
+    layout: Layout,
+    domain: int = 8,
+    attends: tuple[str, ...] = (),
+) -> Work:
+    """Operators of one engine step on one rank, of every pipeline stage it passes; `attends` as in `Share`."""
+    at = share(hidden=model.hidden_size, layout=layout, precision=precision, domain=domain, attends=attends)
     work: list[Operator] = []
     source = 0.0
     if model.encoder and model.layers:

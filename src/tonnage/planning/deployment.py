@@ -35,7 +35,8 @@ from tonnage.physics.memory import resolve_precision
 from tonnage.physics.vision import known_images
 from tonnage.planning.error_model import basis_of_tier
 from tonnage.planning.speculation import check_beams, speculation_of, with_published_acceptance
-from tonnage.simulation.adapters import adapter_parts, with_adapters, with_room_for_adapters
+from tonnage.simulation.adapter_loads import with_adapters
+from tonnage.simulation.adapters import adapter_parts, with_room_for_adapters
 from tonnage.simulation.encoder import held_for_images, with_encoder
 from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
 from tonnage.simulation.own_kernels import batching_of, mixed_attention_factor
@@ -193,7 +194,8 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     placement = Placement(
         model=model,
         accelerator=with_reachable_bandwidth(accelerator, kernels.multiprocessors, reach=reach),
-        precision=msgspec.structs.replace(precision, attends=attends_in_8_bits(engine.name, accelerator)),
+        precision=precision,
+        attends=attends_in_8_bits(engine.name, accelerator),
         layout=layout,
         ladder=kernels,
         # Accelerators that reach each other without the network.

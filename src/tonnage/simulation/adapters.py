@@ -14,7 +14,7 @@ enable_lora_overlap_loading). In tables of steps a step of many prompt tokens co
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -23,21 +23,15 @@ from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.requests.adapters import Adapters
 from tonnage.physics.adapters import BYTES, adapter_bytes, adapter_work, distinct_adapters, lru_miss_rate, popularity
-from tonnage.physics.offload import LINK_SHARE
 from tonnage.physics.shares import Tokens
 from tonnage.physics.work import Work
 from tonnage.simulation.autoscale import fleet_of, replicas_carrying
 
-if TYPE_CHECKING:
-    from tonnage.simulation.step_parts import Placement
-
 __all__ = [
-    "adapter_parts", "adapters_in", "busiest_share", "load_s", "merged_replicas", "misses", "most_sequences",
-    "with_adapters", "with_room_for_adapters",
+    "adapter_parts", "adapters_in", "busiest_share", "merged_replicas", "misses", "most_sequences",
+    "with_room_for_adapters",
 ]  # fmt: skip
 
-SLOW_HOST_LINK: Final = 16e9
-"""To the host, where the catalogue does not know the link: PCIe 3.0 x16. [bytes/s]"""
 _MANY: Final = 1e6
 """Sequences beyond which no engine's limit is looked for."""
 
@@ -76,15 +70,6 @@ def misses(adapters: Adapters) -> float:
     return lru_miss_rate(count=adapters.count, skew=adapters.skew, slots=adapters.slots)
 
 
-def load_s(placement: Placement) -> float:
-    """Copying one adapter from the host to every rank at once. [s]"""
-    p = placement
-    if p.adapters is None:
-        return 0.0
-    held = adapter_bytes(p.model, rank=p.adapters.rank, targets=p.adapters.targets, layout=p.layout)
-    return held / (LINK_SHARE * (p.accelerator.host_link.bytes_per_s or SLOW_HOST_LINK))
-
-
 def most_sequences(adapters: Adapters) -> float:
     """Sequences of a rank that have as many adapters as there are slots, on average; infinite where all are kept."""
     if adapters.kept != "swapped":
@@ -112,16 +97,6 @@ def with_room_for_adapters(engine: Engine) -> Engine:
     if most >= (engine.max_num_seqs or math.inf):
         return engine
     return msgspec.structs.replace(engine, max_num_seqs=int(most))
-
-
-def with_adapters(placement: Placement, engine: Engine, *, isl: float) -> Placement:
-    """The placement whose steps run adapters, and load those that are missing before the prompts that need them."""
-    if engine.adapters is None or not engine.adapters.slots:
-        return placement
-    made = msgspec.structs.replace(placement, adapters=engine.adapters)
-    fixed, each = placement.encoder_s
-    waits = misses(engine.adapters) * load_s(made) / max(1.0, isl)
-    return msgspec.structs.replace(made, encoder_s=(fixed, each + waits))
 
 
 def merged_replicas(adapters: Adapters, *, needed: float, spare: int, zones: int) -> int:

@@ -91,7 +91,7 @@ def _pass(p: Placement, sequences: float, context: float, *, fused: float) -> Pa
     drafted = fused / sequences if fused else 1.0
     rows = sequences * drafted
     tokens = Tokens(decodes=sequences, context=context, drafted=drafted, emitted=sequences)
-    work = step_work(p.model, tokens, precision=p.precision, layout=p.layout, domain=p.domain)
+    work = step_work(p.model, tokens, precision=p.precision, layout=p.layout, domain=p.domain, attends=p.attends)
     at = share(hidden=p.model.hidden_size, layout=p.layout, precision=p.precision, domain=p.domain)
     hidden, weights = float(p.model.hidden_size), p.precision.weights
     twice = _projected(p.model) / p.layout.tp

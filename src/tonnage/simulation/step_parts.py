@@ -70,6 +70,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     ladder: Ladder
     domain: int = 8
     """Ranks joined by fast links."""
+    attends: tuple[str, ...] = ()
+    """Kinds of attention that multiply an FP8 cache as it is stored (`physics.shares`)."""
     graphs: bool = True
     """Decode steps run as captured graphs, padded to their sizes."""
     speculation: Speculation | None = None
@@ -141,7 +143,7 @@ def step_parts(placement: Placement, tokens: Tokens) -> Parts:
 def placed_work(placement: Placement, tokens: Tokens) -> Work:
     """One step of a placement as a work list, the products of its adapters among it."""
     p = placement
-    work = step_work(p.model, tokens, precision=p.precision, layout=p.layout, domain=p.domain)
+    work = step_work(p.model, tokens, precision=p.precision, layout=p.layout, domain=p.domain, attends=p.attends)
     work = tuple(op for op in work if op.kind != "routing" or not timed_with_experts(op, p.ladder))
     if p.adapters is None:
         return work

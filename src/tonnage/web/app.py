@@ -52,7 +52,7 @@ from tonnage.web.replies import (
     wants_csv,
     wants_json,
 )
-from tonnage.web.worker import Settings
+from tonnage.web.settings import Settings
 
 __all__ = ["application"]
 

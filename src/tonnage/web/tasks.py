@@ -18,8 +18,8 @@ from tonnage.web.kept import Kept
 from tonnage.web.measured import chosen
 from tonnage.web.models import store_model, store_text, with_uploaded_models
 from tonnage.web.questions import QUESTIONS, parse_form_lists
+from tonnage.web.settings import Settings, Told
 from tonnage.web.tool_results import Result, call
-from tonnage.web.worker import Settings, Told
 
 __all__ = ["MAX_CASES", "TASKS"]
 

@@ -24,8 +24,8 @@ from tonnage.web.jobs import Jobs
 from tonnage.web.limits import Limits, TooLong
 from tonnage.web.measured import CHOICE
 from tonnage.web.questions import LLAMA_8B, QUESTIONS, Question, nest_form_names
+from tonnage.web.settings import Settings
 from tonnage.web.tool_results import CATALOGUE_KINDS, PREDICT, TOOLS, Result
-from tonnage.web.worker import Settings
 from tonnage.web.workers import stop_starts
 
 __all__ = ["Tool", "brief_schema", "serve", "tool_list"]

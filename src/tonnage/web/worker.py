@@ -20,12 +20,10 @@ from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
-import msgspec
-
-from tonnage.catalog import Additions
 from tonnage.errors import TonnageError
+from tonnage.web.settings import Settings, Told
 
-__all__ = ["ANSWER", "BROKEN", "MEMORY", "PROGRESS", "READY", "REFUSED", "Settings", "Told", "work"]
+__all__ = ["ANSWER", "BROKEN", "MEMORY", "PROGRESS", "READY", "REFUSED", "work"]
 
 ANSWER: Final = "answer"
 REFUSED: Final = "refused"
@@ -35,23 +33,6 @@ PROGRESS: Final = "progress"
 READY: Final = "ready"
 BETWEEN_S: Final = 0.1
 """Between two messages about one task. [s]"""
-
-Told = Callable[[int, int], None]
-"""Takes how much is done, and of how much."""
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What every task of one server shares."""
-
-    additions: Additions
-    uploads: str = ""
-    """Folder of uploaded configurations; empty where none are taken."""
-    memory_bytes: float = 0.0
-    """At most; 0 sets no bound. [bytes]"""
-    nice: int = 0
-    """Added to the priority's number, so that planning leaves the processor to quick answers."""
-    replicas: int = 0
-    """Kept from one question to the next, which mostly changes the load; 0 keeps none."""
 
 
 def work(connection: Connection, settings: Settings, *, warm: str) -> None:

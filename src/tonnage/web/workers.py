@@ -27,7 +27,8 @@ from tonnage.errors import TonnageError
 from tonnage.units import GiB
 from tonnage.web.limits import Limits, TooLong, TooMuchMemory, WorkerLost
 from tonnage.web.line import Line
-from tonnage.web.worker import ANSWER, BROKEN, MEMORY, PROGRESS, READY, REFUSED, Settings, Told, work
+from tonnage.web.settings import Settings, Told
+from tonnage.web.worker import ANSWER, BROKEN, MEMORY, PROGRESS, READY, REFUSED, work
 
 __all__ = ["Lane", "fork_context", "spawn_context", "stop_starts"]
 

@@ -192,7 +192,7 @@ def _refuse_impossible(tpot_s: float | None, at: Deployment, name: str) -> None:
         return
     one = decode_tokens(at, 1.0, context=1.0)
     d = at.placement
-    work = step_work(d.model, one, precision=d.precision, layout=d.layout, domain=d.domain)
+    work = step_work(d.model, one, precision=d.precision, layout=d.layout, domain=d.domain, attends=d.attends)
     read = sum(op.read_bytes * op.count for op in work if op.flop)
     least = read / d.accelerator.memory_bytes_per_s
     if read > _IN_CACHE_BYTES and tpot_s < _DATA_SHEET * least:

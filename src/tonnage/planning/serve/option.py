@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from datetime import date
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -26,7 +27,7 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.domain.roofline import Roofline, RooflinePoint
 from tonnage.physics.efficiency import peak_flop_per_s
 from tonnage.physics.operators import operator_s
-from tonnage.physics.transformer import decode_work, prefill_work
+from tonnage.physics.transformer import Tokens, step_work
 from tonnage.physics.work import Work
 from tonnage.planning.board_power import load_at_rate, serving_load
 from tonnage.planning.deployment import case_of, deploy
@@ -402,15 +403,13 @@ def roofline(request: Serve, option: ServeOption, *, model: Model, additions: Ad
     accelerator = catalog.accelerator(configuration.accelerator, additions)
     case = case_of(configuration, model=model, lengths=lengths, traffic=Traffic(rate_per_s=1.0))
     placement = deploy(case, model=model, accelerator=accelerator).placement
-    precision, layout = placement.precision, configuration.layout
-    decode = decode_work(
-        model,
-        sequences=max(1.0, option.capacity.concurrency / layout.dp),
-        context=lengths.prompt_tokens + lengths.output_tokens / 2.0,
-        precision=precision,
-        layout=layout,
+    work = partial(
+        step_work, model, precision=placement.precision, layout=configuration.layout, attends=placement.attends
     )
-    prefill = prefill_work(model, prompts=1.0, chunk=lengths.prompt_tokens, precision=precision, layout=layout)
+    running = max(1.0, option.capacity.concurrency / configuration.layout.dp)
+    context = lengths.prompt_tokens + lengths.output_tokens / 2.0
+    decode = work(Tokens(decodes=running, context=context, emitted=running))
+    prefill = work(Tokens(prompts=1.0, chunk=lengths.prompt_tokens, emitted=1.0))
     formats = {op.compute for op in (*decode, *prefill) if op.flop > 0}
     return Roofline(
         accelerator=accelerator.id,
