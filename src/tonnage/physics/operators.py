@@ -24,7 +24,7 @@ from tonnage.physics.efficiency import peak_flop_per_s, smooth_max, weakest_rung
 from tonnage.physics.grid_reading import MEASURED, Measured, find, kernels, read
 from tonnage.physics.work import Operator, Work
 
-__all__ = ["operator_evidence", "operator_s", "roofline_of", "timed_with_experts", "work_s"]
+__all__ = ["has_skewed_table", "operator_evidence", "operator_s", "roofline_of", "timed_with_experts", "work_s"]
 
 SLOWER: Final = 1.3
 """How much longer than the 16-bit kernel of its shape a product in fewer bits may take on the word of one table. [-]"""
@@ -167,10 +167,18 @@ def _second_witness(
         if other is not None and other[0] is not grid:
             seen.append((read(op, other, accelerator=accelerator, ladder=ladder), other[0].rung, other[0]))
     best = min(seen, key=lambda found: found[0])
-    agreed = len(seen) > 1 and all(found[1] == "own" for found in seen)
+    # Tables of FP8 stand in for INT8's and say nothing of its arithmetic, which Blackwell Ultra has little of.
+    agreed = op.compute != "int8" and len(seen) > 1 and all(found[1] == "own" for found in seen)
     if best[0] <= most or agreed:
         return best
     return most, weakest_rung((rung, sixteen[0].rung)), sixteen[0]
+
+
+def has_skewed_table(op: Operator, ladder: Ladder) -> bool:
+    """Whether the grid that answers for these experts was timed with a popularity that falls by a power law."""
+    keys = (f"{op.kind}/{name}" for name in kernels(op.weights, op.compute)[0])
+    first = next((key for key in keys if key in ladder.grids or key + "/skewed" in ladder.grids), None)
+    return first is not None and first + "/skewed" in ladder.grids
 
 
 def timed_with_experts(op: Operator, ladder: Ladder) -> bool:
