@@ -144,6 +144,13 @@ def test_each_recurrent_mixer_counted_by_hand(kind: str, expected: int) -> None:
     assert mixer_parameters(mixer, 64) == expected
 
 
+@pytest.mark.parametrize(("kind", "pieces"), [("mamba1", 8192), ("short_conv", 8192), ("mamba2", 1)])
+def test_channels_that_nothing_mixes_are_pieces_of_their_own(kind: str, pieces: int) -> None:
+    """Jamba has no heads: its ranks divide channels."""
+    mixer = StateSpace(kind=kind, num_heads=1, head_dim=8192, state_size=16, num_groups=1)  # type: ignore[arg-type]
+    assert {matrix.parts for matrix in mixer_matrices(mixer, 4096)} == {pieces}
+
+
 def test_matrices_say_how_a_group_of_ranks_cuts_them() -> None:
     cut = {m.name: (m.split, m.parts) for m in mixer_matrices(GQA, 4096)}
     assert cut == {

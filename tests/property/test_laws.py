@@ -8,21 +8,31 @@ What the sweep finds broken today is not asked here: docs/log/ has its table.
 from __future__ import annotations
 
 import csv
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tools.benchmarks import law_pairs
 from tools.benchmarks.law_pairs import (
     CACHED,
+    CHECKS,
     LAWS,
     Comparison,
+    Outcome,
     Situation,
     bytes_of,
+    case_of,
     fewest_experts,
     model_of,
     outcome,
     roomy,
 )
 from tools.benchmarks.laws import EXCEPTIONS, excused, listed, sweep, table, used, write_exceptions
+
+from tonnage.domain.precision import number_format
+from tonnage.physics.transformer import Tokens, step_work
+from tonnage.planning.deployment import resolve
 
 HELD = {"format": 40, "tensor": 20, "part": 60, "bytes": 50, "engine": 20, "overload": 20}
 """Laws, and comparisons of each that are asked here; of `part` with those of other makers, which are `vendor`."""
@@ -41,7 +51,7 @@ def test_a_sample_of_the_catalogue_holds_the_law(law: str) -> None:
 
 def test_a_sweep_is_drawn_with_its_seed() -> None:
     one, again, other = (sweep(30, seed=seed, laws=("bytes",)) for seed in (3, 3, 4))
-    assert one == again and one != other
+    assert one == again and one != other and not any(pair.same for pair in one)
     assert len({(pair.law, pair.one, pair.other) for pair in one}) == 30
 
 
@@ -53,10 +63,41 @@ def test_a_step_reads_its_weights_and_the_cache_of_its_batch() -> None:
     assert bytes_of(LLAMA, 16.0) - CACHED[""] < 3.35e12 * found.tpot_s
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        "google/gemma-2-9b",  # its embedding is its head
+        "mistralai/Mixtral-8x7B-v0.1",
+        "deepseek-ai/DeepSeek-V2-Lite",
+        "ai21labs/Jamba-v0.1",  # channels of a Mamba layer are divided among ranks
+        "ibm-granite/granite-4.0-h-small",
+        "openai/gpt-oss-20b",
+    ],
+)
+@pytest.mark.parametrize("tp", [1, 4])
+def test_a_step_reads_what_memory_holds(model: str, tp: int) -> None:
+    """Two roads to the same bytes: matrices that a rank stores, and products of a step that meets every expert."""
+    s = Situation(model, "b300-sxm-288gb", "vllm", "bf16", tp, 1, 256, 512)
+    at = resolve(case_of(s)).placement
+    work = step_work(
+        at.model,
+        Tokens(decodes=65536.0, context=1.0, emitted=1.0),
+        precision=at.precision,
+        layout=at.layout,
+        domain=at.domain,
+    )
+    products = [op for op in work if op.kind in {"gemm", "grouped_gemm"} and not op.name.startswith("absorb")]
+    assert any(op.kind == "grouped_gemm" for op in products) or model == "google/gemma-2-9b"
+    read = sum(op.count * number_format(op.weights).bytes * op.groups * op.n * op.k for op in products)
+    few, many = (bytes_of(s, batch) for batch in (65536.0, 65537.0))
+    assert read == pytest.approx(few - 65536.0 * (many - few), rel=0.03)
+
+
 def test_routing_by_a_power_law_reaches_fewer_experts() -> None:
     assert fewest_experts(model_of("meta-llama/Meta-Llama-3.1-8B"), 8.0) == 1.0
     mixtral = model_of("mistralai/Mixtral-8x7B-v0.1")
-    assert 0.6 < fewest_experts(mixtral, 4.0) < 0.9
+    even = 1.0 - 0.75**4
+    assert 0.6 * even < fewest_experts(mixtral, 4.0) < 0.9 * even
     assert fewest_experts(mixtral, 512.0) == pytest.approx(1.0, abs=0.01)
 
 
@@ -64,6 +105,44 @@ def test_only_pairs_whose_cache_holds_every_client_are_compared() -> None:
     small = LLAMA._replace(part="rtx-4090", clients=2)
     assert roomy(small) is not None
     assert roomy(small._replace(prompt=100_000)) is None
+
+
+def slower(found: Outcome, times: float) -> Outcome:
+    return found._replace(tpot_s=times * found.tpot_s, output_tokens_per_s=found.output_tokens_per_s / times)
+
+
+WRONG: dict[str, tuple[Callable[[Situation], bool], float]] = {
+    "format": (lambda s: s.weights not in {"bf16", "fp16", "gguf-f16"}, 3.0),
+    "tensor": (lambda s: s.tp in {2, 8}, 3.0),
+    "part": (lambda s: len(s.part) % 2 == 0, 3.0),
+    "bytes": (lambda s: True, 0.1),
+    "engine": (lambda s: s.engine == "trtllm", 4.0),
+    "overload": (lambda s: s.clients in {8, 32, 128}, 1.5),
+}
+"""What a fault would do to some predictions, by law: which are taken, and how many times slower they become."""
+
+
+@pytest.mark.parametrize("law", WRONG)
+def test_a_law_notices_numbers_that_are_wrong(law: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(WRONG) == set(CHECKS)
+    taken, times = WRONG[law]
+
+    def wrong(s: Situation) -> Outcome | None:
+        found = outcome(s)
+        return slower(found, times) if found and taken(s) else found
+
+    right = [one for one in sweep(20, seed=4, laws=(law,)) if one.broken]
+    monkeypatch.setattr(law_pairs, "outcome", wrong)
+    assert len([one for one in sweep(20, seed=4, laws=(law,)) if one.broken]) >= len(right) + 3
+
+
+def test_pairs_of_one_number_are_no_comparisons() -> None:
+    """Arrivals beyond what can be served leave one throughput, however many more there are."""
+    same = Counter[str]()
+    found = sweep(20, seed=6, laws=("overload",), same=same)
+    assert same["overload"] > 0 and len(found) == 20 and not any(one.same for one in found)
+    row = next(row for row in table(found, {}, same) if row["law"] == "overload")
+    assert (row["comparisons"], row["same"]) == (20, same["overload"])
 
 
 def pair(ratio: float, *, measured: bool) -> Comparison:

@@ -19,11 +19,10 @@ from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention, LatentAttention, Model, Moe
 from tonnage.domain.precision import Precision, number_format
 from tonnage.errors import TonnageError, Unmeasured
+from tonnage.physics.cache import cache_bytes_per_sequence
 from tonnage.physics.collectives import has_link, link_rate
 from tonnage.physics.efficiency import peak_flop_per_s
-from tonnage.physics.feed_forward import experts_hit
 from tonnage.physics.memory import weight_bytes
-from tonnage.physics.transformer import Tokens, step_work
 from tonnage.planning.deployment import resolve
 from tonnage.planning.error_model import structure
 from tonnage.planning.predict.predict import predict
@@ -71,6 +70,8 @@ Exponent by which the popularity of experts falls with their rank, in the kernel
 (docs/physics.md 2). Fewer experts are read than under even routing. [-]
 """
 SHARD_BYTES: Final = 2.0 * GB
+SAME: Final = 1e-4
+"""Relative difference below which two numbers are one: no comparison. [-]"""
 
 
 class Situation(NamedTuple):
@@ -123,6 +124,11 @@ class Comparison(NamedTuple):
     @property
     def broken(self) -> bool:
         return self.ratio > LAWS[self.law] * (1.0 + 1e-9)
+
+    @property
+    def same(self) -> bool:
+        """Both numbers are one: parts that are alike to the model, or a queue that only grows. Says nothing."""
+        return abs(self.ratio - 1.0) < SAME
 
 
 def case_of(s: Situation) -> ServeCase:
@@ -335,37 +341,32 @@ def part_law(start: Situation, draw: random.Random) -> Iterator[Comparison | Non
 
 
 def fewest_experts(model: Model, batch: float) -> float:
-    """Share of the experts that even routing hits, which routing by a power law hits; 1 without experts. [-]"""
+    """Share of a layer's experts that so many tokens reach at least, by a power law; 1 without experts. [-]"""
     share = 1.0
     for moe in (group.feed_forward for group in model.layers):
         if isinstance(moe, Moe):
             popular = [rank**-SKEW for rank in range(1, moe.num_experts + 1)]
             rows, total = batch * moe.num_experts_per_tok, sum(popular)
             hit = sum(1.0 - (1.0 - weight / total) ** rows for weight in popular)
-            even = experts_hit(num_experts=moe.num_experts, num_experts_per_tok=moe.num_experts_per_tok, tokens=batch)
-            share = min(share, max(hit, moe.num_experts_per_tok) / even)
+            share = min(share, max(hit, moe.num_experts_per_tok) / moe.num_experts)
     return share
 
 
 def bytes_of(s: Situation, batch: float) -> float:
-    """Weights and cached keys and values that one decode step of a rank reads. [bytes]"""
+    """
+    Weights and cached keys and values that one decode step of a rank reads. [bytes]
+
+    By the books of memory (matrices and caches that a rank holds), which no operator of a step is made from: whoever
+    forgets a matrix in a step breaks the law.
+    """
     at = resolve(case_of(s)).placement
-    work = step_work(
-        at.model,
-        Tokens(decodes=batch, context=float(s.prompt), emitted=batch),
-        precision=at.precision,
-        layout=at.layout,
-        domain=at.domain,
-    )
-    read, share = 0.0, fewest_experts(at.model, batch)
-    for op in work:
-        if op.kind == "gemm":
-            read += op.count * number_format(op.weights).bytes * op.n * op.k
-        elif op.kind == "grouped_gemm":
-            read += op.count * number_format(op.weights).bytes * op.groups * op.n * op.k * share
-        elif op.kind in {"attention_decode", "mla_decode"}:  # without the queries
-            read += op.count * (op.read_bytes - 2.0 * op.m * op.heads * op.head_dim)
-    return read
+    held = {part.name: part.value for part in weight_bytes(at.model, at.precision, layout=at.layout).parts}
+    held["experts"] = held.get("experts", 0.0) * fewest_experts(at.model, batch)
+    held.pop("towers", 0.0)
+    if "head" in held:  # otherwise the embedding is the head, too
+        held.pop("embedding")
+    cached = cache_bytes_per_sequence(at.model, at.precision.kv, context=float(s.prompt), layout=at.layout)
+    return sum(held.values()) + batch * cached
 
 
 def bytes_law(start: Situation, draw: random.Random) -> Iterator[Comparison | None]:

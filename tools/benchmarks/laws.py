@@ -16,12 +16,13 @@ predicts each case once with `predict`, and compares pairs of predictions:
 - `overload`: more clients, or arrivals beyond capacity, never lower the throughput by more than 5 %; drops where the
   cache of keys and values cannot hold what is in flight are counted apart (preemption).
 
-Only pairs are compared where every client's cache fits, so that both run the same batch. What was measured may break
-a law: the engine's own kernels on the better part or on the same silicon, or rows of the engine there. Such violations
-are listed by name or pattern in `tools/benchmarks/laws_exceptions.csv`, with the source and the largest ratio. The exit
-code is 1 for any other violation, and for listed ones that have become worse. Told as well: exceptions that excused
-nothing in the sweep, and those listed far above what they excuse. `--write` adds those whose better side rests on the
-engine's own tables of that very part (basis *calibrated*).
+Only pairs are compared where every client's cache fits, so that both run the same batch; pairs of one number (parts
+that are alike to the model, a queue that only grows) say nothing: they are counted apart (`same`) and not among the N.
+What was measured may break a law: the engine's own kernels on the better part or on the same silicon, or rows of the
+engine there. Such violations are listed by name or pattern in `tools/benchmarks/laws_exceptions.csv`, with the source
+and the largest ratio. The exit code is 1 for any other violation, and for listed ones that have become worse. Told as
+well: exceptions that excused nothing in the sweep, and those listed far above what they excuse. `--write` adds those
+whose better side rests on the engine's own tables of that very part (basis *calibrated*).
 """
 
 from __future__ import annotations
@@ -45,13 +46,17 @@ WIDE: Final = 1.1
 EXCEPTIONS: Final = Path(__file__).parent / "laws_exceptions.csv"
 
 
-def sweep(count: int, *, seed: int, laws: tuple[str, ...] = tuple(CHECKS)) -> list[Comparison]:
-    """So many different comparisons, drawn with a seed."""
+def sweep(
+    count: int, *, seed: int, laws: tuple[str, ...] = tuple(CHECKS), same: Counter[str] | None = None
+) -> list[Comparison]:
+    """So many different comparisons, drawn with a seed; pairs of one number do not count but by law in `same`."""
     draw, found = random.Random(seed), dict[tuple[str, Situation, Situation], Comparison]()
     for start in starts(draw):
         for law in laws:
             for one in CHECKS[law](start, draw):
-                if one is not None:
+                if one is not None and one.same and same is not None:
+                    same[one.law] += 1
+                elif one is not None and not one.same:
                     found.setdefault((one.law, one.one, one.other), one)
         if len(found) >= count:
             break
@@ -103,8 +108,10 @@ def write_exceptions(path: Path, broken: list[Comparison]) -> None:
             writer.writerow((law, what, f"{ratio:.3f}", reasons.get((law, what), "measured")))
 
 
-def table(found: list[Comparison], known: dict[tuple[str, str], float]) -> list[dict[str, object]]:
-    """Per law: comparisons, violations, and how many of them are explained, listed or neither."""
+def table(
+    found: list[Comparison], known: dict[tuple[str, str], float], same: Counter[str] | None = None
+) -> list[dict[str, object]]:
+    """Per law: comparisons, pairs of one number beside them, violations, and which are explained, listed or neither."""
     rows = []
     for law, limit in LAWS.items():
         mine = [one for one in found if one.law == law]
@@ -116,6 +123,7 @@ def table(found: list[Comparison], known: dict[tuple[str, str], float]) -> list[
                 "law": law,
                 "limit": limit,
                 "comparisons": len(mine),
+                "same": (same or Counter())[law],
                 "violations": len(broken),
                 "preemption": preempted,
                 "measured": sum(one.measured for one in broken),
@@ -139,14 +147,16 @@ def main() -> None:
     asked = parser.parse_args()
     start = time.process_time()
     laws, seen = (asked.law,) if asked.law else tuple(CHECKS), dict[tuple[str, Situation, Situation], Comparison]()
+    same = Counter[str]()
     for seed in asked.seed:
-        seen |= {(one.law, one.one, one.other): one for one in sweep(asked.comparisons, seed=seed, laws=laws)}
+        drawn = sweep(asked.comparisons, seed=seed, laws=laws, same=same)
+        seen |= {(one.law, one.one, one.other): one for one in drawn}
     found = list(seen.values())
     took_s = time.process_time() - start
     if asked.write:
         write_exceptions(asked.exceptions, [one for one in found if one.broken])
     known = listed(asked.exceptions)
-    rows = table(found, known)
+    rows = table(found, known, same)
     left = [one for one in found if one.broken and not one.preempted and not excused(one, known)]
     left.sort(key=lambda one: one.ratio / LAWS[one.law], reverse=True)
     needed = used(found, known)
@@ -166,7 +176,18 @@ def main() -> None:
 
 def _print(rows: list[dict[str, object]], left: list[Comparison], took_s: float) -> None:
     print(f"{sum(int(str(row['comparisons'])) for row in rows):,} comparisons in {took_s:.0f} CPU s")
-    names = ("law", "limit", "comparisons", "violations", "preemption", "measured", "listed", "unlisted", "worst")
+    names = (
+        "law",
+        "limit",
+        "comparisons",
+        "same",
+        "violations",
+        "preemption",
+        "measured",
+        "listed",
+        "unlisted",
+        "worst",
+    )
     print("".join(f"{name:>12}" for name in names))
     for row in rows:
         print("".join(f"{row[name]:>12.4g}" if isinstance(row[name], float) else f"{row[name]:>12}" for name in names))

@@ -117,6 +117,12 @@ class StateSpace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     norm: bool = True
     """Mamba-2: a norm of the inner width in front of the output projection (Falcon-H1: none)."""
 
+    @property
+    def parts(self) -> int:
+        """Pieces that ranks can hold: heads, or single channels where nothing mixes them (vLLM's MambaMixer)."""
+        alone = self.kind in {"mamba1", "short_conv"}
+        return self.num_heads * self.head_dim if alone else self.num_heads
+
 
 Mixer = Attention | LatentAttention | StateSpace
 

@@ -344,7 +344,7 @@ def _state(mixer: StateSpace | LatentAttention, tp: int) -> float:
             return 0.0
         width = mixer.kv_lora_rank + mixer.qk_rope_head_dim + (mixer.index_head_dim if mixer.index_heads else 0)
         return 2.0 * (2 if mixer.index_heads else 1) * mixer.compress_ratio * width * STATE_BYTES
-    inner = mixer.num_heads * mixer.head_dim / min(tp, mixer.num_heads)
+    inner = mixer.num_heads * mixer.head_dim / min(tp, mixer.parts)
     keys = mixer.num_groups * mixer.state_size / min(tp, mixer.num_groups)
     channels = inner if mixer.kind in {"mamba1", "short_conv"} else inner + 2 * keys
     convolved = 0.0 if mixer.kind in {"lightning", "xlstm", "rwkv"} else channels * max(0, mixer.conv_kernel - 1) * 2.0

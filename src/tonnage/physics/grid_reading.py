@@ -36,7 +36,7 @@ _KERNELS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("fp8", "fp8"): ("fp8", "fp8_block"),
     ("fp8_block", "fp8"): ("fp8_block", "fp8"),
     ("mxfp8", "fp8"): ("fp8_block", "fp8"),
-    ("int8", "int8"): ("int8", "fp8"),
+    ("int8", "int8"): ("int8", "fp8", "fp8_block"),
     ("nvfp4", "fp4"): ("nvfp4",),
     ("mxfp4", "fp4"): ("nvfp4",),
     ("mxfp4", "fp8"): ("mxfp4", "nvfp4"),

@@ -133,21 +133,21 @@ def _compressors(a: LatentAttention, hidden: int) -> list[Matrix]:
 
 def _projections(s: StateSpace, hidden: int, widths: dict[str, int]) -> tuple[Matrix, ...]:
     """Projections of the hidden state by name, then the output projection."""
-    found = [Matrix(name=name, outputs=n, inputs=hidden, parts=s.num_heads) for name, n in widths.items()]
+    found = [Matrix(name=name, outputs=n, inputs=hidden, parts=s.parts) for name, n in widths.items()]
     inner = s.num_heads * s.head_dim
-    return (*found, Matrix(name="out_proj", outputs=hidden, inputs=inner, split="inputs", parts=s.num_heads))
+    return (*found, Matrix(name="out_proj", outputs=hidden, inputs=inner, split="inputs", parts=s.parts))
 
 
 def _convolution(s: StateSpace, channels: int) -> Matrix:
     """A depthwise convolution over the last `conv_kernel` tokens."""
-    return Matrix(name="conv", outputs=channels, inputs=s.conv_kernel, parts=s.num_heads)
+    return Matrix(name="conv", outputs=channels, inputs=s.conv_kernel, parts=s.parts)
 
 
 def _mamba1(s: StateSpace, hidden: int) -> tuple[Matrix, ...]:
     inner, rank = s.num_heads * s.head_dim, _dt_rank(s, hidden)
     first, last = _projections(s, hidden, {"in_proj": 2 * inner})
-    selection = Matrix(name="x_proj", outputs=rank + 2 * s.state_size, inputs=inner, split="inputs", parts=s.num_heads)
-    step = Matrix(name="dt_proj", outputs=inner, inputs=rank, parts=s.num_heads)
+    selection = Matrix(name="x_proj", outputs=rank + 2 * s.state_size, inputs=inner, split="inputs", parts=s.parts)
+    step = Matrix(name="dt_proj", outputs=inner, inputs=rank, parts=s.parts)
     return first, _convolution(s, inner), selection, step, last
 
 

@@ -24,7 +24,7 @@ from tonnage.physics.efficiency import peak_flop_per_s, smooth_max, weakest_rung
 from tonnage.physics.grid_reading import MEASURED, Measured, find, kernels, read
 from tonnage.physics.work import Operator, Work
 
-__all__ = ["operator_evidence", "operator_s", "roofline_of", "timed_with_experts", "work_s"]
+__all__ = ["has_skewed_table", "operator_evidence", "operator_s", "roofline_of", "timed_with_experts", "work_s"]
 
 SLOWER: Final = 1.3
 """How much longer than the 16-bit kernel of its shape a product in fewer bits may take on the word of one table. [-]"""
@@ -145,12 +145,14 @@ def _second_witness(
     A table that makes fewer bits slower than `SLOWER` times 16 bits is more often an untuned kernel than what an engine
     runs: it needs a second witness, another table of the same arithmetic. If that one is faster, it is taken. If both
     were measured on this very accelerator and agree, the faster stands. Otherwise the engine is taken to run the 16-bit
-    kernel at worst, on widened weights.
+    kernel at worst, on widened weights. Tables of FP8 that stand in for INT8's are always asked for the faster one, and
+    never agree: they say nothing of its arithmetic, which Blackwell Ultra has little of.
     """
     seconds, rung, grid = first
+    stands_in = op.compute == "int8" and grid.origin is not None and "/int8" not in grid.origin.key
     # No 16-bit kernel beats its datasheet: most tables need no look at another one.
     widened = op.n * op.k * max(op.groups, 1.0) * 2.0 / accelerator.memory_bytes_per_s
-    if seconds <= SLOWER * max(widened, op.flop / peak_flop_per_s(accelerator, "bf16")):
+    if not stands_in and seconds <= SLOWER * max(widened, op.flop / peak_flop_per_s(accelerator, "bf16")):
         return first
     sixteen = find(op, ladder, names=("bf16",), stored=2.0)
     if sixteen is None:
@@ -158,7 +160,7 @@ def _second_witness(
     wide = msgspec.structs.replace(op, weights="bf16", compute="bf16")
     most = read(wide, sixteen, accelerator=accelerator, ladder=ladder)
     most = SLOWER * _agreed_s(wide, sixteen, most, accelerator=accelerator, ladder=ladder)
-    if seconds <= most:
+    if not stands_in and seconds <= most:
         return first
     names, stored = kernels(op.weights, op.compute)
     seen = [(seconds, rung, grid)]
@@ -167,10 +169,17 @@ def _second_witness(
         if other is not None and other[0] is not grid:
             seen.append((read(op, other, accelerator=accelerator, ladder=ladder), other[0].rung, other[0]))
     best = min(seen, key=lambda found: found[0])
-    agreed = len(seen) > 1 and all(found[1] == "own" for found in seen)
+    agreed = not stands_in and len(seen) > 1 and all(found[1] == "own" for found in seen)
     if best[0] <= most or agreed:
         return best
     return most, weakest_rung((rung, sixteen[0].rung)), sixteen[0]
+
+
+def has_skewed_table(op: Operator, ladder: Ladder) -> bool:
+    """Whether the grid that answers for these experts was timed with a popularity that falls by a power law."""
+    keys = (f"{op.kind}/{name}" for name in kernels(op.weights, op.compute)[0])
+    first = next((key for key in keys if key in ladder.grids or key + "/skewed" in ladder.grids), None)
+    return first is not None and first + "/skewed" in ladder.grids
 
 
 def timed_with_experts(op: Operator, ladder: Ladder) -> bool:

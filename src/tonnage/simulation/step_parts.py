@@ -20,7 +20,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.precision import FORMATS, Precision, number_format
 from tonnage.domain.requests.adapters import Adapters
 from tonnage.physics.efficiency import peak_flop_per_s, weakest_rung
-from tonnage.physics.operators import operator_evidence, operator_s, timed_with_experts
+from tonnage.physics.operators import has_skewed_table, operator_evidence, operator_s, timed_with_experts
 from tonnage.physics.transformer import Tokens, encode_work, step_work
 from tonnage.physics.work import Operator, Work
 from tonnage.simulation.own_kernels import (
@@ -223,12 +223,19 @@ def evidence_of(op: Operator, placement: Placement) -> tuple[float, Evidence]:
 
 
 def _as_placed(op: Operator, placement: Placement) -> Operator:
-    """Routed experts as the engine places them: a router prefers some until busy ones are copied."""
-    if op.skewed and placement.ladder.curve.own and 0.0 < op.reached < op.groups:
+    """
+    Routed experts as the engine places them: a router prefers some until busy ones are copied.
+
+    What a router prefers is no property of a part: where no table of skewed routing answers, a step reads the experts
+    that the power law of those tables reaches.
+    """
+    if not op.skewed:
+        return op
+    if placement.balanced and placement.layout.ep >= _BALANCED_FROM:
+        return msgspec.structs.replace(op, skewed=False)
+    if 0.0 < op.reached < op.groups and not has_skewed_table(op, placement.ladder):
         unread = (FORMATS.get(op.weights) or number_format(op.weights)).bytes * op.n * op.k * (op.groups - op.reached)
         return msgspec.structs.replace(op, groups=op.reached, read_bytes=op.read_bytes - unread)
-    if op.skewed and placement.balanced and placement.layout.ep >= _BALANCED_FROM:
-        return msgspec.structs.replace(op, skewed=False)
     return op
 
 
