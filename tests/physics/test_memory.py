@@ -162,7 +162,8 @@ def test_vectors_and_norms_of_quantised_weights_take_two_bytes_and_of_single_pre
 @pytest.mark.parametrize(
     ("name", "given", "weights", "experts"),
     [
-        ("MiniMaxAI/MiniMax-M2.5", Precision(weights="fp8", activations="fp8", experts="fp8"), "fp8_block", "fp8_block"),
+        ("MiniMaxAI/MiniMax-M2.5", Precision(weights="fp8", activations="fp8"), "fp8_block", None),
+        ("MiniMaxAI/MiniMax-M2.5", Precision(activations="fp8", experts="fp8"), "bf16", "fp8_block"),
         ("deepseek-ai/DeepSeek-V3", Precision(weights="fp8", activations="fp8"), "fp8_block", None),
         ("MiniMaxAI/MiniMax-M2.5", Precision(weights="nvfp4", activations="nvfp4"), "nvfp4", None),
         ("meta-llama/Meta-Llama-3.1-8B", Precision(weights="fp8", activations="fp8"), "fp8", None),
