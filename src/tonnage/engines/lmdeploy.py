@@ -2,7 +2,7 @@
 LMDeploy with its TurboMind engine: a share of free memory, prompts in steps of their own.
 
 One forward of TurboMind runs the prompts of every request that it has admitted, in passes of the token budget, and
-samples once behind the last pass (`LlamaBatch::Forward`, releases 0.1 to 0.9): first tokens leave together.
+samples once behind the last pass (`LlamaBatch.cc`, in every version read, 2023 to 2025): first tokens leave together.
 """
 
 from __future__ import annotations
