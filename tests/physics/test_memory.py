@@ -12,6 +12,7 @@ from tonnage.physics.memory import (
     checkpoint_precision,
     kv_bytes_per_token,
     padded_vocabulary,
+    resolve_precision,
     weight_bytes,
 )
 from tonnage.physics.parameters import parameters
@@ -156,3 +157,20 @@ def test_vectors_and_norms_of_quantised_weights_take_two_bytes_and_of_single_pre
     for name in ("attention", "feed_forward", "embedding", "head"):
         assert single.part(name) == pytest.approx(2 * half.part(name), rel=1e-3)
     assert weight_bytes(model, Precision(weights="fp8")).part("head") == half.part("head")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "weights", "experts"),
+    [
+        ("MiniMaxAI/MiniMax-M2.5", Precision(weights="fp8", activations="fp8"), "fp8_block", None),
+        ("MiniMaxAI/MiniMax-M2.5", Precision(activations="fp8", experts="fp8"), "bf16", "fp8_block"),
+        ("deepseek-ai/DeepSeek-V3", Precision(weights="fp8", activations="fp8"), "fp8_block", None),
+        ("MiniMaxAI/MiniMax-M2.5", Precision(weights="nvfp4", activations="nvfp4"), "nvfp4", None),
+        ("meta-llama/Meta-Llama-3.1-8B", Precision(weights="fp8", activations="fp8"), "fp8", None),
+    ],
+)
+def test_fp8_of_a_checkpoint_with_scales_of_blocks_is_that_checkpoint(
+    name: str, given: Precision, weights: str, experts: str | None
+) -> None:
+    found = resolve_precision(given, catalog.model(name))
+    assert (found.weights, found.experts, found.activations) == (weights, experts, given.activations)

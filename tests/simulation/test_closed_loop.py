@@ -135,3 +135,20 @@ def test_prompts_wait_for_company_until_their_patience_ends() -> None:
 def test_nobody_waits_for_company_where_nothing_runs() -> None:
     found = closed_loop(table(), load(company=8.0, patience=60.0), clients=1)
     assert found.ttft_s == pytest.approx(PREFILL)
+
+
+def test_first_tokens_leave_together_where_one_forward_holds_every_prompt_that_has_a_seat() -> None:
+    alone = closed_loop(table(), load(budget=1000.0, mixed=False, together=True), clients=1)
+    four = closed_loop(table(), load(budget=1000.0, mixed=False, together=True), clients=4, requests_per_client=1)
+    assert alone.ttft_s == pytest.approx(PREFILL)
+    assert four.ttft_s == pytest.approx(4 * PREFILL)
+    # Nobody decodes before all have begun, so that no later prompt stops a decode.
+    assert four.tpot_s == pytest.approx(DECODE)
+
+
+def test_whoever_has_no_seat_begins_with_the_next_forward() -> None:
+    found = closed_loop(
+        table(), load(budget=1000.0, mixed=False, together=True, slots=2.0), clients=4, requests_per_client=1
+    )
+    first, answer = 2 * PREFILL, 100 * DECODE
+    assert found.ttft_s == pytest.approx((first + first + answer + first) / 2)

@@ -170,6 +170,8 @@ class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
     """A batch runs to its end before the next starts."""
     queues_batches: bool = False
     """A batch beyond the seats waits in the engine's queue, and its prompts come in steps of the token budget."""
+    answers_together: bool = False
+    """All prompts that seats admit are computed, in passes of the budget, before any of them has its first token."""
     runs_alone: bool = False
     """A compiled scheduler with an offline run of its own, where no client reads along and host time is not seen."""
 

@@ -1,4 +1,9 @@
-"""LMDeploy with its TurboMind engine: a share of free memory, prompts in steps of their own."""
+"""
+LMDeploy with its TurboMind engine: a share of free memory, prompts in steps of their own.
+
+One forward of TurboMind runs the prompts of every request that it has admitted, in passes of the token budget, and
+samples once behind the last pass (`LlamaBatch.cc`, in every version read, 2023 to 2025): first tokens leave together.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +31,7 @@ ENGINE: Final = EngineSpec(
     defaults=_defaults,
     planned=4,
     memory=MemoryRule(kind="free"),
-    scheduling=Scheduling(separate_prompts=True, queues_batches=True),
+    scheduling=Scheduling(separate_prompts=True, queues_batches=True, answers_together=True),
     vendors=("NVIDIA",),
     least_capability=7.0,
 )

@@ -84,10 +84,14 @@ def resolve_precision(given: Precision | None, model: Model) -> Precision:
     The formats that run: the checkpoint's own when none are given.
 
     A mixture published with experts in a format of their own (gpt-oss) keeps its other weights at
-    16 bits when the case names only that format.
+    16 bits when the case names only that format. FP8 of a checkpoint whose scales are of blocks (DeepSeek,
+    MiniMax) is that checkpoint: engines load its scales as they are, and the kernels that go with them.
     """
     if given is None:
         return checkpoint_precision(model)
+    if model.quantization == "fp8_block" and "fp8" in (given.weights, given.experts):
+        weights, experts = ("fp8_block" if name == "fp8" else name for name in (given.weights, given.experts))
+        given = msgspec.structs.replace(given, weights=weights or given.weights, experts=experts)
     for name in (given.weights, given.kv, given.activations, given.experts or given.weights):
         number_format(name)
     if model.experts_dtype and given.experts is None and number_format(given.weights).bits < 8:

@@ -60,6 +60,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """Prompts that wait for each other beside running decodes, to be dealt out evenly over data-parallel ranks."""
     patience: float = 0.0
     """Decode steps after which they no longer wait. [steps]"""
+    together: bool = False
+    """Whoever has a seat is computed, in passes of the budget, before anybody's first token (not beside decodes)."""
     one_first: bool = False
     """An idle engine begins with the first request that reaches it; those sent at the same time join its next step."""
 
@@ -188,7 +190,7 @@ def _simulate(
             c.prompt[i] -= tokens
             if c.prompt[i] <= 1e-9:
                 waiting.popleft()
-                c.first[i] = _first_token(c, i, now=now, step=step, weight=weight)
+                c.first[i] = _first_token(c, i, now=now, step=step * count if load.together else step, weight=weight)
                 c.left[i] -= 1.0
                 (running if c.left[i] > 0 else done).append(i)
         for i in done:
@@ -213,6 +215,7 @@ def _take(
 ) -> list[tuple[int, float]]:
     """Prompts of this step and the tokens each member gets."""
     budget = max(load.budget - running * weight if load.mixed else load.budget, load.budget * 0.02)
+    budget = math.inf if load.together else budget
     taken: list[tuple[int, float]] = []
     for i in waiting:
         fresh = running > 0 and c.sent[i] >= now and c.round[i] > 0
@@ -249,9 +252,10 @@ def _step(
     cached = sum(c.length[i] - c.prompt[i] for i, _ in prompts) / len(prompts)
     # A step that takes a part of a cohort takes whole members, and a piece of the last one.
     whole = sum(max(1.0, weight * t / c.length[i]) if weight > 1.0 else 1.0 for i, t in prompts)
+    passes = math.ceil(tokens / load.budget - 1e-9) if load.together else 1
     mixed = MixedStep(
-        prompt_tokens=tokens,
-        prompts=whole,
+        prompt_tokens=tokens / passes,
+        prompts=whole / passes,
         sequences=decodes if load.mixed else 0.0,
         context=context,
         cached=cached if weight <= 1.0 else 0.0,
@@ -259,7 +263,7 @@ def _step(
     )
     if log is not None:
         log.asked.append(mixed)
-    return table.seconds_of(mixed), 1
+    return table.seconds_of(mixed), passes
 
 
 def _advance(c: _Cohorts, running: list[int], count: int) -> list[int]:

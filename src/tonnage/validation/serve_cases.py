@@ -181,7 +181,8 @@ def _traffic(row: Row, spread: tuple[float, float] | None, split: Disaggregation
         case "open_loop" if rate:
             return Traffic(rate_per_s=rate)
         case "saturated":  # a stated number of clients is what drove it
-            return Traffic(concurrency=size) if size else Traffic(saturated=True)
+            each = count(row, "requests_per_client")
+            return Traffic(concurrency=size, requests_per_client=each) if size else Traffic(saturated=True)
         case "memory_only":  # the pool is made before any request comes; the load does not matter
             return Traffic(concurrency=1)
     raise BadFact("not stated: request_rate_qps" if load == "open_loop" else f"unknown load: '{load}'")

@@ -265,6 +265,7 @@ def load_of(at: Deployment) -> Load:
         spread=stated or ((_DRIFT if chunked else _DRIFT_WHOLE) if mixed else (1.0, 1.0)),
         mixed=mixed,
         equal=stated is not None and stated[0] == stated[1],
+        together=not mixed and at.running.spec.scheduling.answers_together,
         company=_company(at.memory_layout.dp) if at.engine.batch_wait_steps else 1.0,
         patience=float(at.engine.batch_wait_steps or 0),
         # There a prompt takes far longer than a client lags behind another, and is never held for company. Loads of
