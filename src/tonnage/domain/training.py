@@ -68,7 +68,7 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mean_seq_len: float | None = None
     """Mean length that passes where batches are grouped by length; absent = every sequence is `seq_len`. [tokens]"""
     document_len: float | None = None
-    """Mean length of packed examples, where attention stays inside each; absent = it sees all of a sequence. [tokens]"""
+    """Mean length of packed examples, if attention stays inside each; absent = it sees all of a sequence. [tokens]"""
     predicted_share: float = 1.0
     """Share of the tokens whose logits are computed. [-]"""
     precision: str = "bf16"
