@@ -406,6 +406,15 @@ def test_batches_grouped_by_length_pass_their_mean() -> None:
     assert core[1] == pytest.approx(core[0] / 16)
 
 
+def test_packed_examples_attend_to_themselves_where_a_kernel_reads_the_mask() -> None:
+    whole, packed = (layer_work(LAYER, HIDDEN, setup=replace(SETUP, document_len=n)) for n in (None, 256))
+    assert products(packed, "forward") == products(whole, "forward")
+    core = [next(op.flop for op in work.forward if op.name == "attention") for work in (whole, packed)]
+    assert core[1] == pytest.approx(core[0] * 256 / SETUP.seq_len)
+    scores = replace(SETUP, flash_attention=False)
+    assert layer_work(LAYER, HIDDEN, setup=replace(scores, document_len=256)) == layer_work(LAYER, HIDDEN, setup=scores)
+
+
 def test_only_predicted_tokens_have_logits() -> None:
     model = Model(id="m", family="", kind="llm", hidden_size=HIDDEN, vocab_size=32000, layers=(LAYER,))
     every, masked = (head_work(model, setup=replace(SETUP, predicted_share=share)) for share in (1.0, 0.15))

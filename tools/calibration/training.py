@@ -31,6 +31,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.training import TrainCoefficients, TrainSetup
 from tonnage.errors import TonnageError
 from tonnage.physics.training_memory import training_memory
+from tonnage.planning.train.further_predictions import with_further_predictions
 from tonnage.planning.train.setup import resolve_setup
 from tonnage.simulation.training import step_time
 from tonnage.validation.quantities import flop_of_sequence
@@ -60,7 +61,7 @@ class Sample(NamedTuple):
 def resolve(row: Row, coefficients: TrainCoefficients) -> tuple[TrainCase, Model, Accelerator, Any]:
     case = train_case(row)
     model = case.model if isinstance(case.model, Model) else catalog.model(case.model)
-    model = with_training_totals(model)
+    model = with_further_predictions(with_training_totals(model), case.predicted_ahead)
     accelerator = catalog.accelerator(case.accelerator)
     return (
         case,

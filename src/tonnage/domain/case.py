@@ -196,6 +196,15 @@ class TrainCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
             help="mean length that passes where batches are grouped by length; absent = all padded to seq_len",
         ),
     ] = None
+    document_len: Annotated[
+        float | None,
+        Field(
+            reads="tokens",
+            group="Training",
+            help="mean length of the examples packed into a sequence, if attention stays inside each; absent = it does "
+            "not",
+        ),
+    ] = None
     predicted_share: Annotated[
         float,
         Field(
@@ -233,6 +242,23 @@ class TrainCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
             help="tokens of the fullest rank of experts over the mean; 1 = balanced, or the capacity factor",
         ),
     ] = 1.0
+    predicted_ahead: Annotated[
+        int,
+        Field(
+            reads="integer",
+            group="Training",
+            low=-1.0,
+            help="tokens beyond the next that each position learns to predict, by a layer and a head each",
+        ),
+    ] = 0
+    fused_experts: Annotated[
+        bool | None,
+        Field(
+            group="Training",
+            reads="flag",
+            help="grouped products of experts in one kernel and the step one graph; absent = as the framework does",
+        ),
+    ] = None
     optimizer: Annotated[str, OPTIMIZER] = "adamw"
     master_weights: Annotated[
         bool | None,

@@ -94,6 +94,8 @@ class SoftwareSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Tensor parallelism can be asked for."""
     sequence_parallel: bool = True
     """Activations are split beside tensors."""
+    async_tp: bool = False
+    """Products of tensor parallelism are cut into pieces and the exchange of one runs beside the next, unasked."""
     context_parallel: bool = False
     expert_parallel: bool = False
     spreads_experts: bool = False

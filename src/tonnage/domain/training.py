@@ -67,6 +67,8 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seq_len: int = 1
     mean_seq_len: float | None = None
     """Mean length that passes where batches are grouped by length; absent = every sequence is `seq_len`. [tokens]"""
+    document_len: float | None = None
+    """Mean length of packed examples, if attention stays inside each; absent = it sees all of a sequence. [tokens]"""
     predicted_share: float = 1.0
     """Share of the tokens whose logits are computed. [-]"""
     precision: str = "bf16"
@@ -137,6 +139,11 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def passed_len(self) -> float:
         """Tokens of one sequence that pass through the layers: all, or the mean of batches grouped by length."""
         return self.mean_seq_len if self.mean_seq_len is not None else float(self.seq_len)
+
+    @property
+    def attended_len(self) -> float:
+        """Tokens that attention runs over: the whole sequence, or one packed example. [tokens]"""
+        return min(self.passed_len, self.document_len) if self.document_len is not None else self.passed_len
 
     @property
     def sequences(self) -> int:
@@ -223,8 +230,8 @@ class TrainCoefficients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     expert_overlap: float
     """Share of the exchange between experts that other work hides. [-]"""
     expert_layer_s: dict[str, float]
-    """Routing and host synchronisation of one pass of one mixture layer, which no stream hides: "fused" where the whole
-    step is one graph, "*" for the others. [s]"""
+    """Launches and host work of one pass of one mixture layer beside `layer_s`, routing and counts read back: "fused"
+    where the whole step is one graph, "*" for the others. [s]"""
     straggler: float
     """Growth of the step per doubling of the accelerators beyond one node. [-]"""
     convolution: float

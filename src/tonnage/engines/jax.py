@@ -17,6 +17,7 @@ SOFTWARE: Final = SoftwareSpec(
     keeps=Keeps(rms_norm=2, expanded_kv=False, gated=3, plain=2, logits=6, source="XLA with fused element-wise work"),
     gathered_units=1,
     tensor_parallel=True,
+    async_tp=True,  # XLA decomposes gathers and scatters beside products (doi.org/10.1145/3567955.3567959)
     context_parallel=True,
     expert_parallel=True,
     shardings=("fsdp",),

@@ -220,7 +220,8 @@ def _core(mixer: Mixer | None, setup: TrainSetup, tokens: float) -> tuple[list[O
 def _attention(
     heads: float, widths: tuple[int, int], mixer: Attention | LatentAttention, setup: TrainSetup, tokens: float
 ) -> tuple[list[Operator], list[Operator]]:
-    seen = setup.passed_len
+    # A mask that kernels read keeps them out of other examples; without such a kernel every score is computed.
+    seen = setup.attended_len if setup.flash_attention else setup.passed_len
     window = mixer.window if isinstance(mixer, Attention) else None
     causal = not isinstance(mixer, Attention) or mixer.causal
     flash = setup.flash_attention

@@ -196,10 +196,10 @@ def turn_of(work: LayerWork, times: Times) -> Turn:
     compute = ahead * (1 + repeats + further) + back + again
     moved = ahead_moved * (1 + repeats + further) + back_moved
     launches = (3.0 + repeats + further) * c.layer_s[setup.software.fitted] if work.forward else 0.0
+    if work.experts:
+        launches += (3.0 + repeats + further) * c.expert_layer_s["fused" if setup.fused_experts else "*"]
     device = compute + moved + exchange
     host = smooth_max(compute_s=device, memory_s=launches) - device
-    if work.experts:
-        host += (3.0 + repeats + further) * c.expert_layer_s["fused" if setup.fused_experts else "*"]
     return Turn(
         compute=compute,
         elementwise=moved,

@@ -156,13 +156,9 @@ def _exchange(work: LayerWork, times: Times) -> tuple[Node, ...]:
 
 
 def _host(work: LayerWork, times: Times) -> tuple[Node, ...]:
-    turn, c = turn_of(work, times), times.coefficients
-    passes = 3.0 + _repeats(times) + times.setup.further_passes
-    routed = passes * c.expert_layer_s["fused" if times.setup.fused_experts else "*"] if work.experts else 0.0
-    return (
-        _fitted_node("launches beyond the device's work", turn.host - routed, c, "host and device side by side"),
-        _fitted_node("routing of tokens", routed, c, f"{passes:g} passes"),
-    )
+    beside = "routing of tokens among them, " if work.experts else ""
+    how = f"{beside}host and device side by side"
+    return (_fitted_node("launches beyond the device's work", turn_of(work, times).host, times.coefficients, how),)
 
 
 def _repeats(times: Times) -> float:

@@ -62,7 +62,10 @@ def train_case(row: Row) -> TrainCase:
         global_batch=count(row, "global_batch"),
         seq_len=count(row, "seq_len"),
         mean_seq_len=number(row, "mean_seq_len"),
+        document_len=number(row, "document_len"),
         predicted_share=number(row, "predicted_share") or 1.0,
+        predicted_ahead=count(row, "predicted_ahead") or 0,
+        fused_experts=flag(row, "fused_experts"),
         image_px=count(row, "image_px"),
         image_layout="channels-last" if text(row, "image_layout") == "channels-last" else None,
         recompute=recompute if recompute in {"none", "selective", "full"} else None,  # type: ignore[arg-type]
@@ -95,6 +98,8 @@ def _framework(row: Row) -> str | None:
     if re.search(r"submission config_\w*(?:DGX|GB200)", notes):
         return "nemo"
     compiler = text(row, "compiler")
+    if compiler == "none":
+        return "pytorch"
     if compiler:
         return f"{name} {compiler}"
     release = re.match(r"(\d\d\.\d\d)\S* NeMo Container", notes)

@@ -123,6 +123,9 @@ def test_a_stated_case_costs_milliseconds() -> None:
     ("changes", "message"),
     [
         ({"mean_seq_len": 5000.0}, "mean_seq_len: 5000 must be at least 1 and at most seq_len, 4,096"),
+        ({"document_len": 5000.0}, "document_len: 5000 must be at least 1 and at most seq_len, 4,096"),
+        ({"predicted_ahead": -1}, "predicted_ahead: -1 must be 0 to 16"),
+        ({"predicted_ahead": 1, "model": "resnet50"}, "predicted_ahead: .* has no layers with attention and a head"),
         ({"predicted_share": 0.0}, "predicted_share: 0 must be above 0"),
         ({"layout": TrainCaseLayout(etp=2)}, "layout.etp: .* has no experts to cut"),
         (
@@ -138,6 +141,23 @@ def test_a_stated_case_costs_milliseconds() -> None:
 def test_what_passes_and_what_cuts_an_expert_is_checked(changes: dict[str, object], message: str) -> None:
     with pytest.raises(BadRequest, match=message):
         predict_train(replace(CASE, **changes))
+
+
+def test_packed_examples_take_less_time_and_the_same_memory() -> None:
+    whole, packed = (predict_train(replace(CASE, document_len=mean)) for mean in (None, 256.0))
+    assert whole.step_s is not None and packed.step_s is not None
+    assert 0.8 * whole.step_s.value < packed.step_s.value < 0.98 * whole.step_s.value
+    assert whole.memory_peak_bytes is not None and packed.memory_peak_bytes is not None
+    assert packed.memory_peak_bytes.value == whole.memory_peak_bytes.value
+
+
+def test_every_further_prediction_costs_time_and_memory() -> None:
+    steps = [predict_train(replace(CASE, predicted_ahead=depth, recompute="full")) for depth in (0, 1, 2)]
+    times = [step.step_s.value for step in steps if step.step_s is not None]
+    peaks = [step.memory_peak_bytes.value for step in steps if step.memory_peak_bytes is not None]
+    assert len(times) == len(peaks) == 3
+    assert times == sorted(times) and peaks == sorted(peaks) and times[0] < times[1]
+    assert times[1] - times[0] == pytest.approx(times[2] - times[1], rel=0.05)
 
 
 def test_grouped_lengths_take_less_time_and_the_same_memory() -> None:

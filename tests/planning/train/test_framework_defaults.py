@@ -134,6 +134,7 @@ def test_experts_are_fused_in_mxfp8_on_blackwell_since_june_2026() -> None:
     assert fused() and fused(year=2026) and fused(framework="megatron 26.08")
     assert not fused(framework="megatron 26.04") and not fused(year=2025)
     assert not fused(precision="bf16") and not fused(part=H100)
+    assert not fused(fused_experts=False) and fused(framework="megatron 26.04", fused_experts=True)
     assert not framework_defaults.fused_experts(case(precision="mxfp8"), ultra, software=FSDP)
 
 

@@ -798,6 +798,7 @@ class PredictTrainFields(TypedDict, total=False):
     global_batch: int | None
     seq_len: int | None
     mean_seq_len: float | None
+    document_len: float | None
     predicted_share: float | None
     image_px: int | None
     resolution: int | None
@@ -805,6 +806,8 @@ class PredictTrainFields(TypedDict, total=False):
     recompute: Literal["none", "selective", "full"] | None
     recompute_share: float | None
     expert_load: float | None
+    predicted_ahead: int | None
+    fused_experts: bool | None
     optimizer: str | None
     master_weights: bool | None
     objective: Literal["sft", "dpo", "kto", "orpo", "simpo", "grpo", "reward"] | None

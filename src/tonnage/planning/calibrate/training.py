@@ -34,6 +34,7 @@ from tonnage.domain.train_measurement import TrainMeasurement
 from tonnage.errors import BadRequest, echo
 from tonnage.planning.calibrate.posterior import NAMES, Seen, posterior
 from tonnage.planning.error_model import NINETY
+from tonnage.planning.train.further_predictions import with_further_predictions
 from tonnage.planning.train.setup import resolve_setup
 from tonnage.planning.train.training_job import TrainingJob, exact_bytes, place_of_setup, setting_of
 from tonnage.simulation.training import model_flop
@@ -228,6 +229,7 @@ def calibrate_training(
 def _predicted(row: TrainRow, additions: Additions) -> _Measured:
     case = row.case
     model = with_training_totals(hub.resolve(case.model, additions=additions))
+    model = with_further_predictions(model, case.predicted_ahead)
     accelerator = catalog.predictable_accelerator(case.accelerator, additions)
     coefficients = training_coefficients()
     chosen = resolve_setup(case, model=model, accelerator=accelerator, coefficients=coefficients)

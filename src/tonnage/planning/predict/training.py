@@ -24,6 +24,7 @@ from tonnage.domain.training import TrainSetup
 from tonnage.errors import BadRequest
 from tonnage.planning.board_power import watts_of
 from tonnage.planning.calibration_use import training_use
+from tonnage.planning.train.further_predictions import with_further_predictions
 from tonnage.planning.train.power import training_load
 from tonnage.planning.train.setup import Chosen, resolve_setup
 from tonnage.planning.train.training_job import TrainingJob, mfu, step_pace
@@ -46,7 +47,7 @@ def predict_train(case: TrainCase, *, additions: Additions = NOTHING, why: bool 
     """
     _check(case)
     model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
-    model = with_training_totals(model)
+    model = with_further_predictions(with_training_totals(model), case.predicted_ahead)
     accelerator = catalog.predictable_accelerator(case.accelerator, additions)
     if case.seq_len is None and (model.layers or model.encoder):
         raise BadRequest("seq_len: a model with layers needs a sequence length; give the tokens of one sequence")
@@ -93,8 +94,10 @@ def _check(case: TrainCase) -> None:
             f"recompute_share: {case.recompute_share} must be above 0 and at most 1 (0.5: every second layer)"
         )
     longest = case.seq_len or 1
-    if case.mean_seq_len is not None and not 1 <= case.mean_seq_len <= longest:
-        raise BadRequest(f"mean_seq_len: {case.mean_seq_len:g} must be at least 1 and at most seq_len, {longest:,}")
+    for name in ("mean_seq_len", "document_len"):
+        value = getattr(case, name)
+        if value is not None and not 1 <= value <= longest:
+            raise BadRequest(f"{name}: {value:g} must be at least 1 and at most seq_len, {longest:,}")
     if not 0 < case.predicted_share <= 1:
         raise BadRequest(
             f"predicted_share: {case.predicted_share:g} must be above 0 and at most 1 (0.15: masked language models)"

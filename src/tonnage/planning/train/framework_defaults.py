@@ -147,10 +147,12 @@ def _generation(accelerator: Accelerator) -> str:
 
 def fused_experts(case: TrainCase, accelerator: Accelerator, *, software: SoftwareSpec) -> bool:
     """
-    Whether products of experts are fused and the step is one graph: MXFP8 on Blackwell, since some release.
+    Whether products of experts are fused and the step is one graph: as stated, else MXFP8 on Blackwell since a release.
 
     A framework may be named with its release ("megatron 26.04"); without one its year, else the newest counts.
     """
+    if case.fused_experts is not None:
+        return case.fused_experts
     since = software.fused_experts_since
     if since is None or _generation(accelerator) != "Blackwell" or case.precision.lower() != "mxfp8":
         return False

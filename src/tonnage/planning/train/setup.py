@@ -204,7 +204,7 @@ def _layouts(case: TrainCase, model: Model, software: SoftwareSpec) -> Iterator[
                         sharding=sharding,
                         sequence_parallel=spread,
                         schedule=framework_defaults.schedule(case, pp=pp),
-                        async_tp=said.async_tp,
+                        async_tp=said.async_tp or (software.async_tp and tp > 1),
                     )
     if not found:
         stated = ", ".join(f"{k} {v}" for k, v in msgspec.structs.asdict(said).items() if type(v) is int)
@@ -258,6 +258,7 @@ def _setup(
         num_micro_batches=max(1, math.ceil((case.global_batch or per_step) / per_step)),
         seq_len=case.seq_len or 1,
         mean_seq_len=case.mean_seq_len,
+        document_len=case.document_len,
         predicted_share=case.predicted_share,
         precision=precision,
         weights=weights,
