@@ -132,11 +132,15 @@ def test_scheduling_ahead_hides_the_host_and_never_slows() -> None:
         return found.tpot_s.mean
 
     assert step_s(True) < step_s(False)
-    known = Overheads(step_s=2e-3, sequence_s=1e-5, overlapped=0.75)
-    assert with_async_scheduling(known, None).step_s == with_async_scheduling(known, False).step_s == known.step_s
-    hidden = with_async_scheduling(known, True)
-    assert hidden.step_s + hidden.hidden_s == pytest.approx(known.step_s)
-    assert with_async_scheduling(hidden, True) == hidden, "once settled it stays"
+    known = Overheads(step_s=2e-3, sequence_s=1e-5, rank_s=5e-4)
+    assert with_async_scheduling(known, None) == with_async_scheduling(known, False)
+    waited = with_async_scheduling(known, False, ranks=8)
+    assert waited.step_s == pytest.approx(3.5e-3)
+    assert with_async_scheduling(waited, False, ranks=8) == waited, "once settled it stays"
+    hidden = with_async_scheduling(known, True, ranks=8)
+    assert (hidden.step_s, hidden.hidden_s) == (0.0, pytest.approx(3.5e-3))
+    assert hidden.sequence_s == known.sequence_s, "what a sequence costs stays"
+    assert with_async_scheduling(hidden, True, ranks=8) == hidden, "once settled it stays"
 
 
 def test_weights_are_those_of_the_checkpoint_that_is_published_in_that_format() -> None:

@@ -14,6 +14,7 @@ Values are fitted by `tools/calibration/serving.py` and live in the catalogue by
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from math import log2
 from typing import Any, Final, Literal
 
 import msgspec
@@ -306,8 +307,8 @@ class Overheads(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Host work of one step that the accelerator waits for. [s]"""
     sequence_s: float = 0.0
     """The same, for each running sequence. [s]"""
-    overlapped: float = 0.0
-    """Of both, hidden beside the accelerator where the engine schedules ahead of it. [-]"""
+    rank_s: float = 0.0
+    """Added to a step by each doubling of tensor-parallel ranks: processes that are told the step one by one. [s]"""
     hidden_s: float = 0.0
     """Host work of one step that overlaps with the accelerator. [s]"""
     launch_s: float = 0.0
@@ -349,24 +350,26 @@ class Overheads(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of a decode step, lost per further pipeline stage. [-]"""
 
 
-def with_async_scheduling(overheads: Overheads, scheduled: bool | None) -> Overheads:
+def with_async_scheduling(overheads: Overheads, scheduled: bool | None, *, ranks: int = 1) -> Overheads:
     """
-    The same engine where the host prepares a step while the accelerator runs the last one, if it does.
+    The same engine on so many tensor-parallel ranks; scheduled ahead, its host prepares a step beside the last one.
+
+    What a step costs its host then hides beside the accelerator, which waits only where the host takes longer. What
+    each running sequence costs (sampling, streaming its token) stays: the rows of vLLM ask for all of it.
 
     Examples
     --------
-    >>> found = with_async_scheduling(Overheads(step_s=2e-3, overlapped=0.75), True)
+    >>> known = Overheads(step_s=1e-3, rank_s=0.5e-3)
+    >>> with_async_scheduling(known, False, ranks=4).step_s
+    0.002
+    >>> found = with_async_scheduling(known, True, ranks=4)
     >>> found.step_s, found.hidden_s
-    (0.0005, 0.0015)
+    (0.0, 0.002)
     """
-    share = overheads.overlapped if scheduled else 0.0
-    return msgspec.structs.replace(
-        overheads,
-        step_s=overheads.step_s * (1.0 - share),
-        sequence_s=overheads.sequence_s * (1.0 - share),
-        hidden_s=overheads.hidden_s + overheads.step_s * share,
-        overlapped=0.0,
-    )
+    host_s = overheads.step_s + overheads.rank_s * log2(ranks)
+    if not scheduled:
+        return msgspec.structs.replace(overheads, step_s=host_s, rank_s=0.0)
+    return msgspec.structs.replace(overheads, step_s=0.0, rank_s=0.0, hidden_s=overheads.hidden_s + host_s)
 
 
 def captured_batch(batch: float, limit: float = 512.0) -> float:

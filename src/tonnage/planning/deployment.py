@@ -185,7 +185,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         case.links.intra,
     )
     own = calibration_of(accelerator, engine.name, model=model.id)
-    shipped = with_async_scheduling(Overheads(**times.values), engine.async_scheduling)
+    shipped = with_async_scheduling(Overheads(**times.values), engine.async_scheduling, ranks=layout.tp)
     if not (kernels.grids or has_link(accelerator, ranks=layout.tp)):
         # A factor below one was fitted over links of their own (MI300X); PCIe takes no less than its formula says.
         shipped = msgspec.structs.replace(shipped, collective=max(1.0, shipped.collective))

@@ -212,7 +212,7 @@ def _spread(point: Point) -> tuple[float, float] | None:
 
 def shipped_overheads(at: Deployment) -> Overheads:
     """The catalogue's overheads of the engine as it runs, without any calibration."""
-    return with_async_scheduling(Overheads(**at.times.values), at.engine.async_scheduling)
+    return with_async_scheduling(Overheads(**at.times.values), at.engine.async_scheduling, ranks=at.placement.layout.tp)
 
 
 def shipped_interruption(at: Deployment) -> float:

@@ -189,7 +189,7 @@ def offline_table(at: Deployment, table: StepTable) -> StepTable:
     """Steps of an offline run: where nobody reads along, answers leave whole and the host prepares the next step."""
     if not at.running.spec.scheduling.runs_alone:
         return table
-    alone = with_async_scheduling(msgspec.structs.replace(table.overheads, overlapped=1.0), True)
+    alone = with_async_scheduling(msgspec.structs.replace(table.overheads, sequence_s=0.0), True)
     return msgspec.structs.replace(table, overheads=alone, hidden_s=max(table.hidden_s, alone.hidden_s))
 
 
