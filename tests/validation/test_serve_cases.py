@@ -40,6 +40,7 @@ def test_beams_are_those_of_the_task() -> None:
         ("open_loop", {"request_rate_qps": 2.5}, Traffic(rate_per_s=2.5)),
         ("saturated", {"concurrency_or_batch": None}, Traffic(saturated=True)),
         ("saturated", {}, Traffic(concurrency=16)),
+        ("saturated", {"requests_per_client": 47}, Traffic(concurrency=16, requests_per_client=47)),
         ("memory_only", {"isl_tokens": None, "osl_tokens": None}, Traffic(concurrency=1)),
     ],
 )
