@@ -14,6 +14,7 @@ from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import Precision
 from tonnage.domain.requests.common import Lengths
 from tonnage.physics.memory import checkpoint_precision
+from tonnage.physics.transformer import Tokens, step_work
 from tonnage.planning.deployment import Deployment, with_reachable_bandwidth
 from tonnage.planning.deployment import resolve as deployment_of
 from tonnage.planning.predict.predict import predict
@@ -179,3 +180,28 @@ def test_a_factor_of_links_of_their_own_is_not_for_pcie() -> None:
     linked, carded = (planned(catalog.accelerator(name), layout=Layout(tp=4)) for name in ("mi300x", "rx-7900-xtx"))
     assert linked.overheads.collective < 0.7
     assert carded.overheads.collective == 1.0
+
+
+@pytest.mark.parametrize(("part", "sixteen"), [("t4", "fp16"), ("rtx-6000-turing", "fp16"), ("a100-sxm4-80gb", "bf16")])
+def test_what_int8_does_not_multiply_is_fp16_where_units_know_no_bf16(part: str, sixteen: str) -> None:
+    """Attention beside INT8 products ran in BF16 of ordinary lanes on Turing, eight times slower than its own FP16."""
+    case = ServeCase(
+        model="meta-llama/Llama-3.2-1B",
+        accelerator=part,
+        traffic=Traffic(concurrency=1.0),
+        isl=512.0,
+        osl=64.0,
+        layout=Layout(tp=1),
+        precision=Precision(weights="int8"),
+        engine="vllm",
+    )
+    placement = deployment_of(case).placement
+    work = step_work(
+        placement.model,
+        Tokens(prompts=1.0, chunk=512.0),
+        precision=placement.precision,
+        layout=placement.layout,
+        domain=placement.domain,
+    )
+    assert {op.compute for op in work if op.kind == "attention_prefill"} == {sixteen}
+    assert {op.compute for op in work if op.name == "feed-forward up"} == {"int8"}

@@ -187,7 +187,8 @@ def known_formats(engine: str, part: str) -> dict[str, bool]:
         stored = number_format(name)
         if stored.bits < 16:
             own = not stored.weight_only and not support.at_16_bits
-            if own and stored.compute not in accelerator.peaks:
+            # Units slower than those of 16 bits are none of its own: INT8 on Blackwell Ultra, by its data sheet.
+            if own and accelerator.peaks.get(stored.compute, 0.0) < peak_flop_per_s(accelerator, sixteen):
                 continue
             found[name] = own
     return found

@@ -240,7 +240,8 @@ def with_usual_activations(precision: Precision, accelerator: Accelerator, *, en
     runs = support(engine, accelerator, weights=stored.name)
     if runs is None or runs.at_16_bits:
         return precision
-    return msgspec.structs.replace(precision, activations=stored.name)
+    kv = "fp16" if precision.kv == "bf16" and only_fp16(accelerator) else precision.kv
+    return msgspec.structs.replace(precision, activations=stored.name, kv=kv)
 
 
 def only_fp16(accelerator: Accelerator) -> bool:

@@ -152,12 +152,13 @@ def _second_witness(
     stands_in = op.compute == "int8" and grid.origin is not None and "/int8" not in grid.origin.key
     # No 16-bit kernel beats its datasheet: most tables need no look at another one.
     widened = op.n * op.k * max(op.groups, 1.0) * 2.0 / accelerator.memory_bytes_per_s
-    if not stands_in and seconds <= SLOWER * max(widened, op.flop / peak_flop_per_s(accelerator, "bf16")):
+    plain = "fp16" if "bf16" not in accelerator.peaks and "fp16" in accelerator.peaks else "bf16"
+    if not stands_in and seconds <= SLOWER * max(widened, op.flop / peak_flop_per_s(accelerator, plain)):
         return first
     sixteen = find(op, ladder, names=("bf16",), stored=2.0)
     if sixteen is None:
         return first
-    wide = msgspec.structs.replace(op, weights="bf16", compute="bf16")
+    wide = msgspec.structs.replace(op, weights=plain, compute=plain)
     most = read(wide, sixteen, accelerator=accelerator, ladder=ladder)
     most = SLOWER * _agreed_s(wide, sixteen, most, accelerator=accelerator, ladder=ladder)
     if not stands_in and seconds <= most:

@@ -117,7 +117,9 @@ def share(
     weights = number_format(precision.weights)
     experts = number_format(precision.experts or precision.weights)
     attention = number_format(precision.attention or precision.weights)
-    sixteen = activations.compute if activations.compute in {"fp32", "tf32", "fp16", "bf16"} else "bf16"
+    # What is not multiplied in 8 bits is in the 16 bits that the cache is kept in: FP16 where units know no BF16.
+    wide = "fp16" if precision.kv == "fp16" else "bf16"
+    sixteen = activations.compute if activations.compute in {"fp32", "tf32", "fp16", "bf16"} else wide
     whole = weights.name.startswith(WHOLE_MODEL_FORMATS) or weights.bits >= 16
     return Share(
         hidden=hidden,
