@@ -115,7 +115,7 @@ USUAL: dict[str, tuple[float, float]] = {
     "host_s": (3e-5, 0.4),
     "kernel_s": (8e-6, 0.5),
     "call_s": (1e-5, 0.7),
-    "products": (1.0, 0.2),
+    "products": (1.0, 0.5),
     "narrow": (1.0, 0.2),
     "compute": (0.7, 0.25),
     "efficiency": (1.0, 0.25),
