@@ -32,7 +32,7 @@ def test_every_accelerator_belongs_somewhere() -> None:
         ("timm/resnet152.a1_in1k", "convolution", 152),
         ("timm/efficientnet_b4.ra2_in1k", "separable", 4),
         ("timm/regnety_160.swag_ft_in1k", "grouped", None),
-        ("torchvision/retinanet_resnext50_32x4d_fpn", "grouped", None),
+        ("torchvision/retinanet_resnext50_32x4d_fpn", "convolution", None),
         ("nvidia/ssd300-resnet50", "convolution", None),
         ("ultralytics/yolo11x", "convolution", None),
     ],

@@ -5,6 +5,7 @@ import pytest
 
 from tonnage import catalog
 from tonnage.catalog.fitted import offline, runtime_of, silicon_of
+from tonnage.catalog.likeness import die_of
 from tonnage.errors import Unmeasured
 from tonnage.physics.network import network_work
 from tonnage.physics.work import Operator, Work
@@ -15,7 +16,10 @@ FACTS = offline()
 
 def machine(name: str) -> Machine:
     accelerator = catalog.accelerator(name)
-    return machine_of(accelerator, silicon_of(FACTS, accelerator), facts=FACTS)
+    die = die_of(name)
+    return machine_of(
+        accelerator, silicon_of(FACTS, accelerator), facts=FACTS, units=die.multiprocessors if die else None
+    )
 
 
 def resnet(batch: int, precision: str = "fp16") -> Work:
@@ -107,6 +111,44 @@ def test_unfused_attention_writes_its_scores() -> None:
         pass_s(attention, machine=machine("a100-sxm4-40gb"), runtime=one, facts=FACTS) for one in (runtime, fused)
     )
     assert unfused.device_s > kept.device_s
+
+
+def product(rows: float, name: str = "a100-sxm4-40gb") -> float:
+    """Share of the part's peak that a product of so many rows reaches in its arithmetic."""
+    flop = 2.0 * rows * 1024 * 1024
+    work: Work = (Operator(kind="gemm", name="product", flop=flop, m=rows, n=1024, k=1024, compute="fp16"),)
+    found = taken(name, work)
+    return flop / found.arithmetic_s / machine(name).peaks["fp16"]
+
+
+def test_few_tiles_leave_multiprocessors_idle() -> None:
+    """128 x 1,024 outputs are 32 tiles of 64 x 64 for 108 multiprocessors of an A100, and for 40 of a T4."""
+    assert product(128) < 0.6 * product(8192)
+    assert product(128, "t4") / product(8192, "t4") > product(128) / product(8192)
+    whole = machine("a100-sxm4-40gb")
+    assert whole.tiles == pytest.approx(108 * FACTS.tile)
+
+
+def test_rows_fewer_than_a_tile_are_not_held_to_tiles() -> None:
+    assert product(8) > product(128) / 2
+
+
+def test_sums_of_16_bits_double_products_of_geforce_cards_alone() -> None:
+    work: Work = (Operator(kind="gemm", name="product", flop=1e12, m=8192, n=8192, k=8192, compute="fp16"),)
+    default = msgspec.structs.replace(runtime_of(FACTS, "stable-fast")[0], half_sums=True)
+    wide = msgspec.structs.replace(default, half_sums=False)
+    gains = {}
+    for name in ("rtx-4090", "a100-sxm4-40gb"):
+        # Without its limit of power: what the arithmetic alone would take.
+        free = msgspec.structs.replace(machine(name), power_w=None)
+        fast, slow = (pass_s(work, machine=free, runtime=one, facts=FACTS).device_s for one in (default, wide))
+        gains[name] = slow / fast
+    assert gains["rtx-4090"] == pytest.approx(2.0, rel=0.05) and gains["a100-sxm4-40gb"] == 1.0
+
+
+def test_a_part_that_holds_the_network_is_told_once_to_run_it() -> None:
+    assert taken("untether-speedai240", resnet(1, "fp8"), "generic").host_s == 0.0
+    assert taken("a100-sxm4-40gb", resnet(1), "generic").host_s > 1e-3
 
 
 def test_ranks_pay_for_their_exchange() -> None:

@@ -282,6 +282,7 @@ def _networks_from(start: Offline) -> Ready:
     for item in items:
         size[item.group] += 1
     bounds = [infer.BOUNDS.get(key[2], (1e-12, 1e12)) for key in keys]
+    believed, pull = np.array([infer.beliefs(key) for key in keys]).T
 
     def errors(theta: np.ndarray, places: np.ndarray) -> np.ndarray:
         facts = infer.changed(start, zip(keys, np.exp(theta), strict=True))
@@ -293,8 +294,8 @@ def _networks_from(start: Offline) -> Ready:
         theta=seed,
         weight=np.array([infer.SOFT * size[item.group] ** -0.25 for item in items]),
         soft=np.full(len(items), infer.SOFT),
-        prior=seed,
-        spread=np.full(len(keys), 1 / infer.PULL),
+        prior=believed,
+        spread=1 / pull,
         low=np.log([bound[0] for bound in bounds]),
         high=np.log([bound[1] for bound in bounds]),
     )
@@ -316,9 +317,13 @@ def infer_without(hidden: set[str]) -> Offline:
 
 
 def _forgotten(facts: Offline, inside: Iterable[infer.Item], hidden: Iterable[infer.Item]) -> Offline:
-    """Runtimes and generations that only hidden rows use: the runtime's row goes, the generation is not fitted."""
+    """
+    Runtimes and generations that only hidden rows use: the generation is not fitted, and a runtime whose numbers no
+    fit makes goes; all others have gone back to what is believed of their kind.
+    """
     runtimes = {(item.setup.runtime.engine, item.setup.runtime.mode) for item in inside}
     lost = {(item.setup.runtime.engine, item.setup.runtime.mode) for item in hidden} - runtimes - {("generic", "")}
+    lost = {name for name in lost if "/".join(name) not in infer.RUNTIME_FIELDS}
     known = {item.setup.machine.silicon.architecture for item in inside}
     gone = {item.setup.machine.silicon.architecture for item in hidden} - known
     return msgspec.structs.replace(

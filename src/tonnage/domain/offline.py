@@ -36,6 +36,8 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Efficiency of matrix products and convolutions beside that of a tuned library. [-]"""
     narrow: float = 1.0
     """The same for 8-bit products. [-]"""
+    half_sums: bool = False
+    """Products of 16 bits are summed in 16 bits, which GeForce cards do at twice the rate."""
     tf32: bool = False
     """Convolutions in fp32 run as TF32 where the part has it."""
     source: str = ""
@@ -120,8 +122,8 @@ class Offline(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Other names of engines and modes."""
     memory: float
     """Share of the peak memory bandwidth that long passes reach. [-]"""
-    occupancy: float
-    """Output of a product, as sqrt(rows x columns), at which half of a peak of 100 TFLOP/s is reached. [-]"""
+    tile: float
+    """Outputs of a product, for each multiprocessor, at which half of the peak is reached: a tile's share. [-]"""
     energy: dict[str, float]
     """Energy of a FLOP in a format over that of a 16-bit tensor FLOP. [-]"""
     picojoule_per_byte: float

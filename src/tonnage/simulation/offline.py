@@ -10,7 +10,7 @@ accelerator is faster. Efficiencies belong to styles of networks, generations of
 from __future__ import annotations
 
 from itertools import pairwise
-from math import log, sqrt
+from math import log
 from typing import Final
 
 import msgspec
@@ -40,6 +40,8 @@ _REDUCE_S: Final = 1e-5
 _LONG_FROM: Final = 4096.0
 _LONG_TO: Final = 16384.0
 """Sequences over which attention gains: below are those of images and texts, beyond those of video. [tokens]"""
+_TILE_ROWS: Final = 16
+"""Fewer rows than tensor cores multiply at once are read past weights that every multiprocessor shares out. [rows]"""
 _SHARP: Final = 4.0
 """Exponent of the smooth maximum for one operator (docs/physics.md 1)."""
 _STYLE_OF: Final = {"convolution": "convolution", "attention_prefill": "attention", "attention_decode": "attention"}
@@ -79,8 +81,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """From one operator to the next, where it was measured on this very part. [s]"""
     measured: Measured = Measured()
     """What microbenchmarks reached on this very part. Then operators cost what they cost alone, one after another."""
-    occupancy: float
-    """Elements of a product's output, as sqrt(rows x columns), at which half the peak is reached. [-]"""
+    tiles: float
+    """Elements of a product's output at which half the peak is reached: each multiprocessor makes whole tiles. [-]"""
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,11 +125,12 @@ def peak_of(peaks: dict[str, float], compute: str) -> tuple[float, str]:
     raise Unmeasured(f"no peak is known for {compute}; add one with --set ACCELERATOR.peaks.{compute}=…")
 
 
-def machine_of(accelerator: Accelerator, silicon: Silicon, *, facts: Offline, fraction: float = 1.0) -> Machine:
-    """One counted device of a catalogue part, with its energy per FLOP where its generation's is known."""
+def machine_of(
+    accelerator: Accelerator, silicon: Silicon, *, facts: Offline, fraction: float = 1.0, units: float | None = None
+) -> Machine:
+    """One counted device of a catalogue part of so many multiprocessors, with its generation's energy per FLOP."""
     power = accelerator.power_w
     joule = silicon.picojoule_per_flop
-    best, _ = peak_of(accelerator.peaks, "fp16" if accelerator.peak("fp16") else "fp8")
     own = accelerator.measured
     ran = own.product is not None
     return Machine(
@@ -143,7 +146,7 @@ def machine_of(accelerator: Accelerator, silicon: Silicon, *, facts: Offline, fr
         memory_share=1.0 if ran else facts.memory,
         start_s=own.start_s,
         measured=own,
-        occupancy=0.0 if silicon.host else facts.occupancy * sqrt(best * fraction / 1e14),
+        tiles=0.0 if silicon.host else facts.tile * (units or 0.0) * fraction,
     )
 
 
@@ -204,7 +207,8 @@ def pass_s(work: Work, *, machine: Machine, runtime: Runtime, facts: Offline) ->
         arithmetic_s=arithmetic,
         traffic_s=traffic,
         start_s=start,
-        host_s=runtime.host_s * operators,
+        # A part that holds the whole network beside its arithmetic is told once to run it.
+        host_s=0.0 if machine.silicon.on_chip else runtime.host_s * operators,
         call_s=runtime.call_s,
         power_bound=bound,
     )
@@ -278,13 +282,14 @@ def _one(op: Operator, machine: Machine, runtime: Runtime, facts: Offline) -> tu
     if not op.flop:
         return 0.0, memory_s, False
     peak, ran = peak_of(machine.peaks, _operand_format(op, machine, runtime))
+    if runtime.half_sums and op.kind == "gemm" and ran in _SIXTEEN:
+        peak = max(peak, machine.peaks.get("fp16_accum16", 0.0))
     share = (
         compute * machine.silicon.efficiency * runtime.products * (runtime.narrow if ran in {"int8", "fp8"} else 1.0)
     )
     if op.kind == "attention_prefill" and not machine.measured.attention:
         share *= _longer(op, facts)
-    together = max(op.m, 1.0) * max(op.n, 1.0) * (op.groups if op.kind == "gemm" else 1.0)
-    lost = machine.occupancy / sqrt(together) if op.kind != "attention_decode" else 0.0
+    lost = machine.tiles / _outputs(op, machine) if op.m >= _TILE_ROWS and op.kind != "attention_decode" else 0.0
     compute_s = op.flop / (peak * share) * (1.0 + lost)
     # The layers of a network known by its totals are not bound alike: some wait for arithmetic, others for memory.
     # The efficiency of convolutions was fitted on such networks, so that traced ones add up in the same way.
@@ -298,6 +303,13 @@ def _one(op: Operator, machine: Machine, runtime: Runtime, facts: Offline) -> tu
             taken, limited = joule / machine.power_w, True
     part = compute_s / (compute_s + memory_s)
     return taken * part, taken * (1.0 - part), limited
+
+
+def _outputs(op: Operator, machine: Machine) -> float:
+    """Values that one execution makes, which multiprocessors share out in tiles."""
+    if op.kind == "gemm" or (op.kind == "convolution" and op.name not in machine.styles):
+        return max(op.m, 1.0) * max(op.n, 1.0) * op.groups
+    return max(op.write_bytes / max(number_format(op.compute).bytes, 1.0), 1.0)
 
 
 def _longer(op: Operator, facts: Offline) -> float:

@@ -15,6 +15,7 @@ import msgspec
 from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions
 from tonnage.catalog.fitted import offline, runtime_of, silicon_of
+from tonnage.catalog.likeness import die_of, units_of_donor
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Basis, Part, Quantity
 from tonnage.domain.case import InferCase, InferResult
@@ -129,7 +130,9 @@ def setup_of(case: InferCase, additions: Additions = NOTHING, *, facts: Offline 
     model = _model(case.model, additions)
     runtime, borrowed = runtime_of(facts, case.engine, mode=_mode(case))
     silicon = silicon_of(facts, accelerator)
-    machine = machine_of(accelerator, silicon, facts=facts, fraction=case.accelerator_fraction)
+    die = die_of(accelerator.id)
+    units = die.multiprocessors if die else units_of_donor(accelerator)
+    machine = machine_of(accelerator, silicon, facts=facts, fraction=case.accelerator_fraction, units=units)
     notes = [f"no measurements of {case.engine}: times of a plain framework stand in"] if borrowed else []
     notes += filter(None, (catalog.status_note(accelerator),))
     if not silicon.fitted:
