@@ -21,9 +21,11 @@ from tonnage.optimize.fleet import (
     Step,
     Term,
     Way,
+    _programme,
     cheapest_fleet,
     least_cost,
 )
+from tonnage.optimize.programme import solve, trim
 
 EXACT = 1e-6
 
@@ -394,3 +396,20 @@ def test_a_contract_is_signed_where_its_whole_bill_is_the_least(seed: int) -> No
 
     least = min(24.0 * (bill(held) + beside * (need - held)) for held in range(need + 1))
     assert cheapest_fleet(problem, gap=0.0).cost == pytest.approx(least, rel=1e-5)
+
+
+@pytest.mark.parametrize("seed", [3, 24, 57, 80])
+def test_what_a_search_left_idle_is_given_back(seed: int) -> None:
+    """At a gap of a tenth a search may end with more than its rows ask for; nothing comes in its place."""
+    programme, _ = _programme(instance(seed, periods=6))
+    found = solve(programme, gap=0.1)
+    kept = trim(programme, found)
+    assert found.values is not None and kept.values is not None
+    assert kept.bound <= found.bound and kept.cost <= found.cost
+    assert all(one <= had + EXACT for one, had in zip(kept.values, found.values, strict=True))
+    for row in programme.rows:
+        total = sum(factor * kept.values[at] for at, factor in row.terms.items())
+        assert row.elastic or row.lower - EXACT <= total <= row.upper + EXACT
+    if seed == 57:  # an instance of one machine
+        assert found.cost > 1.05 * kept.cost and kept.cost == pytest.approx(solve(programme, gap=1e-4).cost)
+        assert cheapest_fleet(instance(seed, periods=6), gap=0.1).cost == pytest.approx(kept.cost)

@@ -32,7 +32,7 @@ from tonnage.optimize.fleet_machines import drop_dominated, merge_machines, plac
 from tonnage.optimize.fleet_problem import Fleet, FleetProblem, Machine, Pool, Quota, Step, Term, Way, classes_of
 from tonnage.optimize.fleet_zones import slot_rows, zone_columns, zone_rows
 from tonnage.optimize.highs import UNLIMITED, Column, Row
-from tonnage.optimize.programme import Programme, Solved, is_large, lower_bound, solve
+from tonnage.optimize.programme import Programme, Solved, is_large, lower_bound, solve, trim
 
 __all__ = [
     "Fleet",
@@ -52,6 +52,8 @@ __all__ = [
 Key = tuple[Any, ...]
 MOST_SIGNED: float = 4096.0
 """Instances of a contract without a maximum, at most. [-]"""
+TRIMMED: float = 0.01
+"""Gap beyond which what a search found is looked through for what is idle. [-]"""
 
 
 def cheapest_fleet(problem: FleetProblem, *, gap: float = 0.01, nodes: int | None = None, near: bool = False) -> Fleet:
@@ -63,6 +65,8 @@ def cheapest_fleet(problem: FleetProblem, *, gap: float = 0.01, nodes: int | Non
     asked, problem = problem, merge_machines(drop_dominated(problem))
     programme, at = _programme(problem)
     solved = solve(programme, gap=gap, nodes=nodes, near=near)
+    if solved.gap > TRIMMED:
+        solved = trim(programme, solved)
     return place_on_instances(problem, asked, fleet=_build_fleet(problem, at, solved))
 
 

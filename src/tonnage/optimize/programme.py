@@ -27,7 +27,7 @@ from tonnage.optimize.programme_cuts import Cover, Point, Room, violated_cuts
 from tonnage.optimize.programme_hull import broken_facets
 from tonnage.optimize.programme_shared import hold_shared, whole_over_parts
 
-__all__ = ["Programme", "Solved", "is_large", "lower_bound", "solve"]
+__all__ = ["Programme", "Solved", "is_large", "lower_bound", "solve", "trim"]
 
 WHOLE_AT_MOST: Final = 200
 """Whole-number columns up to which HiGHS takes the programme as it is. [-]"""
@@ -103,6 +103,22 @@ def solve(programme: Programme, *, gap: float = 0.01, nodes: int | None = None, 
     if programme.periods == 1 or whole <= (NEAR_AT_MOST if near else WHOLE_AT_MOST):
         return _solve_whole(programme, gap=gap, nodes=nodes or SMALL_NODES)
     return _solve_by_period(programme, gap=gap, nodes=nodes or NODES, near=near)
+
+
+def trim(programme: Programme, solved: Solved) -> Solved:
+    """The solution without what is idle: the least in which no column is more. As it was where nothing is idle."""
+    if solved.values is None:
+        return solved
+    most = [
+        column._replace(upper=min(column.upper, value))
+        for column, value in zip(programme.columns, solved.values, strict=True)
+    ]
+    # Columns end at their own values, so that what is looked through is small however large the programme.
+    less = _solve_whole(
+        programme._replace(columns=most), gap=PERIOD_GAP, nodes=PERIOD_NODES, start=solved.values, few=True
+    )
+    gained = less.values is not None and less.cost < solved.cost - TOLERANCE
+    return less._replace(bound=min(solved.bound, less.cost)) if gained else solved
 
 
 def lower_bound(programme: Programme) -> float | None:

@@ -9,6 +9,7 @@ predictions, simulations, batches and fleets all start here, so that one configu
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -27,6 +28,7 @@ from tonnage.domain.engine_spec import Overheads, ResolvedEngine, with_async_sch
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
+from tonnage.domain.precision import Precision
 from tonnage.domain.requests.common import Lengths
 from tonnage.engines.registry import defaults, engine_spec, find_engine, resolve_engine, stated_release, unlisted_engine
 from tonnage.errors import BadRequest, UnknownName
@@ -145,10 +147,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     case = _at_mean_lengths(case)
     accelerator = _counted_device(accelerator, case)
     known, note = _engine(case)
-    precision = resolve_precision(case.precision, model)
-    if case.precision is None and precision.weights == "bf16" and only_fp16(accelerator):
-        precision = msgspec.structs.replace(precision, weights="fp16")  # vLLM's `dtype: auto` does the same
-    precision = with_usual_activations(precision, accelerator, engine=known.name)
+    precision = _precision(case, model, accelerator, engine=known.name)
     layout, memory_layout = _layouts(case)
     offline = case.traffic.static or case.traffic.saturated or case.traffic.batch is not None
     engine = defaults(known, accelerator, model=model, layout=memory_layout, year=case.year, offline=offline)
@@ -157,17 +156,8 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     version = stated_release(known, case.year)
     running = resolve_engine(engine, case.year)
     precision, published = as_published(precision, model, beside_experts=running.spec.beside_experts)
-    # Whoever makes a processor, no fit on the same maker's GPUs says anything about it.
-    vendor = "" if accelerator.segment == "cpu" else accelerator.vendor
-    times = engine_times(
-        _timed_as(case.engine),
-        vendor=vendor,
-        architecture=accelerator.architecture,
-        part=accelerator.id,
-        release=version,
-    )
+    times = _times(case, accelerator, release=version)
     speculation = speculation_of(engine, model) if engine.speculative_tokens else None
-    drafter = speculation.drafter if speculation else None
     if case.beams != 1:
         check_beams(case, drafts=speculation is not None)
     pool = kv_pool(
@@ -176,7 +166,9 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         precision=precision,
         engine=running,
         layout=memory_layout,
-        demand=Demand(context_tokens=max(1.0, case.isl + case.osl), drafter=drafter),
+        demand=Demand(
+            context_tokens=max(1.0, case.isl + case.osl), drafter=speculation.drafter if speculation else None
+        ),
         images=(held_for_images(model, case.images, engine=engine, tp=layout.tp) if case.images else ())
         + (adapter_parts(model, engine.adapters, layout=memory_layout) if adapting else ()),
     )
@@ -185,10 +177,8 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         case.links.intra,
     )
     own = calibration_of(accelerator, engine.name, model=model.id)
-    shipped = with_async_scheduling(Overheads(**times.values), engine.async_scheduling, ranks=layout.tp)
-    if not (kernels.grids or has_link(accelerator, ranks=layout.tp)):
-        # A factor below one was fitted over links of their own (MI300X); PCIe takes no less than its formula says.
-        shipped = msgspec.structs.replace(shipped, collective=max(1.0, shipped.collective))
+    linked = bool(kernels.grids) or has_link(accelerator, ranks=layout.tp)
+    shipped = _shipped_overheads(times, engine, ranks=layout.tp, linked=linked)
     overheads = overheads_under(shipped, own.stretch, carried=own.carried) if own else shipped
     reach = overheads.reach_bytes_per_s
     placement = Placement(
@@ -210,21 +200,9 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         balanced=running.spec.balances_experts(version),
         beams=float(case.beams),
     )
-    told = filter(None, (catalog.status_note(accelerator),))
     if case.images is not None:
         placement = with_encoder(placement, overheads, images=case.images, isl=case.isl, engine=engine)
     placement = with_adapters(placement, engine, isl=case.isl) if adapting else placement
-    drift = None
-    if accelerator.published or (own is not None and own.learnt):
-        from tonnage.planning.drift import drift_at
-
-        drift = drift_at(own, case, at=placement, engine=engine.name)
-    notes = (*note, *told, *published, *pool.notes, *model.assumed, *placement.ladder.notes)
-    if placement.two_batches and layout.ep > 1 and layout.dp > 1 and layout.tp * layout.dp > placement.domain:
-        told_of = "half of a step is exchanged between nodes beside the other (--enable-two-batch-overlap)"
-        notes = (*notes, f"{case.engine}: {told_of}, busy experts are copied (--enable-eplb); else steps are longer")
-    if times.borrowed and own is None:
-        notes = (*notes, f"{case.engine}: no measured overheads; a generic engine's are used")
     return Deployment(
         case=case,
         placement=placement,
@@ -236,9 +214,66 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         overheads=overheads,
         pool=pool,
         calibration=own,
-        drift=drift,
-        notes=notes,
+        drift=_drift(own, case, placement, engine=engine.name),
+        notes=(
+            *note,
+            *filter(None, (catalog.status_note(accelerator),)),
+            *published,
+            *pool.notes,
+            *model.assumed,
+            *placement.ladder.notes,
+            *_notes(case, placement, borrowed=times.borrowed and own is None),
+        ),
     )
+
+
+def _precision(case: ServeCase, model: Model, accelerator: Accelerator, *, engine: str) -> Precision:
+    """The formats that were asked for or that the model is kept in, as the accelerator and engine run them."""
+    precision = resolve_precision(case.precision, model)
+    if case.precision is None and precision.weights == "bf16" and only_fp16(accelerator):
+        precision = msgspec.structs.replace(precision, weights="fp16")  # vLLM's `dtype: auto` does the same
+    return with_usual_activations(precision, accelerator, engine=engine)
+
+
+def _times(case: ServeCase, accelerator: Accelerator, *, release: tuple[int, ...] | None) -> EngineTimes:
+    """What was fitted of the engine's release on such accelerators."""
+    # Whoever makes a processor, no fit on the same maker's GPUs says anything about it.
+    vendor = "" if accelerator.segment == "cpu" else accelerator.vendor
+    return engine_times(
+        _timed_as(case.engine),
+        vendor=vendor,
+        architecture=accelerator.architecture,
+        part=accelerator.id,
+        release=release,
+    )
+
+
+def _shipped_overheads(times: EngineTimes, engine: Engine, *, ranks: int, linked: bool) -> Overheads:
+    """What was fitted of an engine under its settings; `linked` where its ranks have links or measured exchanges."""
+    shipped = with_async_scheduling(Overheads(**times.values), engine.async_scheduling, ranks=ranks)
+    if linked:
+        return shipped
+    # A factor below one was fitted over links of their own (MI300X); PCIe takes no less than its formula says.
+    return msgspec.structs.replace(shipped, collective=max(1.0, shipped.collective))
+
+
+def _drift(own: Calibration | None, case: ServeCase, placement: Placement, *, engine: str) -> Drift | None:
+    """What measured loads near this one say beyond the stack's factors; absent where none count."""
+    if not (placement.accelerator.published or (own is not None and own.learnt)):
+        return None
+    from tonnage.planning.drift import drift_at
+
+    return drift_at(own, case, at=placement, engine=engine)
+
+
+def _notes(case: ServeCase, placement: Placement, *, borrowed: bool) -> Iterator[str]:
+    """What is assumed of the engine beyond the case."""
+    layout = placement.layout
+    if placement.two_batches and layout.ep > 1 and layout.dp > 1 and layout.tp * layout.dp > placement.domain:
+        told_of = "half of a step is exchanged between nodes beside the other (--enable-two-batch-overlap)"
+        yield f"{case.engine}: {told_of}, busy experts are copied (--enable-eplb); else steps are longer"
+    if borrowed:
+        yield f"{case.engine}: no measured overheads; a generic engine's are used"
 
 
 def with_reachable_bandwidth(accelerator: Accelerator, multiprocessors: float | None, *, reach: float) -> Accelerator:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -142,9 +142,7 @@ def answer_view(
         The question as its form wrote it, and the names of the form's fields: what a change of it is made of.
     """
     document = document_of(answer, every=every)
-    headline = next((one for one in document.first if isinstance(one, Headline)), None)
-    good = headline.good if headline is not None else bool(getattr(answer, "feasible", getattr(answer, "fits", True)))
-    parts = headline.parts if headline is not None else (answer.sentence,)
+    good, parts = _headline(document, answer)
     prices = [one for part in parts[1:] if "$" in part for one in _price_and_rest(part)]
     meters = [one for block in document.first if isinstance(block, Meters) for one in block.meters]
     named = next((one for one in document.first if isinstance(one, Table) and one.options), None)
@@ -152,18 +150,9 @@ def answer_view(
     table = _without_constant(table)
     views = tuple(meter_view(one) for one in meters if one.share is not None)
     first = next(iter(getattr(answer, "options", ())), None)
-    texts = [one.text for one in document.first if isinstance(one, Text)]
-    asked = texts[0] if texts and document.first[0] == Text(text=texts[0]) else ""
     charts = charts_of(answer)
     lead = charts[0] if charts and charts[0].name in LEADING else None
-    said = [
-        kept
-        for text in texts
-        if text not in (asked, answer.sentence)
-        and (kept := text if text.startswith("Would work: without") else without_commands(text))
-    ]
-    measured = next((text for text in said if text.startswith((OWN, PUBLISHED))), "")
-    said = [text for text in said if text != measured]
+    texts = _texts(document, answer)
     matrix = matrix_of(answer)
     others = [
         one
@@ -173,7 +162,7 @@ def answer_view(
     return AnswerView(
         good=good,
         sentence=in_names(answer.sentence),
-        asked=asked,
+        asked=texts.asked,
         product=parts[0] if len(parts) > 1 else "",
         details=tuple(part for part in parts[1:] if "$" not in part),
         price=prices[0] if prices else "",
@@ -190,19 +179,51 @@ def answer_view(
         labels=labels,
         lead=EVIDENCE,
         blocks=html.blocks(others),
-        measured=measured,
-        changes=suggestions(
-            answer,
-            [text for text in said if not text.startswith((*FACTS, *CHECKS))],
-            path=path,
-            given=given or {},
-            known=known,
-        ),
-        facts=tuple(text for text in said if text.startswith(FACTS)),
-        checks=tuple(text for text in said if text.startswith(CHECKS)),
+        measured=texts.measured,
+        changes=suggestions(answer, texts.changes, path=path, given=given or {}, known=known),
+        facts=texts.facts,
+        checks=texts.checks,
         rest=without_commands(" ".join(one.text for one in document.first if isinstance(one, Note) and one.text)),
         tabs=_tabs(document, [chart for chart in charts if chart is not lead], answer=answer, key=key),
         opens=explains(answer) and bool(table),
+    )
+
+
+def _headline(document: Document, answer: Any) -> tuple[bool, tuple[str, ...]]:
+    """Whether it can be done, and the parts of the answer's first line."""
+    found = next((one for one in document.first if isinstance(one, Headline)), None)
+    if found is not None:
+        return found.good, found.parts
+    return bool(getattr(answer, "feasible", getattr(answer, "fits", True))), (answer.sentence,)
+
+
+class _Texts(NamedTuple):
+    """The sentences of a first screen, by where the page shows them."""
+
+    asked: str
+    measured: str
+    changes: list[str]
+    facts: tuple[str, ...]
+    checks: tuple[str, ...]
+
+
+def _texts(document: Document, answer: Any) -> _Texts:
+    texts = [one.text for one in document.first if isinstance(one, Text)]
+    asked = texts[0] if texts and document.first[0] == Text(text=texts[0]) else ""
+    said = [
+        kept
+        for text in texts
+        if text not in (asked, answer.sentence)
+        and (kept := text if text.startswith("Would work: without") else without_commands(text))
+    ]
+    measured = next((text for text in said if text.startswith((OWN, PUBLISHED))), "")
+    said = [text for text in said if text != measured]
+    return _Texts(
+        asked=asked,
+        measured=measured,
+        changes=[text for text in said if not text.startswith((*FACTS, *CHECKS))],
+        facts=tuple(text for text in said if text.startswith(FACTS)),
+        checks=tuple(text for text in said if text.startswith(CHECKS)),
     )
 
 

@@ -8,7 +8,7 @@ accelerators, degrees, batches and lengths (`planning.drift`), with the heavy ta
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -32,7 +32,7 @@ from tonnage.domain.case import TrainCase
 from tonnage.domain.requests.calibrate import CalibrateRequest
 from tonnage.domain.train_measurement import TrainMeasurement
 from tonnage.errors import BadRequest, echo
-from tonnage.planning.calibrate.posterior import NAMES, Seen, posterior
+from tonnage.planning.calibrate.posterior import NAMES, Posterior, Seen, posterior
 from tonnage.planning.error_model import NINETY
 from tonnage.planning.train.further_predictions import with_further_predictions
 from tonnage.planning.train.setup import resolve_setup
@@ -45,6 +45,8 @@ _BEYOND: Final = 1.0
 """Share of its data-sheet peak that no step exceeds. [-]"""
 _UNDER: Final = 0.98
 """Share of the exact parts below which a peak is refused: libraries print GB of 10^9 or 2^30, rounded. [-]"""
+_FLAT: Final = (0.0,) * len(NAMES)
+"""Shares of a stack's causes: of training all 0. [-]"""
 _LAYOUT: Final = ("tp", "pp", "vpp", "cp", "ep", "dp", "sharding")
 _FIELDS: Final = (
     "method",
@@ -147,57 +149,11 @@ def calibrate_training(
     if len(stacks) > 1:
         listed = " and ".join(f"{software} on {part}" for part, software in sorted(stacks))
         raise BadRequest(f"training runs of {listed}: a calibration is of one framework on one accelerator; give one")
-    (part, software), known = stacks.pop(), priors("train")
-    flat = (0.0,) * len(NAMES)
-    seen = [
-        Seen(
-            name,
-            math.log(value / one.predicted[name]),
-            flat,
-            place_of_setup(one.job.setup),
-            one.job.model.id,
-            setting_of(one.job.setup),
-            one.loose if name == "memory_peak_bytes" else 0.0,
-        )
-        for one in runs
-        for name, value in one.measured.items()
-    ]
-    found = posterior(seen, known)
-    drift, spread = found.drift(seen), found.spread(seen)
-    learnt = tuple(
-        Learnt(
-            one.model,
-            one.quantity,
-            one.place,
-            one.residual,
-            found.noise[one.quantity] / math.sqrt(w),
-            flat,
-            one.setting,
-            one.part,
-        )
-        for one, w in zip(seen, found.weights, strict=True)
-    )
-    places = iter(zip(drift, found.weights, strict=True))
-    errors = tuple(
-        CalibrationError(
-            model=one.job.model.id,
-            load=f"{one.job.setup.layout.ranks} x batch {one.job.setup.global_batch}",
-            quantity=name,
-            unit="s" if name == "step_s" else "bytes",
-            measured=value,
-            before=one.predicted[name],
-            after=one.predicted[name] * math.exp(moved),
-            weight=weight,
-        )
-        for one in runs
-        for (name, value), (moved, weight) in zip(one.measured.items(), places, strict=False)
-    )
-    factors = {
-        name: math.exp(
-            NINETY * float(np.mean([s for s, one in zip(spread, seen, strict=True) if one.quantity == name]))
-        )
-        for name in dict.fromkeys(one.quantity for one in seen)
-    }
+    part, software = stacks.pop()
+    seen = [one for run in runs for one in _seen(run)]
+    found = posterior(seen, priors("train"))
+    errors = _errors(runs, found.drift(seen), found.weights)
+    factors = _ninety_percent(seen, found.spread(seen))
     own = Calibration(
         accelerator=part,
         engine=software + TRAINING,
@@ -207,7 +163,7 @@ def calibrate_training(
         machine=machine,
         models=tuple(dict.fromkeys(one.model for one in seen)),
         points=len(runs),
-        learnt=learnt,
+        learnt=_learnt(seen, found),
     )
     before, after = (
         float(np.mean([abs(getattr(e, at) / e.measured - 1.0) for e in errors])) for at in ("before", "after")
@@ -224,6 +180,67 @@ def calibrate_training(
         after=after,
         notes=("It holds for the models that were measured: one of another model of the same stack teaches nothing.",),
     )
+
+
+def _seen(run: _Measured) -> Iterator[Seen]:
+    """Each measured number of a run beside its prediction, and where it was measured."""
+    setup = run.job.setup
+    for name, value in run.measured.items():
+        yield Seen(
+            name,
+            math.log(value / run.predicted[name]),
+            _FLAT,
+            place_of_setup(setup),
+            run.job.model.id,
+            setting_of(setup),
+            run.loose if name == "memory_peak_bytes" else 0.0,
+        )
+
+
+def _learnt(seen: Sequence[Seen], found: Posterior) -> tuple[Learnt, ...]:
+    """What predictions near the runs take from them; an outlier weighs less."""
+    return tuple(
+        Learnt(
+            one.model,
+            one.quantity,
+            one.place,
+            one.residual,
+            found.noise[one.quantity] / math.sqrt(weight),
+            _FLAT,
+            one.setting,
+            one.part,
+        )
+        for one, weight in zip(seen, found.weights, strict=True)
+    )
+
+
+def _errors(
+    runs: Sequence[_Measured], drift: Iterable[float], weights: Iterable[float]
+) -> tuple[CalibrationError, ...]:
+    """Each number as measured, and as predicted without and with the calibration."""
+    moved = iter(zip(drift, weights, strict=True))
+    return tuple(
+        CalibrationError(
+            model=run.job.model.id,
+            load=f"{run.job.setup.layout.ranks} x batch {run.job.setup.global_batch}",
+            quantity=name,
+            unit="s" if name == "step_s" else "bytes",
+            measured=value,
+            before=run.predicted[name],
+            after=run.predicted[name] * math.exp(by),
+            weight=weight,
+        )
+        for run in runs
+        for (name, value), (by, weight) in zip(run.measured.items(), moved, strict=False)
+    )
+
+
+def _ninety_percent(seen: Sequence[Seen], spread: Iterable[float]) -> dict[str, float]:
+    """By quantity the 90 % factor of predictions where it was measured. [-]"""
+    each: dict[str, list[float]] = {}
+    for one, width in zip(seen, spread, strict=True):
+        each.setdefault(one.quantity, []).append(width)
+    return {name: math.exp(NINETY * float(np.mean(widths))) for name, widths in each.items()}
 
 
 def _predicted(row: TrainRow, additions: Additions) -> _Measured:

@@ -49,9 +49,9 @@ GAP: Final = 0.01
 LARGE_GAP: Final = 0.04
 """Of a problem whose fleets take seconds to find: near enough, and said. [-]"""
 QUICK_GAP: Final = 0.1
+"""Of a quick plan, which says how far it may be from the least cost. [-]"""
 EQUAL: Final = 0.01
 """Share of the cost for which a kind of accelerator more is not worth its keep: what two searches differ by. [-]"""
-"""Of a quick plan, which says how far it may be from the least cost. [-]"""
 ROUGH_GAP: Final = 0.2
 """Of a large problem's fleet that only says what is worth simulating. [-]"""
 LOOKS: Final = 3
