@@ -17,14 +17,17 @@ from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.layout import NETWORK_ENGINE, SERVING_ENGINE, Disaggregation, Layout
 from tonnage.domain.precision import Precision
 from tonnage.domain.requests.case_fields import (
+    DOCUMENT_LEN,
     ENGINE,
     FORMATS,
     FRACTION,
+    FUSED_EXPERTS,
     ID,
     LINKS,
     MODEL,
     OPTIMIZER,
     PER_NODE,
+    PREDICTED_AHEAD,
     RECOMPUTE,
     RELEASE,
     RUNS_ON,
@@ -196,15 +199,7 @@ class TrainCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
             help="mean length that passes where batches are grouped by length; absent = all padded to seq_len",
         ),
     ] = None
-    document_len: Annotated[
-        float | None,
-        Field(
-            reads="tokens",
-            group="Training",
-            help="mean length of the examples packed into a sequence, if attention stays inside each; absent = it does "
-            "not",
-        ),
-    ] = None
+    document_len: Annotated[float | None, DOCUMENT_LEN] = None
     predicted_share: Annotated[
         float,
         Field(
@@ -242,23 +237,8 @@ class TrainCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
             help="tokens of the fullest rank of experts over the mean; 1 = balanced, or the capacity factor",
         ),
     ] = 1.0
-    predicted_ahead: Annotated[
-        int,
-        Field(
-            reads="integer",
-            group="Training",
-            low=-1.0,
-            help="tokens beyond the next that each position learns to predict, by a layer and a head each",
-        ),
-    ] = 0
-    fused_experts: Annotated[
-        bool | None,
-        Field(
-            group="Training",
-            reads="flag",
-            help="grouped products of experts in one kernel and the step one graph; absent = as the framework does",
-        ),
-    ] = None
+    predicted_ahead: Annotated[int, PREDICTED_AHEAD] = 0
+    fused_experts: Annotated[bool | None, FUSED_EXPERTS] = None
     optimizer: Annotated[str, OPTIMIZER] = "adamw"
     master_weights: Annotated[
         bool | None,

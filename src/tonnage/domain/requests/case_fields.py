@@ -7,8 +7,8 @@ from typing import Final
 from tonnage.domain.requests.field import Field, Group
 
 __all__ = [
-    "CALIBRATION", "ENGINE", "FORMATS", "FRACTION", "ID", "LINKS", "MODEL",
-    "OPTIMIZER", "PER_NODE", "RECOMPUTE", "RELEASE", "RUNS_ON", "SETTINGS", "YEAR",
+    "CALIBRATION", "DOCUMENT_LEN", "ENGINE", "FORMATS", "FRACTION", "FUSED_EXPERTS", "ID", "LINKS", "MODEL",
+    "OPTIMIZER", "PER_NODE", "PREDICTED_AHEAD", "RECOMPUTE", "RELEASE", "RUNS_ON", "SETTINGS", "YEAR",
 ]  # fmt: skip
 
 MODEL: Final = Field(
@@ -50,3 +50,20 @@ CALIBRATION: Final = Field(
     help="measurements that count: your own (nothing chosen), none, or published rows of the same stack as well",
 )
 """Of every form whose answer may rest on measurements, as `--calibration` of every such command."""
+
+DOCUMENT_LEN: Final = Field(
+    reads="tokens",
+    group="Training",
+    help="mean length of the examples packed into a sequence, if attention stays inside each; absent = it does not",
+)
+PREDICTED_AHEAD: Final = Field(
+    reads="integer",
+    group="Training",
+    low=-1.0,
+    help="tokens beyond the next that each position learns to predict, by a layer and a head each",
+)
+FUSED_EXPERTS: Final = Field(
+    group="Training",
+    reads="flag",
+    help="grouped products of experts in one kernel and the step one graph; absent = as the framework does",
+)
