@@ -118,11 +118,12 @@ TABULATED = frozenset({"vllm", "sglang", "trtllm"})
 """Engines whose own kernels were measured one by one, on NVIDIA's parts."""
 TOLD = frozenset({("vllm", "NVIDIA", "0.8")})
 """Eras of them whose ranks wait in each step for what one process tells them (V1's multiprocess executor)."""
-AHEAD, AHEAD_STEP = frozenset({("sglang", "0.4.7"), ("trtllm", "0.18"), ("trtllm", "1.1")}), 0.3
+AHEAD = {("sglang", "0.4.7"): (0.0, 0.4), ("trtllm", "0.18"): (0.3, 0.6), ("trtllm", "1.1"): (0.3, 0.6)}
 """
-Engines and eras that prepare a step beside the last one without being asked, and what a step still costs their host.
+Engines and eras that prepare a step beside the last one without being asked: the prior of their `step_s`, its spread.
 
-SGLang since 0.4 ("zero-overhead batch scheduler"), TensorRT-LLM's PyTorch backend ("overlap scheduler").
+SGLang since 0.4 ("zero-overhead batch scheduler", measured without a gap between steps; vLLM's rows with asynchronous
+scheduling have none either), TensorRT-LLM's PyTorch backend ("overlap scheduler").
 """
 LAUNCHING = frozenset({"sglang", "trtllm"})
 """Of them, those that launch steps with prompts kernel by kernel; vLLM captures these, too, between attentions."""
@@ -386,7 +387,7 @@ def priors(rows: list[Sample], names: tuple[str, ...]) -> np.ndarray:
     if engine in COMPILED and "sequence_s" in found:
         found["sequence_s"] = COMPILED_SEQUENCE
     if (engine, era) in AHEAD and "step_s" in found:
-        found["step_s"] = AHEAD_STEP
+        found["step_s"] = AHEAD[engine, era][0]
     return np.array([found[name] for name in names])
 
 
@@ -404,7 +405,7 @@ def spreads(rows: list[Sample], names: tuple[str, ...]) -> np.ndarray:
     seen = min(1.0, max(families, FEWEST_FAMILIES) / ENOUGH_FAMILIES) if tabulated else 1.0
     found = {name: PARAMETERS[name][1] * seen * (1.0 if name in SCALE else wide) for name in names}
     if (engine, rows[0].key[2]) in AHEAD and "step_s" in found:
-        found["step_s"] *= AHEAD_STEP / PARAMETERS["step_s"][0]
+        found["step_s"] = AHEAD[engine, rows[0].key[2]][1] * seen
     if "narrow" in found and all(grid.dense[0].narrow > 0.0 for sample in rows for grid in sample.grids):
         # Rows in 8 bits alone cannot divide what is slow between all products and narrow ones: neither has more of it.
         found["narrow"] = min(found["narrow"], found["memory"] / 2.0)
@@ -459,7 +460,8 @@ def by_key(rows: list[Sample]) -> dict[Key, list[Sample]]:
 
 FIXED: dict[tuple[str, str], dict[str, float]] = {
     ("hf", "NVIDIA"): {"step_s": 1e-3},
-    # The host is the same before any accelerator: as fitted on NVIDIA's parts. Rows of full batches do not see it.
+    # The host as once fitted on NVIDIA's parts: rows of full batches do not see it. Without what ranks add: all rows
+    # are of eight, and with it the factor on attention falls to its bound.
     ("vllm", "AMD"): {"step_s": 9.581e-4},
     ("llamacpp", "AMD"): {"reach_bytes_per_s": 5.25e9},
 }

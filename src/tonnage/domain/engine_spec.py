@@ -355,7 +355,8 @@ def with_async_scheduling(overheads: Overheads, scheduled: bool | None, *, ranks
     The same engine on so many tensor-parallel ranks; scheduled ahead, its host prepares a step beside the last one.
 
     What a step costs its host then hides beside the accelerator, which waits only where the host takes longer. What
-    each running sequence costs (sampling, streaming its token) stays: the rows of vLLM ask for all of it.
+    ranks add is a delay, not work: the next step is told while this one runs (gpt-oss-120b on eight H200 steps in 3.6
+    ms, where eight ranks not scheduled ahead add 3). What a running sequence costs (sampling, streaming) stays.
 
     Examples
     --------
@@ -364,12 +365,13 @@ def with_async_scheduling(overheads: Overheads, scheduled: bool | None, *, ranks
     0.002
     >>> found = with_async_scheduling(known, True, ranks=4)
     >>> found.step_s, found.hidden_s
-    (0.0, 0.002)
+    (0.0, 0.001)
     """
-    host_s = overheads.step_s + overheads.rank_s * log2(ranks)
-    if not scheduled:
-        return msgspec.structs.replace(overheads, step_s=host_s, rank_s=0.0)
-    return msgspec.structs.replace(overheads, step_s=0.0, rank_s=0.0, hidden_s=overheads.hidden_s + host_s)
+    if scheduled:
+        hidden_s = overheads.hidden_s + overheads.step_s
+        return msgspec.structs.replace(overheads, step_s=0.0, rank_s=0.0, hidden_s=hidden_s)
+    waited_s = overheads.step_s + overheads.rank_s * log2(ranks)
+    return msgspec.structs.replace(overheads, step_s=waited_s, rank_s=0.0)
 
 
 def captured_batch(batch: float, limit: float = 512.0) -> float:
