@@ -27,7 +27,8 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.precision import Precision, number_format
 
 __all__ = [
-    "FACTORS", "EngineTimes", "Support", "attends_in_8_bits", "engine_times", "formats", "only_fp16", "support",
+    "FACTORS", "EngineTimes", "Support", "attends_in_8_bits", "engine_times", "formats", "names_parts_of",
+    "only_fp16", "support",
     "with_usual_activations",
 ]  # fmt: skip
 
@@ -156,6 +157,11 @@ def formats(engine: str, accelerator: Accelerator) -> Mapping[str, Support]:
         return known
     before = _formats(engine, accelerator.vendor, frozenset({like["like"]}), like["min_capability"] or None)
     return {name: msgspec.structs.replace(runs, note=like["why"]) for name, runs in before.items()}
+
+
+def names_parts_of(engine: str, vendor: str) -> bool:
+    """Whether a dated source says on which parts of a maker the engine runs."""
+    return any(row["engine"] == engine and row["vendor"] == vendor for row in _support_rows())
 
 
 def attends_in_8_bits(engine: str, accelerator: Accelerator) -> tuple[str, ...]:
