@@ -61,3 +61,12 @@ def test_unets_are_found_by_family() -> None:
 def test_every_row_says_where_it_comes_from() -> None:
     for rows in (FACTS.runtimes, FACTS.silicon, FACTS.styles, FACTS.shapes, FACTS.unets):
         assert all(row.source for row in rows)
+
+
+def test_servers_of_blackwell_reach_no_more_of_their_peak_than_hopper_and_cdna_3_what_was_measured() -> None:
+    hopper, server, ultra, card, cdna = (
+        silicon_of(FACTS, catalog.accelerator(name)) for name in ("h100", "b200", "gb300", "rtx-5090", "mi325x")
+    )
+    assert server.efficiency == ultra.efficiency <= hopper.efficiency < card.efficiency
+    product = next(style.compute for style in FACTS.styles if style.name == "product")
+    assert cdna.efficiency * product * catalog.accelerator("mi300x").peaks["bf16"] == pytest.approx(620e12, rel=0.02)

@@ -44,6 +44,11 @@ def test_the_host_of_an_engine_is_the_same_on_every_vendors_parts() -> None:
     assert borrowed["memory"] != measured.get("memory", 1.0)
 
 
+def test_a_request_costs_vllms_host_as_much_on_amds_parts() -> None:
+    amd, nvidia = (engine_times("vllm", vendor=v, release=(0, 11)).values["request_s"] for v in ("AMD", "NVIDIA"))
+    assert amd == pytest.approx(nvidia, rel=0.3)
+
+
 def test_an_architecture_may_be_fitted_apart_from_its_makers_others() -> None:
     """Cards of two dies reach half of what their data sheet says; the maker's next generation does not."""
     early = engine_times("vllm", vendor="AMD", architecture="CDNA2", release=(0, 3))

@@ -2,11 +2,13 @@
 
 from datetime import date
 
+import msgspec
 import pytest
 
 from tonnage import catalog
-from tonnage.catalog.engines import attends_in_8_bits, formats, support
+from tonnage.catalog.engines import attends_in_8_bits, formats, support, with_usual_activations
 from tonnage.catalog.rows import DATA, table
+from tonnage.domain.precision import Precision
 from tonnage.physics.grid_reading import ATTENTION
 
 
@@ -26,6 +28,12 @@ from tonnage.physics.grid_reading import ATTENTION
         ("vllm", "mi300x", "fp8", "as stored"),
         ("vllm", "mi300x", "mxfp4", "at 16 bits"),
         ("vllm", "mi250x", "fp8", None),
+        ("vllm", "radeon-ai-pro-r9700", "awq", "as stored"),
+        ("vllm", "radeon-8060s", "bf16", "as stored"),
+        ("vllm", "a100-sxm4-80gb", "gptq_int8", "as stored"),
+        ("hf", "a100-sxm4-80gb", "gptq_int8", "as stored"),
+        ("vllm", "tpu-v6e", "int8", "as stored"),
+        ("sglang", "mi300x", "mxfp4", "at 16 bits"),
         ("trtllm", "t4", "fp16", None),
         ("trtllm", "mi300x", "bf16", None),
         ("llamacpp", "m2-ultra", "gguf-q4_k_m", "as stored"),
@@ -85,10 +93,36 @@ def test_an_fp8_cache_is_multiplied_in_8_bits_where_a_source_says_so(
     assert set(attends_in_8_bits(engine, catalog.accelerator(accelerator))) == kinds
 
 
-@pytest.mark.parametrize("name", ["support.csv", "attention.csv"])
+@pytest.mark.parametrize("name", ["support.csv", "attention.csv", "experts.csv"])
 def test_every_fact_of_support_has_a_source_and_the_day_it_was_checked(name: str) -> None:
     rows = table(DATA / "engines" / name)
     assert rows and all(row["source"] and date.fromisoformat(row["checked"]) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("engine", "accelerator", "activations"),
+    [
+        ("trtllm", "b200-sxm-180gb", "mxfp8"),
+        ("trtllm", "rtx-5090", "mxfp8"),
+        ("trtllm", "h200-sxm-141gb", "bf16"),
+        ("vllm", "gb200-nvl72", "mxfp8"),
+        ("vllm", "b300-sxm-288gb", "mxfp8"),
+        ("vllm", "rtx-pro-6000-bw-server", "bf16"),  # above 10.0, and without its kernels
+        ("vllm", "h100-sxm5-80gb", "bf16"),
+        ("vllm", "mi355x", "bf16"),
+        ("sglang", "b200-sxm-180gb", "mxfp8"),
+        ("sglang", "gb10", "bf16"),
+        ("llamacpp", "b200-sxm-180gb", "bf16"),
+    ],
+)
+def test_experts_in_4_bits_beside_16_take_activations_of_8_where_a_source_says_so(
+    engine: str, accelerator: str, activations: str
+) -> None:
+    part, stored = catalog.accelerator(accelerator), Precision(experts="mxfp4")
+    found = with_usual_activations(stored, part, engine=engine)
+    assert found == msgspec.structs.replace(stored, activations=activations)
+    narrow = Precision(weights="fp8_block", experts="mxfp4", activations="fp8")
+    assert with_usual_activations(narrow, part, engine=engine) == narrow
 
 
 def test_facts_of_attention_name_kinds_of_attention_and_what_multiplies() -> None:

@@ -45,9 +45,9 @@ def test_accelerators_at_a_glance() -> None:
     assert " ".join(lines[1].split()) == "GiB GB/s TFLOP/s TFLOP/s GB/s W $/h $/h"
     (h100,) = [line for line in lines if line.startswith("h100-sxm5-80gb")]
     assert h100.split()[:8] == ["h100-sxm5-80gb", "80", "3,350", "989", "1,979", "450", "8", "700"]
-    assert "198 of 198 accelerators shown." in lines
+    assert "262 of 262 accelerators shown." in lines
     assert lines[-1] == "* older than 90 days on 2026-09-01"
-    assert len([line for line in lines if re.match(r"[a-z0-9-]+  ", line) and not line.startswith("id")]) == 198
+    assert len([line for line in lines if re.match(r"[a-z0-9-]+  ", line) and not line.startswith("id")]) == 262
 
 
 def test_unknown_is_a_dash_and_never_zero() -> None:
@@ -59,9 +59,9 @@ def test_unknown_is_a_dash_and_never_zero() -> None:
 
 def test_hidden_rows_are_counted_by_reason() -> None:
     out = shown("accelerators", "--memory", ">= 80 GB", "--precision", "fp8", "--eu", *TODAY)
-    counts = re.search(r"^(\d+) of 198 accelerators shown; hidden: (.*)\.$", out, re.MULTILINE)
+    counts = re.search(r"^(\d+) of 262 accelerators shown; hidden: (.*)\.$", out, re.MULTILINE)
     assert counts is not None
-    assert int(counts[1]) + sum(map(int, re.findall(r"(\d+) (?:less|no)", counts[2]))) == 198
+    assert int(counts[1]) + sum(map(int, re.findall(r"(\d+) (?:less|no)", counts[2]))) == 262
 
 
 def test_a_price_is_fresh_or_starred_by_the_given_day() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tonnage import catalog
 from tonnage import engines as folder
+from tonnage.catalog.engines import engine_times
 from tonnage.domain.layout import Engine, Layout
 from tonnage.engines.registry import (
     assumptions,
@@ -48,7 +49,7 @@ def test_a_module_is_called_as_its_engine() -> None:
 
 def test_what_stands_for_others_is_an_engine_itself() -> None:
     for spec in engines().values():
-        assert spec.overheads_of in engines()
+        assert find_engine(spec.overheads_of) is not None
         assert not set(spec.stands_for) & set(engines())
     assert unlisted_engine().memory.kind == "need"
 
@@ -99,6 +100,20 @@ def test_a_number_of_another_product_says_nothing() -> None:
     assert release(printed, 2024) == (9, 2, 0) and stated_release(printed, 2024) == (0, 5)
     assert stated_release(printed) is None
     assert stated_release(Engine(name="trtllm", version="0.18"), 2024) == (0, 18)
+
+
+@pytest.mark.parametrize("server", ["ollama", "LM Studio", "koboldcpp", "llama-server"])
+def test_servers_around_an_engine_are_that_engine_and_their_versions_are_their_own(server: str) -> None:
+    assert engine_name(server) == "llamacpp"
+    own = Engine(name="llamacpp", version="0.12.3")
+    assert stated_release(own) is None and resolve_engine(own).release == resolve_engine(Engine(name=server)).release
+    assert stated_release(own, 2024) == stated_release(Engine(name="llamacpp"), 2024)
+    assert stated_release(Engine(name="llamacpp", version="b4500")) == (4500,)
+
+
+@pytest.mark.parametrize("name", ["gpt-fast", "gptfast", "torchao"])
+def test_gpt_fast_has_the_overheads_that_were_fitted_on_it(name: str) -> None:
+    assert not engine_times(engine_spec(name).overheads_of, vendor="NVIDIA").borrowed
 
 
 def test_an_engine_resolves_to_its_record_and_release() -> None:

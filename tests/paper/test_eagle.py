@@ -92,7 +92,7 @@ def test_verified_tokens_widen_the_experts_hit() -> None:
     plain = priced(model, "H100-SXM", "sglang", None, {})
     drafting = priced(model, "H100-SXM", "sglang", None, options(draft, 3, 2.41))
     found = errors(plain, drafting, GPT_OSS)
-    assert all(-0.25 < miss < 0.05 for miss in found.values())  # too little is promised at few requests, not too much
+    assert all(-0.12 < miss < 0.08 for miss in found.values())
     context = MT_BENCH[0] + MT_BENCH[1] / 2.0
     dense = priced(LLAMA, "H100-SXM", "sglang", None, {})
     chain = priced(LLAMA, "H100-SXM", "sglang", None, options(DRAFT, 3, 2.41))

@@ -12,7 +12,7 @@ from tonnage.domain.accelerator import Accelerator, Fact, Link
 from tonnage.domain.efficiency import Curve, Grid, Ladder, Machine
 from tonnage.domain.precision import number_format
 from tonnage.errors import Unmeasured
-from tonnage.physics.efficiency import grid_s, peak_flop_per_s
+from tonnage.physics.efficiency import cycle_s, grid_s, peak_flop_per_s
 from tonnage.physics.grid_reading import _reached_experts
 from tonnage.physics.operators import (
     SLOWER,
@@ -710,7 +710,7 @@ def test_cards_without_tables_read_gddr_as_cards_with_tables_do() -> None:
         ("vllm", "bf16", "bf16", False),
         ("vllm", "fp8_block", "fp8", False),
         ("trtllm", "bf16", "bf16", True),
-        ("sglang", "mxfp4", "bf16", False),
+        ("sglang", "mxfp4", "bf16", True),  # its own timed them widened to 16 bits: vLLM's
         ("lmdeploy", "mxfp4", "bf16", True),  # borrows vLLM's
         ("llama.cpp", "mxfp4", "bf16", False),
     ],
@@ -722,3 +722,52 @@ def test_which_tables_of_experts_begin_at_the_routers_logits(
     assert timed_with_experts(chosen, ladder(H100, family=family)) == inside
     apart = replace(chosen, kind="elementwise")
     assert operator_s(chosen, accelerator=H100, ladder=GENERIC) == operator_s(apart, accelerator=H100, ladder=GENERIC)
+
+
+def experts(tokens: float, weights: str, compute: str) -> Operator:
+    """The first product of gpt-oss-120b's experts: four of 128 for each token."""
+    rows, stored = 4 * tokens, number_format(weights).bytes
+    return Operator(
+        kind="grouped_gemm",
+        name="experts up",
+        weights=weights,
+        compute=compute,
+        flop=2 * rows * 5760 * 2880,
+        m=rows,
+        n=5760,
+        k=2880,
+        groups=min(128.0, rows),
+        read_bytes=min(128.0, rows) * stored * 5760 * 2880 + 2 * rows * 2880,
+        write_bytes=2 * rows * 5760,
+    )
+
+
+@pytest.mark.parametrize("part", ["mi300x", "mi355x", "max-1550"])
+def test_experts_of_4_bits_that_are_widened_cost_lanes_and_half_of_the_arithmetic(part: str) -> None:
+    card = accelerator(part)
+    served, own = ladder(card), ladder(card, family="llama.cpp")
+    for tokens in (16.0, 256.0, 4096.0, 32768.0):
+        widened, plain = (
+            operator_s(experts(tokens, name, "bf16"), accelerator=card, ladder=served)[0] for name in ("mxfp4", "bf16")
+        )
+        # Fewer bytes while bytes bind; each tile of rows widens its weights again where arithmetic does.
+        assert 0.25 < widened / plain < 2.6
+    assert widened / plain == pytest.approx(1 / 0.4, rel=0.05)
+    few = experts(16.0, "mxfp4", "bf16")
+    assert operator_s(few, accelerator=card, ladder=served)[0] > few.read_bytes / (
+        4.3 * card.memory_bytes_per_s
+    ) + 0.08 * few.read_bytes * cycle_s(card)
+    # Products in 8 bits, dense ones and engines with kernels of their own are as they were.
+    bare = replace(served, curve=replace(served.curve, widened_experts=0.95, widened_cycles=0.0))
+    for op in (experts(256.0, "mxfp4", "fp8"), gemm(256, 5760, 2880, "awq")):
+        assert operator_s(op, accelerator=card, ladder=served) == operator_s(op, accelerator=card, ladder=bare)
+    assert own.curve.widened_cycles == 0.0
+
+
+@pytest.mark.parametrize("part", ["h100-sxm5-80gb", "h200-sxm-141gb"])
+def test_sglang_serves_experts_in_mxfp4_as_vllm_does_on_hopper(part: str) -> None:
+    card = accelerator(part)
+    for tokens in (1.0, 64.0, 1024.0):
+        op = experts(tokens, "mxfp4", "bf16")
+        by = [operator_evidence(op, accelerator=card, ladder=ladder(card, family=name)) for name in ("sglang", "vllm")]
+        assert by[0][0] == by[1][0] and "vllm" in by[0][1].source

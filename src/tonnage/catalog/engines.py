@@ -10,7 +10,8 @@ Both say so.
 A peak in the datasheet is not a kernel: vLLM multiplies AWQ from Turing on, FP8 from Ada on, and keeps FP8 weights at
 16-bit arithmetic on Ampere. Support has one row per engine, vendor and set of formats; the last matching row of a
 format wins, so newer hardware adds rows below, and `never` takes away. What an FP8 cache is multiplied in has rows of
-the same kind (engines/attention.csv), by kind of attention; without one, keys and values are widened to 16 bits.
+the same kind (engines/attention.csv), by kind of attention; without one, keys and values are widened to 16 bits. So has
+what experts of 4 bits are multiplied in where all other weights keep 16 (engines/experts.csv); without one, 16 bits.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.precision import Precision, number_format
 
 __all__ = [
-    "FACTORS", "EngineTimes", "Support", "attends_in_8_bits", "engine_times", "formats", "only_fp16", "support",
+    "FACTORS", "EngineTimes", "Support", "attends_in_8_bits", "engine_times", "formats", "names_parts_of",
+    "only_fp16", "support",
     "with_usual_activations",
 ]  # fmt: skip
 
@@ -157,6 +159,11 @@ def formats(engine: str, accelerator: Accelerator) -> Mapping[str, Support]:
     return {name: msgspec.structs.replace(runs, note=like["why"]) for name, runs in before.items()}
 
 
+def names_parts_of(engine: str, vendor: str) -> bool:
+    """Whether a dated source says on which parts of a maker the engine runs."""
+    return any(row["engine"] == engine and row["vendor"] == vendor for row in _support_rows())
+
+
 def attends_in_8_bits(engine: str, accelerator: Accelerator) -> tuple[str, ...]:
     """
     Kinds of attention whose queries this engine casts to FP8 there when the cache is in FP8, in alphabetical order.
@@ -167,15 +174,20 @@ def attends_in_8_bits(engine: str, accelerator: Accelerator) -> tuple[str, ...]:
     >>> attends_in_8_bits("vllm", accelerator("h100-sxm5-80gb")), attends_in_8_bits("vllm", accelerator("l40s"))
     (('attention_decode', 'attention_prefill'), ())
     """
-    return _narrow_attention(engine, accelerator.vendor, accelerator.architecture, accelerator.compute_capability)
+    return _in_8_bits(
+        "attention", "kinds", engine, accelerator.vendor, accelerator.architecture, accelerator.compute_capability
+    )
 
 
 @cache
-def _narrow_attention(engine: str, vendor: str, architecture: str, capability: str | None) -> tuple[str, ...]:
+def _in_8_bits(
+    name: str, column: str, engine: str, vendor: str, architecture: str, capability: str | None
+) -> tuple[str, ...]:
+    """What one column of a table of facts says is multiplied in 8 bits; the last matching row wins."""
     found: dict[str, bool] = {}
-    for row in table(DATA / "engines" / "attention.csv"):
+    for row in table(DATA / "engines" / f"{name}.csv"):
         if row["engine"] == engine and _matches(row, vendor, frozenset({architecture}), capability):
-            found.update(dict.fromkeys(row["kinds"].split(";"), row["multiplies"] == "in 8 bits"))
+            found.update(dict.fromkeys(row[column].split(";"), row["multiplies"] == "in 8 bits"))
     return tuple(sorted(kind for kind, narrow in found.items() if narrow))
 
 
@@ -225,7 +237,15 @@ def with_usual_activations(precision: Precision, accelerator: Accelerator, *, en
 
     FP8 weights come with FP8 activations wherever the part multiplies FP8: no engine widens them there. Where it does
     not (Ampere), or where the engine's kernels for a format multiply at 16 bits, weight-only kernels run. Parts whose
-    tensor units know FP16 and not BF16 (V100, T4, RTX 2080 Ti) take FP16: engines refuse BF16 there.
+    tensor units know FP16 and not BF16 (V100, T4, RTX 2080 Ti) take FP16: engines refuse BF16 there. Experts of 4 bits
+    beside weights of 16 take activations of 8 bits where the engine's kernels do (engines/experts.csv).
+
+    Examples
+    --------
+    >>> from tonnage.catalog import accelerator
+    >>> stored = Precision(experts="mxfp4")
+    >>> [with_usual_activations(stored, accelerator(name), engine="trtllm").activations for name in ("b200", "h200")]
+    ['mxfp8', 'bf16']
     """
     stored = number_format(precision.weights)
     plain = stored.name == "bf16"
@@ -234,6 +254,11 @@ def with_usual_activations(precision: Precision, accelerator: Accelerator, *, en
         precision = msgspec.structs.replace(
             precision, activations="fp16", weights="fp16" if plain else precision.weights
         )
+    if precision.experts is not None and stored.bits >= 16 and number_format(precision.activations).bits == 16:
+        narrow = _in_8_bits(
+            "experts", "formats", engine, accelerator.vendor, accelerator.architecture, accelerator.compute_capability
+        )
+        return msgspec.structs.replace(precision, activations="mxfp8") if precision.experts in narrow else precision
     native = not stored.weight_only and stored.bits < 16 and stored.compute in accelerator.peaks
     if precision.experts is not None or not native or number_format(precision.activations).bits < 16:
         return precision

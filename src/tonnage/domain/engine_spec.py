@@ -200,6 +200,8 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Words a version may start with, and the least release each stands for."""
     versions_below: Release | None = None
     """Numbers from here on are another product's and say nothing about the release."""
+    versions_from: Release | None = None
+    """So are lower ones: of a server around the engine."""
     kernels: str | None = None
     """Family of kernels it runs, as the grids are filed; absent = its own name."""
     timed_as: str | None = None

@@ -12,6 +12,8 @@ __all__ = ["ENGINE"]
 ENGINE: Final = EngineSpec(
     name="gpt-fast",
     title="gpt-fast",
+    aliases=("gptfast", "torchao"),  # torchao's tables of language models are of a gpt-fast (torchao/_models/llama)
+    timed_as="gptfast",
     defaults=defaults_by_need,
     memory=MemoryRule(kind="need"),
     scheduling=BATCHES,

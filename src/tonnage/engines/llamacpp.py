@@ -25,13 +25,20 @@ _RELEASES: Final = (
 )  # fmt: skip
 """Month in which builds appeared; source: the project's release page."""
 
+_AROUND: Final = (
+    "llama-server", "llama-bench", "llama-cpp-python", "llamafile", "ollama", "lm studio", "lm-studio", "lmstudio",
+    "koboldcpp", "jan", "gpt4all", "ramalama",
+)  # fmt: skip
+"""Its own programs, and servers around its kernels (each one's README, read 2026-11-23); their versions are theirs."""
+
 ENGINE: Final = EngineSpec(
     name="llamacpp",
     title="llama.cpp",
-    aliases=("llama.cpp", "llama-cpp"),
+    aliases=("llama.cpp", "llama-cpp", *_AROUND),
     defaults=_defaults,
     planned=5,
     releases=_RELEASES,
+    versions_from=(1000,),
     # 32-bit logits are kept for one ubatch of rows.
     memory=MemoryRule(kind="need", output_rows=512.0, whole_context=True, shared_context=True),
     kernels="llama.cpp",

@@ -12,6 +12,7 @@ __all__ = ["ENGINE"]
 ENGINE: Final = EngineSpec(
     name="mlc",
     title="MLC LLM",
+    aliases=("mlc-llm", "mlc_llm"),
     defaults=defaults_by_need,
     memory=MemoryRule(kind="need"),
     timed_as="exllamav2",

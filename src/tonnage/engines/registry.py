@@ -150,6 +150,8 @@ def release(engine: Engine, year: int | None = None) -> Release | None:
         return (int(build.group(1)),)
     found = _RELEASE.search(_after_name(text, engine.name))
     spec = find_engine(engine.name)
+    if found is not None and spec is not None and spec.versions_from and _numbers(found.group(1)) < spec.versions_from:
+        found = None
     known = spec.releases if spec is not None else ()
     month = _month(text) or (f"{year}-06" if year is not None else None)
     if found is not None and (month is None or ".x" not in text):

@@ -21,7 +21,17 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.efficiency import LOG_STEP, RUNGS, Grid, Machine, Rung
 from tonnage.errors import Unmeasured
 
-__all__ = ["DEMANDS", "Point", "grid_s", "model_s", "peak_flop_per_s", "roofline_s", "smooth_max", "weakest_rung"]
+__all__ = [
+    "DEMANDS",
+    "Point",
+    "cycle_s",
+    "grid_s",
+    "model_s",
+    "peak_flop_per_s",
+    "roofline_s",
+    "smooth_max",
+    "weakest_rung",
+]
 
 
 _EMULATED: Final = {
@@ -54,6 +64,22 @@ def peak_flop_per_s(accelerator: Accelerator, dtype: str) -> float:
     raise Unmeasured(
         f"{accelerator.id}: no published peak for {dtype}; add one with --set {accelerator.id}.peaks.{dtype}"
     )
+
+
+_SMALL: Final = ("6.0", "7.", "8.0")
+"""Compute capabilities of multiprocessors with 64 lanes; others have 128."""
+
+
+def cycle_s(accelerator: Accelerator) -> float:
+    """
+    One cycle of one multiprocessor over their number; 0 where the part's rate in 32 bits is not known. [s]
+
+    NVIDIA's run 64 or 128 lanes of one multiply-add. A compute unit of RDNA 3 and later has 64 and is listed with two
+    instructions at once, which is 128 again; so is one of CDNA 3.
+    """
+    lanes = 64.0 if (accelerator.compute_capability or "").startswith(_SMALL) else 128.0
+    peak = accelerator.peaks.get("fp32", 0.0)
+    return 2.0 * lanes / peak if peak else 0.0
 
 
 def weakest_rung(rungs: tuple[Rung, ...]) -> Rung:

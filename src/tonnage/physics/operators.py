@@ -20,7 +20,7 @@ from tonnage.domain.breakdown import Evidence, Tier
 from tonnage.domain.efficiency import WITNESSES, Grid, Ladder, Rung
 from tonnage.domain.precision import FORMATS, number_format
 from tonnage.physics.collectives import collective_timed, level_bytes, link_rate, network_rate, ring_traffic
-from tonnage.physics.efficiency import peak_flop_per_s, smooth_max, weakest_rung
+from tonnage.physics.efficiency import cycle_s, peak_flop_per_s, smooth_max, weakest_rung
 from tonnage.physics.grid_reading import MEASURED, Measured, find, kernels, read
 from tonnage.physics.work import Operator, Work
 
@@ -211,7 +211,10 @@ def _gemm(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
     curve = ladder.curve
     compute, memory, m0 = curve.gemm.get(op.compute, curve.gemm["bf16"])
     known = FORMATS.get(op.weights) or number_format(op.weights)
-    if known.weight_only:
+    widened = op.kind == "grouped_gemm" and known.bits < 8 and op.compute in {"bf16", "fp16"}
+    if widened:
+        compute *= curve.widened_experts
+    elif known.weight_only:
         compute *= curve.dequantize
     rows = op.m / op.groups if op.kind == "grouped_gemm" and op.groups > 1 else op.m
     if rows > 0 and op.n > 0:
@@ -219,7 +222,11 @@ def _gemm(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
     launch_s = curve.narrow_launch_s if op.compute in {"fp8", "int8", "fp4"} else curve.launch_s
     if op.kind == "grouped_gemm":
         launch_s = curve.grouped_launch_s
-    return launch_s + _roofline(op, accelerator, ladder, compute, memory)
+    taken = _roofline(op, accelerator, ladder, compute, memory)
+    if widened and curve.widened_cycles:
+        lanes_s = curve.widened_cycles * op.read_bytes * cycle_s(accelerator)
+        taken = smooth_max(compute_s=lanes_s, memory_s=taken)
+    return launch_s + taken
 
 
 def _prefill(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:

@@ -36,6 +36,7 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.engine_spec import EngineSpec, Release
 from tonnage.domain.model import Attention, Model
 from tonnage.domain.precision import FORMATS, number_format
+from tonnage.physics.efficiency import cycle_s
 from tonnage.physics.work import Operator
 
 __all__ = [
@@ -102,8 +103,6 @@ gpt-oss-20b on RTX A4000, 3090, 4090, 5090 and GB10: 1.5 to 2.4 bytes a cycle, t
 _MATRIX_UNITS: Final = ("RDNA3", "RDNA4")
 """Architectures of AMD parts whose quantised products run on matrix units (WMMA)."""
 _ROUNDING: Final = 1e-6
-_SMALL: Final = ("6.0", "7.", "8.0")
-"""Compute capabilities of multiprocessors with 64 lanes; others have 128."""
 
 
 def has_prompt_kernels(accelerator: Accelerator) -> bool:
@@ -159,7 +158,7 @@ def unhidden_s(op: Operator, accelerator: Accelerator, *, batching: Batching, on
     added = LOOSE_S if several and not batching.captured else 0.0
     looked_up = TABLE_CYCLES.get(op.weights, 0.0)
     if looked_up and vectors:
-        lanes_s = looked_up * op.read_bytes * _cycle_s(accelerator)
+        lanes_s = looked_up * op.read_bytes * cycle_s(accelerator)
         added += (once_s**4 + lanes_s**4) ** 0.25 - once_s
     if op.kind == "grouped_gemm":
         return added if vectors else added + max(0.0, _busiest_s(op, batching) - once_s)
@@ -182,22 +181,11 @@ def _arithmetic_s(op: Operator, accelerator: Accelerator, flop: float) -> float:
     quantised = _quantised(op)
     wide = accelerator.peaks.get("fp16_accum16") or accelerator.peaks.get("fp16") or accelerator.peaks["fp32"]
     tensor = max(accelerator.peaks.get("int8", 0.0), wide) if quantised else wide
-    taken = flop * (TENSOR[quantised] / tensor + LANE_CYCLES[quantised] * _cycle_s(accelerator))
+    taken = flop * (TENSOR[quantised] / tensor + LANE_CYCLES[quantised] * cycle_s(accelerator))
     joule = JOULE_PER_FLOP[quantised].get(accelerator.compute_capability or "")
     if joule is not None and accelerator.power_w:
         taken = max(taken, flop * joule / ((1.0 - IDLE) * accelerator.power_w))
     return taken
-
-
-def _cycle_s(accelerator: Accelerator) -> float:
-    """
-    One cycle of one multiprocessor over their number. [s]
-
-    NVIDIA's run 64 or 128 lanes of one multiply-add. A compute unit of RDNA 3 and later has 64 and is listed with two
-    instructions at once, which is 128 again.
-    """
-    lanes = 64.0 if (accelerator.compute_capability or "").startswith(_SMALL) else 128.0
-    return 2.0 * lanes / accelerator.peaks["fp32"]
 
 
 def _quantised(op: Operator) -> bool:

@@ -318,3 +318,13 @@ def test_a_batch_of_images_has_a_resolution_and_trains() -> None:
 def test_what_a_model_does_not_read_is_said(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(BadRequest, match=says):
         ask(**{"accelerator": "T4", **fields})
+
+
+def test_unasked_only_parts_are_looked_at_that_the_engine_is_shown_to_run_the_format_on() -> None:
+    def listed(engine: str, precision: str) -> set[str]:
+        return {row.accelerator for row in ask(engine=engine, precision=precision).rows}
+
+    fp8, bf16 = listed("vllm", "fp8"), listed("vllm", "bf16")
+    assert "radeon-ai-pro-r9700" in fp8 and "rx-7900-xtx" not in fp8 and "rx-7900-xtx" in bf16
+    assert not {"mi60", "rx-6900-xt"} & bf16  # vLLM names the parts of AMD that it is built for
+    assert {"mi60", "rx-6900-xt"} <= listed("llamacpp", "gguf-q4_k_m")

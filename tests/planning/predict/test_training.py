@@ -166,3 +166,12 @@ def test_grouped_lengths_take_less_time_and_the_same_memory() -> None:
     assert grouped.step_s.value < 0.65 * padded.step_s.value
     assert padded.memory_peak_bytes is not None and grouped.memory_peak_bytes is not None
     assert grouped.memory_peak_bytes.value == padded.memory_peak_bytes.value
+
+
+def test_a_diffusion_transformer_is_trained_on_the_tokens_of_its_image_and_text() -> None:
+    asked = TrainCase(model="FLUX.1-dev", accelerator="B200", count=8, global_batch=64, micro_batch=8)
+    by_size = predict_train(replace(asked, image_px=512))
+    assert by_size == predict_train(replace(asked, image_px=512, seq_len=32 * 32 + 512))
+    assert by_size.step_s.value < predict_train(replace(asked, image_px=1024)).step_s.value
+    with pytest.raises(BadRequest, match="seq_len"):
+        predict_train(asked)

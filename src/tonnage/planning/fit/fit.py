@@ -16,13 +16,14 @@ import msgspec
 from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions
 from tonnage.catalog.downloads import BENCHMARK, downloads, published_score
+from tonnage.catalog.engines import formats, names_parts_of
 from tonnage.catalog.hub import resolve
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.fit import FitAnswer, FitRequest, FitRow, Largest, Rule
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision, number_format
-from tonnage.engines.registry import assumptions, unsupported_reason
+from tonnage.engines.registry import assumptions, engine_name, unsupported_reason
 from tonnage.errors import BadRequest
 from tonnage.optimize.largest import largest_whole
 from tonnage.optimize.layouts import legal
@@ -87,7 +88,7 @@ def fit_model(model: Model, request: FitRequest, *, additions: Additions = NOTHI
 
 def _usual(accelerator: Accelerator, request: FitRequest) -> bool:
     """
-    Worth looking at unasked: on sale, and the engine runs on it.
+    Worth looking at unasked: on sale, and the engine runs on it, in the format asked for where sources name formats.
 
     Training and fine-tuning are not looked for on Apple parts.
     """
@@ -95,7 +96,13 @@ def _usual(accelerator: Accelerator, request: FitRequest) -> bool:
         return False
     if request.goal != "serve":
         return accelerator.vendor != "Apple"
-    return unsupported_reason(request.engine, accelerator) is None
+    if unsupported_reason(request.engine, accelerator) is not None:
+        return False
+    runs = formats(engine_name(request.engine), accelerator)
+    asked = None if request.precision is None else number_format(request.precision).name
+    if not runs:  # a source that names a maker's parts and not this one
+        return not names_parts_of(engine_name(request.engine), accelerator.vendor)
+    return asked is None or asked in runs or "*" in runs
 
 
 def _faces(model: Model, request: FitRequest, *, additions: Additions) -> tuple[Row, Search]:

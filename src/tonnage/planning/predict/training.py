@@ -22,6 +22,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import TrainSetup
 from tonnage.errors import BadRequest
+from tonnage.physics.diffusion import latent_tokens, text_tokens
 from tonnage.planning.board_power import watts_of
 from tonnage.planning.calibration_use import training_use
 from tonnage.planning.train.further_predictions import with_further_predictions
@@ -49,6 +50,7 @@ def predict_train(case: TrainCase, *, additions: Additions = NOTHING, why: bool 
     model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
     model = with_further_predictions(with_training_totals(model), case.predicted_ahead)
     accelerator = catalog.predictable_accelerator(case.accelerator, additions)
+    case = _with_tokens_of_images(case, model)
     if case.seq_len is None and (model.layers or model.encoder):
         raise BadRequest("seq_len: a model with layers needs a sequence length; give the tokens of one sequence")
     coefficients = training_coefficients()
@@ -61,6 +63,13 @@ def predict_train(case: TrainCase, *, additions: Additions = NOTHING, why: bool 
     use = training_use(model, part=accelerator, software=chosen.setup.software.name, setup=chosen.setup)
     own = () if use is None else (use,)
     return replace(found, level=job.errors.level, opened=opened, calibrations=own)
+
+
+def _with_tokens_of_images(case: TrainCase, model: Model) -> TrainCase:
+    """A diffusion transformer's sequence is its image's latent tokens and the text beside them."""
+    if case.seq_len is not None or case.image_px is None or model.kind != "diffusion" or not model.layers:
+        return case
+    return replace(case, seq_len=round(latent_tokens(resolution=float(case.image_px)) + text_tokens(model)))
 
 
 def step_numbers(model: Model, accelerator: Accelerator, *, setup: TrainSetup) -> tuple[Node, ...]:
