@@ -6,8 +6,9 @@ between value / f and value x f nine times in ten. One CSV per kind of case (ser
 quantity and rung; they are fitted by `tools/calibration/intervals.py`, which scores whole groups left out in turn.
 A rung is whatever the predictor says its number rests on, words between colons, what tells most first: for serving
 whether the engine's host was measured, the load, the structure of the model, the basis and the software
-("known-host:steady:dense:calibrated:vllm"), elsewhere the basis first (`planning.error_model`). What has no row drops its last word until it has (`light` and `crowded` loads then try
-`steady`); at last it takes the row `any`. `causes` lists what errors come from, and what part of them stacks share.
+("known-host:steady:dense:calibrated:vllm"), elsewhere the basis first (`planning.error_model`). What has no row drops
+its last word until it has (`light` and `crowded` loads then try `steady`); at last it takes the row `any`. `causes`
+lists what errors come from, and what part of them stacks share.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
 
     def level(self, basis: Basis, *, load: str) -> str:
         """What the width of its intervals is looked up by under a class of load."""
-        known = self.calibration is not None or not self.times.borrowed
+        known = self.calibration is not None or self.times.host_measured
         model, engine = self.placement.model, self.times.engine
         return serve_level(model, basis=basis, load=load, engine=engine, host_known=known)
 

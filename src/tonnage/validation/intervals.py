@@ -13,11 +13,12 @@ the logarithm, as if the parent were `PARENT_SOURCES` sources more.
 How deep a tree goes is judged and not chosen: each source in turn is scored by widths that all others give, and as few
 words of a level are kept as make that score least within `WORTH`. It is the interval score, the width and
 `1 / (1 - share)` times what lies beyond it, which is least for the true quantile. Where fewer than `MIN_SOURCES`
-publish a quantity, each group is a source of its own.
+publish a quantity, or where no machine is in it (`COUNTED`), each group is a source of its own.
 
 Where one end decides more than the other (`UPPER`: does a peak fit?), that end has a factor of its own, fitted in the
 same way on ln(measured / predicted) so that 95 % of measurements lie below it: half of the misses that 90 % allows.
 What lies below its prediction counts as `LEAST_UPPER`, so that a few lucky tables of one source make no peak certain.
+Such an end keeps every word: how far peaks lie above is a matter of the software, which the score over all hides.
 
 Source: Gneiting and Raftery, "Strictly Proper Scoring Rules, Prediction, and Estimation", JASA 102 (2007), 6.2; for
 groups, Dunn, Wasserman and Ramdas, arXiv 1809.07441.
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANY",
+    "COUNTED",
     "LEAST_UPPER",
     "MIN_GROUPS",
     "MIN_SOURCES",
@@ -99,6 +101,9 @@ QUANTITY_OF: Final[dict[tuple[str, str], tuple[str, ...]]] = {
 """Kind and scored quantity -> name in the result noun, as `catalog.intervals` keeps it. Rates of training are one
 over its step time and share its width."""
 
+COUNTED: Final = frozenset({"memory", "memory_peak_bytes", "kv_cache_tokens"})
+"""Bytes are counted and not timed: no machine of a publisher is in their errors, and each group is its own source."""
+
 UPPER: Final[dict[str, str]] = {"memory_peak_bytes": "memory_peak_bytes_upper"}
 """Name in the result noun -> name of the factor of its upper end, where that has one."""
 
@@ -150,7 +155,7 @@ def fit(scores: Iterable[Score], *, source: Callable[[str], str] = str) -> list[
         group_by(usable, lambda s: (s.kind, QUANTITY_OF[s.kind, s.quantity][0])).items()
     ):
         for name, level, residuals in _ends(quantity, own):
-            fitted = _fit(_counted(residuals, source, level), residuals)
+            fitted = _fit(_counted(residuals, None if quantity in COUNTED else source, level), residuals)
             found += [msgspec.structs.replace(one, kind=kind, quantity=name) for one in fitted]
     return found
 
@@ -170,7 +175,7 @@ def widths(scores: Iterable[Score], *, source: Callable[[str], str] = str) -> di
     found: dict[tuple[str, str, str], float] = {}
     for (kind, quantity), own in group_by(usable, lambda s: (s.kind, QUANTITY_OF[s.kind, s.quantity][0])).items():
         for called, level, residuals in _ends(quantity, own):
-            of = _widths(_counted(residuals, source, level))
+            of = _widths(_counted(residuals, None if quantity in COUNTED else source, level))
             found |= {(kind, called, name): math.exp(width[-1]) for name, width in of.items()}
     return found
 
@@ -201,9 +206,9 @@ def _residuals(scores: Iterable[Score], size: Callable[[float], float]) -> Itera
             yield score.level, group_of(score), size(-ratio)
 
 
-def _counted(residuals: Sequence[Residual], source: Callable[[str], str], share: float) -> Counted:
+def _counted(residuals: Sequence[Residual], source: Callable[[str], str] | None, share: float) -> Counted:
     groups = group_by(residuals, lambda item: item[1])
-    names: dict[Group, Hashable] = {group: source(group[0]) for group in groups}
+    names: dict[Group, Hashable] = {group: source(group[0]) if source else group for group in groups}
     if len(set(names.values())) < MIN_SOURCES:
         names = {group: group for group in groups}
     places = {name: place for place, name in enumerate(dict.fromkeys(names.values()))}
@@ -253,6 +258,8 @@ def _widths(of: Counted) -> dict[str, np.ndarray]:
     deepest = max(map(_depth, found))
     scores = [_score(of, found, depth) for depth in range(deepest + 1)]
     kept = next(depth for depth, score in enumerate(scores) if score <= min(scores) * (1.0 + WORTH))
+    if of.share == UPPER_LEVEL:
+        kept = deepest
     return {name: width for name, width in found.items() if _depth(name) <= kept}
 
 

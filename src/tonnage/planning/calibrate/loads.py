@@ -130,7 +130,7 @@ def _load(point: Point, stack: Stack, *, additions: Additions) -> MeasuredLoad |
     rung = step_table(grid_of(at), shipped_overheads(at)).rung
     basis = basis_of_tier(rung, overheads_borrowed=at.times.borrowed)
     level = serve_level(
-        at.placement.model, basis=basis, load=load, engine=at.times.engine, host_known=not at.times.borrowed
+        at.placement.model, basis=basis, load=load, engine=at.times.engine, host_known=at.times.host_measured
     )
     _refuse_impossible(known.get("tpot_s"), at, name)
     tpot_s = known.get("tpot_s") or under_load(at, step_table(grid_of(at), at.overheads))[0].tpot_s
