@@ -55,8 +55,8 @@ def test_batches_through_networks_name_their_load() -> None:
 
 
 def test_a_prediction_says_its_level() -> None:
-    assert predict(served(concurrency=4)).level == "calibrated:light:dense:vllm"
-    assert predict(served(concurrency=40)).level == "calibrated:steady:dense:vllm"
+    assert predict(served(concurrency=4)).level == "known-host:light:dense:calibrated:vllm"
+    assert predict(served(concurrency=40)).level == "known-host:steady:dense:calibrated:vllm"
 
 
 def test_a_lone_client_knows_its_first_token_better_than_a_crowd_does() -> None:
@@ -90,7 +90,7 @@ def test_a_queue_widens_what_arrives_at_a_rate() -> None:
 
 
 def test_a_chance_is_half_at_the_value_and_nine_tenths_and_a_half_at_the_upper_end() -> None:
-    errors = ErrorModel(kind="serve", level="calibrated:steady:dense:vllm", queueing={"tpot_s": (0.9, 1.5)})
+    errors = ErrorModel(kind="serve", level="known-host:steady:dense:calibrated:vllm", queueing={"tpot_s": (0.9, 1.5)})
     low, high = errors.bounds("tpot_s", 0.03)
     assert errors.chance("tpot_s", 0.03, limit=0.03) == pytest.approx(0.5)
     assert errors.chance("tpot_s", 0.03, limit=high) == pytest.approx(0.95)

@@ -152,7 +152,7 @@ def test_a_table_has_five_rows_none_dominated_nor_three_times_the_price_unless_a
 
 
 def test_a_chance_is_that_of_the_error_model() -> None:
-    errors = ErrorModel(kind="serve", level="calibrated:steady:dense:vllm")
+    errors = ErrorModel(kind="serve", level="known-host:steady:dense:calibrated:vllm")
     for limit in (0.02, 0.03, 0.045):
         quantity = errors.quantity("tpot_s", 0.03, unit="s", basis="calibrated")  # type: ignore[arg-type]
         assert chance(quantity, limit) == pytest.approx(errors.chance("tpot_s", 0.03, limit=limit))

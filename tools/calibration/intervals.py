@@ -131,7 +131,7 @@ def show(scores: list[Score], factors: list[Factor], doubtful: set[str]) -> None
     for (kind, quantity), own in sorted(group_by(usable, lambda s: (s.kind, s.quantity)).items()):
         for title, part in (
             ("", own),
-            ("calibrated", [s for s in own if s.level.startswith("calibrated")]),
+            ("calibrated", [s for s in own if "calibrated" in s.level.split(":")]),
             ("contradicting", [s for s in own if s.id in doubtful]),
         ):
             if part:

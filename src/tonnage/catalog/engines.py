@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
+from typing import Final
 
 import msgspec
 
@@ -60,6 +61,15 @@ class EngineTimes(msgspec.Struct, frozen=True, kw_only=True):
     """The engine was not measured on such parts."""
     unknown: bool = False
     """It was not measured anywhere: every number is a guess at what engines do."""
+
+    @property
+    def host_measured(self) -> bool:
+        """The engine's own work was measured on such parts: a fit, or numbers set beside measurements of them."""
+        return not self.borrowed and not self.source.startswith(_GUESS)
+
+
+_GUESS: Final = ("seed: docs/physics.md", "seed: published utilisation")
+"""How the sources of rows begin that hold for any part: one guess at what an engine does there."""
 
 
 def engine_times(

@@ -4,10 +4,11 @@ How far off may a prediction be? The 90 % factor of each kind of estimate, read 
 `factor("serve", "tpot_s", rung="calibrated")` is the number f >= 1 for which measurements of such cases lie
 between value / f and value x f nine times in ten. One CSV per kind of case (serve, train, infer) lists them by
 quantity and rung; they are fitted by `tools/calibration/intervals.py`, which scores whole groups left out in turn.
-A rung is whatever the predictor says its number rests on: a basis (measured, calibrated, derived, assumed), and behind
-colons, as far as they are known, the load, the structure of the model and the software ("calibrated:steady:dense:vllm",
-`planner.error_model`). What has no row drops its last word until it has (`light` and `crowded` loads then try
-`steady`); at last it takes the row `any`. `causes` lists what errors come from, and what part of them stacks share.
+A rung is whatever the predictor says its number rests on, words between colons, what tells most first: for serving
+whether the engine's host was measured, the load, the structure of the model, the basis and the software
+("known-host:steady:dense:calibrated:vllm"), elsewhere the basis first (`planning.error_model`). What has no row drops
+its last word until it has (`light` and `crowded` loads then try `steady`); at last it takes the row `any`. `causes`
+lists what errors come from, and what part of them stacks share.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.collectives import has_link
 from tonnage.physics.memory import resolve_precision
 from tonnage.physics.vision import known_images
-from tonnage.planning.error_model import basis_of_tier
+from tonnage.planning.error_model import basis_of_tier, serve_level
 from tonnage.planning.speculation import check_beams, speculation_of, with_published_acceptance
 from tonnage.simulation.adapter_loads import with_adapters
 from tonnage.simulation.adapters import adapter_parts, with_room_for_adapters
@@ -86,6 +86,12 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         """How a number is founded whose weakest kernel stands on an evidence tier."""
         tier = "generic" if self.times.unknown else tier  # a guessed host, however well kernels are known
         return basis_of_tier(tier, overheads_borrowed=self.times.borrowed, calibrated=self.calibration is not None)
+
+    def level(self, basis: Basis, *, load: str) -> str:
+        """What the width of its intervals is looked up by under a class of load."""
+        known = self.calibration is not None or self.times.host_measured
+        model, engine = self.placement.model, self.times.engine
+        return serve_level(model, basis=basis, load=load, engine=engine, host_known=known)
 
     def calibrated(self, in_flight: float | None = None) -> Calibration | None:
         """The user's own, as sure as it is here with so many requests in flight; published rows narrow no interval."""

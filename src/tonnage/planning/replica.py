@@ -20,7 +20,7 @@ from tonnage.domain.requests.common import Lengths
 from tonnage.domain.sessions import PrefixReuse
 from tonnage.physics.transformer import Tokens
 from tonnage.planning.deployment import Deployment, case_of, deploy
-from tonnage.planning.error_model import ErrorModel, load_class, load_ends, serve_level
+from tonnage.planning.error_model import ErrorModel, load_class, load_ends
 from tonnage.planning.length_spread import LEAST_PREFILL, Beside, lasting_answer, prompt_work
 from tonnage.simulation.capacity import Point, ReplicaLoad, ReplicaTimes, at_concurrency, at_rate, quantile_factor
 from tonnage.simulation.steps import (
@@ -119,7 +119,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     def errors_under(self, load: str, *, in_flight: float | None = None) -> ErrorModel:
         """The error model under a class of load, and of what was measured at a load, its queue apart."""
         at = self.deployment
-        level = serve_level(at.placement.model, basis=self.basis, load=load, engine=at.times.engine)
+        level = at.level(self.basis, load=load)
         return ErrorModel(kind="serve", level=level, calibration=at.calibrated(in_flight))
 
     def loads(self, prompt_tokens: float, top: float) -> Iterator[tuple[ErrorModel, float]]:
@@ -180,7 +180,7 @@ def replica_of(deployment: Deployment, lengths: Lengths) -> Replica:
     whole = lengths.prompt_tokens + lengths.output_tokens
     times, tier = _times(deployment, lengths)
     basis = deployment.basis(tier)
-    level = serve_level(deployment.placement.model, basis=basis, load="steady", engine=deployment.times.engine)
+    level = deployment.level(basis, load="steady")
     errors = ErrorModel(kind="serve", level=level, calibration=deployment.calibrated())
     return Replica(
         deployment=deployment,

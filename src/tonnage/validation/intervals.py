@@ -1,29 +1,35 @@
 """
-How wide must an interval be to hold nine measurements in ten? Split conformal on |ln(predicted / measured)|.
+How wide must an interval be to hold nine measurements in ten of a source that nobody had seen? Quantiles of
+|ln(measured / predicted)|.
 
 The residuals are those of predictions by fits that had not seen the row's accelerator, model family, engine or source
-(`accuracy.left_out`). They are sorted into levels, a tree (Mondrian): everything, then what the number rests on, the
-load, the structure of the model, the software (`planner.error_model`). Rows of one deployment are near-duplicates, so
-the unit that is exchanged is the *group* (block, model, accelerator and engine): within a level every group weighs the
-same. A level with few groups is drawn towards its parent, in the logarithm of the width, as if the parent were
-`PARENT_GROUPS` groups more; groups of one source err together, so that a source counts as `SOURCE_GROUPS` at most. The
-share of residuals that a width must hold is not 0.9 but whatever makes measured coverage 0.9: each group in turn is
-judged by widths fitted on all the others (a time per token by those of other sources: `BY_SOURCE`), and one share for
-each kind and quantity is chosen so that coverage, the mean of that by groups and that by rows, is 0.9.
+(`tonnage.validation.left_out`). They are sorted into levels, a tree: everything, then, for serving, whether the
+engine's host was measured, the load, the structure of the model and what its kernels rest on
+(`planning.error_model.serve_level`). Rows of one deployment are near-duplicates, so that within a level every *group*
+(block, model, accelerator and engine) weighs the same; groups of one source err together, so that a source weighs as
+much as the square root of its groups. The width of a level is the nine-tenths quantile, drawn towards its parent, in
+the logarithm, as if the parent were `PARENT_SOURCES` sources more.
+
+How deep a tree goes is judged and not chosen: each source in turn is scored by widths that all others give, and as few
+words of a level are kept as make that score least within `WORTH`. It is the interval score, the width and
+`1 / (1 - share)` times what lies beyond it, which is least for the true quantile. Where fewer than `MIN_SOURCES`
+publish a quantity, or where no machine is in it (`COUNTED`), each group is a source of its own.
 
 Where one end decides more than the other (`UPPER`: does a peak fit?), that end has a factor of its own, fitted in the
 same way on ln(measured / predicted) so that 95 % of measurements lie below it: half of the misses that 90 % allows.
 What lies below its prediction counts as `LEAST_UPPER`, so that a few lucky tables of one source make no peak certain.
+Such an end keeps every word: how far peaks lie above is a matter of the software, which the score over all hides.
 
-Source: Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World"; for groups, Dunn, Wasserman and Ramdas,
-arXiv 1809.07441.
+Source: Gneiting and Raftery, "Strictly Proper Scoring Rules, Prediction, and Estimation", JASA 102 (2007), 6.2; for
+groups, Dunn, Wasserman and Ramdas, arXiv 1809.07441.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -36,12 +42,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANY",
-    "BY_SOURCE",
+    "COUNTED",
     "LEAST_UPPER",
     "MIN_GROUPS",
-    "PARENT_GROUPS",
+    "MIN_SOURCES",
+    "PARENT_SOURCES",
     "QUANTITY_OF",
     "UPPER",
+    "WORTH",
     "Factor",
     "Group",
     "fit",
@@ -57,24 +65,19 @@ LEAST_UPPER: Final = 0.05
 """ln(measured / predicted) of a number that lies below: about the median error of a peak (docs/accuracy.md). [-]"""
 MIN_GROUPS: Final = 3
 """A level with fewer groups has no row of its own."""
-PARENT_GROUPS: Final = 4.0
-"""How many groups a level's parent weighs in its width."""
-SOURCE_GROUPS: Final = 2.0
+PARENT_SOURCES: Final = 8.0
 """
-How many groups those of one source weigh against their level's parent, at most. Of 1, 2, 3 and no limit, 2 covers
-sources and families left out best for the width (log, 2026-11-22).
+How many sources a level's parent weighs in its width. Between 3 and 16 the interval score of sources left out moves by
+1 % (log, 2026-11-23).
 """
-BY_SOURCE: Final = frozenset({"tpot_s"})
-"""
-Quantities whose groups are judged without their whole source, so that what its runs share (their host) is in the width.
-Times per token: the least covered source of 13 goes from 65 to 71 %, the mean from 90.6 to 91.3 at the same median
-width. First tokens, rates and training steps would be a quarter to two thirds as wide again and hold 93 to 96 %.
-"""
+MIN_SOURCES: Final = 3
+"""Fewer sources are no sample of sources: groups are then left out one by one."""
+WORTH: Final = 0.02
+"""More words of a level are kept only where they lower the score of sources left out by more than this share. [-]"""
 ANY: Final = "any"
-_SHARES: Final = (0.6, 0.999)
-_HALVINGS: Final = 9
-_APART: Final = 0.08
-"""Coverage by rows counts no further than this from coverage by groups: one crowded group must not set all widths."""
+_BIN: Final = 0.005
+_BINS: Final = 800
+"""Residuals are counted in bins of so much of ln(measured / predicted), up to a factor of 55. [-]"""
 
 QUANTITY_OF: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("serve", "ttft_ms"): ("ttft_s",),
@@ -98,6 +101,9 @@ QUANTITY_OF: Final[dict[tuple[str, str], tuple[str, ...]]] = {
 """Kind and scored quantity -> name in the result noun, as `catalog.intervals` keeps it. Rates of training are one
 over its step time and share its width."""
 
+COUNTED: Final = frozenset({"memory", "memory_peak_bytes", "kv_cache_tokens"})
+"""Bytes are counted and not timed: no machine of a publisher is in their errors, and each group is its own source."""
+
 UPPER: Final[dict[str, str]] = {"memory_peak_bytes": "memory_peak_bytes_upper"}
 """Name in the result noun -> name of the factor of its upper end, where that has one."""
 
@@ -120,29 +126,20 @@ class Factor(msgspec.Struct, frozen=True, kw_only=True):
     """Share of all left-out numbers inside."""
 
 
-class Numbers(msgspec.Struct, frozen=True):
-    """Residuals of one level in ascending order, with the group and the weight of each."""
-
-    values: np.ndarray
-    groups: np.ndarray
-    weights: np.ndarray
-    sources: Mapping[int, int]
-    """Of each group, its source."""
-
-
-Levels = Mapping[str, Numbers]
 Residual = tuple[str, Group, float]
 """Level, group, size of ln(measured / predicted)."""
 
 
-class Places(msgspec.Struct, frozen=True):
-    """Numbers by which arrays name groups and sources."""
+class Counted(NamedTuple):
+    """Residuals of one quantity: how many groups of each source have them in each bin, by level."""
 
-    groups: Mapping[Group, int]
-    sources: Mapping[Group, int]
-    """Of each group, that of its source."""
-    whole: bool = False
-    """A group is judged without its source's others."""
+    counts: Mapping[str, np.ndarray]
+    """By level, sources x bins: groups with numbers in it or below it, each spread over the bins of these."""
+    own: Mapping[str, np.ndarray]
+    """The same of numbers of that very level, where a group weighs 1 in all its levels together."""
+    source: Mapping[Group, int]
+    share: float
+    """Of the numbers, what a width holds."""
 
 
 def fit(scores: Iterable[Score], *, source: Callable[[str], str] = str) -> list[Factor]:
@@ -158,7 +155,7 @@ def fit(scores: Iterable[Score], *, source: Callable[[str], str] = str) -> list[
         group_by(usable, lambda s: (s.kind, QUANTITY_OF[s.kind, s.quantity][0])).items()
     ):
         for name, level, residuals in _ends(quantity, own):
-            fitted = _fit(_places(residuals, source, name), residuals, level=level)
+            fitted = _fit(_counted(residuals, None if quantity in COUNTED else source, level), residuals)
             found += [msgspec.structs.replace(one, kind=kind, quantity=name) for one in fitted]
     return found
 
@@ -178,12 +175,8 @@ def widths(scores: Iterable[Score], *, source: Callable[[str], str] = str) -> di
     found: dict[tuple[str, str, str], float] = {}
     for (kind, quantity), own in group_by(usable, lambda s: (s.kind, QUANTITY_OF[s.kind, s.quantity][0])).items():
         for called, level, residuals in _ends(quantity, own):
-            places = _places(residuals, source, called)
-            levels = _levels(residuals, places)
-            share = _share(levels, residuals, places, level=level)
-            for name in levels:
-                if name == ANY or len(set(levels[name].groups.tolist())) >= MIN_GROUPS:
-                    found[kind, called, name] = math.exp(_width(levels, name, share))
+            of = _widths(_counted(residuals, None if quantity in COUNTED else source, level))
+            found |= {(kind, called, name): math.exp(width[-1]) for name, width in of.items()}
     return found
 
 
@@ -198,8 +191,8 @@ def levels_of(level: str) -> list[str]:
 
     Examples
     --------
-    >>> levels_of("calibrated:steady:dense:vllm")
-    ['any', 'calibrated', 'calibrated:steady', 'calibrated:steady:dense', 'calibrated:steady:dense:vllm']
+    >>> levels_of("calibrated:whole:dense")
+    ['any', 'calibrated', 'calibrated:whole', 'calibrated:whole:dense']
     """
     words = level.split(":") if level else []
     return [ANY, *(":".join(words[: place + 1]) for place in range(len(words)))]
@@ -213,124 +206,122 @@ def _residuals(scores: Iterable[Score], size: Callable[[float], float]) -> Itera
             yield score.level, group_of(score), size(-ratio)
 
 
-def _places(residuals: Sequence[Residual], source: Callable[[str], str], quantity: str) -> Places:
-    groups = dict.fromkeys(group for _, group, _ in residuals)
-    sources = {name: place for place, name in enumerate(dict.fromkeys(source(group[0]) for group in groups))}
-    return Places(
-        {group: place for place, group in enumerate(groups)},
-        {group: sources[source(group[0])] for group in groups},
-        quantity in BY_SOURCE and len(sources) >= MIN_GROUPS,
+def _counted(residuals: Sequence[Residual], source: Callable[[str], str] | None, share: float) -> Counted:
+    groups = group_by(residuals, lambda item: item[1])
+    names: dict[Group, Hashable] = {group: source(group[0]) if source else group for group in groups}
+    if len(set(names.values())) < MIN_SOURCES:
+        names = {group: group for group in groups}
+    places = {name: place for place, name in enumerate(dict.fromkeys(names.values()))}
+    of = {group: places[name] for group, name in names.items()}
+    members: dict[str, list[Residual]] = {}
+    for item in residuals:
+        for name in levels_of(item[0]):
+            members.setdefault(name, []).append(item)
+    told = {name: len({group for _, group, _ in own}) for name, own in members.items()}
+    levels = [name for name in sorted(members, key=_depth) if name == ANY or told[name] >= MIN_GROUPS]
+    every = {group: len(own) for group, own in groups.items()}
+    return Counted(
+        {name: _bins(members[name], of, Counter(group for _, group, _ in members[name])) for name in levels},
+        {name: _bins(own, of, every) for name, own in group_by(residuals, lambda item: item[0] or ANY).items()},
+        of,
+        share,
     )
 
 
-def _fit(places: Places, residuals: Sequence[Residual], *, level: float) -> list[Factor]:
+def _bins(residuals: Iterable[Residual], of: Mapping[Group, int], numbers: Mapping[Group, int]) -> np.ndarray:
+    """Residuals by source and bin, each weighing one over its group's numbers."""
+    import numpy as np
+
+    found = np.zeros((1 + max(of.values()), _BINS))
+    for _, group, value in residuals:
+        found[of[group], min(max(math.ceil(value / _BIN - 1e-9), 1), _BINS - 1)] += 1.0 / numbers[group]
+    return found
+
+
+def _depth(name: str) -> int:
+    """How many words of a level a name has."""
+    return 0 if name == ANY else 1 + name.count(":")
+
+
+def _kept(level: str, names: Container[str], depth: int | None = None) -> list[str]:
+    """The level and its parents that have rows, the widest first, down to a depth."""
+    words = levels_of("" if level == ANY else level)
+    return [name for name in words[: None if depth is None else depth + 1] if name in names]
+
+
+def _widths(of: Counted) -> dict[str, np.ndarray]:
+    """The width of every level that is kept, in ln: with each source left out in turn, and at last with none."""
+    found: dict[str, np.ndarray] = {}
+    for name, counts in of.counts.items():
+        parent = None if name == ANY else found[_kept(name, found)[-1]]
+        found[name] = _drawn(counts, of.share, parent)
+    deepest = max(map(_depth, found))
+    scores = [_score(of, found, depth) for depth in range(deepest + 1)]
+    kept = next(depth for depth, score in enumerate(scores) if score <= min(scores) * (1.0 + WORTH))
+    if of.share == UPPER_LEVEL:
+        kept = deepest
+    return {name: width for name, width in found.items() if _depth(name) <= kept}
+
+
+def _drawn(counts: np.ndarray, share: float, parent: np.ndarray | None) -> np.ndarray:
+    """The widths of a level, drawn towards its parent's."""
+    import numpy as np
+
+    groups = counts.sum(axis=1)
+    weighted = counts / np.sqrt(np.maximum(groups, 1e-12))[:, None]
+    whole = weighted.sum(axis=0)
+    reached = np.maximum(np.vstack([whole - weighted, whole]), 0.0).cumsum(axis=1)
+    sources = np.append((groups > 0).sum() - (groups > 0), (groups > 0).sum())
+    if parent is None:  # of n exchangeable groups the next one is inside with n / (n + 1) of what n hold
+        share = min(share * (1.0 + 1.0 / groups.sum()), 1.0)
+    own = np.log(_BIN * np.maximum((reached < share * reached[:, -1:] - 1e-9).sum(axis=1), 1))
+    if parent is None:
+        width = np.where(sources > 0, own, own[-1])
+    else:
+        drawn = np.where(sources > 0, sources * own, 0.0) + PARENT_SOURCES * np.log(parent)
+        width = drawn / (sources + PARENT_SOURCES)
+    found: np.ndarray = np.exp(width)
+    return found
+
+
+def _score(of: Counted, widths: Mapping[str, np.ndarray], depth: int) -> float:
+    """The interval score of sources left out, where only so many words of a level tell: a mean over sources."""
+    import numpy as np
+
+    values = np.arange(_BINS) * _BIN
+    groups, total = (np.zeros(len(of.counts[ANY])) for _ in range(2))
+    for level, own in of.own.items():
+        width = widths[_kept(level, widths, depth)[-1]][:-1, None]
+        total += (own * (width + np.maximum(0.0, values - width) / (1.0 - of.share))).sum(axis=1)
+        groups += own.sum(axis=1)
+    return float((total / np.sqrt(groups)).sum() / np.sqrt(groups).sum())
+
+
+def _fit(of: Counted, residuals: Sequence[Residual]) -> list[Factor]:
     """Factors of one kind and quantity."""
-    levels = _levels(residuals, places)
-    share = _share(levels, residuals, places, level=level)
-    held = _inside_widths(levels, residuals, places, share)
+    widths = _widths(of)
+    held: dict[str, dict[Group, list[bool]]] = {}
+    for level, group, value in residuals:
+        names = _kept(level, widths)
+        inside = value <= widths[names[-1]][of.source[group]] + 1e-9
+        for name in names:
+            held.setdefault(name, {}).setdefault(group, []).append(inside)
+    judged = len(set(of.source.values())) >= MIN_SOURCES
     found = []
-    for name in levels:
-        groups = sorted(set(levels[name].groups.tolist()))
-        if name != ANY and len(groups) < MIN_GROUPS:
-            continue
-        inside = [own for (level, _, _), own in zip(residuals, held, strict=True) if name in levels_of(level)]
-        by_group = group_by(
-            [
-                (number, own)
-                for (level, number, _), own in zip(residuals, held, strict=True)
-                if name in levels_of(level)
-            ],
-            lambda item: item[0],
-        )
-        shares = [sum(own for _, own in items) / len(items) for items in by_group.values()]
-        judged = len(places.groups) >= MIN_GROUPS
+    for name, width in widths.items():
+        groups = list(held[name].values())
+        shares = [sum(own) / len(own) for own in groups]
+        rows = sum(map(len, groups))
         found.append(
             Factor(
                 kind="",
                 quantity="",
                 rung=name,
-                factor=math.exp(_width(levels, name, share)),
+                factor=math.exp(width[-1]),
                 groups=len(groups),
-                rows=len(inside),
+                rows=rows,
                 coverage_90=sum(shares) / len(shares) if judged else None,
-                coverage_rows=sum(inside) / len(inside) if judged else None,
+                coverage_rows=sum(map(sum, groups)) / rows if judged else None,
             )
         )
     return found
-
-
-def _levels(residuals: Sequence[Residual], places: Places) -> dict[str, Numbers]:
-    """Every level that occurs, widest first, with the residuals in it and below it."""
-    import numpy as np
-
-    source_of = {place: places.sources[group] for group, place in places.groups.items()}
-    members: dict[str, list[tuple[float, int]]] = {ANY: []}
-    for level, group, value in residuals:
-        for name in levels_of(level):
-            members.setdefault(name, []).append((value, places.groups[group]))
-    found = {}
-    for name, own in sorted(members.items(), key=lambda item: (item[0] != ANY, item[0].count(":"), item[0])):
-        own.sort()
-        groups = np.array([group for _, group in own], dtype=int)
-        weights = 1.0 / np.bincount(groups)[groups]
-        sources = {place: source_of[place] for place in sorted(set(groups.tolist()))}
-        found[name] = Numbers(np.array([value for value, _ in own]), groups, weights, sources)
-    return found
-
-
-def _share(levels: Levels, residuals: Sequence[Residual], places: Places, *, level: float) -> float:
-    """The share of residuals to hold for which left-out coverage, by groups and by rows, is `level`."""
-    if len(places.groups) < MIN_GROUPS:
-        return 1.0
-    low, high = _SHARES
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        held = _inside_widths(levels, residuals, places, middle)
-        shares = [sum(own) / len(own) for own in _by_group(residuals, held)]
-        groups, rows = sum(shares) / len(shares), sum(held) / len(held)
-        covered = groups + max(-_APART, min(rows - groups, _APART)) / 2
-        low, high = (low, middle) if covered >= level else (middle, high)
-    return high
-
-
-def _by_group(residuals: Sequence[Residual], held: Sequence[bool]) -> Iterable[list[bool]]:
-    pairs = group_by(zip(residuals, held, strict=True), lambda item: item[0][1])
-    return ([own for _, own in items] for items in pairs.values())
-
-
-def _inside_widths(levels: Levels, residuals: Sequence[Residual], places: Places, share: float) -> list[bool]:
-    """Whether each number lies inside the width fitted without its group, or its source's (`BY_SOURCE`)."""
-    alike: dict[int, set[int]] = {}
-    for group, place in places.groups.items():
-        alike.setdefault(places.sources[group], set()).add(place)
-    widths: dict[tuple[str, int], float] = {}
-    held = []
-    for level, group, value in residuals:
-        left_out = places.sources[group] if places.whole else places.groups[group]
-        if (level, left_out) not in widths:
-            without = alike[left_out] if places.whole else {left_out}
-            widths[level, left_out] = _width(levels, level, share, without=frozenset(without))
-        held.append(value <= widths[level, left_out] + 1e-12)
-    return held
-
-
-def _width(levels: Levels, level: str, share: float, *, without: frozenset[int] = frozenset()) -> float:
-    """The width of a level, drawn towards its parents', in ln; some groups may be left out."""
-    import numpy as np
-
-    width = 0.0
-    for name in levels_of(level):
-        own = levels[name]
-        kept = ~np.isin(own.groups, list(without)) if without else np.ones(len(own.groups), dtype=bool)
-        groups = own.weights[kept].sum()
-        if name != ANY and groups < MIN_GROUPS - 0.5:
-            break
-        if groups <= 0:
-            continue
-        reached = own.weights[kept].cumsum()
-        place = min(int(reached.searchsorted(share * groups - 1e-9)), len(reached) - 1)
-        found = max(float(own.values[kept][place]), 1e-4)
-        parent = PARENT_GROUPS if name != ANY else 0.0
-        told = min(groups, SOURCE_GROUPS * len({of for group, of in own.sources.items() if group not in without}))
-        width = math.exp((told * math.log(found) + parent * math.log(width or 1.0)) / (told + parent))
-    return width

@@ -25,7 +25,7 @@ from tonnage.planning.calibrate.fit import Fit, drifts_of, fit, shares_of, stret
 from tonnage.planning.calibrate.loads import MeasuredLoad, Stack, loads_of, shipped_overheads
 from tonnage.planning.calibrate.posterior import NAMES, Seen
 from tonnage.planning.drift import SAME_AS
-from tonnage.planning.error_model import NINETY, ErrorModel
+from tonnage.planning.error_model import NINETY, ErrorModel, as_measured
 
 __all__ = ["calibrate", "prior_of"]
 
@@ -62,7 +62,7 @@ def calibrate(
     """
     loads = [load for found, stack in measured for load in loads_of(found, stack, additions=additions)]
     first = _one_stack(loads)
-    base, known = shipped_overheads(first.at), f"calibrated:{first.level.partition(':')[2]}"
+    base, known = shipped_overheads(first.at), as_measured(first.level)
     prior = prior_of(first)
     found = fit(loads, base=base, priors=prior)
     several = len(loads) >= _LEFT_OUT
@@ -107,7 +107,7 @@ def calibrate(
 
 def prior_of(load: MeasuredLoad) -> Priors:
     """What the catalogue expects of a stack before anything is measured: less of one on a less known part."""
-    known = f"calibrated:{load.level.partition(':')[2]}"
+    known = as_measured(load.level)
     memory, compute = (_further(name, load.level, known) for name in ("tpot_s", "ttft_s"))
     return widen(priors("serve"), memory=memory, compute=compute)
 

@@ -129,7 +129,9 @@ def _load(point: Point, stack: Stack, *, additions: Additions) -> MeasuredLoad |
     load = serve_load(case.traffic, in_flight=case.traffic.concurrency or 1.0, prompt_tokens=case.isl)
     rung = step_table(grid_of(at), shipped_overheads(at)).rung
     basis = basis_of_tier(rung, overheads_borrowed=at.times.borrowed)
-    level = serve_level(at.placement.model, basis=basis, load=load, engine=at.times.engine)
+    level = serve_level(
+        at.placement.model, basis=basis, load=load, engine=at.times.engine, host_known=at.times.host_measured
+    )
     _refuse_impossible(known.get("tpot_s"), at, name)
     tpot_s = known.get("tpot_s") or under_load(at, step_table(grid_of(at), at.overheads))[0].tpot_s
     in_flight = in_flight_of(case, tpot_s=tpot_s)

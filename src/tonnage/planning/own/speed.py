@@ -26,7 +26,7 @@ from tonnage.physics.memory import cache_bytes_per_sequence, weight_bytes
 from tonnage.physics.offload import CROSSING_S, LINK_SHARE, offloaded_prefill_s, offloaded_token_s
 from tonnage.planning.board_power import SUM, serving_load, spread, watts_of
 from tonnage.planning.deployment import Deployment, deploy
-from tonnage.planning.error_model import ErrorModel, serve_level
+from tonnage.planning.error_model import ErrorModel
 from tonnage.planning.own.placement import Shares, place_layers, shares_of, smallest_placement
 from tonnage.planning.serve.traffic import served_latency
 from tonnage.pricing.energy import IDLE_DRAW
@@ -159,7 +159,7 @@ def side_of(asked: Asked, part: Accelerator, *, count: int = 1) -> Side:
     at = _deployment(asked, roomy(part), count=count)
     found, tier = served_latency(at)
     basis = at.basis(tier)
-    level = serve_level(asked.model, basis=basis, load="steady", engine=at.times.engine)
+    level = at.level(basis, load="steady")
     errors = ErrorModel(kind="serve", level=level, calibration=at.calibrated())
     return Side(at=at, token_s=found.tpot_s, prompt_s=found.ttft_s, basis=basis, errors=errors)
 

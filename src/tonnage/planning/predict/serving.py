@@ -17,7 +17,7 @@ from tonnage.domain.breakdown import Node
 from tonnage.domain.case import Latency, ServeCase, ServeResult
 from tonnage.planning.board_power import predicted_load, watts_of
 from tonnage.planning.deployment import Deployment, resolve
-from tonnage.planning.error_model import ErrorModel, serve_level, serve_load
+from tonnage.planning.error_model import ErrorModel, serve_load
 from tonnage.planning.replica import queueing_of
 from tonnage.planning.serve.traffic import open_load, served_latency
 from tonnage.simulation.served import Served, Tail
@@ -77,7 +77,7 @@ def _errors(at: Deployment, found: Served, basis: Basis) -> ErrorModel:
         if case.phase == "decode"
         else serve_load(case.traffic, in_flight=in_flight, prompt_tokens=case.isl, saturated=found.saturated)
     )
-    level = serve_level(at.placement.model, basis=basis, load=load, engine=at.times.engine)
+    level = at.level(basis, load=load)
     errors = ErrorModel(kind="serve", level=level, calibration=at.calibrated(in_flight))
     if case.traffic.rate_per_s is None or case.phase == "encode":
         return errors

@@ -18,7 +18,7 @@ from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.model import Model
 from tonnage.domain.rl import RlCase
 from tonnage.planning.deployment import Deployment, deploy
-from tonnage.planning.error_model import ErrorModel, serve_level
+from tonnage.planning.error_model import ErrorModel
 from tonnage.planning.serve.traffic import grid_of, load_of
 from tonnage.simulation.rollout import MAX_REQUESTS, Rollout, RolloutLoad, fullest_share, response_lengths, rollout
 from tonnage.simulation.steps import step_table
@@ -137,7 +137,7 @@ def generation(case: RlCase, model: Model, *, accelerator: Accelerator, kept: fl
             weight=each * steps / told_apart,
         ),
     )
-    level = serve_level(model, basis=at.basis(table.rung), load="steady", engine=at.times.engine)
+    level = at.level(at.basis(table.rung), load="steady")
     return Generation(
         deployment=at,
         replicas=replicas,

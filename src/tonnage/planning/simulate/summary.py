@@ -13,7 +13,7 @@ from tonnage.domain.simulate import SIMULATE_SCHEMA, CapacityFound, FleetSeen, O
 from tonnage.errors import BadRequest
 from tonnage.planning.board_power import predicted_load, watts_of
 from tonnage.planning.deployment import Deployment
-from tonnage.planning.error_model import ErrorModel, load_class, serve_level
+from tonnage.planning.error_model import ErrorModel, load_class
 from tonnage.planning.replica import queueing_of
 from tonnage.planning.replica_arrays import ReplicaArrays
 from tonnage.planning.serve.traffic import open_load
@@ -121,7 +121,7 @@ def _errors(asked: Simulation, at: Deployment, *, replica: ReplicaArrays, run: R
     spent = run.e2e_s[np.isfinite(run.e2e_s)]
     in_flight = clients / replicas if clients else float(spent.sum()) / run.span_s / replicas
     load = "split" if asked.disaggregation is not None else load_class(in_flight, lengths.prompt_tokens)
-    level = serve_level(at.placement.model, basis=at.basis(replica.rung), load=load, engine=at.times.engine)
+    level = at.level(at.basis(replica.rung), load=load)
     errors = ErrorModel(kind="serve", level=level, calibration=at.calibrated(in_flight))
     if clients or asked.disaggregation is not None:
         return errors
