@@ -120,7 +120,8 @@ def worth_measuring(
     now = float(right(np.zeros(len(rivals)), matrix)[0])
     places: list[int] = []
     chances: list[float] = []
-    while len(places) < min(MOST, len(rivals)):
+    # One alone is chosen whatever is measured; the quadrature, coarser than the draws, may say otherwise by a percent.
+    while 1 < len(rivals) > len(places) < MOST:
         value, place = max((after([*places, other]), -other) for other in range(len(rivals)) if other not in places)
         if value - (chances[-1] if chances else now) < WORTH:
             break
