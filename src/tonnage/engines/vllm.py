@@ -34,7 +34,11 @@ def _defaults(at: Starting) -> Iterator[Default]:
     yield Default(field="chunked_prefill", value=chunked, source="vLLM: on since the V1 engine became default (0.8)")
     yield Default(field="prefix_caching", value=chunked, source="vLLM: on since the V1 engine became default (0.8)")
     yield Default(field="cuda_graphs", value=at.release >= (0, 2, 6), source="vLLM: on since 0.2.6")
-    yield Default(field="async_scheduling", value=at.release >= (0, 14), source="vLLM: on since 0.14 (release notes)")
+    yield Default(
+        field="async_scheduling",
+        value=at.release >= (0, 14) and at.accelerator.segment != "cpu",
+        source="vLLM: on since 0.14 (release notes), never on a processor (vllm/platforms/cpu.py)",
+    )
     if not chunked:
         yield Default(field="max_num_seqs", value=256, source="vLLM SchedulerConfig up to 0.7")
         yield Default(field="max_num_batched_tokens", value=_whole_prompts(at, length), source="vLLM up to 0.7")
