@@ -80,6 +80,7 @@ PARAMETERS: dict[str, tuple[float, float, float, float]] = {
     "step_s": (1.0, 2.0, 0.0, 60.0),
     "sequence_s": (1.5, 1.5, 0.0, 40.0),
     "rank_s": (0.5, 1.0, 0.0, 5.0),
+    "overlapped": (0.5, 0.3, 0.0, 1.0),
     "launch_s": (45.0, 15.0, 0.0, 100.0),
     "kernel_s": (0.0, 2.0, -1.4, 60.0),
     "prefill_launch_s": (40.0, 30.0, 0.0, 300.0),
@@ -99,7 +100,7 @@ PARAMETERS: dict[str, tuple[float, float, float, float]] = {
     "weight_only": (0.0, 0.3, -0.7, 1.5),
     "bubble": (1.0, 1.0, 0.0, 4.0),
 }
-SCALE = {"step_s": 1e-3, "sequence_s": 1e-5, "rank_s": 1e-3, "kernel_s": 1e-6, "launch_s": 1e-6,
+SCALE = {"step_s": 1e-3, "sequence_s": 1e-5, "rank_s": 1e-3, "overlapped": 1.0, "kernel_s": 1e-6, "launch_s": 1e-6,
          "prefill_kernel_s": 1e-6, "prefill_launch_s": 1e-6, "prefill_routed_s": 1e-3,
          "request_s": 1e-2,
          "prompt_s": 1e-3, "bubble": 0.1}  # fmt: skip
@@ -301,6 +302,8 @@ def free_parameters(rows: list[Sample]) -> tuple[str, ...]:
         names.append("sequence_s")
     if rows[0].key in TOLD and len({s.at.placement.layout.tp for s in rows if not s.at.engine.async_scheduling}) > 1:
         names.append("rank_s")
+    if len({sample.at.engine.async_scheduling for sample in rows}) > 1:
+        names.append("overlapped")
     if any(sample.at.case.phase != "decode" for sample in rows):
         names += ["prefill_kernel_s", "prefill_attention"]
     if any(m.quantity == "ttft_ms" for sample in rows for m in sample.targets):
@@ -463,7 +466,7 @@ FIXED: dict[tuple[str, str], dict[str, float]] = {
     # The host as once fitted on NVIDIA's parts: rows of full batches do not see it. Without what ranks add: all rows
     # are of eight, and with it the factor on attention falls to its bound. None has a first token of a quiet engine,
     # so what a request costs before its prompt is not seen either.
-    ("vllm", "AMD"): {"step_s": 9.581e-4, "request_s": 0.03876},
+    ("vllm", "AMD"): {"step_s": 9.581e-4, "overlapped": 0.5, "request_s": 0.03876},
     ("llamacpp", "AMD"): {"reach_bytes_per_s": 5.25e9},
 }
 """Parameters that are not fitted."""
@@ -486,6 +489,7 @@ LEAN = frozenset(
         "step_s",
         "sequence_s",
         "rank_s",
+        "overlapped",
         "prefill_launch_s",
         "prefill_routed_s",
         "request_s",

@@ -311,6 +311,8 @@ class Overheads(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The same, for each running sequence. [s]"""
     rank_s: float = 0.0
     """Added to a step by each doubling of tensor-parallel ranks: processes that are told the step one by one. [s]"""
+    overlapped: float = 0.0
+    """Of `sequence_s`, hidden beside the accelerator where the engine schedules ahead of it. [-]"""
     hidden_s: float = 0.0
     """Host work of one step that overlaps with the accelerator. [s]"""
     launch_s: float = 0.0
@@ -358,22 +360,29 @@ def with_async_scheduling(overheads: Overheads, scheduled: bool | None, *, ranks
 
     What a step costs its host then hides beside the accelerator, which waits only where the host takes longer. What
     ranks add is a delay, not work: the next step is told while this one runs (gpt-oss-120b on eight H200 steps in 3.6
-    ms, where eight ranks not scheduled ahead add 3). What a running sequence costs (sampling, streaming) stays.
+    ms, where eight ranks not scheduled ahead add 3). Of what a running sequence costs, scheduling hides and streaming
+    stays.
 
     Examples
     --------
-    >>> known = Overheads(step_s=1e-3, rank_s=0.5e-3)
+    >>> known = Overheads(step_s=1e-3, rank_s=0.5e-3, sequence_s=3e-5, overlapped=0.5)
     >>> with_async_scheduling(known, False, ranks=4).step_s
     0.002
     >>> found = with_async_scheduling(known, True, ranks=4)
-    >>> found.step_s, found.hidden_s
-    (0.0, 0.001)
+    >>> found.step_s, found.hidden_s, found.sequence_s
+    (0.0, 0.001, 1.5e-05)
     """
     if scheduled:
-        hidden_s = overheads.hidden_s + overheads.step_s
-        return msgspec.structs.replace(overheads, step_s=0.0, rank_s=0.0, hidden_s=hidden_s)
+        return msgspec.structs.replace(
+            overheads,
+            step_s=0.0,
+            rank_s=0.0,
+            overlapped=0.0,
+            hidden_s=overheads.hidden_s + overheads.step_s,
+            sequence_s=overheads.sequence_s * (1.0 - overheads.overlapped),
+        )
     waited_s = overheads.step_s + overheads.rank_s * log2(ranks)
-    return msgspec.structs.replace(overheads, step_s=waited_s, rank_s=0.0)
+    return msgspec.structs.replace(overheads, step_s=waited_s, rank_s=0.0, overlapped=0.0)
 
 
 def captured_batch(batch: float, limit: float = 512.0) -> float:
