@@ -70,7 +70,7 @@ def test_one_load_of_a_sweep_worsens_no_model_and_three_teach_the_others() -> No
         before, after = errors(name, "1 point")
         assert after < 0.9 * before, name
         before, after = errors(name, "3 points")
-        assert after < 0.65 * before and after < 0.12, name
+        assert after < 0.65 * before and after < 0.14, name
         before, after = errors(name, "6 points")
         assert after < before and after < 0.17, name
 
