@@ -117,7 +117,7 @@ def test_every_plan_ties_by_the_same_rule(question: str) -> None:
 
 
 def test_the_same_configuration_elsewhere_does_not_tie_and_overlapping_intervals_are_no_reason() -> None:
-    asked = {**ASKED["batch"], "accelerator": "A100", "term": "on-demand,spot", "provider": "verda"}
+    asked = {**ASKED["batch"], "accelerator": "H100", "term": "on-demand,spot", "provider": "runpod"}
     made = answer("batch", asked, today=TODAY)
     first, *others = made.options  # type: ignore[union-attr]
     same = [o for o in others if o.configuration == first.configuration and o.cost.value > 1.2 * first.cost.value]

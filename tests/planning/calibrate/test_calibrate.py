@@ -281,7 +281,7 @@ def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         json.loads(run.invoke(root, ["predict", str(case), *told]).output)
         for told in ([], ["--calibration", str(elsewhere)])
     )
-    assert taught["calibrations"][0]["source"] == str(elsewhere) and "calibrations" not in plain
+    assert taught["calibrations"][0]["source"] == elsewhere.name and "calibrations" not in plain
 
 
 def test_from_python(tmp_path: Path) -> None:
