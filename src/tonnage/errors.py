@@ -13,16 +13,37 @@ thing that works. "Does not fit" and "cannot meet the objective" are answers, no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from typing import Final
 
 __all__ = ["BadFact", "BadRequest", "TonnageError", "UnitError", "UnknownName", "Unmeasured", "nearest"]
 
 LONGEST_ECHO = 80
 """Characters of the user's own text that a message repeats; hostile input can be megabytes long."""
+LONGEST_SENTENCE: Final = 2000
+"""Characters of a whole message."""
+UNSEEN: Final = re.compile(
+    r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
+    r"\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+"""Controls but for tabs and ends of lines, marks of direction, separators of lines, characters of no width or no text:
+what moves a terminal's cursor, or shows another text than there is (Unicode TR36, TR39)."""
 
 
 class TonnageError(Exception):
-    """Root of everything a user can cause; a face prints it and exits with 2."""
+    """
+    Root of everything a user can cause; a face prints it and exits with 2.
+
+    Parameters
+    ----------
+    message : object
+        The sentence; characters that nobody sees are replaced, and what is too long is cut.
+    """
+
+    def __init__(self, message: object = "") -> None:
+        text = UNSEEN.sub("\ufffd", str(message))
+        super().__init__(text if len(text) <= LONGEST_SENTENCE else text[: LONGEST_SENTENCE - 1] + "…")
 
 
 class BadRequest(TonnageError):

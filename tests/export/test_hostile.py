@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.export.plans import TWO_NODES, plan
 
 from tonnage import export
-from tonnage.errors import BadRequest
+from tonnage.errors import TonnageError
 
 HOSTILE = (
     "x/y; rm -rf ~",
@@ -22,8 +22,6 @@ HOSTILE = (
     "a/`touch pwned`",
     "a/'$(touch pwned)'",
     'a/"; touch pwned; "',
-    "a/b\ntouch pwned\n",
-    "a/b\r\n#SBATCH --wrap=id",
     "!!python/object/apply:os.system [id]/x",
     "a/b: {c: d}",
     "a/&anchor *alias",
@@ -31,12 +29,20 @@ HOSTILE = (
     "a/${{ secrets.token }}",
     "a/$(HF_TOKEN)",
     "a/{{ env.HF_TOKEN }}",
-    "a/\u2028b",
-    "a/\x1b[2J",
     "a/\\",
     "a/#b",
 )
-NAMES = st.one_of(st.sampled_from(HOSTILE), st.text(min_size=1, max_size=40).map(lambda text: f"a/{text}"))
+UNSEEN = (
+    "a/b\ntouch pwned\n",
+    "a/b\r\n#SBATCH --wrap=id",
+    "a/\u2028b",
+    "a/\x1b[2J",
+    "a/\u202egpj.b",
+    "a/\u200bb",
+    "a/\x9bb",
+)
+"""Names that are refused: a screen shows something else than there is."""
+NAMES = st.one_of(st.sampled_from(HOSTILE + UNSEEN), st.text(min_size=1, max_size=40).map(lambda text: f"a/{text}"))
 
 
 def exported(target: str, model: str, **changes: Any) -> dict[str, str]:
@@ -72,13 +78,21 @@ def test_shell_receives_the_name_as_one_word(target: str, engine: str, model: st
     assert [path.name for path in tmp_path.iterdir()] == ["bin"]
 
 
+@pytest.mark.parametrize("target", ["vllm", "slurm", "kubernetes", "ray-serve"])
+@pytest.mark.parametrize("model", UNSEEN)
+def test_a_name_that_is_not_seen_whole_is_refused(target: str, model: str) -> None:
+    with pytest.raises(TonnageError, match=r"U\+[0-9A-F]{4}") as caught:
+        exported(target, model)
+    assert str(caught.value).isprintable()
+
+
 @settings(max_examples=150)
 @given(NAMES)
 def test_compose_and_kubernetes_receive_the_name_as_one_argument(model: str) -> None:
     for target, find in (("compose", compose_argv), ("kubernetes", kubernetes_argv)):
         try:
             text = next(iter(exported(target, model).values()))
-        except BadRequest:
+        except TonnageError:
             continue
         # Both replace $NAME or $(NAME), and both write a dollar as two.
         argv = find(text)
@@ -122,7 +136,7 @@ def test_no_comment_and_no_directive_is_left_by_a_name(model: str) -> None:
     for target in ("vllm", "slurm", "skypilot", "dstack", "ray-serve"):
         try:
             files = exported(target, model)
-        except BadRequest:
+        except TonnageError:
             continue
         for text in files.values():
             head = text.split("set -euo pipefail")[0] if target in {"vllm", "slurm"} else ""
@@ -136,7 +150,7 @@ def test_no_comment_and_no_directive_is_left_by_a_name(model: str) -> None:
 def test_yaml_keeps_the_name(model: str) -> None:
     try:
         text = exported("ray-serve", model)["serve.yaml"]
-    except BadRequest:
+    except TonnageError:
         return
     config = yaml.safe_load(text)["applications"][0]["args"]["llm_configs"][0]
     assert config["model_loading_config"]["model_source"] == model.rstrip("/")

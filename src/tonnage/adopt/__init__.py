@@ -20,6 +20,7 @@ from tonnage.adopt.manifests import running_in
 from tonnage.adopt.shell import read_script
 from tonnage.domain.adoption import Running
 from tonnage.errors import BadFact, BadRequest, TonnageError, echo
+from tonnage.foreign import check_values
 
 __all__ = ["read_running"]
 
@@ -53,6 +54,7 @@ def read_running(text: str, *, name: str = "the file") -> Running:
         )
     if not found.model and found.kind != "train":
         raise BadRequest(f"{echo(name)} starts {found.program} without naming a model")
+    check_values(msgspec.to_builtins(found), where=echo(name))
     return found
 
 

@@ -20,6 +20,7 @@ import msgspec
 
 from tonnage.domain.calibration import Calibration, Learnt, Stretch
 from tonnage.errors import BadFact, UnknownName, echo, echo_path, nearest
+from tonnage.foreign import check_values
 from tonnage.units import read
 
 __all__ = [
@@ -169,6 +170,7 @@ def _read(path: str, _changed: int, _size: int) -> dict[str, list[dict[str, Any]
         raise BadFact(f"'{echo_path(path)}' is not UTF-8 text; a file of additions is TOML") from None
     except tomllib.TOMLDecodeError as error:
         raise BadFact(f"'{echo_path(path)}' is not TOML: {error}") from None
+    check_values(content, where=f"'{echo_path(path)}'")
     for section, things in content.items():
         if section not in SECTIONS:
             close = nearest(section, SECTIONS, count=1)

@@ -3,7 +3,7 @@ Texts for files that others will execute: each name is quoted for the language i
 
 Model ids and the like come from a plan file, and a plan file can come from anywhere. In shell they are single-quoted,
 in YAML dumped by a YAML writer, in comments written as ASCII JSON so that none can end its line. What no quoting can
-hold (a NUL, half a surrogate pair, an id that reads as an option) is refused.
+hold (control characters, half a surrogate pair, an id that reads as an option) is refused.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from tonnage.errors import BadRequest, echo
+from tonnage.foreign import plain_text
 from tonnage.version import __version__
 
 __all__ = ["UNTESTED", "comment", "head", "label", "safe_name", "shell", "templated_name", "yaml_text"]
@@ -31,15 +32,15 @@ def safe_name(name: str, *, what: str) -> str:
     Raises
     ------
     BadRequest
-        Empty, overlong, read as an option, or holding what no shell or file can.
+        Empty, overlong or read as an option.
+    BadFact
+        It holds characters that nobody sees.
     """
     if not name.strip() or len(name) > MAX_NAME_LENGTH:
         raise BadRequest(f"{what} '{echo(name)}' must have 1 to {MAX_NAME_LENGTH} characters")
     if name.startswith("-"):
         raise BadRequest(f"{what} '{echo(name)}' starts with '-' and would be read as an option; give its full id")
-    if "\0" in name or any(0xD800 <= ord(character) <= 0xDFFF for character in name):
-        raise BadRequest(f"{what} '{echo(name)}' holds characters that no command line can; correct the plan file")
-    return name
+    return plain_text(name, where=what)
 
 
 def templated_name(name: str, *, what: str, by: str) -> str:

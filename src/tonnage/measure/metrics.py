@@ -17,6 +17,7 @@ from tonnage.domain.diagnosis import Histogram, Reading
 from tonnage.domain.engine_spec import Series, counter, gauge
 from tonnage.engines.registry import server_metrics
 from tonnage.errors import BadFact, BadRequest, echo
+from tonnage.foreign import plain_text
 
 __all__ = ["COUNTERS", "EXPORTERS", "all_names", "reading_of", "reading_of_samples", "samples_of"]
 
@@ -157,7 +158,7 @@ def reading_of_samples(
     for name, label, ours in _WORDS:
         text = next((labels[label] for labels, _ in index.get(name, ()) if labels.get(label)), None)
         if text is not None:
-            names.setdefault(ours, text)
+            names.setdefault(ours, plain_text(text, where=f"the metrics page: {label}"))
     return Reading(at_s=at_s, engine=engine, values=values, histograms=histograms, names=names)
 
 

@@ -29,6 +29,7 @@ from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.domain.training import TrainSetup
 from tonnage.engines.training import software_spec
 from tonnage.errors import BadRequest, TonnageError, echo
+from tonnage.foreign import check_values
 from tonnage.planning.calibration_use import training_use
 from tonnage.planning.deployment import case_of
 from tonnage.planning.files import read_text, read_written
@@ -84,6 +85,7 @@ def explain_text(
     look = check or (lambda _: None)
     if _is_lines(text):
         lines = _lines(text)
+        check_values(lines, where=f"'{echo(what)}'")
         look(lines)
         return Explained(None, tuple(_open_answer(each, additions) for each in lines))
     value = read_written(text, what=what)

@@ -16,14 +16,12 @@ from typing import Any, Final
 
 from tonnage.catalog.hub.jsonfile import decode_json
 from tonnage.errors import BadFact, BadRequest, echo
+from tonnage.foreign import DEEPEST, MOST_VALUES, check_values
 
 __all__ = ["read_mapping", "read_text", "read_written", "read_yaml"]
 
 LARGEST_BYTES: Final = 8 * 1024 * 1024
 """Of a request or plan file; a plan over the whole catalogue is about 1 MB. [bytes]"""
-DEEPEST: Final = 40
-MOST_VALUES: Final = 200_000
-"""Of a file; a fleet of a thousand workloads has some ten thousand. YAML takes 15 microseconds for each."""
 LARGEST_WITHOUT_C: Final = 128 * 1024
 
 _TEXT_TAG: Final = "tag:yaml.org,2002:str"
@@ -71,7 +69,7 @@ def read_mapping(path: str, *, what: str = "request") -> dict[str, Any]:
     value = _value(text, f"'{echo(path)}'")
     if not isinstance(value, dict):
         raise BadFact(f"{what} '{echo(path)}' must hold 'name: value' lines, not {_kind(value)}")
-    _refuse_depth(value, path)
+    check_values(value, where=f"'{echo(path)}'", most=MOST_VALUES)
     return value
 
 
@@ -85,7 +83,7 @@ def read_written(text: str, *, what: str) -> Any:
         Malformed, or nested too deeply.
     """
     value = _value(text, f"'{echo(what)}'")
-    _refuse_depth(value, what)
+    check_values(value, where=f"'{echo(what)}'")
     return value
 
 
@@ -170,17 +168,6 @@ def _refuse_nodes(node: Any, where: str) -> None:
     elif node is not None and not node.style and _OTHER_NUMBER.match(node.value) and node.tag != _TEXT_TAG:
         line, meant = node.start_mark.line + 1, echo(node.value)
         raise BadRequest(f'{where} line {line}: YAML reads {meant} as another number; write "{meant}" or the number')
-
-
-def _refuse_depth(value: Any, path: str, depth: int = 0) -> None:
-    if depth > DEEPEST:
-        raise BadFact(f"'{echo(path)}' is nested more than {DEEPEST} deep")
-    if isinstance(value, dict):
-        for item in value.values():
-            _refuse_depth(item, path, depth + 1)
-    elif isinstance(value, list):
-        for item in value:
-            _refuse_depth(item, path, depth + 1)
 
 
 def _kind(value: Any) -> str:

@@ -17,6 +17,7 @@ from tonnage.domain.plan import PLAN_SCHEMA, ServePlan
 from tonnage.domain.rl_plan import RlPlan
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadFact, echo
+from tonnage.foreign import check_values
 from tonnage.planning.files import read_text
 
 __all__ = ["KINDS", "SCHEMA_1", "Plan", "from_schema_1", "plan_of_text", "read_plan"]
@@ -74,6 +75,7 @@ def plan_of_text(text: str, path: str) -> Plan:
         As `read_plan`.
     """
     value = decode_json(text, where=f"plan '{echo(path)}'")
+    check_values(value, where=f"plan '{echo(path)}'")
     if isinstance(value, dict) and value.get("schema") == SCHEMA_1:
         text = msgspec.json.encode(from_schema_1(value)).decode()
     try:

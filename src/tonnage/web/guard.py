@@ -18,7 +18,7 @@ import msgspec
 
 from tonnage.catalog.hub.jsonfile import decode_json
 from tonnage.errors import BadFact, BadRequest, echo
-from tonnage.planning.files import DEEPEST
+from tonnage.foreign import MOST_VALUES, check_values
 from tonnage.web.questions import QUESTIONS
 
 __all__ = [
@@ -123,16 +123,15 @@ def json_object(body: bytes) -> dict[str, Any]:
     Raises
     ------
     BadRequest
-        Not JSON, not an object, a name given twice, or nested too deeply.
+        Not JSON, not an object, a name given twice, nested too deeply, or a text that cannot be shown.
     """
     try:
         value = decode_json(body or b"{}", where="the body")
+        check_values(value, where="the body", most=MOST_VALUES)
     except BadFact as error:
         raise BadRequest(str(error)) from None
     if not isinstance(value, dict):
         raise BadRequest("the body must be one JSON object of fields")
-    if _depth(value) > DEEPEST:
-        raise BadRequest(f"the body is nested more than {DEEPEST} deep")
     return value
 
 
@@ -268,17 +267,3 @@ async def _remember(send: Any, scope: Any, token: str) -> None:
     ]  # fmt: skip
     await send({"type": "http.response.start", "status": 303, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
-
-
-def _depth(value: Any) -> int:
-    """Levels of nesting, counted without recursion and no further than needed."""
-    level, current = 0, [value]
-    while current and level <= DEEPEST + 1:
-        level += 1
-        current = [
-            inner
-            for item in current
-            for inner in (item.values() if isinstance(item, dict) else item if isinstance(item, list) else ())
-            if isinstance(inner, dict | list)
-        ]
-    return level

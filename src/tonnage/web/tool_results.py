@@ -18,6 +18,7 @@ import msgspec
 
 from tonnage.catalog import Additions
 from tonnage.errors import BadRequest, TonnageError, UnknownName
+from tonnage.foreign import MOST_VALUES, check_values
 from tonnage.report.answers import blocks_of
 from tonnage.report.markdown import markdown
 from tonnage.web.answering import answer_form
@@ -30,6 +31,9 @@ TOP: Final = 5
 """Options in a result."""
 ROWS: Final = 20
 """Of a list of the catalogue, unless asked for otherwise."""
+MOST_ROWS: Final = 200
+MOST_CASES: Final = 50
+MOST_SOURCES: Final = 8
 TOOLS: Final[dict[str, str]] = {
     "plan_serving": "plan/serve",
     "plan_fine_tuning": "plan/finetune",
@@ -74,6 +78,7 @@ def call(name: str, arguments: Mapping[str, Any], *, additions: Additions) -> Re
     TonnageError
         No such tool, or a wrong request.
     """
+    check_values(arguments, where="the arguments", most=MOST_VALUES)
     if name in _CALLS:
         return _CALLS[name](*chosen(arguments, additions))
     if name not in TOOLS:
@@ -157,6 +162,9 @@ def _take(arguments: dict[str, Any], name: str, kind: type, *, otherwise: Any = 
     wrong = not isinstance(value, kind) or isinstance(value, bool)
     if wrong or (kind is list and not all(isinstance(item, str) for item in value)):
         raise BadRequest(f"{name}: {words[kind]} is expected")
+    most = MOST_SOURCES if name == "sources" else MOST_ROWS
+    if kind is list and len(value) > most:
+        raise BadRequest(f"{name}: {len(value):,} entries are more than {most}; ask for them in parts")
     return value
 
 
@@ -180,6 +188,8 @@ def _predict(arguments: dict[str, Any], additions: Additions) -> Result:
     cases = arguments.get("cases")
     if not isinstance(cases, list) or not cases:
         raise BadRequest("cases: a list of at least one case is expected")
+    if len(cases) > MOST_CASES:
+        raise BadRequest(f"cases: {len(cases):,} are more than {MOST_CASES}; ask for them in parts")
 
     def one(case: Any) -> Any:
         try:
@@ -195,9 +205,7 @@ def _diagnose(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage.measure.diagnose.sources import diagnose, watch_of
     from tonnage.planning.remedy import stated_facts, with_plan
 
-    sources, model = arguments.pop("sources", None), arguments.pop("model", None)
-    if not isinstance(sources, list) or not all(isinstance(source, str) for source in sources):
-        raise BadRequest("sources: a list of addresses or files is expected")
+    sources, model = _take(arguments, "sources", list, otherwise=[]), arguments.pop("model", None)
     known = stated_facts(accelerator=arguments.pop("accelerator", None), model=model, additions=additions)
     baseline = arguments.pop("baseline", None)
     found = diagnose(*sources, watch=watch_of(arguments), baseline=baseline, known=known)
@@ -248,7 +256,7 @@ def _list(arguments: dict[str, Any], additions: Additions) -> Result:
     names = tuple(_take(arguments, "names", list, otherwise=()))
     providers = tuple(_take(arguments, "providers", list, otherwise=()))
     countries = tuple(_take(arguments, "countries", list, otherwise=()))
-    order = Order(limit=min(200, max(1, _take(arguments, "limit", int, otherwise=ROWS))))
+    order = Order(limit=min(MOST_ROWS, max(1, _take(arguments, "limit", int, otherwise=ROWS))))
     _nothing_else(arguments, known=("kind", "names", "providers", "countries", "limit"))
     if kind == "models":
         listing = listings.models_listing(catalog.models(), names=names, order=order, today=date.today())

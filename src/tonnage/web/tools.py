@@ -25,7 +25,7 @@ from tonnage.web.limits import Limits, TooLong
 from tonnage.web.measured import CHOICE
 from tonnage.web.questions import LLAMA_8B, QUESTIONS, Question, nest_form_names
 from tonnage.web.settings import Settings
-from tonnage.web.tool_results import CATALOGUE_KINDS, PREDICT, TOOLS, Result
+from tonnage.web.tool_results import CATALOGUE_KINDS, MOST_CASES, MOST_ROWS, MOST_SOURCES, PREDICT, TOOLS, Result
 from tonnage.web.workers import stop_starts
 
 __all__ = ["Tool", "brief_schema", "serve", "tool_list"]
@@ -151,7 +151,10 @@ _OTHERS: Final = (
         name=PREDICT,
         title="What exact configurations do",
         description="Latency, throughput, memory, whether they fit: up to 50 cases at once. Fields: request_fields.",
-        properties={"cases": {"type": "array", "minItems": 1, "maxItems": 50, "items": {"type": "object"}}, **COUNTED},
+        properties={
+            "cases": {"type": "array", "minItems": 1, "maxItems": MOST_CASES, "items": {"type": "object"}},
+            **COUNTED,
+        },
         required=("cases",),
         example={"cases": [{"kind": "serve", "model": LLAMA_8B, "accelerator": "H100", "isl": 1024, "osl": 256,
                             "traffic": {"concurrency": 8}}]},
@@ -163,7 +166,7 @@ _OTHERS: Final = (
         description="The limit, by which evidence, and the next step. Sources: addresses of Prometheus or of a "
         "/metrics page, files of scrapes and measurements on this machine.",
         properties={
-            "sources": {"type": "array", "minItems": 1, "maxItems": 8, "items": TEXT},
+            "sources": {"type": "array", "minItems": 1, "maxItems": MOST_SOURCES, "items": TEXT},
             **{name: TEXT for name in ("window", "match", "baseline", "model", "accelerator")},
             **COUNTED,
         },
@@ -179,7 +182,7 @@ _OTHERS: Final = (
         "text. Sources: addresses of its Prometheus or a /metrics page, files of scrapes and measurements.",
         properties={
             "file": TEXT,
-            "sources": {"type": "array", "minItems": 1, "maxItems": 8, "items": TEXT},
+            "sources": {"type": "array", "minItems": 1, "maxItems": MOST_SOURCES, "items": TEXT},
             "log": {"type": "string", "description": "file of the requests as a gateway logged them: replayed on each "
                     "change"},
             "upgrade": {"type": "string", "description": "a release whose change to expect, as vllm@0.27"},
@@ -215,7 +218,8 @@ _OTHERS: Final = (
             "names": {"type": "array", "items": TEXT, "description": "accelerators or models, as people write them"},
             "providers": {"type": "array", "items": TEXT},
             "countries": {"type": "array", "items": TEXT, "description": "two letters: DE, FI, US"},
-            "limit": {"type": "integer", "minimum": 1, "maximum": 200, "description": "rows; 20 where it is left out"},
+            "limit": {"type": "integer", "minimum": 1, "maximum": MOST_ROWS,
+                      "description": "rows; 20 where it is left out"},
         },
         required=("kind",),
         example={"kind": "offers", "names": ["H100"], "countries": ["FI"], "limit": 5},

@@ -18,6 +18,7 @@ import msgspec
 
 from tonnage.domain.model import Attention, FeedForward, LayerGroup, Mixer, Mlp, Model, Moe, StateSpace
 from tonnage.errors import BadFact, echo
+from tonnage.foreign import plain_text
 
 __all__ = [
     "Config",
@@ -119,7 +120,7 @@ def text(c: Config, *names: str, default: str = "") -> str:
         return default
     if not isinstance(value, str):
         raise field_error(c, _name(c, names), value=value, expected="a text")
-    return value
+    return plain_text(value, where=f"{c.file}: '{c.prefix}{_name(c, names)}'")
 
 
 def texts(c: Config, name: str, *, length: int) -> tuple[str, ...] | None:

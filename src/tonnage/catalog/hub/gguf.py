@@ -19,6 +19,7 @@ from tonnage.catalog.hub.weights import Tensor, Weights, describe, weights_of
 from tonnage.domain.model import Model
 from tonnage.domain.precision import FORMATS
 from tonnage.errors import BadFact, echo
+from tonnage.foreign import plain_text
 
 __all__ = ["gguf_config", "read_gguf", "read_header"]
 
@@ -328,8 +329,9 @@ def read_gguf(path: Path) -> Model:
     weights = weights_of(tensor for header in headers for tensor in header.weights.tensors)
     first = Header(settings=headers[0].settings, weights=weights)
     shown = str(echo(path))
-    name = first.settings.get("general.name")
-    model = read_config(gguf_config(first, file=shown), file=shown, name=name if isinstance(name, str) else path.stem)
+    stated = first.settings.get("general.name")
+    name = plain_text(stated if isinstance(stated, str) else path.stem, where=f"{shown}: the name")
+    model = read_config(gguf_config(first, file=shown), file=shown, name=name)
     level, note = _level(first)
     return msgspec.structs.replace(
         model,

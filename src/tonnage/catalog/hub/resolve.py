@@ -28,6 +28,7 @@ from tonnage.catalog.hub.weights import Tensor, Weights, describe, read_folder, 
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Network
 from tonnage.domain.profile import PROFILE_SCHEMA, Profile
 from tonnage.errors import BadFact, BadRequest, UnknownName, echo
+from tonnage.foreign import check_values, plain_text
 
 __all__ = ["model_of", "read_path", "read_profile", "read_repository", "resolve"]
 
@@ -62,6 +63,7 @@ def resolve(
     if isinstance(spec, Path):
         return read_path(spec)
     if isinstance(spec, Mapping):
+        check_values(dict(spec), where="model")
         return read_inline(spec)
     text = spec.strip() if isinstance(spec, str) else ""
     if not text or "\0" in text:
@@ -159,7 +161,8 @@ def read_path(path: Path) -> Model:
     if str(data.get("schema", "")).startswith("tonnage.profile/"):
         return read_profile(data, where=str(echo(path)))
     if {"layers", "network", "towers"} & set(data):
-        return read_inline(data, where=str(echo(path)))
+        check_values(data, where=echo(path))
+        return read_inline(data, where=echo(path))
     if path.name == "config.json":
         data = _with_quantization(data, path.parent)
     return read_config(data, file=str(echo(path)), name=_name_of(data, path))
@@ -168,7 +171,8 @@ def read_path(path: Path) -> Model:
 def _name_of(data: dict[str, Any], path: Path) -> str:
     stated = data.get("_name_or_path")
     named = stated if isinstance(stated, str) and stated and not stated.startswith(("/", ".")) else ""
-    return named or (path.parent.resolve().name if path.name == "config.json" else path.stem) or str(path)
+    called = named or (path.parent.resolve().name if path.name == "config.json" else path.stem) or str(path)
+    return plain_text(called, where=f"{echo(path)}: the name")
 
 
 def _with_quantization(data: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from tonnage.domain.diagnosis import Diagnosis, Evidence
 from tonnage.domain.measurement import Measurement
 from tonnage.domain.train_measurement import TRAIN_MEASUREMENT_SCHEMA, TrainMeasurement
 from tonnage.errors import BadFact, BadRequest, echo
+from tonnage.foreign import check_values
 from tonnage.measure.client import key_of
 from tonnage.measure.diagnose.judge import judge
 from tonnage.measure.diagnose.pages import is_prometheus, readings_between, watch_page
@@ -129,6 +130,7 @@ def training_of(path: Path) -> TrainMeasurement | None:
         return measurement_of_trace(path)
     if document is None or document.get("schema") != TRAIN_MEASUREMENT_SCHEMA:
         return None
+    check_values(document, where=f"'{echo(str(path))}'")
     try:
         return msgspec.convert(document, TrainMeasurement)
     except msgspec.ValidationError as error:

@@ -16,6 +16,7 @@ import msgspec
 
 from tonnage.domain.measurement import Measurement
 from tonnage.errors import BadFact, echo
+from tonnage.foreign import check_values
 from tonnage.measure.files import read_whole, refuse_heavy
 
 __all__ = ["read_report"]
@@ -45,6 +46,7 @@ def read_report(path: Path) -> Measurement:
                     f"'{echo(path)}' looks like a report of {name}, but cannot be read: "
                     f"{type(error).__name__} {echo(error)}"
                 ) from None
+            check_values(msgspec.to_builtins(found), where=f"'{echo(path)}'")
             return found
     raise BadFact(f"'{echo(path)}' is a report of no tool known here; known: {', '.join(names)}")
 

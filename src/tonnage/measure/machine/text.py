@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tonnage.errors import BadFact, echo
+from tonnage.foreign import plain_text
 
 __all__ = ["MOST_BYTES", "MOST_DEVICES", "check_size", "json_object", "number_in", "whole_count"]
 
@@ -24,13 +25,13 @@ def check_size(text: str, *, tool: str) -> str:
     Raises
     ------
     BadFact
-        It is empty or larger than any output of the tool.
+        It is empty, larger than any output of the tool, or holds control characters.
     """
     if not text.strip():
         raise BadFact(f"{tool}: the output is empty; run it again and keep what it prints")
     if len(text) > MOST_BYTES:
         raise BadFact(f"{tool}: {len(text):,} characters are more than {MOST_BYTES:,}; keep the output of one run")
-    return text
+    return plain_text(text.removeprefix("\ufeff"), where=f"{tool}: the output", lines=True)
 
 
 def json_object(text: str, *, tool: str) -> Mapping[str, Any]:

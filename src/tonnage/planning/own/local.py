@@ -22,7 +22,7 @@ from tonnage.domain.machine import Download, LocalAnswer, LocalRow, Machine
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision
 from tonnage.engines.at_home import OWN_FORMAT, own_engine, spread_engine, start_commands
-from tonnage.errors import BadRequest
+from tonnage.errors import BadRequest, echo
 from tonnage.physics.parameters import parameters
 from tonnage.planning.calibration_use import each_once, serving_use
 from tonnage.planning.own.names import is_unified
@@ -66,7 +66,7 @@ def local(request: LocalRequest, machine: Machine, *, additions: Additions = cat
     wanted = [d for d in downloads() if request.model is None or request.model.lower() in d.model.lower()]
     if not wanted:
         raise BadRequest(
-            f"model: no downloadable model is named '{request.model}'; `tonnage local --all` lists them, and "
+            f"model: no downloadable model is named '{echo(request.model)}'; `tonnage local --all` lists them, and "
             "`tonnage fit MODEL` answers for any model"
         )
     best: list[LocalRow] = []

@@ -22,6 +22,7 @@ from tonnage.domain.requests.field import attributes_of, fields_of, groups_of
 from tonnage.domain.requests.table import CASES
 from tonnage.domain.rl import RlCase
 from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo
+from tonnage.foreign import check_values
 from tonnage.planning.files import read_yaml
 
 __all__ = ["LARGEST_LIST", "LONGEST_LINE", "Answer", "answers", "case_of_object", "check_case", "raw_cases"]
@@ -106,6 +107,7 @@ def case_of_object(raw: Any) -> Case:
     """
     if not isinstance(raw, dict):
         raise BadRequest(f'a case is an object such as {{"kind": "serve", …}}, not {echo(raw)}')
+    check_values(raw, where="the case")
     kind = raw.get("kind")
     if kind is None:
         raise BadRequest("kind is missing: write serve, train, infer or rl")

@@ -26,6 +26,7 @@ from tonnage.domain.precision import FORMATS, number_format
 from tonnage.domain.requests.field import Field, Group, attributes_of, fields_of, groups_of
 from tonnage.engines.registry import engine_name, engines, planned_engines
 from tonnage.errors import BadRequest, TonnageError, UnknownName, echo
+from tonnage.foreign import PASTED, plain_text
 from tonnage.physics.optimizers import OPTIMIZERS, optimizer
 
 __all__ = [
@@ -115,6 +116,14 @@ def canonical_spelling(field: Field, text: str, *, additions: Additions) -> str:
 S = TypeVar("S", bound=msgspec.Struct)
 MAX_ENTRIES: Final = 64
 """Of a field that takes a list of them."""
+MAX_NAMES: Final = 1000
+"""Of a field that takes a list of names; no table of names has as many."""
+MAX_FIELDS: Final = 256
+"""Of a request or a group in it; no question has a hundred."""
+LONGEST_TEXT: Final = 2000
+"""Characters of one value; a path has the most."""
+MAX_WRONG: Final = 8
+"""Fields that one message tells about."""
 
 
 @cache
@@ -143,6 +152,9 @@ def read_fields(values: Mapping[str, Any], struct: type[msgspec.Struct], *, unde
         wrong, the sentence names each.
     """
     known = {field.name: field for field in request_fields(struct)}
+    if len(values) > MAX_FIELDS:
+        told = f"{under.rstrip('.')}: " if under else ""
+        raise BadRequest(f"{told}{len(values):,} fields are given, of which {len(known)} are known; give those alone")
     given: dict[str, Any] = {}
     wrong: list[TonnageError] = []
     for name, value in values.items():
@@ -154,6 +166,8 @@ def read_fields(values: Mapping[str, Any], struct: type[msgspec.Struct], *, unde
                 given[key] = _read(value, msgspec.structs.replace(known[key], name=f"{under}{key}"))
         except TonnageError as error:
             wrong.append(error)
+        if len(wrong) > MAX_WRONG:
+            raise BadRequest("; ".join(map(str, wrong[:MAX_WRONG])) + "; and more fields are wrong")
     if len(wrong) > 1:
         raise BadRequest("; ".join(map(str, wrong)))
     if wrong:
@@ -259,7 +273,8 @@ def _attribute(field: Field, value: Any, additions: Additions) -> Any:
     if field.reads == "entries":
         return tuple(one if isinstance(one, field.entries) else _entry(field, one, additions) for one in value)
     if field.reads == "list":
-        return tuple(canonical_spelling(field, name, additions=additions) for name in value)
+        spelled = (canonical_spelling(field, name, additions=additions) for name in value)
+        return tuple(dict.fromkeys(spelled)) if field.known or field.choices else tuple(spelled)
     if field.reads == "flag":
         return value or None if field.default is None else value  # eu: false is no filter
     return canonical_spelling(field, value, additions=additions) if isinstance(value, str) else value
@@ -281,6 +296,8 @@ _AMOUNT: Final = re.compile(r"\$?\s*[\d.,_]+\s*(USD|usd|\$)?")
 
 
 def _read(value: Any, field: Field) -> Any:
+    if isinstance(value, str) and len(value) > LONGEST_TEXT and field.name not in PASTED and field.reads != "list":
+        raise BadRequest(f"{field.name}: {len(value):,} characters are more than {LONGEST_TEXT:,}; {field.help}")
     if field.reads == "flag":
         return _flag(value, field)
     if field.reads == "list":
@@ -292,15 +309,7 @@ def _read(value: Any, field: Field) -> Any:
     if isinstance(value, (dict, list)):
         raise BadRequest(f"{field.name}: one value is expected, not {echo(value)}; {field.help}")
     if field.reads == "text":
-        if isinstance(value, bool):
-            raise BadRequest(f"{field.name}: a text is expected, not '{str(value).lower()}'; put it in quotes")
-        text = str(value).strip()
-        if not text:
-            raise BadRequest(f"{field.name} is empty; {field.help}")
-        if field.choices and text not in field.choices:
-            raise UnknownName(field.name, str(value), known=field.choices)
-        # One object for one word: defaults are left out of files by identity, whichever face the word came through.
-        return sys.intern(text)
+        return _text(value, field)
     if field.bare and not isinstance(value, bool) and _AMOUNT.fullmatch(str(value).strip()):
         value = f"{str(value).strip().removesuffix('$')}/h"
     number = units.read(value, _dimension(field), field=field.name)
@@ -311,6 +320,20 @@ def _read(value: Any, field: Field) -> Any:
     if number != int(number):
         raise BadRequest(f"{field.name}: '{echo(value)}' must be a whole number")
     return int(number)
+
+
+def _text(value: Any, field: Field) -> str:
+    if isinstance(value, bool):
+        raise BadRequest(f"{field.name}: a text is expected, not '{str(value).lower()}'; put it in quotes")
+    text = str(value).strip()
+    if not text:
+        raise BadRequest(f"{field.name} is empty; {field.help}")
+    if field.name not in PASTED:
+        plain_text(text, where=field.name)
+    if field.choices and text not in field.choices:
+        raise UnknownName(field.name, str(value), known=field.choices)
+    # One object for one word: defaults are left out of files by identity, whichever face the word came through.
+    return sys.intern(text)
 
 
 def _range(field: Field) -> str:
@@ -375,7 +398,13 @@ def _names(value: Any, field: Field) -> tuple[str, ...]:
     names = tuple(str(part).strip() for part in parts if str(part).strip())
     if not names:
         raise BadRequest(f"{field.name} is empty; {field.help}")
+    if field.known or field.choices:
+        names = tuple(dict.fromkeys(names))
+    if len(names) > MAX_NAMES:
+        raise BadRequest(f"{field.name}: {len(names):,} entries are more than {MAX_NAMES:,}; {field.help}")
     for name in names:
+        if len(plain_text(name, where=field.name)) > LONGEST_TEXT:
+            raise BadRequest(f"{field.name}: '{echo(name)}' has more than {LONGEST_TEXT:,} characters; {field.help}")
         if field.choices and name not in field.choices:
             raise UnknownName(field.name, name, known=field.choices)
     return names

@@ -1,0 +1,74 @@
+"""What others wrote (files, requests, metrics pages) is checked here: within bounds, and without hidden characters."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from tonnage.errors import UNSEEN, BadFact, echo
+
+__all__ = ["DEEPEST", "MOST_VALUES", "PASTED", "check_values", "plain_text"]
+
+DEEPEST: Final = 40
+MOST_VALUES: Final = 200_000
+"""Of a request; a fleet of a thousand workloads has some ten thousand. YAML takes 15 microseconds for each."""
+PASTED: Final = frozenset({"file", "page", "log"})
+"""Fields of requests that hold a whole text of another program, which its own reader checks."""
+MOST_IN_FILE: Final = 3_000_000
+"""Values of a plan or of results, which hold whole tables."""
+
+
+def plain_text(text: str, *, where: str, lines: bool = False) -> str:
+    """
+    The text of others itself, where it may be shown and written into files.
+
+    Parameters
+    ----------
+    where : str
+        What it is, for the message.
+    lines : bool
+        It is prose, which may have several lines and tabs; a name has none.
+
+    Raises
+    ------
+    BadFact
+        It holds a control character, or one that nobody sees.
+    """
+    if text.isprintable():
+        return text
+    found = UNSEEN.search(text) or (None if lines else re.search(r"[\t\r\n]", text))
+    if found is not None:
+        raise BadFact(
+            f"{where} '{echo(text)}' holds the character U+{ord(found[0]):04X}, which is not shown; remove it"
+        )
+    return text
+
+
+def check_values(value: Any, *, where: str, most: int = MOST_IN_FILE) -> None:
+    """
+    Refuse values that no file or request needs, before any of them is read.
+
+    Raises
+    ------
+    BadFact
+        More than `most` values, nested too deeply, or a text with characters that nobody sees.
+    """
+    current, count = [value], 0
+    for _ in range(DEEPEST + 1):
+        inner: list[Any] = []
+        for item in current:
+            if isinstance(item, str):
+                plain_text(item, where=f"{where}:", lines=True)
+            elif isinstance(item, dict):
+                for name, held in item.items():
+                    plain_text(str(name), where=f"{where}: the field")
+                    inner += [] if name in PASTED and isinstance(held, str) else [held]
+            elif isinstance(item, list | tuple):
+                inner.extend(item)
+        count += len(inner)
+        if count > most:
+            raise BadFact(f"{where} holds more than {most:,} values, which no request needs")
+        if not inner:
+            return
+        current = inner
+    raise BadFact(f"{where} is nested more than {DEEPEST} deep")
