@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -33,9 +35,20 @@ class Answer(BaseHTTPRequestHandler):
         if base == "/gone":
             self.send_error(404)
             return
+        if base == "/away":
+            self.send_response(302)
+            self.send_header("Location", f"http://localhost:{self.server.server_port}{self.path[len(base) :]}")
+            self.end_headers()
+            return
         self.send_response(200)
         self.send_header("Content-Length", str(len(body) if base != "/short" else len(body) // 2))
         self.end_headers()
+        if base == "/slow":
+            with contextlib.suppress(OSError):
+                for byte in body:
+                    self.wfile.write(bytes([byte]))
+                    time.sleep(0.02)
+            return
         self.wfile.write(body[: len(body) // 2] if base in ("/short", "/broken") else body)
 
     def log_message(self, format: str, *args: object) -> None:
@@ -64,12 +77,27 @@ def test_a_log_is_fetched_once_and_kept(server: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "says"), [("/gone", "404"), ("/short", r"holds 4,\d+ requests where"), ("/broken", "broke off|cannot be")]
+    ("base", "says"),
+    [
+        ("/gone", "404"),
+        ("/short", r"holds 4,\d+ requests where"),
+        ("/broken", "broke off|cannot be"),
+        ("/away", "leads to another host, .localhost:"),
+    ],
 )
 def test_what_is_not_the_log_is_not_kept(server: str, tmp_path: Path, base: str, says: str) -> None:
     with pytest.raises(BadFact, match=says) as caught:
         fetch_trace(NAME, folder=tmp_path, base=server + base)
     assert not list(tmp_path.iterdir()) and "\n" not in str(caught.value)
+
+
+def test_a_server_that_sends_a_byte_now_and_then_is_left(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traces, "WITHIN_S", 0.3)
+    with pytest.raises(BadFact, match=r"did not come within 0\.3 s"):
+        fetch_trace(NAME, folder=tmp_path, base=f"{server}/slow")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_server_that_is_not_there(tmp_path: Path) -> None:

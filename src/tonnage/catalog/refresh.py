@@ -30,6 +30,8 @@ from tonnage.domain.listing import Refresh, Refreshed, RefreshedModel, Refreshed
 from tonnage.domain.model import Model
 from tonnage.domain.money import Offer
 from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo
+from tonnage.fetch import in_time
+from tonnage.foreign import plain_text
 from tonnage.units import GB
 
 __all__ = ["PROVIDERS", "refresh", "refresh_models"]
@@ -37,6 +39,8 @@ __all__ = ["PROVIDERS", "refresh", "refresh_models"]
 PROVIDERS: Final = {"lambdalabs": "lambda"}
 """Our name of a provider, where gpuhunt has another."""
 TIMEOUT_S: Final = 30.0
+WITHIN_S: Final = 600.0
+"""Without a byte, and for all that gpuhunt fetches. [s]"""
 MIN_USD, MOST_USD = 0.01, 200.0
 """An accelerator-hour costs more than a cent and less than this anywhere; what is outside is a mistake. [USD/h]"""
 MAX_CHANGE: Final = 3.0
@@ -101,7 +105,7 @@ def _load(gpuhunt: Any) -> dict[str, tuple[str, list[Any]]]:
     socket.setdefaulttimeout(TIMEOUT_S)
     try:
         catalogue = gpuhunt.Catalog(balance_resources=False, auto_reload=False)
-        catalogue.load()
+        in_time(catalogue.load, WITHIN_S)
     except (gpuhunt.GPUHuntError, OSError, ValueError):
         return {}
     finally:
@@ -155,6 +159,7 @@ def _rows(provider: str, items: list[Any], *, as_of: str, version: str) -> tuple
         if not MIN_USD <= float(item.price) / item.gpu_count <= MOST_USD:
             broken += 1
             continue
+        plain_text(f"{item.instance_name} {item.location}", where="an instance")
         part = parts.get(item.instance_name, (_part_of(item), float(item.gpu_count)))
         if part[0] is None:
             unknown.add(item.instance_name)

@@ -221,7 +221,8 @@ def _whole_lines(source: io.BufferedIOBase, path: Path, *, most: int | None) -> 
 
 BASE: Final = "https://raw.githubusercontent.com"
 """Where files of repositories are: BASE/OWNER/NAME/HEAD/PATH."""
-TIMEOUT_S: Final = 30.0
+WITHIN_S: Final = 3600.0
+"""For all of a log. [s]"""
 _DOWNLOAD_BYTES: Final = 1 << 18
 MAX_BYTES: Final = 4 << 30
 """No log of the list is near it. [bytes]"""
@@ -302,28 +303,19 @@ def fetch_trace(
 
 
 def _download(url: str, file: IO[bytes], watch: Callable[[int, int | None], None]) -> None:
-    # Here, for nothing else of the catalogue needs a network, and these take longer to load than to list it.
-    import http.client
-    import urllib.error
-    import urllib.request
+    # Here, for nothing else of the catalogue needs a network, and it takes longer to load than to list it.
+    from tonnage.fetch import open_url
 
-    request = urllib.request.Request(url, headers={"User-Agent": "tonnage"})
     received = 0
-    try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-            said = answer.headers.get("Content-Length")
-            total = int(said) if said and said.isdigit() else None
-            while piece := answer.read(_DOWNLOAD_BYTES):
-                received += len(piece)
-                if received > MAX_BYTES:
-                    raise BadFact(f"{url} sends more than {MAX_BYTES >> 30} GiB, which no log of the list has")
-                file.write(piece)
-                watch(received, total)
-    except urllib.error.HTTPError as error:
-        raise BadFact(f"{url} answers {error.code} {error.reason}; the log may have moved") from None
-    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
-        reason = getattr(error, "reason", error)
-        raise BadFact(f"{url} cannot be reached ({echo(reason)}); check the connection") from None
+    with open_url(url, within_s=WITHIN_S, headers={"User-Agent": "tonnage"}) as answer:
+        said = answer.headers.get("Content-Length")
+        total = int(said) if said and said.isdigit() else None
+        while piece := answer.read1(_DOWNLOAD_BYTES):
+            received += len(piece)
+            if received > MAX_BYTES:
+                raise BadFact(f"{url} sends more than {MAX_BYTES >> 30} GiB, which no log of the list has")
+            file.write(piece)
+            watch(received, total)
     if total is not None and received < total:
         raise BadFact(f"{url} broke off after {received:,} of {total:,} bytes; try again")
 

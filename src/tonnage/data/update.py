@@ -12,8 +12,6 @@ import hashlib
 import http.client
 import json
 import os
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
@@ -23,6 +21,7 @@ import msgspec
 from tonnage.catalog.rows import LATEST, SHIPPED, VERSION, installed_versions, order, place, shipped_version
 from tonnage.data.archive import Manifest, install, read_release
 from tonnage.errors import BadFact, BadRequest, TonnageError, echo, echo_path
+from tonnage.fetch import open_url
 from tonnage.version import __version__
 
 __all__ = ["Updated", "pin", "sources_of", "update"]
@@ -32,11 +31,14 @@ OFFLINE_VARIABLES: Final = ("TONNAGE_OFFLINE", "HF_HUB_OFFLINE")
 INDEX: Final = "index.json"
 INDEX_SCHEMA: Final = "tonnage.data-index/1"
 SEEN: Final = "seen.json"
-TIMEOUT_S: Final = 30.0
+INDEX_S: Final = 60.0
+RELEASE_S: Final = 1800.0
+"""For all of an index, and for all that is left of a release. [s]"""
 MAX_INDEX: Final = 4_000_000
 MAX_BYTES: Final = 100_000_000
 """Of one release as a file."""
 PIECE: Final = 1 << 16
+HEADERS: Final = {"User-Agent": f"tonnage/{__version__}"}
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -187,14 +189,12 @@ def _check_needs(manifest: Manifest) -> None:
 
 
 def _index(url: str) -> Index:
-    with _open_url(f"{url.rstrip('/')}/{INDEX}") as answer:
-        try:
-            raw = answer.read(MAX_INDEX + 1)
-            found = msgspec.json.decode(raw, type=Index)
-        except (OSError, http.client.HTTPException) as error:
-            raise BadFact(f"'{echo(url)}' broke off: {echo(error)}") from None
-        except msgspec.DecodeError:
-            raise BadFact(f"'{echo(url)}' has no index of data that can be read") from None
+    with open_url(f"{url.rstrip('/')}/{INDEX}", within_s=INDEX_S, headers=HEADERS) as answer:
+        raw = answer.read(MAX_INDEX + 1)
+    try:
+        found = msgspec.json.decode(raw, type=Index)
+    except msgspec.DecodeError:
+        raise BadFact(f"'{echo(url)}' has no index of data that can be read") from None
     if found.schema != INDEX_SCHEMA or not found.releases:
         raise BadFact(
             f"'{echo(url)}' has an index of schema '{echo(found.schema)}'; {INDEX_SCHEMA} with releases is read"
@@ -231,19 +231,6 @@ def _remember(index: Index) -> None:
     _write(place() / SEEN, json.dumps(seen, indent=1).encode())
 
 
-def _open_url(url: str, *, start: int = 0) -> http.client.HTTPResponse:
-    request = urllib.request.Request(url, headers={"User-Agent": f"tonnage/{__version__}"})
-    if start:
-        request.add_header("Range", f"bytes={start}-")
-    try:
-        answer: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=TIMEOUT_S)
-    except urllib.error.HTTPError as error:
-        raise BadFact(f"'{echo(url)}' answers {error.code}") from None
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        raise BadFact(f"'{echo(url)}' cannot be reached: {echo(getattr(error, 'reason', error))}") from None
-    return answer
-
-
 def _download(url: str, file: Path, *, listed: Listed, watch: Callable[[int, int], None]) -> None:
     """A whole file with the listed checksum; what came before a break is kept and gone on with."""
     part = file.with_suffix(".part")
@@ -252,12 +239,13 @@ def _download(url: str, file: Path, *, listed: Listed, watch: Callable[[int, int
     if have > listed.bytes:
         have = 0
     if have < listed.bytes:
-        with _open_url(url, start=have) as answer:
+        asked = HEADERS | ({"Range": f"bytes={have}-"} if have else {})
+        with open_url(url, within_s=RELEASE_S, headers=asked) as answer:
             resumed = have > 0 and answer.status == http.client.PARTIAL_CONTENT
             have = have if resumed else 0
             try:
                 with part.open("ab" if resumed else "wb") as out:
-                    while have <= listed.bytes and (piece := answer.read(PIECE)):
+                    while have <= listed.bytes and (piece := answer.read1(PIECE)):
                         out.write(piece)
                         have += len(piece)
                         watch(have, listed.bytes)

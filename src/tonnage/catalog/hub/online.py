@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -120,7 +120,9 @@ def fetch(
     path = Path(found) if isinstance(found, str) else None
     if not offline:
         try:
-            path = _in_time(lambda: _download(repo, name, limit, timeout_s), 3 * timeout_s)
+            from tonnage.fetch import in_time  # loads what no catalogued model needs
+
+            path = in_time(lambda: _download(repo, name, limit, timeout_s), 3 * timeout_s)
         except TonnageError:
             raise
         except Exception as problem:  # the library's own, its HTTP client's, and the system's
@@ -165,32 +167,6 @@ def host() -> str:
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise BadRequest(f"HF_ENDPOINT: '{echo(_endpoint())}' is no address; expected https://…")
     return parts.hostname
-
-
-def _in_time(work: Callable[[], Path], seconds: float) -> Path:
-    """
-    What `work` gives, or TimeoutError: a name look-up can hang and an answer can drip for ever.
-
-    The thread is left behind; `_meter` ends it at its next byte.
-    """
-    import threading
-
-    given: list[Path | Exception] = []
-
-    def run() -> None:
-        try:
-            given.append(work())
-        except Exception as problem:
-            given.append(problem)
-
-    thread = threading.Thread(target=run, name="hub", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if not given:
-        raise TimeoutError
-    if isinstance(given[0], Exception):
-        raise given[0]
-    return given[0]
 
 
 def _meter(repo: Repository, limit: int, deadline: float) -> Any:

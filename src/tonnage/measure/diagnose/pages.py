@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import re
+import socket
 import time
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
@@ -16,12 +17,15 @@ import msgspec
 
 from tonnage.domain.diagnosis import Reading
 from tonnage.errors import BadFact, BadRequest, echo
+from tonnage.fetch import cut_off
 from tonnage.measure.metrics import Sample, all_names, reading_of, reading_of_samples
 
 __all__ = ["get_page", "is_prometheus", "readings_between", "watch_page"]
 
 MAX_PAGE_BYTES: Final = 256 * 1024 * 1024
 TIMEOUT_S: Final = 30.0
+WITHIN_S: Final = 120.0
+"""Without a byte, and for all of an answer. [s]"""
 
 
 def get_page(url: str, *, key: str | None = None, form: bytes | None = None) -> tuple[int, bytes]:
@@ -31,7 +35,7 @@ def get_page(url: str, *, key: str | None = None, form: bytes | None = None) -> 
     Raises
     ------
     BadRequest
-        The address is none, or nothing answers there.
+        The address is none, or nothing answers there in time and size.
     """
     try:
         parts = urlsplit(url)
@@ -50,15 +54,26 @@ def get_page(url: str, *, key: str | None = None, form: bytes | None = None) -> 
     if form is not None:
         headers["Content-Type"] = "application/x-www-form-urlencoded"
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    try:
-        connection.request("GET" if form is None else "POST", path, body=form, headers=headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read(MAX_PAGE_BYTES)
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise BadRequest(f"{echo(url)}: {str(reason).lower()}") from None
-    finally:
-        connection.close()
+    found = 0, b""
+    sockets: list[socket.socket] = []
+    with cut_off(sockets, WITHIN_S) as late:
+        try:
+            connection.connect()
+            sockets.append(connection.sock)
+            connection.request("GET" if form is None else "POST", path, body=form, headers=headers)
+            answer = connection.getresponse()
+            found = answer.status, answer.read(MAX_PAGE_BYTES + 1)
+        except (OSError, http.client.HTTPException) as error:
+            if not late.is_set():
+                reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+                raise BadRequest(f"{echo(url)}: {str(reason).lower()}") from None
+        finally:
+            connection.close()
+    if late.is_set():
+        raise BadRequest(f"{echo(url)}: the answer did not come within {WITHIN_S:g} s")
+    if len(found[1]) > MAX_PAGE_BYTES:
+        raise BadRequest(f"{echo(url)}: the answer has more than {MAX_PAGE_BYTES >> 20} MiB; ask for less")
+    return found
 
 
 def watch_page(url: str, *, window_s: float, every_s: float, key: str | None = None) -> list[Reading]:
