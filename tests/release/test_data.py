@@ -1,9 +1,11 @@
 """`tonnage data` against a local server: newer data comes in, what is not whole or not signed stays out."""
 
+import hashlib
 import json
+import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
@@ -14,8 +16,10 @@ from tools.data_release import build
 
 from tonnage.catalog import rows
 from tonnage.cli import root
+from tonnage.data import update
+from tonnage.data.archive import archive_bytes, install, pack
 from tonnage.data.diff import tables_of
-from tonnage.data.signature import public_key
+from tonnage.data.signature import public_key, sign
 
 SEED, OTHER = bytes(range(32)), bytes(32)
 SOON, LATER = "2099.01.01", "2099.02.01"
@@ -35,11 +39,21 @@ class Server(NamedTuple):
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    folder, breaks, asked = tmp_path / "www", list[int](), list[str]()
+    folder, breaks, asked, ended = tmp_path / "www", list[int](), list[str](), threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(self.path + self.headers.get("Range", ""))
+            moved, path = self.path.startswith(("/moved/", "/away/")), "/" + self.path.split("/", 2)[-1]
+            if moved:
+                away = f"http://localhost:{http.server_port}" if self.path.startswith("/away/") else ""
+                self.send_response(302)
+                self.send_header("Location", away + path)
+                self.end_headers()
+                return
+            if self.path.startswith("/slow-"):
+                self.dribble(head=self.path.startswith("/slow-head"))
+                return
             file = folder / self.path.lstrip("/")
             if not file.is_file():
                 self.send_error(404)
@@ -51,6 +65,15 @@ def server(tmp_path: Path) -> Iterator[Server]:
             most = breaks.pop(0) if breaks and self.path.endswith(".zip") else len(data)
             self.wfile.write(data[start : start + most])
 
+        def dribble(self, *, head: bool) -> None:
+            """A byte now and then, until nobody listens."""
+            self.wfile.write(b"HTTP/1.1 200 OK\r\n" + (b"" if head else b"\r\n"))
+            try:
+                while not ended.wait(0.02):
+                    self.wfile.write(b"{")
+            except OSError:
+                pass
+
         def log_message(self, *_: object) -> None:
             pass
 
@@ -58,6 +81,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
         thread = threading.Thread(target=http.serve_forever, daemon=True)
         thread.start()
         yield Server(f"http://127.0.0.1:{http.server_port}", folder, breaks, asked)
+        ended.set()
         http.shutdown()
 
 
@@ -156,8 +180,6 @@ def test_what_is_not_whole_or_not_signed_is_not_used(server: Server, damage: str
 
 
 def _listed(server: Server, version: str) -> dict[str, object]:
-    import hashlib
-
     data = (server.folder / f"tonnage-data-{version}.zip").read_bytes()
     return {"file": f"tonnage-data-{version}.zip", "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
 
@@ -233,12 +255,127 @@ def test_a_release_only_adds(server: Server) -> None:
 
 
 def test_a_member_outside_of_the_tables_is_refused(server: Server, tmp_path: Path) -> None:
-    from tonnage.data.archive import archive_bytes, pack
-    from tonnage.data.signature import sign
-
     manifest, members = pack(SOON, {"../../evil.csv": b"x"}, needs="0.1.0", before="")
     file = tmp_path / "evil.zip"
     file.write_bytes(archive_bytes(members, sign(SEED, manifest)))
     done = run("update", "--from", str(file))
     assert done.exit_code == 2 and "which no release brings" in done.stderr
     assert not list(tmp_path.rglob("evil.csv"))
+
+
+def test_a_redirect_is_followed_on_the_host_that_was_named_and_on_no_other(server: Server) -> None:
+    publish(server, SOON)
+    away = run("update", "--from", f"{server.url}/away")
+    assert away.exit_code == 2 and "leads to another host, 'localhost:" in away.stderr
+    assert server.asked == ["/away/index.json"] and not rows.installed_versions()
+    done = run("update", "--from", f"{server.url}/moved")
+    assert done.exit_code == 0 and in_use() == SOON
+
+
+@pytest.mark.parametrize("part", ["head", "body"])
+def test_a_server_that_sends_a_byte_now_and_then_is_left(
+    server: Server, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the bound this never ends."""
+    monkeypatch.setattr(update, "INDEX_S", 0.3)
+    done = run("update", "--from", f"{server.url}/slow-{part}")
+    assert done.exit_code == 2 and "did not come within 0.3 s" in done.stderr
+
+
+def test_a_release_that_comes_too_slowly_keeps_what_came(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(server, SOON)
+    index = server.folder / "index.json"
+    listed = json.loads(index.read_text())
+    monkeypatch.setattr(update, "RELEASE_S", 0.3)
+    listed["releases"][0]["file"] = "slow-body.zip"
+    index.write_text(json.dumps(listed))
+    done = run("update", "--from", server.url)
+    assert done.exit_code == 2 and "slow-body.zip' did not come within 0.3 s" in done.stderr
+    (part,) = (rows.place() / "downloads").iterdir()
+    assert part.suffix == ".part" and part.stat().st_size and not rows.installed_versions()
+
+
+def release(version: str, tables: dict[str, bytes], place: Path) -> Path:
+    """A signed release of a few tables, each of which may be anything."""
+    manifest, members = pack(version, tables, needs="0.1.0", before="")
+    place.write_bytes(archive_bytes(members, sign(SEED, manifest)))
+    return place
+
+
+def test_a_table_of_the_same_length_that_was_not_signed_is_refused(tmp_path: Path) -> None:
+    manifest, members = pack(SOON, {PRICES: b"price 1"}, needs="0.1.0", before="")
+    file = tmp_path / "changed.zip"
+    file.write_bytes(archive_bytes({**members, f"data/{PRICES}": b"price 2"}, sign(SEED, manifest)))
+    done = run("update", "--from", str(file))
+    assert done.exit_code == 2 and "is not what the signed manifest says" in done.stderr
+    assert not rows.installed_versions()
+
+
+def test_an_older_release_under_a_newer_name_is_refused(server: Server) -> None:
+    old = publish(server, SOON).read_bytes()
+    assert run("update", "--from", server.url).exit_code == 0
+    new = publish(server, LATER)
+    new.write_bytes(old)
+    index = server.folder / "index.json"
+    listed = json.loads(index.read_text())
+    listed["releases"][-1] |= {"sha256": hashlib.sha256(old).hexdigest(), "bytes": len(old)}
+    index.write_text(json.dumps(listed))
+    done = run("update", "--from", server.url)
+    assert done.exit_code == 2 and f"lists {LATER}, but the file is {SOON}" in done.stderr
+
+
+def test_an_index_that_dropped_a_release_is_refused_and_an_older_one_changes_nothing(server: Server) -> None:
+    publish(server, SOON)
+    index = server.folder / "index.json"
+    older = index.read_text()
+    publish(server, LATER)
+    newer = json.loads(index.read_text())
+    assert run("update", "--from", server.url).exit_code == 0 and in_use() == LATER
+    index.write_text(older)
+    done = run("update", "--from", server.url)
+    assert done.exit_code == 0 and "Nothing newer" in words(done) and in_use() == LATER
+    index.write_text(json.dumps({**newer, "releases": newer["releases"][1:]}))
+    done = run("update", "--from", server.url)
+    assert done.exit_code == 2 and f"no longer lists data {SOON}" in done.stderr and in_use() == LATER
+
+
+def killed_at(step: int, work: Callable[[], object]) -> bool:
+    """Whether a process that does this was killed, before its n-th change of a file or folder."""
+    child = os.fork()
+    if child == 0:
+        left = step
+
+        def hook(event: str, details: tuple[object, ...]) -> None:
+            nonlocal left
+            writes = event == "open" and isinstance(details[2], int) and details[2] & (os.O_WRONLY | os.O_RDWR)
+            if writes or event in ("os.rename", "os.mkdir", "os.remove", "os.rmdir"):
+                left -= 1
+                if left < 0:
+                    os._exit(9)
+
+        sys.addaudithook(hook)
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed between two of its steps")
+@pytest.mark.parametrize("version", [SOON, LATER], ids=["the same version", "a newer one"])
+def test_killed_at_any_step_an_installation_leaves_a_whole_release(tmp_path: Path, version: str) -> None:
+    keys = (public_key(SEED),)
+    first = release(SOON, {PRICES: b"price 1", "offers/listed/b.csv": b"b 1"}, tmp_path / "first.zip")
+    second = release(version, {PRICES: b"price 2", "offers/listed/b.csv": b"b 2"}, tmp_path / "second.zip")
+    install(first, keys=keys)
+    found, step = {(b"price 1", b"b 1")}, 0
+    while killed_at(step, lambda: install(second, keys=keys)):
+        assert "whole, and signed by a known key" in words(run("verify")) and in_use() in (SOON, version)
+        assert len(rows.installed_versions()) <= 2
+        folder = rows.folder_in(in_use())
+        found.add(((folder / PRICES).read_bytes(), (folder / "offers/listed/b.csv").read_bytes()))
+        step += 1
+    assert in_use() == version and run("verify").exit_code == 0 and step > 5
+    found.add(((rows.folder_in(version) / PRICES).read_bytes(), b"b 2"))
+    assert found == {(b"price 1", b"b 1"), (b"price 2", b"b 2")}
+    assert [path.name for path in (rows.place() / "releases").iterdir() if path.name.startswith(".")] == []

@@ -121,9 +121,10 @@ def test_other_machines_need_the_token() -> None:
         httpx.Client(base_url=address, timeout=60, trust_env=False) as client,
     ):
         wrong = [{"authorization": word} for word in ("Bearer", f"Bearer {TOKEN}x", f"Basic {TOKEN}")]
+        wrong += [{"authorization": f"Bearer {TOKEN[:-1]}"}, {"cookie": f"tonnage_token={TOKEN[:4]}"}]
         wrong += [{}, {"cookie": "tonnage_token="}, {"cookie": f"tonnage_token={TOKEN[1:]}"}]
         for headers in wrong:
-            for path in ("/", "/fit", "/static/page.js", "/?token=x", "/answer/0"):
+            for path in ("/", "/fit", "/static/page.js", "/?token=x", f"/?token={TOKEN[:-1]}", "/answer/0"):
                 reply = client.get(path, headers=headers)
                 assert reply.status_code == 401 and reply.headers["www-authenticate"] == "Bearer"
         assert client.get("/health").status_code == 200

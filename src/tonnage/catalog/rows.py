@@ -28,8 +28,9 @@ from typing import Final, NamedTuple
 from tonnage.errors import BadFact, BadRequest, echo
 
 __all__ = [
-    "DATA", "LATEST", "LIVING", "SHIPPED", "VERSION", "Choice", "choose_data", "data_version", "files_of", "folder_in",
-    "installed_versions", "number", "order", "pinned_version", "place", "shipped_version", "table", "yes_no",
+    "DATA", "LATEST", "LIVING", "SHIPPED", "VERSION", "Choice", "aside_of", "choose_data", "data_version", "files_of",
+    "folder_in", "installed_versions", "number", "order", "pinned_version", "place", "shipped_version", "table",
+    "yes_no",
 ]  # fmt: skip
 
 HERE: Final = Path(__file__).parent / "data"
@@ -37,6 +38,7 @@ LIVING: Final = ("accelerators", "carbon", "models", "offers", "prices", "provid
                  "spot", "tco", "tokens")  # fmt: skip
 """Folders that a release brings; the others are fitted, or describe programs that this one knows."""
 SHIPPED: Final = "shipped"
+ASIDE: Final = ".old"
 LATEST: Final = "latest"
 VARIABLE: Final = "TONNAGE_DATA"
 VERSION: Final = re.compile(r"20\d\d\.(0[1-9]|1[0-2])\.([0-2]\d|3[01])(\.\d{1,2})?")
@@ -71,7 +73,11 @@ def shipped_version() -> str:
 def installed_versions() -> tuple[str, ...]:
     """Versions of the releases on this machine, oldest first."""
     try:
-        names = [entry.name for entry in os.scandir(place() / "releases") if entry.is_dir()]
+        names = {
+            entry.name.removeprefix(".").removesuffix(ASIDE)
+            for entry in os.scandir(place() / "releases")
+            if entry.is_dir()
+        }
     except OSError:
         return ()
     return tuple(sorted((name for name in names if VERSION.fullmatch(name)), key=order))
@@ -127,8 +133,14 @@ def _newest(ours: str, why: str) -> Choice:
 
 
 def folder_in(version: str) -> Path:
-    """Folder of an installed release."""
-    return place() / "releases" / version
+    """Folder of an installed release; while another of the same version takes its place, where it waits."""
+    folder, aside = place() / "releases" / version, aside_of(version)
+    return aside if aside.is_dir() and not folder.is_dir() else folder
+
+
+def aside_of(version: str) -> Path:
+    """Where the release of a version waits until another of that version has taken its place."""
+    return place() / "releases" / f".{version}{ASIDE}"
 
 
 def files_of(release: Path | None) -> Iterator[tuple[str, Path]]:

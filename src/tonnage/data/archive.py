@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from tonnage.catalog.rows import LIVING, VERSION, folder_in, place
+from tonnage.catalog.rows import LIVING, VERSION, aside_of, folder_in, place
 from tonnage.data.signature import is_signed
 from tonnage.errors import BadFact, echo, echo_path
 
@@ -168,7 +168,7 @@ def install(path: Path, *, keys: Iterable[bytes]) -> Manifest:
         As of `read_release`; or the folder cannot be written.
     """
     manifest, _, tables = read_release(path, keys=keys)
-    goal = folder_in(manifest.version)
+    goal, aside = place() / "releases" / manifest.version, aside_of(manifest.version)
     beside = place() / f".{manifest.version}.{os.getpid()}"
     try:
         for name, data in tables.items():
@@ -179,9 +179,11 @@ def install(path: Path, *, keys: Iterable[bytes]) -> Manifest:
             for name in (MANIFEST, SIGNATURE):
                 (beside / name).write_bytes(whole.read(name))
         goal.parent.mkdir(parents=True, exist_ok=True)
-        if goal.exists():  # the same version again: what is there may be damaged
-            shutil.rmtree(goal)
+        if goal.exists():  # the same version again: what is there may be damaged, and is read until the other is whole
+            shutil.rmtree(aside, ignore_errors=True)
+            goal.replace(aside)
         beside.replace(goal)
+        shutil.rmtree(aside, ignore_errors=True)
     except OSError as error:
         raise BadFact(
             f"data cannot be kept in '{echo_path(place())}': {(error.strerror or str(error)).lower()}"
