@@ -23,6 +23,8 @@ settings.load_profile("tonnage")
 
 # Exported training scripts are kept texts: a search for doctests would import them, and PyTorch's sharding with them.
 collect_ignore_glob = ["golden/export/*"]
+# Nor are helpers that are PyTorch throughout: they hold no examples, and without PyTorch the others are still run.
+collect_ignore = ["networks.py", "measure/train/training.py"]
 
 # Folders of tests/ in the order their failures explain each other: a broken fact breaks a formula, a broken
 # formula breaks a plan. A folder not named here runs in the middle.
