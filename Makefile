@@ -15,7 +15,7 @@ PARALLEL := --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal
 # Tests start Tonnage some hundred times; without byte code each start compiles it anew, and pytest rewrites every test.
 export PYTHONDONTWRITEBYTECODE :=
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint format types coverage mutate compat wheel recipes size first-run stable data release integrity golden browser bench laws contract fuzz attack export-matrix audit export-validators handoff engines accuracy peers docs clean
+.PHONY: help venv demo test lint format types coverage mutate compat wheel recipes size first-run stable data release integrity golden browser gpu bench laws contract fuzz attack export-matrix audit export-validators handoff engines accuracy peers docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z -]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34

@@ -23,6 +23,8 @@ settings.load_profile("tonnage")
 
 # Exported training scripts are kept texts: a search for doctests would import them, and PyTorch's sharding with them.
 collect_ignore_glob = ["golden/export/*"]
+# Nor are helpers that are PyTorch throughout: they hold no examples, and without PyTorch the others are still run.
+collect_ignore = ["networks.py", "measure/train/training.py"]
 
 # Folders of tests/ in the order their failures explain each other: a broken fact breaks a formula, a broken
 # formula breaks a plan. A folder not named here runs in the middle.
@@ -33,6 +35,7 @@ LAST = ("property", "golden", "fuzz", "docs", "browser")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--online", action="store_true", help="run the tests that need a network")
     parser.addoption("--wall", action="store_true", help="run the tests that hold wall times of this machine")
+    parser.addoption("--skipped-to", metavar="FILE", help="write what was skipped into FILE, for `pytest @FILE`")
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files that differ")
 
 
@@ -71,6 +74,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if "gpu" in item.keywords and not has_accelerator():
             item.add_marker(no_gpu)
     items.sort(key=lambda item: ("slow" in item.keywords, "measured" in item.keywords, folder_rank(item.path)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The names of skipped tests, and of modules that were skipped as a whole, one a line."""
+    if path := config.getoption("--skipped-to"):
+        names = sorted({report.nodeid for report in terminalreporter.getreports("skipped")})
+        Path(path).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
 
 
 class NetworkUsed(Exception):

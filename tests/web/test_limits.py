@@ -52,6 +52,13 @@ def until(what: Any) -> bool:
     return False
 
 
+def fit_status(client: Any, **fields: str) -> int:
+    """Of a quick question; asked again where a busy machine left it no time."""
+    codes: list[int] = []
+    assert until(lambda: codes.append(client.post("/fit", json=FIT | fields).status_code) or codes[-1] != 504)
+    return codes[-1]
+
+
 def test_a_question_that_takes_too_long_is_stopped_and_says_what_to_ask(tight: Server, client: Any) -> None:
     for accept in ("application/json", "text/html"):
         reply = client.post("/simulate", json=LONG, headers={"accept": accept})
@@ -69,7 +76,7 @@ def test_a_client_that_leaves_stops_its_question(tight: Server, client: Any) -> 
     for connection in held:
         connection.close()
     assert tight.idle(SPARE_S)
-    assert client.post("/fit", json=FIT).status_code == 200
+    assert fit_status(client) == 200
 
 
 def test_two_clients_with_one_question_share_its_work(tight: Server) -> None:
@@ -90,7 +97,7 @@ def test_a_full_line_says_when_to_come_back_and_quick_questions_pass_it(tight: S
     held[-1].settimeout(SPARE_S)
     told = held[-1].recv(4096).lower()
     assert b" 503 " in told[:20] and b"retry-after: " in told
-    assert client.post("/fit", json={**FIT, "context": "9k"}).status_code == 200
+    assert fit_status(client, context="9k") == 200
     for connection in held:
         connection.close()
     assert tight.idle(SPARE_S)
@@ -156,7 +163,7 @@ def test_an_answer_that_nobody_reads_is_dropped(tight: Server) -> None:
 def test_too_many_connections_cost_the_oldest_that_owes_its_head(tight: Server, client: Any) -> None:
     held = [tight.connect() for _ in range(60)]
     for n in range(3):
-        assert client.post("/fit", json={**FIT, "context": f"{n + 2}k"}).status_code == 200
+        assert fit_status(client, context=f"{n + 2}k") == 200
     assert until(lambda: all(connection.recv(1) == b"" for connection in held[:30]))
     for connection in held:
         connection.close()

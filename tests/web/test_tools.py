@@ -163,9 +163,11 @@ def test_a_tool_that_takes_too_long_is_stopped_and_says_what_to_ask() -> None:
             await session.initialize()
             long = await session.call_tool("simulate_serving", LONG)
             good = await session.call_tool("check_memory_fit", FIT)
+            while "was stopped" in good.content[0].text:  # a busy machine left it no time
+                good = await session.call_tool("check_memory_fit", FIT)
             return long.content[0].text, bool(long.is_error), good.content[0].text
 
-    told, wrong, good = asyncio.run(asyncio.wait_for(talk(), 120))
+    told, wrong, good = asyncio.run(asyncio.wait_for(talk(), PATIENCE_S))
     assert wrong and "longer than 2 s and was stopped" in told and "traffic.requests: 20000" in told
     assert "fits" in good
 

@@ -63,7 +63,7 @@ def measured(browser: Any, base: str, *, width: int, dark: bool, rates: Iterator
     found = len(Axe().run(page).response["violations"])
     began = time.perf_counter()
     page.goto(base + QUESTION.format(rate=next(rates)))
-    page.wait_for_selector(".answer .sentence")
+    page.wait_for_selector("main .answer .facts")
     first = time.perf_counter() - began
     page.wait_for_timeout(3000)
     answer = page.evaluate("shifted")

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tools.own.gpu import look, measured_device, write_device
-from tools.own.networks import network_rows
 from tools.own.sweeps import sweeps
 from tools.own.table import Row, append
 
@@ -60,6 +59,8 @@ def on_gpu(seconds: float) -> int:
         return NOTHING
     path = write_device(device, OWN)
     if found.torch:
+        from tools.own.networks import network_rows  # imports torch
+
         append(
             OWN / "runs.csv",
             list(network_rows("cuda", device, OWN, seconds=0.35 * seconds)),
