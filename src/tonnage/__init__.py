@@ -566,14 +566,16 @@ def calibrate(
     from tonnage.measure.points import read_points, read_training
     from tonnage.planning.calibrate.calibrate import calibrate as answer
     from tonnage.planning.calibrate.training import calibrate_training, train_rows_of
-    from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
+    from tonnage.planning.requests.calibrate import calibrate_request, check_engine, stacks_of
 
     own = additions or NOTHING
-    trained = read_training(measurements, points)
-    found = [] if trained else read_points(measurements, points)
     settings = tuple(f"{name}={value}" for name, value in (options or {}).items())
     given = {**fields, **({"option": settings} if settings else {})}
     asked = calibrate_request(given, additions=own)
+    trained = read_training(measurements, points)
+    if not trained:
+        check_engine(asked)
+    found = [] if trained else read_points(measurements, points)
     machine = asked.machine or ""
     if trained:
         rows = [row for one in trained for row in train_rows_of(one, asked)]

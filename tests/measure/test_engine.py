@@ -1,13 +1,18 @@
 """A real engine: llama.cpp's server inside this process, a model of random weights, and its own clock beside ours."""
 
+import asyncio
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 
+from tests.patience import PATIENCE_S
 from tonnage.domain.measurement import Load
+from tonnage.measure.client import ask, open_connection, request_bytes, target_of
 from tonnage.measure.records import Spec, read_log
 from tonnage.measure.serve import measure_serve
 
@@ -125,6 +130,29 @@ def test_latencies_agree_with_the_engines_own_clock(engine: str, tmp_path: Path)
         assert float(np.percentile(ours, rank)) == pytest.approx(server, abs=0.001 + 0.03 * server + late)
     read = float(np.median([o.server_prompt_s for o in good]))
     assert point.ttft_s.p50 == pytest.approx(read, abs=0.001 + 0.03 * read + (point.client_delay_s or 0.0))
+
+
+def test_its_prefix_cache_answers_no_prompt_of_a_run_that_is_repeated(engine: str, tmp_path: Path) -> None:
+    def counted() -> tuple[float, float]:
+        page = httpx.get(f"{engine}/metrics").text
+        found = re.findall(r"^llamacpp:prompt_tokens(?:_cached)?_total (\S+)", page, re.MULTILINE)
+        return float(found[0]), float(found[1])
+
+    computed, cached = counted()
+    for name in ("a", "b"):
+        point = measure_serve(spec(engine, concurrency=2, requests=6), tmp_path / f"{name}.jsonl").points[0]
+        assert point.cached_share is not None and point.cached_share < 0.02
+    computed, cached = (later - earlier for later, earlier in zip(counted(), (computed, cached), strict=True))
+    assert computed > 2 * 6 * 180 and cached < 0.02 * computed
+
+
+def test_what_its_prefix_cache_held_is_said(engine: str) -> None:
+    """The same words again, as a client may that is none of ours."""
+    target = target_of(engine, model="tiny", kind="completions")
+    connection = open_connection(target, key=None)
+    data = request_bytes(connection, prompt="one and the same", output_tokens=1, ignore_eos=True)
+    first, second = (asyncio.run(ask(connection, data, timeout_s=PATIENCE_S)) for _ in range(2))
+    assert first.cached_tokens < second.cached_tokens == second.prompt_tokens - 1
 
 
 def test_the_engines_counters_are_read_beside(engine: str, tmp_path: Path) -> None:

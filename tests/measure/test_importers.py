@@ -27,6 +27,22 @@ def test_guidellm_tpot_is_what_it_calls_inter_token_latency() -> None:
     assert point.itl_s is None
 
 
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [
+        ("guidellm_0.8.1.json", 73 / 74),
+        ("aiperf_0.13.0.json", 0.05 / 64),
+        ("aiperf_0.13.0_requests_head.jsonl", 0.0),
+        ("vllm_bench_0.32.0.json", None),
+    ],
+)
+def test_what_a_tool_was_told_of_the_prefix_cache_is_kept(name: str, share: float | None) -> None:
+    found = read_report(DATA / name)
+    assert found.points[0].cached_share == (None if share is None else pytest.approx(share))
+    disowned = "99% of the prompt tokens at load 4 came from the server's prefix cache"
+    assert disowned in (found.disowned or "") if name.startswith("guidellm") else found.disowned is None
+
+
 def test_guidellm_requests_are_used_when_all_are_there(tmp_path: Path) -> None:
     document = json.loads((DATA / "guidellm_0.8.1.json").read_bytes())
     for benchmark in document["benchmarks"]:

@@ -1,5 +1,6 @@
 """Rows as people paste them, metrics pages and the history, as measurements that a calibration takes."""
 
+import json
 import platform
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.measure.diagnose.pages import vllm
+from tests.measure.stub import Stub, serving
 from tonnage.cli import root
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
 from tonnage.errors import BadRequest, TonnageError
@@ -70,6 +72,56 @@ def test_a_saved_metrics_page_is_one_load(tmp_path: Path) -> None:
         read_points([str(idle)])
 
 
+@pytest.mark.parametrize(
+    ("page", "share"),
+    [
+        ("vllm:num_requests_running 1\nvllm:prefix_cache_queries_total 800\nvllm:prefix_cache_hits_total 200\n", 0.25),
+        ("vllm:gpu_prefix_cache_queries_total 50\nvllm:gpu_prefix_cache_hits_total 20\n", 0.4),
+        (
+            "sglang:num_running_reqs 1\nsglang:prompt_tokens_total 900\n"
+            'sglang:cached_tokens_total{cache_source="host"} 9\n'
+            'sglang:cached_tokens_total{cache_source="device"} 441\n',
+            0.5,
+        ),
+        ("sglang:num_running_reqs 1\nsglang:prompt_tokens_total 900\nsglang:cache_hit_rate 0.3\n", 0.3),
+        # llama.cpp counts as prompt tokens those that it computed.
+        (
+            "llamacpp:requests_processing 1\nllamacpp:prompt_tokens_total 60\nllamacpp:prompt_tokens_cached_total 40\n",
+            0.4,
+        ),
+        ("trtllm_prompt_tokens_total 60\ntrtllm_prompt_cached_tokens_total 15\n", 0.25),
+    ],
+    ids=["vllm", "vllm 0.8", "sglang", "sglang 0.4", "llama.cpp", "trtllm"],
+)
+def test_counters_of_a_prefix_cache_are_read(page: str, share: float, tmp_path: Path) -> None:
+    saved = tmp_path / "metrics.prom"
+    saved.write_text(page)
+    told = CliRunner().invoke(root, ["diagnose", str(saved), "--json"])
+    assert json.loads(told.stdout)["evidence"]["cached_share"] == pytest.approx(share)
+
+
+def test_a_page_whose_prompts_were_cached_calibrates_nothing(tmp_path: Path) -> None:
+    page, out = tmp_path / "metrics.prom", tmp_path / "own.toml"
+    stack = ["--model", "meta-llama/Llama-3.1-8B-Instruct", "--accelerator", "H100", "--engine", "vllm"]
+    asked = ["calibrate", str(page), *stack, "--out", str(out)]
+    text = vllm(running=6, e2e=(1.0, 2.0, 3.0), ttft=(0.2, 0.3, 0.1))
+    page.write_text(f"{text}vllm:prefix_cache_queries_total 1200\nvllm:prefix_cache_hits_total 720\n")
+    told = CliRunner().invoke(root, asked)
+    assert told.exit_code == 2 and "60% of the prompt tokens at load 6" in told.output and "over the 20%" in told.output
+    assert not out.exists()
+    page.write_text(f"{text}vllm:prefix_cache_queries_total 1200\nvllm:prefix_cache_hits_total 12\n")
+    assert CliRunner().invoke(root, asked).exit_code == 0 and out.exists()
+
+
+def test_names_are_checked_before_a_live_page_is_read(tmp_path: Path) -> None:
+    stub = Stub()
+    with serving(stub) as url:
+        for wrong in (["--accelerator", "H10O"], ["--engine", "vlm"], ["--model", "llama-3.1-8b-instrukt"]):
+            told = CliRunner().invoke(root, ["calibrate", url, "--accelerator", "H100", "--engine", "vllm", *wrong])
+            assert told.exit_code == 2 and wrong[1] in told.output
+    assert not stub.heads
+
+
 def test_the_history_is_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TONNAGE_HISTORY", str(tmp_path / "own.sqlite"))
     place = place_of()
@@ -124,5 +176,9 @@ def test_shared_rows_tell_the_stack_and_nobody(tmp_path: Path, monkeypatch: pyte
     other = str(remember(impossible, place=place))
     refused = CliRunner().invoke(root, [*given[:2], other, *given[3:], "--engine", "vllm", "-o", str(out), "--yes"])
     assert refused.exit_code == 2 and "TPOT 1 ms at 8 at once contradicts H100" in refused.output
+    disowned = msgspec.structs.replace(measured, notes=("Not to be used: the client was late.",))
+    other = str(remember(disowned, place=place))
+    refused = CliRunner().invoke(root, [*given[:2], other, *given[3:], "--engine", "vllm", "-o", str(out), "--yes"])
+    assert refused.exit_code == 2 and "own note forbids its numbers: Not to be used: the client" in refused.output
     with pytest.raises(BadRequest, match="nothing to share"):
         shared_rows(msgspec.structs.replace(measured, points=(failed,)), {})

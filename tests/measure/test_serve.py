@@ -283,6 +283,39 @@ def test_a_count_that_cannot_be_true_is_replaced_and_said(usage: object, says: s
     assert any(says in note for note in found.notes)
 
 
+def test_a_cache_that_answered_is_said_and_calibrates_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that had half of every prompt: its word in the answer, in the notes, and against a calibration."""
+    monkeypatch.setenv("TONNAGE_HISTORY", "off")
+
+    def usage(prompt: int, wanted: int) -> object:
+        cached = {"cached_tokens": prompt // 2}
+        return {"prompt_tokens": prompt, "completion_tokens": wanted, "prompt_tokens_details": cached}
+
+    path, out = tmp_path / "a.jsonl", tmp_path / "own.toml"
+    asked = ["--model", "m", "--concurrency", "2", "--requests", "10", "--prompt-tokens", "100", "--output-tokens", "4"]
+    with serving(Stub(ttft_s=0.05, itl_s=0.02, usage=usage)) as url:
+        told = CliRunner().invoke(root, ["measure", "serve", url, *asked, "--output", str(path), "--json"])
+    found = json.loads(told.stdout)
+    assert found["points"][0]["cached_share"] == pytest.approx(0.5, abs=0.01)
+    said = "50% of the prompt tokens at load 2 came from the server's prefix cache, over the 20%"
+    assert [note for note in found["notes"] if said in note and note.startswith("Not to be used")]
+    assert "Not to be used" in told.stderr
+    stack = ["--model", "meta-llama/Llama-3.1-8B-Instruct", "--accelerator", "L4", "--engine", "vllm"]
+    refused = CliRunner().invoke(root, ["calibrate", str(path), *stack, "--weights", "fp8", "--out", str(out)])
+    assert refused.exit_code == 2 and "own note forbids its numbers" in refused.output and not out.exists()
+    sized = CliRunner().invoke(root, ["measure", "capacity", str(path), "--rate", "1/s", "--json"])
+    assert any(reason.startswith("Not to be used") for reason in json.loads(sized.stdout)["reasons"])
+
+
+@pytest.mark.parametrize(
+    ("count", "share"), [(25, 0.25), (0, 0.0), (-3, None), ("many", None), (True, None), (1000, None), (None, None)]
+)
+def test_a_count_of_cached_tokens_that_cannot_be_is_none(count: object, share: float | None, tmp_path: Path) -> None:
+    truth = {"prompt_tokens": 100, "completion_tokens": 8, "prompt_tokens_details": {"cached_tokens": count}}
+    with serving(Stub(usage=lambda prompt, wanted: truth)) as url:
+        assert measure_serve(spec(url), tmp_path / "a.jsonl").points[0].cached_share == share
+
+
 def test_a_full_disk_is_one_sentence() -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")

@@ -102,6 +102,22 @@ def answer(body: bytes = EVENTS, head: bytes = b"") -> bytes:
     return b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
 
 
+@pytest.mark.parametrize(
+    ("said", "cached"),
+    [
+        ('{"usage":{"prompt_tokens":9,"prompt_tokens_details":{"cached_tokens":4}},"timings":{"cache_n":5}}', 4),
+        ('{"usage":{"prompt_tokens":9},"timings":{"cache_n":5,"prompt_n":4}}', 5),
+        ('{"usage":{"prompt_tokens":9},"timings":{"prompt_n":3}}', 6),
+        ('{"usage":{"prompt_tokens":9,"prompt_tokens_details":null}}', None),
+        ('{"usage":{"prompt_tokens":9,"prompt_tokens_details":[1]},"timings":{}}', None),
+    ],
+    ids=["usage", "llama.cpp", "older llama.cpp", "null", "no object"],
+)
+def test_cached_tokens_are_read_where_a_server_states_them(said: str, cached: int | None) -> None:
+    ((event,), _) = events_of(bytearray(f"data: {said}\n".encode()))
+    assert event.cached_tokens == cached
+
+
 @pytest.mark.parametrize("end", [b"\r", b"\n", b"\r\n"])
 def test_lines_of_a_stream_end_as_the_standard_allows(end: bytes) -> None:
     assert read_all(answer(EVENTS.replace(b"\n", end))) == (200, 2)

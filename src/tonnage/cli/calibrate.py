@@ -47,20 +47,22 @@ def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
     from tonnage.measure.points import read_points, read_training
     from tonnage.planning.calibrate.calibrate import calibrate as answer
     from tonnage.planning.calibrate.training import calibrate_training, train_rows_of
-    from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
+    from tonnage.planning.requests.calibrate import calibrate_request, check_engine, stacks_of
     from tonnage.report.answers import show_document
     from tonnage.report.calibrate import calibrated_document
     from tonnage.report.document import as_json as json_text
     from tonnage.report.wording import plural
 
-    window_s = read(options["window"], "s", field="--window")
-    trained = read_training(measurements, options["pasted"])
-    lengths = (options["isl"], options["osl"])
-    found = [] if trained else read_points(measurements, options["pasted"], lengths=lengths, window_s=window_s)
     additions = own_facts(options)
     asked = calibrate_request(
         {field.name: options[field.name] for field in fields_of(CalibrateRequest)}, additions=additions
     )
+    window_s = read(options["window"], "s", field="--window")
+    trained = read_training(measurements, options["pasted"])
+    if not trained:
+        check_engine(asked)
+    lengths = (options["isl"], options["osl"])
+    found = [] if trained else read_points(measurements, options["pasted"], lengths=lengths, window_s=window_s)
     machine = asked.machine or platform.node()
     with show_progress(f"fitting to {plural(len(trained or found), 'measurement')}"):
         if trained:

@@ -76,7 +76,7 @@ def _slo_options(command: Any) -> Any:
 @click.option("--warmup", type=int, help="Requests before those that count; a few without this.")
 @click.option("--timeout", default="120s", show_default=True, callback=_seconds, help="Of one request.")
 @click.option("--ignore-eos/--no-ignore-eos", default=True, help="Ask for answers of full length.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of arrivals; prompts are new in every run.")
 @click.option("--key-env", help="Environment variable that holds the API key (OPENAI_API_KEY without this).")
 @click.option(
     "--metrics", multiple=True, help="Metrics page to read beside it (engine, DCGM or node exporter); repeat."
@@ -94,7 +94,6 @@ def serve(**options: Any) -> None:
     run has measured is never lost. A load is --rate (open loop) or --concurrency (closed loop); --sweep raises it.
     """
     from tonnage.measure.serve import measure_serve
-    from tonnage.measure.summary import UNUSABLE
 
     spec = _spec(options)
     if options["resume"] and not options["output"]:
@@ -115,9 +114,8 @@ def serve(**options: Any) -> None:
         raise
     keep_measurement(found)
     _show(found, as_json=options["as_json"], why=options["why"])
-    late = next((note for note in found.notes if note.startswith(UNUSABLE)), None)
-    if late is not None:
-        click.echo(f"tonnage: {late}", err=True)
+    if found.disowned:
+        click.echo(f"tonnage: {found.disowned}", err=True)
     if found.stopped:
         raise BadRequest(f"stopped early: {found.stopped}; what was measured is in {output}")
 

@@ -75,8 +75,9 @@ def quick(url: str, **options: Any) -> None:
     """
     from tonnage.catalog import gather
     from tonnage.catalog.additions import save_calibration
-    from tonnage.measure.quick import measure_quick, quick_specs
+    from tonnage.measure.quick import measure_quick, planned, quick_specs
     from tonnage.planning.calibrate.calibrate import calibrate as answer
+    from tonnage.planning.calibrate.loads import refuse_unknown
     from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
     from tonnage.report.answers import show_document
     from tonnage.report.calibrate import calibrated_document
@@ -89,15 +90,17 @@ def quick(url: str, **options: Any) -> None:
         most=options["most"],
         duration_s=read(options["duration"], "s", field="--time"),
     )
+    told = {name: options[name] for name in ("accelerator", "engine", "engine_version", "weights", "tp")}
+    model, additions = options["known_as"] or options["model"], gather()
+    asked = calibrate_request({**told, "model": model, "option": options["settings"]}, additions=additions)
+    ahead = planned(specs, engine=asked.engine)
+    (stack,) = stacks_of([ahead], asked)
+    refuse_unknown(ahead, stack, additions=additions)
     with show_progress("measuring three loads"):
         measured = measure_quick(specs, Path(options["output"]), key_env=options["key_env"])
     keep_measurement(measured)
-    told = {name: options[name] for name in ("accelerator", "engine", "engine_version", "weights", "tp")}
-    model = options["known_as"] or options["model"]
-    asked = calibrate_request({**told, "model": model, "option": options["settings"]})
-    stacks = stacks_of([measured], asked)
     with show_progress("fitting"):
-        fitted = answer([(measured, stacks[0])], additions=gather(), machine=platform.node())
+        fitted = answer([(measured, stack)], additions=additions, machine=platform.node())
     path = save_calibration(fitted.calibration, Path(options["out"]) if options["out"] else None)
     if options["as_json"]:
         click.echo(json_text(fitted))

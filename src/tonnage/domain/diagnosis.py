@@ -100,6 +100,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     waiting_most: float | None = None
     idle_share: float | None = None
     """Of the readings in which nothing ran or waited."""
+    cached_share: float | None = None
+    """Of prompt tokens, those that a prefix cache had, in the window. [-]"""
     kv_used: float | None = None
     """Mean share of the cache in use."""
     kv_used_most: float | None = None

@@ -20,7 +20,9 @@ __all__ = [
     "CAPACITY_SCHEMA",
     "DEVICE_SCHEMA",
     "HISTORY_SCHEMA",
+    "MAX_CACHED_SHARE",
     "MEASUREMENT_SCHEMA",
+    "UNUSABLE",
     "Capacity",
     "DeviceMeasurement",
     "Entry",
@@ -37,6 +39,10 @@ __all__ = [
 
 MEASUREMENT_SCHEMA = "tonnage.measurement/1"
 CAPACITY_SCHEMA = "tonnage.capacity/1"
+UNUSABLE: Final = "Not to be used"
+"""How a note begins that forbids the numbers it stands under."""
+MAX_CACHED_SHARE: Final = 0.2
+"""Of prompt tokens, that a prefix cache may give: new prompts share no more than a chat template (assumed). [-]"""
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -91,6 +97,8 @@ class ServerState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     output_tokens: float | None = None
     """Written during the measurement, by its own counter. [tokens]"""
     preemptions: float | None = None
+    cached_share: float | None = None
+    """Of the prompt tokens that came during the measurement, those in its prefix cache, by its own counters. [-]"""
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -128,6 +136,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     e2e_s: Latency | None = None
     client_delay_s: float | None = None
     """The measuring client's own delay, p99. [s]"""
+    cached_share: float | None = None
+    """Of the prompt tokens, those that the server took from its prefix cache; absent = it does not say. [-]"""
     stopped: str | None = None
     """Why it ended before its bounds."""
     server: ServerState | None = None
@@ -136,6 +146,11 @@ class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def level(self) -> float:
         """Offered rate or held concurrency, whichever is known."""
         return self.rate_per_s if self.rate_per_s is not None else (self.concurrency or 0.0)
+
+    @property
+    def computed_tokens(self) -> float | None:
+        """Mean prompt without what a prefix cache had of it. [tokens]"""
+        return None if self.prompt_tokens is None else self.prompt_tokens * (1.0 - (self.cached_share or 0.0))
 
     @property
     def failed(self) -> int:
@@ -190,6 +205,11 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     stopped: str | None = None
     """Why the whole run ended early."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def disowned(self) -> str | None:
+        """The note of the run itself that forbids its numbers; nothing where there is none."""
+        return next((note for note in self.notes if note.lower().startswith(UNUSABLE.lower())), None)
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

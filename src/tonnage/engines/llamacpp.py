@@ -63,6 +63,7 @@ def metrics() -> ServerMetrics:
             "waiting": gauge("llamacpp:requests_deferred"),
             "kv_used": gauge("llamacpp:kv_cache_usage_ratio", over="mean"),
             "prompt_tokens": counter("llamacpp:prompt_tokens_total"),
+            "cached_tokens": counter("llamacpp:prompt_tokens_cached_total"),
             "output_tokens": counter("llamacpp:tokens_predicted_total"),
             "prefill_total_s": counter("llamacpp:prompt_seconds_total"),
             "decode_total_s": counter("llamacpp:tokens_predicted_seconds_total"),

@@ -137,6 +137,9 @@ def metrics() -> ServerMetrics:
             # num_retracted_reqs is a gauge of the last step, not a count of what happened.
             "preemptions": counter("sglang:num_retracted_requests_total", "sglang:num_retracted_reqs_total"),
             "prompt_tokens": counter("sglang:prompt_tokens_total"),
+            "queried_tokens": counter("sglang:prompt_tokens_total"),
+            "cached_tokens": counter("sglang:cached_tokens_total"),
+            "cache_hit_rate": gauge("sglang:cache_hit_rate", over="mean"),
             "output_tokens": counter("sglang:generation_tokens_total"),
             "requests": counter("sglang:num_requests_total"),
             "aborted": counter("sglang:num_aborted_requests_total"),

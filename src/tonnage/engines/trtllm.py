@@ -72,6 +72,8 @@ def metrics() -> ServerMetrics:
         name="trtllm",
         series={
             "kv_used": gauge("trtllm_kv_cache_utilization", over="mean"),
+            "queried_tokens": counter("trtllm_prompt_tokens_total"),
+            "cached_tokens": counter("trtllm_prompt_cached_tokens_total"),
             "requests": counter("trtllm_request_success_total"),
             "queue_s": histogram("trtllm_request_queue_time_seconds"),
             "ttft_s": histogram("trtllm_time_to_first_token_seconds"),

@@ -108,6 +108,8 @@ def metrics() -> ServerMetrics:
             "kv_used": gauge("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", over="mean"),
             "preemptions": counter("vllm:num_preemptions_total"),
             "prompt_tokens": counter("vllm:prompt_tokens_total"),
+            "cached_tokens": counter("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
+            "queried_tokens": counter("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
             "output_tokens": counter("vllm:generation_tokens_total"),
             "requests": counter("vllm:request_success_total"),
             "aborted": counter("vllm:request_success_total", where=(("finished_reason", "abort"),)),

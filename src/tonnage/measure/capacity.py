@@ -91,6 +91,7 @@ def _reasons(measurement: Measurement, point: Point, *, demand: Demand, needed: 
     peak = demand.rate_per_s * demand.peak_to_mean
     kind = "requests/s offered" if point.rate_per_s is not None else "requests at once"
     found = [
+        *filter(None, [measurement.disowned]),
         f"Measured at {point.level:g} {kind}: {point.requests_per_s:.4g} requests/s from {point.completed:,} requests.",
         f"At the peak each of {needed} carries {peak / needed:.4g} requests/s, "
         f"{peak / needed / (point.requests_per_s or math.nan):.0%} of what it sustains.",

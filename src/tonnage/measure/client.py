@@ -83,6 +83,8 @@ class Reply(msgspec.Struct, kw_only=True):
     """As the server says."""
     output_tokens: Any = None
     """As the server says."""
+    cached_tokens: Any = None
+    """Of the prompt, in its prefix cache, as the server says."""
     prompt_s: float | None = None
     """The server's own time to read the prompt."""
     predicted_s: float | None = None
@@ -334,6 +336,7 @@ class _Wire(asyncio.Protocol):
             reply.last_s = now if reply.first_s is not None else None
         if event.usage is not None:
             reply.prompt_tokens, reply.output_tokens = event.usage.prompt_tokens, event.usage.completion_tokens
+            reply.cached_tokens = event.cached_tokens
         if event.timings is not None and event.timings.prompt_ms is not None:
             reply.prompt_s = event.timings.prompt_ms / 1e3
             reply.predicted_s = None if event.timings.predicted_ms is None else event.timings.predicted_ms / 1e3

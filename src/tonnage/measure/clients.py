@@ -195,6 +195,7 @@ class _Task(msgspec.Struct, frozen=True, kw_only=True):
     stage: int
     segment: int
     words: int
+    salt: str
     done: frozenset[int]
     spent_s: float
     file: str
@@ -213,6 +214,7 @@ async def _run_clients(stage: Stage, *, number: int, file: Path, key_env: str | 
             done=stage.done,
             segment=stage.segment,
             words=stage.words,
+            salt=stage.salt,
             spent_s=stage.spent_s,
             file=str(file),
             share=(place, number),
@@ -264,6 +266,7 @@ def _client(pipe: Pipe, task: _Task, key_env: str | None) -> None:
         stage=task.stage,
         segment=task.segment,
         words=task.words,
+        salt=task.salt,
         file=file,
         done=task.done,
         spent_s=task.spent_s,

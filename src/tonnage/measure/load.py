@@ -6,9 +6,9 @@ client or server that falls behind cannot hide it (coordinated omission). A clos
 complete. Both stop by themselves when the server fails or cannot follow. The client watches itself: how late it sends,
 and how late a heartbeat of 10 ms runs, which is how late it would notice a token.
 
-Prompts are random words, different in every request, as many as make the wanted tokens. No tokenizer: the server's own
-count of two prompts says how many tokens a word is, and how many the chat template adds. Prompts differ from their
-first word on, so that no prefix cache answers for the engine.
+Prompts are random words, different in every request of every load of every run (each start draws a salt), as many as
+make the wanted tokens. No tokenizer: the server's own count of two prompts says how many tokens a word is, and how many
+the chat template adds. Prompts differ from their first word on, so that no prefix cache answers for the engine.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     stage: int
     segment: int
     words: int
+    salt: str
+    """Of this start of the client: no earlier one has sent its prompts."""
     file: int
     done: frozenset[int] = frozenset()
     """Requests an earlier start has measured."""
@@ -248,7 +250,7 @@ def faster_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _bytes(stage: Stage, index: int) -> bytes:
-    text = prompt(seed=stage.spec.seed + 7919 * stage.stage, index=index, words=stage.words)
+    text = prompt(salt=f"{stage.salt}/{stage.stage}", index=index, words=stage.words)
     spec = stage.spec
     return request_bytes(stage.connection, prompt=text, output_tokens=spec.output_tokens, ignore_eos=spec.ignore_eos)
 
@@ -304,6 +306,7 @@ def outcome_of(reply: Reply, stage: Stage, *, index: int, intended_s: float, sta
         end_s=round(time.perf_counter() - start_s, 7),
         gap_s=tuple(round(later - earlier, 7) for earlier, later in itertools.pairwise(reply.token_s)),
         prompt_tokens=reply.prompt_tokens if _is_count(reply.prompt_tokens) else None,
+        cached_tokens=_cached(reply),
         output_tokens=tokens if ok else None,
         miscounted=miscounted if ok else None,
         resent=reply.resent,
@@ -316,6 +319,12 @@ def outcome_of(reply: Reply, stage: Stage, *, index: int, intended_s: float, sta
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _cached(reply: Reply) -> int | None:
+    """Prompt tokens from the server's cache; nothing where the count cannot be."""
+    said, whole = reply.cached_tokens, reply.prompt_tokens
+    return said if said == 0 or (_is_count(said) and _is_count(whole) and said <= whole) else None
 
 
 def _tokens(reply: Reply, wanted: int) -> tuple[int, str | None]:
@@ -346,12 +355,12 @@ PROBE_TOKENS: Final = 2
 FIRST_PROBE: Final = -1
 
 
-def prompt(*, seed: int, index: int, words: int) -> str:
-    """The words of one request; the same seed and index give the same."""
-    return " ".join(random.Random(f"{seed}/{index}").choices(WORDS, k=words))
+def prompt(*, salt: str, index: int, words: int) -> str:
+    """The words of one request; the same salt and index give the same."""
+    return " ".join(random.Random(f"{salt}/{index}").choices(WORDS, k=words))
 
 
-async def words_for(connection: Connection, spec: Spec) -> int:
+async def words_for(connection: Connection, spec: Spec, *, salt: str) -> int:
     """
     Words that make up the wanted prompt, by the server's own count of two probes.
 
@@ -365,7 +374,7 @@ async def words_for(connection: Connection, spec: Spec) -> int:
     short, long = max(1, spec.prompt_tokens // 4), max(2, (spec.prompt_tokens * 3) // 4)
     counts = []
     for number, words in enumerate((short, long)):
-        text = prompt(seed=spec.seed, index=FIRST_PROBE - number, words=words)
+        text = prompt(salt=salt, index=FIRST_PROBE - number, words=words)
         data = request_bytes(
             connection, prompt=text, output_tokens=min(PROBE_TOKENS, spec.output_tokens), ignore_eos=spec.ignore_eos
         )

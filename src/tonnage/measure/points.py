@@ -25,6 +25,7 @@ from tonnage.domain.train_measurement import (
     TrainRun,
 )
 from tonnage.errors import BadRequest, echo
+from tonnage.measure.summary import cached_notes
 from tonnage.units import read
 
 if TYPE_CHECKING:
@@ -322,13 +323,14 @@ def measurement_of_page(seen: Evidence, source: str) -> Measurement:
         output_tokens=seen.output_tokens,
         ttft_s=Latency(mean=ttft_s) if ttft_s else None,
         tpot_s=Latency(mean=seen.tpot_s) if seen.tpot_s else None,
+        cached_share=seen.cached_share,
     )
     return Measurement(
         schema=MEASUREMENT_SCHEMA,
         tool="metrics",
         model=seen.model,
         points=(point,),
-        notes=(f"mean of {echo(source)} over what it has seen",),
+        notes=(*cached_notes((point,)), f"mean of {echo(source)} over what it has seen"),
     )
 
 

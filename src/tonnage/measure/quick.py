@@ -12,12 +12,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tonnage.domain.measurement import Load, Measurement
+from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Load, Measurement, Point, ServerState
 from tonnage.errors import BadRequest
+from tonnage.measure.client import target_of
 from tonnage.measure.records import Spec
+from tonnage.measure.scrape import engine_at
 from tonnage.measure.serve import measure_serve
 
-__all__ = ["measure_quick", "quick_specs"]
+__all__ = ["measure_quick", "planned", "quick_specs"]
 
 _EACH: Final = 6
 """Requests of each place that count, after one of warm-up. [requests]"""
@@ -69,6 +71,32 @@ def quick_specs(
     )
 
 
+def planned(specs: tuple[Spec, ...], *, engine: str | None) -> Measurement:
+    """
+    The three points before they are measured, to check the stack by.
+
+    Parameters
+    ----------
+    specs : tuple of Spec
+        What will be asked.
+    engine : str, optional
+        As the user names it; absent = as the server's metrics page does.
+    """
+    first = specs[0]
+    seen = engine or engine_at(target_of(first.url, model=first.model, kind=first.kind))
+    points = tuple(
+        Point(
+            concurrency=spec.load.concurrency,
+            completed=0,
+            prompt_tokens=spec.prompt_tokens,
+            output_tokens=spec.output_tokens,
+            server=ServerState(engine=seen) if seen else None,
+        )
+        for spec in specs
+    )
+    return Measurement(schema=MEASUREMENT_SCHEMA, tool="tonnage", points=points)
+
+
 def measure_quick(specs: tuple[Spec, ...], folder: Path, *, key_env: str | None = None) -> Measurement:
     """
     The loads one after another, each in a file of its own, as one measurement.
@@ -86,4 +114,5 @@ def measure_quick(specs: tuple[Spec, ...], folder: Path, *, key_env: str | None 
     stopped = next((one.stopped for one in found if one.stopped), None)
     if stopped:
         raise BadRequest(f"stopped early: {stopped}; what was measured is in {folder}")
-    return replace(found[0], points=tuple(point for one in found for point in one.points), knee=None)
+    notes = tuple(dict.fromkeys(note for one in found for note in one.notes))
+    return replace(found[0], points=tuple(point for one in found for point in one.points), knee=None, notes=notes)

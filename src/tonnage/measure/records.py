@@ -64,6 +64,8 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, tag="segment"):
     words: int
     """Words of a prompt that make up the wanted tokens, by the server's own count."""
     date: str
+    salt: str = ""
+    """Of this start of the client: with the stage and the index of a request it gives the prompt."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag="request", omit_defaults=True):
@@ -82,6 +84,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag="request", omit_def
     gap_s: tuple[float, ...] = ()
     """Between events with text."""
     prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    """Of the prompt, in the server's prefix cache, by its own count."""
     output_tokens: int | None = None
     miscounted: str | None = None
     """What is wrong with the server's own count, when it cannot be."""

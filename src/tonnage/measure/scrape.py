@@ -19,7 +19,7 @@ from tonnage.measure.client import Target, address_of, target_at
 from tonnage.measure.diagnose.window import evidence_of
 from tonnage.measure.metrics import reading_of
 
-__all__ = ["fetch", "page_of", "pages_of", "state_of", "watch"]
+__all__ = ["engine_at", "fetch", "page_of", "pages_of", "state_of", "watch"]
 
 EVERY_S: Final = 1.0
 MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
@@ -48,6 +48,14 @@ def pages_of(target: Target, named: Sequence[str]) -> tuple[tuple[Target, bool],
     guess = Target(host=target.host, port=target.port, tls=target.tls, path="/metrics", kind="completions", model="")
     own = tuple((page_of(url), True) for url in named)
     return own if any(page.url == guess.url for page, _ in own) else ((guess, False), *own)
+
+
+def engine_at(target: Target) -> str | None:
+    """The engine that a server's metrics page names; absent without a page that is known."""
+    ((page, _),) = pages_of(target, ())
+    found = asyncio.run(fetch(page))
+    reading = None if found is None else reading_of(found, at_s=0.0)
+    return reading.engine if reading is not None else None
 
 
 async def fetch(page: Target) -> bytes | None:
@@ -117,4 +125,5 @@ def state_of(readings: Sequence[Reading]) -> ServerState | None:
         prompt_tokens=growth("prompt_tokens"),
         output_tokens=growth("output_tokens"),
         preemptions=growth("preemptions"),
+        cached_share=seen.cached_share if len(own) > 1 else None,
     )

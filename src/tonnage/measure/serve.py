@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -148,7 +149,8 @@ async def _run(
     for page, named in pages:
         if named:
             await _answers(page)
-    words = await words_for(connection, spec)
+    salt = secrets.token_hex(8)
+    words = await words_for(connection, spec, salt=salt)
     if log is not None and log.segments:
         words = log.segments[0].words
     header = Header(spec=spec, version=__version__, date=_now())
@@ -159,7 +161,7 @@ async def _run(
         while (following := again or _next(read_log(output))) is not None:
             again = None
             number, load, done, spent_s = following
-            append(file, Segment(segment=segment, stage=number, load=load, words=words, date=_now()))
+            append(file, Segment(segment=segment, stage=number, load=load, words=words, date=_now(), salt=salt))
             stage = Stage(
                 connection=connection,
                 spec=spec,
@@ -167,6 +169,7 @@ async def _run(
                 stage=number,
                 segment=segment,
                 words=words,
+                salt=salt,
                 file=file,
                 done=done,
                 spent_s=spent_s,

@@ -67,9 +67,12 @@ class _Choice(msgspec.Struct):
 class _Usage(msgspec.Struct):
     prompt_tokens: Any = None
     completion_tokens: Any = None
+    prompt_tokens_details: Any = None
 
 
 class _Timings(msgspec.Struct):
+    cache_n: Any = None
+    prompt_n: Any = None
     prompt_ms: float | None = None
     predicted_ms: float | None = None
 
@@ -98,6 +101,24 @@ class Event(msgspec.Struct):
     def finished(self) -> bool:
         """Whether the event says that the last token has been made."""
         return any(choice.finish_reason for choice in self.choices or ())
+
+    @property
+    def cached_tokens(self) -> Any:
+        """
+        Prompt tokens that were in the server's prefix cache, as it says; absent = it does not.
+
+        OpenAI's usage has them in its details (vLLM with --enable-prompt-tokens-details, SGLang with
+        --enable-cache-report), llama.cpp's timings as `cache_n`; before that as what `prompt_n`, the tokens computed,
+        leaves of the prompt. Its `tokens_cached` is the length of the slot afterwards, and no reuse.
+        """
+        details = self.usage.prompt_tokens_details if self.usage is not None else None
+        said = details.get("cached_tokens") if isinstance(details, dict) else None
+        if said is None and self.timings is not None:
+            said = self.timings.cache_n
+            whole, computed = self.usage.prompt_tokens if self.usage else None, self.timings.prompt_n
+            if said is None and isinstance(whole, int) and isinstance(computed, int):
+                said = whole - computed
+        return said
 
 
 _DECODER = msgspec.json.Decoder(Event)

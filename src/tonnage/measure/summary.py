@@ -10,16 +10,22 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Load, Measurement, Point
+from tonnage.domain.measurement import (
+    MAX_CACHED_SHARE,
+    MEASUREMENT_SCHEMA,
+    UNUSABLE,
+    Latency,
+    Load,
+    Measurement,
+    Point,
+)
 from tonnage.domain.requests.common import Slo
 from tonnage.measure.knee import knee_of
 from tonnage.measure.records import Log, Outcome
 from tonnage.simulation.metrics import Objectives, Summary, e2e_s, goodput_per_s, summary, tpot_s, ttft_s
 
-__all__ = ["UNUSABLE", "is_late", "latency", "measurement_of", "objectives_of", "point_of"]
+__all__ = ["cached_notes", "is_late", "latency", "measurement_of", "objectives_of", "point_of"]
 
-UNUSABLE = "Not to be used"
-"""How a note begins that forbids the numbers it stands under."""
 SLOW_CLIENT_S = 0.005
 MAX_LATE_SHARE = 0.05
 """Of the median time to first token, that the client's own lateness may be."""
@@ -79,7 +85,15 @@ def point_of(load: Load, outcomes: Iterable[Outcome], *, slo: Slo, lag_s: float 
         itl_s=latency([gap for o in good for gap in o.gap_s]),
         e2e_s=latency(e2e),
         client_delay_s=max(delays) if delays else None,
+        cached_share=_cached_share(good),
     )
+
+
+def _cached_share(good: Sequence[Outcome]) -> float | None:
+    """Of the prompt tokens, those from the server's cache; a server that says it of some (vLLM) had none of others."""
+    if all(o.cached_tokens is None for o in good):
+        return None
+    return sum(o.cached_tokens or 0 for o in good) / max(1, sum(o.prompt_tokens or 0 for o in good))
 
 
 def _span_s(outcomes: Sequence[Outcome], segment: int) -> float:
@@ -103,7 +117,9 @@ def measurement_of(log: Log) -> Measurement:
         end = log.end_of(stage)
         point = point_of(load, log.of_stage(stage), slo=spec.slo, lag_s=end.lag_s if end else None)
         stopped = end.stopped if end is not None else "interrupted; --resume goes on with it"
-        points.append(replace(point, stopped=stopped, server=end.server if end else None))
+        server = end.server if end else None
+        cached = point.cached_share if point.cached_share is not None or server is None else server.cached_share
+        points.append(replace(point, stopped=stopped, server=server, cached_share=cached))
     ends = [end for stage in sorted(loads) if (end := log.end_of(stage)) is not None]
     fatal = next((end.stopped for end in ends if end.fatal), None)
     return Measurement(
@@ -132,6 +148,22 @@ def _late_share(point: Point) -> float:
     return 0.0 if not median or point.client_delay_s is None else point.client_delay_s / median
 
 
+def cached_notes(points: Sequence[Point]) -> Iterable[str]:
+    """What a prefix cache has done for the loads, by the server's own count."""
+    known = [(point.cached_share, point.level) for point in points if point.cached_share is not None]
+    if not known:
+        return
+    share, level = max(known)
+    if share > MAX_CACHED_SHARE:
+        yield (
+            f"{UNUSABLE}: {share:.0%} of the prompt tokens at load {level:g} came from the server's prefix cache, over "
+            f"the {MAX_CACHED_SHARE:.0%} that a chat template may be: their work was not done; give longer prompts, or "
+            "start the server without its prefix cache."
+        )
+    else:
+        yield f"By the server's own count its prefix cache held {share:.1%} of the prompt tokens at most."
+
+
 def _notes(log: Log, points: Sequence[Point]) -> Iterable[str]:
     """What a reader must know before using the numbers."""
     late = [point for point in points if is_late(point)]
@@ -142,6 +174,7 @@ def _notes(log: Log, points: Sequence[Point]) -> Iterable[str]:
             f"{MAX_LATE_SHARE:.0%} of the median time to first token, up to {_late_share(first):.0%} at load "
             f"{first.level:g}; measure from a machine with a free core, or with less load."
         )
+    yield from cached_notes(points)
     worst = max((point.client_delay_s or 0.0 for point in points), default=0.0)
     if worst > SLOW_CLIENT_S:
         yield (

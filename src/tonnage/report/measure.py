@@ -139,6 +139,7 @@ _COLUMNS: tuple[tuple[str, int, Callable[[Point], str]], ...] = (
     ("out tok/s", 2, lambda point: _number(point.output_tokens_per_s, ",.0f")),
     ("in / out tok", 6, lambda p: f"{_number(p.prompt_tokens, '.0f') or UNKNOWN} / "
      f"{_number(p.output_tokens, '.0f') or UNKNOWN}"),
+    ("cached", 4, lambda p: "" if p.cached_share is None else f"{p.cached_share:.0%}"),
     ("TTFT p50/95/99 ms", 0, lambda point: _ms(point.ttft_s, _RANKS)),
     ("TPOT p50/95/99 ms", 0, lambda point: _ms(point.tpot_s, _RANKS)),
     ("ITL p50/95/99 ms", 4, lambda point: _ms(point.itl_s, _RANKS)),

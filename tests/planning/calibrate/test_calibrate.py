@@ -2,11 +2,12 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import msgspec
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 import tonnage
 from tonnage.catalog import Additions, gather
@@ -142,6 +143,52 @@ def test_a_token_sooner_than_its_weights_can_be_read_is_refused() -> None:
         calibrate([(Measurement(schema=MEASUREMENT_SCHEMA, tool="x", points=(quick,)), STACK)])
     drafted = msgspec.structs.replace(STACK, options={"speculative_tokens": 3, "speculative_acceptance": 0.8})
     calibrate([(Measurement(schema=MEASUREMENT_SCHEMA, tool="x", points=(quick,)), drafted)])
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (
+            {"ttft_s": Latency(mean=8e-3)},
+            r"TTFT 8 ms .* arithmetic of 1,024 prompt tokens alone takes 14\.\d ms at",
+        ),
+        ({"output_tokens_per_s": 2e5}, r"200,000 tokens/s .* of prompts and answers allows 1\d,\d{3} tokens/s at"),
+        ({"ttft_s": Latency(mean=2e-3)}, r"TTFT 2 ms .* reading the 1[56]\.?\d* GB of bf16 weights .* takes 4\.\d* ms"),
+    ],
+    ids=["prompt", "rate", "weights"],
+)
+def test_what_no_physics_allows_is_refused(changes: dict[str, object], says: str, tmp_path: Path) -> None:
+    point = msgspec.structs.replace(measured(levels=(8,)).points[0], **changes)
+    told = calibrated(Measurement(schema=MEASUREMENT_SCHEMA, tool="x", points=(point,)), tmp_path)
+    assert told.exit_code == 2 and re.search(f"^tonnage: {says}", told.output), told.output
+    assert told.output.count("\n") == 1 and "at 8 at once contradict" in told.output and "H100" in told.output
+    assert not (tmp_path / "own.toml").exists()
+
+
+def test_what_its_own_run_disowns_is_refused(tmp_path: Path) -> None:
+    note = "not to be used: at 1 of 2 loads the client's own lateness is over 5% of the median, up to 30% at load 8."
+    told = calibrated(msgspec.structs.replace(measured(levels=(8,)), notes=("Prompts are short.", note)), tmp_path)
+    assert told.exit_code == 2 and not (tmp_path / "own.toml").exists()
+    assert told.output == f"tonnage: the measurement's own note forbids its numbers: {note[:-1]}\n"
+
+
+def test_what_a_prefix_cache_held_of_a_prompt_counts_as_no_work(tmp_path: Path) -> None:
+    """A chat template is in every prompt: of 1,280 tokens with a fifth of them cached 1,024 were computed."""
+    point = msgspec.structs.replace(measured(levels=(8,)).points[0], prompt_tokens=1280.0, cached_share=0.2)
+    plain = msgspec.structs.replace(point, prompt_tokens=1024.0, cached_share=None)
+    cached, whole = (
+        loads_of(Measurement(schema=MEASUREMENT_SCHEMA, tool="x", points=(one,)), STACK, additions=Additions())[0]
+        for one in (point, plain)
+    )
+    assert cached.at.case.isl == whole.at.case.isl and cached.place == whole.place
+
+
+def calibrated(found: Measurement, folder: Path) -> Result:
+    """The command's answer to a measurement."""
+    report = folder / "m.json"
+    report.write_bytes(msgspec.json.encode(found))
+    stack = ["--model", MODEL, "--accelerator", "H100", "--engine", "vllm", "--out", str(folder / "own.toml")]
+    return CliRunner().invoke(root, ["calibrate", str(report), *stack])
 
 
 def test_one_load_moves_little_and_more_loads_make_it_surer() -> None:

@@ -52,6 +52,7 @@ def evidence_of_measurement(measurement: Measurement, *, source: str = "") -> Ev
         "running_most": state.running if state else None,
         "waiting_most": state.waiting if state else None,
         "kv_used_most": state.kv_used if state else None,
+        "cached_share": top.cached_share,
         "preemptions": state.preemptions if state else None,
         "engine": state.engine if state else None,
     }

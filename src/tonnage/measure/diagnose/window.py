@@ -143,6 +143,18 @@ def _ratio(total: float | None, count: float | None) -> float | None:
     return total / count if total is not None and count else None
 
 
+def _cached_share(readings: Sequence[Reading]) -> float | None:
+    """
+    Of prompt tokens, those that a prefix cache had.
+
+    vLLM, SGLang and TensorRT-LLM count what was looked up; llama.cpp's prompt tokens are those that it computed.
+    """
+    cached, computed = growth(readings, "cached_tokens"), growth(readings, "prompt_tokens")
+    if cached is None:
+        return _mean(readings, "cache_hit_rate")
+    return _ratio(cached, growth(readings, "queried_tokens") or cached + (computed or 0.0))
+
+
 def _serving(readings: Sequence[Reading], window: float) -> dict[str, Any]:
     hist: Callable[[str], Histogram | None] = lambda name: _window_increase(readings, name)  # noqa: E731
     e2e, ttft = hist("e2e_s"), hist("ttft_s")
@@ -177,6 +189,7 @@ def _serving(readings: Sequence[Reading], window: float) -> dict[str, Any]:
         "kv_used": sum(kv) / len(kv) if kv else None,
         "kv_used_most": max(kv, default=None),
         "preemptions": growth(readings, "preemptions"),
+        "cached_share": _cached_share(readings),
         "queue_s": _average(hist("queue_s"))
         if hist("queue_s")
         else _ratio(growth(readings, "queue_total_s"), finished),

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
-from tonnage.measure.summary import latency
+from tonnage.measure.summary import cached_notes, latency
 from tonnage.simulation.metrics import tpot_s
 
 __all__ = ["read", "recognise"]
@@ -59,6 +59,25 @@ def _from_summary(document: Mapping[str, Any]) -> Measurement:
         )
     own_rate = written / seconds if written is not None and seconds else _average(document, "output_token_throughput")
     urls = endpoint.get("urls") or [None]
+    prompt = _average(document, "usage_prompt_tokens") or _average(document, "input_sequence_length")
+    cached = _average(document, "usage_prompt_cache_read_tokens")
+    point = Point(
+        rate_per_s=rate,
+        concurrency=concurrency if rate is None else None,
+        requests=completed + errors,
+        completed=completed,
+        failures={"errors": errors} if errors else {},
+        duration_s=seconds,
+        prompt_tokens=prompt,
+        output_tokens=servers or theirs,
+        requests_per_s=_average(document, "request_throughput"),
+        output_tokens_per_s=own_rate,
+        goodput_per_s=_average(document, "goodput"),
+        ttft_s=_latency(document, "time_to_first_token"),
+        tpot_s=None if differs else _latency(document, "inter_token_latency"),
+        e2e_s=_latency(document, "request_latency"),
+        cached_share=cached / prompt if cached is not None and prompt else None,
+    )
     return Measurement(
         schema=MEASUREMENT_SCHEMA,
         tool="aiperf",
@@ -66,25 +85,8 @@ def _from_summary(document: Mapping[str, Any]) -> Measurement:
         model=models[0].get("name"),
         url=urls[0],
         date=document.get("start_time"),
-        points=(
-            Point(
-                rate_per_s=rate,
-                concurrency=concurrency if rate is None else None,
-                requests=completed + errors,
-                completed=completed,
-                failures={"errors": errors} if errors else {},
-                duration_s=seconds,
-                prompt_tokens=_average(document, "usage_prompt_tokens") or _average(document, "input_sequence_length"),
-                output_tokens=servers or theirs,
-                requests_per_s=_average(document, "request_throughput"),
-                output_tokens_per_s=own_rate,
-                goodput_per_s=_average(document, "goodput"),
-                ttft_s=_latency(document, "time_to_first_token"),
-                tpot_s=None if differs else _latency(document, "inter_token_latency"),
-                e2e_s=_latency(document, "request_latency"),
-            ),
-        ),
-        notes=tuple(notes),
+        points=(point,),
+        notes=(*cached_notes((point,)), *notes),
     )
 
 
@@ -140,28 +142,25 @@ def _from_lines(lines: Sequence[Mapping[str, Any]]) -> Measurement:
         - min(line["metadata"]["credit_issued_ns"] for line in counted)
     ) / 1e9
     failed = len(counted) - len(good)
-    return Measurement(
-        schema=MEASUREMENT_SCHEMA,
-        tool="aiperf",
-        points=(
-            Point(
-                requests=len(counted),
-                completed=len(good),
-                failures={"errors": failed} if failed else {},
-                duration_s=span,
-                prompt_tokens=read_ / len(good) if good else None,
-                output_tokens=written / len(good) if good else None,
-                requests_per_s=len(good) / span,
-                output_tokens_per_s=written / span,
-                total_tokens_per_s=(written + read_) / span,
-                ttft_s=latency(ttft),
-                tpot_s=latency(tpot),
-                itl_s=latency(itl),
-                e2e_s=latency(e2e),
-            ),
-        ),
-        notes=("The per-request file does not say which load was applied.",),
+    cached = [_value(line, name) for line in good if (name := "usage_prompt_cache_read_tokens") in line["metrics"]]
+    point = Point(
+        requests=len(counted),
+        completed=len(good),
+        failures={"errors": failed} if failed else {},
+        duration_s=span,
+        prompt_tokens=read_ / len(good) if good else None,
+        output_tokens=written / len(good) if good else None,
+        requests_per_s=len(good) / span,
+        output_tokens_per_s=written / span,
+        total_tokens_per_s=(written + read_) / span,
+        ttft_s=latency(ttft),
+        tpot_s=latency(tpot),
+        itl_s=latency(itl),
+        e2e_s=latency(e2e),
+        cached_share=sum(cached) / read_ if cached else None,
     )
+    notes = (*cached_notes((point,)), "The per-request file does not say which load was applied.")
+    return Measurement(schema=MEASUREMENT_SCHEMA, tool="aiperf", points=(point,), notes=notes)
 
 
 def _value(line: Mapping[str, Any], *names: str) -> float:

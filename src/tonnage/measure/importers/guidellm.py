@@ -10,12 +10,12 @@ is in the report (`requests`), TTFT, TPOT and E2E are computed from their times 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
-from tonnage.measure.summary import latency
+from tonnage.measure.summary import cached_notes, latency
 from tonnage.simulation.metrics import e2e_s, tpot_s, ttft_s
 
 __all__ = ["read", "recognise"]
@@ -49,6 +49,7 @@ def read(document: dict[str, Any]) -> Measurement:
     late = max((delay for delay in delays if delay is not None), default=0.0)
     if late > 1e-3:
         notes.append(f"guidellm itself sent {late * 1e3:.1f} ms late on average, which its latencies leave out.")
+    points = tuple(_point(one) for one in benchmarks)
     return Measurement(
         schema=MEASUREMENT_SCHEMA,
         tool="guidellm",
@@ -56,8 +57,8 @@ def read(document: dict[str, Any]) -> Measurement:
         model=backend.get("model"),
         url=backend.get("target"),
         date=datetime.fromtimestamp(start, UTC).isoformat(timespec="seconds") if start is not None else None,
-        points=tuple(_point(one) for one in benchmarks),
-        notes=tuple(notes),
+        points=points,
+        notes=(*cached_notes(points), *notes),
     )
 
 
@@ -89,7 +90,14 @@ def _point(benchmark: Mapping[str, Any]) -> Point:
         ttft_s=ttft,
         tpot_s=tpot,
         e2e_s=e2e,
+        cached_share=_cached_share(benchmark["requests"].get("successful") or ()),
     )
+
+
+def _cached_share(requests: Sequence[Mapping[str, Any]]) -> float | None:
+    """Of the prompt tokens of the requests that were kept, those from the server's prefix cache, as it said."""
+    read = [(one["cached_tokens"], one["prompt_tokens"]) for one in requests if one.get("cached_tokens") is not None]
+    return sum(cached for cached, _ in read) / sum(whole for _, whole in read) if read else None
 
 
 def _mean(metrics: Mapping[str, Any], name: str) -> float | None:

@@ -1,7 +1,7 @@
 """Measured loads as cases: what each point of a measurement would be predicted to be, under any stretch.
 
-The step grid of a load is opened once; a trial of the fit prices it and plays the traffic. What no software can reach
-(a token in less time than its weights take to be read) is refused before anything is fitted.
+The step grid of a load is opened once; a trial of the fit prices it and plays the traffic. What cannot be
+(`impossible`) is refused before anything is fitted.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from tonnage.domain.measurement import Measurement, Point
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision
 from tonnage.errors import BadRequest
-from tonnage.physics.transformer import step_work
+from tonnage.planning.calibrate.impossible import refuse_disowned, refuse_impossible
 from tonnage.planning.deployment import Deployment, overheads_under, resolve
 from tonnage.planning.drift import place_of
 from tonnage.planning.error_model import basis_of_tier, serve_level, serve_load
-from tonnage.planning.replica import decode_tokens
 from tonnage.planning.serve.traffic import grid_of, interrupted_share, under_load
 from tonnage.simulation.steps import StepTable, step_table
 
@@ -37,6 +36,7 @@ __all__ = [
     "in_flight_of",
     "loads_of",
     "refuse_contradictions",
+    "refuse_unknown",
     "shipped_interruption",
     "shipped_overheads",
     "under_stretch",
@@ -46,10 +46,6 @@ QUANTITIES: Final = ("ttft_s", "tpot_s", "output_tokens_per_s")
 Predictor = Callable[[Stretch], dict[str, float]]
 _FAILING: Final = 0.05
 """Share of failed requests above which a load is not what it says. [-]"""
-_IN_CACHE_BYTES: Final = 1e9
-"""Weights of a rank below which caches (96 MB on consumer parts, more on processors) may hold a good part. [bytes]"""
-_DATA_SHEET: Final = 0.95
-"""A bandwidth may be understated by this much: boosted memory clocks, rounded sheets. [-]"""
 
 
 class Stack(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,8 +84,9 @@ def loads_of(found: Measurement, stack: Stack, *, additions: Additions) -> list[
     Raises
     ------
     BadRequest
-        None can: all failed, or they lack lengths or times.
+        None can: all failed, or they lack lengths or times; the run's own note forbids it, or a time is impossible.
     """
+    refuse_disowned(found)
     loads = [load for point in found.points if (load := _load(point, stack, additions=additions)) is not None]
     if not loads:
         raise BadRequest(
@@ -120,19 +117,15 @@ def _load(point: Point, stack: Stack, *, additions: Additions) -> MeasuredLoad |
         traffic, name = Traffic(concurrency=clients, requests_per_client=each), f"{clients:g} at once"
     if not known:
         return None
+    at = _deployed(point, stack, traffic, additions=additions)
     case = _case(point, stack, traffic)
-    at = resolve(case, additions=additions)
-    if not at.pool.verdict.ok:
-        raise BadRequest(
-            f"{at.placement.model.id} on {stack.accelerator}: {at.pool.verdict.reason}; what was measured ran"
-        )
     load = serve_load(case.traffic, in_flight=case.traffic.concurrency or 1.0, prompt_tokens=case.isl)
     rung = step_table(grid_of(at), shipped_overheads(at)).rung
     basis = basis_of_tier(rung, overheads_borrowed=at.times.borrowed)
     level = serve_level(
         at.placement.model, basis=basis, load=load, engine=at.times.engine, host_known=at.times.host_measured
     )
-    _refuse_impossible(known.get("tpot_s"), at, name)
+    refuse_impossible(point, at, name=name)
     tpot_s = known.get("tpot_s") or under_load(at, step_table(grid_of(at), at.overheads))[0].tpot_s
     in_flight = in_flight_of(case, tpot_s=tpot_s)
     place = place_of(in_flight, at.placement.layout, prompt_tokens=at.case.isl, output_tokens=at.case.osl)
@@ -140,12 +133,34 @@ def _load(point: Point, stack: Stack, *, additions: Additions) -> MeasuredLoad |
     return MeasuredLoad(at.placement.model.id, name, known, under_stretch(at), at, level, place, between)
 
 
+def _deployed(point: Point, stack: Stack, traffic: Traffic, *, additions: Additions) -> Deployment:
+    at = resolve(_case(point, stack, traffic), additions=additions)
+    if not at.pool.verdict.ok:
+        raise BadRequest(
+            f"{at.placement.model.id} on {stack.accelerator}: {at.pool.verdict.reason}; what was measured ran"
+        )
+    return at
+
+
+def refuse_unknown(found: Measurement, stack: Stack, *, additions: Additions) -> None:
+    """
+    Nothing, where every name of a stack is known and it can run; for loads that are still to be measured.
+
+    Raises
+    ------
+    TonnageError
+        A model, accelerator, engine, format or setting is unknown, or the model does not fit.
+    """
+    for point in found.points:
+        _deployed(point, stack, Traffic(concurrency=point.concurrency or 1.0), additions=additions)
+
+
 def _case(point: Point, stack: Stack, traffic: Traffic) -> ServeCase:
     return ServeCase(
         model=stack.model,
         accelerator=stack.accelerator,
         traffic=traffic,
-        isl=point.prompt_tokens or 1.0,
+        isl=point.computed_tokens or 1.0,
         osl=point.output_tokens or 1.0,
         precision=stack.precision,
         engine=stack.engine,
@@ -158,18 +173,20 @@ def _case(point: Point, stack: Stack, traffic: Traffic) -> ServeCase:
 
 def refuse_contradictions(found: Measurement, stack: Stack, *, additions: Additions) -> None:
     """
-    Nothing, where every time per token of a measurement is one that its accelerator can reach.
+    Nothing, where a measurement stands by its numbers and its accelerator can reach every one of them.
 
     Raises
     ------
     BadRequest
-        A token came in less time than its weights take to be read.
+        Its own note forbids them, or a time is shorter than memory or arithmetic allow.
     """
+    refuse_disowned(found)
     for point in found.points:
-        if point.tpot_s is not None and point.tpot_s.mean and (point.output_tokens or 0.0) > 1.0:
-            at = resolve(_case(point, stack, Traffic(concurrency=1.0)), additions=additions)
-            name = f"{point.concurrency:g} at once" if point.concurrency else f"{point.rate_per_s or 0.0:g}/s"
-            _refuse_impossible(point.tpot_s.mean, at, name)
+        if not point.prompt_tokens or not point.output_tokens:
+            continue
+        at = resolve(_case(point, stack, Traffic(concurrency=1.0)), additions=additions)
+        name = f"{point.concurrency:g} at once" if point.concurrency else f"{point.rate_per_s or 0.0:g}/s"
+        refuse_impossible(point, at, name=name)
 
 
 def in_flight_of(case: ServeCase, *, tpot_s: float) -> float:
@@ -186,23 +203,6 @@ def in_flight_of(case: ServeCase, *, tpot_s: float) -> float:
     if traffic.concurrency or traffic.batch:
         return float(traffic.concurrency or traffic.batch or 1.0) / case.replicas
     return (traffic.rate_per_s or 0.0) / case.replicas * max(1.0, case.osl - 1.0) * tpot_s
-
-
-def _refuse_impossible(tpot_s: float | None, at: Deployment, name: str) -> None:
-    """A token takes at least as long as the weights that it passes take to be read once."""
-    if tpot_s is None or at.engine.speculative_tokens:
-        return
-    one = decode_tokens(at, 1.0, context=1.0)
-    d = at.placement
-    work = step_work(d.model, one, precision=d.precision, layout=d.layout, domain=d.domain, attends=d.attends)
-    read = sum(op.read_bytes * op.count for op in work if op.flop)
-    least = read / d.accelerator.memory_bytes_per_s
-    if read > _IN_CACHE_BYTES and tpot_s < _DATA_SHEET * least:
-        raise BadRequest(
-            f"TPOT {tpot_s * 1e3:.3g} ms at {name} contradicts {d.accelerator.name}: reading the "
-            f"{read / 1e9:.3g} GB of {d.precision.weights} weights that each rank holds takes {least * 1e3:.3g} ms; "
-            "check the model, --weights, --tp, and whether tokens were drafted (--option speculative_tokens=N)"
-        )
 
 
 def _spread(point: Point) -> tuple[float, float] | None:

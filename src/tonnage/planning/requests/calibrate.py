@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from tonnage.catalog import NOTHING, Additions
+from tonnage import catalog
+from tonnage.catalog import NOTHING, Additions, hub
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.measurement import Measurement
 from tonnage.domain.precision import Precision
 from tonnage.domain.requests.calibrate import CalibrateRequest
-from tonnage.engines.registry import engines, find_engine
+from tonnage.engines.registry import engine_spec, engines, find_engine, unlisted_engine
 from tonnage.errors import BadRequest, echo
 from tonnage.planning.calibrate.loads import Stack
 from tonnage.planning.requests.reading import build, read_fields
 
-__all__ = ["calibrate_request", "read_setting", "stacks_of"]
+__all__ = ["calibrate_request", "check_engine", "read_setting", "stacks_of"]
 
 
 def calibrate_request(values: Mapping[str, Any], *, additions: Additions = NOTHING) -> CalibrateRequest:
@@ -24,10 +25,15 @@ def calibrate_request(values: Mapping[str, Any], *, additions: Additions = NOTHI
 
     Raises
     ------
-    BadRequest
-        An unknown field, or a value of the wrong kind.
+    TonnageError
+        An unknown field or name, or a value of the wrong kind.
     """
-    return build(CalibrateRequest, read_fields(values, CalibrateRequest), additions=additions)
+    asked = build(CalibrateRequest, read_fields(values, CalibrateRequest), additions=additions)
+    for model in asked.models:
+        hub.resolve(model, additions=additions)
+    if asked.accelerator is not None:
+        catalog.predictable_accelerator(asked.accelerator, additions)
+    return asked
 
 
 def stacks_of(found: Sequence[Measurement], asked: CalibrateRequest) -> list[Stack]:
@@ -37,8 +43,9 @@ def stacks_of(found: Sequence[Measurement], asked: CalibrateRequest) -> list[Sta
     Raises
     ------
     BadRequest
-        A setting is unknown, or a field is neither given nor said by the measurement.
+        A setting or the engine is unknown, or a field is neither given nor said by the measurement.
     """
+    check_engine(asked)
     models = asked.models or tuple(one.model or "" for one in found)
     models = models * len(found) if len(models) == 1 else models
     if len(models) != len(found):
@@ -56,6 +63,19 @@ def stacks_of(found: Sequence[Measurement], asked: CalibrateRequest) -> list[Sta
         )
         for measurement, model in zip(found, models, strict=True)
     ]
+
+
+def check_engine(asked: CalibrateRequest) -> None:
+    """
+    Nothing, where the engine that a server is said to run is known: another would be taken for one that nobody named.
+
+    Raises
+    ------
+    UnknownName
+        It is not.
+    """
+    if asked.engine is not None and asked.engine.strip().lower() not in unlisted_engine().stands_for:
+        engine_spec(asked.engine)
 
 
 def read_setting(text: str) -> tuple[str, Any]:
