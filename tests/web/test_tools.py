@@ -80,6 +80,12 @@ def test_what_is_wrong_is_a_sentence(name: str, arguments: dict[str, Any], says:
         call(name, arguments, additions=NOTHING)
 
 
+def test_an_inventory_is_asked_about_the_model_that_is_named() -> None:
+    asked = {"own": "M3 Ultra 512GB", "model": "deepseek-ai/DeepSeek-R1"}
+    told = call("plan_owned_accelerators", asked, additions=NOTHING)
+    assert "DeepSeek R1 on M3 Ultra" in told.text and "Distill" not in told.text
+
+
 def test_the_catalogue_is_told_as_rows_and_as_a_table() -> None:
     found = call("search_catalogue", {"kind": "accelerators", "names": ["H100"], "limit": 3}, additions=NOTHING)
     assert found.data["rows"][0]["id"] == "h100-sxm5-80gb" and "h100-sxm5-80gb" in found.text

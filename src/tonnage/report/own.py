@@ -203,7 +203,13 @@ def _split(layers: Sequence[int]) -> str:
 
 
 def _idle(plan: OwnPlan) -> list[str]:
-    return [f"{group.name}: {group.none_because}." for group in plan.groups if not group.rows][:1]
+    least = plan.request.min_speed
+    slow = [group.name for group in plan.groups if group.rows and group.rows[0].per_request < least]
+    if slow:
+        return [f"No model makes {least:g} tokens/s a request on {', '.join(slow[:2])}: shown are the nearest."]
+    told = [f"{group.name}: {group.none_because}." for group in plan.groups if not group.rows][:1]
+    able, binding = any(group.rows for group in plan.groups), plan.binding
+    return told if able or binding is None or not binding.nearest else [f"What would work: {binding.nearest}."]
 
 
 def _why(plan: OwnPlan) -> tuple[Block, ...]:
