@@ -200,6 +200,12 @@ def test_progress_of_a_simulation_ends(client: Any) -> None:
     assert answer["requests"] == 3000
 
 
+def test_a_setting_that_no_engine_has_is_refused(client: Any) -> None:
+    case = {"kind": "serve", "model": MODEL, "accelerator": "H100", "isl": 100, "osl": 50, "traffic": {"batch": 1}}
+    asked = {"cases": [{**case, "engine_options": {"max_num_seq": 1}}]}
+    assert "did you mean 'max_num_seqs'" in client.post("/predict", json=asked).json()["results"][0]["error"]
+
+
 def test_predict_answers_in_order_and_says_what_is_wrong(client: Any) -> None:
     good = {"kind": "serve", "model": "13B", "accelerator": "H200", "traffic": {"concurrency": 8}, "isl": 64, "osl": 64}
     results = client.post("/predict", json={"cases": [good, {"kind": "serve"}, good]}).json()["results"]

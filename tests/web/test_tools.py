@@ -95,6 +95,12 @@ def test_one_wrong_case_leaves_the_others_their_answers() -> None:
     assert "error" in call("predict_performance", {"cases": [{"kind": "serve"}]}, additions=NOTHING).text
 
 
+def test_a_setting_that_no_engine_has_is_refused() -> None:
+    case = {"kind": "serve", "model": "13B", "accelerator": "H200", "isl": 100, "osl": 50, "traffic": {"batch": 1}}
+    asked = {"cases": [{**case, "engine_options": {"max_num_seq": 1}}]}
+    assert "did you mean 'max_num_seqs'" in call("predict_performance", asked, additions=NOTHING).text
+
+
 def test_a_folder_that_cannot_be_written_costs_the_file_and_not_the_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ import msgspec
 from tonnage.catalog.hub.jsonfile import decode_json
 from tonnage.domain.case import Case, Result, ServeCase
 from tonnage.domain.layout import Layout
-from tonnage.domain.requests.field import attributes_of, fields_of, groups_of
+from tonnage.domain.requests.field import attributes_of, fields_of, groups_of, refuse_unknown_names
 from tonnage.domain.requests.table import CASES
 from tonnage.domain.rl import RlCase
 from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo
@@ -119,6 +119,7 @@ def case_of_object(raw: Any) -> Case:
         case: Case = msgspec.convert(named, struct, strict=True)
     except msgspec.ValidationError as error:
         raise BadRequest(_sentence(error)) from None
+    refuse_unknown_names(named, case)
     _check_load(case)
     return case
 
