@@ -107,3 +107,8 @@ def test_own_refuses_a_model_that_does_not_fit_and_says_by_how_much() -> None:
     code, text = run("plan", "own", "RTX 4090", "--model", "deepseek-ai/DeepSeek-R1")
     assert code == 3 and "DeepSeek R1 does not fit" in text and "GiB more than the device and the host have" in text
     assert "tonnage fit deepseek-ai/DeepSeek-R1" in text and "Distill" not in text
+
+
+def test_parts_of_two_memories_are_not_counted_as_one() -> None:
+    code, text = run("plan", "serve", "8B", "--rate", "1/s", "--own", "M4 Max 64GB, M4 Max 128GB")
+    assert code == 2 and "two sizes of memory" in text

@@ -111,6 +111,7 @@ def test_published_results_stand_beside_each_prediction() -> None:
             "did you mean 'engine_options.adapters.slot",
         ),
         ({"precision": {"weigths": "fp8"}}, "did you mean 'precision.weights'"),
+        ({"engine": "vlm"}, "no engine 'vlm'; did you mean 'vllm'"),
     ],
 )
 def test_no_setting_is_passed_over(fields: dict[str, Any], told: str) -> None:
@@ -137,3 +138,9 @@ def test_an_engines_own_names_are_its_settings(engine: str, own: dict[str, Any],
     lines = [json.dumps({**CASE, "engine": engine, "engine_options": options}) for options in (own, ours)]
     by_own, by_ours = answers(run(given="\n".join(lines)))
     assert "error" not in by_own and by_own == by_ours
+
+
+def test_a_misspelt_framework_is_not_the_usual_one() -> None:
+    case = {"kind": "train", "model": CASE["model"], "accelerator": "H100", "count": 8, "seq_len": 4096}
+    (answer,) = answers(run(given=json.dumps({**case, "global_batch": 64, "framework": "megatro"})))
+    assert "no framework 'megatro'; did you mean 'megatron'" in answer["error"]

@@ -70,6 +70,8 @@ def test_own_lengths_are_planned_as_set_or_asked_for(client: Any) -> None:
     page = client.get("/plan/serve", headers=HTML).text
     (own,) = re.findall(r'name="traffic" value="([^"]*)"[^>]*><b>Own</b>', page)
     asked = {"model": MODEL, "rate": "4/s", "accelerator": "H100", "quick": "true", "traffic": own}
+    reply = client.get("/plan/serve", params=asked, headers=HTML)
+    assert reply.status_code == 400 and "prompt_tokens is missing" in reply.text
     reply = client.get("/plan/serve", params=asked | {"prompt_tokens": "400"}, headers=HTML)
     assert reply.status_code == 400 and "output_tokens is missing" in reply.text
     reply = client.get("/plan/serve", params=asked | {"prompt_tokens": "400", "output_tokens": "60"}, headers=HTML)

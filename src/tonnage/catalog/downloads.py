@@ -19,7 +19,7 @@ __all__ = ["BENCHMARK", "download_of", "downloads", "published_score"]
 BENCHMARK = "MMLU-Pro"
 """The benchmark that most publishers of current open models state, each as it ran it itself."""
 
-_SAME: Final = frozenset({"instruct", "it", "chat", "base", "hf"})
+_SAME: Final = frozenset({"instruct", "it", "chat", "base"})
 """Words for the usual tunings of a model, which its files come in."""
 
 
