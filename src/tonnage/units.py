@@ -253,17 +253,17 @@ def _explain(text: object, unit: str, dimension: str, field: str) -> str:
     cased = [known for known in DIMENSIONS[dimension] if known.lower() == unit.replace(" ", "").lower()]
     if cased and dimension in _BY_CASE:
         number = str(text).strip().removesuffix(unit).strip()
-        meant = [f"{number}/{unit.partition('/')[2]}", f"{number}/min"] if dimension == "1/s" else []
-        meant = list(dict.fromkeys([*meant, *(f"{number} {known}".replace(" /", "/") for known in cased)]))
-        either = " or ".join(f"'{echo(one)}'" for one in meant)
+        rates = [f"{number}/{unit.partition('/')[2]}", f"{number}/min"] if dimension == "1/s" else []
+        ways = list(dict.fromkeys([*rates, *(f"{number} {known}".replace(" /", "/") for known in cased)]))
+        either = " or ".join(f"'{echo(one)}'" for one in ways)
         return f"{field}: unit '{echo(unit)}' is not known: 'm' is thousandths, 'M' millions; write {either}"
     other = next((name for name, units in DIMENSIONS.items() if name != dimension and unit and unit in units), None)
     if other is not None:
         example = _example(dimension)
         return f"{field}: '{echo(text)}' is {other}, but {dimension} is expected: write for example '{example}'"
-    usual = _MINUTES.get(unit)
+    usual = _MINUTES.get(unit, "")
     close = nearest(unit, [known for known in DIMENSIONS[dimension] if known], count=1)
-    close = (usual,) if usual in DIMENSIONS[dimension] else close
+    close = (usual,) if usual and usual in DIMENSIONS[dimension] else close
     hint = f"did you mean '{close[0]}'? " if close else ""
     return f"{field}: unit '{echo(unit)}' is not known; {hint}write for example '{_example(dimension)}'"
 
