@@ -143,7 +143,7 @@ LOCAL_FIELDS: Final = (
     Field(name="host_bandwidth", help="of host memory", reads="bytes/s", group="Accelerators"),
     Field(name="context", help="tokens of one request, prompt and output", reads="tokens"),
     Field(name="min_speed", help="output wanted, in tokens/s"),
-    Field(name="model", help="only models whose name holds this word"),
+    Field(name="model", help="a model, or a word that names hold"),
     Field(name="every_format", help="every format of every model", reads="flag"),
 )  # fmt: skip
 
