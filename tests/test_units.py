@@ -134,7 +134,15 @@ def test_little_money_is_written_out() -> None:
         ("400 gb per s", "bytes/s", "not known|bits or bytes"),
         ("80 Gb", "bytes", "may be bits or bytes; write 'GB' for bytes"),
         ("80 Gib", "bytes", "may be bits or bytes; write 'GiB' for bytes"),
-        ("5 Ms", "s", "not known"),
+        ("5 Ms", "s", "not known: .*write '5 ms'"),
+        ("4 m/s", "1/s", "'4/min' or '4 M/s'"),
+        ("4 m/h", "1/s", "'4/h' or '4/min' or '4 M/h'"),
+        ("4/m", "1/s", "did you mean '/min'"),
+        ("4 rpm", "1/s", "did you mean '/min'"),
+        ("10m", "s", "did you mean 'min'"),
+        ("2 mw", "W", "'2 mW' or '2 MW'"),
+        ("12 mwh", "Wh", "'12 MWh'"),
+        ("$120/mWh", "USD/kWh", "'.120/MWh'"),
         ("4 rps/h", "1/s", "not known"),
     ],
 )
@@ -158,6 +166,9 @@ def test_what_two_readers_take_for_two_values_is_refused(text: str, dimension: s
         ("80 gb", "bytes", 80e9),
         ("4 rps", "1/s", 4.0),
         ("100 gbit/s", "bytes/s", 12.5e9),
+        ("10m tokens", "tokens", 1e7),
+        ("$5m", "USD", 5e6),
+        ("5 Minutes", "s", 300.0),
     ],
 )
 def test_what_can_only_be_thousands_is_read(text: str, dimension: str, value: float) -> None:

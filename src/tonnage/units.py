@@ -9,7 +9,8 @@ A bare number is refused where the dimension has rival units (80 GB and 80 GiB d
 counts, tokens and USD take one. Rates are written "4/s", "240/min"; prices "$2.10/h".
 
 What half of the world reads otherwise is refused, not guessed: a decimal comma ("0,5 s"), a comma that may be
-one ("1,500 ms"), and "b", which is bits to some and bytes to others ("400 Gb/s").
+one ("1,500 ms"), "b", which is bits to some and bytes to others ("400 Gb/s"), and "m" where only "M" is known or the
+other way round ("4 m/s", "12 mwh"). Counts and money have no thousandths: there "10m" is ten million.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ _TIME: Final = {
     "s": 1.0,
     "sec": 1.0,
     "min": 60.0,
+    "minute": 60.0,
+    "minutes": 60.0,
     "h": 3600.0,
     "hour": 3600.0,
     "hours": 3600.0,
@@ -109,6 +112,11 @@ _WHOLE: Final = ("count", "tokens", "USD", "USD/year")
 """Dimensions of whole numbers, where "1,500" can only be thousands: with a unit that scales nothing."""
 _ONES: Final = ("", "$", "USD", "tokens", "tok", "items", "/year", "USD/year")
 _BITS_OR_BYTES: Final = re.compile(r"([kKMGTPE]i?)b(/s|ps)?\Z")
+_BY_CASE: Final = frozenset({"s", "1/s", "W", "Wh", "USD/kWh"})
+"""Dimensions in which "m" may be thousandths, so that its case is not overlooked."""
+_M: Final = re.compile(r"m(?!in|on)", re.IGNORECASE)
+_MINUTES: Final = {"m": "min", "/m": "/min", "rpm": "/min", "RPM": "/min", "qpm": "/min"}
+"""What is meant more often than the nearest spelling."""
 _LONGEST: Final = 64
 _CURRENCIES: Final = {"€": "euro", "£": "pounds", "¥": "yen", "₹": "rupees", "EUR": "euro", "GBP": "pounds",
                       "CHF": "francs", "JPY": "yen", "CNY": "yuan", "INR": "rupees"}  # fmt: skip
@@ -159,7 +167,7 @@ def read(text: str | float, dimension: str, *, field: str = "value") -> float:
     if sign == "$" and not dimension.startswith("USD"):
         raise UnitError(f"{field}: '{echo(text)}' is money, but {dimension} is expected: '{_example(dimension)}'")
     _refuse_comma(text, digits, unit, whole=dimension in _WHOLE, field=field)
-    factor = _factor(unit, units)
+    factor = _factor(unit, units, by_case=dimension in _BY_CASE)
     if factor is None:
         raise UnitError(_explain(text, unit, dimension, field))
     value = float(digits.replace("_", "").replace(",", "")) * factor
@@ -214,7 +222,7 @@ def _refuse_comma(text: object, digits: str, unit: str, *, whole: bool, field: s
         raise UnitError(f"{said} may be {either}; write the one that is meant, without the comma")
 
 
-def _factor(unit: str, units: Mapping[str, float]) -> float | None:
+def _factor(unit: str, units: Mapping[str, float], *, by_case: bool) -> float | None:
     if unit in units:
         return units[unit]
     if _BITS_OR_BYTES.match(unit):
@@ -225,10 +233,11 @@ def _factor(unit: str, units: Mapping[str, float]) -> float | None:
             return factor
     if "/s" in squeezed and _BITS_OR_BYTES.match(squeezed[:1].upper() + squeezed[1:]):
         return None  # "400 gb/s" of a network is bits, of a memory bytes
-    if units is _TIME and squeezed.startswith("M"):
-        return None  # "5 Ms", mega to some, is not folded to milliseconds
-    folded = [factor for known, factor in units.items() if known.replace(" ", "").lower() == squeezed.lower()]
-    return folded[0] if folded and len(set(folded)) == 1 else None
+    folded = {factor: known for known, factor in units.items() if known.replace(" ", "").lower() == squeezed.lower()}
+    if len(folded) != 1:
+        return None
+    factor, known = folded.popitem()
+    return None if by_case and _M.findall(known) != _M.findall(squeezed) else factor
 
 
 def _explain(text: object, unit: str, dimension: str, field: str) -> str:
@@ -241,11 +250,20 @@ def _explain(text: object, unit: str, dimension: str, field: str) -> str:
         prefix, per = bits[1], "/s" if dimension == "bytes/s" else ""
         meant = f"{prefix}B{per}' for bytes" + (f" or '{prefix.removesuffix('i')}bit/s' for bits" if per else "")
         return f"{field}: '{echo(text)}' may be bits or bytes; write '{meant}"
+    cased = [known for known in DIMENSIONS[dimension] if known.lower() == unit.replace(" ", "").lower()]
+    if cased and dimension in _BY_CASE:
+        number = str(text).strip().removesuffix(unit).strip()
+        rates = [f"{number}/{unit.partition('/')[2]}", f"{number}/min"] if dimension == "1/s" else []
+        ways = list(dict.fromkeys([*rates, *(f"{number} {known}".replace(" /", "/") for known in cased)]))
+        either = " or ".join(f"'{echo(one)}'" for one in ways)
+        return f"{field}: unit '{echo(unit)}' is not known: 'm' is thousandths, 'M' millions; write {either}"
     other = next((name for name, units in DIMENSIONS.items() if name != dimension and unit and unit in units), None)
     if other is not None:
         example = _example(dimension)
         return f"{field}: '{echo(text)}' is {other}, but {dimension} is expected: write for example '{example}'"
+    usual = _MINUTES.get(unit, "")
     close = nearest(unit, [known for known in DIMENSIONS[dimension] if known], count=1)
+    close = (usual,) if usual and usual in DIMENSIONS[dimension] else close
     hint = f"did you mean '{close[0]}'? " if close else ""
     return f"{field}: unit '{echo(unit)}' is not known; {hint}write for example '{_example(dimension)}'"
 

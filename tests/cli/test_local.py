@@ -48,7 +48,55 @@ def test_this_machine_is_an_answer() -> None:
 def test_a_machine_too_small_is_infeasible() -> None:
     found = run("-a", "GTX 1660", "--memory", "6 GB", "--model", "gpt-oss-120b")
     assert found.exit_code == 3
-    assert "None of 1" in found.output
+    assert "GPT OSS 120B does not fit" in found.output and "GiB more" in found.output
+
+
+@pytest.mark.parametrize("name", ["deepseek-ai/DeepSeek-R1", "DeepSeek-R1"])
+def test_a_model_that_is_named_is_the_one_that_is_answered(name: str) -> None:
+    answer = json.loads(run("-a", "M3 Ultra 512GB", "--model", name, "--json").output)
+    assert [row["model"] for row in answer["rows"]] == [name]
+    assert "DeepSeek-R1-Q" in answer["rows"][0]["commands"][0][1] and "not in the catalogue" in answer["notes"][-1]
+
+
+def test_a_later_version_is_not_started_from_the_files_of_an_earlier_one() -> None:
+    later = run("-a", "RTX 4090", "--model", "Qwen/Qwen3-30B-A3B-Instruct-2507").output
+    assert "-m Qwen3-30B-A3B-Instruct-2507-Q" in later and "-hf" not in later
+    assert "-hf Qwen/Qwen3-30B-A3B-GGUF" in run("-a", "RTX 4090", "--model", "Qwen3-30B-A3B").output
+
+
+def test_a_word_still_chooses_among_names() -> None:
+    answer = json.loads(run("-a", "RTX 4090", "--model", "distill", "--json").output)
+    assert {row["model"] for row in answer["rows"]} == {
+        "deepseek-ai/DeepSeek-R1-Distill-Llama-70B", "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("2 x RTX 3090 + 1 x RTX 4090", "unlike accelerators"),
+        ("2 x EPYC 9654", "several processors"),
+        ("RTX 4090 + Ryzen 9 9950X + Core i9-13900K", "several processors"),
+    ],
+)
+def test_every_part_that_is_named_counts_or_the_question_is_refused(name: str, told: str) -> None:
+    found = run("-a", name)
+    assert found.exit_code == 2 and told in found.stderr and len(found.stderr.splitlines()) == 1
+
+
+def test_equal_cards_count_together_however_they_are_listed() -> None:
+    apart, together = (run("-a", name, "--model", "Qwen3-8B").output for name in ("3090 + RTX 3090", "2 x RTX 3090"))
+    assert apart == together and "2 x GeForce RTX 3090" in apart
+
+
+def test_cards_of_a_found_machine_that_stay_idle_are_said_at_once(tmp_path: Path) -> None:
+    listed = tmp_path / "nvidia-smi.txt"
+    listed.write_text(
+        "GPU 0: NVIDIA GeForce RTX 3090 (UUID: GPU-aa)\nGPU 1: NVIDIA GeForce RTX 3090 (UUID: GPU-bb)\n"
+        "GPU 2: NVIDIA GeForce RTX 4090 (UUID: GPU-cc)\n"
+    )
+    first = " ".join(run("--from", str(listed), "--model", "Qwen3-8B").output.split())
+    assert "(its 1 x NVIDIA GeForce RTX 4090 idle)" in first
 
 
 def test_a_name_nobody_knows_is_one_sentence() -> None:

@@ -89,3 +89,26 @@ def test_a_day_before_the_price_book_is_remarked() -> None:
     early, late = (CliRunner().invoke(root, [*asked, day]) for day in ("2020-01-01", "2026-11-21"))
     assert "2020-01-01 is before the newest listed price (20" in early.output
     assert "newest listed price" not in late.output and early.exit_code == late.exit_code == 0
+
+
+def test_a_rate_that_may_be_minutes_or_millions_is_refused() -> None:
+    code, text = run("plan", "serve", "meta-llama/Llama-3.1-8B", "--rate", "4 m/s", "--traffic", "chat")
+    assert code == 2 and "'4/min' or '4 M/s'" in text
+
+
+def test_own_answers_for_the_model_that_is_named() -> None:
+    code, text = run("plan", "own", "M3 Ultra 512GB", "--model", "deepseek-ai/DeepSeek-R1", "--json")
+    plan = json.loads(text)
+    assert code == 0 and [row["model"] for row in plan["groups"][0]["rows"]] == ["deepseek-ai/DeepSeek-R1"]
+    assert "Distill" not in text and any("not in the catalogue" in one for one in plan["provenance"]["assumed"])
+
+
+def test_own_refuses_a_model_that_does_not_fit_and_says_by_how_much() -> None:
+    code, text = run("plan", "own", "RTX 4090", "--model", "deepseek-ai/DeepSeek-R1")
+    assert code == 3 and "DeepSeek R1 does not fit" in text and "GiB more than the device and the host have" in text
+    assert "tonnage fit deepseek-ai/DeepSeek-R1" in text and "Distill" not in text
+
+
+def test_parts_of_two_memories_are_not_counted_as_one() -> None:
+    code, text = run("plan", "serve", "8B", "--rate", "1/s", "--own", "M4 Max 64GB, M4 Max 128GB")
+    assert code == 2 and "two sizes of memory" in text

@@ -92,3 +92,55 @@ def test_published_results_stand_beside_each_prediction() -> None:
     assert found["kind"] == "serve" and found["tpot_s"]["mean"] > 0
     assert [item["distance"] for item in found["near"]] == sorted(item["distance"] for item in found["near"])
     assert found["near"][0]["result"]["source"] and "tpot_ms" in found["near"][0]["result"]["measured"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"engine_options": {"max_num_seq": 1}}, "did you mean 'max_num_seqs'"),
+        ({"engine_options": {"swap_space": 4}}, "no setting 'swap_space' of vLLM enters a prediction"),
+        ({"engine": "sglang", "engine_options": {"gpu_memory_utilization": 0.9}}, "of SGLang enters a prediction"),
+        ({"engine_options": {"max_num_seqs": 0}}, "max_num_seqs: 0 is out of range"),
+        ({"engine_options": {"max_num_seqs": "8"}}, "engine_options.max_num_seqs: expected"),
+        ({"engine_options": {"gpu_memory_utilization": 90}}, "memory_fraction: 90 is no share"),
+        ({"engine_options": {"enforce_eager": 1}}, "enforce_eager: true or false"),
+        ({"engine_options": {"enforce_eager": True, "cuda_graphs": True}}, "another name of cuda_graphs"),
+        ({"engine_options": {"speculative_acceptance": 0.7}}, "speculative_tokens"),
+        (
+            {"engine_options": {"adapters": {"count": 4, "rank": 16, "slot": 2}}},
+            "did you mean 'engine_options.adapters.slot",
+        ),
+        ({"precision": {"weigths": "fp8"}}, "did you mean 'precision.weights'"),
+        ({"engine": "vlm"}, "no engine 'vlm'; did you mean 'vllm'"),
+    ],
+)
+def test_no_setting_is_passed_over(fields: dict[str, Any], told: str) -> None:
+    result = run(given=json.dumps({**CASE, **fields}))
+    (answer,) = answers(result)
+    assert result.exit_code == 2 and told in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "own", "ours"),
+    [
+        ("vllm", {"--gpu-memory-utilization": 0.5}, {"memory_fraction": 0.5}),
+        ("vllm", {"enforce_eager": True}, {"cuda_graphs": False}),
+        (
+            "sglang",
+            {"max_running_requests": 4, "disable_radix_cache": True},
+            {"max_num_seqs": 4, "prefix_caching": False},
+        ),
+        ("trtllm", {"max_batch_size": 4}, {"max_num_seqs": 4}),
+        ("llamacpp", {"parallel": 2}, {"max_num_seqs": 2}),
+    ],
+)
+def test_an_engines_own_names_are_its_settings(engine: str, own: dict[str, Any], ours: dict[str, Any]) -> None:
+    lines = [json.dumps({**CASE, "engine": engine, "engine_options": options}) for options in (own, ours)]
+    by_own, by_ours = answers(run(given="\n".join(lines)))
+    assert "error" not in by_own and by_own == by_ours
+
+
+def test_a_misspelt_framework_is_not_the_usual_one() -> None:
+    case = {"kind": "train", "model": CASE["model"], "accelerator": "H100", "count": 8, "seq_len": 4096}
+    (answer,) = answers(run(given=json.dumps({**case, "global_batch": 64, "framework": "megatro"})))
+    assert "no framework 'megatro'; did you mean 'megatron'" in answer["error"]

@@ -196,3 +196,15 @@ def test_examples_run(path: Path) -> None:
     code, out, err = run(str(path), "--json")
     assert code == 0, err
     assert json.loads(out)["ttft_s"]["p95"] > 0
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("engine_options: {max_num_seq: 1}", "did you mean 'max_num_seqs'"),
+        ("precision: {weight: fp8}", "did you mean 'precision.weights'"),
+    ],
+)
+def test_no_setting_is_passed_over(line: str, told: str) -> None:
+    code, out, said = run("-", text=CASE + line)
+    assert (code, out) == (2, "") and told in said and len(said.splitlines()) == 1

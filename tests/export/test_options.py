@@ -12,6 +12,8 @@ from tests.export.train_plans import TRAIN_CASES, train_plan
 
 from tonnage import export
 from tonnage.adopt import read_running
+from tonnage.engines.registry import SETTINGS, engine_spec
+from tonnage.export import target_module
 from tonnage.export.deployment import deployment, server
 from tonnage.export.options import known_options
 
@@ -88,3 +90,15 @@ def test_fields_of_configurations_exist_in_the_release(case: str, file: str) -> 
     assert known_options(target), "the list of the release's fields is kept"
     listed = files("tonnage.export").joinpath(f"data/options/{target}.json").read_text(encoding="utf-8")
     assert json.loads(listed)["version"] == export.known_targets()[target].version
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang", "trtllm"])
+def test_a_case_takes_the_settings_that_a_command_is_read_into(name: str) -> None:
+    options, spec = target_module(name).OPTIONS, engine_spec(name)
+    read = {option: setting for option, (setting, _) in (options.values | options.flags).items() if setting in SETTINGS}
+    for option, setting in read.items():
+        plain = option.rpartition(".")[2]
+        taken = {plain: plain} | dict(spec.own_settings) | dict(spec.own_switches)
+        assert taken[plain] == setting, option
+        if option in options.flags:
+            assert (plain in spec.own_switches) is not options.flags[option][1], option

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,19 @@ def test_a_wrong_field_keeps_the_form_and_says_what_to_write(client: Any) -> Non
     assert reply.status_code == 400 and "4 parsecs" in reply.text and 'role="alert"' in reply.text
     reply = client.post("/plan/serve", json={"modle": MODEL})
     assert reply.status_code == 400 and "did you mean 'model'" in reply.json()["error"]
+
+
+def test_own_lengths_are_planned_as_set_or_asked_for(client: Any) -> None:
+    page = client.get("/plan/serve", headers=HTML).text
+    (own,) = re.findall(r'name="traffic" value="([^"]*)"[^>]*><b>Own</b>', page)
+    asked = {"model": MODEL, "rate": "4/s", "accelerator": "H100", "quick": "true", "traffic": own}
+    reply = client.get("/plan/serve", params=asked, headers=HTML)
+    assert reply.status_code == 400 and "prompt_tokens is missing" in reply.text
+    reply = client.get("/plan/serve", params=asked | {"prompt_tokens": "400"}, headers=HTML)
+    assert reply.status_code == 400 and "output_tokens is missing" in reply.text
+    reply = client.get("/plan/serve", params=asked | {"prompt_tokens": "400", "output_tokens": "60"}, headers=HTML)
+    assert reply.status_code == 200 and "400 in / 60 out tokens" in reply.text
+    assert re.search(r'value="own" checked><b>Own</b>', reply.text)
 
 
 def test_what_people_write_is_text_and_nothing_else(client: Any) -> None:
@@ -191,6 +205,12 @@ def test_progress_of_a_simulation_ends(client: Any) -> None:
     assert "event: end" in told and "error" not in told
     answer = client.get("/simulate", params=fields, headers={"accept": "application/json"}).json()
     assert answer["requests"] == 3000
+
+
+def test_a_setting_that_no_engine_has_is_refused(client: Any) -> None:
+    case = {"kind": "serve", "model": MODEL, "accelerator": "H100", "isl": 100, "osl": 50, "traffic": {"batch": 1}}
+    asked = {"cases": [{**case, "engine_options": {"max_num_seq": 1}}]}
+    assert "did you mean 'max_num_seqs'" in client.post("/predict", json=asked).json()["results"][0]["error"]
 
 
 def test_predict_answers_in_order_and_says_what_is_wrong(client: Any) -> None:

@@ -83,6 +83,12 @@ def test_what_is_wrong_is_a_sentence(name: str, arguments: dict[str, Any], says:
         call(name, arguments, additions=NOTHING)
 
 
+def test_an_inventory_is_asked_about_the_model_that_is_named() -> None:
+    asked = {"own": "M3 Ultra 512GB", "model": "deepseek-ai/DeepSeek-R1"}
+    told = call("plan_owned_accelerators", asked, additions=NOTHING)
+    assert "DeepSeek R1 on M3 Ultra" in told.text and "Distill" not in told.text
+
+
 def test_the_catalogue_is_told_as_rows_and_as_a_table() -> None:
     found = call("search_catalogue", {"kind": "accelerators", "names": ["H100"], "limit": 3}, additions=NOTHING)
     assert found.data["rows"][0]["id"] == "h100-sxm5-80gb" and "h100-sxm5-80gb" in found.text
@@ -90,6 +96,12 @@ def test_the_catalogue_is_told_as_rows_and_as_a_table() -> None:
 
 def test_one_wrong_case_leaves_the_others_their_answers() -> None:
     assert "error" in call("predict_performance", {"cases": [{"kind": "serve"}]}, additions=NOTHING).text
+
+
+def test_a_setting_that_no_engine_has_is_refused() -> None:
+    case = {"kind": "serve", "model": "13B", "accelerator": "H200", "isl": 100, "osl": 50, "traffic": {"batch": 1}}
+    asked = {"cases": [{**case, "engine_options": {"max_num_seq": 1}}]}
+    assert "did you mean 'max_num_seqs'" in call("predict_performance", asked, additions=NOTHING).text
 
 
 def test_a_folder_that_cannot_be_written_costs_the_file_and_not_the_answer(

@@ -6,15 +6,21 @@ open, it writes text, and somebody publishes files that llama.cpp reads.
 
 from __future__ import annotations
 
+import re
 from functools import cache
+from typing import Final
 
+from tonnage.catalog.models import look_up
 from tonnage.catalog.rows import DATA, table
 from tonnage.domain.machine import Download
 
-__all__ = ["BENCHMARK", "downloads", "published_score"]
+__all__ = ["BENCHMARK", "download_of", "downloads", "published_score"]
 
 BENCHMARK = "MMLU-Pro"
 """The benchmark that most publishers of current open models state, each as it ran it itself."""
+
+_SAME: Final = frozenset({"instruct", "it", "chat", "base"})
+"""Words for the usual tunings of a model, which its files come in."""
 
 
 @cache
@@ -33,6 +39,27 @@ def downloads() -> tuple[Download, ...]:
         )
         for row in table(DATA / "models" / "downloads.csv")
     )
+
+
+def download_of(name: str) -> Download | None:
+    """
+    Files of the model that a name means, and of no other of its shape: a later version or a distillation has its own.
+
+    Examples
+    --------
+    >>> download_of("Qwen3-8B").gguf, download_of("Qwen/Qwen3-30B-A3B-Instruct-2507")
+    ('Qwen/Qwen3-8B-GGUF', None)
+    """
+    for one in downloads():
+        if name in (one.gguf, one.ollama, one.mlx, one.awq):
+            return one
+    shape = look_up(name)
+    found = next((one for one in downloads() if one.model == shape), None)
+    return found if found is not None and _words(name) <= _words(found.model) | _SAME else None
+
+
+def _words(name: str) -> set[str]:
+    return set(re.split(r"[-_:\s]+", name.rpartition("/")[2].lower()))
 
 
 def published_score(model: str) -> float | None:

@@ -21,7 +21,7 @@ INFEASIBLE = 3
 @click.option("--from", "recorded", metavar="FILE", help="recorded output of nvidia-smi, rocm-smi, system_profiler, …")
 @click.option("--context", metavar="TOKENS", help="prompt and output of one request: 8192, 32k  [default: 8192]")
 @click.option("--min-speed", metavar="RATE", help="output wanted, in tokens/s  [default: 10]")
-@click.option("--model", metavar="WORD", help="only models whose name holds this word")
+@click.option("--model", metavar="WORD", help="a model, or a word that names hold")
 @click.option("--all", "every_format", is_flag=True, help="every format of every model")
 @click.option("--top", type=click.IntRange(1, 500), default=10, show_default=True, help="rows to show")
 @click.option("--why", is_flag=True, help="also what was assumed, and which models do not fit")

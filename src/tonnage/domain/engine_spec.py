@@ -246,6 +246,10 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Ranks that a slot may have, rising; a smaller adapter takes the next. Empty = any."""
     bench_tool: str | None = None
     """Measuring tool that comes with it and measures it alone, as imported measurements call it."""
+    own_settings: Mapping[str, str] = {}
+    """Its own names of settings that a case may state, with "_" for "-", and ours."""
+    own_switches: Mapping[str, str] = {}
+    """Its own options that turn one of our settings off."""
     single_user: bool = False
     """People run it for themselves, one request at a time."""
     vision_from: float | None = None

@@ -37,9 +37,12 @@ def spread_engine() -> EngineSpec:
 
 
 def start_commands(row: LocalRow, download: Download, *, model: Model, vendor: str) -> Iterator[tuple[str, str]]:
-    """What starts this row: first the engine that was predicted, then others that run the same weights."""
-    if download.gguf:
-        yield "llama.cpp", shlex.join(_llama_server(row, download, model))
+    """
+    What starts this row: first the engine that was predicted, then others that run the same weights.
+
+    Where no published files are known, the command names one that is still to be made or found.
+    """
+    yield "llama.cpp", shlex.join(_llama_server(row, download, model))
     stock = download.native or row.precision.weights == OLLAMA_FORMAT
     if download.ollama and stock and not (row.offload.layers or row.offload.expert_layers):
         yield "Ollama", shlex.join(["ollama", "run", download.ollama])
@@ -52,8 +55,11 @@ def start_commands(row: LocalRow, download: Download, *, model: Model, vendor: s
 
 def _llama_server(row: LocalRow, download: Download, model: Model) -> list[str]:
     weights = row.precision.experts or row.precision.weights
-    tag = "" if download.native else ":" + weights.removeprefix("gguf-").upper()
-    words = ["llama-server", "-hf", f"{download.gguf}{tag}", "-c", str(row.context)]
+    kind = weights.removeprefix("gguf-").upper()
+    file = ["-hf", download.gguf if download.native else f"{download.gguf}:{kind}"]
+    if not download.gguf:
+        file = ["-m", f"{row.model.rpartition('/')[2]}-{kind}.gguf"]
+    words = ["llama-server", *file, "-c", str(row.context)]
     layers = sum(group.count for group in model.layers)
     if row.offload.layers >= layers:
         return [*words, "-ngl", "0"]

@@ -33,6 +33,7 @@ _AROUND: Final = (
 
 ENGINE: Final = EngineSpec(
     name="llamacpp",
+    own_settings={"parallel": "max_num_seqs", "ubatch_size": "max_num_batched_tokens"},
     title="llama.cpp",
     aliases=("llama.cpp", "llama-cpp", *_AROUND),
     defaults=_defaults,

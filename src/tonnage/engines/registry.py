@@ -24,9 +24,11 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.engine_spec import Default, EngineSpec, ResolvedEngine, ServerMetrics, Starting
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
-from tonnage.errors import UnknownName
+from tonnage.domain.requests.field import refuse_unknown_names
+from tonnage.errors import BadRequest, UnknownName, echo, nearest
 
 __all__ = [
+    "SETTINGS",
     "assumptions",
     "defaults",
     "engine_name",
@@ -36,6 +38,7 @@ __all__ = [
     "find_engine",
     "metrics_of",
     "planned_engines",
+    "read_settings",
     "records",
     "release",
     "resolve_engine",
@@ -46,11 +49,64 @@ __all__ = [
 ]
 
 
+SETTINGS: Final = tuple(name for name in Engine.__struct_fields__ if name not in {"name", "version"})
+"""Settings of an engine that a case may state."""
+_COUNTS: Final = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "block_tokens")
+
+
 @cache
 def engines() -> Mapping[str, EngineSpec]:
     """Every engine by its name."""
     found: list[EngineSpec] = records("ENGINE")
     return MappingProxyType({spec.name: spec for spec in found})
+
+
+def read_settings(options: Mapping[str, Any], spec: EngineSpec, *, version: str | None) -> Engine:
+    """
+    The engine noun with the settings that a case states, by our names or by the engine's own.
+
+    Raises
+    ------
+    BadRequest
+        No setting of that name enters a prediction, a value is of another kind or out of range, or two contradict.
+    """
+    found = dict(options) if options.keys() <= set(SETTINGS) else _own_settings(options, spec)
+    try:
+        engine = msgspec.convert({"name": spec.name, "version": version, **found}, Engine)
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at `$")
+        raise BadRequest(f"engine_options{place.rstrip('`')}: {message[:1].lower()}{message[1:]}") from None
+    refuse_unknown_names(found.get("adapters"), engine.adapters, path="engine_options.adapters")
+    for name in _COUNTS:
+        if (count := getattr(engine, name)) is not None and count < 1:
+            raise BadRequest(f"engine_options.{name}: {count} is out of range; expected at least 1")
+    if engine.memory_fraction is not None and not 0.0 < engine.memory_fraction <= 1.0:
+        raise BadRequest(f"engine_options.memory_fraction: {engine.memory_fraction:g} is no share; expected up to 1")
+    if engine.speculative_tokens is None and (engine.draft_model or engine.speculative_acceptance is not None):
+        raise BadRequest("engine_options: drafts need speculative_tokens, how many are drafted a step")
+    return engine
+
+
+def _own_settings(options: Mapping[str, Any], spec: EngineSpec) -> dict[str, Any]:
+    """Our settings behind the engine's own names, among which some turn one off."""
+    found: dict[str, Any] = {}
+    for written, value in options.items():
+        name = written.lstrip("-").replace("-", "_")
+        off = name in spec.own_switches
+        setting = spec.own_switches.get(name) or spec.own_settings.get(name, name)
+        if setting not in SETTINGS:
+            close = nearest(name, [*sorted(SETTINGS), *spec.own_settings, *spec.own_switches], count=1)
+            hint = f"did you mean '{close[0]}'? " if close else ""
+            raise BadRequest(
+                f"engine_options: no setting '{echo(written)}' of {spec.title} enters a prediction; {hint}"
+                f"those that do: {', '.join(sorted(SETTINGS))}"
+            )
+        if off and not isinstance(value, bool):
+            raise BadRequest(f"engine_options.{name}: true or false is expected, not '{echo(value)}'")
+        meant = not value if off else value
+        if found.setdefault(setting, meant) != meant:
+            raise BadRequest(f"engine_options: '{name}' contradicts another name of {setting}; keep one")
+    return found
 
 
 def planned_engines() -> tuple[str, ...]:

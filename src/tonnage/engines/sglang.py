@@ -106,6 +106,17 @@ _RELEASES: Final = (
 ENGINE: Final = EngineSpec(
     name="sglang",
     drafts=True,
+    own_settings={
+        "context_length": "max_model_len",
+        "max_running_requests": "max_num_seqs",
+        "chunked_prefill_size": "max_num_batched_tokens",
+        "mem_fraction_static": "memory_fraction",
+        "mem_frac": "memory_fraction",
+        "page_size": "block_tokens",
+        "scheduler_recv_interval": "receive_interval",
+        "enable_mixed_chunk": "mixed_chunk",
+    },
+    own_switches={"disable_radix_cache": "prefix_caching", "disable_cuda_graph": "cuda_graphs"},
     hands_over_caches=True,
     deals_images=True,
     serves_adapters=True,

@@ -47,6 +47,17 @@ _RELEASES: Final = (
 
 ENGINE: Final = EngineSpec(
     name="trtllm",
+    own_settings={
+        "max_batch_size": "max_num_seqs",
+        "max_num_tokens": "max_num_batched_tokens",
+        "max_seq_len": "max_model_len",
+        "kv_cache_free_gpu_memory_fraction": "memory_fraction",
+        "free_gpu_memory_fraction": "memory_fraction",
+        "tokens_per_block": "block_tokens",
+        "enable_block_reuse": "prefix_caching",
+        "enable_chunked_prefill": "chunked_prefill",
+        "batch_wait_timeout_iters": "batch_wait_steps",
+    },
     hands_over_caches=True,
     title="TensorRT-LLM",
     aliases=("tensorrt-llm", "tensorrt_llm"),

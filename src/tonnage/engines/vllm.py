@@ -94,6 +94,18 @@ ENGINE: Final = EngineSpec(
     vendors=("NVIDIA", "AMD", "Intel", "Google", "AWS"),
     least_capability=7.0,
     bench_tool="vllm bench",
+    own_settings={
+        "gpu_memory_utilization": "memory_fraction",
+        "block_size": "block_tokens",
+        "enable_chunked_prefill": "chunked_prefill",
+        "enable_prefix_caching": "prefix_caching",
+    },
+    own_switches={
+        "no_enable_chunked_prefill": "chunked_prefill",
+        "no_enable_prefix_caching": "prefix_caching",
+        "no_async_scheduling": "async_scheduling",
+        "enforce_eager": "cuda_graphs",
+    },
 )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -30,7 +30,16 @@ from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import Precision
 from tonnage.domain.requests.common import Lengths
-from tonnage.engines.registry import defaults, engine_spec, find_engine, resolve_engine, stated_release, unlisted_engine
+from tonnage.engines.registry import (
+    SETTINGS,
+    defaults,
+    engine_spec,
+    find_engine,
+    read_settings,
+    resolve_engine,
+    stated_release,
+    unlisted_engine,
+)
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.collectives import has_link
 from tonnage.physics.memory import resolve_precision
@@ -58,8 +67,6 @@ _LINKS: Final = ("nvlink", "pcie", THROUGH_HOST, "xgmi", "ici", "none")
 _EXCHANGES: Final = ("all_reduce/", "all_gather/", "reduce_scatter/", "all_to_all/")
 HOPPER_BYTES_PER_S: Final = 36.4e9
 """Data-sheet bandwidth per multiprocessor beyond which Hopper parts gain nothing: H200's. [bytes/s]"""
-_OPTIONS: Final = tuple(name for name in Engine.__struct_fields__ if name not in {"name", "version"})
-"""Settings of an engine that a case may state."""
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +131,7 @@ def case_of(
 ) -> ServeCase:
     """The case that `predict` would be asked about a plan's configuration under a load."""
     layout = configuration.layout
-    options = {name: value for name in _OPTIONS if (value := getattr(configuration.engine, name)) is not None}
+    options = {name: value for name in SETTINGS if (value := getattr(configuration.engine, name)) is not None}
     layered = engine_spec(configuration.engine.name).layered and layout.tp == 1 and layout.ranks > 1
     return ServeCase(
         model=model,
@@ -343,13 +350,12 @@ def _without_peer_exchanges(kernels: Ladder, intra: str | None) -> Ladder:
 
 def _engine(case: ServeCase) -> tuple[Engine, tuple[str, ...]]:
     """The engine noun of a case; one whose settings nobody listed allocates by need, as libraries do."""
-    options: dict[str, Any] = {key: value for key, value in case.engine_options.items() if key in _OPTIONS}
     notes: tuple[str, ...] = ()
     spec = find_engine(case.engine)
     if spec is None:
         spec = unlisted_engine()
         notes = (f"{case.engine}: its defaults are not known; it is taken to allocate by need",)
-    named = msgspec.convert({"name": spec.name, "version": case.engine_version, **options}, Engine)
+    named = read_settings(case.engine_options, spec, version=case.engine_version)
     return with_published_acceptance(named) if named.draft_model else named, notes
 
 

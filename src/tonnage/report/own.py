@@ -203,7 +203,17 @@ def _split(layers: Sequence[int]) -> str:
 
 
 def _idle(plan: OwnPlan) -> list[str]:
-    return [f"{group.name}: {group.none_because}." for group in plan.groups if not group.rows][:1]
+    """Groups that run nothing, and those on which nothing is as fast as was asked for; of none at all, what would."""
+    if plan.binding is not None and plan.binding.nearest and not any(group.rows for group in plan.groups):
+        return [f"What would work: {plan.binding.nearest}."]
+    least = plan.request.min_speed
+    slow = [group.name for group in plan.groups if group.rows and group.rows[0].per_request < least]
+    none = [f"{group.name}: {group.none_because}." for group in plan.groups if not group.rows]
+    return [
+        *none[:1],
+        *([f"{len(none) - 1} more run nothing: --why."] if none[1:] else []),
+        *([f"No model makes {least:g} tokens/s a request on {', '.join(slow)}."] if slow else []),
+    ]
 
 
 def _why(plan: OwnPlan) -> tuple[Block, ...]:
@@ -213,6 +223,9 @@ def _why(plan: OwnPlan) -> tuple[Block, ...]:
     return (
         *text_section("Answer", [plan.sentence]),
         *section("Every group", _table(able, most=None, benchmark=plan.benchmark) if able else None),
+        *text_section(
+            "Nothing runs on", [f"{group.name}: {group.none_because}" for group in plan.groups if not group.rows]
+        ),
         *section("Power and money", _power(plan)),
         *section("One model over all cards", _mixed_table(plan)),
         *section("The site", *_site(plan)),

@@ -252,8 +252,8 @@ def _question(path: str) -> Any:
 
         if request.scope.get(NOT_ASKED):
             return html_reply(await page(None, note=NOT_ASKED_NOTE), status=403)
-        whole, first = nest_form_names(given), at_first(question, given)
         try:
+            whole, first = nest_form_names(given), at_first(question, given)
             waits = first is not None and jobs.kept(key_of(path, whole)) is None
             kept = await jobs.ask(path, request=first if waits and first is not None else whole, client=client)
         except TonnageError as wrong:

@@ -30,7 +30,7 @@ from tonnage.web.kept import Kept
 from tonnage.web.limits import Limits
 from tonnage.web.listings import LISTINGS, ListingView, accuracy_rows, cheapest_rows, counts
 from tonnage.web.measured import CHOICE, NONE
-from tonnage.web.questions import QUESTIONS, Question, field_problems, nest_form_names
+from tonnage.web.questions import LENGTHS, OWN_LENGTHS, QUESTIONS, Question, field_problems, nest_form_names
 from tonnage.web.view import answer_view, linked_picture, without_commands
 from tonnage.web.what_if import WhatIf, changes_text, form_fields, moved_figures, value, what_ifs
 
@@ -325,9 +325,10 @@ def style() -> str:
 def _inputs(
     question: Question, values: Mapping[str, Any], *, problems: Mapping[str, str] | None = None
 ) -> list[dict[str, Any]]:
+    own = OWN_LENGTHS if all(values.get(name) for name in LENGTHS) else ""
     return [
         _input(field, values.get(field.name, ""), written=field.name in question.as_yaml,
-               problem=(problems or {}).get(field.name, ""))
+               problem=(problems or {}).get(field.name, ""), otherwise=own)
         for field in question.fields
     ]  # fmt: skip
 
@@ -340,7 +341,7 @@ def _group_fields(inputs: Iterable[dict[str, Any]]) -> list[tuple[str, list[dict
     return sorted(groups.items(), key=lambda item: GROUPS.index(item[0]) if item[0] in GROUPS else len(GROUPS))
 
 
-def _input(field: Field, value: Any, *, written: bool, problem: str) -> dict[str, Any]:
+def _input(field: Field, value: Any, *, written: bool, problem: str, otherwise: str) -> dict[str, Any]:
     group, _, last = field.name.rpartition(".")
     choices = ("true", "false") if field.reads == "flag" else field.choices
     label = _label(last)
@@ -351,6 +352,7 @@ def _input(field: Field, value: Any, *, written: bool, problem: str) -> dict[str
         "label": f"{group.replace('_', ' ').capitalize()}: {label}" if group else LABELS.get(last, label),
         "help": "mean tokens of published traces" if cards else field.help.replace(", path, or", ", or"),
         "cards": cards,
+        "picked": str(value) or otherwise,
         "group": group.replace("_", " ").capitalize() if group else field.group,
         "value": str(value),
         "said": _model_said(str(value)) if last == "model" else str(value),
@@ -371,7 +373,7 @@ def _has_unit(text: str) -> bool:
 
 def _cards(value: str) -> tuple[tuple[str, str, str], ...]:
     """Traffic profiles to choose from, with their mean lengths; none where something else is asked for."""
-    if value not in ("", *CARDS):
+    if value not in ("", OWN_LENGTHS, *CARDS):
         return ()
     lengths = {name: profiles()[name].lengths for name in CARDS}
     known = (
@@ -382,7 +384,7 @@ def _cards(value: str) -> tuple[tuple[str, str, str], ...]:
         )
         for name, it in lengths.items()
     )
-    return (*known, ("", "Own", "set lengths"))
+    return (*known, (OWN_LENGTHS, "Own", "set lengths"))
 
 
 def _label(name: str) -> str:

@@ -36,8 +36,8 @@ from tonnage.web.examples import CASE, LOG, METRICS, SERVICE, WAYS, WORKLOADS
 from tonnage.web.measured import with_choice
 
 __all__ = [
-    "LOCAL_FIELDS", "MAX_REQUESTS", "QUESTIONS", "Question", "at_first", "field_problems", "nest_form_names",
-    "parse_form_lists",
+    "LENGTHS", "LOCAL_FIELDS", "MAX_REQUESTS", "OWN_LENGTHS", "QUESTIONS", "Question", "at_first", "field_problems",
+    "nest_form_names", "parse_form_lists",
 ]  # fmt: skip
 
 
@@ -143,9 +143,13 @@ LOCAL_FIELDS: Final = (
     Field(name="host_bandwidth", help="of host memory", reads="bytes/s", group="Accelerators"),
     Field(name="context", help="tokens of one request, prompt and output", reads="tokens"),
     Field(name="min_speed", help="output wanted, in tokens/s"),
-    Field(name="model", help="only models whose name holds this word"),
+    Field(name="model", help="a model, or a word that names hold"),
     Field(name="every_format", help="every format of every model", reads="flag"),
 )  # fmt: skip
+
+OWN_LENGTHS: Final = "own"
+"""In place of a traffic profile: the lengths that are stated."""
+LENGTHS: Final = ("prompt_tokens", "output_tokens")
 
 QUESTIONS: Final[dict[str, Question]] = {
     question.path: with_choice(question)
@@ -155,7 +159,7 @@ QUESTIONS: Final[dict[str, Question]] = {
             about="Requests and objectives in; accelerators, layout, latency and the bill out.",
             fields=_form(REQUESTS["serve"]), answers=ServePlan,
             at_first="quick",
-            essentials=("model", "rate", "concurrency", "users", "traffic", "ttft", "tpot", "budget", "eu",
+            essentials=("model", "rate", "concurrency", "users", "traffic", *LENGTHS, "ttft", "tpot", "budget", "eu",
                         "accelerator", "precision"),
             example={"model": "meta-llama/Llama-3.1-70B-Instruct", "rate": "4/s", "traffic": "chat", "ttft": "1 s",
                      "tpot": "50 ms"},
@@ -333,8 +337,11 @@ def field_problems(question: Question, given: Mapping[str, str], *, additions: A
     """What is wrong with each field by itself, for a form that says it all at once; empty where nothing is."""
     known = {field.name: field for field in question.fields}
     found: dict[str, str] = {}
+    if given.get("traffic") == OWN_LENGTHS:
+        found = {name: _missing(name) for name in LENGTHS if not given.get(name)}
     for name, value in given.items():
-        if name in known and name not in question.as_yaml and value:
+        own = name == "traffic" and value == OWN_LENGTHS
+        if name in known and name not in question.as_yaml and value and not own:
             try:
                 check_value(value, known[name], additions=additions)
             except TonnageError as wrong:
@@ -343,7 +350,19 @@ def field_problems(question: Question, given: Mapping[str, str], *, additions: A
 
 
 def nest_form_names(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Form names with dots as the mappings they stand for: serve.rate=4/s -> {serve: {rate: 4/s}}; empty ones drop."""
+    """
+    Form names with dots as the mappings they stand for: serve.rate=4/s -> {serve: {rate: 4/s}}; empty ones drop.
+
+    Raises
+    ------
+    BadRequest
+        Lengths of one's own are chosen as traffic, and one of them is not set.
+    """
+    if fields.get("traffic") == OWN_LENGTHS:
+        missing = [name for name in LENGTHS if not fields.get(name)]
+        if missing:
+            raise BadRequest(_missing(missing[0]))
+        fields = {name: value for name, value in fields.items() if name != "traffic"}
     request: dict[str, Any] = {}
     for name, value in fields.items():
         if value is None or value in ("", []):
@@ -354,6 +373,10 @@ def nest_form_names(fields: Mapping[str, Any]) -> dict[str, Any]:
         else:
             request[name] = value
     return request
+
+
+def _missing(name: str) -> str:
+    return f"{name} is missing: own lengths are chosen as traffic; set both, or choose a profile such as chat"
 
 
 def at_first(question: Question, given: Mapping[str, str]) -> dict[str, Any] | None:

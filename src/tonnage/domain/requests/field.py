@@ -11,9 +11,11 @@ from typing import Any, Final, Union
 
 import msgspec
 
+from tonnage.errors import UnknownName
+
 __all__ = [
     "ALIASES", "GROUPS", "MAY_BE_NOTHING", "Attribute", "Field", "Group", "attributes_of", "fields_of", "groups_of",
-    "usual_of",
+    "refuse_unknown_names", "usual_of",
 ]  # fmt: skip
 
 ALIASES: Final = {
@@ -192,6 +194,26 @@ def fields_of(struct: type[msgspec.Struct]) -> tuple[Field, ...]:
 def groups_of(struct: type[msgspec.Struct]) -> tuple[Group, ...]:
     """The groups and lists that a request names."""
     return tuple(group for attribute in attributes_of(struct) for group in attribute.groups if group.name)
+
+
+def refuse_unknown_names(raw: Any, read: Any, *, path: str = "") -> None:
+    """
+    Refuse what is written under names that the structs read from it do not have, which msgspec passes over.
+
+    Raises
+    ------
+    UnknownName
+        There is such a name, at any depth.
+    """
+    if not isinstance(raw, Mapping) or not isinstance(read, msgspec.Struct):
+        return
+    known = dict(zip(read.__struct_encode_fields__, read.__struct_fields__, strict=True))
+    dot = f"{path}." if path else ""
+    for name, value in raw.items():
+        if name in known:
+            refuse_unknown_names(value, getattr(read, known[name]), path=f"{dot}{name}")
+        elif name != read.__struct_config__.tag_field:
+            raise UnknownName("field", f"{dot}{name}", known=[f"{dot}{one}" for one in known])
 
 
 def usual_of(struct: type[msgspec.Struct]) -> dict[str, Any]:

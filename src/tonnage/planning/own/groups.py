@@ -43,7 +43,7 @@ from tonnage.planning.own.names import is_unified
 from tonnage.planning.own.power import group_power, power_of, tariff
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.option import Candidate
-from tonnage.planning.serve.plan import outcome_of
+from tonnage.planning.serve.plan import BY_NEARNESS, outcome_of
 from tonnage.planning.sites import Site
 from tonnage.pricing.energy import energy_kwh
 
@@ -107,7 +107,7 @@ def answer_group(request: Own, group: OwnedGroup, *, additions: Additions) -> Ow
         count=group.count,
         memory_bytes=part.memory_bytes * group.count,
         rows=tuple(rows[:ROWS]),
-        none_because="" if rows else _none_because(request, stated=stated),
+        none_because="" if rows else _none_because(request, group, part, stated=stated, additions=additions),
         power_w=watts,
         usd_per_month=None if watts is None else energy_kwh(power_w=watts) * tariff(request),
         rented_usd_per_month=_rental_price(request, part, group.count, additions),
@@ -126,7 +126,7 @@ def _best_rows(request: Own, group: OwnedGroup, part: Accelerator, *, additions:
             continue
         asked = replace(request.serve, model=name, slo=Slo(tpot_s=1.0 / request.min_speed, percentile=50.0), quick=True)
         best = _most_output(asked, model, site=site, count=group.count)
-        if best is not None:
+        if isinstance(best, Candidate):
             found += 1
             row = _row(asked, best, count=group.count)
             used = row.replicas * best.configuration.layout.ranks
@@ -135,11 +135,21 @@ def _best_rows(request: Own, group: OwnedGroup, part: Accelerator, *, additions:
             return
 
 
-def _none_because(request: Own, *, stated: bool) -> str:
-    """Why nothing runs on a group."""
+def _none_because(request: Own, group: OwnedGroup, part: Accelerator, *, stated: bool, additions: Additions) -> str:
+    """Why nothing runs on a group: of a model that is named, what it lacks."""
+    names, model = ", ".join(request.serve.engines), request.model
+    if stated and model is not None:
+        asked = replace(
+            request.serve, model=model, slo=Slo(tpot_s=1.0 / request.min_speed, percentile=50.0), quick=True
+        )
+        found = _most_output(asked, resolve(model, additions=additions), site=site_of(group, part), count=group.count)
+        why = found.verdict.reason if isinstance(found, Infeasible) else "it has no kernels for it there"
+        return f"{names} does not serve {model}: {why}; leave out --engine to ask llama.cpp as well"
     if stated:
-        names = ", ".join(request.serve.engines)
         return f"{names} serves no model there within its memory; leave out --engine to ask llama.cpp as well"
+    if model is not None:
+        machine = _machine_of(request, group, part, additions=additions)
+        return local(_local_request(request), machine, additions=additions).sentence.rstrip(".")
     return "no downloadable model fits in its memory, or no engine is known to run there"
 
 
@@ -150,9 +160,10 @@ def models_of(request: Own) -> list[str]:
     return sorted((one.model for one in downloads()), key=lambda name: -(published_score(name) or 0.0))
 
 
-def _most_output(request: Serve, model: Model, *, site: Site, count: int) -> Candidate | None:
-    """Of all formats and layouts, that with the most output of the whole group."""
+def _most_output(request: Serve, model: Model, *, site: Site, count: int) -> Candidate | Infeasible | None:
+    """Of all formats and layouts, that with the most output of the whole group, else the one that came closest."""
     best: tuple[float, Candidate] | None = None
+    missed: list[Infeasible] = []
     part = site.accelerator
     for engine in request.engines:
         for precision in limits.precisions(request, model, accelerator=part, engine=engine):
@@ -165,11 +176,12 @@ def _most_output(request: Serve, model: Model, *, site: Site, count: int) -> Can
                 )
                 outcome = outcome_of(request, model, site=site, configuration=configuration)
                 if isinstance(outcome, Infeasible):
+                    missed.append(outcome)
                     continue
                 rate = outcome.best.rate_per_s * replicas_of(count, layout.ranks, per_node=site.per_node)
                 if best is None or rate > best[0]:
                     best = rate, outcome
-    return best[1] if best else None
+    return best[1] if best else min(missed, key=BY_NEARNESS, default=None)
 
 
 def replicas_of(count: int, ranks: int, *, per_node: int) -> int:
@@ -239,7 +251,7 @@ def _at_home(
     machine = _machine_of(request, group, part, additions=additions)
     if not in_host:
         machine = replace(machine, host=replace(machine.host, memory_bytes=0.0))
-    asked = LocalRequest(context=request.serve.max_context or CONTEXT, min_per_s=request.min_speed, model=request.model)
+    asked = _local_request(request)
     machines = max(1, group.count // group.per_node)
     rows = [
         _local_row(row, cards=group.per_node, copies=machines)
@@ -271,6 +283,11 @@ def _at_home(
         as_fast = [other for other in over_all if other.output_tokens_per_s.value >= row.output_tokens_per_s.value]
         best[row.model] = max([row, *as_fast], key=_bits)
     return [_drawn_at_home(row, request, group, part) for row in best.values()]
+
+
+def _local_request(request: Own) -> LocalRequest:
+    context = request.serve.max_context or CONTEXT
+    return LocalRequest(context=context, min_per_s=request.min_speed, model=request.model, exact=True)
 
 
 def _drawn_at_home(row: OwnRow, request: Own, group: OwnedGroup, part: Accelerator) -> OwnRow:

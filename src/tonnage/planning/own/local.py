@@ -15,7 +15,10 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.catalog.downloads import BENCHMARK, downloads, published_score
+from tonnage.catalog.downloads import BENCHMARK, download_of, downloads, published_score
+from tonnage.catalog.hub.names import looks_like_path
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.models import model_ids
 from tonnage.catalog.published import format_change
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.machine import Download, LocalAnswer, LocalRow, Machine
@@ -25,11 +28,12 @@ from tonnage.engines.at_home import OWN_FORMAT, own_engine, spread_engine, start
 from tonnage.errors import BadRequest, echo
 from tonnage.physics.parameters import parameters
 from tonnage.planning.calibration_use import each_once, serving_use
+from tonnage.planning.fit.fit import LANGUAGE
 from tonnage.planning.own.names import is_unified
 from tonnage.planning.own.speed import PROMPT, Asked, Speed, case_at_home, roomy, speed_of
 from tonnage.units import GiB
 
-__all__ = ["CONTEXT", "SPEED", "LocalRequest", "local", "top_rows"]
+__all__ = ["CONTEXT", "SPEED", "LocalRequest", "local", "no_files", "top_rows"]
 
 CONTEXT: Final = 8192
 """Context when none is asked for. [tokens]"""
@@ -49,7 +53,9 @@ class LocalRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     min_per_s: float = SPEED
     """Output that is wanted of one request. [tokens/s]"""
     model: str | None = None
-    """Only models whose name holds this."""
+    """The model that is named; a word that names none: models whose name holds it."""
+    exact: bool = False
+    """`model` is a name, whatever it looks like."""
     every_format: bool = False
 
 
@@ -60,36 +66,59 @@ def local(request: LocalRequest, machine: Machine, *, additions: Additions = cat
     Raises
     ------
     BadRequest
-        A context or speed out of range, or no downloadable model of that name.
+        A context or speed out of range, or no model of that name.
     """
     _check(request)
+<<<<<<< HEAD
     wanted = [d for d in downloads() if request.model is None or request.model.lower() in d.model.lower()]
     if not wanted:
         raise BadRequest(
             f"model: no downloadable model is named '{echo(request.model)}'; `tonnage local --all` lists them, and "
             "`tonnage fit MODEL` answers for any model"
         )
+=======
+>>>>>>> harm-ask
     best: list[LocalRow] = []
     every: list[LocalRow] = []
     lacking: list[tuple[str, str]] = []
-    for download in wanted:
-        model = catalog.model(download.model, additions)
-        rows, why = _rows(request, machine, model, download)
+    for download in _wanted(request, additions):
+        rows, why = _rows(request, machine, resolve(download.model, additions=additions), download)
         if rows:
             best.append(_best(rows, request))
             every += rows
         else:
-            lacking.append((model.id, why))
+            lacking.append((download.model, why))
     best.sort(key=lambda row: _rank(row, request))
     best = [*(_with_own_engine(row, machine, additions) for row in best[:FIRST]), *best[FIRST:]]
     answer = _answer(request, machine, best, every=every, lacking=lacking)
     return msgspec.structs.replace(answer, calibrations=each_once(_uses(machine, best, additions)))
 
 
+def _wanted(request: LocalRequest, additions: Additions) -> tuple[Download, ...]:
+    """Models to try: the one that is named, whether or not its files are known, or all whose name holds the word."""
+    word = request.model
+    if word is None:
+        return downloads()
+    found = tuple(one for one in downloads() if word.lower() in one.model.lower())
+    last = {one.rpartition("/")[2].lower() for one in model_ids(additions)}
+    if request.exact or "/" in word or looks_like_path(word) or word.lower() in last:
+        model = resolve(word, additions=additions)
+        if model.kind not in LANGUAGE or not model.layers:
+            raise BadRequest(f"model: {model.id} is no language model; ask `tonnage fit` or `tonnage predict` about it")
+        named = None if looks_like_path(word) else download_of(word)
+        return (named or Download(model=word, released=""),)
+    if not found:
+        raise BadRequest(
+            f"model: no downloadable model is named '{echo(word)}'; `tonnage local --all` lists them, and "
+            "`tonnage fit MODEL` answers for any model"
+        )
+    return found
+
+
 def _uses(machine: Machine, rows: list[LocalRow], additions: Additions) -> Iterator[CalibrationUse]:
     """What moved the rates of the rows: measurements of the device, or of the host where it reads a part."""
     for row in rows:
-        model = catalog.model(row.model, additions)
+        model = resolve(row.model, additions=additions)
         asked = Asked(model=model, precision=row.precision, context=row.context)
         sides = [(machine.device, machine.count)] if machine.device is not None else []
         sides += [(machine.host.part, 1)] if row.offload.read_share > 0.0 or not sides else []
@@ -104,12 +133,12 @@ def _uses(machine: Machine, rows: list[LocalRow], additions: Additions) -> Itera
 def _with_own_engine(row: LocalRow, machine: Machine, additions: Additions) -> LocalRow:
     """The row with the rate of the engine that the maker of its device provides, where a file for it is published."""
     vendor = machine.device.vendor if machine.device is not None else ""
-    path = next(one for one in downloads() if one.model == row.model).mlx
+    path = next((one.mlx for one in downloads() if one.model == row.model), "")
     engine = own_engine(vendor) if path and any(path in command for _, command in row.commands) else None
     if engine is None:
         return row
     asked = Asked(
-        model=catalog.model(row.model, additions),
+        model=resolve(row.model, additions=additions),
         context=row.context,
         engine=engine,
         precision=Precision(weights=OWN_FORMAT, kv="fp16", activations="fp16"),
@@ -129,10 +158,8 @@ def top_rows(
 ) -> list[LocalRow]:
     """The first models of the answer, without looking at those that cannot come before them."""
     found: list[LocalRow] = []
-    for download in sorted(downloads(), key=lambda one: -(published_score(one.model) or 0.0)):
-        if request.model is not None and request.model.lower() not in download.model.lower():
-            continue
-        rows, _ = _rows(request, machine, catalog.model(download.model, additions), download)
+    for download in sorted(_wanted(request, additions), key=lambda one: -(published_score(one.model) or 0.0)):
+        rows, _ = _rows(request, machine, resolve(download.model, additions=additions), download)
         if rows:
             found.append(_best(rows, request))
         if sum(row.decode_per_s.value >= request.min_per_s for row in found) == most:
@@ -176,7 +203,7 @@ def _row(
 ) -> LocalRow:
     stored = precision.experts or precision.weights
     row = LocalRow(
-        model=model.id,
+        model=download.model,
         precision=precision,
         engine=spread_engine().title,
         weight_bytes=speed.weight_bytes,
@@ -187,7 +214,7 @@ def _row(
         prompt_per_s=speed.prompt_per_s,
         board_w=speed.board_w,
         offload=speed.offload,
-        quality=published_score(model.id),
+        quality=published_score(download.model),
         quality_kept=1.0 if download.native else format_change(model.id, stored).kept,
         parameters=model.published_parameters or parameters(model).value,
         level=speed.level,
@@ -218,7 +245,7 @@ def _answer(
 ) -> LocalAnswer:
     fast = [row for row in best if row.decode_per_s.value >= request.min_per_s]
     return LocalAnswer(
-        sentence=_sentence(request, machine, best, fast=len(fast), known=len(best) + len(lacking)),
+        sentence=_sentence(request, machine, best, fast=len(fast), lacking=lacking),
         feasible=bool(best),
         machine=machine.title,
         device=machine.device.id if machine.device else "",
@@ -235,7 +262,13 @@ def _answer(
     )
 
 
-def _sentence(request: LocalRequest, machine: Machine, best: list[LocalRow], *, fast: int, known: int) -> str:
+def _sentence(
+    request: LocalRequest, machine: Machine, best: list[LocalRow], *, fast: int, lacking: list[tuple[str, str]]
+) -> str:
+    known = len(best) + len(lacking)
+    if known == 1 and lacking:
+        model, why = lacking[0]
+        return f"{model} does not fit {machine.title} with a context of {request.context:,} tokens: it {why}."
     if not best:
         return f"None of {known} downloadable models fits {machine.title} with a context of {request.context:,} tokens."
     first = best[0]
@@ -254,12 +287,13 @@ def _sentence(request: LocalRequest, machine: Machine, best: list[LocalRow], *, 
 
 
 def _with_host(machine: Machine, best: list[LocalRow]) -> str:
-    """The machine, with what is free in its host where a model lies there in part."""
+    """The machine, with what it leaves idle, and what is free in its host where a model lies there in part."""
+    idle = f" (its {_others(machine)} idle)" if machine.beside else ""
     if machine.device is None or not any(row.offload.moved_bytes for row in best):
-        return machine.title
+        return f"{machine.title}{idle}"
     assumed = any(text.startswith("host memory of") for text in machine.host.assumed)
     beside = f"{machine.host.memory_bytes / 1e9:,.0f} GB free in its host"
-    return f"{machine.title} beside {beside}{' (assumed: --memory)' if assumed else ''}"
+    return f"{machine.title}{idle} beside {beside}{' (assumed: --memory)' if assumed else ''}"
 
 
 def _assumptions(machine: Machine) -> Iterator[str]:
@@ -268,10 +302,18 @@ def _assumptions(machine: Machine) -> Iterator[str]:
         yield "the card sits in a PCIe 4.0 slot of 16 lanes"
 
 
+def no_files(model: str) -> str:
+    """What the command of a model leaves to its reader of which nobody's GGUF files are known."""
+    return f"GGUF files of {model} are not in the catalogue: find or convert the one that the command names"
+
+
+def _others(machine: Machine) -> str:
+    return ", ".join(f"{group.count} x {group.name}" for group in machine.beside)
+
+
 def _notes(machine: Machine, best: list[LocalRow]) -> Iterator[str]:
     if machine.beside:
-        others = ", ".join(f"{group.count} x {group.name}" for group in machine.beside)
-        yield f"left idle here: {others}; `--accelerator` with one of them answers for it"
+        yield f"left idle here: {_others(machine)}; `--accelerator` with one of them answers for it"
     if machine.count > 1:
         yield f"a model is spread over {machine.count} by its layers: memory of all, speed of one"
     if machine.device is not None and is_unified(machine.device):
@@ -279,5 +321,8 @@ def _notes(machine: Machine, best: list[LocalRow]) -> Iterator[str]:
         yield f"one memory for processor and graphics: {usable:.0f} GiB of it are usable for models"
     if any(row.quality is not None for row in best):
         yield f"scores are {BENCHMARK} of the released weights as each publisher ran it; models without one stand below"
-    if best and "not opened" in {one.model: one for one in downloads()}[best[0].model].source:
+    source = next((one.source for one in downloads() if best and one.model == best[0].model), None)
+    if best and source is None:
+        yield no_files(best[0].model)
+    if "not opened" in (source or ""):
         yield "names in the commands follow the publishers' conventions and were not opened: look before you pull"

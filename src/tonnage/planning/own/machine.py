@@ -15,8 +15,8 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.machine import DeviceGroup, Host, Inventory, Machine
-from tonnage.errors import BadRequest, UnknownName
-from tonnage.planning.own.names import is_unified, processor_named, read_owned
+from tonnage.errors import BadRequest, UnknownName, echo
+from tonnage.planning.own.names import Owned, is_unified, processor_named, read_owned
 from tonnage.units import GB, GiB, show
 
 __all__ = ["host_of", "machine_found", "machine_named"]
@@ -67,16 +67,27 @@ def machine_named(
     additions: Additions = catalog.NOTHING,
 ) -> Machine:
     """
-    The machine that a person names; the first group runs, others are told to be idle.
+    The machine that a person names: equal accelerators, however they are listed, and one processor.
 
     Raises
     ------
     TonnageError
-        A name is unknown, or a size does not go with it.
+        A name is unknown, a size does not go with it, or it has unlike accelerators or several processors.
     """
-    groups = read_owned(text, additions=additions)
+    groups = _equal_parts(read_owned(text, additions=additions))
     devices = [group for group in groups if group.part is not None and group.part.segment != "cpu"]
-    processor = next((group.part for group in groups if group.part is not None and group.part.segment == "cpu"), None)
+    processors = [group for group in groups if group.part is not None and group.part.segment == "cpu"]
+    if len(devices) > 1:
+        raise BadRequest(
+            f"accelerator: '{echo(text)}' names unlike accelerators, and `tonnage local` answers for equal ones; ask "
+            f"for one kind, or for all of them: tonnage plan own '{echo(text)}' --one-box"
+        )
+    if sum(group.count for group in processors) > 1:
+        raise BadRequest(
+            f"accelerator: '{echo(text)}' names several processors; name one, and what all of them read by "
+            "--host-bandwidth"
+        )
+    processor = processors[0].part if processors else None
     host = host_of(
         processor=processor.id if processor else "",
         bytes_per_s=host_bytes_per_s,
@@ -86,17 +97,11 @@ def machine_named(
     if not devices:
         title = processor.name if processor else "A desktop processor alone"
         return Machine(title=title, host=host, evidence="named")
-    best = max(devices, key=lambda group: group.count * _memory(group.part))
-    part = best.part
+    part = devices[0].part
     assert part is not None, "groups of no part were left out"
     if is_unified(part) and memory_bytes is not None:
         part = msgspec.structs.replace(part, memory_bytes=memory_bytes, usable_memory_bytes=None)
-    beside = tuple(
-        DeviceGroup(name=group.part.name, count=group.count)
-        for group in devices
-        if group is not best and group.part is not None
-    )
-    return _machine(part, best.count, host, beside=beside, evidence="named")
+    return _machine(part, devices[0].count, host, beside=(), evidence="named")
 
 
 def machine_found(
@@ -128,8 +133,14 @@ def machine_found(
     )
 
 
-def _memory(part: Accelerator | None) -> float:
-    return part.memory_bytes if part is not None else 0.0
+def _equal_parts(groups: tuple[Owned, ...]) -> list[Owned]:
+    """The groups with equal parts counted together."""
+    parts = [group.part for group in groups]
+    return [
+        Owned(sum(group.count for group in groups if group.part == part), part)
+        for number, part in enumerate(parts)
+        if part not in parts[:number]
+    ]
 
 
 def _machine(part: Accelerator, count: int, host: Host, *, beside: tuple[DeviceGroup, ...], evidence: str) -> Machine:

@@ -10,6 +10,7 @@ from typing import Final
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.downloads import BENCHMARK
+from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.answer import Basis, Part, Quantity, Verdict
 from tonnage.domain.calibration import FirstMeasurement
 from tonnage.domain.fleet_plan import FleetPlan, PoolInstances
@@ -23,9 +24,11 @@ from tonnage.planning.fleet.plan import plan_fleet
 from tonnage.planning.fleet.stock import OWNED
 from tonnage.planning.host import USUAL_LOAD
 from tonnage.planning.own.groups import answer_group, part_of
+from tonnage.planning.own.local import no_files
 from tonnage.planning.own.machine import host_of
 from tonnage.planning.own.mixed import mixed_rows
 from tonnage.planning.own.power import group_power, site_answer, tariff
+from tonnage.planning.serve.limits import check_context
 from tonnage.pricing.energy import IDLE_DRAW
 from tonnage.units import show
 
@@ -44,6 +47,8 @@ def plan_own(request: Own, *, additions: Additions = catalog.NOTHING, today: dat
         A name is unknown or the request contradicts itself. That nothing runs on it is an answer: `feasible` is False.
     """
     today = today or date.today()
+    if request.model is not None:
+        check_context(resolve(request.model, additions=additions), request.serve)
     groups = tuple(answer_group(request, group, additions=additions) for group in request.own)
     shared = _plan_shared(request, additions=additions, today=today) if request.workloads else None
     mixed = mixed_rows(request, additions=additions)
@@ -51,7 +56,9 @@ def plan_own(request: Own, *, additions: Additions = catalog.NOTHING, today: dat
     able = any(group.rows for group in groups) or bool(mixed)
     feasible = able and (shared is None or shared.feasible)
     whole = _electricity(groups)
-    binding = shared.binding if shared is not None and not shared.feasible else _nothing(groups) if not able else None
+    binding = shared.binding if shared is not None and not shared.feasible else None
+    if not able and binding is None:
+        binding = _nothing(groups, model=request.model)
     return OwnPlan(
         schema=PLAN_SCHEMA,
         feasible=feasible,
@@ -110,12 +117,14 @@ def _electricity(groups: tuple[OwnedAnswer, ...]) -> Quantity | None:
     return Quantity.of_parts("USD/month", parts)
 
 
-def _nothing(groups: tuple[OwnedAnswer, ...]) -> Verdict:
+def _nothing(groups: tuple[OwnedAnswer, ...], *, model: str | None) -> Verdict:
     return Verdict(
         ok=False,
         limit="memory",
         reason=groups[0].none_because,
-        nearest="host memory beside a card (--host-memory), or fewer bits; `tonnage local --why` says what each lacks",
+        nearest="host memory beside a card (--host-memory), or fewer bits; `tonnage local --why` says what each lacks"
+        if model is None
+        else f"`tonnage fit {model}` says what holds it; without --model what is owned says what it serves best",
     )
 
 
@@ -224,6 +233,8 @@ def _assumptions(request: Own, groups: tuple[OwnedAnswer, ...], shared: FleetPla
         for text in host_of().assumed:
             own = "; --host-memory says another" if text.startswith("host memory of") else ""
             said.append(text.partition("; --")[0] + own)
+    if any(" -m " in row.command for group in groups for row in group.rows):
+        said.append(no_files(str(request.model)))
     if request.one_box or request.network_bytes_per_s:
         said.append("models over unlike cards: whole layers, times add, nothing overlaps for one request")
     if request.site_power_w:

@@ -113,6 +113,10 @@ def _parts(filters: Filters, additions: Additions) -> list[tuple[Accelerator, in
             if group.part is None:
                 raise BadRequest("own: name the processor, such as 'Ryzen 9 9950X'; 'CPU' alone is none")
             before = found.get(group.part.id)
+            if before is not None and before[0].memory_bytes != group.part.memory_bytes:
+                raise BadRequest(
+                    f"own: {group.part.name} is listed with two sizes of memory; a plan counts one, ask for each apart"
+                )
             found[group.part.id] = (group.part, group.count + (before[1] if before else 0))
     return list(found.values())
 

@@ -16,12 +16,14 @@ from typing import IO, Any, Final
 import msgspec
 
 from tonnage.catalog.hub.jsonfile import decode_json
-from tonnage.domain.case import Case, Result, ServeCase
+from tonnage.domain.case import Case, Result, ServeCase, TrainCase
 from tonnage.domain.layout import Layout
-from tonnage.domain.requests.field import attributes_of, fields_of, groups_of
+from tonnage.domain.requests.field import attributes_of, fields_of, groups_of, refuse_unknown_names
 from tonnage.domain.requests.table import CASES
 from tonnage.domain.rl import RlCase
-from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo
+from tonnage.engines.registry import engines, find_engine, unlisted_engine
+from tonnage.engines.training import framework_words
+from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo, nearest
 from tonnage.foreign import check_values
 from tonnage.planning.files import read_yaml
 
@@ -121,6 +123,8 @@ def case_of_object(raw: Any) -> Case:
         case: Case = msgspec.convert(named, struct, strict=True)
     except msgspec.ValidationError as error:
         raise BadRequest(_sentence(error)) from None
+    refuse_unknown_names(named, case)
+    _refuse_misspelt(case)
     _check_load(case)
     return case
 
@@ -176,6 +180,18 @@ def _refuse_numbers(raw: dict[str, Any], struct: type[msgspec.Struct], path: str
                 raise BadRequest(f"{path}{name}: {echo(value)} is more than the whole part; at most 1")
             if not field.low < value <= min(field.high, _LARGEST):  # not a number is neither
                 raise BadRequest(f"{path}{name}: {echo(value)} is out of range; expected a positive number")
+
+
+def _refuse_misspelt(case: Case) -> None:
+    """Software that is called nearly as one that is known; what is like none is answered as any such software."""
+    engine = case.engine.lower() if isinstance(case, ServeCase | RlCase) else ""
+    listed = not engine or find_engine(engine) is not None or engine in unlisted_engine().stands_for
+    if not listed and nearest(engine, engines()):
+        raise UnknownName("engine", engine, known=engines())
+    if isinstance(case, TrainCase | RlCase) and case.framework is not None:
+        known = framework_words()
+        if not any(word in case.framework.lower() for word in known) and nearest(case.framework, known):
+            raise UnknownName("framework", case.framework, known=known)
 
 
 def _check_load(case: Case | RlCase) -> None:

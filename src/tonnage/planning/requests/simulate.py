@@ -7,7 +7,7 @@ from typing import Any, TypeVar, get_args
 
 import msgspec
 
-from tonnage.domain.requests.field import attributes_of, fields_of, groups_of
+from tonnage.domain.requests.field import attributes_of, fields_of, groups_of, refuse_unknown_names
 from tonnage.domain.requests.simulate import Simulation
 from tonnage.errors import BadRequest, UnknownName, echo
 from tonnage.planning.requests.reading import build, read_fields
@@ -63,12 +63,14 @@ def _group(struct: type[msgspec.Struct], value: Any, name: str) -> Any:
 def _plain(value: Any, kind: Any, name: str) -> Any:
     """A value of the attribute's own type, as JSON has it."""
     try:
-        return msgspec.convert(value, kind, strict=True)
+        read = msgspec.convert(value, kind, strict=True)
     except msgspec.ValidationError as error:
         if not isinstance(value, Mapping) and (lines := _lines_of(kind)):
             raise BadRequest(f"{name} must hold 'name: value' lines ({lines}), not '{echo(value)}'") from None
         message, _, place = str(error).partition(" - at `$")
         raise BadRequest(f"{name}{place.rstrip('`')}: {message[:1].lower()}{message[1:]}") from None
+    refuse_unknown_names(value, read, path=name)
+    return read
 
 
 def _lines_of(kind: Any) -> str:
