@@ -95,18 +95,20 @@ def limits(quantity: Quantity) -> str:
     return span(quantity.low, quantity.high, unit=quantity.unit)
 
 
-def meter(name: str, quantity: Quantity, *, limit: float | None = None, of: str = "") -> Meter:
-    """A quantity against its limit, in its own unit; `of` says the limit in other words."""
+def meter(
+    name: str, quantity: Quantity, *, limit: float | None = None, of: str = "", joint: float | None = None
+) -> Meter:
+    """A quantity against its limit; `of` says that in other words; `joint` is the chance of all limits, none's less."""
     said = money(quantity.value) if quantity.unit == "USD" else show(quantity.value, quantity.unit)
     if not limit:
         return Meter(name=name, value=said, interval=limits(quantity))
-    low, high = quantity.low, quantity.high
+    low, high, alone = quantity.low, quantity.high, chance(quantity, limit)
     return Meter(
         name=name,
         value=said,
         interval=limits(quantity),
         limit=of or show(limit, quantity.unit),
-        chance=chance_text(chance(quantity, limit)),
+        chance=chance_text(alone if alone is None or joint is None else max(alone, joint)),
         share=quantity.value / limit,
         low=None if low is None else low / limit,
         high=None if high is None else high / limit,
