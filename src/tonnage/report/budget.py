@@ -84,8 +84,9 @@ def _serving(plan: BudgetPlan, *, rows: int) -> tuple:  # type: ignore[type-arg]
         meters.append(Meter(name="budget used", value=percent(spent)))
     ends = best.next_rate_per_s
     beyond = f"{money(best.next_usd_per_month)}/month" if best.next_usd_per_month else "more than the budget"
-    step = f"From {ends:.4g} req/s on it costs {beyond}." if ends and request.model else ""
-    simulate = f"By averages; this simulates it: `tonnage plan serve {best.model} --rate {best.rate_per_s:.3g}/s`"
+    step = f"From {show(ends, 'count', digits=4)} req/s on it costs {beyond}." if ends and request.model else ""
+    load = float(f"{best.rate_per_s:.3g}")
+    simulate = f"By averages; this simulates it: `tonnage plan serve {best.model} --rate {load:.15g}/s`"
     return first_screen(
         question=_question(plan),
         answer=f"{rate} of {of}   {what}   {rental_text(option.bill)}   {money(best.usd_per_month)}/month",
@@ -107,7 +108,7 @@ def _models(models: tuple[Affordable, ...], *, benchmark: str) -> Table:
         (
             model_name(one.model),
             UNKNOWN if one.quality is None else f"{one.quality:.1f}",
-            f"{one.rate_per_s:.3g}",
+            show(one.rate_per_s, "count"),
             f"{one.output_tokens_per_s:,.0f}",
             f"{one.option.accelerators} x {part_name(one.option.configuration.accelerator)}",
             f"{degrees(one.option.configuration)} {one.option.configuration.precision.stored}",

@@ -93,7 +93,7 @@ def _meters(plan: LifecyclePlan) -> list[Meter]:
     if plan.kwh is not None:
         meters.append(Meter(name="electricity", value=show(plan.kwh * 1e3, "Wh")))
     if plan.kg_co2 is not None:
-        meters.append(Meter(name="CO2", value=f"{plan.kg_co2:,.3g} kg"))
+        meters.append(Meter(name="CO2", value=f"{show(plan.kg_co2, 'count')} kg"))
     return meters
 
 

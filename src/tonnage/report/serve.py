@@ -183,7 +183,7 @@ def _meters(plan: ServePlan, best: ServeOption) -> list[Meter]:
     meters.append(
         capacity_meter(load=load, most=most)
         if load
-        else Meter(name="capacity", value=f"{most:.3g} req/s, headroom {percent(best.headroom)}")
+        else Meter(name="capacity", value=f"{show(most, 'count')} req/s, headroom {percent(best.headroom)}")
     )
     return [*meters, *_certainty(plan, best)]
 
@@ -213,7 +213,7 @@ def _table(plan: ServePlan, rows: list[Pick], *, every: bool = False) -> Table:
             f"{o.bill.usd_per_hour:,.2f}",
             _spread(o.capacity.ttft_s),
             _spread(o.capacity.tpot_s),
-            f"{o.replicas * o.capacity.max_rate_per_s.value:.3g}",
+            show(o.replicas * o.capacity.max_rate_per_s.value, "count"),
             chance_text(o.chance),
             str(o.basis),
             provider_name(o.bill.provider),
@@ -402,7 +402,7 @@ def _day(day: FleetDay) -> tuple[Section, ...]:
         + " + ".join(f"{part.name} {show(part.value, 's')}" for part in day.cold_start.parts),
         f"following the load saves {day.wasted_share:.0%} of what the peak costs; the fleet for the peak leaves "
         f"{day.valleys.replica_hours_per_day:,.1f} replica-hours a day unused (${day.valleys.usd_per_day:,.2f}): "
-        f"{day.valleys.output_tokens_per_day / 1e6:,.3g}M output tokens of batch work",
+        f"{show(day.valleys.output_tokens_per_day / 1e6, 'count')}M output tokens of batch work",
     ]
     return (*text_section(f"While the load varies ({day.shape})", ways), *text_section("How it was computed", how))
 

@@ -77,7 +77,7 @@ def money(value: float, *, digits: int = 3) -> str:
     ('$418', '$1,120', '$2.35M', '$0.58')
     """
     if abs(value) >= 1e6:
-        return f"${float(f'{value / 1e6:.{digits}g}'):,g}M"
+        return f"${show(float(f'{value / 1e6:.{digits}g}'), 'count', digits=digits)}M"
     rounded = float(f"{value:.{digits}g}")
     return f"${rounded:,.0f}" if abs(rounded) >= 100 or rounded == int(rounded) else f"${rounded:,.2f}"
 
@@ -131,7 +131,7 @@ def span(low: float, high: float, *, unit: str) -> str:
     if unit.startswith("USD"):
         per, millions = unit.removeprefix("USD"), high >= 1e6 and low >= 1e5
         ends = [
-            f"{each / 1e6:.2g}M" if millions else money(each, digits=3 if per else 2).removeprefix("$")
+            f"{show(float(f'{each / 1e6:.2g}'), 'count')}M" if millions else money(each, digits=3 if per else 2)[1:]
             for each in (low, high)
         ]
         ends = [end.removesuffix(".00") for end in ends]
