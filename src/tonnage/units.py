@@ -329,8 +329,8 @@ _SCALES: Final[dict[str, tuple[tuple[str, float], ...]]] = {
 
 
 def _digits(value: float, digits: int) -> str:
-    if value == 0:
-        return "0"
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
     places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     text = f"{value:,.{places}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -43,7 +43,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     intra_link: str | None
     """nvlink or pcie where offers of the same accelerator differ; absent = its usual link."""
     per_node: int
-    """Accelerators of the largest instance."""
+    """Accelerators of a whole machine: of the largest instance that is listed, whatever the filters leave of them."""
     offers: tuple[Offer, ...]
 
     @property
@@ -51,9 +51,18 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         """Accelerators that there are, where they are the user's own; None = as many as are asked for."""
         return max((offer.stock for offer in self.offers if offer.stock is not None), default=None)
 
+    @property
+    def largest_offer(self) -> int:
+        """Accelerators of the largest instance that passes the filters."""
+        return max(int(offer.count) for offer in self.offers)
+
     def largest(self, most: int, *, allowed: int | None) -> int:
-        """Accelerators that one replica may take here: at most `most`, what the request allows, and what there is."""
-        return min(count for count in (most, allowed, self.stock) if count is not None)
+        """
+        Accelerators that one replica may take here: at most `most`, what the request allows, and what there is; of
+        parts of machines, which are never joined, one instance.
+        """
+        part = self.largest_offer if self.largest_offer < self.per_node else None
+        return min(count for count in (most, allowed, self.stock, part) if count is not None)
 
 
 UNBOUND: Final = frozenset({"on-demand", "spot", "block"})
@@ -136,13 +145,14 @@ def sites(
         if failed is not None:
             excluded.append(_rejection(accelerator, failed, "does not pass"))
             continue
-        passing, last = _passing(filters, [o for o in offers if o.kind not in without], providers)
-        passing = [*own, *passing]
+        able = [offer for offer in offers if offer.kind not in without]
         if wanted and not offers and not own:
-            passing = _unpriced(filters, accelerator, providers)
+            able = _unpriced(filters, accelerator)
+        passing, last = _passing(filters, able, providers)
+        passing = [*own, *passing]
         if passing:
             held = _weighed(passing, filters, known=offers, additions=additions)
-            open_sites += _by_link(accelerator, _primary_only(held, filters.terms))
+            open_sites += _by_link(accelerator, _primary_only(held, filters.terms), listed=(*own, *able))
         else:
             excluded.append(
                 _rejection(accelerator, last, f"removes the last of {len(offers)} offers")
@@ -168,11 +178,11 @@ def _owned(filters: Filters, additions: Additions) -> tuple[tuple[Site, ...], tu
     return tuple(site for site, name in lost if name is None), left_out
 
 
-def _unpriced(filters: Filters, accelerator: Accelerator, providers: Mapping[str, Provider]) -> list[Offer]:
-    """A named part that nobody rents; none where the offer's place or its terms were asked for."""
+def _unpriced(filters: Filters, accelerator: Accelerator) -> list[Offer]:
+    """A named part that nobody rents, in each size of its machines."""
     from tonnage.planning.own.stock import unpriced_offers
 
-    return _passing(filters, list(unpriced_offers(filters, accelerator, provider=NOBODY)), providers)[0]
+    return list(unpriced_offers(filters, accelerator, provider=NOBODY))
 
 
 def none_passes(excluded: Iterable[Rejection], *, usual: str = "filter") -> Verdict:
@@ -221,22 +231,29 @@ def _weighed(
     return weigh_terms(offers, filters=filters, known=known, additions=additions)
 
 
-def _by_link(accelerator: Accelerator, offers: Iterable[Offer]) -> list[Site]:
+def _by_link(accelerator: Accelerator, offers: Iterable[Offer], *, listed: Iterable[Offer]) -> list[Site]:
     """One site per kind of link: an instance without the fabric is another machine, joined by PCIe."""
-    fast = accelerator.link.domain > 1
     kinds: dict[str | None, list[Offer]] = {}
     for offer in offers:
-        slow = fast and offer.nvlink is False and offer.count > 1
-        kinds.setdefault("pcie" if slow else None, []).append(offer)
+        kinds.setdefault(_link_of(accelerator, offer), []).append(offer)
+    sizes: dict[str | None, int] = {}
+    for offer in listed:
+        link = _link_of(accelerator, offer)
+        sizes[link] = max(sizes.get(link, 1), min(int(offer.count), accelerator.max_per_node or int(offer.count)))
     return [
         Site(
             accelerator=replace(accelerator, link=Link(kind="none")) if link == "pcie" else accelerator,
             intra_link=link,
-            per_node=max(int(offer.count) for offer in group),
+            per_node=sizes[link],
             offers=tuple(group),
         )
         for link, group in kinds.items()
     ]
+
+
+def _link_of(accelerator: Accelerator, offer: Offer) -> str | None:
+    """pcie where the accelerator has a fabric and the instance lacks it."""
+    return "pcie" if accelerator.link.domain > 1 and offer.nvlink is False and offer.count > 1 else None
 
 
 def _pairs(texts: Iterable[str]) -> Iterator[tuple[str, float]]:
@@ -349,12 +366,11 @@ def _rejection(accelerator: Accelerator, limit: str, why: str) -> Rejection:
 
 
 def domain_of(site: Site) -> ScaleUpDomain | None:
-    """The rack that an offer's trays are parts of; None where an instance is all that the fabric joins."""
+    """The rack that the site's trays are parts of; None where an instance is all that the fabric joins."""
     if site.intra_link is not None:
         return None
-    trays = {int(offer.count) for offer in site.offers}
     racks = (one for one in scale_up_domains(site.accelerator.id) if one.shape == "switched" and one.trays > 1)
-    return next((one for one in racks if one.packages_per_tray in trays), None)
+    return next((one for one in racks if one.packages_per_tray <= site.per_node), None)
 
 
 def reach_of(site: Site) -> int:
@@ -383,11 +399,12 @@ def with_slices(sites: Iterable[Site]) -> Iterator[Site]:
     """Sites whose chips are sold one by one out of a torus, as the slices that can be taken of it."""
     for site in sites:
         slices = _slices(site)
-        if not slices or site.per_node != 1:
+        if not slices or all(offer.count != 1 for offer in site.offers):
             yield site
             continue
-        offers = tuple(_slice(offer, sides) for offer in site.offers for sides in slices)
-        yield replace(site, offers=offers, per_node=prod(slices[-1]))
+        sold = ([offer] if offer.count != 1 else [_slice(offer, sides) for sides in slices] for offer in site.offers)
+        offers = tuple(offer for each in sold for offer in each)
+        yield replace(site, offers=offers, per_node=max(site.per_node, prod(slices[-1])))
 
 
 def _slices(site: Site) -> list[tuple[int, ...]]:

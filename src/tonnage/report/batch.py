@@ -95,11 +95,11 @@ def _recommendation(best: BatchOption) -> str:
 def _meters(plan: BatchPlan, best: BatchOption) -> list[Meter]:
     deadline, budget = plan.request.deadline_s, plan.request.budget_usd
     return [
-        meter("time", best.wall_s, limit=deadline),
-        meter("cost", best.cost, limit=budget),
+        meter("time", best.wall_s, limit=deadline, joint=best.chance),
+        meter("cost", best.cost, limit=budget, joint=best.chance),
         Meter(name="rate", value=show(best.replicas * best.items_per_s.value, "1/s")),
-        Meter(name="per 1k items", value=f"${best.usd_per_thousand_items:,.3g}"),
-        Meter(name="per 1M output tokens", value=f"${best.usd_per_million_output_tokens:,.3g}"),
+        Meter(name="per 1k items", value=f"${show(best.usd_per_thousand_items, 'count')}"),
+        Meter(name="per 1M output tokens", value=f"${show(best.usd_per_million_output_tokens, 'count')}"),
     ]  # fmt: skip
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.domain.budget_plan import Affordable, AffordableRun, BudgetPlan
+from tonnage.domain.requests.common import Slo
 from tonnage.report.document import Column, Document, Meter, Note, Section, Table, grid, section, text_section
 from tonnage.report.names import model_name, part_name, with_names
 from tonnage.report.screen import first_screen, held_text, price_dates, stale_text
-from tonnage.report.serve import serve_question
+from tonnage.report.serve import chance_name, latency_meters, serve_question
 from tonnage.report.wording import (
     chance_text,
     degrees,
     made_note,
-    meter,
     money,
     option_at_rank,
     parts_table,
@@ -75,16 +75,18 @@ def _serving(plan: BudgetPlan, *, rows: int) -> tuple:  # type: ignore[type-arg]
     what = f"{option.accelerators} x {part_name(option.configuration.accelerator)}"
     meters = [
         Meter(name="tokens", value=f"{best.output_tokens_per_s:,.0f} output tokens/s"),
-        meter("TTFT", option.capacity.ttft_s, limit=request.serve.slo.ttft_s if request.serve else None),
-        meter("TPOT", option.capacity.tpot_s, limit=request.serve.slo.tpot_s if request.serve else None),
+        *latency_meters(request.serve.slo if request.serve else Slo(), option.capacity),
     ]
+    if request.serve and option.chance is not None:
+        meters.append(Meter(name=chance_name(request.serve), value=chance_text(option.chance)))
     if request.usd_per_h:
         spent = best.usd_per_month / (request.usd_per_h * 730.0)
         meters.append(Meter(name="budget used", value=percent(spent)))
     ends = best.next_rate_per_s
     beyond = f"{money(best.next_usd_per_month)}/month" if best.next_usd_per_month else "more than the budget"
-    step = f"From {ends:.4g} req/s on it costs {beyond}." if ends and request.model else ""
-    simulate = f"By averages; this simulates it: `tonnage plan serve {best.model} --rate {best.rate_per_s:.3g}/s`"
+    step = f"From {show(ends, 'count', digits=4)} req/s on it costs {beyond}." if ends and request.model else ""
+    load = float(f"{best.rate_per_s:.3g}")
+    simulate = f"By averages; this simulates it: `tonnage plan serve {best.model} --rate {load:.15g}/s`"
     return first_screen(
         question=_question(plan),
         answer=f"{rate} of {of}   {what}   {rental_text(option.bill)}   {money(best.usd_per_month)}/month",
@@ -106,7 +108,7 @@ def _models(models: tuple[Affordable, ...], *, benchmark: str) -> Table:
         (
             model_name(one.model),
             UNKNOWN if one.quality is None else f"{one.quality:.1f}",
-            f"{one.rate_per_s:.3g}",
+            show(one.rate_per_s, "count"),
             f"{one.output_tokens_per_s:,.0f}",
             f"{one.option.accelerators} x {part_name(one.option.configuration.accelerator)}",
             f"{degrees(one.option.configuration)} {one.option.configuration.precision.stored}",

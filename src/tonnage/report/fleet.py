@@ -335,9 +335,9 @@ def _when(hours: tuple[HourRange, ...], *, what: str, short: bool = False) -> st
         spent = sum(one.count * (one.stop - one.start) for one in hours) / hours[-1].stop * HOURS_PER_MONTH
         return f"{spent:,.3g} {what} hours a month"
     if len(hours) == 1:
-        return f"{hours[0].count:.3g} always"
+        return f"{show(hours[0].count, 'count')} always"
     if short or len(hours) > MOST_RANGES:
         counts = [one.count for one in hours]
         mean = sum(one.count * (one.stop - one.start) for one in hours) / hours[-1].stop
-        return f"{min(counts):.3g} to {max(counts):.3g}, mean {mean:.3g}"
-    return ", ".join(f"{one.count:.3g} at {one.start}-{one.stop}h" for one in hours if one.count)
+        return f"{show(min(counts), 'count')} to {show(max(counts), 'count')}, mean {show(mean, 'count')}"
+    return ", ".join(f"{show(one.count, 'count')} at {one.start}-{one.stop}h" for one in hours if one.count)

@@ -19,7 +19,7 @@ from tonnage.report.screen import (
     short_names,
     stale_text,
 )
-from tonnage.report.serve import serve_question
+from tonnage.report.serve import chance_name, latency_meters, serve_question
 from tonnage.report.serve_option import explain_serve_plan
 from tonnage.report.train import explain_train_plan, train_question
 from tonnage.report.wording import (
@@ -83,16 +83,17 @@ def _question(plan: LifecyclePlan) -> list[str]:
 
 
 def _meters(plan: LifecyclePlan) -> list[Meter]:
-    make, serve, slo = plan.make.options[0], plan.serve.options[0], plan.request.serve.slo
-    limits = (("TTFT", serve.capacity.ttft_s, slo.ttft_s), ("TPOT", serve.capacity.tpot_s, slo.tpot_s))
+    make, serve, asked = plan.make.options[0], plan.serve.options[0], plan.request.serve
     meters = [meter("training", make.run.wall_s, limit=plan.request.make.deadline_s)]
-    meters += [meter(name, value, limit=limit) for name, value, limit in limits if limit]
+    meters += [one for one in latency_meters(asked.slo, serve.capacity) if one.limit]
+    if serve.chance is not None:
+        meters.append(Meter(name=chance_name(asked), value=chance_text(serve.chance)))
     if plan.serve_share is not None:
         meters.append(Meter(name="serving", value=f"{percent(plan.serve_share)} of the bill"))
     if plan.kwh is not None:
         meters.append(Meter(name="electricity", value=show(plan.kwh * 1e3, "Wh")))
     if plan.kg_co2 is not None:
-        meters.append(Meter(name="CO2", value=f"{plan.kg_co2:,.3g} kg"))
+        meters.append(Meter(name="CO2", value=f"{show(plan.kg_co2, 'count')} kg"))
     return meters
 
 

@@ -56,7 +56,8 @@ def sentence(measurement: Measurement) -> str:
         turns = (
             f" Beyond about {knee.turns_at:.2g} at once requests mostly wait for each other." if knee.turns_at else ""
         )
-        return f"Sustains {knee.level:.4g} {unit}: {knee.requests_per_s:.3g} requests/s answered{tokens}{above}.{turns}"
+        answered = f"{show(knee.requests_per_s, 'count')} requests/s answered{tokens}"
+        return f"Sustains {show(knee.level, 'count', digits=4)} {unit}: {answered}{above}.{turns}"
     best = max(measurement.points, key=lambda point: point.requests_per_s or 0.0)
     if not best.completed:
         return f"No request was answered: {_failures(best)}."
@@ -97,7 +98,7 @@ def _tool(measurement: Measurement) -> str:
 
 def _load(point: Point) -> str:
     if point.rate_per_s is not None:
-        return f"{point.rate_per_s:.4g}/s"
+        return f"{show(point.rate_per_s, 'count', digits=4)}/s"
     return f"{point.concurrency:g} at once" if point.concurrency is not None else "an unknown load"
 
 
@@ -159,8 +160,8 @@ def capacity_sentence(capacity: Capacity) -> str:
     spare = f", {capacity.spare} of them spare" if capacity.spare else ""
     noun = "replica" if capacity.replicas == 1 else "replicas"
     return (
-        f"{capacity.replicas} {noun}{spare}, for a peak of {capacity.peak_per_s:.4g} requests/s: one sustains "
-        f"{capacity.sustained_per_s:.4g} as measured, {capacity.usable_per_s:.4g} with "
+        f"{capacity.replicas} {noun}{spare}, for a peak of {show(capacity.peak_per_s, 'count', digits=4)} requests/s: "
+        f"one sustains {capacity.sustained_per_s:.4g} as measured, {capacity.usable_per_s:.4g} with "
         f"{capacity.headroom:.0%} kept free."
     )
 

@@ -306,7 +306,7 @@ def closest_break_even(points: Iterable[BreakEven]) -> str:
 def capacity_meter(*, load: float, most: float) -> Meter:
     """The most requests that the recommendation takes, and the share of it in use. [1/s]"""
     share = load / most if most else 0.0
-    return Meter(name="capacity", value=f"{most:.3g} req/s, {percent(share)} used", share=share)
+    return Meter(name="capacity", value=f"{show(most, 'count')} req/s, {percent(share)} used", share=share)
 
 
 def short_names(ids: Iterable[str]) -> dict[str, str]:

@@ -8,7 +8,8 @@ import msgspec
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.fleet import FleetDay, FleetWay
-from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.domain.plan import Capacity, ServeOption, ServePlan
+from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
 from tonnage.report.document import Block, Column, Document, Meter, Section, Table, text_section
 from tonnage.report.names import engine_title, model_name, part_name, product, provider_name, with_names
@@ -46,7 +47,7 @@ from tonnage.report.wording import (
 )
 from tonnage.units import show
 
-__all__ = ["BINDS", "plan_question", "serve_document", "serve_question"]
+__all__ = ["BINDS", "chance_name", "latency_meters", "plan_question", "serve_document", "serve_question"]
 
 BINDS: Final = {
     "kv": "KV cache",
@@ -161,20 +162,28 @@ def _recommendation(plan: ServePlan, best: ServeOption) -> str:
     return f"{lead}{parts}   {how}, {run}   {rental_text(best.bill)}   {price}"
 
 
-def _meters(plan: ServePlan, best: ServeOption) -> list[Meter]:
-    slo, seen = plan.request.slo, best.capacity
-    at = f"p{slo.percentile:g}"
-    # The chance is of all objectives together, which a meter of its own says.
-    meters = [
-        msgspec.structs.replace(meter(f"{name} {at}", value, limit=limit), chance="")
+def latency_meters(slo: Slo, seen: Capacity, *, at: str = "") -> list[Meter]:
+    """First token and later ones against their objectives; the chance is of all together: `chance_name` names it."""
+    return [
+        msgspec.structs.replace(meter(f"{name}{at}", value, limit=limit), chance="")
         for name, value, limit in (("TTFT", seen.ttft_s, slo.ttft_s), ("TPOT", seen.tpot_s, slo.tpot_s))
     ]
+
+
+def chance_name(request: Serve) -> str:
+    """What the chance of an option is of."""
+    return "chance of meeting " + ("all objectives" if len(_objectives(request)) > 1 else "it")
+
+
+def _meters(plan: ServePlan, best: ServeOption) -> list[Meter]:
+    slo, seen = plan.request.slo, best.capacity
+    meters = latency_meters(slo, seen, at=f" p{slo.percentile:g}")
     most = best.replicas * seen.max_rate_per_s.value
     load = _load(plan.request)
     meters.append(
         capacity_meter(load=load, most=most)
         if load
-        else Meter(name="capacity", value=f"{most:.3g} req/s, headroom {percent(best.headroom)}")
+        else Meter(name="capacity", value=f"{show(most, 'count')} req/s, headroom {percent(best.headroom)}")
     )
     return [*meters, *_certainty(plan, best)]
 
@@ -204,7 +213,7 @@ def _table(plan: ServePlan, rows: list[Pick], *, every: bool = False) -> Table:
             f"{o.bill.usd_per_hour:,.2f}",
             _spread(o.capacity.ttft_s),
             _spread(o.capacity.tpot_s),
-            f"{o.replicas * o.capacity.max_rate_per_s.value:.3g}",
+            show(o.replicas * o.capacity.max_rate_per_s.value, "count"),
             chance_text(o.chance),
             str(o.basis),
             provider_name(o.bill.provider),
@@ -282,7 +291,7 @@ def _certainty(plan: ServePlan, best: ServeOption) -> list[Meter]:
     if best.chance is None:
         return []
     asked, held = percent(plan.request.confidence), chance_text(best.chance)
-    name = "chance of meeting " + ("all objectives" if len(_objectives(plan.request)) > 1 else "it")
+    name = chance_name(plan.request)
     if not best.sure:
         return [Meter(name=name, value=f"{held}: no option has the {asked} asked for")]
     more = next((one for one in plan.confidence_prices if one.confidence > plan.request.confidence + 1e-9), None)
@@ -393,7 +402,7 @@ def _day(day: FleetDay) -> tuple[Section, ...]:
         + " + ".join(f"{part.name} {show(part.value, 's')}" for part in day.cold_start.parts),
         f"following the load saves {day.wasted_share:.0%} of what the peak costs; the fleet for the peak leaves "
         f"{day.valleys.replica_hours_per_day:,.1f} replica-hours a day unused (${day.valleys.usd_per_day:,.2f}): "
-        f"{day.valleys.output_tokens_per_day / 1e6:,.3g}M output tokens of batch work",
+        f"{show(day.valleys.output_tokens_per_day / 1e6, 'count')}M output tokens of batch work",
     ]
     return (*text_section(f"While the load varies ({day.shape})", ways), *text_section("How it was computed", how))
 

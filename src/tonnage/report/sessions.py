@@ -56,7 +56,8 @@ def session_blocks(plan: ServePlan) -> tuple[Block, ...]:
     solved = f", ${found.usd_per_solved:.3g} a solved task" if found.usd_per_solved is not None else ""
     lines = [
         f"{each}{solved}, at the mean load",
-        f"{reuse.hit_rate:.1%} of prompt tokens are found again at {reuse.rate_per_s:.3g} requests/s of a replica; "
+        f"{reuse.hit_rate:.1%} of prompt tokens are found again at {show(reuse.rate_per_s, 'count')} requests/s of a "
+        "replica; "
         f"{reuse.computed_tokens:,.0f} of {plan.request.lengths.prompt_tokens:,.0f} tokens of a prompt are computed",
         *(
             f"{TITLES.get(tier.name, tier.name)}: {tier.tokens:,.0f} tokens give {tier.share:.1%}"

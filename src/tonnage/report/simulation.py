@@ -38,8 +38,8 @@ def simulation_document(found: Simulated, *, top: int | None = None, every: bool
     if found.capacity is not None:
         c = found.capacity
         risks.append(
-            f"One replica sustains {c.low_per_s:.3g} req/s within the objectives; first tokens queue beyond "
-            f"{c.knee_per_s:.3g} req/s."
+            f"One replica sustains {show(c.low_per_s, 'count')} req/s within the objectives; first tokens queue beyond "
+            f"{show(c.knee_per_s, 'count')} req/s."
         )
     first = first_screen(
         question=[],
@@ -66,7 +66,7 @@ def simulation_question(asked: Simulation) -> list[str]:
     traffic, layout = asked.traffic, asked.layout
     count = layout.ranks * asked.replicas
     load = f"{traffic.concurrency} clients" if traffic.concurrency is not None else ""
-    load = f"{traffic.rate_per_s:.3g} req/s" if traffic.rate_per_s is not None else load
+    load = f"{show(traffic.rate_per_s, 'count')} req/s" if traffic.rate_per_s is not None else load
     shape = traffic.profile or (traffic.trace and "a request log") or ""
     if traffic.prompt_tokens is not None and traffic.output_tokens is not None:
         shape = f"{traffic.prompt_tokens:,.0f} in / {traffic.output_tokens:,.0f} out"
@@ -88,11 +88,13 @@ def simulation_question(asked: Simulation) -> list[str]:
 
 
 def _meters(found: Simulated) -> list[Meter]:
-    meters = [Meter(name="requests", value=f"{found.requests_per_s:.3g} req/s")]
+    meters = [Meter(name="requests", value=f"{show(found.requests_per_s, 'count')} req/s")]
     if found.goodput_per_s is not None and found.requests_per_s:
         met = found.goodput_per_s / found.requests_per_s
         meters.append(
-            Meter(name="serving goodput", value=f"{found.goodput_per_s:.3g} req/s ({percent(met)} of requests)")
+            Meter(
+                name="serving goodput", value=f"{show(found.goodput_per_s, 'count')} req/s ({percent(met)} of requests)"
+            )
         )
     meters.append(Meter(name="output", value=f"{_three(found.output_tokens_per_s or 0.0)} tokens/s"))
     if found.board_w is not None:
@@ -132,11 +134,11 @@ def _cells(latency: Latency) -> list[str]:
 
 def _rates(found: Simulated) -> list[str]:
     said = [
-        f"{found.requests:,} requests in {show(found.span_s or 0.0, 's')}: {found.requests_per_s:.3g}/s,"
+        f"{found.requests:,} requests in {show(found.span_s or 0.0, 's')}: {show(found.requests_per_s, 'count')}/s,"
         f" {found.output_tokens_per_s:,.0f} output tokens/s"
     ]
     if found.goodput_per_s is not None:
-        said.append(f"{found.goodput_per_s:.3g}/s met every objective at once")
+        said.append(f"{show(found.goodput_per_s, 'count')}/s met every objective at once")
     if found.cached_share:
         said.append(f"{found.cached_share:.1%} of prompt tokens were in the cache")
     if found.preemptions:
@@ -151,9 +153,10 @@ def _capacity(found: Simulated) -> list[str]:
     if c is None:
         return []
     return [
-        f"{c.low_per_s:.3g}/s to plan with; {c.rate_per_s:.3g}/s found, at most {c.high_per_s:.3g}/s",
+        f"{show(c.low_per_s, 'count')}/s to plan with; {show(c.rate_per_s, 'count')}/s found, "
+        f"at most {show(c.high_per_s, 'count')}/s",
         c.why,
-        f"first tokens begin to queue beyond {c.knee_per_s:.3g}/s; {c.simulations} simulations",
+        f"first tokens begin to queue beyond {show(c.knee_per_s, 'count')}/s; {c.simulations} simulations",
     ]
 
 

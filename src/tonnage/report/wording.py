@@ -77,7 +77,7 @@ def money(value: float, *, digits: int = 3) -> str:
     ('$418', '$1,120', '$2.35M', '$0.58')
     """
     if abs(value) >= 1e6:
-        return f"${float(f'{value / 1e6:.{digits}g}'):,g}M"
+        return f"${show(float(f'{value / 1e6:.{digits}g}'), 'count', digits=digits)}M"
     rounded = float(f"{value:.{digits}g}")
     return f"${rounded:,.0f}" if abs(rounded) >= 100 or rounded == int(rounded) else f"${rounded:,.2f}"
 
@@ -95,18 +95,20 @@ def limits(quantity: Quantity) -> str:
     return span(quantity.low, quantity.high, unit=quantity.unit)
 
 
-def meter(name: str, quantity: Quantity, *, limit: float | None = None, of: str = "") -> Meter:
-    """A quantity against its limit, in its own unit; `of` says the limit in other words."""
+def meter(
+    name: str, quantity: Quantity, *, limit: float | None = None, of: str = "", joint: float | None = None
+) -> Meter:
+    """A quantity against its limit; `of` says that in other words; `joint` is the chance of all limits, none's less."""
     said = money(quantity.value) if quantity.unit == "USD" else show(quantity.value, quantity.unit)
     if not limit:
         return Meter(name=name, value=said, interval=limits(quantity))
-    low, high = quantity.low, quantity.high
+    low, high, alone = quantity.low, quantity.high, chance(quantity, limit)
     return Meter(
         name=name,
         value=said,
         interval=limits(quantity),
         limit=of or show(limit, quantity.unit),
-        chance=chance_text(chance(quantity, limit)),
+        chance=chance_text(alone if alone is None or joint is None else max(alone, joint)),
         share=quantity.value / limit,
         low=None if low is None else low / limit,
         high=None if high is None else high / limit,
@@ -129,7 +131,7 @@ def span(low: float, high: float, *, unit: str) -> str:
     if unit.startswith("USD"):
         per, millions = unit.removeprefix("USD"), high >= 1e6 and low >= 1e5
         ends = [
-            f"{each / 1e6:.2g}M" if millions else money(each, digits=3 if per else 2).removeprefix("$")
+            f"{show(float(f'{each / 1e6:.2g}'), 'count')}M" if millions else money(each, digits=3 if per else 2)[1:]
             for each in (low, high)
         ]
         ends = [end.removesuffix(".00") for end in ends]

@@ -277,7 +277,7 @@ def _at(
 ) -> Iterator[Candidate | Infeasible]:
     site, part = place.site, place.part
     variations = Variations(allowed, model)
-    most, per_node = (LARGEST_REPLICA, site.per_node) if place.piece is None else (1, 1)
+    most, per_node = (site.largest(LARGEST_REPLICA, allowed=None), site.per_node) if place.piece is None else (1, 1)
     for engine in allowed.engines:
         for precision in limits.precisions(allowed, model, accelerator=part, engine=engine):
             served = 0

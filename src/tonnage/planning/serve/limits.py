@@ -218,5 +218,5 @@ def no_offer(site: Site, configuration: Configuration, *, accelerators: int | No
         ok=False,
         limit="offer",
         reason=f"no offer holds a replica of {configuration.layout.ranks} {site.accelerator.id}",
-        nearest=f"at most {site.per_node} per instance",
+        nearest=f"at most {site.largest_offer} per instance",
     )

@@ -183,6 +183,6 @@ def _sentence(found: SeparatePools) -> str:
         f"{units} of {found.configuration.label()} ({found.accelerators} accelerators) cost"
         f" ${found.bill.usd_per_hour:,.2f}/h, {saved} the first option: TTFT {show(found.ttft_s, 's')}, TPOT"
         f" {show(found.tpot_s, 's')}; a cache takes {show(found.transfer_s, 's')} over {over}; beyond"
-        f" {found.units * found.rate_per_s:.3g} requests/s {found.limit} fails. As many workers that each do both take"
-        f" {found.units * found.together_per_s:.3g} requests/s behind routers of the same size."
+        f" {show(found.units * found.rate_per_s, 'count')} requests/s {found.limit} fails. As many workers that each do"
+        f" both take {show(found.units * found.together_per_s, 'count')} requests/s behind routers of the same size."
     )

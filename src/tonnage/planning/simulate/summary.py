@@ -262,14 +262,14 @@ def _sentence(asked: Simulation, found: Simulated) -> str:
     load = (
         f"{asked.traffic.concurrency} clients"
         if asked.traffic.concurrency
-        else f"{found.requests_per_s:.3g} requests/s"
+        else f"{show(found.requests_per_s, 'count')} requests/s"
     )
     verdict = (
         "" if found.slo_met is None else ("Within the objectives: " if found.slo_met else "Misses the objectives: ")
     )
     start = f"{verdict}{', '.join(parts)} at {load}"
     if found.capacity is not None:
-        start += f"; one replica takes {found.capacity.low_per_s:.3g}/s ({found.capacity.why})"
+        start += f"; one replica takes {show(found.capacity.low_per_s, 'count')}/s ({found.capacity.why})"
     return f"{start}{' (broken off: partial)' if found.partial else ''}."
 
 

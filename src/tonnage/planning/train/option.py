@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from tonnage.planning.calibration_use import TrainRun
 
 __all__ = [
-    "ROUNDING", "InfeasibleRun", "chance_of_run", "evaluate", "holds", "measured_run", "option_of_setup", "run_of",
-    "timeline",
+    "ROUNDING", "InfeasibleRun", "beyond", "chance_of_run", "evaluate", "holds", "measured_run", "option_of_setup",
+    "run_of", "timeline",
 ]  # fmt: skip
 
 ACCELERATORS_PER_RATED_NODE: Final = 8
@@ -89,8 +89,8 @@ def evaluate(asked: TrainContext, rental: Rental) -> list[TrainOption | Infeasib
     outcomes: list[TrainOption | InfeasibleRun] = []
     for term in dict.fromkeys(made.term for made in rental.bills):
         option = _option_of_term(asked, rental, found, term=term)
-        beyond = _beyond(asked, option)
-        if beyond is None:
+        missed = beyond(asked, option)
+        if missed is None:
             outcomes.append(option)
         else:
             outcomes.append(
@@ -98,7 +98,7 @@ def evaluate(asked: TrainContext, rental: Rental) -> list[TrainOption | Infeasib
                     what=option.configuration.label(),
                     accelerator=place.accelerator.id,
                     count=place.count,
-                    verdict=beyond,
+                    verdict=missed,
                     option=option,
                 )
             )
@@ -107,15 +107,14 @@ def evaluate(asked: TrainContext, rental: Rental) -> list[TrainOption | Infeasib
 
 def _option_of_term(asked: TrainContext, rental: Rental, found: Found, *, term: str) -> TrainOption:
     """The arrangement that the rule chooses on the offers of one term; the slower, the dearer and the later it is."""
-    likeliest: TrainOption | None = None
+    made: list[TrainOption] = []
     for best in found.best:
         option = option_of_setup(asked, rental, best=best, term=term)
         if option.chance >= asked.request.confidence - ROUNDING:
             return option
-        if likeliest is None or option.chance > likeliest.chance:
-            likeliest = option
-    assert likeliest is not None
-    return likeliest
+        made.append(option)
+    # A surer arrangement that costs more than the budget is no answer where another keeps it.
+    return max(made, key=lambda option: (beyond(asked, option) is None, option.chance))
 
 
 def run_of(
@@ -340,7 +339,7 @@ def _configuration(rental: Rental, setup: TrainSetup) -> TrainConfiguration:
     )
 
 
-def _beyond(asked: TrainContext, option: TrainOption) -> Verdict | None:
+def beyond(asked: TrainContext, option: TrainOption) -> Verdict | None:
     """Deadline or budget missed, and by how much."""
     deadline, budget = asked.request.deadline_s, asked.request.budget_usd
     name = f"{option.accelerators} x {option.configuration.accelerator}"
@@ -369,9 +368,14 @@ def _beyond(asked: TrainContext, option: TrainOption) -> Verdict | None:
             short_by=usd - budget,
             unit="USD",
             reason=f"{name} costs {show(usd, 'USD')}, and {show(budget, 'USD')} are allowed",
-            nearest=f"budget {show(usd, 'USD')} on {name} in {show(wall, 's')}",
+            nearest=f"budget {show(_rounded_up(usd), 'USD')} on {name} in {show(wall, 's')}",
         )
     return None
+
+
+def _rounded_up(usd: float) -> float:
+    """To the next dollar, or cent of a small sum: a budget that, typed as it is shown, buys the run. [USD]"""
+    return math.ceil(usd) if usd >= 1000.0 else math.ceil(usd * 100.0) / 100.0
 
 
 def _no_arrangement(asked: TrainContext, rental: Rental, found: Found) -> InfeasibleRun:

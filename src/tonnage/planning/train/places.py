@@ -112,16 +112,19 @@ def _join_instances(site: Site, offer: Offer, count: int) -> tuple[int, float | 
         return min(size, max(count, 1)), None, False
     if count % size:
         return None
-    fabric = site.accelerator.link.domain if site.intra_link != "pcie" else 1
-    if fabric > site.per_node and count <= fabric:
+    part = site.accelerator
+    fabric = part.link.domain if site.intra_link != "pcie" else 1
+    chips = part.vendor.lower() == "google"  # sold one by one out of the fabric
+    whole = chips or size >= min(site.per_node, BOARD)
+    if whole and count <= fabric and fabric > (part.max_per_node or BOARD):
         return size, None, False
-    if size < min(site.per_node, BOARD) or (size == 1 and site.accelerator.vendor.lower() != "google"):
+    if not whole or (size == 1 and not chips):
         return None  # joining parts of machines gains nothing over whole ones
     if offer.network_bytes_per_s:
         return size, offer.network_bytes_per_s / size, False
     provider = catalog.providers().get(offer.provider)
     stated = provider.facts.get("infiniband_or_equiv", "").lower() if provider else ""
-    fast = site.accelerator.link.domain > 1 and (
+    fast = part.link.domain > 1 and (
         offer.provider in {YOURS, "own"} or offer.contract is not None or any(name in stated for name in _FABRICS)
     )
     return (size, None, True) if fast else None

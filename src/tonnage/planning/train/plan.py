@@ -36,7 +36,7 @@ from tonnage.planning.train.break_even import train_break_even
 from tonnage.planning.train.faster_stack import faster_stack
 from tonnage.planning.train.job import PATIENCE_S, TrainContext, job_of
 from tonnage.planning.train.machine import host_needs, with_electricity
-from tonnage.planning.train.option import ROUNDING, InfeasibleRun, evaluate, measured_run, timeline
+from tonnage.planning.train.option import ROUNDING, InfeasibleRun, beyond, evaluate, measured_run, timeline
 from tonnage.planning.train.places import MAX_ACCELERATORS, WORKERS, Rental, rentals, trainable_sites
 from tonnage.planning.train.power import training_load
 from tonnage.planning.train.refusals import by_nearness, what_stops
@@ -145,11 +145,15 @@ def train_plan_alone(request: Train | FineTune, *, additions: Additions, today: 
             (missed if isinstance(outcome, InfeasibleRun) else tries).append(outcome)  # type: ignore[arg-type]
     options, more, evaluated = _evaluate(asked, tries)
     missed += more
+    dear = None if options else _without_budget(asked, tries)
+    missed += [] if dear is None else [dear]
     kept = tuple(_finish(asked, option) for option in _best_first(asked, options))
     ranked = _with_verdicts(asked, kept)
     doing = {option.configuration.accelerator for option in ranked}
     rejected = (*nearest_of_each(missed, doing=doing, by=by_nearness), *refused, *excluded)
-    binding = None if ranked else what_stops(asked, missed, excluded=(*refused, *excluded), open_sites=open_sites)
+    binding = None if dear is None else dear.verdict
+    if not ranked and binding is None:
+        binding = what_stops(asked, missed, excluded=(*refused, *excluded), open_sites=open_sites)
     runs = partial(measured_run, model=asked.model, asked=request.model, additions=additions)
     points = scaling_curves(asked, ranked[0], sites=open_sites) if ranked else ()
     return TrainPlan(
@@ -258,7 +262,7 @@ def _evaluate(
     for attempt in sorted(tries, key=lambda t: (t.least(hasty), t.rental.place.count)):
         place = attempt.rental.place
         key = (place.accelerator.id, place.intra_link)
-        if (attempt.usd > budget or attempt.least(hasty) > worth * best) and evaluated:
+        if attempt.usd > budget or (attempt.least(hasty) > worth * best and evaluated):
             missed.append(_ruled_out(attempt, best, budget_usd=budget, hasty=hasty))
             continue
         # Once two counts in time cost more than another, larger ones do too; of what is there already, which costs the
@@ -284,6 +288,19 @@ def _evaluate(
                 leads = outcome.sure and outcome.bill.trust == "primary"
                 best = min(best, least) if leads else best
     return options, missed, evaluated
+
+
+def _without_budget(asked: TrainContext, tries: list[Attempt]) -> InfeasibleRun | None:
+    """The run that leads where money is no limit, as beyond the budget; None without a budget or such a run."""
+    if asked.request.budget_usd is None:
+        return None
+    free = replace(asked, request=replace(asked.request, budget_usd=None))
+    first = next(iter(_best_first(free, _evaluate(free, tries, worth=1.0)[0])), None)
+    verdict = first and beyond(asked, first)
+    if first is None or verdict is None:
+        return None
+    name, count = first.configuration.accelerator, first.accelerators
+    return InfeasibleRun(what=f"{count} x {name}", accelerator=name, count=count, verdict=verdict, option=first)
 
 
 def _larger(asked: TrainContext, tries: list[Attempt], *, ranked: tuple[TrainOption, ...]) -> list[TrainOption]:

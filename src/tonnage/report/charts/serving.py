@@ -240,11 +240,11 @@ def load_chart(
         if (seen := getattr(point, field)) is not None and seen[0] > 0
     ]
     limits = [(name, limit) for name, field in LATENCIES if (limit := getattr(slo, field)) is not None]
-    marks = [(f"most {most_per_s:.3g}/s", most_per_s)]
+    marks = [(f"most {show(most_per_s, 'count')}/s", most_per_s)]
     if knee_per_s < max(point.rate_per_s for point in tried):  # at the last rate tried nothing queues yet
-        marks.append((f"knee {knee_per_s:.3g}/s", knee_per_s))
+        marks.append((f"knee {show(knee_per_s, 'count')}/s", knee_per_s))
     if peak_per_s is not None:
-        marks.append((f"your load {peak_per_s:.3g}/s", peak_per_s))
+        marks.append((f"your load {show(peak_per_s, 'count')}/s", peak_per_s))
     placed = [(*mark, place) for place, mark in enumerate(sorted(marks, key=_rate_of))]
     x = axis("rate", "requests/s of one replica", scale={"domain": [0, 1.02 * values[-1][1]], "nice": False})
     drawn = [seconds for value in values for seconds in value[2:5]] + [limit for _, limit in limits]
