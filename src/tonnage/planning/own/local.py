@@ -69,15 +69,6 @@ def local(request: LocalRequest, machine: Machine, *, additions: Additions = cat
         A context or speed out of range, or no model of that name.
     """
     _check(request)
-<<<<<<< HEAD
-    wanted = [d for d in downloads() if request.model is None or request.model.lower() in d.model.lower()]
-    if not wanted:
-        raise BadRequest(
-            f"model: no downloadable model is named '{echo(request.model)}'; `tonnage local --all` lists them, and "
-            "`tonnage fit MODEL` answers for any model"
-        )
-=======
->>>>>>> harm-ask
     best: list[LocalRow] = []
     every: list[LocalRow] = []
     lacking: list[tuple[str, str]] = []
