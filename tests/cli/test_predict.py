@@ -92,3 +92,26 @@ def test_published_results_stand_beside_each_prediction() -> None:
     assert found["kind"] == "serve" and found["tpot_s"]["mean"] > 0
     assert [item["distance"] for item in found["near"]] == sorted(item["distance"] for item in found["near"])
     assert found["near"][0]["result"]["source"] and "tpot_ms" in found["near"][0]["result"]["measured"]
+
+
+QWEN_FP8 = {"model": "Qwen/Qwen3-235B-A22B", "precision": {"weights": "fp8"}, "layout": {"tp": 8, "dp": 8, "ep": 8}}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {**QWEN_FP8, "accelerator": "h200-sxm-141gb", "engine": "trtllm", "isl": 1000, "osl": 1000},
+        {**QWEN_FP8, "accelerator": "b200-sxm-180gb", "engine": "sglang", "isl": 1000, "osl": 1000},
+        {**QWEN_FP8, "accelerator": "h200-sxm-141gb", "engine": "vllm", "isl": 100, "osl": 2000},
+        {"accelerator": "h100-sxm5-80gb", "engine": "vllm", "isl": 1000, "osl": 1000},
+        {"accelerator": "mi300x", "engine": "tgi", "isl": 8000, "osl": 200},
+        {"accelerator": "rtx-4090", "engine": "llamacpp", "isl": 8000, "osl": 200},
+    ],
+)
+def test_no_closed_loop_yields_more_than_saturated(fields: dict[str, Any]) -> None:
+    loads = [{"saturated": True}, *({"concurrency": 4**n} for n in range(8))]
+    found = answers(run(given="".join(json.dumps({**CASE, **fields, "traffic": load}) + "\n" for load in loads)))
+    most, *loops = (one["output_tokens_per_s"]["value"] for one in found)
+    # Lengths of a loop are drawn, and its mean is theirs within a percent.
+    assert max(loops) <= most * 1.01
+    assert max(loops) > most * 0.85, "what is saturated is reached by enough clients"
