@@ -115,3 +115,36 @@ def test_no_closed_loop_yields_more_than_saturated(fields: dict[str, Any]) -> No
     # Lengths of a loop are drawn, and its mean is theirs within a percent.
     assert max(loops) <= most * 1.01
     assert max(loops) > most * 0.85, "what is saturated is reached by enough clients"
+
+
+@pytest.mark.parametrize(
+    ("engine", "accelerator", "told"),
+    [
+        ("trtllm", "tpu-v6e", "what would work: engine vllm"),
+        ("trtllm", "gaudi3", "what would work: engine vllm or hf"),
+        ("trtllm", "trainium2", "what would work: engine vllm"),
+        ("trtllm", "mi300x", "what would work: engine vllm or sglang"),
+        ("lmdeploy", "mi300x", "no source shows LMDeploy running on Instinct MI300X"),
+        ("sglang", "trainium2", "no source shows SGLang"),
+        ("llamacpp", "tpu-v6e", "no source shows llama.cpp"),
+        ("mlx", "mi300x", "no source shows"),
+    ],
+)
+def test_an_engine_that_nothing_shows_there_is_not_predicted(engine: str, accelerator: str, told: str) -> None:
+    (found,) = answers(run(given=json.dumps({**CASE, "engine": engine, "accelerator": accelerator}) + "\n"))
+    assert not found["fits"] and "ttft_s" not in found
+    assert told in found["why"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "accelerator"), [("vllm", "ascend-910c"), ("mlx", "h100-sxm5-80gb"), ("tgi", "tpu-v6e")]
+)
+def test_an_engine_whose_documents_run_it_there_is_predicted(engine: str, accelerator: str) -> None:
+    (found,) = answers(run(given=json.dumps({**CASE, "engine": engine, "accelerator": accelerator}) + "\n"))
+    assert found["fits"]
+
+
+def test_a_network_compiler_of_one_maker_is_not_predicted_on_anothers_parts() -> None:
+    asked = {"kind": "infer", "model": "resnet-50", "accelerator": "mi300x", "engine": "tensorrt", "saturated": True}
+    (found,) = answers(run(given=json.dumps(asked) + "\n"))
+    assert not found["fits"] and found["why"] == "no source shows TensorRT running on Instinct MI300X"

@@ -35,6 +35,7 @@ from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.collectives import has_link
 from tonnage.physics.memory import resolve_precision
 from tonnage.physics.vision import known_images
+from tonnage.planning.engine_support import engine_lacking
 from tonnage.planning.error_model import basis_of_tier, serve_level
 from tonnage.planning.speculation import check_beams, speculation_of, with_published_acceptance
 from tonnage.simulation.adapter_loads import with_adapters
@@ -209,6 +210,9 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     if case.images is not None:
         placement = with_encoder(placement, overheads, images=case.images, isl=case.isl, engine=engine)
     placement = with_adapters(placement, engine, isl=case.isl) if adapting else placement
+    if (lacking := engine_lacking(running.spec, accelerator)) is not None:
+        told = f"{lacking.reason}; what would work: {lacking.nearest}"
+        pool = msgspec.structs.replace(pool, verdict=msgspec.structs.replace(lacking, reason=told))
     return Deployment(
         case=case,
         placement=placement,
