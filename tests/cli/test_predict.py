@@ -148,3 +148,21 @@ def test_a_network_compiler_of_one_maker_is_not_predicted_on_anothers_parts() ->
     asked = {"kind": "infer", "model": "resnet-50", "accelerator": "mi300x", "engine": "tensorrt", "saturated": True}
     (found,) = answers(run(given=json.dumps(asked) + "\n"))
     assert not found["fits"] and found["why"] == "no source shows TensorRT running on Instinct MI300X"
+
+
+@pytest.mark.parametrize(
+    ("layout", "prefill", "decode", "short"),
+    [
+        ({}, {"tp": 4}, {"tp": 8}, None),
+        ({"tp": 8}, {"tp": 1}, {"tp": 8}, "prefill workers: "),
+        ({"tp": 8}, {"tp": 8}, {"tp": 1}, "decode workers: "),
+    ],
+)
+def test_each_pool_is_held_by_its_own_layout(
+    layout: dict[str, int], prefill: dict[str, int], decode: dict[str, int], short: str | None
+) -> None:
+    pools = {"prefill_workers": 2, "prefill": prefill, "decode_workers": 1, "decode": decode}
+    asked = {**CASE, "model": "meta-llama/Llama-3.1-70B-Instruct", "layout": layout, "disaggregation": pools}
+    (found,) = answers(run(given=json.dumps(asked) + "\n"))
+    assert found["fits"] is (short is None)
+    assert short is None or found["why"].startswith(short)
