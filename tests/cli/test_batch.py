@@ -1,8 +1,10 @@
 """`tonnage plan batch`: file and flags agree, plans can be explained, exit codes kept."""
 
 import json
+import re
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from tonnage.cli import root
@@ -49,6 +51,42 @@ def test_what_cannot_be_done_exits_three_and_bad_requests_two() -> None:
     assert late.exit_code == 3 and "Nearest: deadline" in " ".join(late.output.split())
     assert run(*BATCH, "--deadline", "8", *TODAY).exit_code == 2
     assert run("plan", "batch", "13B", *TODAY).exit_code == 2
+
+
+PRICE = re.compile(r"\$([\d,.]+) in ([\d.]+) (min|h|days) \((?:([\d.]+) (min|h|days) at )?\$([\d,.]+)/h\)")
+HOURS = {"min": 1.0 / 60.0, "h": 1.0, "days": 24.0}
+
+
+@pytest.mark.parametrize(
+    ("asked", "spot"),
+    [
+        (BATCH, True),
+        ([*BATCH, "--deadline", "2 days", "--term", "on-demand", "-a", "L40S"], False),
+        ([*BATCH, "--deadline", "2 days", "--term", "spot", "-a", "H100"], True),
+        (["plan", str(ROOT / "examples" / "lora-7b.yaml")], False),
+        (["plan", "train", "meta-llama/Llama-3.1-8B", "--tokens", "1B", "--term", "spot", "-a", "H100"], True),
+        (["plan", str(ROOT / "examples" / "grpo-30b.yaml")], False),
+    ],
+)
+def test_hours_times_price_are_the_cost(asked: list[str], spot: bool) -> None:
+    screen = run(*asked, *TODAY)
+    assert screen.exit_code == 0
+    found = PRICE.search(" ".join(screen.output.split()))
+    assert found is not None
+    usd, taken, unit, charged, charged_unit, price = found.groups()
+    hours = float(charged) * HOURS[charged_unit] if charged else float(taken) * HOURS[unit]
+    # Each of the three is shown to three digits or to the cent.
+    assert hours * float(price.replace(",", "")) == pytest.approx(float(usd.replace(",", "")), rel=0.012, abs=0.01)
+    assert not spot or charged, "spot capacity is away for a part of the time"
+
+
+@pytest.mark.parametrize("more", [[], ["--term", "on-demand"], ["--deadline", "3 days"]])
+def test_every_option_is_charged_its_hours_at_its_price(more: list[str]) -> None:
+    plan = json.loads(run(*BATCH, *more, "--json", *TODAY).output)
+    assert len(plan["options"]) > 5
+    for option in plan["options"]:
+        hourly = sum(line["value"] for line in option["bill"]["lines"])
+        assert option["billed_hours"] * hourly == pytest.approx(option["cost"]["value"], rel=1e-9)
 
 
 LIFE = ["plan", "lifecycle", "meta-llama/Llama-2-13b-hf", "--months", "12", "--retrainings", "3"]

@@ -144,3 +144,77 @@ def test_a_misspelt_framework_is_not_the_usual_one() -> None:
     case = {"kind": "train", "model": CASE["model"], "accelerator": "H100", "count": 8, "seq_len": 4096}
     (answer,) = answers(run(given=json.dumps({**case, "global_batch": 64, "framework": "megatro"})))
     assert "no framework 'megatro'; did you mean 'megatron'" in answer["error"]
+
+
+QWEN_FP8 = {"model": "Qwen/Qwen3-235B-A22B", "precision": {"weights": "fp8"}, "layout": {"tp": 8, "dp": 8, "ep": 8}}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {**QWEN_FP8, "accelerator": "h200-sxm-141gb", "engine": "trtllm", "isl": 1000, "osl": 1000},
+        {**QWEN_FP8, "accelerator": "b200-sxm-180gb", "engine": "sglang", "isl": 1000, "osl": 1000},
+        {**QWEN_FP8, "accelerator": "h200-sxm-141gb", "engine": "vllm", "isl": 100, "osl": 2000},
+        {"accelerator": "h100-sxm5-80gb", "engine": "vllm", "isl": 1000, "osl": 1000},
+        {"accelerator": "mi300x", "engine": "tgi", "isl": 8000, "osl": 200},
+        {"accelerator": "rtx-4090", "engine": "llamacpp", "isl": 8000, "osl": 200},
+    ],
+)
+def test_no_closed_loop_yields_more_than_saturated(fields: dict[str, Any]) -> None:
+    loads = [{"saturated": True}, *({"concurrency": 4**n} for n in range(8))]
+    found = answers(run(given="".join(json.dumps({**CASE, **fields, "traffic": load}) + "\n" for load in loads)))
+    most, *loops = (one["output_tokens_per_s"]["value"] for one in found)
+    # Lengths of a loop are drawn, and its mean is theirs within a percent.
+    assert max(loops) <= most * 1.01
+    assert max(loops) > most * 0.85, "what is saturated is reached by enough clients"
+
+
+@pytest.mark.parametrize(
+    ("engine", "accelerator", "told"),
+    [
+        ("trtllm", "tpu-v6e", "what would work: engine vllm"),
+        ("trtllm", "gaudi3", "what would work: engine vllm or hf"),
+        ("trtllm", "trainium2", "what would work: engine vllm"),
+        ("trtllm", "mi300x", "what would work: engine vllm or sglang"),
+        ("lmdeploy", "mi300x", "no source shows LMDeploy running on Instinct MI300X"),
+        ("sglang", "trainium2", "no source shows SGLang"),
+        ("llamacpp", "tpu-v6e", "no source shows llama.cpp"),
+        ("mlx", "mi300x", "no source shows"),
+    ],
+)
+def test_an_engine_that_nothing_shows_there_is_not_predicted(engine: str, accelerator: str, told: str) -> None:
+    (found,) = answers(run(given=json.dumps({**CASE, "engine": engine, "accelerator": accelerator}) + "\n"))
+    assert not found["fits"] and "ttft_s" not in found
+    assert told in found["why"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "accelerator"), [("vllm", "ascend-910c"), ("mlx", "h100-sxm5-80gb"), ("tgi", "tpu-v6e")]
+)
+def test_an_engine_whose_documents_run_it_there_is_predicted(engine: str, accelerator: str) -> None:
+    (found,) = answers(run(given=json.dumps({**CASE, "engine": engine, "accelerator": accelerator}) + "\n"))
+    assert found["fits"]
+
+
+def test_a_network_compiler_of_one_maker_is_not_predicted_on_anothers_parts() -> None:
+    asked = {"kind": "infer", "model": "resnet-50", "accelerator": "mi300x", "engine": "tensorrt", "saturated": True}
+    (found,) = answers(run(given=json.dumps(asked) + "\n"))
+    assert not found["fits"] and found["why"] == "no source shows TensorRT running on Instinct MI300X"
+
+
+@pytest.mark.parametrize(
+    ("layout", "prefill", "decode", "short"),
+    [
+        ({}, {"tp": 4}, {"tp": 8}, None),
+        ({"tp": 8}, {"tp": 1}, {"tp": 8}, "prefill workers: "),
+        ({"tp": 8}, {"tp": 8}, {"tp": 1}, "decode workers: "),
+    ],
+)
+def test_each_pool_is_held_by_its_own_layout(
+    layout: dict[str, int], prefill: dict[str, int], decode: dict[str, int], short: str | None
+) -> None:
+    pools = {"prefill_workers": 2, "prefill": prefill, "decode_workers": 1, "decode": decode}
+    asked = {**CASE, "model": "meta-llama/Llama-3.1-70B-Instruct", "layout": layout, "disaggregation": pools}
+    (found,) = answers(run(given=json.dumps(asked) + "\n"))
+    assert found["fits"] is (short is None)
+    assert short is None or found["why"].startswith(short)

@@ -107,10 +107,10 @@ def test_saturated_throughput_counts_decode_and_prefill() -> None:
 
 def test_requests_of_one_length_leave_and_are_replaced_together() -> None:
     steep = msgspec.structs.replace(table(), mixed_s=(DECODE + 0.05, DECODE + 0.05))
-    one_by_one, together = (saturated_loop(steep, load(equal=equal, budget=4064.0)) for equal in (False, True))
-    # Of 64 seats, each step with prompts fills one, or the four for which its budget has room.
+    by_cohort, together = (saturated_loop(steep, load(equal=equal, budget=4064.0)) for equal in (False, True))
+    # Of 64 seats, each step with prompts fills those of one of 32 cohorts, or the four for which its budget has room.
     each = 101 * DECODE + 64 * 1000 * PER_TOKEN
-    assert 64 / one_by_one.requests_per_s == pytest.approx(each + 64 * 0.05, rel=0.01)
+    assert 64 / by_cohort.requests_per_s == pytest.approx(each + 32 * 0.05, rel=0.01)
     assert 64 / together.requests_per_s == pytest.approx(each + 16 * 0.05, rel=0.01)
 
 

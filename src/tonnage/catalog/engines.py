@@ -29,7 +29,7 @@ from tonnage.domain.precision import Precision, number_format
 
 __all__ = [
     "FACTORS", "EngineTimes", "Support", "attends_in_8_bits", "engine_times", "formats", "names_parts_of",
-    "only_fp16", "support",
+    "never_runs", "only_fp16", "support",
     "with_usual_activations",
 ]  # fmt: skip
 
@@ -172,6 +172,17 @@ def formats(engine: str, accelerator: Accelerator) -> Mapping[str, Support]:
 def names_parts_of(engine: str, vendor: str) -> bool:
     """Whether a dated source says on which parts of a maker the engine runs."""
     return any(row["engine"] == engine and row["vendor"] == vendor for row in _support_rows())
+
+
+def never_runs(engine: str, accelerator: Accelerator) -> bool:
+    """Whether a dated source says that the engine runs no format there: llama.cpp has no back end for a TPU."""
+    kinds = frozenset({accelerator.architecture, accelerator.id})
+    named = (
+        row["multiplies"] == "never" and _matches(row, accelerator.vendor, kinds, accelerator.compute_capability)
+        for row in _support_rows()
+        if row["engine"] == engine and row["formats"] == ANY
+    )
+    return not formats(engine, accelerator) and any(named)
 
 
 def attends_in_8_bits(engine: str, accelerator: Accelerator) -> tuple[str, ...]:

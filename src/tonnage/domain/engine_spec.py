@@ -228,6 +228,8 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     """It runs a model's Python line by line, each matrix by itself; further launches of a product by weight format."""
     vendors: tuple[str, ...] | None = None
     """Vendors whose accelerators it runs on; absent = anywhere."""
+    vendors_by_document: tuple[str, ...] = ()
+    """Others on whose accelerators its documents run it, with no format there known to us: asked for, never planned."""
     least_capability: float | None = None
     """Lowest CUDA compute capability it supports (installation page of the project)."""
     fp8_cache: bool = True

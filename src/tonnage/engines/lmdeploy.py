@@ -33,5 +33,6 @@ ENGINE: Final = EngineSpec(
     memory=MemoryRule(kind="free"),
     scheduling=Scheduling(separate_prompts=True, queues_batches=True, answers_together=True),
     vendors=("NVIDIA",),
+    vendors_by_document=("Huawei",),  # lmdeploy.readthedocs.io, get_started/ascend
     least_capability=7.0,
 )

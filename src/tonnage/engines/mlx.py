@@ -28,6 +28,7 @@ ENGINE: Final = EngineSpec(
     defaults=_defaults,
     memory=MemoryRule(kind="need"),
     vendors=("Apple",),
+    vendors_by_document=("NVIDIA",),  # its documentation, install: CUDA backend
     single_user=True,
     fused_attention_since=(0,),  # mx.fast.scaled_dot_product_attention
 )

@@ -133,6 +133,7 @@ ENGINE: Final = EngineSpec(
     two_batches_since=(0, 4, 6),  # --enable-two-batch-overlap, which its large-scale EP guide (2025-05) sets
     balanced_since=(0, 4, 6),  # --enable-eplb with 32 redundant experts, of the same guide
     vendors=("NVIDIA", "AMD", "Intel", "Google"),
+    vendors_by_document=("Huawei",),  # docs.sglang.io/platforms/ascend
     least_capability=7.5,
 )
 

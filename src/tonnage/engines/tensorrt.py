@@ -16,5 +16,6 @@ ENGINE: Final = EngineSpec(
     memory=MemoryRule(kind="need"),
     scheduling=BATCHES,
     kernels="trtllm",
+    vendors=("NVIDIA",),  # TensorRT support matrix
     vision_from=7.5,  # without Volta since 10.5 (release notes of 10.3), Pascal since 10.0
 )

@@ -37,6 +37,7 @@ ENGINE: Final = EngineSpec(
     memory=MemoryRule(kind="free"),
     scheduling=Scheduling(separate_prompts=True),
     vendors=("NVIDIA", "AMD", "Intel", "AWS"),
+    vendors_by_document=("Google",),  # its documentation, installation_tpu
     least_capability=7.5,
 )
 

@@ -92,6 +92,8 @@ ENGINE: Final = EngineSpec(
     scheduling=Scheduling(separate_whole_prompts=True, watermark=0.01, queues_batches=True),
     one_call_since=(0, 8),
     vendors=("NVIDIA", "AMD", "Intel", "Google", "AWS"),
+    # docs.vllm.ai/projects/ascend; getting_started/installation: Apple silicon.
+    vendors_by_document=("Huawei", "Apple"),
     least_capability=7.0,
     bench_tool="vllm bench",
     own_settings={

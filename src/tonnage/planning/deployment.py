@@ -25,7 +25,7 @@ from tonnage.domain.calibration import Calibration, Stretch
 from tonnage.domain.case import Links, ServeCase, Traffic
 from tonnage.domain.efficiency import Ladder, Rung
 from tonnage.domain.engine_spec import Overheads, ResolvedEngine, with_async_scheduling
-from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.layout import Disaggregation, Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import Precision
@@ -44,6 +44,7 @@ from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.collectives import has_link
 from tonnage.physics.memory import resolve_precision
 from tonnage.physics.vision import known_images
+from tonnage.planning.engine_support import engine_lacking
 from tonnage.planning.error_model import basis_of_tier, serve_level
 from tonnage.planning.speculation import check_beams, speculation_of, with_published_acceptance
 from tonnage.simulation.adapter_loads import with_adapters
@@ -123,7 +124,21 @@ def resolve(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Deplo
     model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
     if case.images is not None:
         case = msgspec.structs.replace(case, images=known_images(model, case.images, isl=case.isl))
-    return deploy(case, model=model, accelerator=catalog.predictable_accelerator(case.accelerator, additions))
+    part = catalog.predictable_accelerator(case.accelerator, additions)
+    if case.disaggregation is None:
+        return deploy(case, model=model, accelerator=part)
+    return _deploy_pools(case, case.disaggregation, model=model, accelerator=part)
+
+
+def _deploy_pools(case: ServeCase, split: Disaggregation, *, model: Model, accelerator: Accelerator) -> Deployment:
+    """Workers of both pools, each in its own layout: those that write answers, or the first that do not fit."""
+    for name, layout in (("prefill", split.prefill), ("decode", split.decode)):
+        at = deploy(msgspec.structs.replace(case, layout=layout), model=model, accelerator=accelerator)
+        verdict = at.pool.verdict
+        if not verdict.ok:
+            told = msgspec.structs.replace(verdict, reason=f"{name} workers: {verdict.reason}")
+            return msgspec.structs.replace(at, pool=msgspec.structs.replace(at.pool, verdict=told))
+    return at
 
 
 def case_of(
@@ -216,6 +231,9 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     if case.images is not None:
         placement = with_encoder(placement, overheads, images=case.images, isl=case.isl, engine=engine)
     placement = with_adapters(placement, engine, isl=case.isl) if adapting else placement
+    if (lacking := engine_lacking(running.spec, accelerator)) is not None:
+        told = f"{lacking.reason}; what would work: {lacking.nearest}"
+        pool = msgspec.structs.replace(pool, verdict=msgspec.structs.replace(lacking, reason=told))
     return Deployment(
         case=case,
         placement=placement,

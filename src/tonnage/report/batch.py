@@ -38,6 +38,7 @@ from tonnage.report.wording import (
     plural,
     rejections,
     rental_text,
+    run_price,
     shortages_text,
     spread_usd,
     value_with_bounds,
@@ -87,7 +88,7 @@ def _recommendation(best: BatchOption) -> str:
     c = best.configuration
     how = f"{plural(best.replicas, 'replica')}, {degrees(c)}, {c.precision.stored.upper()}"
     run = engine_title(c.engine.name, c.engine)
-    price = f"{money(best.cost.value)} in {show(best.wall_s.value, 's')} (${best.bill.usd_per_hour:,.2f}/h)"
+    price = run_price(best.cost, wall_s=best.wall_s.value, usd_per_hour=best.bill.usd_per_hour)
     parts = used_of(best.accelerators, best.bill, name=product(c.accelerator))
     return f"{parts}   {how}, {run}   {rental_text(best.bill)}   {price}"
 

@@ -31,12 +31,12 @@ from tonnage.report.wording import (
     decisions,
     interval,
     limits,
-    money,
     need_text,
     parts_table,
     plural,
     rejections,
     rental_text,
+    run_price,
     spread_usd,
 )
 from tonnage.units import show
@@ -101,7 +101,7 @@ def _question(plan: RlPlan) -> list[str]:
 
 
 def _recommendation(best: RlOption) -> str:
-    price = f"{money(best.cost.value)} in {show(best.run.wall_s.value, 's')} (${best.bill.usd_per_hour:,.2f}/h)"
+    price = run_price(best.cost, wall_s=best.run.wall_s.value, usd_per_hour=best.bill.usd_per_hour)
     return (
         f"{best.accelerators} x {product(best.case.accelerator)}   {_split(best)}   {rental_text(best.bill)}   {price}"
     )

@@ -31,7 +31,6 @@ from tonnage.report.wording import (
     decisions,
     interval,
     meter,
-    money,
     need_text,
     offer_text,
     parts_table,
@@ -39,6 +38,7 @@ from tonnage.report.wording import (
     plural,
     rejections,
     rental_text,
+    run_price,
     spread_usd,
 )
 from tonnage.units import show
@@ -98,7 +98,7 @@ def _question(plan: TrainPlan) -> list[str]:
 def _recommendation(best: TrainOption) -> str:
     c = best.configuration
     how = f"{_degrees(best)}, {c.precision.upper()}, {c.software}"
-    price = f"{money(best.cost.value)} in {show(best.run.wall_s.value, 's')} (${best.bill.usd_per_hour:,.2f}/h)"
+    price = run_price(best.cost, wall_s=best.run.wall_s.value, usd_per_hour=best.bill.usd_per_hour)
     return f"{best.accelerators} x {product(c.accelerator)}   {how}   {rental_text(best.bill)}   {price}"
 
 

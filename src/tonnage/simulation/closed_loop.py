@@ -120,13 +120,15 @@ def closed_loop(
     pooled = [(w / len(rows), row) for w, rows in zip(weights, found, strict=True) for row in rows if w]
     ttft, tpot, e2e = (sum(w * row[i] for w, row in pooled) / sum(weights) for i in range(3))
     added = table.overheads.request_s
+    # The common start, and lengths that happen to be short, make a run of a full replica look faster than it stays.
+    most = saturated_loop(table, load).requests_per_s if clients >= load.slots else math.inf
     ttft_p50, ttft_p95, ttft_p99 = quantiles(pooled, 0)
     tpot_p50, tpot_p95, tpot_p99 = quantiles(pooled, 1)
     return Served(
         ttft_s=ttft + added,
         tpot_s=tpot,
         e2e_s=e2e + added,
-        requests_per_s=clients / (e2e + added),
+        requests_per_s=min(clients / (e2e + added), most),
         running=clients * (e2e - ttft) / e2e,
         ttft_tail_s=(ttft_p50 + added, ttft_p95 + added, ttft_p99 + added),
         tpot_tail_s=(tpot_p50, tpot_p95, tpot_p99),
@@ -156,7 +158,7 @@ def _simulate(
     table: StepTable, load: Load, clients: float, *, rounds: int, log: LoopLog | None
 ) -> list[list[tuple[float, float, float]]]:
     """TTFT, TPOT and end-to-end time of every cohort's request, by round."""
-    size = max(1, min(_COHORTS if load.company <= 1.0 else _COHORTS_IN_COMPANY, round(clients)))
+    size = _cohorts(load, clients)
     weight = clients / size
     room = max(1, math.floor(load.slots / weight + 1e-9))
     prompt, length, total, left, sent, begun, first = ([0.0] * size for _ in range(7))
@@ -199,6 +201,10 @@ def _simulate(
             serial += 1
             waiting.append(i)
     return records
+
+
+def _cohorts(load: Load, clients: float) -> int:
+    return max(1, min(_COHORTS if load.company <= 1.0 else _COHORTS_IN_COMPANY, round(clients)))
 
 
 def _send(c: _Cohorts, i: int, load: Load, *, serial: int, now: float) -> None:
@@ -250,7 +256,9 @@ def _step(
         return table.decode_s(decodes, context), int(jump)
     tokens = sum(t for _, t in prompts) * weight
     cached = sum(c.length[i] - c.prompt[i] for i, _ in prompts) / len(prompts)
-    # A step that takes a part of a cohort takes whole members, and a piece of the last one.
+    length = sum(c.length[i] for i, _ in prompts) / len(prompts)
+    # A step that takes a part of a cohort takes whole members, and a piece of the last one; where it holds no whole
+    # one, it takes the pieces of one in turn.
     whole = sum(max(1.0, weight * t / c.length[i]) if weight > 1.0 else 1.0 for i, t in prompts)
     passes = math.ceil(tokens / load.budget - 1e-9) if load.together else 1
     mixed = MixedStep(
@@ -258,7 +266,7 @@ def _step(
         prompts=whole / passes,
         sequences=decodes if load.mixed else 0.0,
         context=context,
-        cached=cached if weight <= 1.0 else 0.0,
+        cached=cached if weight <= 1.0 else max(0.0, length - tokens) / 2.0,
         dealt=load.company > 1.0,
     )
     if log is not None:
@@ -310,23 +318,33 @@ class Saturation(NamedTuple):
     mixed: MixedStep
 
 
-def saturation(load: Load) -> Saturation:
+def saturation(table: StepTable, load: Load) -> Saturation:
     """The steady state of a full replica: what its steps carry on average."""
     batch = max(1.0, load.slots)
     context = load.prompt_tokens + load.output_tokens / 2.0
     steps = max(1.0, load.output_tokens)
-    # In balance a step carries R p / n prompt tokens; more than the budget waits for its own steps.
+    decode = table.decode_s(batch, context) if load.mixed else 0.0
+    # In balance a step carries R p / n prompt tokens; more than the budget waits for its own steps. Clients of a closed
+    # loop come by the cohort: where a step with prompts costs much, whatever it carries, fewer and fuller ones do.
+    balanced = max(1.0, batch / steps)
+    by_cohort = max(balanced, batch / _cohorts(load, batch), min(load.company, batch))
+    carried = [_carried(load, batch, each) for each in ((batch,) if load.equal else (balanced, by_cohort))]
+    mixed = min(carried, key=lambda step: max(0.0, table.seconds_of(step) - decode) / step.prompts)
+    return Saturation(batch, context, steps, mixed)
+
+
+def _carried(load: Load, batch: float, prompts: float) -> MixedStep:
+    """A step of a full replica to which so many prompts come together."""
     room = max(load.budget - batch, load.budget * 0.02) if load.mixed else load.budget
-    balanced = max(batch * load.prompt_tokens / steps, load.prompt_tokens)
-    q = min(room, batch * load.prompt_tokens if load.equal else balanced)
-    mixed = MixedStep(
+    q = min(room, prompts * load.prompt_tokens)
+    return MixedStep(
         prompt_tokens=q,
         prompts=q / load.prompt_tokens,
         sequences=batch if load.mixed else 0.0,
-        context=context,
+        context=load.prompt_tokens + load.output_tokens / 2.0,
         cached=max(0.0, load.prompt_tokens - q) / 2.0,
+        dealt=load.company > 1.0,
     )
-    return Saturation(batch, context, steps, mixed)
 
 
 def saturated_loop(table: StepTable, load: Load) -> Served:
@@ -334,10 +352,10 @@ def saturated_loop(table: StepTable, load: Load) -> Served:
     As many requests as it takes: all slots busy, a finished request is replaced at once.
 
     In steady state each of R requests costs its decode steps and its share of steps with prompts:
-    T = n D(R) + R (p / q) (M(q) - D(R)), where a mixed step M carries q prompt tokens: what ends in a step on average
-    where lengths differ, a full budget where all are equal.
+    T = n D(R) + R (p / q) (M(q) - D(R)), where a mixed step M carries q prompt tokens: what ends in a step on average,
+    or a cohort's prompts where those are more; a full budget where all are equal.
     """
-    full = saturation(load)
+    full = saturation(table, load)
     batch, steps, prompts = full.batch, full.steps, full.mixed.prompts
     decode = table.decode_s(batch, full.context)
     mixed = table.seconds_of(full.mixed)

@@ -137,7 +137,7 @@ def _between(times: ReplicaTimes, batch: float, decode: Callable[[float], Node])
 
 def saturated_tree(trees: StepTrees, load: Load) -> ServedTree:
     """A full replica: each request costs its decode steps and its share of prefill steps."""
-    full = saturation(load)
+    full = saturation(trees.table, load)
     decode = trees.decode("decode step", full.batch, context=full.context)
     mixed = trees.mixed("prefill step", full.mixed)
     cost = _full_cost(full, decode, mixed, mixed_steps=load.mixed)

@@ -178,7 +178,7 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
             prompt_tokens * share,
             prompts * share,
             self.decodes_of(sequences),
-            prompt_tokens / max(prompts, 1e-9),
+            prompt_tokens / max(prompts, 1.0),
         )
 
     def mixed_busy_s(self, on_rank: RankRows, *, sequences: float, context: float, cached: float) -> float:

@@ -21,6 +21,7 @@ from tonnage.errors import BadRequest
 from tonnage.optimize.largest import largest_whole
 from tonnage.optimize.layouts import legal
 from tonnage.physics.memory import cache_layers, checkpoint_precision, state_bytes_per_sequence, weight_bytes
+from tonnage.planning.engine_support import engine_lacking
 from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
 
 __all__ = ["CONTEXT", "MAX_RANKS", "check_layout", "demand_of", "holds_it", "serving_row", "smallest_serving"]
@@ -78,7 +79,10 @@ def _try(model: Model, accelerator: Accelerator, *, layout: Layout, request: Fit
     precision, notes = _precision(model, accelerator, request=request)
     demand = demand_of(model, request)
     engine = defaults(_engine(request, demand), accelerator, model=model, layout=layout)
-    pool = kv_pool(model, accelerator, precision=precision, engine=resolve_engine(engine), layout=layout, demand=demand)
+    resolved = resolve_engine(engine)
+    if (lacking := engine_lacking(resolved.spec, accelerator)) is not None:
+        raise BadRequest(f"engine: {lacking.reason}; what would work: {lacking.nearest}")
+    pool = kv_pool(model, accelerator, precision=precision, engine=resolved, layout=layout, demand=demand)
     node = accelerator.max_per_node or 8
     spans = (f"tp {layout.tp} spans nodes of {node}",) if layout.tp > node else ()
     if (reason := unsupported_reason(request.engine, accelerator)) is not None:

@@ -39,7 +39,7 @@ from tonnage.planning.error_model import end_at, end_of, joint_chance
 from tonnage.planning.host import LoadShare, energy_use, offer_of, sampling_needs
 from tonnage.planning.infer import narrative
 from tonnage.planning.predict.infer_work import precision_of, stages_of
-from tonnage.planning.predict.inference import Setup, Times, batch_times, errors_of, memory_of, setup_of
+from tonnage.planning.predict.inference import Setup, Times, batch_times, errors_of, memory_of, not_run, setup_of
 from tonnage.planning.sites import ACCELERATOR_TESTS, sites
 from tonnage.pricing.bills import HOURS_PER_MONTH, bill, primary_first, with_instances
 from tonnage.pricing.energy import IDLE_DRAW, mean_power_w
@@ -215,10 +215,10 @@ def _option(
     label = f"{part.id} {precision}"
     if (missing := no_unit(part, precision)) is not None:
         return _rejection(label, "precision", missing)
-    setup = setup_of(
-        case_of(request, model, part=part.id, precision=precision, engine=engine_on(request, model, part=part)),
-        additions,
-    )
+    engine = engine_on(request, model, part=part)
+    if (missing := not_run(engine, part)) is not None:
+        return _rejection(label, "engine", missing)
+    setup = setup_of(case_of(request, model, part=part.id, precision=precision, engine=engine), additions)
     try:
         return _fleet(request, setup, label=label, made=bills.get(part.id, []))
     except TonnageError as problem:

@@ -27,6 +27,7 @@ from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.memory import weight_bytes
 from tonnage.physics.network import element_bytes
 from tonnage.physics.traced import inference_peak_bytes
+from tonnage.planning.engine_support import engine_lacking
 from tonnage.planning.error_model import ErrorModel, infer_level
 from tonnage.planning.predict.infer_work import Stages, precision_of, stages_of
 from tonnage.simulation.offline import Machine, Taken, machine_of, pass_s, peak_of
@@ -40,6 +41,7 @@ __all__ = [
     "errors_of",
     "load_times",
     "memory_of",
+    "not_run",
     "predict_infer",
     "setup_of",
 ]
@@ -103,6 +105,8 @@ def answer(setup: Setup) -> InferResult:
     memory = memory_of(setup, times)
     usable = setup.accelerator.driver_memory_bytes * case.accelerator_fraction
     notes = (*setup.notes, *times.stages.notes)
+    if (missing := not_run(case.engine, setup.accelerator)) is not None:
+        return InferResult(fits=False, basis=setup.basis.value, memory=memory, why=missing, notes=notes)
     if memory.value > usable:
         why = f"needs {show(memory.value, 'bytes')} where {setup.accelerator.name} has {show(usable, 'bytes')}"
         return InferResult(fits=False, basis=setup.basis.value, memory=memory, why=why, notes=notes)
@@ -117,6 +121,13 @@ def answer(setup: Setup) -> InferResult:
         why=_why(setup, times),
         notes=notes,
     )
+
+
+def not_run(engine: str, accelerator: Accelerator) -> str | None:
+    """Why an engine runs no network on an accelerator; absent where it may."""
+    spec = engines().get(engine)
+    lacking = None if spec is None else engine_lacking(spec, accelerator)
+    return None if lacking is None else lacking.reason
 
 
 def setup_of(case: InferCase, additions: Additions = NOTHING, *, facts: Offline | None = None) -> Setup:

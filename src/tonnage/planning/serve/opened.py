@@ -117,6 +117,9 @@ def _replica(at: Deployment, found: Served, additions: Additions) -> ServedTree:
         log, clients, each = LoopLog([], [], []), asked.concurrency / copies, asked.requests_per_client
         seen = closed_loop(table, load, clients=clients, requests_per_client=each, log=log)
         tree = closed_tree(trees, log, clients=clients, requests=each)
+        if seen.requests_per_s * tree.e2e.value < clients * (1.0 - _ROUNDING):
+            full = saturated_tree(trees, load)
+            tree = msgspec.structs.replace(tree, work=full.work, cost=full.cost)
         return held_tree(tree, traffic.wait_steps(seen, traffic.who_waits(at, load)))
     return _steady(at, trees, rate_per_s=(asked.rate_per_s or 0.0) / copies)
 

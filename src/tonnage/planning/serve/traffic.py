@@ -257,14 +257,15 @@ def load_of(at: Deployment) -> Load:
     """What arrives at one replica, and the engine's limits on what runs together."""
     most, stated = slots(at), at.case.length_spread
     chunked, mixed = at.engine.chunked_prefill is not False, mixes_prompts(at)
+    spread = stated or ((_DRIFT if chunked else _DRIFT_WHOLE) if mixed else (1.0, 1.0))
     return Load(
         prompt_tokens=max(1.0, at.case.isl),
         output_tokens=max(1.0, at.case.osl),
         budget=_budget(at),
         slots=most if math.isfinite(most) else _TYPICAL_BATCH,
-        spread=stated or ((_DRIFT if chunked else _DRIFT_WHOLE) if mixed else (1.0, 1.0)),
+        spread=spread,
         mixed=mixed,
-        equal=stated is not None and stated[0] == stated[1],
+        equal=spread[0] == spread[1],
         together=not mixed and at.running.spec.scheduling.answers_together,
         company=_company(at.memory_layout.dp) if at.engine.batch_wait_steps else 1.0,
         patience=float(at.engine.batch_wait_steps or 0),
