@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["BadFact", "BadRequest", "TonnageError", "UnitError", "UnknownName", "Unmeasured", "nearest"]
+__all__ = ["BadFact", "BadRequest", "NoCheckpoint", "TonnageError", "UnitError", "UnknownName", "Unmeasured", "nearest"]
 
 LONGEST_ECHO = 80
 """Characters of the user's own text that a message repeats; hostile input can be megabytes long."""
@@ -60,6 +60,10 @@ class BadFact(TonnageError):
 
 class Unmeasured(TonnageError):
     """The answer needs a fact that is not known; unknown is never silently zero."""
+
+
+class NoCheckpoint(BadRequest):
+    """A file must name the checkpoint to load, and none that holds the planned weights is named."""
 
 
 class UnknownName(BadRequest):

@@ -174,8 +174,8 @@ def test_six_actions_from_the_front_page_to_an_exported_plan(visit: Any) -> None
     page.fill("#f-model", "meta-llama/Llama-3.1-8B-Instruct")
     page.fill("#f-rate", "2/s")
     send(page)
-    page.click(".actions .menu summary")
-    page.click(".actions .menu a:text-is('vllm')")
+    page.click(".actions a:text-is('Start it')")
+    page.click("main a:text-is('vllm')")
     page.wait_for_selector("pre")
     assert "vllm serve" in page.inner_text("main") and "Llama-3.1-8B-Instruct" in page.inner_text("main")
 
@@ -324,6 +324,7 @@ def test_what_ifs_comparisons_and_files_are_accessible(visit: Any) -> None:
         f"/compare?left={key}",
         f"/compare?left={key}&right={second}",
         f"/export/{key}?to=vllm",
+        f"/export/{key}",
     ):
         page.goto(base + path)
         found = axe.Axe().run(page).response["violations"]

@@ -101,11 +101,13 @@ def test_four_bits_are_usual_where_their_quality_is_published_and_the_part_multi
     own = resolve("openai/gpt-oss-120b")
     assert usual_formats("openai/gpt-oss-120b", own) == ("bf16",)  # its experts come in four bits
     request = serve_request({"model": name, "rate": "1/s", "traffic": "chat"})
-    formats = {
-        part: {p.weights for p in precisions(request, model, accelerator=accelerator(part), engine="vllm")}
-        for part in ("b200-sxm-180gb", "h100-sxm5-80gb")
-    }
-    assert formats == {"b200-sxm-180gb": {"bf16", "fp8", "nvfp4"}, "h100-sxm5-80gb": {"bf16", "fp8"}}
+
+    def formats(part: str, **more: bool) -> set[str]:
+        found = precisions(request, model, accelerator=accelerator(part), engine="vllm", **more)
+        return {one.weights for one in found}
+
+    assert formats("b200-sxm-180gb") == formats("h100-sxm5-80gb") == {"bf16", "fp8"}
+    assert formats("b200-sxm-180gb", startable=False) == {"nvfp4"} and not formats("h100-sxm5-80gb", startable=False)
 
 
 def test_a_deployment_is_named_by_what_most_weights_are_stored_in() -> None:

@@ -164,6 +164,30 @@ def test_an_uploaded_configuration_is_a_model(client: Any) -> None:
     assert client.post("/models", json={"hello": "world"}).status_code == 400
 
 
+def test_where_an_option_can_be_started_is_offered_and_what_is_missing_asked_for(client: Any) -> None:
+    asked = {"model": "meta-llama/Llama-3.1-70B-Instruct", "rate": "4/s", "traffic": "chat", "accelerator": "B200",
+             "quick": "true"}  # fmt: skip
+    page = client.get("/plan/serve", params=asked, headers=HTML).text
+    offered = client.get("/export/" + page.split('href="/export/')[1].split('"')[0].replace("&amp;", "&"), headers=HTML)
+    links = [part.split('"')[0].replace("&amp;", "&") for part in offered.text.split('<a href="/export/')[1:]]
+    assert links and "<form" not in offered.text.partition("<main")[2]
+    for link in links:
+        assert client.get(f"/export/{link}", headers=HTML).status_code == 200, link
+    assert "trtllm: the option was planned for vllm" in offered.text
+
+    page = client.get("/plan/serve", params={**asked, "precision": "nvfp4"}, headers=HTML).text
+    key = page.split("/answer/")[1].split(".json")[0]
+    found = client.get(f"/export/{key}", headers={"accept": "application/json"}).json()
+    assert "vllm" in found["lacking"] and not {"vllm", "kubernetes"} & {*found["ready"]}
+    shown = client.get(f"/export/{key}", headers=HTML).text
+    assert 'name="checkpoint"' in shown and "vllm needs a checkpoint already in nvfp4" in shown
+    for target in found["lacking"]:
+        sent = {"to": target, "checkpoint": "nvidia/Llama-3.1-70B-Instruct-NVFP4"}
+        written = client.get(f"/export/{key}", params=sent, headers=HTML)
+        assert written.status_code == 200 and sent["checkpoint"] in written.text
+    assert client.get(f"/export/{key}", params={"to": "vllm", "checkpoint": "-x"}).status_code == 400
+
+
 def test_pictures_exports_and_comparison_of_a_kept_answer(client: Any) -> None:
     pytest.importorskip("vl_convert")
     fields = {"model": MODEL, "rate": "4/s", "traffic": "chat", "accelerator": "H100"}

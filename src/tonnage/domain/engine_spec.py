@@ -22,6 +22,7 @@ import msgspec
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
+from tonnage.domain.precision import number_format
 from tonnage.units import GiB
 
 __all__ = [
@@ -234,6 +235,8 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Lowest CUDA compute capability it supports (installation page of the project)."""
     fp8_cache: bool = True
     """It can keep its cache in FP8."""
+    quantises: tuple[str, ...] = ()
+    """Weight formats that it makes of a 16-bit checkpoint while loading; any other must be stored so."""
     hands_over_caches: bool = False
     """Workers of its own read prompts and hand the cache to workers that write answers (disaggregated serving)."""
     deals_images: bool = False
@@ -270,6 +273,11 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     def overheads_of(self) -> str:
         """Under whose name its overheads are filed."""
         return self.timed_as or self.name
+
+    def loads(self, weights: str, *, stored: str) -> bool:
+        """Whether it runs weights in one format from a checkpoint stored in another."""
+        made, kept = number_format(weights), number_format(stored)
+        return made.name == kept.name or (kept.bits >= 16 and (made.bits >= 16 or made.name in self.quantises))
 
     def attends_in_one_call(self, release: Release | None) -> bool:
         """Whether this release gives decodes and prompts of a step to one call; no release stands for the newest."""

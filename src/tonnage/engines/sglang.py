@@ -121,6 +121,7 @@ ENGINE: Final = EngineSpec(
     deals_images=True,
     serves_adapters=True,
     encodes_apart=True,
+    quantises=("fp8",),  # docs.sglang.io, Quantization: online, of a 16-bit checkpoint
     title="SGLang",
     defaults=_defaults,
     planned=2,

@@ -75,6 +75,7 @@ ENGINE: Final = EngineSpec(
     deals_images=True,
     encodes_apart=True,
     serves_adapters=True,
+    quantises=("fp8",),  # docs.vllm.ai, Online Quantization: no checkpoint and no calibration data
     adapter_ranks=(1, 8, 16, 32, 64, 128, 256, 320, 512),  # vllm/config/lora.py, MaxLoRARanks
     title="vLLM",
     defaults=_defaults,

@@ -10,18 +10,34 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from functools import cache
 from types import ModuleType
+from typing import NamedTuple
+
+import msgspec
 
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.domain.train_plan import TrainOption, TrainPlan
-from tonnage.errors import BadRequest, UnknownName
+from tonnage.errors import BadRequest, NoCheckpoint, UnknownName
 from tonnage.export.target import Target, names
 
-__all__ = ["export", "known_targets", "target_module"]
+__all__ = ["Offered", "export", "known_targets", "offered", "target_module"]
 
 
+class Offered(NamedTuple):
+    """Where one option can be started."""
+
+    ready: tuple[str, ...]
+    """Targets whose files can be written."""
+    lacking: dict[str, str]
+    """Those whose files can be written once the checkpoint to load is named, and why it has to be."""
+    refused: dict[str, str]
+    """Other targets, and why they cannot start it."""
+
+
+@cache
 def known_targets() -> dict[str, Target]:
     """Every target by the name that `--to` takes."""
     from tonnage.export import targets as folder
@@ -60,9 +76,7 @@ def export(
     BadRequest
         The target cannot express the option, or the plan names something no file can hold safely.
     """
-    module = target_module(to)
-    kinds = {TrainPlan: getattr(plan, "kind", ""), BatchPlan: "batch", RlPlan: "rl"}
-    kind = kinds.get(type(plan), "serve")
+    module, kind = target_module(to), _kind(plan)
     if kind not in module.TARGET.kinds:
         able = ", ".join(name for name, target in known_targets().items() if kind in target.kinds)
         raise BadRequest(f"{to} takes plans of kind {', '.join(module.TARGET.kinds)}, not '{kind}'; {kind}: {able}")
@@ -80,6 +94,32 @@ def export(
         _runs_there(plan, option, target=module.TARGET)
     files: dict[str, str] = module.export(plan, option)
     return files
+
+
+def offered(
+    plan: ServePlan | TrainPlan | BatchPlan | RlPlan, option: ServeOption | TrainOption | BatchOption | RlOption
+) -> Offered:
+    """Where a launchable option can be started: tried at every target that takes its kind of plan."""
+    stated = msgspec.structs.replace(plan, model={**plan.model, "named": "OWNER/CHECKPOINT"})
+    ready, lacking, refused = list[str](), dict[str, str](), dict[str, str]()
+    for name in (name for name, target in known_targets().items() if _kind(plan) in target.kinds):
+        try:
+            try:
+                export(plan, option, to=name)
+                ready.append(name)
+            except NoCheckpoint as missing:
+                export(stated, option, to=name)
+                lacking[name] = str(missing)
+        except BadRequest as why:
+            refused[name] = str(why)
+    return Offered(tuple(ready), lacking, refused)
+
+
+def _kind(plan: ServePlan | TrainPlan | BatchPlan | RlPlan) -> str:
+    """As targets name the kinds that they take."""
+    if isinstance(plan, TrainPlan):
+        return plan.kind
+    return "batch" if isinstance(plan, BatchPlan) else "rl" if isinstance(plan, RlPlan) else "serve"
 
 
 def _runs_there(plan: TrainPlan, option: TrainOption, *, target: Target) -> None:

@@ -21,12 +21,12 @@ from tonnage.domain.plan import Bill, ServeOption, ServePlan
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.rl_plan import RlPlan
 from tonnage.domain.train_plan import TrainPlan
-from tonnage.errors import BadRequest, echo
+from tonnage.engines.registry import engine_spec
+from tonnage.errors import BadRequest, NoCheckpoint, echo
 from tonnage.export.target import Server, Target
 from tonnage.export.text import comment, head, label, safe_name, shell
 
 __all__ = [
-    "SIXTEEN_BIT",
     "Deployment",
     "checkpoint_of",
     "deployment",
@@ -48,8 +48,6 @@ PATIENCE: Final = 3.0
 """Of the planned start: networks and registries are slower on some days; assumed. [-]"""
 LOADING_S: Final = 1800.0
 """A start may take so long where nothing is known of it. [s]"""
-SIXTEEN_BIT: Final = ("bf16", "fp16", "fp32")
-"""Formats that every checkpoint can be loaded in."""
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,12 +182,12 @@ def checkpoint_of(plan: ServePlan | TrainPlan | BatchPlan | RlPlan, *, required:
         return str(plan.model["named"])
     asked = re.sub(r"^https?://(?:www\.)?(?:huggingface\.co|hf\.co)/", "", plan.request.model).rstrip("/")
     if asked.startswith(("/", "./", "../", "~")) or asked.lower().endswith((".json", ".gguf", ".safetensors")):
-        raise BadRequest(
+        raise NoCheckpoint(
             f"model '{echo(asked)}' is a file where the plan was made; name the checkpoint to load with --checkpoint ID"
         )
     name = asked if "/" in asked else str(plan.model.get("id", ""))
     if required and "/" not in name:
-        raise BadRequest(
+        raise NoCheckpoint(
             f"model '{echo(asked)}' is a size or a shape, not a checkpoint; name the one to load with --checkpoint ID"
         )
     return name or asked
@@ -254,24 +252,26 @@ def version_of(deployment: Deployment, target: Target) -> str:
     return f"{found[1]}.{found[2]}.{found[3] or 0}" if found else target.version
 
 
-def needs_quantised(deployment: Deployment, *, online: tuple[str, ...] = ()) -> bool:
+def needs_quantised(deployment: Deployment) -> bool:
     """
-    Whether the engine quantises the weights while loading; formats in `online` are ones it can.
+    Whether the engine quantises the weights while loading.
 
     Raises
     ------
-    BadRequest
-        The weights must come quantised, and the checkpoint is not known to be.
+    NoCheckpoint
+        The weights must be stored in their format, and the checkpoint is not known to be.
     """
-    weights = deployment.precision.weights
-    if weights in SIXTEEN_BIT or deployment.named or deployment.checkpoint == weights:
+    weights, engine = deployment.precision.weights, engine_spec(deployment.engine.name)
+    known, stored = deployment.checkpoint or "another format", deployment.checkpoint or "bf16"
+    if deployment.named:
         return False
-    if weights in online and deployment.checkpoint in (None, *SIXTEEN_BIT):
-        return True
-    stored = deployment.checkpoint or "another format"
-    raise BadRequest(
-        f"the option runs {weights} weights and {deployment.model} is stored in {stored}: "
-        f"{deployment.engine.name} needs a checkpoint already in {weights}; name it with --checkpoint ID"
+    if engine.loads(weights, stored=stored):
+        return weights in engine.quantises and stored != weights
+    able = sorted(name for name in ("bf16", *engine.quantises) if engine.loads(name, stored=stored)) or [stored]
+    raise NoCheckpoint(
+        f"the option runs {weights} weights and {deployment.model} is stored in {known}: "
+        f"{engine.name} needs a checkpoint already in {weights}; name it with --checkpoint ID, or plan again with "
+        f"--precision {' or '.join(able)}"
     )
 
 

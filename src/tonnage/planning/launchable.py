@@ -144,7 +144,8 @@ def _fill_settings(
     """A plan and its option with every engine setting filled in, and what is known of the checkpoint."""
     if model is None:
         return msgspec.structs.replace(plan, model=facts), option
-    facts["checkpoint"] = model.quantization or model.native_dtype
+    kept = option.configuration.precision.experts is not None
+    facts["checkpoint"] = model.quantization or (None if kept else model.experts_dtype) or model.native_dtype
     stored = model.stored_weight_bytes or parameters(model).value * number_format(facts["checkpoint"]).bytes
     begun = cold_start(weight_bytes=stored, provider=option.bill.provider)
     facts |= {"stored_bytes": stored, "start_s": begun.weights_s + begun.warm_up_s}

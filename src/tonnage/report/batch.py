@@ -10,6 +10,7 @@ from tonnage.report.names import engine_title, model_name, product, provider_nam
 from tonnage.report.screen import (
     Pick,
     Ranking,
+    cheaper_stored,
     closest_break_even,
     columns_of,
     first_screen,
@@ -137,6 +138,7 @@ def _risks(plan: BatchPlan, best: BatchOption) -> list[str]:
         held_text(best.bill, run=True),
         _cheaper(plan, best),
         _spot(plan),
+        *cheaper_stored(plan.rejected),
         stale_text(best.bill, plan.provenance.made),
         closest_break_even(plan.break_even),
     ]

@@ -42,9 +42,9 @@ from tonnage.report.wording import (
 from tonnage.units import show
 
 __all__ = [
-    "ROWS", "Pick", "Ranking", "by_averages", "capacity_meter", "closest_break_even", "columns_of", "explain_option",
-    "first_screen", "held_text", "left_out", "lines_of", "no_plan", "parts_of", "picks", "price_dates", "rows_shown",
-    "short_names", "stale_text", "used_of", "weeks_old",
+    "ROWS", "Pick", "Ranking", "by_averages", "capacity_meter", "cheaper_stored", "closest_break_even", "columns_of",
+    "explain_option", "first_screen", "held_text", "left_out", "lines_of", "no_plan", "parts_of", "picks",
+    "price_dates", "rows_shown", "short_names", "stale_text", "used_of", "weeks_old",
 ]  # fmt: skip
 
 ROWS: Final = 5
@@ -71,6 +71,7 @@ REASONS: Final = {
     "quality": "below the quality floor", "unmeasured": "without a measured rate", "layout": "without a layout",
     "decode": "too few video decoders", "cores": "too few cores", "confidence": "not sure enough",
     "dominated": "beaten by another layout", "precision": "without the format", "engine": "not run by the engine",
+    "checkpoint": "without a checkpoint",
 }  # fmt: skip
 """Limit of a verdict -> what is said of those that it rules out."""
 
@@ -191,6 +192,15 @@ def no_plan(plan: Any, *, question: Sequence[str], what: str) -> tuple[Block, ..
 def _reason(verdict: Verdict) -> str:
     limit = verdict.limit or ""
     return REASONS.get(limit, limit.replace("_", " ").replace("-", " ") or "other")
+
+
+def cheaper_stored(rejected: Sequence[Rejection]) -> list[str]:
+    """What another checkpoint would save, and how to plan with it."""
+    return [
+        f"Cheaper: {one.what}, {one.verdict.reason}; {one.verdict.nearest} plans it."
+        for one in rejected
+        if one.verdict.limit == "checkpoint"
+    ]
 
 
 def _nearest(losers: Sequence[Rejection]) -> str:

@@ -18,6 +18,7 @@ from tonnage.report.screen import (
     Ranking,
     by_averages,
     capacity_meter,
+    cheaper_stored,
     closest_break_even,
     columns_of,
     first_screen,
@@ -261,6 +262,7 @@ def _risks(plan: ServePlan, best: ServeOption) -> list[str]:
         )
     if plan.cheaper_at_risk:
         told.append(f"Cheaper, less likely: {plan.cheaper_at_risk}")
+    told += cheaper_stored(plan.rejected)
     if plan.tokens is not None and plan.tokens.times >= TOKENS_CHEAPER:
         told.append(plan.tokens.sentence)
     told += [stale_text(best.bill, plan.provenance.made), closest_break_even(plan.break_even), _failure(plan)]

@@ -381,14 +381,12 @@ async def _what_ifs(request: Asked) -> Response[str]:
 
 @get("/export/{key:str}")
 async def _export(request: Asked) -> Response[Any]:
-    """The files that start a kept plan on a target."""
-    jobs = jobs_of(request)
+    """The files that start a kept plan on a target; without a target, where it can be started."""
+    jobs, key = jobs_of(request), request.path_params["key"]
     found = await kept_of(request)
-    target, rank = request.query_params.get("to", ""), request.query_params.get("option", "1")
-    written, page = await jobs.quick.run(
-        "export", {"kept": found, "target": target, "rank": rank}, client=client_of(request)
-    )
-    return json_reply(msgspec.json.encode({"files": written})) if wants_json(request) else html_reply(page)
+    asked = {name: request.query_params.get(name, "") for name in ("to", "option", "checkpoint", "of")}
+    reply, page = await jobs.quick.run("export", {"kept": found, "key": key, "asked": asked}, client=client_of(request))
+    return json_reply(msgspec.json.encode(reply)) if wants_json(request) else html_reply(page)
 
 
 @get("/numbers/{key:str}")

@@ -244,11 +244,16 @@ _PAGES: Final[dict[str, Any]] = {
         query={"option": "from 1", **_OF},
     ),
     "/export/{key}": _get(
-        "Files that start a plan's option",
+        "Files that start a plan's option, or where it can be started",
         name="export",
         kinds=("text/html", JSON),
         path={"key": _KEY},
-        query={"to": "target", "option": "from 1", **_OF},
+        query={
+            "to": "target; without one, the targets that work",
+            "option": "from 1",
+            "checkpoint": "to load, on the Hugging Face Hub",
+            **_OF,
+        },
     ),
     "/progress/{question}": _get(
         "How far a question is, as events, until its end",

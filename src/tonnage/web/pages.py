@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -20,6 +21,7 @@ from tonnage.domain.plan import ServePlan
 from tonnage.domain.published import Near
 from tonnage.domain.requests.field import Field
 from tonnage.domain.train_plan import TrainPlan
+from tonnage.export import Offered
 from tonnage.report import html
 from tonnage.report.answers import explains, explanation_of
 from tonnage.report.document import Section
@@ -36,7 +38,8 @@ from tonnage.web.what_if import WhatIf, changes_text, form_fields, moved_figures
 
 __all__ = [
     "EXAMPLE", "Shown", "accuracy_page", "api_page", "compare_page", "error_document", "example_page", "files_page",
-    "front_page", "listing_page", "numbers_page", "problem_page", "question_page", "style", "what_ifs_page",
+    "front_page", "listing_page", "numbers_page", "problem_page", "question_page", "style", "targets_page",
+    "what_ifs_page",
 ]  # fmt: skip
 
 
@@ -144,7 +147,7 @@ def question_page(
         changeable=bool(what_ifs(question.path, nest_form_names(given))),
         waits=f"/progress/{question.path}?{asked}" if shown.waits else "",
         opens=isinstance(answer, ServePlan | TrainPlan) and bool(answer.options),
-        targets=_targets() if isinstance(answer, ServePlan) and answer.options else (),
+        starts=isinstance(answer, ServePlan) and bool(answer.options),
     )  # fmt: skip
 
 
@@ -241,6 +244,15 @@ def what_ifs_page(path: str, *, base: tuple[str, Any], asked: Sequence[tuple[Wha
 def files_page(files: Mapping[str, str], *, title: str, about: str) -> str:
     """Written files, to read and copy."""
     return _fill("files.html", title=title, about=about, files=files)
+
+
+def targets_page(found: Offered, *, title: str, key: str, asked: Mapping[str, str]) -> str:
+    """Where an option can be started, what is asked for first, and why not elsewhere."""
+    asked_again = {name: text for name, text in asked.items() if text and name != "to"}
+    why = next(iter(found.lacking.values()), "").partition(";")[0]
+    refused = {name: re.split(r"[;:] ", reason)[0] for name, reason in found.refused.items()}
+    return _fill("targets.html", title=f"Start {in_names(title)}", key=key, found=found, why=why, refused=refused,
+                 again=asked_again, of=urlencode(asked_again))  # fmt: skip
 
 
 def numbers_page(
@@ -427,13 +439,6 @@ def _environment() -> Environment:
         profiles=tuple(profiles()),
     )
     return environment
-
-
-@lru_cache(maxsize=1)
-def _targets() -> tuple[str, ...]:
-    from tonnage.export import known_targets
-
-    return tuple(name for name, target in known_targets().items() if "serve" in target.kinds)
 
 
 def _one_line(request: Mapping[str, Any]) -> str:

@@ -178,18 +178,24 @@ def vega(_: Settings, __: Told) -> bytes:
     return bundle.encode()
 
 
-def export(settings: Settings, _: Told, *, kept: Kept, target: str, rank: str) -> tuple[dict[str, str], str]:
-    """The files that start a kept plan on a target, and their page."""
+def export(settings: Settings, _: Told, *, kept: Kept, key: str, asked: dict[str, str]) -> tuple[Any, str]:
+    """The files that start a kept plan on a target, and their page; where it can be started, where none is named."""
     from tonnage import export
     from tonnage.planning.launchable import launchable_option
     from tonnage.web import pages
 
-    export.target_module(target)
-    plan, option = launchable_option(kept.answer, rank=_rank(rank), additions=settings.additions)
+    target, checkpoint = asked["to"], asked["checkpoint"] or None
+    if target:
+        export.target_module(target)
+    rank = _rank(asked["option"] or "1")
+    plan, option = launchable_option(kept.answer, rank=rank, checkpoint=checkpoint, additions=settings.additions)
+    if not target:
+        found = export.offered(plan, option)
+        return found._asdict(), pages.targets_page(found, title=option.configuration.label(), key=key, asked=asked)
     written = dict(export.export(plan, option, to=target))
     known = export.known_targets()[target]
     about = f"Start it with: {known.start}"
-    return written, pages.files_page(written, title=f"{known.title}: files", about=about)
+    return {"files": written}, pages.files_page(written, title=f"{known.title}: files", about=about)
 
 
 def numbers(settings: Settings, _: Told, *, kept: Kept, rank: str, key: str) -> tuple[bytes, str]:

@@ -10,13 +10,14 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.domain.plan import Configuration
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
 from tonnage.planning.error_model import chance_of
 from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.chance import Curve, Odds
 from tonnage.planning.serve.option import Candidate, load_of
-from tonnage.planning.serve.plan import _outcomes
+from tonnage.planning.serve.plan import _configurations, outcome_of
 from tonnage.planning.sites import sites
 from tonnage.simulation.capacity import ReplicaLoad
 
@@ -36,8 +37,10 @@ def candidate(load: str) -> tuple[Serve, Candidate]:
         }
     )
     site = sites(asked.filters, additions=catalog.NOTHING)[0][0]
-    found = (one for one in _outcomes(asked, resolve(asked.model), site) if isinstance(one, Candidate))
-    return asked, next(found)
+    model = resolve(asked.model)
+    tried = (one for one in _configurations(asked, model, site) if isinstance(one, Configuration))
+    found = (outcome_of(asked, model, site=site, configuration=one) for one in tried)
+    return asked, next(one for one in found if isinstance(one, Candidate))
 
 
 def odds(load: str, **limits: float) -> Odds:

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from tonnage.domain.plan import ServeOption, ServePlan
-from tonnage.errors import BadRequest
+from tonnage.errors import BadRequest, NoCheckpoint
 from tonnage.export.deployment import Deployment, deployment, script
 from tonnage.export.options import Options, whole
 from tonnage.export.target import Server, Target, image, names
@@ -125,7 +125,7 @@ def _split(d: Deployment) -> str:
 
 def _repository(d: Deployment) -> str:
     if not d.named and "gguf" not in d.model.lower():
-        raise BadRequest(f"llama.cpp reads GGUF and {d.model} is not; name a GGUF repository with --checkpoint ID")
+        raise NoCheckpoint(f"llama.cpp reads GGUF and {d.model} is not; name a GGUF repository with --checkpoint ID")
     return d.model
 
 

@@ -120,7 +120,7 @@ def _options(d: Deployment) -> list[str]:
     engine, layout = d.engine, d.layout
     options = {
         "dtype": _DTYPE.get(d.precision.activations, "auto"),
-        "quantization": "fp8" if needs_quantised(d, online=("fp8",)) else None,
+        "quantization": "fp8" if needs_quantised(d) else None,
         "kv-cache-dtype": _KV[d.precision.kv],
         "tp-size": layout.tp * layout.dp,
         "pp-size": layout.pp,
@@ -172,7 +172,7 @@ def _notes(d: Deployment) -> tuple[str, ...]:
     notes = []
     if names(d.accelerator).vendor == "amd" and d.accelerator not in (*GFX942, *GFX950):
         notes.append(f"SGLang's images are built for gfx942 and gfx950, which {d.accelerator} is not: build your own.")
-    if needs_quantised(d, online=("fp8",)):
+    if needs_quantised(d):
         notes.append("Weights are quantised to FP8 while loading (--quantization fp8); the checkpoint stays 16-bit.")
     elif d.precision.weights not in ("bf16", "fp16", "fp32"):
         notes.append(f"The checkpoint must be stored in {d.precision.weights}; SGLang reads that from its config.json.")

@@ -99,7 +99,7 @@ def settings(d: Deployment) -> dict[str, str | int | float | bool]:
     engine, layout = d.engine, d.layout
     found: dict[str, str | int | float | bool | None] = {
         "dtype": _DTYPE.get(d.precision.activations, "auto"),
-        "quantization": "fp8" if needs_quantised(d, online=("fp8",)) else None,
+        "quantization": "fp8" if needs_quantised(d) else None,
         "kv_cache_dtype": _KV[d.precision.kv],
         "tensor_parallel_size": layout.tp,
         "pipeline_parallel_size": layout.pp,
@@ -171,7 +171,7 @@ def _leader(d: Deployment, argv: list[str]) -> str:
 
 def _notes(d: Deployment) -> tuple[str, ...]:
     notes = []
-    if needs_quantised(d, online=("fp8",)):
+    if needs_quantised(d):
         notes.append("Weights are quantised to FP8 while loading (--quantization fp8); the checkpoint stays 16-bit.")
     elif d.precision.weights not in ("bf16", "fp16", "fp32"):
         notes.append(f"The checkpoint must be stored in {d.precision.weights}; vLLM reads that from its config.json.")

@@ -7,10 +7,11 @@ deadline at the rate that holds with the confidence asked for; start, interrupti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date
 from functools import partial
-from typing import Final
+from operator import add
+from typing import Final, NamedTuple
 
 from tonnage import catalog
 from tonnage.catalog import Additions
@@ -90,27 +91,16 @@ def _plan_once(request: Batch, *, additions: Additions, today: date) -> BatchPla
     limits.check_context(model, _as_serve(request))
     allowed, refused, no_format = apply_quality_floor(request, model)
     open_sites, excluded = sites(request.filters, additions=additions) if no_format is None else ((), ())
-    options: list[BatchOption] = []
-    found: list[Found] = []
-    missed: list[Infeasible] = []
-    chances: list[Candidate] = []
-    evaluated = 0
-    for site in with_slices(open_sites):
-        here: list[Found] = []
-        for outcome in _works(allowed, model, site, additions=additions):
-            evaluated += 1
-            if isinstance(outcome, Infeasible):
-                missed.append(outcome)
-                continue
-            places = _chances(request, site, outcome)
-            runs, misses = _runs(request, site, work=outcome, chances=places)
-            here += runs
-            missed += misses
-            chances += places
-        found += here
-        made = [option_of(one, accelerator=site.accelerator, today=today) for one in _best(here)]
-        options += made
-    ranked = _with_verdicts(request, primary_first(sorted(options, key=surely_cheapest)))
+    look = partial(_look, request, allowed, model, tuple(with_slices(open_sites)), additions=additions, today=today)
+    seen = look()
+    if not allowed.precisions:
+        other = look(startable=False)
+        if any(option.sure for option in seen.options):
+            refused = (*refused, *limits.needs_checkpoint(_in_order(seen.options)[0], _in_order(other.options)))
+        else:
+            seen = _Look(*map(add, seen, other))
+    found, missed, chances, evaluated = seen.found, seen.missed, seen.chances, seen.evaluated
+    ranked = _with_verdicts(request, _in_order(seen.options))
     by = narrative.BY_NEARNESS
     doing = {option.configuration.accelerator for option in ranked}
     rejected = (*refused, *nearest_of_each(missed, doing=doing, by=by), *excluded)
@@ -147,6 +137,48 @@ def _plan_once(request: Batch, *, additions: Additions, today: date) -> BatchPla
     )
 
 
+class _Look(NamedTuple):
+    """What some formats give on every site."""
+
+    options: list[BatchOption]
+    found: list[Found]
+    missed: list[Infeasible]
+    chances: list[Candidate]
+    evaluated: int
+
+
+def _look(
+    request: Batch, allowed: Batch, model: Model, open_sites: Sequence[Site], *, additions: Additions, today: date,
+    startable: bool = True,
+) -> _Look:  # fmt: skip
+    """Every configuration that can be started from the model's checkpoint, or every one that needs another."""
+    options: list[BatchOption] = []
+    found: list[Found] = []
+    missed: list[Infeasible] = []
+    chances: list[Candidate] = []
+    evaluated = 0
+    for site in open_sites:
+        here: list[Found] = []
+        for outcome in _works(allowed, model, site, additions=additions, startable=startable):
+            evaluated += 1
+            if isinstance(outcome, Infeasible):
+                missed.append(outcome)
+                continue
+            places = _chances(request, site, outcome)
+            runs, misses = _runs(request, site, work=outcome, chances=places)
+            here += runs
+            missed += misses
+            chances += places
+        found += here
+        made = [option_of(one, accelerator=site.accelerator, today=today) for one in _best(here)]
+        options += made
+    return _Look(options, found, missed, chances, evaluated)
+
+
+def _in_order(options: list[BatchOption]) -> list[BatchOption]:
+    return primary_first(sorted(options, key=surely_cheapest))
+
+
 def _with_verdicts(request: Batch, options: list[BatchOption]) -> tuple[BatchOption, ...]:
     """Ranked options with the reason for their place."""
     if not options:
@@ -171,12 +203,14 @@ def _as_serve(request: Batch) -> Serve:
     )
 
 
-def _works(request: Batch, model: Model, site: Site, *, additions: Additions) -> Iterator[Work | Infeasible]:
+def _works(
+    request: Batch, model: Model, site: Site, *, additions: Additions, startable: bool
+) -> Iterator[Work | Infeasible]:
     """Every configuration of one site, small layouts first."""
     asked = _as_serve(request)
     most = site.largest(LARGEST_REPLICA, allowed=request.filters.max_count)
     for engine in request.engines:
-        worth = limits.precisions(asked, model, accelerator=site.accelerator, engine=engine)
+        worth = limits.precisions(asked, model, accelerator=site.accelerator, engine=engine, startable=startable)
         for precision in worth:
             served = 0
             for layout in replica_layouts(

@@ -132,6 +132,7 @@ REASONS: Final = {
     "count": "too many accelerators needed", "quota": "too many accelerators needed",
     "own": "too many accelerators needed",
     "precision": "format not supported", "engine": "no kernels in the engine", "quality": "below the quality floor",
+    "checkpoint": "no checkpoint named",
     "layout": "cannot be split so", "tp": "cannot be split so",
     "unmeasured": "speed not known", "training": "not known to train", "decode": "cannot decode the video",
     "confidence": "not sure enough", "interruptions": "too many interruptions", "battery": "battery too small",

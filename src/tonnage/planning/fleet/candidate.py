@@ -6,6 +6,7 @@ the programme picks. One configuration is simulated once, however many offers re
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
@@ -248,11 +249,14 @@ def candidates(
     places = {
         (id(one.site), one.site.accelerator.id): one.site for one in held if not one.host_only and number in one.users
     }
-    for site in places.values():
+    for startable, site in itertools.product((True, False), places.values()):
+        if not startable and (found or allowed.precisions):
+            break  # what needs another checkpoint is looked at where nothing else does
         # Of whole accelerators the best few; of slices the best on each profile.
         for piece in (None, *_pieces(workload, site)):
             able = []
-            for outcome in _at(allowed, workload, number=number, model=model, place=_Place(site, piece)):
+            place = _Place(site, piece)
+            for outcome in _at(allowed, workload, number=number, model=model, place=place, startable=startable):
                 looked += 1
                 if isinstance(outcome, Infeasible):
                     missed.append(outcome)
@@ -273,13 +277,13 @@ def lengths_served(serve: Serve, workload: FleetWorkload, *, bucket: int) -> Ser
 
 
 def _at(
-    allowed: Serve, workload: FleetWorkload, *, number: int, model: Model, place: _Place
+    allowed: Serve, workload: FleetWorkload, *, number: int, model: Model, place: _Place, startable: bool
 ) -> Iterator[Candidate | Infeasible]:
     site, part = place.site, place.part
     variations = Variations(allowed, model)
     most, per_node = (site.largest(LARGEST_REPLICA, allowed=None), site.per_node) if place.piece is None else (1, 1)
     for engine in allowed.engines:
-        for precision in limits.precisions(allowed, model, accelerator=part, engine=engine):
+        for precision in limits.precisions(allowed, model, accelerator=part, engine=engine, startable=startable):
             served = 0
             layered = engine_spec(engine).layered
             for layout in replica_layouts(model, part, per_node=per_node, max_ranks=most, layered=layered):

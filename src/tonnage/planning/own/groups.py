@@ -10,6 +10,7 @@ a workstation has both: what its serving engine does not run, llama.cpp does whe
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Final
 
@@ -165,8 +166,10 @@ def _most_output(request: Serve, model: Model, *, site: Site, count: int) -> Can
     best: tuple[float, Candidate] | None = None
     missed: list[Infeasible] = []
     part = site.accelerator
-    for engine in request.engines:
-        for precision in limits.precisions(request, model, accelerator=part, engine=engine):
+    for startable, engine in itertools.product((True, False), request.engines):
+        if not startable and (best or request.precisions):
+            break  # what needs another checkpoint is looked at where nothing else runs
+        for precision in limits.precisions(request, model, accelerator=part, engine=engine, startable=startable):
             for layout in replica_layouts(model, part, per_node=site.per_node, max_ranks=count):
                 configuration = Configuration(
                     accelerator=part.id,

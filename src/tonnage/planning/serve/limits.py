@@ -10,16 +10,18 @@ from msgspec.structs import replace
 from tonnage.catalog.engines import formats, support
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Verdict
+from tonnage.domain.batch_plan import BatchOption
+from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
-from tonnage.domain.plan import Configuration
+from tonnage.domain.plan import Configuration, Rejection, ServeOption
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import engine_spec, planned_engines
 from tonnage.errors import BadRequest
-from tonnage.planning.core.header import Infeasible
+from tonnage.planning.core.header import Infeasible, Nearness
 from tonnage.planning.quality import FOUR_BITS, usual_formats
 from tonnage.planning.replica import Replica
-from tonnage.planning.sites import Site
+from tonnage.planning.sites import Site, none_passes
 from tonnage.simulation.capacity import Point
 from tonnage.simulation.kvcache import Demand, longest_bytes
 from tonnage.units import show
@@ -27,14 +29,18 @@ from tonnage.units import show
 __all__ = [
     "beyond_limits",
     "check_context",
+    "missed_memory",
     "misses_context",
     "misses_objective",
+    "needs_checkpoint",
     "no_kernels",
     "no_offer",
     "precisions",
     "too_dear",
     "too_little_cache",
     "unreachable_text",
+    "what_stops",
+    "without_kernels",
 ]
 
 
@@ -48,17 +54,28 @@ def check_context(model: Model, request: Serve) -> None:
         )
 
 
-def precisions(request: Serve, model: Model, *, accelerator: Accelerator, engine: str) -> tuple[Precision, ...]:
+def precisions(
+    request: Serve, model: Model, *, accelerator: Accelerator, engine: str, startable: bool = True
+) -> tuple[Precision, ...]:
     """
     Formats worth looking at that the engine has kernels for there: the user's, else the usual ones.
 
     FP8 and four bits are looked at by default, the latter where the part multiplies them, and the plan says what is
-    published of their quality.
+    published of their quality. Of those that the request does not name, either the ones that the engine can start from
+    the model's checkpoint, or (`startable` false) the ones that need another checkpoint, which nobody named.
     """
     names = request.precisions or usual_formats(request.model, model)
     found = (_precision(name, request, model, accelerator=accelerator, engine=engine) for name in names)
-    worth = (p for p in found if p is not None and (request.precisions or p.weights != FOUR_BITS or _native(p)))
+    worth = [p for p in found if p is not None and (request.precisions or p.weights != FOUR_BITS or _native(p))]
+    if not request.precisions:
+        worth = [p for p in worth if _starts(p, model, engine) is startable]
     return tuple(dict.fromkeys(worth))
+
+
+def _starts(precision: Precision, model: Model, engine: str) -> bool:
+    """Whether the engine runs these weights from the model's own checkpoint."""
+    stored = model.quantization or model.native_dtype
+    return precision.experts is not None or engine_spec(engine).loads(precision.weights, stored=stored)
 
 
 def _native(precision: Precision) -> bool:
@@ -84,6 +101,54 @@ def _precision(name: str, request: Serve, model: Model, *, accelerator: Accelera
         kv=request.kv_precision or sixteen,
         experts=experts,
     )
+
+
+def needs_checkpoint(
+    first: ServeOption | BatchOption, options: Sequence[ServeOption | BatchOption]
+) -> tuple[Rejection, ...]:
+    """The first of options that no named checkpoint starts, at its price, where it costs less than the plan's first."""
+    found = options[0] if options and options[0].sure else None
+    if found is None or found.cost.value >= first.cost.value:
+        return ()
+    run, weights = found.configuration, found.configuration.precision.weights
+    price = show(found.cost.value, found.cost.unit)
+    verdict = Verdict(
+        ok=False,
+        limit="checkpoint",
+        reason=f"about {price}, needs a checkpoint in {weights} (none is named)",
+        nearest=f"precision {weights}",
+    )
+    return (Rejection(what=f"{found.accelerators} x {run.accelerator}", verdict=verdict),)
+
+
+def missed_memory(missed: Sequence[Infeasible]) -> bool:
+    """Whether a single accelerator was too small for something."""
+    return any(miss.verdict.limit in {"memory", "cache"} and miss.configuration.layout.ranks == 1 for miss in missed)
+
+
+def what_stops(missed: Sequence[Infeasible], excluded: Sequence[Rejection], *, by: Nearness) -> Verdict:
+    """When nothing serves: the limit that stops the configuration that came closest, and what would work."""
+    if not missed:
+        return none_passes(excluded)
+    named = {miss.verdict.limit for miss in missed}
+    if named <= {"memory", "cache", "offer", "tp"}:
+        return min(missed, key=by).verdict
+    reachable = [miss for miss in missed if miss.alone is not None]
+    if reachable and not any(miss.verdict.limit in {"budget", "count"} for miss in missed):
+        return unreachable_text(reachable)
+    return min(missed, key=by).verdict
+
+
+def without_kernels(request: Serve, site: Site, *, engine: str) -> Infeasible:
+    """Nothing to try on a site, for the engine runs none of the formats there."""
+    weights = request.precisions[0] if request.precisions else "any format"
+    configuration = Configuration(
+        accelerator=site.accelerator.id,
+        layout=Layout(),
+        precision=Precision(weights=weights),
+        engine=Engine(name=engine),
+    )
+    return Infeasible(configuration=configuration, verdict=no_kernels(request, site, engine=engine))
 
 
 def no_kernels(request: Serve, site: Site, *, engine: str) -> Verdict:

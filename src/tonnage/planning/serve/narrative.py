@@ -283,8 +283,9 @@ def assumptions(request: Serve, model: Model, *, additions: Additions = NOTHING)
     if not request.precisions and model.quantization is None and model.experts_dtype is None:
         own = model.native_dtype
         said.append(
-            f"weights in FP8, and in NVFP4 where a part multiplies it, are weighed beside the checkpoint's own {own}: "
-            "validate their answers on your own tasks"
+            f"weights in formats that the engine makes of the checkpoint's own {own} while loading (FP8) are weighed "
+            "beside it: validate their answers on your own tasks; others, such as NVFP4, are planned where --precision "
+            "names them or the model is a checkpoint stored so"
         )
     said += _images_assumed(lengths)
     if not request.filters.community:

@@ -20,7 +20,6 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.domain.answer import Verdict
 from tonnage.domain.fleet import FleetDay
 from tonnage.domain.images import ImageCosts
 from tonnage.domain.layout import Engine, Layout
@@ -33,7 +32,6 @@ from tonnage.domain.plan import (
     ServeOption,
     ServePlan,
 )
-from tonnage.domain.precision import Precision
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.sessions import SessionCosts
 from tonnage.engines.registry import engine_spec
@@ -79,7 +77,7 @@ from tonnage.planning.serve.variations import (
     variation_notes,
 )
 from tonnage.planning.sessions.reuse import reusing_replica, sessions_assumed
-from tonnage.planning.sites import Site, none_passes, rack_notes, reach_of, sites, with_slices
+from tonnage.planning.sites import Site, rack_notes, reach_of, sites, with_slices
 from tonnage.pricing.bills import primary_first
 from tonnage.simulation.capacity import at_concurrency, largest_concurrency
 from tonnage.version import can_simulate
@@ -127,8 +125,12 @@ def serve_plan_alone(request: Serve, *, additions: Additions, today: date) -> Se
     search = _search(request, allowed, model, open_sites=open_sites, today=today)
     outcomes, serving, missed, ranked = search
     doing = {option.configuration.accelerator for option in ranked}
-    rejected = (*refused, *nearest_of_each(missed, doing=doing, by=BY_NEARNESS), *excluded)
-    binding = no_format or _binding(request, missed, excluded)
+    by_averages = partial(
+        _search_formats, replace(request, quick=True), allowed, model, open_sites=open_sites, today=today
+    )
+    unstored = _unstored(by_averages, ranked) if not allowed.precisions else ()
+    rejected = (*refused, *unstored, *nearest_of_each(missed, doing=doing, by=BY_NEARNESS), *excluded)
+    binding = no_format or limits.what_stops(missed, excluded, by=BY_NEARNESS)
     day = _day(request, ranked, additions=additions, today=today)
     apart = separate_pools(request, serving, first=ranked[0], today=today) if request.pools and ranked else None
     return ServePlan(
@@ -154,7 +156,7 @@ def serve_plan_alone(request: Serve, *, additions: Additions, today: date) -> Se
         rejected=rejected,
         rejected_by_reason=by_reason(rejected),
         calibrations=() if ranked else moved_losers(missed, alone(request), by=BY_NEARNESS, additions=additions),
-        trail=narrative.trail(request, ranked, missed_memory=_missed_memory(missed))
+        trail=narrative.trail(request, ranked, missed_memory=limits.missed_memory(missed))
         + adapters_kept(request, ranked, found=serving),
         break_even=serve_break_even(
             request,
@@ -211,16 +213,44 @@ class _Search(NamedTuple):
 def _search(
     request: Serve, allowed: Serve, model: Model, *, open_sites: Sequence[Site], today: date, times: float = FOLDED
 ) -> _Search:
-    """Every configuration of every site, by averages or simulated, and the options among them in their order."""
-    outcomes = _worth_it(allowed, model, open_sites, times=times)
+    """
+    Every configuration that can be started from the model's checkpoint, and the options among them in their order.
+
+    Those that need another checkpoint come with them only where no other meets the objectives surely enough.
+    """
+    search = partial(_search_formats, request, allowed, model, open_sites=open_sites, today=today, times=times)
+    found = search()
+    if allowed.precisions or (found.ranked and found.ranked[0].sure):
+        return found
+    other = search(startable=False)
+    serving = found.serving + other.serving
+    ranked = _ranked(request, serving)
+    return _Search(found.outcomes + other.outcomes, serving, found.missed + other.missed, ranked)
+
+
+def _search_formats(
+    request: Serve, allowed: Serve, model: Model, *, open_sites: Sequence[Site], today: date, times: float = FOLDED,
+    startable: bool = True,
+) -> _Search:  # fmt: skip
+    """Every configuration of every site, by averages or simulated."""
+    outcomes = _worth_it(allowed, model, open_sites, times=times, startable=startable)
     candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]
     missed = [outcome for outcome in outcomes if isinstance(outcome, Infeasible)]
     by_averages = request.quick or not can_simulate()
     found = (estimate_candidates if by_averages else decide_candidates)(request, candidates, today=today)
     missed += [outcome for outcome in found if isinstance(outcome, Infeasible)]
     serving = [pair for pair in found if not isinstance(pair, Infeasible)]
-    ranked = _with_verdicts(request, tuple(primary_first(best_of_each(request, serving))))
-    return _Search(outcomes, serving, missed, ranked)
+    return _Search(outcomes, serving, missed, _ranked(request, serving))
+
+
+def _ranked(request: Serve, serving: list[Priced]) -> tuple[ServeOption, ...]:
+    return _with_verdicts(request, tuple(primary_first(best_of_each(request, serving))))
+
+
+def _unstored(search: partial[_Search], ranked: tuple[ServeOption, ...]) -> tuple[Rejection, ...]:
+    """The option by averages that another checkpoint would bring, where it costs less than the first."""
+    named = ranked and ranked[0].sure
+    return limits.needs_checkpoint(ranked[0], search(times=1.0, startable=False).ranked) if named else ()
 
 
 def serve_options(
@@ -280,7 +310,7 @@ def _equally_confirmed(
 
 
 def _worth_it(
-    request: Serve, model: Model, open_sites: Sequence[Site], *, times: float = FOLDED
+    request: Serve, model: Model, open_sites: Sequence[Site], *, times: float = FOLDED, startable: bool = True
 ) -> list[Candidate | Infeasible]:
     """
     Every configuration of every site whose single replica costs no more than so many times the plan.
@@ -293,7 +323,7 @@ def _worth_it(
     tries: list[tuple[float, int, Site, Configuration]] = []
     for site in open_sites:
         each = min(least_of_one(site, request), default=math.inf)
-        for tried in _configurations(request, model, site):
+        for tried in _configurations(request, model, site, startable=startable):
             if isinstance(tried, Infeasible):
                 kept.append(tried)
             else:
@@ -365,18 +395,14 @@ def _variations_of(request: Serve, model: Model, found: Candidate) -> list[Candi
     return [one for one in tried if isinstance(one, Candidate)]
 
 
-def _outcomes(request: Serve, model: Model, site: Site) -> Iterator[Candidate | Infeasible]:
-    """Every configuration of one site, small layouts first."""
-    for tried in _configurations(request, model, site):
-        yield tried if isinstance(tried, Infeasible) else outcome_of(request, model, site=site, configuration=tried)
-
-
-def _configurations(request: Serve, model: Model, site: Site) -> Iterator[Configuration | Infeasible]:
+def _configurations(
+    request: Serve, model: Model, site: Site, *, startable: bool = True
+) -> Iterator[Configuration | Infeasible]:
     """What may be tried on a site, small layouts first; an engine that does not run there says so."""
     for engine in request.engines:
-        worth = limits.precisions(request, model, accelerator=site.accelerator, engine=engine)
-        if not worth:
-            yield _without_kernels(request, site, engine)
+        worth = limits.precisions(request, model, accelerator=site.accelerator, engine=engine, startable=startable)
+        if not worth and startable:
+            yield limits.without_kernels(request, site, engine=engine)
         for precision in worth:
             for layout in _layouts(request, model, site, layered=engine_spec(engine).layered):
                 made = Configuration(
@@ -387,17 +413,6 @@ def _configurations(request: Serve, model: Model, site: Site) -> Iterator[Config
                     intra_link=site.intra_link,
                 )
                 yield from engine_modes(request, model, configuration=made)
-
-
-def _without_kernels(request: Serve, site: Site, engine: str) -> Infeasible:
-    weights = request.precisions[0] if request.precisions else "any format"
-    configuration = Configuration(
-        accelerator=site.accelerator.id,
-        layout=Layout(),
-        precision=Precision(weights=weights),
-        engine=Engine(name=engine),
-    )
-    return Infeasible(configuration=configuration, verdict=limits.no_kernels(request, site, engine=engine))
 
 
 def _layouts(request: Serve, model: Model, site: Site, *, layered: bool) -> Iterable[Layout]:
@@ -430,20 +445,3 @@ def outcome_of(request: Serve, model: Model, *, site: Site, configuration: Confi
         return Infeasible(configuration=configuration, verdict=limits.no_offer(site, configuration))
     odds = Odds(Curve(request, replica, load=load), request.slo)
     return Candidate(site=site, configuration=configuration, replica=replica, best=best, binds=binds, odds=odds)
-
-
-def _missed_memory(missed: list[Infeasible]) -> bool:
-    return any(miss.verdict.limit in {"memory", "cache"} and miss.configuration.layout.ranks == 1 for miss in missed)
-
-
-def _binding(request: Serve, missed: list[Infeasible], excluded: tuple[Rejection, ...]) -> Verdict:
-    """When nothing serves: the limit that stops the configuration that came closest, and what would work."""
-    if not missed:
-        return none_passes(excluded)
-    named = {miss.verdict.limit for miss in missed}
-    if named <= {"memory", "cache", "offer", "tp"}:
-        return min(missed, key=BY_NEARNESS).verdict
-    reachable = [miss for miss in missed if miss.alone is not None]
-    if reachable and not any(miss.verdict.limit in {"budget", "count"} for miss in missed):
-        return limits.unreachable_text(reachable)
-    return min(missed, key=BY_NEARNESS).verdict
