@@ -112,3 +112,15 @@ def test_own_refuses_a_model_that_does_not_fit_and_says_by_how_much() -> None:
 def test_parts_of_two_memories_are_not_counted_as_one() -> None:
     code, text = run("plan", "serve", "8B", "--rate", "1/s", "--own", "M4 Max 64GB, M4 Max 128GB")
     assert code == 2 and "two sizes of memory" in text
+
+
+def test_no_option_takes_a_thousand_accelerators_where_eight_do() -> None:
+    few = ["H100", "A100 PCIe"]
+    asked = ["plan", "serve", "meta-llama/Llama-3.1-70B-Instruct", "--rate", "4/s", "--traffic", "chat", "--quick"]
+    code, text = run(*asked, "--tpot", "20 ms", "--accelerator", ",".join(few), "--json")
+    plan = json.loads(text)
+    prices = [option["cost"]["value"] for option in plan["options"]]
+    assert code == 0 and max(prices) <= 5.0 * prices[0]
+    assert max(option["accelerators"] for option in plan["options"]) <= 100
+    dear = [row["verdict"] for row in plan["rejected"] if row["verdict"]["limit"] == "cost"]
+    assert dear and "that the load needs cost" in dear[0]["reason"] and "name the accelerator" in dear[0]["nearest"]

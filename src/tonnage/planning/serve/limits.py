@@ -255,12 +255,14 @@ def beyond_limits(request: Serve, accelerators: int, *, usd_per_h: float) -> Ver
     return None
 
 
-def too_dear(least: float, *, best: float, times: float) -> Verdict:
-    """Its smallest replica that was left costs many times the plan."""
+def too_dear(least: float, *, best: float, times: float, count: int | None = None) -> Verdict:
+    """Its smallest replica that was left costs many times the plan, or so many accelerators as the load needs do."""
+    what = f"{show(least, 'USD/h')} or more" if count is None else show(least, "USD/h")
+    who = "a replica costs" if count is None else f"the {count:,} that the load needs cost"
     return Verdict(
         ok=False,
         limit="cost",
-        reason=f"a replica costs {show(least, 'USD/h')} or more, over {times:g} times the plan's {show(best, 'USD/h')}",
+        reason=f"{who} {what}, over {times:g} times the plan's {show(best, 'USD/h')}",
         short_by=least - times * best,
         unit="USD/h",
         nearest="name the accelerator alone to see it",

@@ -224,8 +224,8 @@ def _search(
         return found
     other = search(startable=False)
     serving = found.serving + other.serving
-    ranked = _ranked(request, serving)
-    return _Search(found.outcomes + other.outcomes, serving, found.missed + other.missed, ranked)
+    ranked, dear = _ranked(request, serving)
+    return _Search(found.outcomes + other.outcomes, serving, found.missed + other.missed + dear, ranked)
 
 
 def _search_formats(
@@ -240,11 +240,26 @@ def _search_formats(
     found = (estimate_candidates if by_averages else decide_candidates)(request, candidates, today=today)
     missed += [outcome for outcome in found if isinstance(outcome, Infeasible)]
     serving = [pair for pair in found if not isinstance(pair, Infeasible)]
-    return _Search(outcomes, serving, missed, _ranked(request, serving))
+    ranked, dear = _ranked(request, serving)
+    return _Search(outcomes, serving, missed + dear, ranked)
 
 
-def _ranked(request: Serve, serving: list[Priced]) -> tuple[ServeOption, ...]:
-    return _with_verdicts(request, tuple(primary_first(best_of_each(request, serving))))
+def _ranked(request: Serve, serving: list[Priced]) -> tuple[tuple[ServeOption, ...], list[Infeasible]]:
+    """Options in their order, and those that the load makes as dear as a replica is when it is not looked at."""
+    options = primary_first(best_of_each(request, serving))
+    most = FOLDED * options[0].bill.compared_usd_per_hour if options else 0.0
+    dear = [
+        Infeasible(
+            configuration=option.configuration,
+            verdict=limits.too_dear(
+                option.bill.usd_per_hour, best=options[0].bill.usd_per_hour, times=FOLDED, count=option.accelerators
+            ),
+        )
+        for option in options
+        if option.bill.compared_usd_per_hour > most
+    ]
+    kept = tuple(option for option in options if option.bill.compared_usd_per_hour <= most)
+    return _with_verdicts(request, kept), dear
 
 
 def _unstored(search: partial[_Search], ranked: tuple[ServeOption, ...]) -> tuple[Rejection, ...]:
