@@ -16,7 +16,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any, Final
 
-from tools.corpus.asking import HERE, ROOT, Answer, Question, ask, questions, workplace
+from tools.corpus.asking import CRASHED, HERE, ROOT, Answer, Question, ask, questions, workplace
 from tools.corpus.layers import Layers, differences, layers_of
 
 KEPT: Final = HERE / "kept.jsonl.xz"
@@ -50,8 +50,9 @@ def compare(question: Question, answer: Answer, kept: Layers | None) -> list[tup
     if kept is None:
         return [("decisions", "question", "absent -> asked")]
     found = differences(kept, layers_of(answer))
-    if question.shown and text_path(question).read_text(encoding="utf-8") != text_of(answer):
-        found.append(("text", text_path(question).name, "differs: --write, then git diff"))
+    path = text_path(question)
+    if question.shown and (not path.exists() or path.read_text(encoding="utf-8") != text_of(answer)):
+        found.append(("text", path.name, "differs: --write, then git diff"))
     return found
 
 
@@ -76,8 +77,12 @@ def main() -> int:
             began = time.process_time()
             answer = ask(question)
             spent = time.process_time() - began
+            if answer.code == CRASHED:
+                print(f"tonnage {question.line}\n{answer.error}", flush=True)
+                causes["decisions", "crash"].append((question.line, answer.error.strip().rpartition("\n")[2]))
+                continue
             if asked.slow and spent > MOST_S:
-                print(f"{spent:5.1f} CPU s  {question.line}")
+                print(f"{spent:5.1f} CPU s  {question.line}", flush=True)
             rows[question.line] = {"question": question.line, **layers_of(answer)}
             for layer, cause, values in compare(question, answer, kept.get(question.line)):
                 causes[layer, cause].append((question.line, values))
@@ -85,7 +90,8 @@ def main() -> int:
                 TEXTS.mkdir(parents=True, exist_ok=True)
                 text_path(question).write_text(text_of(answer), encoding="utf-8")
     _report(causes)
-    print(f"{len(every)} questions, {len({line for found in causes.values() for line, _ in found})} differ")
+    differ = len({line for found in causes.values() for line, _ in found})
+    print(f"{len(every)} questions in {time.process_time():.0f} CPU s, {differ} differ ({_environment()})")
     if asked.write:
         _write(kept | rows)
     return 1 if causes and not asked.write else 0
@@ -104,6 +110,9 @@ def _write(rows: dict[str, Any]) -> None:
     known = [rows[q.line] for q in questions() if q.line in rows]
     text = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in known)
     KEPT.write_bytes(lzma.compress(text.encode(), preset=9))
+    texts = {text_path(q) for q in questions() if q.shown}
+    for path in set(TEXTS.iterdir()) - texts:
+        path.unlink()
 
 
 if __name__ == "__main__":

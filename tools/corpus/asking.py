@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
+import traceback
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 from unittest.mock import patch
@@ -14,7 +16,7 @@ from unittest.mock import patch
 import time_machine
 from click.testing import CliRunner
 
-__all__ = ["CHOSEN", "ROOT", "Answer", "Question", "ask", "questions", "workplace"]
+__all__ = ["CRASHED", "ROOT", "Answer", "Question", "ask", "questions", "workplace"]
 
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parents[1]
@@ -26,6 +28,12 @@ CHOSEN: Final = "*"
 SHOWN: Final = ">"
 """Before a question whose text is kept character by character."""
 
+WRITTEN_BY: Final = ("-o", "--output", "--out", "--better")
+"""Options whose word is a file that later questions of the paragraph may name."""
+
+CRASHED: Final = -1
+"""Exit code of a command that ended with a traceback."""
+
 
 class Question(NamedTuple):
     """One line of `questions.txt`."""
@@ -33,6 +41,8 @@ class Question(NamedTuple):
     line: str
     chosen: bool
     shown: bool
+    needs: tuple[Question, ...] = ()
+    """Those of its paragraph that write a file it names."""
 
 
 class Answer(NamedTuple):
@@ -42,17 +52,21 @@ class Answer(NamedTuple):
     out: str
     error: str
     files: dict[str, str]
-    """By path, of those that were not there before."""
+    """By path, of those that were not there before, or not the same."""
 
 
 def questions() -> list[Question]:
     """Every question, in order: one may read a file that an earlier one of its paragraph wrote."""
-    lines = (HERE / "questions.txt").read_text(encoding="utf-8").splitlines()
     found = []
-    for line in (line for line in lines if line and line[0] != "#"):
-        bare = line.lstrip(CHOSEN + SHOWN)
-        marks = line.removesuffix(bare)
-        found.append(Question(bare.strip(), CHOSEN in marks, SHOWN in marks))
+    for paragraph in (HERE / "questions.txt").read_text(encoding="utf-8").split("\n\n"):
+        writers: dict[str, Question] = {}
+        for line in (line for line in paragraph.splitlines() if line and line[0] != "#"):
+            bare = line.lstrip(CHOSEN + SHOWN)
+            marks, words = line.removesuffix(bare), shlex.split(bare)
+            needs = tuple(writer for name, writer in writers.items() if name in words)
+            question = Question(bare.strip(), CHOSEN in marks, SHOWN in marks, needs)
+            writers |= {name: question for option, name in pairwise(words) if option in WRITTEN_BY}
+            found.append(question)
     return found
 
 
@@ -75,18 +89,32 @@ def ask(question: Question) -> Answer:
     from tonnage.cli import root
 
     before = _files()
+    for writer in question.needs:
+        if not all(name in before for name in _written(writer)):
+            ask(writer)
+            before = _files()
     done = CliRunner().invoke(root, shlex.split(question.line), prog_name="tonnage", terminal_width=int(COLUMNS) - 2)
+    error, code = done.stderr, done.exit_code
     if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise AssertionError(f"`tonnage {question.line}` raised") from done.exception
-    written = {name: path.read_text(encoding="utf-8") for name, path in _files().items() if name not in before}
-    return Answer(done.exit_code, done.stdout, done.stderr, written)
+        error, code = error + "".join(traceback.format_exception(done.exception)), CRASHED
+    written = {name: _text(name) for name, changed in _files().items() if before.get(name) != changed}
+    return Answer(code, done.stdout, error, written)
 
 
-def _files() -> dict[str, Path]:
-    """Regular files of the workplace, those behind its links and of its home not counted."""
-    found: dict[str, Path] = {}
+def _written(question: Question) -> list[str]:
+    """Files that a question writes."""
+    return [name for option, name in pairwise(shlex.split(question.line)) if option in WRITTEN_BY]
+
+
+def _text(name: str) -> str:
+    return Path(name).read_text(encoding="utf-8", errors="replace")
+
+
+def _files() -> dict[str, int]:
+    """Regular files of the workplace and when each was last written, those behind its links and of its home not."""
+    found: dict[str, int] = {}
     for folder, folders, names in os.walk("."):
         folders[:] = [name for name in folders if name[0] != "."]
-        paths = (Path(folder) / name for name in names)
-        found |= {path.as_posix(): path for path in paths if not path.is_symlink()}
+        paths = [Path(folder) / name for name in names if name[0] != "."]
+        found |= {path.as_posix(): path.stat().st_mtime_ns for path in paths if not path.is_symlink()}
     return found
