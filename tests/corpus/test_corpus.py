@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tools.corpus.__main__ import KEPT, compare, kept_answers
+from tools.corpus.__main__ import KEPT, TEXTS, compare, kept_answers, text_path
 from tools.corpus.asking import Question, ask, questions, workplace
 from tools.corpus.layers import differences
 
@@ -25,7 +25,16 @@ def pinned(name: str) -> bool:
 def test_every_question_is_kept_and_asked_once() -> None:
     lines = [question.line for question in questions()]
     assert len(lines) == len(set(lines)) and set(lines) == set(kept_answers()) and KEPT.stat().st_size < 3e6
-    assert len(lines) >= 400 and len(CHOSEN) >= 40 and sum(question.shown for question in questions()) >= 40
+    assert len(lines) >= 400 and len(CHOSEN) >= 40
+    texts = [text_path(question) for question in questions() if question.shown]
+    assert len(texts) >= 40 and len(texts) == len(set(texts)) and set(texts) == set(TEXTS.iterdir())
+
+
+def test_a_question_that_reads_a_file_is_asked_after_the_one_that_writes_it() -> None:
+    exported = next(question for question in questions() if question.line.startswith("export plan.json --to list"))
+    assert [writer.line for writer in exported.needs] == ["plan check.yaml -o plan.json"]
+    with workplace():
+        assert ask(exported).code == 0 and Path("plan.json").exists()
 
 
 def test_a_moved_decision_number_or_word_is_seen() -> None:
