@@ -37,7 +37,7 @@ def kept_answers() -> dict[str, Layers]:
 def text_path(question: Question) -> Path:
     """Where the text of a question for people is kept."""
     name = "".join(letter if letter.isalnum() or letter in ".-" else "_" for letter in question.line)
-    return TEXTS / f"{name[:120]}.txt"
+    return TEXTS / f"{name[:200]}.txt"
 
 
 def text_of(answer: Answer) -> str:
