@@ -1,6 +1,6 @@
 """Some questions of the corpus, asked again: the same decisions, the same numbers, the same text.
 
-The whole corpus is `python -m tools.corpus`. Kept answers are of Python 3.11 and the libraries of `.ci/constraints.txt`.
+The whole corpus is `make corpus`. Kept answers are of Python 3.11 and the libraries of `.ci/constraints.txt`.
 """
 
 import importlib.metadata
