@@ -15,7 +15,7 @@ PARALLEL := --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal
 # Tests start Tonnage some hundred times; without byte code each start compiles it anew, and pytest rewrites every test.
 export PYTHONDONTWRITEBYTECODE :=
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint format types coverage mutate compat wheel recipes size first-run stable data release integrity golden browser gpu bench laws contract fuzz attack export-matrix audit export-validators handoff engines accuracy peers docs clean
+.PHONY: help venv demo test lint format types coverage mutate compat wheel recipes size first-run stable data release integrity golden browser gpu bench laws contract fuzz attack export-matrix corpus audit export-validators handoff engines accuracy peers docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z -]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 34
@@ -55,6 +55,8 @@ fuzz attack: $(DEV)  ## a million bad inputs for every reader of files; every pr
 export-matrix: $(DEV)  ## every export target against every plan, hostile name and architecture of the catalogue, counted
 	TONNAGE_SWEEPS=full $(RUN) pytest $(PARALLEL) tests/export tests/adopt $(ARGS)
 	TONNAGE_SWEEPS=full $(RUN) pytest -q -s tests/export/test_architectures.py -k 'read_back or others'
+corpus: $(DEV)  ## questions of every kind asked again, what differs from the kept answers by cause; ARGS=--write keeps new ones
+	$(RUN) tools.corpus $(ARGS)
 audit: $(DEV)  ## known vulnerabilities of what is installed; asks a server, or reads ADVISORIES=FOLDER
 	@mkdir -p build && $(RUN) pip list --format=freeze --exclude-editable --disable-pip-version-check > build/pins.txt
 	$(BIN)/python .ci/audit.py build/pins.txt $(if $(ADVISORIES),--advisories $(ADVISORIES),$$(dirname $$($(PYTHON) tools/environments.py audit))/pip-audit)

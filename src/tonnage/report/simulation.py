@@ -88,7 +88,7 @@ def simulation_question(asked: Simulation) -> list[str]:
 
 
 def _meters(found: Simulated) -> list[Meter]:
-    meters = [Meter(name="requests", value=f"{show(found.requests_per_s, 'count')} req/s")]
+    meters = [Meter(name="requests", value=f"{show(found.requests_per_s or 0.0, 'count')} req/s")]
     if found.goodput_per_s is not None and found.requests_per_s:
         met = found.goodput_per_s / found.requests_per_s
         meters.append(
@@ -134,7 +134,7 @@ def _cells(latency: Latency) -> list[str]:
 
 def _rates(found: Simulated) -> list[str]:
     said = [
-        f"{found.requests:,} requests in {show(found.span_s or 0.0, 's')}: {show(found.requests_per_s, 'count')}/s,"
+        f"{found.requests:,} requests in {show(found.span_s or 0.0, 's')}: {show(found.requests_per_s or 0.0, 'count')}/s,"
         f" {found.output_tokens_per_s:,.0f} output tokens/s"
     ]
     if found.goodput_per_s is not None:

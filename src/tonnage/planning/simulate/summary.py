@@ -262,7 +262,7 @@ def _sentence(asked: Simulation, found: Simulated) -> str:
     load = (
         f"{asked.traffic.concurrency} clients"
         if asked.traffic.concurrency
-        else f"{show(found.requests_per_s, 'count')} requests/s"
+        else f"{show(found.requests_per_s or 0.0, 'count')} requests/s"
     )
     verdict = (
         "" if found.slo_met is None else ("Within the objectives: " if found.slo_met else "Misses the objectives: ")

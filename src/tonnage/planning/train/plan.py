@@ -296,7 +296,7 @@ def _without_budget(asked: TrainContext, tries: list[Attempt]) -> InfeasibleRun 
         return None
     free = replace(asked, request=replace(asked.request, budget_usd=None))
     first = next(iter(_best_first(free, _evaluate(free, tries, worth=1.0)[0])), None)
-    verdict = first and beyond(asked, first)
+    verdict = None if first is None else beyond(asked, first)
     if first is None or verdict is None:
         return None
     name, count = first.configuration.accelerator, first.accelerators
