@@ -134,8 +134,8 @@ def _cells(latency: Latency) -> list[str]:
 
 def _rates(found: Simulated) -> list[str]:
     said = [
-        f"{found.requests:,} requests in {show(found.span_s or 0.0, 's')}: {show(found.requests_per_s or 0.0, 'count')}/s,"
-        f" {found.output_tokens_per_s:,.0f} output tokens/s"
+        f"{found.requests:,} requests in {show(found.span_s or 0.0, 's')}: "
+        f"{show(found.requests_per_s or 0.0, 'count')}/s, {found.output_tokens_per_s:,.0f} output tokens/s"
     ]
     if found.goodput_per_s is not None:
         said.append(f"{show(found.goodput_per_s, 'count')}/s met every objective at once")
