@@ -19,7 +19,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2] / "src" / "tonnage"
 USUAL: Final[dict[str, int]] = {
-    "plan serve llama-3.1-70b --rate 4/s --traffic chat --ttft 1s --tpot 50ms --quick": 90,
+    # One more than 90: hidden characters in the words of a question are refused (foreign.py).
+    "plan serve llama-3.1-70b --rate 4/s --traffic chat --ttft 1s --tpot 50ms --quick": 91,
     "fit llama-3.1-70b --accelerator H100": 55,
 }
 """Questions, and the most modules in which a function may run."""

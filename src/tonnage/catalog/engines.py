@@ -16,21 +16,23 @@ what experts of 4 bits are multiplied in where all other weights keep 16 (engine
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
+from tonnage.catalog.accelerators import accelerators
 from tonnage.catalog.rows import DATA, Row, number, table
 from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.answer import Verdict
+from tonnage.domain.engine_spec import EngineSpec
 from tonnage.domain.precision import Precision, number_format
 
 __all__ = [
-    "FACTORS", "EngineTimes", "Support", "attends_in_8_bits", "engine_times", "formats", "names_parts_of",
-    "never_runs", "only_fp16", "support",
-    "with_usual_activations",
+    "FACTORS", "EngineTimes", "Support", "attends_in_8_bits", "engine_lacking", "engine_times", "formats",
+    "names_parts_of", "never_runs", "only_fp16", "support", "with_usual_activations",
 ]  # fmt: skip
 
 Release = tuple[int, ...]
@@ -294,3 +296,15 @@ def only_fp16(accelerator: Accelerator) -> bool:
     """Whether products of 16 bits run in FP16 alone, faster than in 32 bits."""
     peaks = accelerator.peaks
     return "bf16" not in peaks and peaks.get("fp16", 0.0) > peaks.get("fp32", 0.0)
+
+
+def engine_lacking(spec: EngineSpec, accelerator: Accelerator, *, planned: Iterable[str]) -> Verdict | None:
+    """That nothing shows the engine on an accelerator; None where something does, or its maker is unknown; `planned` may."""
+    elsewhere = spec.vendors is not None and accelerator.vendor not in spec.vendors + spec.vendors_by_document
+    listed = elsewhere and any(part.vendor == accelerator.vendor for part in accelerators().values())
+    if not listed and not never_runs(spec.name, accelerator):
+        return None
+    others = [name for name in planned if formats(name, accelerator)]
+    nearest = f"engine {' or '.join(others)}" if others else "another accelerator"
+    reason = f"no source shows {spec.title} running on {accelerator.name}"
+    return Verdict(ok=False, limit="engine", reason=reason, nearest=nearest)

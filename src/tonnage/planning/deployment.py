@@ -17,7 +17,14 @@ import msgspec
 from tonnage import catalog
 from tonnage.catalog import Additions, hub
 from tonnage.catalog.efficiency import ladder
-from tonnage.catalog.engines import EngineTimes, attends_in_8_bits, engine_times, only_fp16, with_usual_activations
+from tonnage.catalog.engines import (
+    EngineTimes,
+    attends_in_8_bits,
+    engine_lacking,
+    engine_times,
+    only_fp16,
+    with_usual_activations,
+)
 from tonnage.catalog.models import as_published
 from tonnage.domain.accelerator import Accelerator, Link
 from tonnage.domain.answer import Basis
@@ -35,6 +42,7 @@ from tonnage.engines.registry import (
     defaults,
     engine_spec,
     find_engine,
+    planned_engines,
     read_settings,
     resolve_engine,
     stated_release,
@@ -44,7 +52,6 @@ from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.collectives import has_link
 from tonnage.physics.memory import resolve_precision
 from tonnage.physics.vision import known_images
-from tonnage.planning.engine_support import engine_lacking
 from tonnage.planning.error_model import basis_of_tier, serve_level
 from tonnage.planning.speculation import check_beams, speculation_of, with_published_acceptance
 from tonnage.simulation.adapter_loads import with_adapters
@@ -231,7 +238,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     if case.images is not None:
         placement = with_encoder(placement, overheads, images=case.images, isl=case.isl, engine=engine)
     placement = with_adapters(placement, engine, isl=case.isl) if adapting else placement
-    if (lacking := engine_lacking(running.spec, accelerator)) is not None:
+    if (lacking := engine_lacking(running.spec, accelerator, planned=planned_engines())) is not None:
         told = f"{lacking.reason}; what would work: {lacking.nearest}"
         pool = msgspec.structs.replace(pool, verdict=msgspec.structs.replace(lacking, reason=told))
     return Deployment(

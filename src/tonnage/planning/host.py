@@ -203,10 +203,9 @@ def energy_use(
     load : LoadShare, optional
         What the boards draw of their limit while they work.
     """
-    try:
-        machine = machine_power(accelerator, count=count)
-    except Unmeasured:
+    if accelerator.power_w is None:
         return None
+    machine = machine_power(accelerator, count=count)
     drawn = machine_draw(machine, load=load, busy=busy)
     idle = catalog.parameter("server_power", "idle_share_of_max")
     host = catalog.parameter("server_power", "host_draw_over_rating")

@@ -20,6 +20,7 @@ from tonnage.report.screen import (
     no_plan,
     price_dates,
     rows_shown,
+    run_price,
     short_names,
     stale_text,
 )
@@ -36,7 +37,6 @@ from tonnage.report.wording import (
     plural,
     rejections,
     rental_text,
-    run_price,
     spread_usd,
 )
 from tonnage.units import show

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from typing import Any, Final, NamedTuple
 
-from tonnage.domain.answer import Verdict
+from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.calibration import FirstMeasurement
 from tonnage.domain.plan import BY_AVERAGES, Bill, BreakEven, Provenance, Rejection
 from tonnage.report.document import (
@@ -35,6 +35,7 @@ from tonnage.report.wording import (
     closing_sections,
     commitment_text,
     contract_text,
+    money,
     option_at_rank,
     percent,
     plural,
@@ -44,7 +45,7 @@ from tonnage.units import show
 __all__ = [
     "ROWS", "Pick", "Ranking", "by_averages", "capacity_meter", "cheaper_stored", "closest_break_even", "columns_of",
     "explain_option", "first_screen", "held_text", "left_out", "lines_of", "no_plan", "parts_of", "picks",
-    "price_dates", "rows_shown", "short_names", "stale_text", "used_of", "weeks_old",
+    "price_dates", "rows_shown", "run_price", "short_names", "stale_text", "used_of", "weeks_old",
 ]  # fmt: skip
 
 ROWS: Final = 5
@@ -350,3 +351,25 @@ def columns_of(rows: Sequence[Pick]) -> list[str]:
 def text_document(sentence: str, *, good: bool, why: Iterable[Block] = (), notes: Sequence[str] = ()) -> Document:
     """A document whose first screen is one sentence and its notes."""
     return Document(first=(Headline(text=sentence, good=good), *text_section("Notes", notes)), why=tuple(why))
+
+
+def run_price(cost: Quantity, *, wall_s: float, usd_per_hour: float) -> str:
+    """
+    What a run costs, how long it takes, and the product that makes the cost.
+
+    Hours are charged while instances stand: fewer than it takes where spot capacity is away, more where they are
+    rounded up or kept for retries. Storage is charged beside them.
+
+    Examples
+    --------
+    >>> run_price(Quantity(value=315.0, unit="USD"), wall_s=6.0 * 3600, usd_per_hour=90.0)
+    '$315 in 6 h (3.5 h at $90.00/h)'
+    >>> run_price(Quantity(value=540.0, unit="USD"), wall_s=6.0 * 3600, usd_per_hour=90.0)
+    '$540 in 6 h ($90.00/h)'
+    """
+    beside = sum(part.value for part in cost.parts if part.name == "storage")
+    charged = show((cost.value - beside) / usd_per_hour * 3600.0, "s") if usd_per_hour else ""
+    taken, price = show(wall_s, "s"), f"${usd_per_hour:,.2f}/h"
+    product = price if charged in {taken, ""} else f"{charged} at {price}"
+    stored = f" + {money(beside)} storage" if beside > 0.005 * cost.value else ""
+    return f"{money(cost.value)} in {taken} ({product}{stored})"

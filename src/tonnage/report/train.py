@@ -22,6 +22,7 @@ from tonnage.report.screen import (
     no_plan,
     price_dates,
     rows_shown,
+    run_price,
     short_names,
     stale_text,
 )
@@ -38,7 +39,6 @@ from tonnage.report.wording import (
     plural,
     rejections,
     rental_text,
-    run_price,
     spread_usd,
 )
 from tonnage.units import show

@@ -41,7 +41,6 @@ __all__ = [
     "plural",
     "rejections",
     "rental_text",
-    "run_price",
     "shortages_text",
     "span",
     "spread_usd",
@@ -81,28 +80,6 @@ def money(value: float, *, digits: int = 3) -> str:
         return f"${show(float(f'{value / 1e6:.{digits}g}'), 'count', digits=digits)}M"
     rounded = float(f"{value:.{digits}g}")
     return f"${rounded:,.0f}" if abs(rounded) >= 100 or rounded == int(rounded) else f"${rounded:,.2f}"
-
-
-def run_price(cost: Quantity, *, wall_s: float, usd_per_hour: float) -> str:
-    """
-    What a run costs, how long it takes, and the product that makes the cost.
-
-    Hours are charged while instances stand: fewer than it takes where spot capacity is away, more where they are
-    rounded up or kept for retries. Storage is charged beside them.
-
-    Examples
-    --------
-    >>> run_price(Quantity(value=315.0, unit="USD"), wall_s=6.0 * 3600, usd_per_hour=90.0)
-    '$315 in 6 h (3.5 h at $90.00/h)'
-    >>> run_price(Quantity(value=540.0, unit="USD"), wall_s=6.0 * 3600, usd_per_hour=90.0)
-    '$540 in 6 h ($90.00/h)'
-    """
-    beside = sum(part.value for part in cost.parts if part.name == "storage")
-    charged = show((cost.value - beside) / usd_per_hour * 3600.0, "s") if usd_per_hour else ""
-    taken, price = show(wall_s, "s"), f"${usd_per_hour:,.2f}/h"
-    product = price if charged in {taken, ""} else f"{charged} at {price}"
-    stored = f" + {money(beside)} storage" if beside > 0.005 * cost.value else ""
-    return f"{money(cost.value)} in {taken} ({product}{stored})"
 
 
 def spread_usd(quantity: Quantity) -> str:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.domain.plan import Configuration
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.simulate import SimulationTraffic
 from tonnage.planning.requests.serve import serve_request
@@ -20,7 +21,7 @@ from tonnage.planning.serve.capacity_search import (
     search_capacity,
 )
 from tonnage.planning.serve.option import Candidate
-from tonnage.planning.serve.plan import _outcomes
+from tonnage.planning.serve.plan import _configurations, outcome_of
 from tonnage.planning.simulate.traffic import traffic_of
 from tonnage.planning.sites import sites
 from tonnage.simulation.simulated import StepArrays
@@ -45,11 +46,11 @@ def looked_at(accelerator: str, ranks: int) -> tuple[Serve, float, SearchedCapac
     asked = request(accelerator)
     model = resolve(asked.model)
     site = sites(asked.filters, additions=catalog.NOTHING)[0][0]
-    candidate = next(
-        one
-        for one in _outcomes(replace(asked, precisions=("fp8",)), model, site)
-        if isinstance(one, Candidate) and one.configuration.layout.ranks == ranks
+    tries = _configurations(replace(asked, precisions=("fp8",)), model, site)
+    outcomes = (
+        outcome_of(asked, model, site=site, configuration=one) for one in tries if isinstance(one, Configuration)
     )
+    candidate = next(one for one in outcomes if isinstance(one, Candidate) and one.configuration.layout.ranks == ranks)
     coarse = search_capacity(asked, candidate.replica, requests=draw_requests(asked), guess=candidate.best, close=False)
     assert coarse.best is not None
     return (

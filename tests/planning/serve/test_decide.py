@@ -7,12 +7,12 @@ import pytest
 
 from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.domain.plan import ServePlan
+from tonnage.domain.plan import Configuration, ServePlan
 from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.capacity_search import draw_requests, search_capacity
 from tonnage.planning.serve.decide import CONTENDERS, MARGIN
 from tonnage.planning.serve.option import Candidate
-from tonnage.planning.serve.plan import _outcomes, plan_serve
+from tonnage.planning.serve.plan import _configurations, outcome_of, plan_serve
 from tonnage.planning.sites import sites
 
 TODAY = date(2026, 11, 21)
@@ -42,7 +42,13 @@ def test_no_replica_takes_more_than_the_margin_says(load: str) -> None:
     model = resolve(request.model, additions=catalog.NOTHING)
     requests = draw_requests(request)
     places, _ = sites(request.filters, additions=catalog.NOTHING)
-    candidates = [c for site in places for c in _outcomes(request, model, site) if isinstance(c, Candidate)]
+    tries = [(site, one) for site in places for one in _configurations(request, model, site)]
+    outcomes = [
+        outcome_of(request, model, site=site, configuration=one)
+        for site, one in tries
+        if isinstance(one, Configuration)
+    ]
+    candidates = [one for one in outcomes if isinstance(one, Candidate)]
     assert len(candidates) >= 10
     for c in candidates:
         found = search_capacity(request, c.replica, requests=requests, guess=c.best, close=False).found

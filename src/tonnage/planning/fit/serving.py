@@ -11,17 +11,17 @@ from typing import Any, Final
 
 import msgspec
 
+from tonnage.catalog.engines import engine_lacking
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.fit import FitRequest, FitRow, Largest
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model, Moe
 from tonnage.domain.precision import Precision, number_format
-from tonnage.engines.registry import defaults, engine_spec, resolve_engine, unsupported_reason
+from tonnage.engines.registry import defaults, engine_spec, planned_engines, resolve_engine, unsupported_reason
 from tonnage.errors import BadRequest
 from tonnage.optimize.largest import largest_whole
 from tonnage.optimize.layouts import legal
 from tonnage.physics.memory import cache_layers, checkpoint_precision, state_bytes_per_sequence, weight_bytes
-from tonnage.planning.engine_support import engine_lacking
 from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
 
 __all__ = ["CONTEXT", "MAX_RANKS", "check_layout", "demand_of", "holds_it", "serving_row", "smallest_serving"]
@@ -80,7 +80,7 @@ def _try(model: Model, accelerator: Accelerator, *, layout: Layout, request: Fit
     demand = demand_of(model, request)
     engine = defaults(_engine(request, demand), accelerator, model=model, layout=layout)
     resolved = resolve_engine(engine)
-    if (lacking := engine_lacking(resolved.spec, accelerator)) is not None:
+    if (lacking := engine_lacking(resolved.spec, accelerator, planned=planned_engines())) is not None:
         raise BadRequest(f"engine: {lacking.reason}; what would work: {lacking.nearest}")
     pool = kv_pool(model, accelerator, precision=precision, engine=resolved, layout=layout, demand=demand)
     node = accelerator.max_per_node or 8

@@ -14,6 +14,7 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions
+from tonnage.catalog.engines import engine_lacking
 from tonnage.catalog.fitted import offline, runtime_of, silicon_of
 from tonnage.catalog.likeness import die_of, units_of_donor
 from tonnage.domain.accelerator import Accelerator
@@ -22,12 +23,11 @@ from tonnage.domain.case import InferCase, InferResult
 from tonnage.domain.model import Model
 from tonnage.domain.offline import Offline, Runtime
 from tonnage.domain.precision import number_format
-from tonnage.engines.registry import engines
+from tonnage.engines.registry import engines, planned_engines
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.memory import weight_bytes
 from tonnage.physics.network import element_bytes
 from tonnage.physics.traced import inference_peak_bytes
-from tonnage.planning.engine_support import engine_lacking
 from tonnage.planning.error_model import ErrorModel, infer_level
 from tonnage.planning.predict.infer_work import Stages, precision_of, stages_of
 from tonnage.simulation.offline import Machine, Taken, machine_of, pass_s, peak_of
@@ -126,7 +126,7 @@ def answer(setup: Setup) -> InferResult:
 def not_run(engine: str, accelerator: Accelerator) -> str | None:
     """Why an engine runs no network on an accelerator; absent where it may."""
     spec = engines().get(engine)
-    lacking = None if spec is None else engine_lacking(spec, accelerator)
+    lacking = None if spec is None else engine_lacking(spec, accelerator, planned=planned_engines())
     return None if lacking is None else lacking.reason
 
 

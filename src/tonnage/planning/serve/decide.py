@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Final
 
@@ -46,6 +46,7 @@ __all__ = [
     "estimate_candidates",
     "rank_of",
     "with_load_curve",
+    "without_too_dear",
 ]
 
 MARGIN: Final = 1.9
@@ -299,6 +300,24 @@ def candidate_of(option: ServeOption, found: list[Priced]) -> Candidate:
 def best_of_each(request: Serve, found: list[Priced]) -> list[ServeOption]:
     """Options in their order, the best few of each accelerator and link, each with its account."""
     return [add_costs(request, option, found=c) for c, option in _rows_to_show(found)]
+
+
+def without_too_dear(
+    options: Sequence[ServeOption], *, times: float
+) -> tuple[tuple[ServeOption, ...], list[Infeasible]]:
+    """Options that cost at most so many times the first, and why the others are none."""
+    most = times * options[0].bill.compared_usd_per_hour if options else 0.0
+    dear = [
+        Infeasible(
+            configuration=option.configuration,
+            verdict=limits.too_dear(
+                option.bill.usd_per_hour, best=options[0].bill.usd_per_hour, times=times, count=option.accelerators
+            ),
+        )
+        for option in options
+        if option.bill.compared_usd_per_hour > most
+    ]
+    return tuple(option for option in options if option.bill.compared_usd_per_hour <= most), dear
 
 
 def _rows_to_show(found: list[Priced]) -> list[Priced]:

@@ -63,6 +63,7 @@ from tonnage.planning.serve.decide import (
     decide_candidates,
     estimate_candidates,
     with_load_curve,
+    without_too_dear,
 )
 from tonnage.planning.serve.option import Candidate, has_objectives, least_cost_of, least_of_one, load_of, roofline
 from tonnage.planning.serve.pools import separate_pools
@@ -246,19 +247,7 @@ def _search_formats(
 
 def _ranked(request: Serve, serving: list[Priced]) -> tuple[tuple[ServeOption, ...], list[Infeasible]]:
     """Options in their order, and those that the load makes as dear as a replica is when it is not looked at."""
-    options = primary_first(best_of_each(request, serving))
-    most = FOLDED * options[0].bill.compared_usd_per_hour if options else 0.0
-    dear = [
-        Infeasible(
-            configuration=option.configuration,
-            verdict=limits.too_dear(
-                option.bill.usd_per_hour, best=options[0].bill.usd_per_hour, times=FOLDED, count=option.accelerators
-            ),
-        )
-        for option in options
-        if option.bill.compared_usd_per_hour > most
-    ]
-    kept = tuple(option for option in options if option.bill.compared_usd_per_hour <= most)
+    kept, dear = without_too_dear(primary_first(best_of_each(request, serving)), times=FOLDED)
     return _with_verdicts(request, kept), dear
 
 
@@ -439,7 +428,6 @@ def _layouts(request: Serve, model: Model, site: Site, *, layered: bool) -> Iter
 
 def outcome_of(request: Serve, model: Model, *, site: Site, configuration: Configuration) -> Candidate | Infeasible:
     """The configuration by the mean field: what one replica takes, or why it cannot serve."""
-
     replica = reusing_replica(request, configuration, model=model, accelerator=site.accelerator)
     if not replica.verdict.ok or replica.times is None:
         return Infeasible(configuration=configuration, verdict=replica.verdict)
