@@ -13,7 +13,7 @@ import msgspec
 
 from tonnage.domain.calibration import CalibrationUse
 
-__all__ = ["BREAKDOWN_SCHEMA", "Breakdown", "Evidence", "Execution", "Node", "Tier", "gap", "leaves"]
+__all__ = ["BREAKDOWN_SCHEMA", "Breakdown", "Evidence", "Execution", "Node", "Opened", "Tier", "gap", "leaves"]
 
 BREAKDOWN_SCHEMA: Final = "tonnage.breakdown/1"
 
@@ -112,6 +112,50 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             how=how,
             parts=parts,
         )
+
+
+class Opened(float):
+    """
+    A number that keeps the nodes it is the sum of, so that a formula written for plain numbers makes a tree of them.
+
+    Sums and multiples keep them; every other operation, and a sum with a number that keeps none, gives a plain number.
+
+    Examples
+    --------
+    >>> half = Opened((Node(name="products", value=2.0, unit="s"),))
+    >>> step = 3 * (half + Opened((Node(name="attention", value=1.0, unit="s"),)))
+    >>> float(step), [(node.name, node.value) for node in step.nodes], max(map(gap, step.nodes))
+    (9.0, [('products', 6.0), ('attention', 3.0)], 0.0)
+    """
+
+    __slots__ = ("nodes",)
+    nodes: tuple[Node, ...]
+
+    def __new__(cls, nodes: tuple[Node, ...]) -> Opened:
+        self = super().__new__(cls, sum(node.value for node in nodes))
+        self.nodes = tuple(node for node in nodes if node.value)
+        return self
+
+    def __add__(self, other: float) -> float:
+        if isinstance(other, Opened):
+            return Opened(self.nodes + other.nodes)
+        return float(self) + other if other else self  # 0: what a sum begins with, and parts of no length
+
+    __radd__ = __add__
+
+    def __mul__(self, times: float) -> float:
+        return Opened(tuple(_scaled(node, float(times)) for node in self.nodes))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, by: float) -> float:
+        return self * (1.0 / by)
+
+
+def _scaled(node: Node, times: float) -> Node:
+    if node.parts and node.rule == "sum":
+        return msgspec.structs.replace(node, value=times * node.value, times=times * node.times)
+    return node if times == 1.0 else Node.total(node.name, (node,), times=times, unit=node.unit)
 
 
 class Breakdown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
