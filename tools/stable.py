@@ -106,9 +106,10 @@ def _fields() -> Iterator[tuple[str, str]]:
 def _answers() -> Iterator[tuple[str, str]]:
     import msgspec
 
+    from tonnage.domain.answer import Quantity
     from tonnage.domain.requests.table import REQUESTS
 
-    kinds = _answer_types()
+    kinds = [*_answer_types(), Quantity]
     _, components = msgspec.json.schema_components(tuple(kinds), ref_template="{name}")
     # A plan to train and one to fine-tune are one type, told by a field.
     whole = {kind.__name__: str(kind.__struct_config__.tag or kind.__name__.removesuffix("Plan")) for kind in kinds}
@@ -127,12 +128,10 @@ def _leaves(
     """
     Paths below a value and their JSON types, `[]` for every place of a list and `{}` for every name of a mapping.
 
-    Answers and requests inside others are named: their paths stand under their own name.
+    Answers, requests and quantities inside others are named: their paths stand under their own name.
     """
     if (name := schema.get("$ref")) is not None:
-        if name in above:  # a tree: what stands in it stands in its parts
-            yield path, "the same again"
-        elif name in known and not (len(above) == 1 and path.endswith(".request")):
+        if name in known and not (len(above) == 1 and path.endswith(".request")):
             yield path, known[name]
         else:
             yield from _leaves(components[name], path, components, (*above, name), known)

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 import tonnage
-from tonnage.domain.breakdown import Breakdown, Evidence, Execution, Node, gap, leaves
+from tonnage.domain.answer import Evidence, Execution, Quantity, gap, leaves
+from tonnage.domain.breakdown import Breakdown
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.planning.breakdown import explain_plan
@@ -83,10 +84,10 @@ def test_a_tree_survives_the_trip_through_json() -> None:
 
 def test_a_tree_that_does_not_add_up_is_noticed() -> None:
     run = Execution(kind="gemm", count=2.0, once_s=1.5, factor=2.0)
-    leaf = Node(name="product", value=6.0, unit="s", execution=run, evidence=Evidence(tier="own"))
-    host = Node(name="host", value=7.0, unit="s")
-    step = Node.longest("step", (leaf, host))
-    rate = Node.rate("rate", (Node.total("request", (step,), times=3.0),), times=42.0, unit="1/s")
+    leaf = Quantity(name="product", value=6.0, unit="s", execution=run, evidence=Evidence(tier="own"))
+    host = Quantity(name="host", value=7.0, unit="s")
+    step = Quantity.longest("step", (leaf, host))
+    rate = Quantity.rate("rate", (Quantity.total("request", (step,), times=3.0),), times=42.0, unit="1/s")
     assert (step.binds, step.value, rate.value, gap(rate)) == ("host", 7.0, 2.0, 0.0)
     for wrong in (
         msgspec.structs.replace(leaf, value=5.0),

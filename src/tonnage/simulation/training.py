@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.answer import Basis, Part, Quantity
+from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import LayerGroup, Model
 from tonnage.domain.training import TrainCoefficients, TrainSetup
@@ -101,14 +101,14 @@ def step_time(
     return Quantity.of_parts("s", step_parts(model, times, known=known))
 
 
-def step_parts(model: Model, times: Times, *, known: Turns | None = None) -> tuple[Part, ...]:
+def step_parts(model: Model, times: Times, *, known: Turns | None = None) -> tuple[Quantity, ...]:
     """The summands of one optimizer step. [s]"""
     layered = bool(model.layers or model.encoder)
     parts = _layer_parts(model, times, known=known) if layered else network_step_parts(model, times)
     nodes = times.setup.layout.ranks / max(1, times.links.domain)
     straggle = times.coefficients.straggler * log2(nodes) if nodes > 1 else 0.0
     total = float(sum(part.value for part in parts))
-    return (*parts, Part(name="stragglers", value=straggle * total, basis=Basis.CALIBRATED))
+    return (*parts, Quantity(name="stragglers", value=straggle * total, basis=Basis.CALIBRATED))
 
 
 def times_of(accelerator: Accelerator, setup: TrainSetup, *, coefficients: TrainCoefficients) -> Times:
@@ -141,7 +141,7 @@ def _turns(model: Model, times: Times, *, known: Turns | None) -> tuple[Turn, Tu
     return known[key]
 
 
-def _layer_parts(model: Model, times: Times, *, known: Turns | None) -> tuple[Part, ...]:
+def _layer_parts(model: Model, times: Times, *, known: Turns | None) -> tuple[Quantity, ...]:
     setup, layout = times.setup, times.setup.layout
     count = sum(group.count for group in (*model.encoder, *model.layers))
     layer, head = _turns(model, times, known=known)
@@ -153,18 +153,18 @@ def _layer_parts(model: Model, times: Times, *, known: Turns | None) -> tuple[Pa
     data = sum(times.exposed(each) for each in data_exchanges(model, times, stage=stage))
     fixed = times.coefficients.step_s[setup.software.fitted]
     return (
-        Part(name="compute", value=steps * stage.compute, basis=Basis.CALIBRATED),
-        Part(name="element-wise", value=steps * stage.elementwise, basis=Basis.CALIBRATED),
-        Part(name="TP, CP and EP communication", value=steps * stage.exchange, basis=Basis.CALIBRATED),
-        Part(
+        Quantity(name="compute", value=steps * stage.compute, basis=Basis.CALIBRATED),
+        Quantity(name="element-wise", value=steps * stage.elementwise, basis=Basis.CALIBRATED),
+        Quantity(name="TP, CP and EP communication", value=steps * stage.exchange, basis=Basis.CALIBRATED),
+        Quantity(
             name="host",
             value=steps * stage.host + times.named("each step", fixed, "data, logging, scaling checks"),
             basis=Basis.CALIBRATED,
         ),
-        Part(name="pipeline exchange", value=passed, basis=Basis.CALIBRATED),
-        Part(name="bubble", value=bubble, basis=Basis.CALIBRATED),
-        Part(name="DP communication", value=data, basis=Basis.CALIBRATED),
-        Part(name="optimizer", value=_optimizer_s(model, times), basis=Basis.CALIBRATED),
+        Quantity(name="pipeline exchange", value=passed, basis=Basis.CALIBRATED),
+        Quantity(name="bubble", value=bubble, basis=Basis.CALIBRATED),
+        Quantity(name="DP communication", value=data, basis=Basis.CALIBRATED),
+        Quantity(name="optimizer", value=_optimizer_s(model, times), basis=Basis.CALIBRATED),
     )
 
 

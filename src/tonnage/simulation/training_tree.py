@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.breakdown import Evidence, Node, Opened
+from tonnage.domain.answer import Evidence, Opened, Quantity
 from tonnage.domain.efficiency import Ladder
 from tonnage.domain.model import Model
 from tonnage.domain.training import TrainCoefficients, TrainSetup
@@ -39,12 +39,14 @@ _HOW: Final = {
 }
 
 
-def step_tree(model: Model, *, accelerator: Accelerator, setup: TrainSetup, coefficients: TrainCoefficients) -> Node:
+def step_tree(
+    model: Model, *, accelerator: Accelerator, setup: TrainSetup, coefficients: TrainCoefficients
+) -> Quantity:
     """One optimizer step of `step_time`, down to operators; of networks without layers, down to its parts."""
     plain = times_of(accelerator, setup, coefficients=coefficients)
     times = OpenTimes(**{name: getattr(plain, name) for name in plain.__struct_fields__})
     parts = tuple(
-        Node.total(part.name, part.value.nodes)
+        Quantity.total(part.name, part.value.nodes)
         if isinstance(part.value, Opened)
         else times.node(part.name, part.value, _HOW.get(part.name, ""))
         for part in step_parts(model, times)
@@ -52,7 +54,7 @@ def step_tree(model: Model, *, accelerator: Accelerator, setup: TrainSetup, coef
     )
     count = setup.num_micro_batches
     how = f"{count} micro-batch{'es' if count > 1 else ''} of {setup.micro_batch} sequences a rank, then the optimizer"
-    return Node.total("step", parts, how=how)
+    return Quantity.total("step", parts, how=how)
 
 
 class OpenTimes(Times, frozen=True, kw_only=True):
@@ -71,7 +73,7 @@ class OpenTimes(Times, frozen=True, kw_only=True):
     def named(self, name: str, seconds: float, how: str = "") -> float:
         """Seconds under a name: the sum of what they were added up from, or a leaf where a formula made them. [s]"""
         if isinstance(seconds, Opened):
-            return Opened((Node.total(name, seconds.nodes, how=how),))
+            return Opened((Quantity.total(name, seconds.nodes, how=how),))
         return Opened((self.node(name, seconds, how),))
 
     def exposed(self, each: Exchange) -> float:
@@ -85,11 +87,11 @@ class OpenTimes(Times, frozen=True, kw_only=True):
         how += f", {show(op.message_bytes, 'bytes')} over {op.ranks} ranks"
         return Opened((self.node(name, each.runs * left, how),))
 
-    def node(self, name: str, seconds: float, how: str) -> Node:
+    def node(self, name: str, seconds: float, how: str) -> Quantity:
         """A leaf that rests on the fit. [s]"""
-        return Node(name=name, value=float(seconds), unit="s", how=how, evidence=self._evidence(name))
+        return Quantity(name=name, value=float(seconds), unit="s", how=how, evidence=self._evidence(name))
 
-    def _operator(self, op: Operator) -> Node:
+    def _operator(self, op: Operator) -> Quantity:
         once = training_operator_s(op, accelerator=self.accelerator, setup=self.setup, coefficients=self.coefficients)
         least_s, bound = roofline_of(op, accelerator=self.accelerator, ladder=_DATASHEET)
         evidence = msgspec.structs.replace(
@@ -99,7 +101,7 @@ class OpenTimes(Times, frozen=True, kw_only=True):
             roofline_share=least_s / once if once else None,
         )
         run = execution_of(op, once_s=once, factor=1.0)
-        return Node(name=op.name, value=op.count * once, unit="s", execution=run, evidence=evidence)
+        return Quantity(name=op.name, value=op.count * once, unit="s", execution=run, evidence=evidence)
 
     def _evidence(self, key: str) -> Evidence:
         c = self.coefficients
