@@ -47,6 +47,14 @@ def test_adapters_in_four_bits_open_too() -> None:
     assert "widening 4-bit weights" in [leaf.name for leaf in leaves(found.numbers[0])]
 
 
+def test_the_head_is_not_widened_where_the_layers_are_held_in_four_bits() -> None:
+    case = {"kind": "train", "model": "meta-llama/Llama-3.1-8B", "accelerator": "A100-80GB-SXM", "method": "qlora"}
+    opened = tonnage.explain({**case, "seq_len": 2048, "micro_batch": 1, "framework": "peft"})
+    moved = next(part for part in opened.numbers[0].parts if part.name == "element-wise")
+    widened = [part.name for part in moved.parts if any("4-bit" in leaf.name for leaf in leaves(part))]
+    assert widened == ["layers"] and [part.name for part in moved.parts] == ["layers", "head"]
+
+
 def test_what_is_not_at_hand_any_more_is_said_and_nothing_fails() -> None:
     plan = train_plan()
     option = plan.options[0]

@@ -200,7 +200,7 @@ def turn_of(work: LayerWork, times: Times, *, name: str = "") -> Turn:
     further = setup.further_passes
     exchanges = 2.0 + repeats + further
     exchange = exchanges * sum(times.exposed(each) for each in layer_exchanges(work, times))
-    if setup.method == "qlora" and work.exchange is not None:
+    if setup.method == "qlora" and work.quantised:
         widened = times.named("widening 4-bit weights", widen_s(work, times), "for each pass")
         ahead_moved += widened
         back_moved += (1.0 + repeats) * widened
