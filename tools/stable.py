@@ -5,9 +5,9 @@ What is promised for 1.0, listed name by name; and whether the code still keeps 
                                      promised name is gone or another, and tools/stable.toml does not list it
     python -m tools.stable --write   writes docs/reference/stable.txt and stable.md; refuses an unlisted break
 
-One line a name: Python names with their parameters, commands with their options, fields of questions, values of answers
-with their types, environment variables, sections of files, exit codes. Additions are free; what is there stays, or is
-listed in tools/stable.toml with its day, the release that removes it and what to use instead.
+One line a name: Python names with their parameters, commands with their options, fields of questions, paths in the
+JSON of answers with their types, environment variables, sections of files, exit codes. Additions are free; what is
+there stays, or is listed in tools/stable.toml with its day, the release that removes it and what to use instead.
 """
 
 from __future__ import annotations
@@ -106,11 +106,52 @@ def _fields() -> Iterator[tuple[str, str]]:
 def _answers() -> Iterator[tuple[str, str]]:
     import msgspec
 
-    kinds = _answer_types()
+    from tonnage.domain.answer import Quantity
+    from tonnage.domain.requests.table import REQUESTS
+
+    kinds = [*_answer_types(), Quantity]
     _, components = msgspec.json.schema_components(tuple(kinds), ref_template="{name}")
-    for kind, schema in components.items():
-        for name, value in schema.get("properties", {}).items():
-            yield f"answer {kind}.{name}", _type_text(value)
+    # A plan to train and one to fine-tune are one type, told by a field.
+    whole = {kind.__name__: str(kind.__struct_config__.tag or kind.__name__.removesuffix("Plan")) for kind in kinds}
+    asked = {kind.__name__: f"request of {name}" for name, kind in REQUESTS.items()}
+    found: dict[str, set[str]] = {}
+    for name, called in whole.items():
+        for path, said in _leaves(components[name], f"answer {called}", components, (name,), whole | asked):
+            found.setdefault(path, set()).add(said)
+    for path, types in found.items():
+        yield path, " | ".join(sorted(types))
+
+
+def _leaves(
+    schema: dict[str, Any], path: str, components: dict[str, Any], above: tuple[str, ...], known: dict[str, str]
+) -> Iterator[tuple[str, str]]:
+    """
+    Paths below a value and their JSON types, `[]` for every place of a list and `{}` for every name of a mapping.
+
+    Answers, requests and quantities inside others are named: their paths stand under their own name.
+    """
+    if (name := schema.get("$ref")) is not None:
+        if name in known and not (len(above) == 1 and path.endswith(".request")):
+            yield path, known[name]
+        else:
+            yield from _leaves(components[name], path, components, (*above, name), known)
+    elif "anyOf" in schema:
+        for each in schema["anyOf"]:
+            yield from _leaves(each, path, components, above, known)
+    elif "enum" in schema:
+        for each in schema["enum"]:
+            yield path, json.dumps(each)
+    elif schema.get("type") == "array":
+        inside = [*schema.get("prefixItems", ()), *([schema["items"]] if isinstance(schema.get("items"), dict) else [])]
+        for each in inside or [{"type": "any"}]:
+            yield from _leaves(each, f"{path}[]", components, above, known)
+    elif schema.get("properties"):
+        for name, value in schema["properties"].items():
+            yield from _leaves(value, f"{path}.{name}", components, above, known)
+    elif isinstance(schema.get("additionalProperties"), dict):
+        yield from _leaves(schema["additionalProperties"], f"{path}{{}}", components, above, known)
+    else:
+        yield path, str(schema.get("type", "any"))
 
 
 def _answer_types() -> list[Any]:
@@ -125,22 +166,6 @@ def _answer_types() -> list[Any]:
         *(getattr(breakdown, n) for n in ("Breakdown",) if hasattr(breakdown, n)),
         *(getattr(accuracy, n) for n in ("Accuracy",) if hasattr(accuracy, n)),
     ]
-
-
-def _type_text(schema: dict[str, Any]) -> str:
-    if "$ref" in schema:
-        return str(schema["$ref"])
-    if "anyOf" in schema:
-        return " | ".join(sorted(_type_text(one) for one in schema["anyOf"]))
-    if "enum" in schema:
-        return " | ".join(sorted(json.dumps(one) for one in schema["enum"]))
-    if schema.get("type") == "array":
-        inner = schema.get("items") or {}
-        return f"[{_type_text(inner) if isinstance(inner, dict) else ''}]"
-    if schema.get("type") == "object":
-        more = schema.get("additionalProperties")
-        return f"{{{_type_text(more)}}}" if isinstance(more, dict) else "object"
-    return str(schema.get("type", "any"))
 
 
 def _files() -> Iterator[tuple[str, str]]:
@@ -222,7 +247,7 @@ def page(now: dict[str, str], allowed: dict[str, dict[str, str]]) -> str:
 
 WORDS: Final = {
     "python": "Python names", "command": "commands", "option": "options of commands", "field": "fields of questions",
-    "answer": "values of answers", "exit": "exit codes", "variable": "environment variables",
+    "answer": "paths in the JSON of answers", "exit": "exit codes", "variable": "environment variables",
     "section": "sections of files of additions", "schema": "schemas of files and answers",
 }  # fmt: skip
 

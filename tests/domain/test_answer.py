@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.domain.answer import Basis, Part, Quantity, weakest
+from tonnage.domain.answer import Basis, Quantity, weakest
 
 
 def test_total_is_the_sum_and_basis_the_weakest() -> None:
     total = Quantity.of_parts(
         "bytes",
         [
-            Part(name="weights", value=3.0, basis=Basis.MEASURED),
-            Part(name="context", value=1.0, basis=Basis.ASSUMED),
-            Part(name="nothing", value=0.0, basis=Basis.ASSUMED),
+            Quantity(name="weights", value=3.0, basis=Basis.MEASURED),
+            Quantity(name="context", value=1.0, basis=Basis.ASSUMED),
+            Quantity(name="nothing", value=0.0, basis=Basis.ASSUMED),
         ],
     )
     assert total.value == 4.0
@@ -22,7 +22,7 @@ def test_total_is_the_sum_and_basis_the_weakest() -> None:
 
 
 def test_a_part_that_adds_nothing_does_not_weaken_the_whole() -> None:
-    parts = [Part(name="a", value=1.0, basis=Basis.MEASURED), Part(name="b", value=0.0, basis=Basis.ASSUMED)]
+    parts = [Quantity(name="a", value=1.0, basis=Basis.MEASURED), Quantity(name="b", value=0.0, basis=Basis.ASSUMED)]
     assert Quantity.of_parts("s", parts).basis is Basis.MEASURED
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tonnage.domain.answer import Part, Quantity
+from tonnage.domain.answer import Quantity
 from tonnage.domain.fleet import FleetDay, Valleys
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import PLAN_SCHEMA, Bill, Capacity, Configuration, Provenance, ServeOption, ServePlan
@@ -34,7 +34,7 @@ BILL = Bill(
     instances=1,
     accelerators_per_instance=8,
     usd_per_instance_hour=80.0,
-    lines=(Part(name="1 x a3-highgpu-8g", value=80.0),),
+    lines=(Quantity(name="1 x a3-highgpu-8g", value=80.0),),
     as_of="2026-11-01",
 )
 

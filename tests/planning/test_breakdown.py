@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 import tonnage
-from tonnage.domain.breakdown import Breakdown, Evidence, Execution, Node, gap, leaves
+from tonnage.domain.answer import Evidence, Execution, Quantity, gap, leaves
+from tonnage.domain.breakdown import Breakdown
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.planning.breakdown import explain_plan
@@ -46,6 +47,14 @@ def test_adapters_in_four_bits_open_too() -> None:
     assert "widening 4-bit weights" in [leaf.name for leaf in leaves(found.numbers[0])]
 
 
+def test_the_head_is_not_widened_where_the_layers_are_held_in_four_bits() -> None:
+    case = {"kind": "train", "model": "meta-llama/Llama-3.1-8B", "accelerator": "A100-80GB-SXM", "method": "qlora"}
+    opened = tonnage.explain({**case, "seq_len": 2048, "micro_batch": 1, "framework": "peft"})
+    moved = next(part for part in opened.numbers[0].parts if part.name == "element-wise")
+    widened = [part.name for part in moved.parts if any("4-bit" in leaf.name for leaf in leaves(part))]
+    assert widened == ["layers"] and [part.name for part in moved.parts] == ["layers", "head"]
+
+
 def test_what_is_not_at_hand_any_more_is_said_and_nothing_fails() -> None:
     plan = train_plan()
     option = plan.options[0]
@@ -83,10 +92,10 @@ def test_a_tree_survives_the_trip_through_json() -> None:
 
 def test_a_tree_that_does_not_add_up_is_noticed() -> None:
     run = Execution(kind="gemm", count=2.0, once_s=1.5, factor=2.0)
-    leaf = Node(name="product", value=6.0, unit="s", execution=run, evidence=Evidence(tier="own"))
-    host = Node(name="host", value=7.0, unit="s")
-    step = Node.longest("step", (leaf, host))
-    rate = Node.rate("rate", (Node.total("request", (step,), times=3.0),), times=42.0, unit="1/s")
+    leaf = Quantity(name="product", value=6.0, unit="s", execution=run, evidence=Evidence(tier="own"))
+    host = Quantity(name="host", value=7.0, unit="s")
+    step = Quantity.longest("step", (leaf, host))
+    rate = Quantity.rate("rate", (Quantity.total("request", (step,), times=3.0),), times=42.0, unit="1/s")
     assert (step.binds, step.value, rate.value, gap(rate)) == ("host", 7.0, 2.0, 0.0)
     for wrong in (
         msgspec.structs.replace(leaf, value=5.0),

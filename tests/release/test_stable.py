@@ -18,12 +18,16 @@ def test_the_list_covers_every_kind_of_name() -> None:
 
 
 def test_a_break_is_found_and_an_addition_is_none() -> None:
-    before = {"answer Bill.usd": "number", "python fit": "model, fields", "option fit --top": "integer"}
-    assert breaks(before, {**before, "answer Bill.kwh": "number"}, {}) == []
-    assert breaks(before, {**before, "answer Bill.usd": "null | number"}, {}) == []  # may be absent as well
+    before = {"answer serve.options[].bill.usd": "number", "python fit": "model, fields", "option fit --top": "integer"}
+    assert breaks(before, {**before, "answer serve.options[].bill.kwh": "number"}, {}) == []
+    assert (
+        breaks(before, {**before, "answer serve.options[].bill.usd": "null | number"}, {}) == []
+    )  # may be absent as well
     assert breaks(before, {**before, "python fit": "model, additions, fields"}, {}) == []
     assert breaks(before, {**before, "python fit": "model"}, {}) == ["another: python fit: model, fields -> model"]
-    assert breaks(before, {**before, "answer Bill.usd": "string"}, {}) == ["another: answer Bill.usd: number -> string"]
+    assert breaks(before, {**before, "answer serve.options[].bill.usd": "string"}, {}) == [
+        "another: answer serve.options[].bill.usd: number -> string"
+    ]
     less = {name: said for name, said in before.items() if name != "option fit --top"}
     assert breaks(before, less, {}) == ["gone: option fit --top"]
     assert breaks(before, less, {"option fit --top": NOTE}) == []

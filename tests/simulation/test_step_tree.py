@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from tests.simulation.test_steps import DENSE, placement
 
-from tonnage.domain.breakdown import Evidence, Node, gap, leaves
+from tonnage.domain.answer import Evidence, Quantity, gap, leaves
 from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.model import Moe
 from tonnage.domain.precision import Precision
@@ -23,11 +23,11 @@ def trees(at: Placement, overheads: Overheads, batch: float = 64.0) -> StepTrees
     return StepTrees(pricing=pricing, table=step_table(grid, overheads), grid=grid)
 
 
-def named(node: Node, name: str) -> list[Node]:
+def named(node: Quantity, name: str) -> list[Quantity]:
     return [leaf for leaf in leaves(node) if leaf.name == name]
 
 
-def inner(node: Node, name: str) -> Node:
+def inner(node: Quantity, name: str) -> Quantity:
     """The first node of that name."""
     found = [part for part in node.parts if part.name == name]
     return found[0] if found else next(inner(part, name) for part in node.parts if name in str(part))

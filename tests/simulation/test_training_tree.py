@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tonnage.domain.breakdown import gap, leaves
+from tonnage.domain.answer import gap, leaves
 from tonnage.domain.case import TrainCase, TrainCaseLayout
 from tonnage.planning.predict.training import predict_train
 

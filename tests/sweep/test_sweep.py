@@ -17,7 +17,7 @@ from tests.report.test_explain_kinds import ASKED as PLANS
 
 from tonnage.catalog.additions import save_calibration
 from tonnage.cli import root
-from tonnage.domain.answer import Part
+from tonnage.domain.answer import Quantity
 from tonnage.domain.calibration import Calibration, Stretch
 from tonnage.domain.plan import Bill
 from tonnage.errors import TonnageError, UnknownName
@@ -143,7 +143,7 @@ def test_derived_figures_can_be_taken_and_a_wrong_name_is_told_with_the_nearest(
         as_of="2026-05",
         accelerators_per_instance=1.0,
         usd_per_instance_hour=3.0,
-        lines=(Part(name="1 x i", value=3.0),),
+        lines=(Quantity(name="1 x i", value=3.0),),
     )
     assert pick_numbers((bill,), {"usd": "0.usd_per_hour"}) == {"usd": 3.0}
     with pytest.raises(UnknownName, match="usd_per_hour"):

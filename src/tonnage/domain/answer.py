@@ -1,17 +1,23 @@
 """A number that can say where it came from.
 
-`Quantity` carries value, unit, the 90 % interval, the basis and the parts that sum to it. A total
-is only as well founded as its weakest part, so the basis of a sum is the weakest basis in it.
+`Quantity` carries value, unit, the 90 % interval, the basis and the parts that it follows from, each a quantity itself:
+a number is its own explanation, down to single operators and overheads with their evidence. A total is only as well
+founded as its weakest part, so the basis of a sum is the weakest basis in it.
+
+Every quantity says how its value follows from its parts (`rule`), so that a program can check a tree without knowing
+what it is about: `gap` does. Deep trees are built when somebody asks (`tonnage explain`, `predict --why`), never while
+planning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["Basis", "Part", "Quantity", "Verdict", "weakest"]
+__all__ = ["Basis", "Evidence", "Execution", "Opened", "Quantity", "Tier", "Verdict", "gap", "leaves", "weakest"]
 
 
 class Basis(StrEnum):
@@ -31,37 +37,111 @@ def weakest(bases: Iterable[Basis]) -> Basis:
     return max(bases, key=_STRENGTH.__getitem__, default=Basis.DERIVED)
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One summand of a quantity, in the unit of the whole."""
+Tier = Literal["own", "architecture", "generation", "curve", "fitted", "formula", "assumed", "stated"]
+"""
+What a time rests on, strongest first.
 
-    name: str
-    value: float
-    basis: Basis = Basis.DERIVED
+Kernels measured on this accelerator; on a donor of the same compute capability; on a donor of another generation; the
+generic curve. Then: fitted on published or own runs; a formula on datasheet rates; a usual value that nobody measured
+here; what the question states.
+"""
+
+Rule = Literal["sum", "max", "quotient"]
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a leaf rests on, and how near the hardware's limit it comes."""
+
+    tier: Tier
+    grid: str = ""
+    """Key of the measured grid ("gemm/bf16"), or of the fitted numbers ("vllm 0.24")."""
+    accelerator: str = ""
+    """Where it was measured: the donor's id where the accelerator's own was not."""
     source: str = ""
-    """Formula or fact it comes from, in a few words or as a source key."""
+    """Software and table that were measured, or the fit."""
+    file: str = ""
+    """Of the catalogue, below `tonnage/catalog/data`."""
+    date: str = ""
+    """When the file was built (ISO)."""
+    roofline_s: float | None = None
+    """One execution at datasheet rates: the longer of arithmetic and traffic, or the message over the link. [s]"""
+    roofline_share: float | None = None
+    """`roofline_s` over one execution as predicted. [-]"""
+    bound: Literal["", "arithmetic", "memory", "link"] = ""
+    """Which of the datasheet's limits is the longer."""
+
+
+class Execution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One operator as it runs on one rank: its node's value is count x once_s x factor."""
+
+    kind: str
+    """Of `physics.work.Kind`: gemm, attention_decode, all_reduce …"""
+    count: float
+    """Executions in the phase."""
+    once_s: float
+    """One execution, as its grid or curve says. [s]"""
+    factor: float = 1.0
+    """What the engine makes of that kernel, over the table's. [-]"""
+    shape: dict[str, Any] = {}
+    """Sizes of one execution on one rank: m, n, k, batch, context, heads …, formats, FLOP and bytes."""
 
 
 class Quantity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
-    A value with unit, interval, basis and parts.
+    A value with unit, interval, basis and what it is made of.
 
     `low` and `high` bound 90 % of what measurements of such cases show; both are absent when the
-    number is exact (a count, a price as listed). Parts, when present, sum to the value.
+    number is exact (a count, a price as listed).
+
+    By `rule`: sum = times x the sum of the parts; max = times x the largest part, which `binds` names, while the others
+    run beside it; quotient = times / the sum of the parts (a rate and the seconds it costs). A leaf has no parts.
     """
 
+    name: str = ""
+    """What it is of its whole; the answer itself is named by where it stands."""
     value: float
-    unit: str
+    unit: str = ""
+    """Of parts that say none: that of the whole."""
     low: float | None = None
     high: float | None = None
     basis: Basis = Basis.DERIVED
-    parts: tuple[Part, ...] = ()
+    source: str = ""
+    """Formula or fact it comes from, in a few words or as a source key."""
+    rule: Rule = "sum"
+    times: float = 1.0
+    binds: str = ""
+    how: str = ""
+    """The arithmetic in a few words."""
+    parts: tuple[Quantity, ...] = ()
+    execution: Execution | None = None
+    evidence: Evidence | None = None
 
     @classmethod
-    def of_parts(cls, unit: str, parts: Iterable[Part]) -> Quantity:
+    def of_parts(cls, unit: str, parts: Iterable[Quantity]) -> Quantity:
         """The sum of parts; its basis is the weakest of theirs that contributes."""
+        return cls.total("", tuple(parts), unit=unit)
+
+    @classmethod
+    def total(
+        cls, name: str, parts: tuple[Quantity, ...], *, times: float = 1.0, how: str = "", unit: str = "s"
+    ) -> Quantity:
+        """So many times the sum of parts; those of no value are left out."""
         kept = tuple(part for part in parts if part.value != 0)
-        total = sum(part.value for part in kept)
-        return cls(value=total, unit=unit, basis=weakest(part.basis for part in kept), parts=kept)
+        value = times * sum(part.value for part in kept)
+        basis = weakest(part.basis for part in kept)
+        return cls(name=name, value=value, unit=unit, basis=basis, times=times, how=how, parts=kept)
+
+    @classmethod
+    def longest(cls, name: str, parts: tuple[Quantity, ...], *, how: str = "") -> Quantity:
+        """The largest of parts that run beside each other."""
+        most = max(parts, key=lambda part: part.value)
+        return cls(name=name, value=most.value, unit=most.unit, rule="max", binds=most.name, how=how, parts=parts)
+
+    @classmethod
+    def rate(cls, name: str, parts: tuple[Quantity, ...], *, times: float, unit: str, how: str = "") -> Quantity:
+        """So much work over the seconds it costs."""
+        value = times / sum(part.value for part in parts)
+        return cls(name=name, value=value, unit=unit, rule="quotient", times=times, how=how, parts=parts)
 
     def within(self, factor: float, *, least: float = 0.0, above: float | None = None) -> Quantity:
         """
@@ -77,6 +157,50 @@ class Quantity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return sum(part.value for part in self.parts if part.name == name)
 
 
+class Opened(float):
+    """
+    A number that keeps the nodes it is the sum of, so that a formula written for plain numbers makes a tree of them.
+
+    Sums and multiples keep them; every other operation, and a sum with a number that keeps none, gives a plain number.
+
+    Examples
+    --------
+    >>> half = Opened((Quantity(name="products", value=2.0, unit="s"),))
+    >>> step = 3 * (half + Opened((Quantity(name="attention", value=1.0, unit="s"),)))
+    >>> float(step), [(node.name, node.value) for node in step.nodes], max(map(gap, step.nodes))
+    (9.0, [('products', 6.0), ('attention', 3.0)], 0.0)
+    """
+
+    __slots__ = ("nodes",)
+    nodes: tuple[Quantity, ...]
+
+    def __new__(cls, nodes: tuple[Quantity, ...]) -> Opened:
+        self = super().__new__(cls, sum(node.value for node in nodes))
+        self.nodes = tuple(node for node in nodes if node.value)
+        return self
+
+    def __add__(self, other: float) -> float:
+        if isinstance(other, Opened):
+            return Opened(self.nodes + other.nodes)
+        return float(self) + other if other else self  # 0: what a sum begins with, and parts of no length
+
+    __radd__ = __add__
+
+    def __mul__(self, times: float) -> float:
+        return Opened(tuple(_scaled(node, float(times)) for node in self.nodes))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, by: float) -> float:
+        return self * (1.0 / by)
+
+
+def _scaled(node: Quantity, times: float) -> Quantity:
+    if node.parts and node.rule == "sum":
+        return msgspec.structs.replace(node, value=times * node.value, times=times * node.times)
+    return node if times == 1.0 else Quantity.total(node.name, (node,), times=times, unit=node.unit)
+
+
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
     Whether something works; when it does not, which limit binds, by how much, and what would work.
@@ -90,3 +214,41 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     short_by: float | None = None
     unit: str | None = None
     nearest: str | None = None
+
+
+def leaves(node: Quantity) -> Iterator[Quantity]:
+    """Every node without parts."""
+    if not node.parts:
+        yield node
+    for part in node.parts:
+        yield from leaves(part)
+
+
+def gap(node: Quantity) -> float:
+    """
+    Largest relative difference, anywhere in a tree, between a node's value and what its rule makes of its parts.
+
+    Examples
+    --------
+    >>> parts = (Quantity(name="products", value=2.0, unit="s"), Quantity(name="attention", value=1.0, unit="s"))
+    >>> whole = Quantity.total("step", parts)
+    >>> gap(whole), gap(msgspec.structs.replace(whole, value=4.0))
+    (0.0, 0.25)
+    """
+    expected = _expected_value(node)
+    here = abs(expected - node.value) / max(abs(expected), abs(node.value), 1e-300)
+    if node.rule == "max" and node.binds != max(node.parts, key=lambda part: part.value).name:
+        return float("inf")
+    return max([here, *(gap(part) for part in node.parts)])
+
+
+def _expected_value(node: Quantity) -> float:
+    run = node.execution
+    if run is not None:
+        return run.count * run.once_s * run.factor
+    if not node.parts:
+        return node.value
+    values = [part.value for part in node.parts]
+    if node.rule == "max":
+        return node.times * max(values)
+    return node.times / sum(values) if node.rule == "quotient" else node.times * sum(values)

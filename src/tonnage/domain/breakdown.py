@@ -1,117 +1,17 @@
-"""A number opened: a tree whose leaves are single operators and single overheads, each with its evidence.
-
-Every node says how its value follows from its parts (`rule`), so that a program can check a tree without knowing what
-it is about: `gap` does. Trees are built when somebody asks (`tonnage explain`, `predict --why`), never while planning.
-"""
+"""The numbers of one configuration, opened: trees of quantities whose leaves are operators and overheads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
+from tonnage.domain.answer import Quantity
 from tonnage.domain.calibration import CalibrationUse
 
-__all__ = ["BREAKDOWN_SCHEMA", "Breakdown", "Evidence", "Execution", "Node", "Tier", "gap", "leaves"]
+__all__ = ["BREAKDOWN_SCHEMA", "Breakdown"]
 
 BREAKDOWN_SCHEMA: Final = "tonnage.breakdown/1"
-
-Tier = Literal["own", "architecture", "generation", "curve", "fitted", "formula", "assumed", "stated"]
-"""
-What a time rests on, strongest first.
-
-Kernels measured on this accelerator; on a donor of the same compute capability; on a donor of another generation; the
-generic curve. Then: fitted on published or own runs; a formula on datasheet rates; a usual value that nobody measured
-here; what the question states.
-"""
-
-Rule = Literal["sum", "max", "quotient"]
-
-
-class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a leaf rests on, and how near the hardware's limit it comes."""
-
-    tier: Tier
-    grid: str = ""
-    """Key of the measured grid ("gemm/bf16"), or of the fitted numbers ("vllm 0.24")."""
-    accelerator: str = ""
-    """Where it was measured: the donor's id where the accelerator's own was not."""
-    source: str = ""
-    """Software and table that were measured, or the fit."""
-    file: str = ""
-    """Of the catalogue, below `tonnage/catalog/data`."""
-    date: str = ""
-    """When the file was built (ISO)."""
-    roofline_s: float | None = None
-    """One execution at datasheet rates: the longer of arithmetic and traffic, or the message over the link. [s]"""
-    roofline_share: float | None = None
-    """`roofline_s` over one execution as predicted. [-]"""
-    bound: Literal["", "arithmetic", "memory", "link"] = ""
-    """Which of the datasheet's limits is the longer."""
-
-
-class Execution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One operator as it runs on one rank: its node's value is count x once_s x factor."""
-
-    kind: str
-    """Of `physics.work.Kind`: gemm, attention_decode, all_reduce …"""
-    count: float
-    """Executions in the phase."""
-    once_s: float
-    """One execution, as its grid or curve says. [s]"""
-    factor: float = 1.0
-    """What the engine makes of that kernel, over the table's. [-]"""
-    shape: dict[str, Any] = {}
-    """Sizes of one execution on one rank: m, n, k, batch, context, heads …, formats, FLOP and bytes."""
-
-
-class Node(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """
-    A number and what it is made of.
-
-    By `rule`: sum = times x the sum of the parts; max = times x the largest part, which `binds` names, while the others
-    run beside it; quotient = times / the sum of the parts (a rate and the seconds it costs). A leaf has no parts.
-    """
-
-    name: str
-    value: float
-    unit: str
-    rule: Rule = "sum"
-    times: float = 1.0
-    binds: str = ""
-    how: str = ""
-    """The arithmetic in a few words."""
-    parts: tuple[Node, ...] = ()
-    execution: Execution | None = None
-    evidence: Evidence | None = None
-
-    @classmethod
-    def total(cls, name: str, parts: tuple[Node, ...], *, times: float = 1.0, how: str = "", unit: str = "s") -> Node:
-        """So many times the sum of parts; those of no value are left out."""
-        kept = tuple(part for part in parts if part.value != 0.0)
-        return cls(
-            name=name, value=times * sum(part.value for part in kept), unit=unit, times=times, how=how, parts=kept
-        )
-
-    @classmethod
-    def longest(cls, name: str, parts: tuple[Node, ...], *, how: str = "") -> Node:
-        """The largest of parts that run beside each other."""
-        most = max(parts, key=lambda part: part.value)
-        return cls(name=name, value=most.value, unit=most.unit, rule="max", binds=most.name, how=how, parts=parts)
-
-    @classmethod
-    def rate(cls, name: str, parts: tuple[Node, ...], *, times: float, unit: str, how: str = "") -> Node:
-        """So much work over the seconds it costs."""
-        return cls(
-            name=name,
-            value=times / sum(part.value for part in parts),
-            unit=unit,
-            rule="quotient",
-            times=times,
-            how=how,
-            parts=parts,
-        )
 
 
 class Breakdown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -121,7 +21,7 @@ class Breakdown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: Literal["serve", "train"]
     label: str
     """The configuration in a few words."""
-    numbers: tuple[Node, ...] = ()
+    numbers: tuple[Quantity, ...] = ()
     """Serving: TTFT, TPOT, end-to-end latency, rates. Training: step time, rate."""
     calibrations: tuple[CalibrationUse, ...] = ()
     """Measurements that moved these numbers: the user's own, or published ones that were asked for."""
@@ -133,41 +33,3 @@ class Breakdown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def sentence(self) -> str:
         """What is opened, as other answers say what they found."""
         return self.label
-
-
-def leaves(node: Node) -> Iterator[Node]:
-    """Every node without parts."""
-    if not node.parts:
-        yield node
-    for part in node.parts:
-        yield from leaves(part)
-
-
-def gap(node: Node) -> float:
-    """
-    Largest relative difference, anywhere in a tree, between a node's value and what its rule makes of its parts.
-
-    Examples
-    --------
-    >>> parts = (Node(name="products", value=2.0, unit="s"), Node(name="attention", value=1.0, unit="s"))
-    >>> whole = Node.total("step", parts)
-    >>> gap(whole), gap(msgspec.structs.replace(whole, value=4.0))
-    (0.0, 0.25)
-    """
-    expected = _expected_value(node)
-    here = abs(expected - node.value) / max(abs(expected), abs(node.value), 1e-300)
-    if node.rule == "max" and node.binds != max(node.parts, key=lambda part: part.value).name:
-        return float("inf")
-    return max([here, *(gap(part) for part in node.parts)])
-
-
-def _expected_value(node: Node) -> float:
-    run = node.execution
-    if run is not None:
-        return run.count * run.once_s * run.factor
-    if not node.parts:
-        return node.value
-    values = [part.value for part in node.parts]
-    if node.rule == "max":
-        return node.times * max(values)
-    return node.times / sum(values) if node.rule == "quotient" else node.times * sum(values)

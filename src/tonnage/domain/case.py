@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from tonnage.domain.answer import Quantity
-from tonnage.domain.breakdown import Node
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.layout import NETWORK_ENGINE, SERVING_ENGINE, Disaggregation, Layout
 from tonnage.domain.precision import Precision
@@ -393,7 +392,7 @@ class ServeResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     calibrations: tuple[CalibrationUse, ...] = ()
     """Measurements that moved these numbers: the user's own, or published ones that were asked for."""
     notes: tuple[str, ...] = ()
-    opened: tuple[Node, ...] = ()
+    opened: tuple[Quantity, ...] = ()
     """The numbers down to operators and overheads; only where it was asked for."""
     id: str | None = None
 
@@ -418,7 +417,7 @@ class TrainResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     calibrations: tuple[CalibrationUse, ...] = ()
     """Measurements that moved these numbers: the user's own, or published ones that were asked for."""
     notes: tuple[str, ...] = ()
-    opened: tuple[Node, ...] = ()
+    opened: tuple[Quantity, ...] = ()
     """The numbers down to operators and overheads; only where it was asked for."""
     id: str | None = None
 

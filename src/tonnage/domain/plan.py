@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from tonnage.domain.accelerator import HostNeed
-from tonnage.domain.answer import Part, Quantity, Verdict
+from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.calibration import CalibrationUse, FirstMeasurement
 from tonnage.domain.cost import BillingRules, EnergyUse, TokensInstead, UnitCosts
 from tonnage.domain.fleet import FleetDay
@@ -159,7 +159,7 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     instances: int
     accelerators_per_instance: float
     usd_per_instance_hour: float
-    lines: tuple[Part, ...]
+    lines: tuple[Quantity, ...]
     as_of: str
     as_of_kind: str = ""
     stale: bool = False

@@ -13,7 +13,6 @@ import msgspec
 
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity
-from tonnage.domain.breakdown import Node
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.case import Links, TrainCaseLayout
 from tonnage.domain.layout import SERVING_ENGINE, Layout
@@ -164,7 +163,7 @@ class RlResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     fits: bool
     basis: str
     step_s: Quantity | None = None
-    step: Node | None = None
+    step: Quantity | None = None
     """The same opened: phases that add up or of which the longest counts, then their parts."""
     tokens_per_s_per_accelerator: Quantity | None = None
     """Prompt and response tokens that are trained on, over all accelerators. [tokens/s]"""
@@ -191,6 +190,6 @@ class RlResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
         return ""
 
     @property
-    def opened(self) -> tuple[Node, ...]:
+    def opened(self) -> tuple[Quantity, ...]:
         """The step as predictions of other kinds open theirs."""
         return () if self.step is None else (self.step,)

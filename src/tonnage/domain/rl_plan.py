@@ -9,7 +9,6 @@ import msgspec
 
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity
-from tonnage.domain.breakdown import Node
 from tonnage.domain.cost import EnergyUse
 from tonnage.domain.plan import Bill, Configuration, RankedPlan
 from tonnage.domain.requests.rl import Rl
@@ -46,7 +45,7 @@ class RlOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The same accelerators as `train_accelerators` where they are shared."""
     train_accelerators: int
     step_s: Quantity
-    step: Node
+    step: Quantity
     """Opened into phases and their parts."""
     tokens_per_s_per_accelerator: Quantity
     """Trained on, over all accelerators. [tokens/s]"""

@@ -8,7 +8,7 @@ Deliberately ignored: allocator fragmentation, which engines avoid by profiling 
 
 from __future__ import annotations
 
-from tonnage.domain.answer import Basis, Part, Quantity
+from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention, LayerGroup, Model, Moe
 
@@ -154,7 +154,9 @@ def activation_peak(model: Model, layout: Layout, *, max_num_seqs: float, step_t
     logits = logits_peak_bytes(max_num_seqs=sampled, vocab_size=model.vocab_size)
     widest = max((_layer_peak(model, group, layout, step_tokens) for group in model.layers), default=0.0)
     name, value = ("sampler", logits) if logits >= widest else ("widest layer", widest)
-    part = Part(name=name, value=value, basis=Basis.CALIBRATED, source="start logs: max of sampler and widest layer")
+    part = Quantity(
+        name=name, value=value, basis=Basis.CALIBRATED, source="start logs: max of sampler and widest layer"
+    )
     return Quantity.of_parts("bytes", (part,))
 
 

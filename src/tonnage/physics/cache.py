@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from tonnage.domain.answer import Part, Quantity
+from tonnage.domain.answer import Quantity
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Mixer, Model, StateSpace
 from tonnage.domain.precision import number_format
@@ -170,7 +170,7 @@ def kv_bytes_per_token(model: Model, kv_format: str, *, layout: Layout = ONE_RAN
     for group, layers in cache_layers(model, layout):
         for kept in _layer_cache(group.mixer, kv_format, layout.tp):
             sums[kept.name] = sums.get(kept.name, 0.0) + layers * kept.bytes / kept.tokens
-    return Quantity.of_parts("bytes/token", (Part(name=name, value=value) for name, value in sums.items()))
+    return Quantity.of_parts("bytes/token", (Quantity(name=name, value=value) for name, value in sums.items()))
 
 
 def cache_bytes_per_sequence(

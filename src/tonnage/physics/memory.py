@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from tonnage.domain.answer import Basis, Part, Quantity
+from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention, LayerGroup, Model, Moe, StateSpace
 from tonnage.domain.precision import Format, Precision, number_format
@@ -253,19 +253,21 @@ def _rank_bytes(model: Model, precision: Precision, layout: Layout, *, padded: b
         for name, value in _layer_bytes(model, group, precision, layout, padded=padded).items():
             layers[name] = layers.get(name, 0.0) + value * on_stage
     ends = _ends(model, precision, layout, padded=padded)
-    parts = [Part(name=name, value=value) for name, value in {**layers, **ends}.items()]
-    parts.append(Part(name="norms", value=model.final_norms * model.hidden_size * SIXTEEN))
-    parts += [Part(name="towers", value=tower.parameters * SIXTEEN, source=tower.name) for tower in model.towers]
-    parts.append(Part(name="other", value=model.extra_parameters * number_format(precision.weights).bytes / layout.tp))
+    parts = [Quantity(name=name, value=value) for name, value in {**layers, **ends}.items()]
+    parts.append(Quantity(name="norms", value=model.final_norms * model.hidden_size * SIXTEEN))
+    parts += [Quantity(name="towers", value=tower.parameters * SIXTEEN, source=tower.name) for tower in model.towers]
+    parts.append(
+        Quantity(name="other", value=model.extra_parameters * number_format(precision.weights).bytes / layout.tp)
+    )
     return Quantity.of_parts("bytes", _sum_parts(parts))
 
 
-def _network(part: Part, precision: Precision) -> Part:
+def _network(part: Quantity, precision: Precision) -> Quantity:
     return msgspec.structs.replace(part, value=part.value * number_format(precision.weights).bytes)
 
 
-def _sum_parts(parts: Iterable[Part]) -> list[Part]:
-    sums: dict[str, Part] = {}
+def _sum_parts(parts: Iterable[Quantity]) -> list[Quantity]:
+    sums: dict[str, Quantity] = {}
     for part in parts:
         before = sums.get(part.name)
         sums[part.name] = part if before is None else msgspec.structs.replace(before, value=before.value + part.value)

@@ -16,7 +16,7 @@ from typing import Final, Literal
 import msgspec
 
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.breakdown import Evidence, Tier
+from tonnage.domain.answer import Evidence, Tier
 from tonnage.domain.efficiency import WITNESSES, Grid, Ladder, Rung
 from tonnage.domain.precision import FORMATS, number_format
 from tonnage.physics.collectives import collective_timed, level_bytes, link_rate, network_rate, ring_traffic

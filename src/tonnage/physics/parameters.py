@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tonnage.domain.answer import Basis, Part, Quantity
+from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.model import (
     FeedForward,
     LayerGroup,
@@ -167,8 +167,8 @@ def active_parameters(model: Model) -> Quantity:
 
 def _count(model: Model, active: bool) -> Quantity:
     parts = [
-        Part(name="embedding", value=embedding_parameters(model)),
-        Part(name="positions", value=position_parameters(model)),
+        Quantity(name="embedding", value=embedding_parameters(model)),
+        Quantity(name="positions", value=position_parameters(model)),
     ]
     for group in (*model.encoder, *model.layers):
         width = group.hidden_size or model.hidden_size
@@ -176,40 +176,40 @@ def _count(model: Model, active: bool) -> Quantity:
             msgspec.structs.replace(part, value=part.value * group.count) for part in _layer_parts(group, width, active)
         ]
     norms = model.final_norms * model.hidden_size * (2 if model.norm_bias else 1)
-    parts.append(Part(name="norms", value=float(norms)))
-    parts.append(Part(name="head", value=head_parameters(model)))
+    parts.append(Quantity(name="norms", value=float(norms)))
+    parts.append(Quantity(name="head", value=head_parameters(model)))
     if not active:
-        parts += [Part(name="towers", value=tower.parameters, source=tower.name) for tower in model.towers]
-    parts.append(Part(name="other", value=model.extra_parameters))
+        parts += [Quantity(name="towers", value=tower.parameters, source=tower.name) for tower in model.towers]
+    parts.append(Quantity(name="other", value=model.extra_parameters))
     total = Quantity.of_parts(UNIT, _merge_parts(parts))
     if total.value == 0 and model.published_parameters is not None:
         published = model.published_active_parameters if active else model.published_parameters
-        whole = Part(
+        whole = Quantity(
             name="network", value=published or model.published_parameters, basis=Basis.ASSUMED, source=model.source
         )
         return Quantity.of_parts(UNIT, (whole,))
     return total
 
 
-def _layer_parts(group: LayerGroup, hidden: int, active: bool) -> list[Part]:
+def _layer_parts(group: LayerGroup, hidden: int, active: bool) -> list[Quantity]:
     mixer_name = "state_space" if isinstance(group.mixer, StateSpace) else "attention"
     return [
-        Part(name=mixer_name, value=mixer_parameters(group.mixer, hidden)),
-        Part(name="cross_attention", value=mixer_parameters(group.cross_attention, hidden)),
+        Quantity(name=mixer_name, value=mixer_parameters(group.mixer, hidden)),
+        Quantity(name="cross_attention", value=mixer_parameters(group.cross_attention, hidden)),
         *_feed_forward_parts(group.feed_forward, hidden, active),
-        Part(name="norms", value=norm_parameters(group, hidden)),
-        Part(name="other", value=group.extra_parameters),
+        Quantity(name="norms", value=norm_parameters(group, hidden)),
+        Quantity(name="other", value=group.extra_parameters),
     ]
 
 
-def _feed_forward_parts(feed_forward: FeedForward | None, hidden: int, active: bool) -> list[Part]:
+def _feed_forward_parts(feed_forward: FeedForward | None, hidden: int, active: bool) -> list[Quantity]:
     if not isinstance(feed_forward, Moe):
-        return [Part(name="feed_forward", value=feed_forward_parameters(feed_forward, hidden))]
+        return [Quantity(name="feed_forward", value=feed_forward_parameters(feed_forward, hidden))]
     sums = {"router": 0.0, "experts": feed_forward_vectors(feed_forward, hidden, active=active)}
     for matrix in feed_forward_matrices(feed_forward, hidden):
         name = _EXPERT_PARTS[matrix.name.split("_")[0]]
         sums[name] = sums.get(name, 0.0) + matrix_parameters((matrix,), active)
-    return [Part(name=name, value=value) for name, value in sums.items()]
+    return [Quantity(name=name, value=value) for name, value in sums.items()]
 
 
 _EXPERT_PARTS = {
@@ -221,9 +221,9 @@ _EXPERT_PARTS = {
 }
 
 
-def _merge_parts(parts: Iterable[Part]) -> list[Part]:
+def _merge_parts(parts: Iterable[Quantity]) -> list[Quantity]:
     """Parts of the same name added up, in the order of their first appearance."""
-    sums: dict[str, Part] = {}
+    sums: dict[str, Quantity] = {}
     for part in parts:
         seen = sums.get(part.name)
         sums[part.name] = part if seen is None else msgspec.structs.replace(seen, value=seen.value + part.value)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from tonnage.domain.answer import Part
+from tonnage.domain.answer import Quantity
 from tonnage.domain.training import OBJECTIVES, TrainSetup
 
 __all__ = ["REFERENCE", "reference_parts"]
@@ -33,7 +33,7 @@ class _Held(Protocol):
     def ends(self) -> float: ...
 
 
-def reference_parts(held: _Held, setup: TrainSetup, *, ranks: tuple[int, int]) -> tuple[Part, ...]:
+def reference_parts(held: _Held, setup: TrainSetup, *, ranks: tuple[int, int]) -> tuple[Quantity, ...]:
     """The reference's weights on one rank; `ranks` share one copy of dense and of expert parameters. [bytes]"""
     if not OBJECTIVES[setup.objective].reference or setup.reference == "cached" or setup.adapter:
         return ()
@@ -41,4 +41,4 @@ def reference_parts(held: _Held, setup: TrainSetup, *, ranks: tuple[int, int]) -
     if setup.layout.sharding in {"zero3", "fsdp", "hsdp"}:
         dense, experts = dense / ranks[0], experts / ranks[1]
     width = 2.0 * _BYTES if setup.precision in {"fp32", "tf32"} else _BYTES
-    return (Part(name=REFERENCE, value=width * (dense + experts), source="weights as they are loaded, frozen"),)
+    return (Quantity(name=REFERENCE, value=width * (dense + experts), source="weights as they are loaded, frozen"),)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.domain.answer import Basis, Part
+from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.profile import Profile, TracedOperator
 from tonnage.domain.training import TrainSetup
@@ -46,7 +46,7 @@ def profile_work(profile: Profile, *, batch: float, precision: Precision, backwa
 
 def traced_moments(
     profile: Profile, setup: TrainSetup, *, gradients: float, stay: bool
-) -> tuple[tuple[Part, ...], ...]:
+) -> tuple[tuple[Quantity, ...], ...]:
     """
     Every moment of the traced step that can be its peak; gradients that are there already (`stay`) count with it.
     """
@@ -55,8 +55,8 @@ def traced_moments(
     least = gradients if stay else 0.0
     return tuple(
         (
-            Part(name="gradients", value=max(least, each * moment.gradient_values)),
-            Part(
+            Quantity(name="gradients", value=max(least, each * moment.gradient_values)),
+            Quantity(
                 name="activations",
                 value=setup.micro_batch * (size * moment.activation_values + moment.activation_bytes),
                 basis=Basis.CALIBRATED,

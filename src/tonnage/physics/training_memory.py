@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.answer import Basis, Part, Quantity
+from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.model import Model
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import OBJECTIVES, TrainCoefficients, TrainSetup
@@ -194,11 +194,11 @@ def training_memory(
     moments = (*_moments(model, setup, coefficients, gradients), *_stepping(model, setup, gradients))
     parts = max(moments, key=lambda found: sum(part.value for part in found))
     persistent = (*persistent, *reference_parts(held_parameters(model, setup=setup), setup, ranks=shard_ranks(setup)))
-    parts = (*persistent, *parts, Part(name="communication", value=gathered, source="gathered units, buckets"))
+    parts = (*persistent, *parts, Quantity(name="communication", value=gathered, source="gathered units, buckets"))
     extra = _beyond_tensors(accelerator, setup, coefficients, memory_kind)
     if memory_kind != "allocated":
         lost = coefficients.fragmentation * sum(part.value for part in parts if part.name in _loose(setup))
-        extra = (Part(name="fragmentation", value=lost, basis=Basis.CALIBRATED), *extra)
+        extra = (Quantity(name="fragmentation", value=lost, basis=Basis.CALIBRATED), *extra)
     return Quantity.of_parts("bytes", (*parts, *extra))
 
 
@@ -210,18 +210,20 @@ def _loose(setup: TrainSetup) -> frozenset[str]:
 
 def _beyond_tensors(
     accelerator: Accelerator, setup: TrainSetup, coefficients: TrainCoefficients, memory_kind: str
-) -> tuple[Part, ...]:
+) -> tuple[Quantity, ...]:
     """Context and communicators: what the driver shows and the framework does not."""
     if memory_kind != "device" or accelerator.vendor.lower() == "google":
         return ()
     ranks = setup.layout.ranks
     return (
-        Part(name="context", value=coefficients.context_bytes, basis=Basis.CALIBRATED),
-        Part(name="communicators", value=coefficients.collective_bytes if ranks > 1 else 0.0, basis=Basis.CALIBRATED),
+        Quantity(name="context", value=coefficients.context_bytes, basis=Basis.CALIBRATED),
+        Quantity(
+            name="communicators", value=coefficients.collective_bytes if ranks > 1 else 0.0, basis=Basis.CALIBRATED
+        ),
     )
 
 
-def _states(model: Model, setup: TrainSetup) -> tuple[tuple[Part, ...], float, float]:
+def _states(model: Model, setup: TrainSetup) -> tuple[tuple[Quantity, ...], float, float]:
     """Persistent parts, the gradients of one rank, and buffers of sharded training."""
     if model.kind == "recommender":
         return _table_states(model, setup), 0.0, 0.0
@@ -240,12 +242,12 @@ def _states(model: Model, setup: TrainSetup) -> tuple[tuple[Part, ...], float, f
     widened = 0.0 if setup.software.widens_at_step else kept.wide_gradients
     copies = 2 if setup.layout.schedule == "dualpipe" else 1  # a rank serves a stage from either end
     parts = [
-        Part(name="weights", value=copies * bytes_of(kept.weights, 3), source="parameters x format"),
-        Part(name="master weights", value=bytes_of(kept.master + widened, 1), source="32-bit copies"),
-        Part(name="optimizer", value=bytes_of(kept.state, 1), source=optimizer(setup.optimizer).source),
+        Quantity(name="weights", value=copies * bytes_of(kept.weights, 3), source="parameters x format"),
+        Quantity(name="master weights", value=bytes_of(kept.master + widened, 1), source="32-bit copies"),
+        Quantity(name="optimizer", value=bytes_of(kept.state, 1), source=optimizer(setup.optimizer).source),
     ]
     if held.frozen:
-        parts.append(Part(name="frozen weights", value=2.0 * held.frozen, source="text encoders and autoencoder"))
+        parts.append(Quantity(name="frozen weights", value=2.0 * held.frozen, source="text encoders and autoencoder"))
     # FSDP accumulates its shard of the gradients on the device whatever is offloaded; DeepSpeed moves them at once.
     hosted = setup.offload == "all" and setup.software.hosts_gradients
     gradients = 0.0 if hosted else bytes_of(kept.gradients, 2)
@@ -254,13 +256,13 @@ def _states(model: Model, setup: TrainSetup) -> tuple[tuple[Part, ...], float, f
     return tuple(parts), gradients, _buffers(setup, held, gradients)
 
 
-def _table_states(model: Model, setup: TrainSetup) -> tuple[Part, ...]:
+def _table_states(model: Model, setup: TrainSetup) -> tuple[Quantity, ...]:
     """Embedding tables spread over all ranks: only rows of a batch have gradients, row-wise states are under 1 %."""
     rows = parameters(model).value / setup.layout.ranks
-    return (Part(name="weights", value=4.0 * rows, source="tables in 32 bits over all ranks (arXiv 2104.05158)"),)
+    return (Quantity(name="weights", value=4.0 * rows, source="tables in 32 bits over all ranks (arXiv 2104.05158)"),)
 
 
-def _adapter_states(model: Model, setup: TrainSetup, held: Held) -> tuple[tuple[Part, ...], float, float]:
+def _adapter_states(model: Model, setup: TrainSetup, held: Held) -> tuple[tuple[Quantity, ...], float, float]:
     """A frozen base, in 16 or 4 bits, and adapters trained in full."""
     stage, (dense_ranks, expert_ranks) = _stage(setup), shard_ranks(setup)
     shards, expert_shards = (dense_ranks, expert_ranks) if stage >= 3 else (1, 1)
@@ -277,8 +279,8 @@ def _adapter_states(model: Model, setup: TrainSetup, held: Held) -> tuple[tuple[
     width = 4 if setup.master_weights else 2
     state = _state(chosen.states, chosen.bits or 8 * width)
     parts = (
-        Part(name="weights", value=base + adapters * width, source=f"frozen base in {stored.name}, adapters"),
-        Part(name="optimizer", value=adapters * state / (dense_ranks if stage >= 1 else 1), source=chosen.source),
+        Quantity(name="weights", value=base + adapters * width, source=f"frozen base in {stored.name}, adapters"),
+        Quantity(name="optimizer", value=adapters * state / (dense_ranks if stage >= 1 else 1), source=chosen.source),
     )
     gathered = 2 * held.unit * matrices if stage >= 3 else 0.0
     if setup.method == "qlora":
@@ -331,7 +333,7 @@ def _buffers(setup: TrainSetup, held: Held, gradients: float) -> float:
 
 def _moments(
     model: Model, setup: TrainSetup, coefficients: TrainCoefficients, gradients: float
-) -> tuple[tuple[Part, ...], ...]:
+) -> tuple[tuple[Quantity, ...], ...]:
     """The two moments that can be the peak: end of the forward pass, end of the backward pass."""
     if not model.layers and not model.encoder:
         return _network_moments(model, setup, coefficients, gradients)
@@ -342,22 +344,22 @@ def _moments(
     factor = coefficients.activation[setup.software.fitted]
     kept *= 1.0 if setup.recompute == "full" else factor  # a layer's input alone is exact
     forward = (
-        Part(name="gradients", value=held),
-        Part(name="activations", value=kept + ends.embedding, basis=Basis.CALIBRATED, source=source),
-        Part(name="logits", value=ends.logits, source="logits, 32-bit copy, gradient"),
+        Quantity(name="gradients", value=held),
+        Quantity(name="activations", value=kept + ends.embedding, basis=Basis.CALIBRATED, source=source),
+        Quantity(name="logits", value=ends.logits, source="logits, 32-bit copy, gradient"),
     )
     deep = (
-        Part(name="gradients", value=held),
-        Part(name="activations", value=kept + factor * working, basis=Basis.CALIBRATED, source=source),
+        Quantity(name="gradients", value=held),
+        Quantity(name="activations", value=kept + factor * working, basis=Basis.CALIBRATED, source=source),
     )
     backward = (
-        Part(name="gradients", value=gradients),
-        Part(name="activations", value=factor * working + ends.embedding, basis=Basis.CALIBRATED, source=source),
+        Quantity(name="gradients", value=gradients),
+        Quantity(name="activations", value=factor * working + ends.embedding, basis=Basis.CALIBRATED, source=source),
     )
     return forward, deep, backward
 
 
-def _stepping(model: Model, setup: TrainSetup, gradients: float) -> tuple[tuple[Part, ...], ...]:
+def _stepping(model: Model, setup: TrainSetup, gradients: float) -> tuple[tuple[Quantity, ...], ...]:
     """The moment of the optimizer's step, where gradients are copied to 32 bits only then; else none."""
     if not setup.software.widens_at_step or setup.adapter or not model.layers:
         return ()
@@ -366,8 +368,10 @@ def _stepping(model: Model, setup: TrainSetup, gradients: float) -> tuple[tuple[
     dense, experts = held.dense + held.ends, held.experts
     if _stage(setup) >= 1:
         dense, experts = dense / ranks[0], experts / ranks[1]
-    whole = Part(name="gradients", value=gradients)
-    return ((whole, Part(name="gradients in 32 bits", value=wide * (dense + experts), source="copied at the step")),)
+    whole = Quantity(name="gradients", value=gradients)
+    return (
+        (whole, Quantity(name="gradients in 32 bits", value=wide * (dense + experts), source="copied at the step")),
+    )
 
 
 def _gradients_stay(setup: TrainSetup) -> bool:
@@ -412,7 +416,7 @@ def _activations(model: Model, setup: TrainSetup, tokens: float) -> tuple[float,
 
 def _network_moments(
     model: Model, setup: TrainSetup, coefficients: TrainCoefficients, gradients: float
-) -> tuple[tuple[Part, ...], ...]:
+) -> tuple[tuple[Quantity, ...], ...]:
     """A network without layers: its activation values, kept before and after each normalisation."""
     if model.profile is not None and model.profile.moments:
         return traced_moments(model.profile, setup, gradients=gradients, stay=_gradients_stay(setup))
@@ -423,7 +427,7 @@ def _network_moments(
     kept = coefficients.network_values * values * size * setup.micro_batch
     return (
         (
-            Part(name="gradients", value=gradients),
-            Part(name="activations", value=kept, basis=Basis.CALIBRATED, source="activation values x format"),
+            Quantity(name="gradients", value=gradients),
+            Quantity(name="activations", value=kept, basis=Basis.CALIBRATED, source="activation values x format"),
         ),
     )

@@ -45,6 +45,8 @@ class LayerWork(msgspec.Struct, frozen=True, kw_only=True):
     exchange: tuple[Operator, ...]
     """Collectives of one forward pass; the backward pass repeats them."""
     experts: bool = False
+    quantised: bool = True
+    """Its matrices are among those that QLoRA holds in 4 bits; the head's is not."""
 
 
 def layer_work(group: LayerGroup, hidden_size: int, *, setup: TrainSetup) -> LayerWork:
@@ -89,7 +91,7 @@ def head_work(model: Model, *, setup: TrainSetup) -> LayerWork:
     if OBJECTIVES[setup.objective].scores:
         columns = 1
     if not columns:
-        return LayerWork(forward=(), backward=(), exchange=())
+        return LayerWork(forward=(), backward=(), exchange=(), quantised=False)
     wide = msgspec.structs.replace(setup, precision=_sixteen(setup))
     matrix = Matrix(name="head", outputs=columns, inputs=model.embedding_size or model.hidden_size)
     ahead, back = _products(matrix, None, wide, tokens)
@@ -98,6 +100,7 @@ def head_work(model: Model, *, setup: TrainSetup) -> LayerWork:
         forward=(*ahead, _touch("loss", 10 * moved, setup)),
         backward=(*back, _touch("loss backward", 8 * moved, setup)),
         exchange=(),
+        quantised=False,
     )
 
 

@@ -17,7 +17,8 @@ from tonnage.catalog import NOTHING, Additions
 from tonnage.catalog.fitted import training_coefficients, with_training_totals
 from tonnage.catalog.hub import resolve
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.breakdown import BREAKDOWN_SCHEMA, Breakdown, Evidence, Node
+from tonnage.domain.answer import Evidence, Quantity
+from tonnage.domain.breakdown import BREAKDOWN_SCHEMA, Breakdown
 from tonnage.domain.case import Case, InferCase, ServeCase, ServeResult, Traffic, TrainCase, TrainResult
 from tonnage.domain.layout import Disaggregation
 from tonnage.domain.lifecycle import LifecyclePlan
@@ -174,7 +175,7 @@ def explain_case(case: Case | RlCase, *, additions: Additions = NOTHING) -> Brea
 
 
 def _build_breakdown(
-    *, kind: Kind, label: str, numbers: tuple[Node, ...] = (), notes: tuple[str, ...] = (), id: str | None = None
+    *, kind: Kind, label: str, numbers: tuple[Quantity, ...] = (), notes: tuple[str, ...] = (), id: str | None = None
 ) -> Breakdown:
     return Breakdown(schema=BREAKDOWN_SCHEMA, kind=kind, label=label, numbers=numbers, notes=notes, id=id)
 
@@ -256,8 +257,8 @@ def _training(plan: TrainPlan, option: TrainOption, rank: int, additions: Additi
         return _build_breakdown(kind="train", label=label, notes=(f"its step cannot be opened: {error}",))
     step, planned = numbers[0], option.step_s.value
     if abs(step.value - planned) > ROUNDING * planned:
-        beyond = Node(name="as planned, beyond this", value=planned - step.value, unit="s", evidence=_REBUILT)
-        step = Node.total("step", (msgspec.structs.replace(step, name="rebuilt"), beyond))
+        beyond = Quantity(name="as planned, beyond this", value=planned - step.value, unit="s", evidence=_REBUILT)
+        step = Quantity.total("step", (msgspec.structs.replace(step, name="rebuilt"), beyond))
         numbers = (step, *numbers[1:])
     use = training_use(model, part=part, software=setup.software.name, setup=setup)
     found = _build_breakdown(kind="train", label=label, numbers=numbers, notes=model.assumed)
@@ -316,7 +317,7 @@ def _case_of(plan: ServePlan, option: ServeOption) -> ServeCase:
     return msgspec.structs.replace(case, sessions=sessions)
 
 
-def _planned_latency(node: Node, option: ServeOption) -> Node:
+def _planned_latency(node: Quantity, option: ServeOption) -> Quantity:
     """A mean latency of the steady state under what the plan says of it."""
     c = option.capacity
     planned = {"TTFT": c.ttft_mean_s, "TPOT": c.tpot_mean_s}.get(node.name)
@@ -325,6 +326,6 @@ def _planned_latency(node: Node, option: ServeOption) -> Node:
     # The tree below is that of equal lengths, as a case states them.
     told = "bursts, spread lengths and queues" if c.simulated is not None else "spread lengths; requests in flight"
     evidence = _SIMULATED if c.simulated is not None else _STEADY
-    beyond = Node(name="beyond the steady state", value=planned - node.value, unit="s", how=told, evidence=evidence)
+    beyond = Quantity(name="beyond the steady state", value=planned - node.value, unit="s", how=told, evidence=evidence)
     steady = msgspec.structs.replace(node, name="steady state")
-    return Node.total(node.name, (steady, beyond), how="mean at the planned load, as the plan has it")
+    return Quantity.total(node.name, (steady, beyond), how="mean at the planned load, as the plan has it")

@@ -13,7 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from tonnage import catalog
-from tonnage.domain.answer import Basis, Part
+from tonnage.domain.answer import Basis, Quantity
 
 __all__ = ["STARTS", "ColdStart", "StartFrom", "cold_start"]
 
@@ -66,7 +66,7 @@ class ColdStart(msgspec.Struct, frozen=True, kw_only=True):
     """Download and load."""
     warm_up_s: float
     """Compilation, graph capture, engine."""
-    parts: tuple[Part, ...]
+    parts: tuple[Quantity, ...]
     source: str
 
     @property
@@ -83,12 +83,14 @@ def cold_start(
     timed, size = STARTS[start_from], weight_bytes / TIMED_WEIGHT_BYTES
     scaled = f"{timed.source}, with the size of the weights"
     found = (
-        Part(name="machine", value=machine, basis=Basis.ASSUMED, source=whose),
-        Part(name="weights over the network", value=timed.download_s * size, basis=Basis.DERIVED, source=scaled),
-        Part(name="weights into memory", value=timed.load_s * size, basis=Basis.DERIVED, source=scaled),
-        Part(name="compilation", value=timed.compile_s, basis=Basis.ASSUMED, source=timed.source),
-        Part(name="graph capture", value=timed.graphs_s if graphs else 0.0, basis=Basis.ASSUMED, source=timed.source),
-        Part(name="engine and imports", value=timed.engine_s, basis=Basis.ASSUMED, source=timed.source),
+        Quantity(name="machine", value=machine, basis=Basis.ASSUMED, source=whose),
+        Quantity(name="weights over the network", value=timed.download_s * size, basis=Basis.DERIVED, source=scaled),
+        Quantity(name="weights into memory", value=timed.load_s * size, basis=Basis.DERIVED, source=scaled),
+        Quantity(name="compilation", value=timed.compile_s, basis=Basis.ASSUMED, source=timed.source),
+        Quantity(
+            name="graph capture", value=timed.graphs_s if graphs else 0.0, basis=Basis.ASSUMED, source=timed.source
+        ),
+        Quantity(name="engine and imports", value=timed.engine_s, basis=Basis.ASSUMED, source=timed.source),
     )
     return ColdStart(
         provisioning_s=machine,

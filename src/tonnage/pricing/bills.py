@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from tonnage.domain.answer import Basis, Part, Verdict
+from tonnage.domain.answer import Basis, Quantity, Verdict
 from tonnage.domain.money import Contract, Offer, is_stale
 from tonnage.domain.plan import Bill
 
@@ -151,10 +151,10 @@ def bill(offer: Offer, *, replicas: int, ranks: int, term: str, today: date) -> 
     )
 
 
-def _lines(offer: Offer, *, instances: int, price: float) -> tuple[Part, ...]:
+def _lines(offer: Offer, *, instances: int, price: float) -> tuple[Quantity, ...]:
     """What an hour pays for: the instances, what a contract charges unused, what is rented until a ramp is there."""
     basis = Basis.MEASURED if offer.as_of_kind == "exact" else Basis.ASSUMED
-    line = Part(
+    line = Quantity(
         name=f"{instances} x {offer.instance_type}",
         value=instances * price,
         basis=basis,
@@ -165,13 +165,13 @@ def _lines(offer: Offer, *, instances: int, price: float) -> tuple[Part, ...]:
     return contract_lines(offer.contract, line, used=instances * offer.count, each=price / offer.count)
 
 
-def contract_lines(contract: Contract, line: Part, *, used: float, each: float) -> tuple[Part, ...]:
+def contract_lines(contract: Contract, line: Quantity, *, used: float, each: float) -> tuple[Quantity, ...]:
     """
     The hourly lines of a contract, on average over its months.
 
     Parameters
     ----------
-    line : Part
+    line : Quantity
         All instances at the contract's price.
     used : float
         Accelerators of them.
@@ -183,12 +183,12 @@ def contract_lines(contract: Contract, line: Part, *, used: float, each: float) 
     unused = charged.paid - charged.used
     if unused > 0:
         said = f"{contract.take_or_pay:.0%} of what is committed is paid, used or not"
-        found.append(Part(name=f"{unused:,.3g} paid unused", value=unused * each, basis=line.basis, source=said))
+        found.append(Quantity(name=f"{unused:,.3g} paid unused", value=unused * each, basis=line.basis, source=said))
     if charged.lacking > 0:
         said = f"on average over the ramp, at {contract.bridge}, ${contract.bridge_usd_per_hour or 0.0:,.2f}/h each"
         bridge = charged.lacking * (contract.bridge_usd_per_hour or 0.0)
         name = f"{charged.lacking:,.3g} on demand until then"
-        found.append(Part(name=name, value=bridge, basis=Basis.ASSUMED, source=said))
+        found.append(Quantity(name=name, value=bridge, basis=Basis.ASSUMED, source=said))
     return tuple(found)
 
 
@@ -197,7 +197,7 @@ def with_instances(made: Bill, instances: int) -> Bill:
     line = msgspec.structs.replace(
         made.lines[0], name=f"{instances} x {made.instance_type}", value=instances * made.usd_per_instance_hour
     )
-    lines: tuple[Part, ...] = (line,)
+    lines: tuple[Quantity, ...] = (line,)
     if made.contract is not None:
         used = instances * made.accelerators_per_instance
         each = made.usd_per_instance_hour / made.accelerators_per_instance
@@ -241,7 +241,7 @@ def with_spares(made: Bill, *, spares: int) -> Bill:
     """The same bill with instances that stand by."""
     if not spares:
         return made
-    line = Part(
+    line = Quantity(
         name=f"{spares} x {made.instance_type} spare",
         value=spares * made.usd_per_instance_hour,
         basis=Basis.ASSUMED,

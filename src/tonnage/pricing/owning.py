@@ -14,7 +14,7 @@ from __future__ import annotations
 from math import expm1, sqrt
 from typing import Final
 
-from tonnage.domain.answer import Basis, Part, Quantity
+from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.cost import OwnedMachine
 from tonnage.errors import BadRequest
 from tonnage.pricing.energy import mean_power_w
@@ -169,8 +169,8 @@ def owned_usd_per_used_hour(machine: OwnedMachine, *, utilisation: float) -> flo
     return owned_usd(machine, utilisation=utilisation).value / hours
 
 
-def _part(name: str, value: float, source: str) -> Part:
-    return Part(name=name, value=value, basis=Basis.ASSUMED, source=source)
+def _part(name: str, value: float, source: str) -> Quantity:
+    return Quantity(name=name, value=value, basis=Basis.ASSUMED, source=source)
 
 
 def break_even_utilisation(*, fixed_usd: float, full_use_usd: float, rent_usd: float) -> float | None:

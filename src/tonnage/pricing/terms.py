@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from tonnage.domain.answer import Basis, Part
+from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.cost import BillingRules, UnitCosts
 from tonnage.domain.money import Contract, Provider
 from tonnage.pricing.bills import HOURS_PER_MONTH
@@ -131,7 +131,7 @@ def charged_hours(run_s: float, *, rules: BillingRules, term: str, contract: Con
 
 def run_lines(
     spent_s: Mapping[str, float], *, charged_h: float, usd_per_hour: float, told: str = ""
-) -> tuple[Part, ...]:
+) -> tuple[Quantity, ...]:
     """
     The bill of a run, opened by what its hours were spent on; what the provider rounds up is a line of its own.
 
@@ -150,7 +150,7 @@ def run_lines(
     hours["rounding of hours"] = charged_h - sum(hours.values())
     price = told or f"{usd_per_hour:,.4g} USD/h"
     return tuple(
-        Part(name=name, value=usd_per_hour * spent, basis=Basis.DERIVED, source=f"{spent:.2f} h at {price}")
+        Quantity(name=name, value=usd_per_hour * spent, basis=Basis.DERIVED, source=f"{spent:.2f} h at {price}")
         for name, spent in hours.items()
         if spent > 1e-12
     )

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from tonnage.domain.answer import Quantity
-from tonnage.domain.breakdown import Breakdown, Evidence, Node
+from tonnage.domain.answer import Evidence, Quantity
+from tonnage.domain.breakdown import Breakdown
 from tonnage.errors import UnknownName
 from tonnage.report.document import Block, Column, Document, Headline, Note, Section, Table, Text, text_section
 from tonnage.report.names import model_name, with_names
@@ -127,7 +127,7 @@ def _shares(parts: Sequence[tuple[float, str]]) -> str:
     return ", ".join(f"{name} {share:.0%}" for share, name in parts)
 
 
-def _largest(node: Node) -> list[tuple[float, str]]:
+def _largest(node: Quantity) -> list[tuple[float, str]]:
     """Shares and names of the largest parts: the largest is opened until there are enough to name."""
     whole = _seconds(node)
     if not whole or len(node.parts) < 2:
@@ -146,13 +146,13 @@ def _largest(node: Node) -> list[tuple[float, str]]:
     return [(own, name) for own, name in named_parts[:_LARGEST] if own >= _NAMED]
 
 
-def _parts_of_sum(node: Node, share: float) -> list[tuple[float, Node, float]]:
+def _parts_of_sum(node: Quantity, share: float) -> list[tuple[float, Quantity, float]]:
     """Parts that add up to the number: of a maximum only the operand that binds."""
     parts = [part for part in node.parts if node.rule != "max" or part.name == node.binds]
     return [(share * part.value, part, share) for part in parts]
 
 
-def _choose_numbers(numbers: tuple[Node, ...], only: str | None) -> list[Node]:
+def _choose_numbers(numbers: tuple[Quantity, ...], only: str | None) -> list[Quantity]:
     if only is None or not numbers:
         return list(numbers)
     found = [node for node in numbers if node.name.lower() == only.lower()]
@@ -161,7 +161,7 @@ def _choose_numbers(numbers: tuple[Node, ...], only: str | None) -> list[Node]:
     return found
 
 
-def tree_table(node: Node, *, depth: int, sources: dict[str, int]) -> Table:
+def tree_table(node: Quantity, *, depth: int, sources: dict[str, int]) -> Table:
     """The parts of a number, indented; `sources` collects what the leaves rest on."""
     columns = (
         Column("part"), Column("time", True), Column("share", True),
@@ -188,18 +188,18 @@ def tree_table(node: Node, *, depth: int, sources: dict[str, int]) -> Table:
 class _Row(NamedTuple):
     """One line of a tree; what runs beside the longest operand of a maximum has no share."""
 
-    node: Node
+    node: Quantity
     level: int
     share: float | None
     how: str
     evidence: Evidence | None = None
 
 
-def _rows(node: Node, *, depth: int, share: float | None, level: int = 0) -> Iterator[_Row]:
+def _rows(node: Quantity, *, depth: int, share: float | None, level: int = 0) -> Iterator[_Row]:
     """Parts above the threshold, `share` of the root for each second of the node's parts."""
     if level >= depth:
         return
-    small: list[Node] = []
+    small: list[Quantity] = []
     for part in node.parts:
         inside = None if node.rule == "max" and part.name != node.binds else share
         own = None if inside is None else inside * part.value
@@ -210,11 +210,11 @@ def _rows(node: Node, *, depth: int, share: float | None, level: int = 0) -> Ite
         yield _Row(part, level, own, how, end.evidence)
         yield from _rows(end, depth=depth, share=None if inside is None else inside * times, level=level + 1)
     if small:
-        rest = Node.total(f"{len(small)} smaller", tuple(small), unit=node.parts[0].unit)
+        rest = Quantity.total(f"{len(small)} smaller", tuple(small), unit=node.parts[0].unit)
         yield _Row(rest, level, None if share is None else share * rest.value, "")
 
 
-def _through(node: Node) -> tuple[Node, float, str]:
+def _through(node: Quantity) -> tuple[Quantity, float, str]:
     """Where a chain of single parts ends, how many of the last a node is, and how it is written in one line."""
     times, steps = node.times, [_how(node)]
     while True:
@@ -232,14 +232,14 @@ def _through(node: Node) -> tuple[Node, float, str]:
         steps.append(_how(node))
 
 
-def _binding(node: Node) -> Node | None:
+def _binding(node: Quantity) -> Quantity | None:
     """The operand of a maximum that binds, where the others have no parts to show."""
     if node.rule != "max" or any(part.parts and part.name != node.binds for part in node.parts):
         return None
     return next(part for part in node.parts if part.name == node.binds)
 
 
-def _how(node: Node) -> str:
+def _how(node: Quantity) -> str:
     run = node.execution
     if run is None:
         return "" if node.rule == "max" else node.how
@@ -253,12 +253,12 @@ def _how(node: Node) -> str:
     return f"{run.count:g} x {show(run.once_s, 's')}{factor}  {shape}".strip()
 
 
-def _seconds(node: Node) -> float:
+def _seconds(node: Quantity) -> float:
     """What a number's parts add up to: shares are of it."""
     return node.value / node.times if node.rule == "sum" else sum(part.value for part in node.parts)
 
 
-def _amount(node: Node) -> str:
+def _amount(node: Quantity) -> str:
     return show(node.value, node.unit) if node.unit in {"s", "1/s"} else f"{node.value:,.4g} {node.unit}"
 
 

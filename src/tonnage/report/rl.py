@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.domain.breakdown import Node
+from tonnage.domain.answer import Quantity
 from tonnage.domain.requests.rl import Rl
 from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.report.document import Block, Column, Document, Meter, Table, section, text_section
@@ -253,7 +253,7 @@ def _step_tokens(option: RlOption) -> float:
     return case.prompts_per_step * case.responses_per_prompt * each
 
 
-def _tree_lines(node: Node, depth: int = 0) -> list[str]:
+def _tree_lines(node: Quantity, depth: int = 0) -> list[str]:
     """The tree of a step, a line a part; of parts that run beside each other the longest counts."""
     told = f" ({node.how})" if node.how else ""
     lines = [f"{'  ' * depth}{node.name}: {show(node.value, node.unit)}{told}"]

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.domain.breakdown import Breakdown, Node
+from tonnage.domain.answer import Quantity
+from tonnage.domain.breakdown import Breakdown
 from tonnage.domain.compare import Comparison
 from tonnage.errors import BadRequest, UnknownName, echo
 
@@ -92,7 +93,7 @@ def tree_rows(answer: Any) -> list[dict[str, Any]]:
         raise BadRequest(f"{type(answer).__name__} is not opened; give what tonnage.explain returns")
     rows: list[dict[str, Any]] = []
 
-    def add(node: Node, path: tuple[str, ...], whole: float) -> None:
+    def add(node: Quantity, path: tuple[str, ...], whole: float) -> None:
         evidence = node.evidence
         rows.append(
             {

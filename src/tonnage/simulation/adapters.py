@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from tonnage.domain.answer import Part
+from tonnage.domain.answer import Quantity
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.requests.adapters import Adapters
@@ -36,7 +36,7 @@ _MANY: Final = 1e6
 """Sequences beyond which no engine's limit is looked for."""
 
 
-def adapter_parts(model: Model, adapters: Adapters | None, *, layout: Layout) -> tuple[Part, ...]:
+def adapter_parts(model: Model, adapters: Adapters | None, *, layout: Layout) -> tuple[Quantity, ...]:
     """What adapters hold on a rank; nothing where they are merged. [bytes]"""
     if adapters is None or not adapters.slots:
         return ()
@@ -44,7 +44,7 @@ def adapter_parts(model: Model, adapters: Adapters | None, *, layout: Layout) ->
     # Engines allocate slots for every layer that may have an adapter, whatever the adapters change.
     each = adapter_bytes(model, rank=rank, layout=layout)
     how = f"{adapters.slots} slots of {each / 1e6:,.1f} MB: rank {rank}, {BYTES * 8:g} bits"
-    return (Part(name=f"LoRA adapters, {adapters.kept}", value=adapters.slots * each, source=how),)
+    return (Quantity(name=f"LoRA adapters, {adapters.kept}", value=adapters.slots * each, source=how),)
 
 
 def adapters_in(model: Model, tokens: Tokens, *, adapters: Adapters, layout: Layout) -> Work:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tonnage.domain.answer import Basis, Part
+from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Attention, Mlp, Model
@@ -97,7 +97,7 @@ def hits_of(model: Model, images: Images, *, kept: float) -> float:
     return min(1.0, held / images.distinct)
 
 
-def encoder_parts(model: Model, images: Images, *, tokens: float, kept: float, tp: int) -> tuple[Part, ...]:
+def encoder_parts(model: Model, images: Images, *, tokens: float, kept: float, tp: int) -> tuple[Quantity, ...]:
     """What encoding holds on a rank beside the encoder's weights: activations of a pass, and encodings. [bytes]"""
     tower = encoder_of(model)
     width = tower.hidden_size or model.hidden_size
@@ -108,8 +108,8 @@ def encoder_parts(model: Model, images: Images, *, tokens: float, kept: float, t
     live = 2.0 * rows * (2.0 * width + max(4.0 * heads, 2.0 * inner) / tp)
     how = f"{rows:,.0f} patches: residual, and queries, keys and values or the inner width"
     return (
-        Part(name="images: activations of the encoder", value=live, basis=Basis.CALIBRATED, source=how),
-        Part(name="images: kept encodings", value=kept, source=f"{token_bytes(model):,.0f} bytes a token"),
+        Quantity(name="images: activations of the encoder", value=live, basis=Basis.CALIBRATED, source=how),
+        Quantity(name="images: kept encodings", value=kept, source=f"{token_bytes(model):,.0f} bytes a token"),
     )
 
 
@@ -129,7 +129,7 @@ def with_encoder(
     return msgspec.structs.replace(placement, encoder_s=(fixed, each * images.per_request / max(1.0, isl)))
 
 
-def held_for_images(model: Model, images: Images, *, engine: Engine, tp: int) -> tuple[Part, ...]:
+def held_for_images(model: Model, images: Images, *, engine: Engine, tp: int) -> tuple[Quantity, ...]:
     """What a rank holds of images beside the encoder's weights, which each is taken to hold whole. [bytes]"""
     budget, dealt = float(engine.max_num_batched_tokens or FULL), engine.mm_encoder_tp_mode == "data"
     # Dealt out, a rank encodes its part of the step's images; otherwise all of them, divided inside.

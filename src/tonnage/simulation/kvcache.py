@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.answer import Basis, Part, Quantity, Verdict
+from tonnage.domain.answer import Basis, Quantity, Verdict
 from tonnage.domain.engine_spec import MemoryRule, ResolvedEngine
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Attention, LatentAttention, Model
@@ -104,7 +104,7 @@ class _Held(msgspec.Struct, frozen=True, kw_only=True):
     """What stands beside the cache, and the limit both share."""
 
     limit_bytes: float
-    parts: tuple[Part, ...]
+    parts: tuple[Quantity, ...]
 
     @property
     def free_bytes(self) -> float:
@@ -120,7 +120,7 @@ def kv_pool(
     layout: Layout | None = None,
     demand: Demand | None = None,
     device: Device | None = None,
-    images: tuple[Part, ...] = (),
+    images: tuple[Quantity, ...] = (),
 ) -> KvPool:
     """
     The cache pool of one rank and whether the demand fits it; `engine` has its settings filled (`engines.registry`).
@@ -154,10 +154,10 @@ def kv_pool(
     pool = wanted if rule.kind == "need" else free
     block = settings.block_tokens or 1
     blocks = max(0, math.floor(pool / (block * per_token))) if per_token else 0
-    cache = Part(
+    cache = Quantity(
         name="KV cache", value=max(0.0, pool - offload), source=f"{precision.kv}, {show(per_token, 'bytes')}/token"
     )
-    needed = Part(name="KV cache", value=max(0.0, wanted - offload), source=_of_sequences(demand.concurrency))
+    needed = Quantity(name="KV cache", value=max(0.0, wanted - offload), source=_of_sequences(demand.concurrency))
     need = _sum_interval(Quantity.of_parts("bytes", (*held.parts, needed)))
     return KvPool(
         tokens=float(blocks * block * layout.dp),
@@ -230,12 +230,12 @@ def _draft_layout(layout: Layout) -> Layout:
     return Layout(tp=layout.tp, dp=layout.dp)
 
 
-def _draft_weights(drafter: Model | None, precision: Precision, layout: Layout) -> tuple[Part, ...]:
+def _draft_weights(drafter: Model | None, precision: Precision, layout: Layout) -> tuple[Quantity, ...]:
     """A draft's weights on one rank; its embedding is the target's. [bytes]"""
     if drafter is None:
         return ()
     found = weight_bytes(drafter, draft_precision(precision), layout=_draft_layout(layout))
-    return (Part(name="draft", value=found.value, source=drafter.id),)
+    return (Quantity(name="draft", value=found.value, source=drafter.id),)
 
 
 def _allocated_cache(
@@ -250,7 +250,7 @@ def _allocated_cache(
 
 
 def _share_of_total(
-    model: Model, engine: ResolvedEngine, layout: Layout, *, weights: Quantity, total: float, beyond: Part
+    model: Model, engine: ResolvedEngine, layout: Layout, *, weights: Quantity, total: float, beyond: Quantity
 ) -> _Held:
     """util x M = W + A_peak + O_nontorch [+ G_graphs where they count] + KV (docs/physics.md 4)."""
     rule, settings = engine.spec.memory, engine.settings
@@ -272,7 +272,7 @@ def _fraction(rule: MemoryRule, settings: Engine) -> float:
     return settings.memory_fraction or rule.fraction
 
 
-def _held_by_all_reduce(model: Model, engine: Engine) -> Part:
+def _held_by_all_reduce(model: Model, engine: Engine) -> Quantity:
     """
     Outputs of every all-reduce of the profiled step, two a layer, 16 bits.
 
@@ -281,10 +281,10 @@ def _held_by_all_reduce(model: Model, engine: Engine) -> Part:
     """
     layers = sum(group.count for group in model.layers)
     value = 2.0 * layers * (engine.max_num_batched_tokens or 2048) * model.hidden_size * 2.0
-    return Part(name="held by all-reduce", value=value, source="2 L T D x 2 bytes; vLLM pull request 2031")
+    return Quantity(name="held by all-reduce", value=value, source="2 L T D x 2 bytes; vLLM pull request 2031")
 
 
-def _rotary(model: Model) -> Part:
+def _rotary(model: Model) -> Quantity:
     """Cosine and sine tables, 16 bits, for every position of the model's context."""
     widths = (
         group.mixer.qk_rope_head_dim if isinstance(group.mixer, LatentAttention) else group.mixer.head_dim
@@ -292,10 +292,10 @@ def _rotary(model: Model) -> Part:
         if isinstance(group.mixer, Attention | LatentAttention)
     )
     value = 2.0 * (model.max_context or 0) * max(widths, default=0)
-    return Part(name="weights: rotary tables", value=value, source="max_context x head width x 2 bytes")
+    return Quantity(name="weights: rotary tables", value=value, source="max_context x head width x 2 bytes")
 
 
-def _beyond_torch(engine: ResolvedEngine, ranks: int, accelerator: Accelerator, device: Device) -> Part:
+def _beyond_torch(engine: ResolvedEngine, ranks: int, accelerator: Accelerator, device: Device) -> Quantity:
     basis = Basis.CALIBRATED
     if device.beyond_torch_bytes is not None:
         value, source, basis = device.beyond_torch_bytes, "given", Basis.MEASURED
@@ -305,7 +305,7 @@ def _beyond_torch(engine: ResolvedEngine, ranks: int, accelerator: Accelerator, 
     else:
         group = 0.0 if ranks == 1 else GROUP_BYTES + (LARGE_GROUP_BYTES if ranks >= 4 else 0.0)
         value, source = FREED_BYTES + group, "vLLM V1 start logs; NCCL from AIConfigurator"
-    return Part(name="NCCL and libraries", value=value, basis=basis, source=source)
+    return Quantity(name="NCCL and libraries", value=value, basis=basis, source=source)
 
 
 def _reserve(engine: ResolvedEngine, layout: Layout, *, weights: Quantity, total: float) -> _Held:
@@ -316,8 +316,8 @@ def _reserve(engine: ResolvedEngine, layout: Layout, *, weights: Quantity, total
     reserve = (1 - fraction) * (total - start)
     parts = (
         *_weight_parts(weights),
-        Part(name="activations and graphs", value=reserve, source=f"{rule.setting} {fraction:g}"),
-        Part(name="context and NCCL", value=start, basis=Basis.CALIBRATED, source="free memory at start in logs"),
+        Quantity(name="activations and graphs", value=reserve, source=f"{rule.setting} {fraction:g}"),
+        Quantity(name="context and NCCL", value=start, basis=Basis.CALIBRATED, source="free memory at start in logs"),
     )
     return _Held(limit_bytes=total, parts=parts)
 
@@ -334,7 +334,7 @@ def _share_of_free(model: Model, engine: ResolvedEngine, layout: Layout, *, weig
     fixed = (
         *_weight_parts(weights),
         *_name_parts(peak, "activations"),
-        Part(name="context and NCCL", value=CONTEXT_BYTES + group, basis=Basis.CALIBRATED, source="start logs"),
+        Quantity(name="context and NCCL", value=CONTEXT_BYTES + group, basis=Basis.CALIBRATED, source="start logs"),
     )
     free = total - sum(part.value for part in fixed)
     rule = engine.spec.memory
@@ -343,7 +343,7 @@ def _share_of_free(model: Model, engine: ResolvedEngine, layout: Layout, *, weig
     else:
         fraction = _fraction(rule, engine.settings)
         kept, source = (1 - fraction) * max(0.0, free), f"{engine.spec.name}: pool is {fraction:g} of what is free"
-    return _Held(limit_bytes=total, parts=(*fixed, Part(name="left free", value=kept, source=source)))
+    return _Held(limit_bytes=total, parts=(*fixed, Quantity(name="left free", value=kept, source=source)))
 
 
 def _by_need(model: Model, engine: ResolvedEngine, demand: Demand, *, weights: Quantity, total: float) -> _Held:
@@ -356,8 +356,8 @@ def _by_need(model: Model, engine: ResolvedEngine, demand: Demand, *, weights: Q
     parts = (
         *_weight_parts(weights),
         *_name_parts(step, "activations"),
-        Part(name="logits", value=4 * rows * model.vocab_size, source="32-bit logits of the rows that emit"),
-        Part(
+        Quantity(name="logits", value=4 * rows * model.vocab_size, source="32-bit logits of the rows that emit"),
+        Quantity(
             name="context and libraries",
             value=CONTEXT_BYTES + rule.library_bytes,
             basis=Basis.CALIBRATED,
@@ -367,7 +367,7 @@ def _by_need(model: Model, engine: ResolvedEngine, demand: Demand, *, weights: Q
     return _Held(limit_bytes=total, parts=parts)
 
 
-def _weight_parts(weights: Quantity) -> tuple[Part, ...]:
+def _weight_parts(weights: Quantity) -> tuple[Quantity, ...]:
     """What stands beside the cache whatever the step: weights, and what encoding images holds."""
     return tuple(
         part
@@ -377,14 +377,14 @@ def _weight_parts(weights: Quantity) -> tuple[Part, ...]:
     )
 
 
-def _name_parts(quantity: Quantity, name: str) -> tuple[Part, ...]:
+def _name_parts(quantity: Quantity, name: str) -> tuple[Quantity, ...]:
     return tuple(
         msgspec.structs.replace(part, name=name, source=f"{part.source} ({part.name})") for part in quantity.parts
     )
 
 
-def _graphs() -> Part:
-    return Part(name="CUDA graphs", value=GRAPH_BYTES, basis=Basis.ASSUMED, source="start logs: 0.1 to 1.0 GiB")
+def _graphs() -> Quantity:
+    return Quantity(name="CUDA graphs", value=GRAPH_BYTES, basis=Basis.ASSUMED, source="start logs: 0.1 to 1.0 GiB")
 
 
 def _verdict(held: _Held, *, need: Quantity, free: float, wanted: float, accelerator: Accelerator) -> Verdict:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tonnage.domain.breakdown import Node
+from tonnage.domain.answer import Quantity
 from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, mean_step
 from tonnage.simulation.closed_loop import Load, LoopLog, RequestSeen, Saturation, round_weights, saturation
 from tonnage.simulation.served import Served
@@ -41,12 +41,12 @@ _MIXED: Final = "prefill steps"
 class ServedTree(msgspec.Struct, frozen=True, kw_only=True):
     """Mean latencies of a replica, opened, and what one request costs it."""
 
-    ttft: Node
-    tpot: Node
-    e2e: Node
+    ttft: Quantity
+    tpot: Quantity
+    e2e: Quantity
     work: float
     """Requests that take `cost` together; 0 where a simulation alone says how many."""
-    cost: tuple[Node, ...]
+    cost: tuple[Quantity, ...]
     """Seconds whose quotient is the replica's rate; none where the traffic states the rate."""
 
 
@@ -56,8 +56,8 @@ def steady_tree(
     *,
     concurrency: float,
     overload: bool,
-    decode: Callable[[float], Node],
-    prefill: tuple[Node, Node],
+    decode: Callable[[float], Quantity],
+    prefill: tuple[Quantity, Quantity],
 ) -> ServedTree:
     """
     Arrivals at a rate: the closed form of `capacity.at_concurrency`, its terms opened.
@@ -69,11 +69,11 @@ def steady_tree(
     step = _between(times, concurrency, decode)
     mean = mean_step(times, load, concurrency=concurrency)
     added, prompts = mean.total_s - mean.decode_s, concurrency / tokens
-    tpot = Node.total(
+    tpot = Quantity.total(
         TPOT,
         (
             step,
-            Node.total(
+            Quantity.total(
                 "prompts that share steps",
                 (share,),
                 times=added / share.value,
@@ -82,16 +82,16 @@ def steady_tree(
         ),
         how=f"steady state of {concurrency:.3g} requests",
     )
-    ttft = Node.total(
+    ttft = Quantity.total(
         TTFT,
         (
-            Node.total(
+            Quantity.total(
                 "queueing delay",
                 (step,),
                 times=mean.wait_s / step.value,
                 how=f"rest of the running step and prompts that came with it: {mean.wait_s * 1e3:.3g} ms",
             ),
-            Node.total(
+            Quantity.total(
                 "own step",
                 (alone,),
                 times=mean.own_s / alone.value,
@@ -101,11 +101,11 @@ def steady_tree(
     )
     if not overload:
         return _build_tree(ttft, tpot, load.output_tokens - 1.0, work=1.0, cost=())
-    cost = Node.total(
+    cost = Quantity.total(
         "time in the batch",
         (
-            Node.total(_DECODE, (step,), times=tokens, how=f"{tokens:.4g} steps"),
-            Node.total(
+            Quantity.total(_DECODE, (step,), times=tokens, how=f"{tokens:.4g} steps"),
+            Quantity.total(
                 "prompts of all", (share,), times=tokens * added / share.value, how=f"{concurrency:.4g} prompts"
             ),
         ),
@@ -113,26 +113,28 @@ def steady_tree(
     return _build_tree(ttft, tpot, load.output_tokens - 1.0, work=concurrency, cost=(cost,))
 
 
-def _between(times: ReplicaTimes, batch: float, decode: Callable[[float], Node]) -> Node:
+def _between(times: ReplicaTimes, batch: float, decode: Callable[[float], Quantity]) -> Quantity:
     """The decode step at a batch, linear between two tabulated ones and never shorter than a smaller batch's."""
     sizes = times.batches
 
-    def at(i: int) -> Node:
+    def at(i: int) -> Quantity:
         # Host work may make a larger batch look no slower.
         return max((decode(sizes[j]) for j in range(i + 1)), key=lambda node: node.value)
 
     above = next((i for i, size in enumerate(sizes) if batch <= size), None)
     if above is None:
-        return Node.total("decode step", (at(len(sizes) - 1),), times=batch / sizes[-1], how="beyond the largest batch")
+        return Quantity.total(
+            "decode step", (at(len(sizes) - 1),), times=batch / sizes[-1], how="beyond the largest batch"
+        )
     if above == 0:
         return at(0)
     share = (batch - sizes[above - 1]) / (sizes[above] - sizes[above - 1])
     parts = tuple(
-        Node.total(f"step of {sizes[i]:.4g}", (at(i),), times=weight, how=f"{weight:.1%} of it")
+        Quantity.total(f"step of {sizes[i]:.4g}", (at(i),), times=weight, how=f"{weight:.1%} of it")
         for i, weight in ((above - 1, 1.0 - share), (above, share))
         if weight
     )
-    return Node.total("decode step", parts, how=f"{batch:.4g} requests, between two batches")
+    return Quantity.total("decode step", parts, how=f"{batch:.4g} requests, between two batches")
 
 
 def saturated_tree(trees: StepTrees, load: Load) -> ServedTree:
@@ -141,31 +143,31 @@ def saturated_tree(trees: StepTrees, load: Load) -> ServedTree:
     decode = trees.decode("decode step", full.batch, context=full.context)
     mixed = trees.mixed("prefill step", full.mixed)
     cost = _full_cost(full, decode, mixed, mixed_steps=load.mixed)
-    tpot = Node.total(TPOT, (cost,), times=1.0 / full.steps, how=f"a request's cost over {full.steps:.4g} tokens")
+    tpot = Quantity.total(TPOT, (cost,), times=1.0 / full.steps, how=f"a request's cost over {full.steps:.4g} tokens")
     needed = max(1.0, 1.0 / full.mixed.prompts)
-    own = Node.total("own prefill", (mixed,), times=needed, how=f"{needed:.3g} steps")
-    ttft = Node.total(TTFT, (trees.request(), own), how="from when the request is admitted")
+    own = Quantity.total("own prefill", (mixed,), times=needed, how=f"{needed:.3g} steps")
+    ttft = Quantity.total(TTFT, (trees.request(), own), how="from when the request is admitted")
     return _build_tree(ttft, tpot, full.steps - 1.0, work=full.batch, cost=(cost,))
 
 
-def _full_cost(full: Saturation, decode: Node, mixed: Node, *, mixed_steps: bool) -> Node:
+def _full_cost(full: Saturation, decode: Quantity, mixed: Quantity, *, mixed_steps: bool) -> Quantity:
     """n decode steps, of which R p / q are longer for the prompts in them."""
     times = full.batch / full.mixed.prompts
-    parts: tuple[Node, ...]
+    parts: tuple[Quantity, ...]
     if not mixed_steps:
         told = f"{full.batch:.4g} requests enter meanwhile, {full.mixed.prompts:.3g} a step"
         parts = (
-            Node.total(_DECODE, (decode,), times=full.steps, how=f"{full.steps:.4g} tokens"),
-            Node.total(_MIXED, (mixed,), times=times, how=told),
+            Quantity.total(_DECODE, (decode,), times=full.steps, how=f"{full.steps:.4g} tokens"),
+            Quantity.total(_MIXED, (mixed,), times=times, how=told),
         )
     elif mixed.value > decode.value:
         parts = (
-            Node.total(_DECODE, (decode,), times=full.steps - times, how=f"{full.steps - times:.4g} steps"),
-            Node.total(_MIXED, (mixed,), times=times, how=f"{times:.4g} steps carry the prompts"),
+            Quantity.total(_DECODE, (decode,), times=full.steps - times, how=f"{full.steps - times:.4g} steps"),
+            Quantity.total(_MIXED, (mixed,), times=times, how=f"{times:.4g} steps carry the prompts"),
         )
     else:
-        parts = (Node.total(_DECODE, (decode,), times=full.steps, how="prompts make no step longer"),)
-    return Node.total("a request's time in the batch", parts)
+        parts = (Quantity.total(_DECODE, (decode,), times=full.steps, how="prompts make no step longer"),)
+    return Quantity.total("a request's time in the batch", parts)
 
 
 def static_tree(
@@ -176,42 +178,46 @@ def static_tree(
     together = min(requests, load.slots) if found.saturated else requests
     own = _prefill(trees, prefill_steps(prompts=together, prompt_tokens=prompt, budget=budget), piped)
     step = trees.decode("decode step", together, context=prompt + (output + 1.0) / 2.0)
-    ttft, tokens = Node.total(TTFT, (trees.request(), own)), max(0.0, output - 1.0)
-    tpot = Node.total(TPOT, (step,), how="the batch decodes together, at its mean context")
-    one = Node.total(E2E, (ttft, Node.total("decode", (step,), times=tokens, how=f"{tokens:.4g} further tokens")))
+    ttft, tokens = Quantity.total(TTFT, (trees.request(), own)), max(0.0, output - 1.0)
+    tpot = Quantity.total(TPOT, (step,), how="the batch decodes together, at its mean context")
+    one = Quantity.total(
+        E2E, (ttft, Quantity.total("decode", (step,), times=tokens, how=f"{tokens:.4g} further tokens"))
+    )
     if not found.saturated:
         return ServedTree(ttft=ttft, tpot=tpot, e2e=one, work=together, cost=(one,))
     waves = requests / together
     cost = _prefill(trees, prefill_steps(prompts=together, prompt_tokens=prompt, budget=budget), 1.0)
-    wave = Node.total("a wave", (cost, Node.total("decode", (tpot,), times=tokens, how=f"{tokens:.4g} further tokens")))
+    wave = Quantity.total(
+        "a wave", (cost, Quantity.total("decode", (tpot,), times=tokens, how=f"{tokens:.4g} further tokens"))
+    )
     told = f"{waves:.3g} waves of {together:.4g} requests"
-    ahead = Node.total("waves ahead", (wave,), times=(waves - 1.0) / 2.0, how=told)
-    beside = Node.total(
+    ahead = Quantity.total("waves ahead", (wave,), times=(waves - 1.0) / 2.0, how=told)
+    beside = Quantity.total(
         "prefill of those that follow", (cost,), times=1.0 / max(1.0, tokens), how="spread over the tokens of an answer"
     )
     return ServedTree(
-        ttft=Node.total(TTFT, (*ttft.parts, ahead)),
-        tpot=Node.total(TPOT, (msgspec.structs.replace(tpot, name="decode"), beside)),
-        e2e=Node.total(E2E, (msgspec.structs.replace(one, name="a request of the first wave"), ahead)),
+        ttft=Quantity.total(TTFT, (*ttft.parts, ahead)),
+        tpot=Quantity.total(TPOT, (msgspec.structs.replace(tpot, name="decode"), beside)),
+        e2e=Quantity.total(E2E, (msgspec.structs.replace(one, name="a request of the first wave"), ahead)),
         work=requests,
-        cost=(Node.total("all waves", (wave,), times=waves, how=told),),
+        cost=(Quantity.total("all waves", (wave,), times=waves, how=told),),
     )
 
 
-def _prefill(trees: StepTrees, steps: list[tuple[float, MixedStep]], piped: float) -> Node:
+def _prefill(trees: StepTrees, steps: list[tuple[float, MixedStep]], piped: float) -> Quantity:
     parts = tuple(
-        Node.total(_MIXED, (trees.mixed("prefill step", step),), times=times, how=f"{times:g} times")
+        Quantity.total(_MIXED, (trees.mixed("prefill step", step),), times=times, how=f"{times:g} times")
         for times, step in steps
     )
     told = "" if piped == 1.0 else f"pieces follow each other through the stages: {piped:.3g} of their time is left"
-    return Node.total("prefill", parts, times=piped, how=told)
+    return Quantity.total("prefill", parts, times=piped, how=told)
 
 
 def closed_tree(trees: StepTrees, log: LoopLog, *, clients: float, requests: int | None) -> ServedTree:
     """A simulated loop of clients: the mean request's time, divided among the steps that ran meanwhile."""
     opened = _Loop(trees, log)
     weighted = list(_weight_requests(log.requests, round_weights(requests, clients=clients)))
-    ttft = Node.total(
+    ttft = Quantity.total(
         TTFT,
         (
             trees.request(),
@@ -223,7 +229,7 @@ def closed_tree(trees: StepTrees, log: LoopLog, *, clients: float, requests: int
     each = ((r.first_s, r.ended_s, w / max(1.0, r.output_tokens - 1.0)) for w, r in weighted)
     tpot = opened.during(TPOT, each, per="token")
     decode = opened.during("decode", ((r.first_s, r.ended_s, w) for w, r in weighted), per="request")
-    e2e = Node.total(E2E, (ttft, decode))
+    e2e = Quantity.total(E2E, (ttft, decode))
     return ServedTree(ttft=ttft, tpot=tpot, e2e=e2e, work=clients, cost=(e2e,))
 
 
@@ -267,7 +273,7 @@ class _Loop:
         self.trees, self.log = trees, log
         self.starts = [started for started, _, _ in log.times]
 
-    def during(self, name: str, windows: Iterable[tuple[float, float, float]], *, per: str) -> Node:
+    def during(self, name: str, windows: Iterable[tuple[float, float, float]], *, per: str) -> Quantity:
         """Windows (from, to, weight) as one sum over the kinds of steps in them."""
         kinds: dict[str, _Mean] = {}
         for begin, end, weight in windows:
@@ -275,7 +281,9 @@ class _Loop:
                 kind = _DECODE if not asked.prompts else _MIXED if not asked.sequences else "mixed steps"
                 kinds[kind] = kinds.get(kind, _Mean()).with_part(weight * spent, weight * spent / step_s, asked)
         found = tuple(self._kind(kind, mean, per) for kind, mean in kinds.items() if mean.time_s > 0.0)
-        return Node.total(name, tuple(sorted(found, key=lambda node: -node.value)), how="the steps that ran meanwhile")
+        return Quantity.total(
+            name, tuple(sorted(found, key=lambda node: -node.value)), how="the steps that ran meanwhile"
+        )
 
     def _within(self, begin: float, end: float) -> Iterator[tuple[MixedStep, float, float]]:
         """Steps that run in a window, each with its length and its time inside."""
@@ -287,7 +295,7 @@ class _Loop:
                 yield self.log.asked[at], step_s, spent
             at += 1
 
-    def _kind(self, kind: str, mean: _Mean, per: str) -> Node:
+    def _kind(self, kind: str, mean: _Mean, per: str) -> Quantity:
         """One kind of step at its mean shape, as often as makes up its time."""
         tokens, prompts, sequences, context, cached = (total / mean.steps for total in mean[2:])
         if prompts:
@@ -296,7 +304,7 @@ class _Loop:
             step = self.trees.mixed("mean step", shape)
         else:
             step = self.trees.decode("mean step", sequences, context=context)
-        return Node.total(kind, (step,), times=mean.time_s / step.value, how=f"steps a {per}, averaged")
+        return Quantity.total(kind, (step,), times=mean.time_s / step.value, how=f"steps a {per}, averaged")
 
 
 def pooled_tree(
@@ -310,25 +318,27 @@ def pooled_tree(
     """Prefill and decode on workers of their own, as simulated; `prompt` is its tokens and its cache's transfer. [s]"""
     prefill, decode = trees
     tokens, transfer_s = prompt
-    own = Node.total("own prefill", (prefill.mixed("prefill step", MixedStep(tokens, 1.0)),))
-    move = Node(
+    own = Quantity.total("own prefill", (prefill.mixed("prefill step", MixedStep(tokens, 1.0)),))
+    move = Quantity(
         name="KV transfer", value=transfer_s, unit="s", how="the prompt's cache to the decode worker, over the network"
     )
     request = prefill.request()
     queued = found.ttft_s - request.value - own.value - transfer_s
-    queue = Node(
+    queue = Quantity(
         name="queueing delay",
         value=queued,
         unit="s",
         how="for a prefill worker, for others in its step, for a slot",
     )
-    ttft = Node.total(TTFT, (request, own, move, queue), how=f"mean over the requests of {clients:g} clients")
+    ttft = Quantity.total(TTFT, (request, own, move, queue), how=f"mean over the requests of {clients:g} clients")
     running = max(1.0, found.running / decode_workers)
     step = decode.decode("mean step", running, context=decode.grid.contexts[1])
     told = f"steps of a decode worker, opened at {running:.3g} sequences"
-    tpot = Node.total(TPOT, (step,), times=found.tpot_s / step.value, how=told)
+    tpot = Quantity.total(TPOT, (step,), times=found.tpot_s / step.value, how=told)
     further = (found.e2e_s - found.ttft_s) / found.tpot_s
-    e2e = Node.total(E2E, (ttft, Node.total("decode", (tpot,), times=further, how=f"{further:.4g} further tokens")))
+    e2e = Quantity.total(
+        E2E, (ttft, Quantity.total("decode", (tpot,), times=further, how=f"{further:.4g} further tokens"))
+    )
     return ServedTree(ttft=ttft, tpot=tpot, e2e=e2e, work=0.0, cost=())
 
 
@@ -336,15 +346,17 @@ def held_tree(tree: ServedTree, steps: float) -> ServedTree:
     """The same where a setting of the engine holds prompts back for so many decode steps."""
     if steps <= 0.0:
         return tree
-    held = Node.total("held for batching", (tree.tpot,), times=steps, how=f"{steps:.3g} decode steps on average")
-    ttft = Node.total(tree.ttft.name, (*tree.ttft.parts, held), how=tree.ttft.how)
-    e2e = Node.total(tree.e2e.name, (ttft, *tree.e2e.parts[1:]), how=tree.e2e.how)
+    held = Quantity.total("held for batching", (tree.tpot,), times=steps, how=f"{steps:.3g} decode steps on average")
+    ttft = Quantity.total(tree.ttft.name, (*tree.ttft.parts, held), how=tree.ttft.how)
+    e2e = Quantity.total(tree.e2e.name, (ttft, *tree.e2e.parts[1:]), how=tree.e2e.how)
     cost = tuple(e2e if part.name == tree.e2e.name else part for part in tree.cost)
     return msgspec.structs.replace(tree, ttft=ttft, e2e=e2e, cost=cost)
 
 
-def _build_tree(ttft: Node, tpot: Node, tokens: float, *, work: float, cost: tuple[Node, ...]) -> ServedTree:
+def _build_tree(
+    ttft: Quantity, tpot: Quantity, tokens: float, *, work: float, cost: tuple[Quantity, ...]
+) -> ServedTree:
     """Latencies whose whole is the first token and so many further ones."""
     tokens = max(0.0, tokens)
-    decode = Node.total("decode", (tpot,), times=tokens, how=f"{tokens:.4g} further tokens")
-    return ServedTree(ttft=ttft, tpot=tpot, e2e=Node.total(E2E, (ttft, decode)), work=work, cost=cost)
+    decode = Quantity.total("decode", (tpot,), times=tokens, how=f"{tokens:.4g} further tokens")
+    return ServedTree(ttft=ttft, tpot=tpot, e2e=Quantity.total(E2E, (ttft, decode)), work=work, cost=cost)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.breakdown import Evidence
+from tonnage.domain.answer import Evidence
 from tonnage.domain.efficiency import Ladder, Rung
 from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.layout import Layout

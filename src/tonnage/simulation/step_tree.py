@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.breakdown import Evidence, Execution, Node
+from tonnage.domain.answer import Evidence, Execution, Quantity
 from tonnage.domain.engine_spec import Overheads, captured_batch
 from tonnage.physics.operators import roofline_of
 from tonnage.physics.work import Operator, Work
@@ -62,7 +62,9 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True):
     datasheet: Accelerator
     """With the rates that shares of the roofline are of; the placement's may be what the engine can reach."""
 
-    def host(self, name: str, kernels: Node, *, hidden_s: float, sequences: float, prompts: float, how: str) -> Node:
+    def host(
+        self, name: str, kernels: Quantity, *, hidden_s: float, sequences: float, prompts: float, how: str
+    ) -> Quantity:
         """The accelerator's part of a step with the host's: beside it, and before it."""
         o = self.overheads
         exposed = (
@@ -74,12 +76,12 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True):
         busy = kernels
         if hidden_s:
             beside = self.leaf("hidden host work", hidden_s, how="the next step's, and launches")
-            busy = Node.longest("accelerator or host", (kernels, beside), how="the longer of the two")
-        return Node.total(name, (busy, *exposed), how=how)
+            busy = Quantity.longest("accelerator or host", (kernels, beside), how="the longer of the two")
+        return Quantity.total(name, (busy, *exposed), how=how)
 
-    def leaf(self, name: str, seconds: float, *, how: str) -> Node:
+    def leaf(self, name: str, seconds: float, *, how: str) -> Quantity:
         """A time that the engine adds."""
-        return Node(name=name, value=seconds, unit="s", how=how, evidence=self.engine)
+        return Quantity(name=name, value=seconds, unit="s", how=how, evidence=self.engine)
 
 
 class StepTrees(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +91,7 @@ class StepTrees(msgspec.Struct, frozen=True, kw_only=True):
     table: StepTable
     grid: StepGrid
 
-    def decode(self, name: str, sequences: float, *, context: float) -> Node:
+    def decode(self, name: str, sequences: float, *, context: float) -> Quantity:
         """`table.decode_s`: one token of each of so many sequences."""
         t = self.table
         each = max(1.0, t.decodes_of(sequences))
@@ -107,7 +109,7 @@ class StepTrees(msgspec.Struct, frozen=True, kw_only=True):
         step = self._with_host(name, kernels, how, (sequences, 0.0))
         if t.speculation is None:
             return step
-        drafts = Node(
+        drafts = Quantity(
             name="drafts",
             value=t.drafts_s(sequences),
             unit="s",
@@ -117,9 +119,9 @@ class StepTrees(msgspec.Struct, frozen=True, kw_only=True):
         )
         gained = t.speculation.gained
         told = f"a step and its drafts yield {gained:.3g} tokens a sequence"
-        return Node.total(name, (msgspec.structs.replace(step, name="step"), drafts), times=1.0 / gained, how=told)
+        return Quantity.total(name, (msgspec.structs.replace(step, name="step"), drafts), times=1.0 / gained, how=told)
 
-    def mixed(self, name: str, step: MixedStep) -> Node:
+    def mixed(self, name: str, step: MixedStep) -> Quantity:
         """`table.mixed_step_s`: so many tokens of so many prompts, beside sequences that decode."""
         t, p = self.table, self.pricing.placement
         mine = t.fullest_rank(
@@ -159,31 +161,31 @@ class StepTrees(msgspec.Struct, frozen=True, kw_only=True):
         at, repeats = _table_size(batch, self.table.batches)
         return _repeat(decode_attention_work(self.pricing.placement, at, context=context), repeats)
 
-    def request(self) -> Node:
+    def request(self) -> Quantity:
         """What the engine adds to the first token of a request."""
         return self.pricing.leaf(
             "request handling", self.pricing.overheads.request_s, how="reading, tokenising, first answer"
         )
 
-    def _with_host(self, name: str, kernels: Node, how: str, load: tuple[float, float]) -> Node:
+    def _with_host(self, name: str, kernels: Quantity, how: str, load: tuple[float, float]) -> Quantity:
         """`load` is running sequences and new prompts of a data-parallel rank."""
         sequences, prompts = load[0] / self.table.layout.dp, load[1]
         return self.pricing.host(
             name, kernels, hidden_s=self.table.hidden_s, sequences=sequences, prompts=prompts, how=how
         )
 
-    def _bubble(self, seconds: float) -> Node:
+    def _bubble(self, seconds: float) -> Quantity:
         o, stages = self.pricing.overheads, self.table.layout.pp
         return self.pricing.leaf(
             "pipeline bubble", seconds, how=f"{o.bubble:g} of a decode step x {stages - 1} further stages"
         )
 
 
-def pass_tree(name: str, pricing: Pricing, *, work: Work, sequences: float, prompts: float, how: str) -> Node:
+def pass_tree(name: str, pricing: Pricing, *, work: Work, sequences: float, prompts: float, how: str) -> Quantity:
     """One pass over a work list, as `step_parts.seconds` prices it."""
     o, found = pricing.overheads, _Groups(pricing)
     found.add(work, prompts=bool(prompts))
-    kernels = Node.total("accelerator", found.parts())
+    kernels = Quantity.total("accelerator", found.parts())
     hidden_s = o.hidden_s + o.launch_s * sum(op.count for op in work)
     return pricing.host(name, kernels, hidden_s=hidden_s, sequences=sequences, prompts=prompts, how=how)
 
@@ -193,10 +195,10 @@ class _Groups:
 
     def __init__(self, pricing: Pricing) -> None:
         self.pricing = pricing
-        self.by_kind: dict[str, list[Node]] = defaultdict(list)
+        self.by_kind: dict[str, list[Quantity]] = defaultdict(list)
         self.started: dict[bool, float] = defaultdict(float)
         """Kernels, without and with prompts in the step."""
-        self.blocks: list[Node] = []
+        self.blocks: list[Quantity] = []
 
     def add(self, work: Work, *, prompts: bool, beside: float = 1.0) -> None:
         """One piece of the step, its operators `beside` times as long as without the others."""
@@ -211,14 +213,15 @@ class _Groups:
             return
         layers = _Groups(self.pricing)
         layers.add(work, prompts=True)
-        kernels = Node.total("kernels of the layers", layers.parts())
+        kernels = Quantity.total("kernels of the layers", layers.parts())
         launches = self.pricing.leaf("launches by the host", launched_s, how="no graph captured these kernels")
-        self.blocks.append(Node.longest("layers", (kernels, launches), how="the longer of the two"))
+        self.blocks.append(Quantity.longest("layers", (kernels, launches), how="the longer of the two"))
 
-    def parts(self) -> tuple[Node, ...]:
+    def parts(self) -> tuple[Quantity, ...]:
         """Each kind with its operators, the longest first, and what the engine adds to each kernel or saves of it."""
         totals = [
-            Node.total(kind, tuple(sorted(nodes, key=lambda node: -node.value))) for kind, nodes in self.by_kind.items()
+            Quantity.total(kind, tuple(sorted(nodes, key=lambda node: -node.value)))
+            for kind, nodes in self.by_kind.items()
         ]
         o = self.pricing.overheads
         each = {False: ("each kernel", o.kernel_s), True: ("each kernel with prompts", o.prefill_kernel_s)}
@@ -230,10 +233,10 @@ class _Groups:
             )
             for prompts, count in self.started.items()
         )
-        totals.append(Node.total("engine's cost a kernel", leaves))
+        totals.append(Quantity.total("engine's cost a kernel", leaves))
         return (*self.blocks, *sorted((node for node in totals if node.value), key=lambda node: -node.value))
 
-    def kernels(self, total_s: float, bubble: Node, *, beside_s: float = 0.0) -> Node:
+    def kernels(self, total_s: float, bubble: Quantity, *, beside_s: float = 0.0) -> Quantity:
         """All of it, with what the table's interpolation adds to the operators or takes from them."""
         parts = (*self.parts(), bubble)
         if beside_s:
@@ -242,8 +245,8 @@ class _Groups:
         rest = total_s - sum(part.value for part in parts)
         if abs(rest) > _ROUNDING * total_s:
             told = "steps are read between tabulated shapes"
-            parts = (*parts, Node(name="table interpolation", value=rest, unit="s", how=told, evidence=_TABLE))
-        return Node.total("accelerator", parts)
+            parts = (*parts, Quantity(name="table interpolation", value=rest, unit="s", how=told, evidence=_TABLE))
+        return Quantity.total("accelerator", parts)
 
 
 def _table_size(size: float, sizes: tuple[float, ...]) -> tuple[float, float]:
@@ -255,7 +258,7 @@ def _repeat(work: Work, repeats: float) -> Work:
     return work if repeats == 1.0 else tuple(msgspec.structs.replace(op, count=op.count * repeats) for op in work)
 
 
-def _kernel_nodes(pricing: Pricing, work: Work, *, prompts: bool, beside: float) -> list[tuple[str, Node]]:
+def _kernel_nodes(pricing: Pricing, work: Work, *, prompts: bool, beside: float) -> list[tuple[str, Quantity]]:
     """
     Every operator of a work list with the engine's factors, under the name of its group.
 
@@ -311,12 +314,12 @@ def _stretch(parts: Parts, overheads: Overheads, mean: float) -> float:
     )
 
 
-def _leaf(op: Operator, once: float, taken: float, evidence: Evidence) -> Node:
+def _leaf(op: Operator, once: float, taken: float, evidence: Evidence) -> Quantity:
     """The share of the roofline is that of the kernel as the engine runs it."""
     factor = taken / (op.count * once)
     if evidence.roofline_s is not None and taken:
         evidence = msgspec.structs.replace(evidence, roofline_share=evidence.roofline_s * op.count / taken)
-    return Node(
+    return Quantity(
         name=op.name, value=taken, unit="s", execution=execution_of(op, once_s=once, factor=factor), evidence=evidence
     )
 

@@ -19,9 +19,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.answer import Basis, Part, Quantity
+from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.layout import TrainLayout
-from tonnage.domain.model import Model
+from tonnage.domain.model import LayerGroup, Model
 from tonnage.domain.training import TrainCoefficients, TrainSetup
 from tonnage.physics.efficiency import smooth_max
 from tonnage.physics.network import network_totals
@@ -55,13 +55,12 @@ __all__ = [
     "Turns",
     "mean_turn_of",
     "model_flop",
-    "recompute_s",
     "slowest_stage",
     "stage_turn",
+    "step_parts",
     "step_time",
     "times_of",
     "turn_of",
-    "widen_s",
 ]
 
 _HOST_STEP_BYTES: Final = 28.0
@@ -99,13 +98,17 @@ def step_time(
         all its calls, because most of its setups differ in pipeline, sharding and data-parallel degree alone.
     """
     times = times_of(accelerator, setup, coefficients=coefficients)
+    return Quantity.of_parts("s", step_parts(model, times, known=known))
+
+
+def step_parts(model: Model, times: Times, *, known: Turns | None = None) -> tuple[Quantity, ...]:
+    """The summands of one optimizer step. [s]"""
     layered = bool(model.layers or model.encoder)
     parts = _layer_parts(model, times, known=known) if layered else network_step_parts(model, times)
-    nodes = setup.layout.ranks / max(1, times.links.domain)
-    straggle = coefficients.straggler * log2(nodes) if nodes > 1 else 0.0
-    total = sum(part.value for part in parts)
-    parts = (*parts, Part(name="stragglers", value=straggle * total, basis=Basis.CALIBRATED))
-    return Quantity.of_parts("s", parts)
+    nodes = times.setup.layout.ranks / max(1, times.links.domain)
+    straggle = times.coefficients.straggler * log2(nodes) if nodes > 1 else 0.0
+    total = float(sum(part.value for part in parts))
+    return (*parts, Quantity(name="stragglers", value=straggle * total, basis=Basis.CALIBRATED))
 
 
 def times_of(accelerator: Accelerator, setup: TrainSetup, *, coefficients: TrainCoefficients) -> Times:
@@ -126,8 +129,10 @@ def _turns(model: Model, times: Times, *, known: Turns | None) -> tuple[Turn, Tu
     setup = times.setup
     if known is None:
         groups = (*model.encoder, *model.layers)
-        turns = [(g.count, turn_of(layer_work(g, model.hidden_size, setup=setup), times)) for g in groups]
-        return mean_turn_of(turns), turn_of(head_work(model, setup=setup), times)
+        turns = [
+            (g.count, turn_of(layer_work(g, model.hidden_size, setup=setup), times, name=_kind(g))) for g in groups
+        ]
+        return mean_turn_of(turns), turn_of(head_work(model, setup=setup), times, name="head")
     replace = msgspec.structs.replace
     alone = replace(setup.layout, pp=1, vpp=1, dp=1, sharding="none", schedule="1f1b")
     key = (replace(setup, layout=alone, num_micro_batches=1), times.links)
@@ -136,30 +141,30 @@ def _turns(model: Model, times: Times, *, known: Turns | None) -> tuple[Turn, Tu
     return known[key]
 
 
-def _layer_parts(model: Model, times: Times, *, known: Turns | None) -> tuple[Part, ...]:
+def _layer_parts(model: Model, times: Times, *, known: Turns | None) -> tuple[Quantity, ...]:
     setup, layout = times.setup, times.setup.layout
     count = sum(group.count for group in (*model.encoder, *model.layers))
     layer, head = _turns(model, times, known=known)
     stage = stage_turn(layer, head, stage=slowest_stage(layer, head, count=count, layout=layout))
-    mean_turn = (layer.total * count + head.total) / layout.pp
+    mean_turn = float(layer.total * count + head.total) / layout.pp
     steps = setup.num_micro_batches
     bubble = _bubble_s(layer, head, count, mean_turn=mean_turn, times=times)
     passed = pipeline_exchange_s(model, times)
-    data = sum(each.runs * each.exposed_s for each in data_exchanges(model, times, stage=stage))
+    data = sum(times.exposed(each) for each in data_exchanges(model, times, stage=stage))
     fixed = times.coefficients.step_s[setup.software.fitted]
     return (
-        Part(name="compute", value=steps * stage.compute, basis=Basis.CALIBRATED),
-        Part(name="element-wise", value=steps * stage.elementwise, basis=Basis.CALIBRATED),
-        Part(name="TP, CP and EP communication", value=steps * stage.exchange, basis=Basis.CALIBRATED),
-        Part(
+        Quantity(name="compute", value=steps * stage.compute, basis=Basis.CALIBRATED),
+        Quantity(name="element-wise", value=steps * stage.elementwise, basis=Basis.CALIBRATED),
+        Quantity(name="TP, CP and EP communication", value=steps * stage.exchange, basis=Basis.CALIBRATED),
+        Quantity(
             name="host",
-            value=steps * stage.host + fixed,
+            value=steps * stage.host + times.named("each step", fixed, "data, logging, scaling checks"),
             basis=Basis.CALIBRATED,
         ),
-        Part(name="pipeline exchange", value=passed, basis=Basis.CALIBRATED),
-        Part(name="bubble", value=bubble, basis=Basis.CALIBRATED),
-        Part(name="DP communication", value=data, basis=Basis.CALIBRATED),
-        Part(name="optimizer", value=_optimizer_s(model, times), basis=Basis.CALIBRATED),
+        Quantity(name="pipeline exchange", value=passed, basis=Basis.CALIBRATED),
+        Quantity(name="bubble", value=bubble, basis=Basis.CALIBRATED),
+        Quantity(name="DP communication", value=data, basis=Basis.CALIBRATED),
+        Quantity(name="optimizer", value=_optimizer_s(model, times), basis=Basis.CALIBRATED),
     )
 
 
@@ -180,31 +185,39 @@ def _bubble_s(layer: Turn, head: Turn, count: int, *, mean_turn: float, times: T
     )
 
 
-def turn_of(work: LayerWork, times: Times) -> Turn:
-    """One layer's forward and backward pass for one micro-batch, recompute included."""
+def _kind(group: LayerGroup) -> str:
+    experts = getattr(group.feed_forward, "num_experts", None)
+    return f"layers with {experts} experts" if experts else "layers"
+
+
+def turn_of(work: LayerWork, times: Times, *, name: str = "") -> Turn:
+    """One layer's forward and backward pass for one micro-batch, recompute included; `name` in an explained step."""
     setup, c = times.setup, times.coefficients
     ahead, back = times.of(work.forward, "compute"), times.of(work.backward, "compute")
     ahead_moved, back_moved = times.of(work.forward, "elementwise"), times.of(work.backward, "elementwise")
-    again = recompute_s(work, times)
+    again = times.named("selective recompute", recompute_s(work, times), "what the framework repeats")
     repeats = setup.recompute_share if setup.recompute == "full" else 0.0
     further = setup.further_passes
     exchanges = 2.0 + repeats + further
-    exchange = exchanges * sum(each.runs * each.exposed_s for each in layer_exchanges(work, times))
-    if setup.method == "qlora" and work.exchange is not None:
-        ahead_moved += widen_s(work, times)
-        back_moved += (1.0 + repeats) * widen_s(work, times)
-    compute = ahead * (1 + repeats + further) + back + again
-    moved = ahead_moved * (1 + repeats + further) + back_moved
+    exchange = exchanges * sum(times.exposed(each) for each in layer_exchanges(work, times))
+    if setup.method == "qlora" and work.quantised:
+        widened = times.named("widening 4-bit weights", widen_s(work, times), "for each pass")
+        ahead_moved += widened
+        back_moved += (1.0 + repeats) * widened
+    passes = 1 + repeats + further
+    compute = times.named("forward", ahead) * passes + times.named("backward", back) + again
+    moved = times.named("forward", ahead_moved) * passes + times.named("backward", back_moved)
     launches = (3.0 + repeats + further) * c.layer_s[setup.software.fitted] if work.forward else 0.0
     if work.experts:
         launches += (3.0 + repeats + further) * c.expert_layer_s["fused" if setup.fused_experts else "*"]
     device = compute + moved + exchange
     host = smooth_max(compute_s=device, memory_s=launches) - device
+    told = "routing of tokens among them, " if work.experts else ""
     return Turn(
-        compute=compute,
-        elementwise=moved,
-        exchange=exchange,
-        host=host,
+        compute=times.named(name, compute),
+        elementwise=times.named(name, moved),
+        exchange=times.named(name, exchange),
+        host=times.named(name, host, told + "launches beyond the device's work"),
         backward=back + back_moved + repeats * (ahead + ahead_moved),
         weights=times.of(tuple(op for op in work.backward if op.name.endswith("weight gradient"))),
     )

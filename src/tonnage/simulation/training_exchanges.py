@@ -10,19 +10,9 @@ from tonnage.physics.training_memory import adapter_parameters, held_parameters,
 from tonnage.physics.training_time import transfer_s
 from tonnage.physics.training_work import LayerWork
 from tonnage.physics.work import Operator
-from tonnage.simulation.training_times import Times, Turn, exposed_s
+from tonnage.simulation.training_times import Exchange, Times, Turn, exposed_s
 
-__all__ = ["Exchange", "data_exchanges", "layer_exchanges", "pipeline_exchange_s", "replicated_parameters"]
-
-
-class Exchange(NamedTuple):
-    """One exchange between ranks: what it takes, and what of it nothing hides. [s]"""
-
-    name: str
-    spent_s: float
-    exposed_s: float
-    runs: float = 1.0
-    operator: Operator | None = None
+__all__ = ["data_exchanges", "layer_exchanges", "pipeline_exchange_s", "replicated_parameters"]
 
 
 def layer_exchanges(work: LayerWork, times: Times) -> list[Exchange]:

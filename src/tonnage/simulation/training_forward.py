@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.answer import Basis, Part, Quantity
+from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.model import Model
 from tonnage.domain.training import TrainCoefficients, TrainSetup
 from tonnage.errors import BadRequest
@@ -65,14 +65,14 @@ def forward_time(
         each = sum(exchange.exposed_s for exchange in data_exchanges(model, times, stage=stage))
         gathered = passes * each / _SHARDED_EXCHANGES
     parts = (
-        Part(name="passes", value=passes * _ahead(stage), basis=Basis.CALIBRATED),
-        Part(name="bubble", value=(layout.pp - 1) / layout.vpp * mean, basis=Basis.CALIBRATED),
-        Part(name="gathered weights", value=gathered, basis=Basis.CALIBRATED),
-        Part(name="host", value=coefficients.step_s[setup.software.fitted], basis=Basis.CALIBRATED),
+        Quantity(name="passes", value=passes * _ahead(stage), basis=Basis.CALIBRATED),
+        Quantity(name="bubble", value=(layout.pp - 1) / layout.vpp * mean, basis=Basis.CALIBRATED),
+        Quantity(name="gathered weights", value=gathered, basis=Basis.CALIBRATED),
+        Quantity(name="host", value=coefficients.step_s[setup.software.fitted], basis=Basis.CALIBRATED),
     )
     nodes = layout.ranks / max(1, times.links.domain)
     straggle = coefficients.straggler * log2(nodes) if nodes > 1 else 0.0
-    waited = Part(name="stragglers", value=straggle * sum(part.value for part in parts), basis=Basis.CALIBRATED)
+    waited = Quantity(name="stragglers", value=straggle * sum(part.value for part in parts), basis=Basis.CALIBRATED)
     return Quantity.of_parts("s", (*parts, waited))
 
 

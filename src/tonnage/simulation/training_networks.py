@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.domain.answer import Basis, Part
+from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.model import Model
 from tonnage.domain.precision import number_format
 from tonnage.physics.network import network_totals
@@ -33,7 +33,7 @@ _WINOGRAD: Final = 1.5
 """Multiplications that fp32 convolutions save by Winograd's transform: 2.25 in 3 x 3 ones (arXiv 1509.09308)."""
 
 
-def network_step_parts(model: Model, times: Times) -> tuple[Part, ...]:
+def network_step_parts(model: Model, times: Times) -> tuple[Quantity, ...]:
     """Parts of one step: FLOP three times, passes over activation values, exchange, optimizer, input."""
     setup, c, card = times.setup, times.coefficients, times.accelerator
     flop, values = network_totals(model, image_px=setup.image_px)
@@ -63,10 +63,10 @@ def network_step_parts(model: Model, times: Times) -> tuple[Part, ...]:
         state_bytes=kept.state,
     )
     return (
-        Part(name="compute", value=compute, basis=Basis.CALIBRATED),
-        Part(name="element-wise", value=moved, basis=Basis.CALIBRATED),
-        Part(name="DP communication", value=exposed_s(reduce, (compute + moved) / 2, overlap=c.data_overlap)),
-        Part(name="optimizer", value=weights * stepped / rate),
-        Part(name="input", value=c.image_s * samples, basis=Basis.CALIBRATED),
-        Part(name="host", value=c.step_s[setup.software.fitted], basis=Basis.CALIBRATED),
+        Quantity(name="compute", value=compute, basis=Basis.CALIBRATED),
+        Quantity(name="element-wise", value=moved, basis=Basis.CALIBRATED),
+        Quantity(name="DP communication", value=exposed_s(reduce, (compute + moved) / 2, overlap=c.data_overlap)),
+        Quantity(name="optimizer", value=weights * stepped / rate),
+        Quantity(name="input", value=c.image_s * samples, basis=Basis.CALIBRATED),
+        Quantity(name="host", value=c.step_s[setup.software.fitted], basis=Basis.CALIBRATED),
     )

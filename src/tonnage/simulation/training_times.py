@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from tonnage.domain.accelerator import Accelerator
@@ -9,7 +11,17 @@ from tonnage.domain.training import TrainCoefficients, TrainSetup
 from tonnage.physics.training_time import Network, training_operator_s
 from tonnage.physics.work import Operator
 
-__all__ = ["Times", "Turn", "exposed_s"]
+__all__ = ["Exchange", "Times", "Turn", "exposed_s"]
+
+
+class Exchange(NamedTuple):
+    """One exchange between ranks: what it takes, and what of it nothing hides. [s]"""
+
+    name: str
+    spent_s: float
+    exposed_s: float
+    runs: float = 1.0
+    operator: Operator | None = None
 
 
 class Times(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +40,14 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
             for op in ops
             if kind is None or (op.kind == "elementwise") == (kind == "elementwise")
         )
+
+    def named(self, name: str, seconds: float, how: str = "") -> float:
+        """The same seconds; a step that is explained keeps the name and how they come about. [s]"""
+        return seconds
+
+    def exposed(self, each: Exchange) -> float:
+        """What of all runs of an exchange nothing hides. [s]"""
+        return each.runs * each.exposed_s
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):

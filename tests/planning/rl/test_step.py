@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tonnage.domain.breakdown import Node
+from tonnage.domain.answer import Quantity
 from tonnage.domain.case import TrainCaseLayout
 from tonnage.domain.layout import Layout
 from tonnage.domain.rl import NOTHING_FITTED, RlCase
@@ -35,7 +35,7 @@ CASE = RlCase(
 )
 
 
-def adds_up(node: Node) -> bool:
+def adds_up(node: Quantity) -> bool:
     if not node.parts:
         return True
     values = [part.value for part in node.parts]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tonnage.domain.answer import Basis, Part
+from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.cost import BillingRules
 from tonnage.domain.fleet import FleetDay, FleetWay
 from tonnage.domain.plan import Bill, ServeOption
@@ -193,7 +193,7 @@ def _prices(committed: float, *, burst: float = 1.0) -> BasePrices:
     """Of one replica an hour, on instances of one accelerator."""
 
     def bill_of(term: str, usd: float, replicas: int) -> Bill:
-        part = Part(name="x", value=usd * replicas, basis=Basis.MEASURED, source="")
+        part = Quantity(name="x", value=usd * replicas, basis=Basis.MEASURED, source="")
         return Bill(
             provider="p", instance_type="one", region="", term=term, instances=replicas, accelerators_per_instance=1.0,
             usd_per_instance_hour=usd, lines=(part,), as_of="today",

@@ -7,7 +7,7 @@ from statistics import median
 import msgspec
 import pytest
 
-from tonnage.domain.breakdown import Node, gap, leaves
+from tonnage.domain.answer import Quantity, gap, leaves
 from tonnage.domain.case import ServeCase, ServeResult, Traffic
 from tonnage.domain.layout import Disaggregation, Layout
 from tonnage.planning.predict.serving import predict_serve
@@ -60,7 +60,7 @@ def values(result: ServeResult) -> dict[str, float]:
     }
 
 
-def opened(case: ServeCase) -> dict[str, Node]:
+def opened(case: ServeCase) -> dict[str, Quantity]:
     """The trees of a case, once they are found to add up to its numbers."""
     result = predict_serve(case, why=True)
     trees = {node.name: node for node in result.opened}
@@ -71,7 +71,7 @@ def opened(case: ServeCase) -> dict[str, Node]:
     return trees
 
 
-def interpolated(node: Node) -> Iterator[float]:
+def interpolated(node: Quantity) -> Iterator[float]:
     """Of each step in a tree, the share that reading between tabulated shapes adds or takes."""
     for part in node.parts:
         if part.name == "table interpolation":
@@ -139,7 +139,7 @@ def test_the_exchange_that_half_batches_hide_is_a_part_of_its_own() -> None:
         engine_options={"memory_fraction": 0.835},
     )
 
-    def parts_of(node: Node) -> Iterator[Node]:
+    def parts_of(node: Quantity) -> Iterator[Quantity]:
         yield node
         for part in node.parts:
             yield from parts_of(part)

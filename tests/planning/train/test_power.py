@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog.fitted import training_coefficients
-from tonnage.domain.answer import Part, Quantity
+from tonnage.domain.answer import Quantity
 from tonnage.domain.case import TrainCase
 from tonnage.planning.train.power import training_load
 from tonnage.planning.train.setup import resolve_setup
@@ -34,7 +34,7 @@ STEP = JOB.step()
 def with_part(name: str, seconds: float) -> Quantity:
     """The step, one of its parts so long."""
     others = tuple(part for part in STEP.parts if part.name != name)
-    return Quantity.of_parts("s", (*others, Part(name=name, value=seconds)))
+    return Quantity.of_parts("s", (*others, Quantity(name=name, value=seconds)))
 
 
 @settings(max_examples=40, deadline=None)
@@ -49,7 +49,7 @@ def test_a_board_draws_from_idle_to_its_limit(seconds: float, name: str) -> None
     [("host", IDLE_DRAW), ("bubble", WORKING_DRAW), ("DP communication", WORKING_DRAW), ("optimizer", 1.0)],
 )
 def test_a_step_of_one_phase_draws_what_that_phase_does(name: str, share: float) -> None:
-    only = replace(STEP, value=2.0, parts=(Part(name=name, value=2.0),))
+    only = replace(STEP, value=2.0, parts=(Quantity(name=name, value=2.0),))
     assert training_load(JOB, only).value == pytest.approx(share, abs=1e-9)
 
 
@@ -62,7 +62,7 @@ def test_the_same_products_in_more_time_draw_less() -> None:
 
 def test_an_optimizer_on_the_host_leaves_the_board_idle() -> None:
     away = replace(JOB, setup=replace(JOB.setup, offload="optimizer"))
-    only = replace(STEP, value=2.0, parts=(Part(name="optimizer", value=2.0),))
+    only = replace(STEP, value=2.0, parts=(Quantity(name="optimizer", value=2.0),))
     assert training_load(away, only).value == pytest.approx(IDLE_DRAW)
 
 

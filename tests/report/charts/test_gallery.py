@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tonnage
-from tonnage.domain.answer import Part, Quantity
+from tonnage.domain.answer import Quantity
 from tonnage.report.charts import Chart, charts_of, specification
 from tonnage.report.charts.memory import Stack, memory_chart
 from tonnage.report.charts.owning import _owned_line
@@ -60,9 +60,9 @@ def test_an_answer_without_options_has_no_pictures() -> None:
 
 def test_memory_bands_sum_to_the_whole() -> None:
     parts = (
-        Part(name="weights: attention", value=2 * GIB),
-        Part(name="KV cache", value=3 * GIB),
-        Part(name="CUDA graphs", value=1 * GIB),
+        Quantity(name="weights: attention", value=2 * GIB),
+        Quantity(name="KV cache", value=3 * GIB),
+        Quantity(name="CUDA graphs", value=1 * GIB),
     )
     chart = memory_chart(
         (Stack(label="a", memory=Quantity.of_parts("bytes", parts), limit_bytes=8 * GIB),) * 2,

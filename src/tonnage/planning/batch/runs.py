@@ -13,7 +13,7 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog.failures import spot_uptime
-from tonnage.domain.answer import Part
+from tonnage.domain.answer import Quantity
 from tonnage.domain.cost import BillingRules
 from tonnage.domain.money import Offer
 from tonnage.planning.cold_start import ColdStart, cold_start
@@ -60,7 +60,7 @@ class JobRun(msgspec.Struct, frozen=True, kw_only=True):
     running_s: float
     """An instance stands, waiting for capacity left out. [s]"""
     billed_hours: float
-    parts: tuple[Part, ...]
+    parts: tuple[Quantity, ...]
 
     @property
     def usd(self) -> float:

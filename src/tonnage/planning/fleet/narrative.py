@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tonnage.domain.accelerator import HostNeed
-from tonnage.domain.answer import Basis, Part, Quantity, Verdict
+from tonnage.domain.answer import Basis, Quantity, Verdict
 from tonnage.domain.calibration import FirstMeasurement
 from tonnage.domain.fleet_plan import FleetPlan, FleetRequest, FleetWorkload, PoolInstances, PoolReplicas
 from tonnage.domain.infer_plan import Infer
@@ -53,7 +53,7 @@ def bill_of(
 ) -> Quantity:
     """What the fleet costs in a month of 730 hours, a part for each kind of instance and its starts. [USD]"""
     months = HOURS_PER_MONTH / asked.hours.total_h
-    parts: list[Part] = []
+    parts: list[Quantity] = []
     for (m, name), counts in fleet.instances.items():
         held, machine = asked.held[m], problem.machines[m]
         price = held.offer.usd_per_hour(name) or 0.0
@@ -65,7 +65,7 @@ def bill_of(
             usd = _contract_usd(held, name, counts, hours=asked.hours.total_h)
             told += _beside_use(usd - hours * price, months)
         parts.append(
-            Part(
+            Quantity(
                 name=f"{machine.id}, {name}",
                 value=usd * months,
                 basis=Basis.MEASURED if exact else Basis.ASSUMED,
@@ -75,7 +75,7 @@ def bill_of(
         starts = fleet.starts.get((m, name), 0.0)
         if starts:
             parts.append(
-                Part(
+                Quantity(
                     name=f"{machine.id}, {name}: starting",
                     value=starts * machine.start_h * price * months,
                     basis=Basis.ASSUMED,

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.domain.answer import Basis, Part, Quantity, weakest
+from tonnage.domain.answer import Basis, Quantity, weakest
 from tonnage.domain.lifecycle import LifecyclePlan, LifecycleRequest, OneType
 from tonnage.domain.plan import PLAN_SCHEMA, Bill, Provenance, ServeOption, ServePlan
 from tonnage.domain.train_plan import Milestone, TrainOption, TrainPlan
@@ -123,14 +123,16 @@ def _bill(request: LifecycleRequest, made: TrainOption, *, served: ServeOption, 
     size = stored_bytes(resolve(request.serve.model, additions=additions), served.configuration.precision)
     egress = egress_usd(out_bytes=size * times, usd_per_gb=price) if moved and price else 0.0
     parts = (
-        Part(name="making", value=made.cost.value * times, basis=made.cost.basis, source=_where(made.bill.provider)),
-        Part(
+        Quantity(
+            name="making", value=made.cost.value * times, basis=made.cost.basis, source=_where(made.bill.provider)
+        ),
+        Quantity(
             name="moving weights",
             value=egress,
             basis=Basis.MEASURED,
             source=f"{show(size, 'bytes')} out of {made.bill.provider} at ${price or 0:g}/GB",
         ),
-        Part(
+        Quantity(
             name="serving",
             value=served.cost.value * hours,
             basis=served.cost.basis,

@@ -11,7 +11,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.downloads import BENCHMARK
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.domain.answer import Basis, Part, Quantity, Verdict
+from tonnage.domain.answer import Basis, Quantity, Verdict
 from tonnage.domain.calibration import FirstMeasurement
 from tonnage.domain.fleet_plan import FleetPlan, PoolInstances
 from tonnage.domain.own_plan import Beside, OwnedAnswer, OwnPlan
@@ -106,7 +106,7 @@ def _electricity(groups: tuple[OwnedAnswer, ...]) -> Quantity | None:
     if any(group.usd_per_month is None for group in groups):
         return None
     parts = tuple(
-        Part(
+        Quantity(
             name=group.name,
             value=group.usd_per_month or 0.0,
             basis=Basis.ASSUMED,

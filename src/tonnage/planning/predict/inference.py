@@ -18,7 +18,7 @@ from tonnage.catalog.engines import engine_lacking
 from tonnage.catalog.fitted import offline, runtime_of, silicon_of
 from tonnage.catalog.likeness import die_of, units_of_donor
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.answer import Basis, Part, Quantity
+from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.case import InferCase, InferResult
 from tonnage.domain.model import Model
 from tonnage.domain.offline import Offline, Runtime
@@ -81,7 +81,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     interval_s: float
     """Between batches when the next one is prepared meanwhile. [s]"""
     step_s: float | None
-    parts: tuple[Part, ...]
+    parts: tuple[Quantity, ...]
     power_bound: bool
     stages: Stages
 
@@ -190,7 +190,7 @@ def batch_times(setup: Setup, batch: int) -> Times:
     stages = stages_of(setup.model, setup.case, batch=batch)
     latency = interval = 0.0
     step: float | None = None
-    parts: list[Part] = []
+    parts: list[Quantity] = []
     bound = False
     for stage in stages.stages:
         taken = pass_s(stage.work, machine=setup.machine, runtime=setup.runtime, facts=setup.facts)
@@ -211,18 +211,18 @@ def batch_times(setup: Setup, batch: int) -> Times:
     )
 
 
-def _stage_parts(name: str, taken: Taken, times: float, *, alone: bool) -> list[Part]:
+def _stage_parts(name: str, taken: Taken, times: float, *, alone: bool) -> list[Quantity]:
     if not alone:
-        return [Part(name=name, value=taken.total_s * times, basis=Basis.CALIBRATED)]
+        return [Quantity(name=name, value=taken.total_s * times, basis=Basis.CALIBRATED)]
     waits = max(0.0, taken.host_s - taken.device_s)
     found = (("arithmetic", taken.arithmetic_s), ("memory traffic", taken.traffic_s), ("kernel starts", taken.start_s),
              ("host", waits + taken.call_s))  # fmt: skip
-    return [Part(name=part, value=value * times, basis=Basis.CALIBRATED) for part, value in found if value]
+    return [Quantity(name=part, value=value * times, basis=Basis.CALIBRATED) for part, value in found if value]
 
 
-def _parts(times: Times, latency: float) -> tuple[Part, ...]:
+def _parts(times: Times, latency: float) -> tuple[Quantity, ...]:
     waits = latency - times.latency_s
-    return times.parts if waits <= 0 else (*times.parts, Part(name="waiting", value=waits))
+    return times.parts if waits <= 0 else (*times.parts, Quantity(name="waiting", value=waits))
 
 
 def _most(setup: Setup) -> int:
@@ -307,11 +307,11 @@ def memory_of(setup: Setup, times: Times) -> Quantity:
     on_host = setup.machine.silicon.host
     kept = sum(op.read_bytes * op.count for stage in times.stages.stages for op in stage.work if op.kind in _CACHED)
     parts = [
-        Part(name="weights", value=weights, source="parameters x bytes of their format"),
-        Part(name="activations", value=largest, source=source),
-        *([Part(name="cache", value=kept, source="keys and values that a decoder step reads")] if kept else []),
-        Part(name="workspace", value=0.0 if on_host else _WORKSPACE_BYTES, basis=Basis.ASSUMED),
-        Part(name="context", value=0.0 if on_host else _CONTEXT_BYTES, basis=Basis.ASSUMED),
+        Quantity(name="weights", value=weights, source="parameters x bytes of their format"),
+        Quantity(name="activations", value=largest, source=source),
+        *([Quantity(name="cache", value=kept, source="keys and values that a decoder step reads")] if kept else []),
+        Quantity(name="workspace", value=0.0 if on_host else _WORKSPACE_BYTES, basis=Basis.ASSUMED),
+        Quantity(name="context", value=0.0 if on_host else _CONTEXT_BYTES, basis=Basis.ASSUMED),
     ]
     found = Quantity.of_parts("bytes", parts)
     return found.within(ErrorModel(kind="infer", level=found.basis.value).factor("memory"))
@@ -321,7 +321,7 @@ def _weights(setup: Setup, name: str) -> float:
     return weight_bytes(setup.model, precision_of(name)).value / setup.case.tp
 
 
-def _quantity(value: float, unit: str, name: str, setup: Setup, parts: tuple[Part, ...] = ()) -> Quantity:
+def _quantity(value: float, unit: str, name: str, setup: Setup, parts: tuple[Quantity, ...] = ()) -> Quantity:
     found = Quantity(value=value, unit=unit, basis=setup.basis, parts=parts)
     return found.within(errors_of(setup).factor(name))
 

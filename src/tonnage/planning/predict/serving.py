@@ -13,7 +13,6 @@ import msgspec
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.domain.answer import Basis, Quantity
-from tonnage.domain.breakdown import Node
 from tonnage.domain.case import Latency, ServeCase, ServeResult
 from tonnage.planning.board_power import predicted_load, watts_of
 from tonnage.planning.deployment import Deployment, resolve
@@ -59,7 +58,7 @@ def predict_serve(case: ServeCase, *, additions: Additions = catalog.NOTHING, wh
     return msgspec.structs.replace(result, opened=_open_numbers(at, found, additions)) if why else result
 
 
-def _open_numbers(at: Deployment, found: Served, additions: Additions) -> tuple[Node, ...]:
+def _open_numbers(at: Deployment, found: Served, additions: Additions) -> tuple[Quantity, ...]:
     from tonnage.planning.serve.opened import open_numbers
 
     return open_numbers(at, found, additions=additions)

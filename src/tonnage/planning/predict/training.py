@@ -14,8 +14,7 @@ from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions, hub
 from tonnage.catalog.fitted import training_coefficients, with_training_totals
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.answer import Quantity
-from tonnage.domain.breakdown import Evidence, Node
+from tonnage.domain.answer import Evidence, Quantity
 from tonnage.domain.calibration import TRAINING
 from tonnage.domain.case import TrainCase, TrainResult
 from tonnage.domain.model import Model
@@ -72,7 +71,7 @@ def _with_tokens_of_images(case: TrainCase, model: Model) -> TrainCase:
     return replace(case, seq_len=round(latent_tokens(resolution=float(case.image_px)) + text_tokens(model)))
 
 
-def step_numbers(model: Model, accelerator: Accelerator, *, setup: TrainSetup) -> tuple[Node, ...]:
+def step_numbers(model: Model, accelerator: Accelerator, *, setup: TrainSetup) -> tuple[Quantity, ...]:
     """A step and its rate, opened down to operators."""
     from tonnage.simulation.training_tree import step_tree
 
@@ -81,15 +80,15 @@ def step_numbers(model: Model, accelerator: Accelerator, *, setup: TrainSetup) -
     if pace != 1.0:
         own = accelerator.calibrations[setup.software.name + TRAINING]
         evidence = Evidence(tier="fitted", grid=f"{own.points} of your own runs", source=own.source, date=own.date)
-        beyond = Node(name="your measurements", value=step.value * (pace - 1.0), unit="s", evidence=evidence)
-        step = Node.total("step", (replace(step, name="predicted without them"), beyond), how=step.how)
+        beyond = Quantity(name="your measurements", value=step.value * (pace - 1.0), unit="s", evidence=evidence)
+        step = Quantity.total("step", (replace(step, name="predicted without them"), beyond), how=step.how)
     tokens = setup.seq_len > 1
     work = setup.global_batch * (setup.seq_len if tokens else 1) / setup.layout.ranks
     unit = "tokens/s" if tokens else "samples/s"
     what = f"{setup.global_batch} sequences of {setup.seq_len:,} tokens" if tokens else f"{setup.global_batch} samples"
     told = f"{what} on {setup.layout.ranks} accelerators over a step"
     name = f"{unit.removesuffix('/s')} per second and accelerator"
-    return step, Node.rate(name, (step,), times=work, unit=unit, how=told)
+    return step, Quantity.rate(name, (step,), times=work, unit=unit, how=told)
 
 
 def _check(case: TrainCase) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.fitted import training_coefficients
-from tonnage.domain.answer import Basis, Part, Quantity, Verdict
+from tonnage.domain.answer import Basis, Quantity, Verdict
 from tonnage.domain.layout import Engine
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Bill, Configuration
@@ -210,10 +210,10 @@ def _usd(made: Bill, billed_s: float) -> float:
     return made.usd_per_hour * charged_hours(billed_s, rules=rules, term=made.term, contract=made.contract)
 
 
-def _lines(made: Bill, run: Run) -> tuple[Part, ...]:
+def _lines(made: Bill, run: Run) -> tuple[Quantity, ...]:
     rules = billing_rules(catalog.providers().get(made.provider))
     if not math.isfinite(run.billed_s):
-        return (Part(name="steps", value=math.inf),)
+        return (Quantity(name="steps", value=math.inf),)
     named = {
         "steps": run.training_s,
         "validation": run.validation_s,

@@ -20,7 +20,6 @@ from tonnage.catalog.failures import run_fact
 from tonnage.catalog.fitted import rl_coefficients
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Basis, Quantity, weakest
-from tonnage.domain.breakdown import Node
 from tonnage.domain.model import Model
 from tonnage.domain.rl import ALGORITHMS, RlCase, RlCoefficients, RlResult
 from tonnage.errors import BadRequest, UnknownName
@@ -169,18 +168,18 @@ def _sequence_tokens(case: RlCase) -> float:
     return case.prompt_tokens + (case.turns - 1.0) * case.observation_tokens + case.response_tokens
 
 
-def _tree(case: RlCase, made: Generation, trained: Training) -> Node:
+def _tree(case: RlCase, made: Generation, trained: Training) -> Quantity:
     """The step, opened into phases and their parts."""
     rolled, learned, moved = _rollout_node(case, made), _training_node(trained), _weights_node(case, made, trained)
     if case.staleness:
-        pools = Node.longest(
+        pools = Quantity.longest(
             "rollout beside training", (rolled, learned), how="the two pools work at once; the longer one counts"
         )
-        return Node.total("step", (pools, moved), how="then the new weights are handed over")
-    return Node.total("step", (rolled, learned, moved), how="on policy: one after the other")
+        return Quantity.total("step", (pools, moved), how="then the new weights are handed over")
+    return Quantity.total("step", (rolled, learned, moved), how="on policy: one after the other")
 
 
-def _rollout_node(case: RlCase, made: Generation) -> Node:
+def _rollout_node(case: RlCase, made: Generation) -> Quantity:
     assert made.found is not None
     replicas = f"{made.responses:,.0f} responses on {made.replicas} replicas, {made.found.running:,.0f} at once on each"
     parts = (
@@ -191,10 +190,10 @@ def _rollout_node(case: RlCase, made: Generation) -> Node:
         _leaf("environment", made.waiting_s / made.steps, f"{case.turns - 1:g} x {show(case.environment_s, 's')}"),
         _leaf("reward beyond generation", _reward_s(case, made), "scores that are not there when the last token is"),
     )  # fmt: skip
-    return Node.total(GENERATION, parts, how=replicas)
+    return Quantity.total(GENERATION, parts, how=replicas)
 
 
-def _training_node(trained: Training) -> Node:
+def _training_node(trained: Training) -> Quantity:
     steps, over = trained.optimizer_steps, trained.factor
     passes = tuple(
         _leaf(f"log-probabilities or values: {name}", over * steps * trained.forward.value, "one forward pass")
@@ -202,10 +201,10 @@ def _training_node(trained: Training) -> Node:
     )
     update = _leaf("policy", over * steps * trained.step.value, f"{steps} optimizer steps")
     critic = _leaf("critic", over * trained.critics * steps * trained.step.value, "trained like the policy")
-    return Node.total(TRAINING, (*passes, update, critic))
+    return Quantity.total(TRAINING, (*passes, update, critic))
 
 
-def _weights_node(case: RlCase, made: Generation, trained: Training) -> Node:
+def _weights_node(case: RlCase, made: Generation, trained: Training) -> Quantity:
     at = made.deployment
     held = weight_bytes(at.placement.model, at.placement.precision, layout=at.memory_layout).value
     total = held * at.memory_layout.ranks
@@ -218,7 +217,7 @@ def _weights_node(case: RlCase, made: Generation, trained: Training) -> Node:
         each = states / run_fact("staging").value
         parts.append(_leaf("training states to the host", each, f"{show(states, 'bytes')} of each accelerator"))
         parts.append(_leaf("training states back", each))
-    return Node.total(WEIGHTS, tuple(parts))
+    return Quantity.total(WEIGHTS, tuple(parts))
 
 
 def _tensors(model: Model) -> float:
@@ -246,11 +245,11 @@ def _reward_s(case: RlCase, made: Generation) -> float:
     return behind + (case.reward_s if not case.staleness else 0.0)
 
 
-def _leaf(name: str, seconds: float, how: str = "") -> Node:
-    return Node(name=name, value=seconds, unit="s", how=how)
+def _leaf(name: str, seconds: float, how: str = "") -> Quantity:
+    return Quantity(name=name, value=seconds, unit="s", how=how)
 
 
-def _factor(tree: Node, made: Generation, trained: Training, *, least: float) -> float:
+def _factor(tree: Quantity, made: Generation, trained: Training, *, least: float) -> float:
     """Errors of generation and training are independent: their shares add in squares; never below the fit's."""
     serve = made.errors.factor("output_tokens_per_s") if made.errors else 1.0
     train = trained.job.errors.factor("step_s")
@@ -260,7 +259,7 @@ def _factor(tree: Node, made: Generation, trained: Training, *, least: float) ->
     return max(least, math.exp(math.hypot(*spread) / tree.value))
 
 
-def _binds(tree: Node) -> str:
+def _binds(tree: Quantity) -> str:
     """The phase that the step waits for longest."""
     phases = [phase for part in tree.parts for phase in (part.parts if part.rule == "max" else (part,))]
     return max(phases, key=lambda phase: phase.value).name

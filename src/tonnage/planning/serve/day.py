@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from tonnage.catalog.traffic import shapes
-from tonnage.domain.answer import Basis, Part, Quantity
+from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.cost import BillingRules
 from tonnage.domain.fleet import FleetDay, FleetWay, Valleys
 from tonnage.domain.plan import ServeOption
@@ -88,7 +88,7 @@ def fleet_day(request: Serve, option: ServeOption, *, prices: BasePrices | None 
 def _start(request: Serve, option: ServeOption) -> Quantity:
     """From the decision to the first token, opened into its parts. [s]"""
     if request.cold_start_s is not None:
-        part = Part(name="as given", value=request.cold_start_s, basis=Basis.ASSUMED, source="yours")
+        part = Quantity(name="as given", value=request.cold_start_s, basis=Basis.ASSUMED, source="yours")
         return Quantity.of_parts("s", (part,)) if part.value else Quantity(value=0.0, unit="s")
     held = sum(part.value for part in option.memory.parts if part.name.startswith("weights"))
     run = option.configuration

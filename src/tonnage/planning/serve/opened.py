@@ -12,7 +12,7 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.domain.breakdown import Evidence, Node
+from tonnage.domain.answer import Evidence, Quantity
 from tonnage.domain.requests.common import Lengths
 from tonnage.physics.transformer import Tokens, encode_work
 from tonnage.planning.deployment import Deployment
@@ -41,7 +41,7 @@ _ROUNDING: Final = 1e-9
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
-def open_numbers(at: Deployment, found: Served, *, additions: Additions = catalog.NOTHING) -> tuple[Node, ...]:
+def open_numbers(at: Deployment, found: Served, *, additions: Additions = catalog.NOTHING) -> tuple[Quantity, ...]:
     """
     The numbers of a case as trees: TTFT, TPOT, end-to-end latency, requests and output tokens per second.
 
@@ -64,7 +64,7 @@ def open_numbers(at: Deployment, found: Served, *, additions: Additions = catalo
     if case.osl and case.phase == "decode":
         told = f"{found.running:.4g} requests decode, a token each"
         numbers.append(
-            Node.rate("output tokens per second", (tree.tpot,), times=found.running, unit="tokens/s", how=told)
+            Quantity.rate("output tokens per second", (tree.tpot,), times=found.running, unit="tokens/s", how=told)
         )
     elif case.osl:
         tokens = "output tokens per second"
@@ -136,11 +136,11 @@ def _steady(at: Deployment, trees: StepTrees, *, rate_per_s: float) -> ServedTre
         grid = drafting_grid(at, lengths, batch=times.batches[-1])
         drafting = StepTrees(pricing=pricing, table=step_table(grid, at.overheads), grid=grid)
 
-    def opened_pass(tokens: Tokens, sequences: float, how: str) -> Node:
+    def opened_pass(tokens: Tokens, sequences: float, how: str) -> Quantity:
         work = placed_work(at.placement, tokens)
         return pass_tree("step", pricing, work=work, sequences=sequences, prompts=tokens.prompts, how=how)
 
-    def decode(batch: float) -> Node:
+    def decode(batch: float) -> Quantity:
         if drafting is not None:
             return drafting.decode("step", batch, context=context)
         tokens = decode_tokens(at, batch, context=context)
@@ -149,15 +149,15 @@ def _steady(at: Deployment, trees: StepTrees, *, rate_per_s: float) -> ServedTre
         if not beside:
             return whole
         told = "half of the rows compute while the others are exchanged between nodes"
-        return Node.total("step", (whole, pricing.leaf("exchange beside products", -beside, how=told)))
+        return Quantity.total("step", (whole, pricing.leaf("exchange beside products", -beside, how=told)))
 
-    def worked(name: str, tokens: float) -> Node:
+    def worked(name: str, tokens: float) -> Quantity:
         mean, steps = prefill_tokens(at, tokens)
         own = opened_pass(mean, 0.0, f"{mean.chunk:,.0f} tokens of a prompt")
-        return Node.total(name, (own,), times=steps, how=f"{steps:.3g} steps")
+        return Quantity.total(name, (own,), times=steps, how=f"{steps:.3g} steps")
 
     work = worked("prefill", prompt)
-    own = Node.total("own prefill", (trees.request(), work))
+    own = Quantity.total("own prefill", (trees.request(), work))
     tree = steady_tree(
         times, load, concurrency=point.concurrency, overload=overload, decode=decode, prefill=(own, work)
     )
@@ -195,7 +195,7 @@ def _open_encoder(at: Deployment, additions: Additions) -> ServedTree:
     pricing = pricing_of(at, additions=additions)
     whole = pass_tree("pass", pricing, work=work, sequences=batch, prompts=1.0, how=f"{batch:.4g} sequences")
     request = pricing.leaf("request handling", at.overheads.request_s, how="reading, tokenising, answering")
-    tree = Node.total("latency", (request, whole))
+    tree = Quantity.total("latency", (request, whole))
     cost = () if case.traffic.rate_per_s is not None else (tree,)
     return ServedTree(ttft=tree, tpot=tree, e2e=tree, work=batch / case.replicas, cost=cost)
 
@@ -224,20 +224,20 @@ def _open_disaggregated(at: Deployment, found: Served, additions: Additions) -> 
     )
 
 
-def _rate(tree: ServedTree, name: str, unit: str, *, value: float, each: float) -> Node:
+def _rate(tree: ServedTree, name: str, unit: str, *, value: float, each: float) -> Quantity:
     """A rate over the seconds that it costs; a stated one is its own reason."""
     if not tree.cost:
         told = "as the case states" if tree.work else "as simulated, once the loop is steady"
-        return Node(name=name, value=value, unit=unit, how=told, evidence=Evidence(tier="stated"))
+        return Quantity(name=name, value=value, unit=unit, how=told, evidence=Evidence(tier="stated"))
     how = f"{tree.work:.4g} requests over what they cost together"
-    return _settle_value(Node.rate(name, tree.cost, times=tree.work * each, unit=unit, how=how), value)
+    return _settle_value(Quantity.rate(name, tree.cost, times=tree.work * each, unit=unit, how=how), value)
 
 
-def _settle_value(node: Node, value: float, why: str = NOT_OPENED) -> Node:
+def _settle_value(node: Quantity, value: float, why: str = NOT_OPENED) -> Quantity:
     """The tree under the number that was answered; should a tree fall short of it, the difference is a part."""
     if abs(node.value - value) <= _ROUNDING * abs(value):
         return msgspec.structs.replace(node, value=value)
     if node.rule == "quotient":
-        return Node(name=node.name, value=value, unit=node.unit, how=why, evidence=Evidence(tier="formula"))
-    rest = Node(name=why, value=value - node.value, unit=node.unit)
-    return Node.total(node.name, (msgspec.structs.replace(node, name="opened"), rest), unit=node.unit)
+        return Quantity(name=node.name, value=value, unit=node.unit, how=why, evidence=Evidence(tier="formula"))
+    rest = Quantity(name=why, value=value - node.value, unit=node.unit)
+    return Quantity.total(node.name, (msgspec.structs.replace(node, name="opened"), rest), unit=node.unit)

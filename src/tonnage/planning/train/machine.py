@@ -11,7 +11,7 @@ from tonnage import catalog
 from tonnage.catalog.failures import run_fact
 from tonnage.catalog.providers import storage_prices
 from tonnage.domain.accelerator import Accelerator, HostNeed
-from tonnage.domain.answer import Basis, Part
+from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.cost import EnergyUse
 from tonnage.domain.plan import Bill
 from tonnage.domain.train_plan import Run, TrainOption
@@ -51,7 +51,7 @@ def dataset_bytes(job: Job) -> float:
     return job.sequences * job.seq_len * item_bytes(job)
 
 
-def storage_line(job: Job, *, made: Bill, run: Run) -> tuple[Part, ...]:
+def storage_line(job: Job, *, made: Bill, run: Run) -> tuple[Quantity, ...]:
     """Checkpoints and dataset for as long as the run takes; nothing where the provider publishes no price."""
     price = storage_prices().get(made.provider)
     if price is None or not math.isfinite(run.wall_s.value):
@@ -59,7 +59,7 @@ def storage_line(job: Job, *, made: Bill, run: Run) -> tuple[Part, ...]:
     kept = KEPT_CHECKPOINTS * run.checkpoint_bytes + dataset_bytes(job)
     months = run.wall_s.value / 3600.0 / HOURS_PER_MONTH
     return (
-        Part(
+        Quantity(
             name="storage",
             value=kept / 1e9 * months * price.usd_per_gb_month,
             basis=Basis.MEASURED,

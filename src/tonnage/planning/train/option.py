@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.failures import interruptions, run_fact, spot_uptime
-from tonnage.domain.answer import Basis, Part, Quantity, Verdict
+from tonnage.domain.answer import Basis, Quantity, Verdict
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Bill
 from tonnage.domain.rl_plan import RlOption
@@ -296,11 +296,11 @@ def _charged_usd(made: Bill, billed_s: float) -> float:
     return made.usd_per_hour * charged_hours(billed_s, rules=rules, term=made.term, contract=made.contract)
 
 
-def _lines(made: Bill, run: Run) -> tuple[Part, ...]:
+def _lines(made: Bill, run: Run) -> tuple[Quantity, ...]:
     """What the billed hours are spent on, as the provider rounds them, of the job's instances and its spares."""
     rules = billing_rules(catalog.providers().get(made.provider))
     if not math.isfinite(run.billed_s):
-        return (Part(name="steps", value=math.inf),)
+        return (Quantity(name="steps", value=math.inf),)
     hours = charged_hours(run.billed_s, rules=rules, term=made.term, contract=made.contract)
     named = {
         "steps": run.training_s,
