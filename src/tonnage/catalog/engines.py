@@ -299,7 +299,7 @@ def only_fp16(accelerator: Accelerator) -> bool:
 
 
 def engine_lacking(spec: EngineSpec, accelerator: Accelerator, *, planned: Iterable[str]) -> Verdict | None:
-    """That nothing shows the engine on an accelerator, and which `planned` ones run there; None where something does."""
+    """That nothing shows the engine on an accelerator, and which `planned` run there; None where something does."""
     elsewhere = spec.vendors is not None and accelerator.vendor not in spec.vendors + spec.vendors_by_document
     listed = elsewhere and any(part.vendor == accelerator.vendor for part in accelerators().values())
     if not listed and not never_runs(spec.name, accelerator):
