@@ -17,7 +17,9 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["Basis", "Evidence", "Execution", "Opened", "Quantity", "Tier", "Verdict", "gap", "leaves", "weakest"]
+__all__ = [
+    "Basis", "Evidence", "Execution", "Opened", "Quantity", "Tier", "Verdict", "gap", "leaves", "named", "weakest",
+]  # fmt: skip
 
 
 class Basis(StrEnum):
@@ -161,7 +163,8 @@ class Opened(float):
     """
     A number that keeps the nodes it is the sum of, so that a formula written for plain numbers makes a tree of them.
 
-    Sums and multiples keep them; every other operation, and a sum with a number that keeps none, gives a plain number.
+    Sums, multiples and rates keep them; every other operation, and a sum with a number that keeps none, gives a plain
+    number.
 
     Examples
     --------
@@ -193,6 +196,16 @@ class Opened(float):
 
     def __truediv__(self, by: float) -> float:
         return self * (1.0 / by)
+
+    def __rtruediv__(self, work: float) -> float:
+        return Opened((Quantity.rate("", self.nodes, times=work, unit="1/s"),))
+
+
+def named(name: str, seconds: float, how: str = "", *, evidence: Evidence | None = None) -> Opened:
+    """Seconds under a name: the sum of what they were added up from, or a leaf where a formula made them. [s]"""
+    if isinstance(seconds, Opened):
+        return Opened((Quantity.total(name, seconds.nodes, how=how),))
+    return Opened((Quantity(name=name, value=float(seconds), unit="s", how=how, evidence=evidence),))
 
 
 def _scaled(node: Quantity, times: float) -> Quantity:

@@ -359,14 +359,16 @@ def saturated_loop(table: StepTable, load: Load) -> Served:
     batch, steps, prompts = full.batch, full.steps, full.mixed.prompts
     decode = table.decode_s(batch, full.context)
     mixed = table.seconds_of(full.mixed)
-    extra = max(0.0, mixed - decode) if load.mixed else mixed
-    per_request = steps * decode + batch * extra / prompts
+    carrying = batch / prompts if not load.mixed or mixed > decode else 0.0
+    alone = steps - carrying if load.mixed else steps
+    per_request = table.named("decode steps", alone * decode)
+    per_request += table.named("prefill steps", carrying * mixed, "steps that carry the prompts of all who run")
     tpot = per_request / steps
-    ttft = table.overheads.request_s + mixed * max(1.0, 1.0 / prompts)
+    ttft = table.request_s + table.named("own prefill", mixed * max(1.0, 1.0 / prompts), "once it is admitted")
     return Served(
         ttft_s=ttft,
         tpot_s=tpot,
-        e2e_s=ttft + (steps - 1.0) * tpot,
+        e2e_s=table.named("TTFT", ttft) + table.named("decode", (steps - 1.0) * tpot),
         requests_per_s=batch / per_request,
         running=batch,
         saturated=True,

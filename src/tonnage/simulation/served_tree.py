@@ -13,21 +13,19 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tonnage.domain.answer import Quantity
+from tonnage.domain.answer import Opened, Quantity
 from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, mean_step
-from tonnage.simulation.closed_loop import Load, LoopLog, RequestSeen, Saturation, round_weights, saturation
+from tonnage.simulation.closed_loop import LoopLog, RequestSeen, round_weights
 from tonnage.simulation.served import Served
-from tonnage.simulation.static import prefill_steps
 from tonnage.simulation.step_tree import StepTrees
 from tonnage.simulation.steps import MixedStep
 
 __all__ = [
     "ServedTree",
     "closed_tree",
+    "formula_tree",
     "held_tree",
     "pooled_tree",
-    "saturated_tree",
-    "static_tree",
     "steady_tree",
 ]
 
@@ -137,80 +135,17 @@ def _between(times: ReplicaTimes, batch: float, decode: Callable[[float], Quanti
     return Quantity.total("decode step", parts, how=f"{batch:.4g} requests, between two batches")
 
 
-def saturated_tree(trees: StepTrees, load: Load) -> ServedTree:
-    """A full replica: each request costs its decode steps and its share of prefill steps."""
-    full = saturation(trees.table, load)
-    decode = trees.decode("decode step", full.batch, context=full.context)
-    mixed = trees.mixed("prefill step", full.mixed)
-    cost = _full_cost(full, decode, mixed, mixed_steps=load.mixed)
-    tpot = Quantity.total(TPOT, (cost,), times=1.0 / full.steps, how=f"a request's cost over {full.steps:.4g} tokens")
-    needed = max(1.0, 1.0 / full.mixed.prompts)
-    own = Quantity.total("own prefill", (mixed,), times=needed, how=f"{needed:.3g} steps")
-    ttft = Quantity.total(TTFT, (trees.request(), own), how="from when the request is admitted")
-    return _build_tree(ttft, tpot, full.steps - 1.0, work=full.batch, cost=(cost,))
+def formula_tree(found: Served) -> ServedTree:
+    """What a formula over an `OpenTable` made: a full replica, a batch, a burst."""
 
+    def whole(name: str, seconds: float) -> Quantity:
+        assert isinstance(seconds, Opened)
+        return Quantity.total(name, seconds.nodes)
 
-def _full_cost(full: Saturation, decode: Quantity, mixed: Quantity, *, mixed_steps: bool) -> Quantity:
-    """n decode steps, of which R p / q are longer for the prompts in them."""
-    times = full.batch / full.mixed.prompts
-    parts: tuple[Quantity, ...]
-    if not mixed_steps:
-        told = f"{full.batch:.4g} requests enter meanwhile, {full.mixed.prompts:.3g} a step"
-        parts = (
-            Quantity.total(_DECODE, (decode,), times=full.steps, how=f"{full.steps:.4g} tokens"),
-            Quantity.total(_MIXED, (mixed,), times=times, how=told),
-        )
-    elif mixed.value > decode.value:
-        parts = (
-            Quantity.total(_DECODE, (decode,), times=full.steps - times, how=f"{full.steps - times:.4g} steps"),
-            Quantity.total(_MIXED, (mixed,), times=times, how=f"{times:.4g} steps carry the prompts"),
-        )
-    else:
-        parts = (Quantity.total(_DECODE, (decode,), times=full.steps, how="prompts make no step longer"),)
-    return Quantity.total("a request's time in the batch", parts)
-
-
-def static_tree(
-    trees: StepTrees, load: Load, *, found: Served, requests: float, budget: float, piped: float
-) -> ServedTree:
-    """A batch that starts together, or a burst that runs in waves of as many as there are slots."""
-    output, prompt = load.output_tokens, load.prompt_tokens
-    together = min(requests, load.slots) if found.saturated else requests
-    own = _prefill(trees, prefill_steps(prompts=together, prompt_tokens=prompt, budget=budget), piped)
-    step = trees.decode("decode step", together, context=prompt + (output + 1.0) / 2.0)
-    ttft, tokens = Quantity.total(TTFT, (trees.request(), own)), max(0.0, output - 1.0)
-    tpot = Quantity.total(TPOT, (step,), how="the batch decodes together, at its mean context")
-    one = Quantity.total(
-        E2E, (ttft, Quantity.total("decode", (step,), times=tokens, how=f"{tokens:.4g} further tokens"))
-    )
-    if not found.saturated:
-        return ServedTree(ttft=ttft, tpot=tpot, e2e=one, work=together, cost=(one,))
-    waves = requests / together
-    cost = _prefill(trees, prefill_steps(prompts=together, prompt_tokens=prompt, budget=budget), 1.0)
-    wave = Quantity.total(
-        "a wave", (cost, Quantity.total("decode", (tpot,), times=tokens, how=f"{tokens:.4g} further tokens"))
-    )
-    told = f"{waves:.3g} waves of {together:.4g} requests"
-    ahead = Quantity.total("waves ahead", (wave,), times=(waves - 1.0) / 2.0, how=told)
-    beside = Quantity.total(
-        "prefill of those that follow", (cost,), times=1.0 / max(1.0, tokens), how="spread over the tokens of an answer"
-    )
-    return ServedTree(
-        ttft=Quantity.total(TTFT, (*ttft.parts, ahead)),
-        tpot=Quantity.total(TPOT, (msgspec.structs.replace(tpot, name="decode"), beside)),
-        e2e=Quantity.total(E2E, (msgspec.structs.replace(one, name="a request of the first wave"), ahead)),
-        work=requests,
-        cost=(Quantity.total("all waves", (wave,), times=waves, how=told),),
-    )
-
-
-def _prefill(trees: StepTrees, steps: list[tuple[float, MixedStep]], piped: float) -> Quantity:
-    parts = tuple(
-        Quantity.total(_MIXED, (trees.mixed("prefill step", step),), times=times, how=f"{times:g} times")
-        for times, step in steps
-    )
-    told = "" if piped == 1.0 else f"pieces follow each other through the stages: {piped:.3g} of their time is left"
-    return Quantity.total("prefill", parts, times=piped, how=told)
+    assert isinstance(found.requests_per_s, Opened)
+    rate = found.requests_per_s.nodes[0]
+    ttft, tpot, e2e = (whole(*each) for each in ((TTFT, found.ttft_s), (TPOT, found.tpot_s), (E2E, found.e2e_s)))
+    return ServedTree(ttft=ttft, tpot=tpot, e2e=e2e, work=rate.times, cost=rate.parts)
 
 
 def closed_tree(trees: StepTrees, log: LoopLog, *, clients: float, requests: int | None) -> ServedTree:

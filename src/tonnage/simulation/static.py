@@ -18,7 +18,7 @@ __all__ = ["burst", "pipelined_share", "prefill_s", "prefill_steps", "static_bat
 def prefill_s(table: StepTable, *, prompts: float, prompt_tokens: float, budget: float) -> float:
     """Seconds to prefill `prompts` whole prompts together, in steps of at most `budget` tokens."""
     steps = prefill_steps(prompts=prompts, prompt_tokens=prompt_tokens, budget=budget)
-    return sum(times * table.seconds_of(step) for times, step in steps)
+    return table.named("prefill", sum(times * table.seconds_of(step) for times, step in steps))
 
 
 def prefill_steps(*, prompts: float, prompt_tokens: float, budget: float) -> list[tuple[float, MixedStep]]:
@@ -53,11 +53,10 @@ def static_batch(
     table: StepTable, *, batch: float, prompt_tokens: float, output_tokens: float, budget: float, piped: float = 1.0
 ) -> Served:
     """One batch prefilled together, then decoded together; `piped` is the share of its prompts' time that is left."""
-    o = table.overheads
-    first = o.request_s + piped * prefill_s(table, prompts=batch, prompt_tokens=prompt_tokens, budget=budget)
+    first = table.request_s + piped * prefill_s(table, prompts=batch, prompt_tokens=prompt_tokens, budget=budget)
     steps = max(0.0, output_tokens - 1.0)
     step = table.decode_s(batch, prompt_tokens + (output_tokens + 1.0) / 2.0)
-    total = first + steps * step
+    total = table.named("TTFT", first) + table.named("decode", steps * step)
     return Served(ttft_s=first, tpot_s=step, e2e_s=total, requests_per_s=batch / total, running=batch)
 
 
@@ -71,12 +70,14 @@ def burst(
         return wave
     waves = requests / together
     cost = prefill_s(table, prompts=together, prompt_tokens=prompt_tokens, budget=budget)
-    decode = max(0.0, output_tokens - 1.0) * wave.tpot_s
-    total = waves * (cost + decode)
+    decode = table.named("decode", max(0.0, output_tokens - 1.0) * wave.tpot_s)
+    total = table.named("all waves", waves * (cost + decode), "prefill and decode of each")
+    ahead = table.named("waves ahead", (waves - 1.0) / 2.0 * (cost + decode), "on average, those before and after")
+    beside = table.named("prefill of those that follow", cost / max(1.0, output_tokens - 1.0), "over all its tokens")
     return Served(
-        ttft_s=wave.ttft_s + (waves - 1.0) / 2.0 * (cost + decode),
-        tpot_s=wave.tpot_s + cost / max(1.0, output_tokens - 1.0),
-        e2e_s=wave.e2e_s + (waves - 1.0) / 2.0 * (cost + decode),
+        ttft_s=wave.ttft_s + ahead,
+        tpot_s=wave.tpot_s + beside,
+        e2e_s=wave.e2e_s + ahead,
         requests_per_s=requests / total,
         running=together,
         saturated=True,

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.answer import Evidence, Execution, Quantity
+from tonnage.domain.answer import Evidence, Execution, Opened, Quantity, named
 from tonnage.domain.engine_spec import Overheads, captured_batch
 from tonnage.physics.operators import roofline_of
 from tonnage.physics.work import Operator, Work
@@ -27,7 +27,7 @@ from tonnage.simulation.step_work import (
 )
 from tonnage.simulation.steps import MixedStep, RankRows, StepGrid, StepTable, prompt_launch_s
 
-__all__ = ["Pricing", "StepTrees", "execution_of", "pass_tree"]
+__all__ = ["OpenTable", "Pricing", "StepTrees", "execution_of", "pass_tree"]
 
 _GROUPS: Final = {
     "gemm": "matrix products",
@@ -179,6 +179,34 @@ class StepTrees(msgspec.Struct, frozen=True, kw_only=True):
         return self.pricing.leaf(
             "pipeline bubble", seconds, how=f"{o.bubble:g} of a decode step x {stages - 1} further stages"
         )
+
+
+class OpenTable(StepTable, frozen=True, kw_only=True):
+    """The same steps, each `Opened`: what a formula makes of them keeps what it is made of."""
+
+    trees: StepTrees
+
+    @classmethod
+    def of(cls, trees: StepTrees) -> OpenTable:
+        """The table of these trees."""
+        return cls(**{name: getattr(trees.table, name) for name in StepTable.__struct_fields__}, trees=trees)
+
+    @property
+    def request_s(self) -> float:
+        """What the engine adds to the first token of a request. [s]"""
+        return Opened((self.trees.request(),))
+
+    def named(self, name: str, seconds: float, how: str = "") -> float:
+        """The same seconds under a name. [s]"""
+        return named(name, seconds, how)
+
+    def decode_s(self, sequences: float, context: float) -> float:
+        """One token of each of `sequences`, opened. [s]"""
+        return Opened((self.trees.decode("decode step", sequences, context=context),))
+
+    def seconds_of(self, step: MixedStep) -> float:
+        """A step that carries prompts, opened. [s]"""
+        return Opened((self.trees.mixed("prefill step", step),))
 
 
 def pass_tree(name: str, pricing: Pricing, *, work: Work, sequences: float, prompts: float, how: str) -> Quantity:

@@ -115,6 +115,15 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
     beside_s: tuple[float, ...] = ()
     """Already taken from `dense_s`: what two half batches hide of the exchange between nodes. [s]"""
 
+    @property
+    def request_s(self) -> float:
+        """What the engine adds to the first token of a request. [s]"""
+        return self.overheads.request_s
+
+    def named(self, name: str, seconds: float, how: str = "") -> float:
+        """The same seconds; where they are explained, under a name. [s]"""
+        return seconds
+
     def decodes_of(self, sequences: float) -> float:
         """Rows that so many sequences on the replica decode on one rank and stage. [tokens]"""
         return sequences * self.beams / (self.layout.dp * self.layout.pp)

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.answer import Evidence, Opened, Quantity
+from tonnage.domain.answer import Evidence, Opened, Quantity, named
 from tonnage.domain.efficiency import Ladder
 from tonnage.domain.model import Model
 from tonnage.domain.training import TrainCoefficients, TrainSetup
@@ -71,10 +71,8 @@ class OpenTimes(Times, frozen=True, kw_only=True):
         )
 
     def named(self, name: str, seconds: float, how: str = "") -> float:
-        """Seconds under a name: the sum of what they were added up from, or a leaf where a formula made them. [s]"""
-        if isinstance(seconds, Opened):
-            return Opened((Quantity.total(name, seconds.nodes, how=how),))
-        return Opened((self.node(name, seconds, how),))
+        """The same seconds under a name. [s]"""
+        return named(name, seconds, how, evidence=self._evidence(name))
 
     def exposed(self, each: Exchange) -> float:
         """What of an exchange nothing hides, with what it takes. [s]"""

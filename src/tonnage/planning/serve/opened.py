@@ -18,19 +18,18 @@ from tonnage.physics.transformer import Tokens, encode_work
 from tonnage.planning.deployment import Deployment
 from tonnage.planning.replica import decode_tokens, drafting_grid, prefill_tokens, steady_state
 from tonnage.planning.serve import traffic
-from tonnage.simulation.closed_loop import Load, LoopLog, closed_loop
+from tonnage.simulation.closed_loop import LoopLog, closed_loop, saturated_loop
 from tonnage.simulation.served import Served
 from tonnage.simulation.served_tree import (
     ServedTree,
     closed_tree,
+    formula_tree,
     held_tree,
     pooled_tree,
-    saturated_tree,
-    static_tree,
     steady_tree,
 )
 from tonnage.simulation.step_parts import placed_work
-from tonnage.simulation.step_tree import Pricing, StepTrees, pass_tree
+from tonnage.simulation.step_tree import OpenTable, Pricing, StepTrees, pass_tree
 from tonnage.simulation.steps import exchange_beside_s, step_table
 
 __all__ = ["NOT_OPENED", "engine_evidence", "open_numbers", "pricing_of"]
@@ -110,15 +109,15 @@ def _replica(at: Deployment, found: Served, additions: Additions) -> ServedTree:
     pricing = msgspec.structs.replace(pricing_of(at, additions=additions), overheads=table.overheads)
     trees = StepTrees(pricing=pricing, table=table, grid=grid)
     if asked.saturated:
-        return saturated_tree(trees, load)
-    if asked.static or asked.batch is not None:
-        return _batch(at, trees, load, found)
+        return formula_tree(saturated_loop(OpenTable.of(trees), load))
+    if asked.static or (asked.batch is not None and asked.concurrency is None):
+        return formula_tree(traffic.under_load(at, OpenTable.of(trees))[0])
     if asked.concurrency is not None:
         log, clients, each = LoopLog([], [], []), asked.concurrency / copies, asked.requests_per_client
         seen = closed_loop(table, load, clients=clients, requests_per_client=each, log=log)
         tree = closed_tree(trees, log, clients=clients, requests=each)
         if seen.requests_per_s * tree.e2e.value < clients * (1.0 - _ROUNDING):
-            full = saturated_tree(trees, load)
+            full = formula_tree(saturated_loop(OpenTable.of(trees), load))
             tree = msgspec.structs.replace(tree, work=full.work, cost=full.cost)
         return held_tree(tree, traffic.wait_steps(seen, traffic.who_waits(at, load)))
     return _steady(at, trees, rate_per_s=(asked.rate_per_s or 0.0) / copies)
@@ -170,16 +169,6 @@ def _steady(at: Deployment, trees: StepTrees, *, rate_per_s: float) -> ServedTre
         saturated=overload,
     )
     return held_tree(tree, traffic.wait_steps(seen, at.engine))
-
-
-def _batch(at: Deployment, trees: StepTrees, load: Load, found: Served) -> ServedTree:
-    """A batch that starts together, or a burst."""
-    each, case = float(at.case.traffic.batch or 1) / at.case.replicas, at.case
-    if case.traffic.static and not found.saturated:
-        budget, piped = traffic.static_budget(at, load), traffic.pipeline_remainder_s(at, each * load.prompt_tokens)
-        return static_tree(trees, load, found=found, requests=each, budget=budget, piped=piped)
-    load = msgspec.structs.replace(load, prompt_tokens=case.isl, output_tokens=case.osl)
-    return static_tree(trees, load, found=found, requests=each, budget=load.budget, piped=1.0)
 
 
 def _open_encoder(at: Deployment, additions: Additions) -> ServedTree:
