@@ -100,7 +100,7 @@ def test_what_a_target_cannot_do_is_one_sentence(target: str, changes: dict[str,
     assert told in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["x/y; rm -rf ~", "a/$(touch pwned)", "a/b\ntouch pwned\n", "a/{{x}}"])
+@pytest.mark.parametrize("name", ["x/y; rm -rf ~", "a/$(touch pwned)", "a/`touch pwned`", "a/{{x}}"])
 @pytest.mark.parametrize("target", ["torchrun", "accelerate", "deepspeed", "axolotl", "megatron"])
 def test_names_are_inert(target: str, name: str, tmp_path: Path) -> None:
     for file, text in exported(target, model=name).items():

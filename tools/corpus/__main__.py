@@ -90,8 +90,9 @@ def main() -> int:
                 TEXTS.mkdir(parents=True, exist_ok=True)
                 text_path(question).write_text(text_of(answer), encoding="utf-8")
     _report(causes)
-    differ = len({line for found in causes.values() for line, _ in found})
-    print(f"{len(every)} questions in {time.process_time():.0f} CPU s, {differ} differ ({_environment()})")
+    differ = sorted({line for found in causes.values() for line, _ in found})
+    print("".join(f"differs: tonnage {line}\n" for line in differ), end="")
+    print(f"{len(every)} questions in {time.process_time():.0f} CPU s, {len(differ)} differ ({_environment()})")
     if asked.write:
         _write(kept | rows)
     return 1 if causes and not asked.write else 0

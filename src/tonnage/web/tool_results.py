@@ -205,7 +205,9 @@ def _diagnose(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage.measure.diagnose.sources import diagnose, watch_of
     from tonnage.planning.remedy import stated_facts, with_plan
 
-    sources, model = _take(arguments, "sources", list, otherwise=[]), arguments.pop("model", None)
+    sources, model = _take(arguments, "sources", list), arguments.pop("model", None)
+    if not sources:
+        raise BadRequest("sources: a list of addresses or files is expected")
     known = stated_facts(accelerator=arguments.pop("accelerator", None), model=model, additions=additions)
     baseline = arguments.pop("baseline", None)
     found = diagnose(*sources, watch=watch_of(arguments), baseline=baseline, known=known)

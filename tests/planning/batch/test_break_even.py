@@ -77,8 +77,8 @@ def test_longer_items_change_the_answer_where_planning_again_says_so(now: BatchP
 
 
 def test_where_the_cheapest_by_the_item_leads_less_work_and_more_time_change_nothing() -> None:
-    """B200 and H100 cost about the same by the item, so that whole instances decide between them: H100 is left out."""
-    two = {"accelerator": ["b200-sxm-180gb", "a100-sxm4-80gb"]}
+    """B200, H100 and A100 cost about the same by the item: whole instances decide between them. L40S costs more."""
+    two = {"accelerator": ["b200-sxm-180gb", "l40s"]}
     few = plan(items=ASKED["items"] / 8, **two)
     assert flip_of(few, "items below") is None and flip_of(few, "deadline above") is None
     for changes in ({"items": ASKED["items"] / 64}, {"items": ASKED["items"] / 8, "deadline": "64 h"}):

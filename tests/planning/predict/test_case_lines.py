@@ -194,7 +194,7 @@ def test_any_value_in_any_field_is_read_or_refused_in_a_sentence(raw: dict[str, 
     changed = {**raw, field: data.draw(json_values)}
     try:
         case_of_object(changed)
-    except (BadRequest, UnknownName) as error:
+    except (BadFact, BadRequest, UnknownName) as error:
         assert "\n" not in str(error)
 
 
