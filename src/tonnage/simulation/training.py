@@ -212,12 +212,13 @@ def turn_of(work: LayerWork, times: Times, *, name: str = "") -> Turn:
         launches += (3.0 + repeats + further) * c.expert_layer_s["fused" if setup.fused_experts else "*"]
     device = compute + moved + exchange
     host = smooth_max(compute_s=device, memory_s=launches) - device
-    told = "routing of tokens among them, " if work.experts else ""
+    each = "for each micro-batch" if name == "head" else "for each layer of the slowest stage and each micro-batch"
+    beside = "routing of tokens and launches" if work.experts else "launches"
     return Turn(
-        compute=times.named(name, compute),
-        elementwise=times.named(name, moved),
-        exchange=times.named(name, exchange),
-        host=times.named(name, host, told + "launches beyond the device's work"),
+        compute=times.named(name, compute, each),
+        elementwise=times.named(name, moved, each),
+        exchange=times.named(name, exchange, each),
+        host=times.named(name, host, f"{beside} beyond the device's work, {each}"),
         backward=back + back_moved + repeats * (ahead + ahead_moved),
         weights=times.of(tuple(op for op in work.backward if op.name.endswith("weight gradient"))),
     )
