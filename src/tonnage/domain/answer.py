@@ -201,7 +201,7 @@ class Opened(float):
         return Opened((Quantity.rate("", self.nodes, times=work, unit="1/s"),))
 
 
-def named(name: str, seconds: float, how: str = "", *, evidence: Evidence | None = None) -> Opened:
+def named(name: str, seconds: float, *, how: str = "", evidence: Evidence | None = None) -> Opened:
     """Seconds under a name: the sum of what they were added up from, or a leaf where a formula made them. [s]"""
     if isinstance(seconds, Opened):
         return Opened((Quantity.total(name, seconds.nodes, how=how),))

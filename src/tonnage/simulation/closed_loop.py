@@ -362,9 +362,9 @@ def saturated_loop(table: StepTable, load: Load) -> Served:
     carrying = batch / prompts if not load.mixed or mixed > decode else 0.0
     alone = steps - carrying if load.mixed else steps
     per_request = table.named("decode steps", alone * decode)
-    per_request += table.named("prefill steps", carrying * mixed, "steps that carry the prompts of all who run")
+    per_request += table.named("prefill steps", carrying * mixed, how="steps that carry the prompts of all who run")
     tpot = per_request / steps
-    ttft = table.request_s + table.named("own prefill", mixed * max(1.0, 1.0 / prompts), "once it is admitted")
+    ttft = table.request_s + table.named("own prefill", mixed * max(1.0, 1.0 / prompts), how="once it is admitted")
     return Served(
         ttft_s=ttft,
         tpot_s=tpot,

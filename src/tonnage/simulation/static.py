@@ -71,9 +71,9 @@ def burst(
     waves = requests / together
     cost = prefill_s(table, prompts=together, prompt_tokens=prompt_tokens, budget=budget)
     decode = table.named("decode", max(0.0, output_tokens - 1.0) * wave.tpot_s)
-    total = table.named("all waves", waves * (cost + decode), "prefill and decode of each")
-    ahead = table.named("waves ahead", (waves - 1.0) / 2.0 * (cost + decode), "on average, those before and after")
-    beside = table.named("prefill of those that follow", cost / max(1.0, output_tokens - 1.0), "over all its tokens")
+    total = table.named("all waves", waves * (cost + decode), how="prefill and decode of each")
+    ahead = table.named("waves ahead", (waves - 1.0) / 2.0 * (cost + decode), how="on average, those before")
+    beside = table.named("prefill of those that follow", cost / max(1.0, output_tokens - 1.0), how="over its tokens")
     return Served(
         ttft_s=wave.ttft_s + ahead,
         tpot_s=wave.tpot_s + beside,

@@ -196,9 +196,9 @@ class OpenTable(StepTable, frozen=True, kw_only=True):
         """What the engine adds to the first token of a request. [s]"""
         return Opened((self.trees.request(),))
 
-    def named(self, name: str, seconds: float, how: str = "") -> float:
+    def named(self, name: str, seconds: float, *, how: str = "") -> float:
         """The same seconds under a name. [s]"""
-        return named(name, seconds, how)
+        return named(name, seconds, how=how)
 
     def decode_s(self, sequences: float, context: float) -> float:
         """One token of each of `sequences`, opened. [s]"""

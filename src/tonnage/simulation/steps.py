@@ -120,7 +120,7 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
         """What the engine adds to the first token of a request. [s]"""
         return self.overheads.request_s
 
-    def named(self, name: str, seconds: float, how: str = "") -> float:
+    def named(self, name: str, seconds: float, *, how: str = "") -> float:
         """The same seconds; where they are explained, under a name. [s]"""
         return seconds
 

@@ -158,7 +158,7 @@ def _layer_parts(model: Model, times: Times, *, known: Turns | None) -> tuple[Qu
         Quantity(name="TP, CP and EP communication", value=steps * stage.exchange, basis=Basis.CALIBRATED),
         Quantity(
             name="host",
-            value=steps * stage.host + times.named("each step", fixed, "data, logging, scaling checks"),
+            value=steps * stage.host + times.named("each step", fixed, how="data, logging, scaling checks"),
             basis=Basis.CALIBRATED,
         ),
         Quantity(name="pipeline exchange", value=passed, basis=Basis.CALIBRATED),
@@ -195,13 +195,13 @@ def turn_of(work: LayerWork, times: Times, *, name: str = "") -> Turn:
     setup, c = times.setup, times.coefficients
     ahead, back = times.of(work.forward, "compute"), times.of(work.backward, "compute")
     ahead_moved, back_moved = times.of(work.forward, "elementwise"), times.of(work.backward, "elementwise")
-    again = times.named("selective recompute", recompute_s(work, times), "what the framework repeats")
+    again = times.named("selective recompute", recompute_s(work, times), how="what the framework repeats")
     repeats = setup.recompute_share if setup.recompute == "full" else 0.0
     further = setup.further_passes
     exchanges = 2.0 + repeats + further
     exchange = exchanges * sum(times.exposed(each) for each in layer_exchanges(work, times))
     if setup.method == "qlora" and work.quantised:
-        widened = times.named("widening 4-bit weights", widen_s(work, times), "for each pass")
+        widened = times.named("widening 4-bit weights", widen_s(work, times), how="for each pass")
         ahead_moved += widened
         back_moved += (1.0 + repeats) * widened
     passes = 1 + repeats + further
@@ -215,10 +215,10 @@ def turn_of(work: LayerWork, times: Times, *, name: str = "") -> Turn:
     each = "for each micro-batch" if name == "head" else "for each layer of the slowest stage and each micro-batch"
     beside = "routing of tokens and launches" if work.experts else "launches"
     return Turn(
-        compute=times.named(name, compute, each),
-        elementwise=times.named(name, moved, each),
-        exchange=times.named(name, exchange, each),
-        host=times.named(name, host, f"{beside} beyond the device's work, {each}"),
+        compute=times.named(name, compute, how=each),
+        elementwise=times.named(name, moved, how=each),
+        exchange=times.named(name, exchange, how=each),
+        host=times.named(name, host, how=f"{beside} beyond the device's work, {each}"),
         backward=back + back_moved + repeats * (ahead + ahead_moved),
         weights=times.of(tuple(op for op in work.backward if op.name.endswith("weight gradient"))),
     )

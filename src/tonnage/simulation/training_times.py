@@ -41,7 +41,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
             if kind is None or (op.kind == "elementwise") == (kind == "elementwise")
         )
 
-    def named(self, name: str, seconds: float, how: str = "") -> float:
+    def named(self, name: str, seconds: float, *, how: str = "") -> float:
         """The same seconds; a step that is explained keeps the name and how they come about. [s]"""
         return seconds
 

@@ -20,7 +20,7 @@ from tonnage.physics.operators import roofline_of
 from tonnage.physics.training_time import training_operator_s
 from tonnage.physics.work import Operator
 from tonnage.simulation.step_tree import execution_of
-from tonnage.simulation.training import step_parts, times_of
+from tonnage.simulation.training import step_parts, step_time, times_of
 from tonnage.simulation.training_times import Exchange, Times
 from tonnage.units import show
 
@@ -48,13 +48,15 @@ def step_tree(
     parts = tuple(
         Quantity.total(part.name, part.value.nodes)
         if isinstance(part.value, Opened)
-        else times.node(part.name, part.value, _HOW.get(part.name, ""))
+        else times.node(part.name, part.value, how=_HOW.get(part.name, ""))
         for part in step_parts(model, times)
         if part.value
     )
     count = setup.num_micro_batches
     how = f"{count} micro-batch{'es' if count > 1 else ''} of {setup.micro_batch} sequences a rank, then the optimizer"
-    return Quantity.total("step", parts, how=how)
+    # Parts are added in another order than the formula's: the last digit is the formula's.
+    value = step_time(model, accelerator=accelerator, setup=setup, coefficients=coefficients).value
+    return msgspec.structs.replace(Quantity.total("step", parts, how=how), value=value)
 
 
 class OpenTimes(Times, frozen=True, kw_only=True):
@@ -70,9 +72,9 @@ class OpenTimes(Times, frozen=True, kw_only=True):
             )
         )
 
-    def named(self, name: str, seconds: float, how: str = "") -> float:
+    def named(self, name: str, seconds: float, *, how: str = "") -> float:
         """The same seconds under a name. [s]"""
-        return named(name, seconds, how, evidence=self._evidence(name))
+        return named(name, seconds, how=how, evidence=self._evidence(name))
 
     def exposed(self, each: Exchange) -> float:
         """What of an exchange nothing hides, with what it takes. [s]"""
@@ -80,12 +82,12 @@ class OpenTimes(Times, frozen=True, kw_only=True):
         left = float(each.exposed_s)
         how = f"{each.runs:g} x {show(left, 's')}: takes {show(each.spent_s, 's')}, {show(hidden, 's')} hidden"
         if op is None:
-            return Opened((self.node(each.name, each.runs * left, how),))
+            return Opened((self.node(each.name, each.runs * left, how=how),))
         name = f"{each.name} {op.kind.replace('_', '-')}"
         how += f", {show(op.message_bytes, 'bytes')} over {op.ranks} ranks"
-        return Opened((self.node(name, each.runs * left, how),))
+        return Opened((self.node(name, each.runs * left, how=how),))
 
-    def node(self, name: str, seconds: float, how: str) -> Quantity:
+    def node(self, name: str, seconds: float, *, how: str) -> Quantity:
         """A leaf that rests on the fit. [s]"""
         return Quantity(name=name, value=float(seconds), unit="s", how=how, evidence=self._evidence(name))
 
