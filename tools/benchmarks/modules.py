@@ -103,7 +103,7 @@ def run() -> int:
     for question, most in USUAL.items():
         found = reach_alone(question)
         over += found.modules > most.modules or found.depth > most.depth
-        print(f"{found.modules:4} modules (at most {most.modules}), {found.depth} deep ({most.depth}): tonnage {question}")
+        print(f"{found.modules:4} modules (at most {most.modules}), {found.depth} deep ({most.depth}): {question}")
     return int(over > 0)
 
 
