@@ -46,12 +46,15 @@ class _Trace:
         self.depth = 0
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        if event.startswith("c_"):
+            return  # of C functions there are most
         code = frame.f_code
-        if code not in self.functions:
+        ours = self.functions.get(code)
+        if ours is None:
             # A class or module body is no function: its locals are not optimised.
-            ours = code.co_filename.startswith(str(ROOT)) and code.co_flags & 0x1
-            self.functions[code] = bool(ours) and not code.co_name.startswith("<")
-        if self.functions[code] and event in {"call", "return"}:
+            function = code.co_flags & 0x1 and not code.co_name.startswith("<")
+            ours = self.functions[code] = bool(function) and code.co_filename.startswith(str(ROOT))
+        if ours:
             self.depth += 1 if event == "call" else -1
             if self.depth > len(self.deepest):
                 self.deepest = tuple(self._names(frame))
