@@ -12,7 +12,7 @@ import pytest
 
 from tests.patience import PATIENCE_S
 from tonnage.domain.measurement import Load
-from tonnage.measure.client import ask, open_connection, request_bytes, target_of
+from tonnage.measure.client import Reply, ask, open_connection, request_bytes, target_of
 from tonnage.measure.records import Spec, read_log
 from tonnage.measure.serve import measure_serve
 
@@ -151,7 +151,11 @@ def test_what_its_prefix_cache_held_is_said(engine: str) -> None:
     target = target_of(engine, model="tiny", kind="completions")
     connection = open_connection(target, key=None)
     data = request_bytes(connection, prompt="one and the same", output_tokens=1, ignore_eos=True)
-    first, second = (asyncio.run(ask(connection, data, timeout_s=PATIENCE_S)) for _ in range(2))
+
+    async def ask_twice() -> list[Reply]:
+        return [await ask(connection, data, timeout_s=PATIENCE_S) for _ in range(2)]
+
+    first, second = asyncio.run(ask_twice())
     assert first.cached_tokens < second.cached_tokens == second.prompt_tokens - 1
 
 
