@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from typing import Any, Final
 
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment
+from tonnage.export.text import data_text
 
 __all__ = ["batch_deployment", "batch_files", "requests_per_part"]
 
@@ -48,6 +48,6 @@ def batch_files(d: Deployment, option: BatchOption, *, settings: dict[str, Any])
     """`batch.py` and the settings it reads."""
     written = {"engine": {"model": d.model, **settings}, "requests_per_part": requests_per_part(option)}
     return {
-        "batch.py": files("tonnage.export").joinpath("data/batch.py.txt").read_text(encoding="utf-8"),
+        "batch.py": data_text("batch.py.txt"),
         "engine.json": json.dumps(written, indent=2) + "\n",
     }

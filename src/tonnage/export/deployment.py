@@ -24,7 +24,7 @@ from tonnage.domain.train_plan import TrainPlan
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest, NoCheckpoint, echo
 from tonnage.export.target import Server, Target
-from tonnage.export.text import comment, head, label, safe_name, shell
+from tonnage.export.text import comment, label, safe_name, shell
 
 __all__ = [
     "Deployment",
@@ -292,7 +292,7 @@ def script(deployment: Deployment, target: Target) -> str:
     made = server(deployment)
     lines = [*deployment.lines, *made.notes, f"This starts one replica; the plan has {deployment.replicas}."]
     lines.append("Tokens are read from the environment: export HF_TOKEN before starting a gated model.")
-    text = "#!/usr/bin/env bash\n" + head(target.title, made.version, lines=lines) + "set -euo pipefail\n\n"
+    text = target.script(lines, "\n", version=made.version)
     if deployment.nodes == 1:
         return text + "exec " + shell(made.argv) + "\n"
     usage = comment(

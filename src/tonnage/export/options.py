@@ -12,13 +12,13 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Any, Final
 
 import msgspec
 
 from tonnage.domain.adoption import Setting
 from tonnage.errors import BadRequest, echo, nearest
+from tonnage.export.text import data_text
 
 __all__ = ["Options", "Read", "number", "read_options", "whole"]
 
@@ -171,7 +171,7 @@ def _pairs(argv: Sequence[str], options: Options, known: frozenset[str]) -> list
 def known_options(program: str) -> frozenset[str]:
     """Every option of the program's release, spelled as in `Options`; empty where no list is kept."""
     try:
-        text = files("tonnage.export").joinpath(f"data/options/{program}.json").read_text(encoding="utf-8")
+        text = data_text(f"options/{program}.json")
     except FileNotFoundError:
         return frozenset()
     return frozenset(name.lstrip("-").replace("-", "_") for name in json.loads(text)["options"])

@@ -63,7 +63,6 @@ def rl_job(plan: RlPlan, option: RlOption) -> RlJob:
     """
     case, configuration, bill = option.case, option.configuration, option.bill
     per_node = max(1, min(case.count, int(bill.accelerators_per_instance)))
-    responses = case.prompts_per_step * case.responses_per_prompt
     model = safe_name(checkpoint_of(plan), what="model")
     if case.turns > 1:
         raise BadRequest("turns: these files start single-turn rollouts; an environment's own files start its turns")
@@ -79,7 +78,7 @@ def rl_job(plan: RlPlan, option: RlOption) -> RlJob:
         rollout_nodes=(case.rollout_count or 0) / per_node,
         seq_len=configuration.seq_len,
         steps=math.ceil(option.run.steps),
-        train_batch=case.train_batch or responses,
+        train_batch=case.train_batch or case.responses,
         memory_share=CACHE_SHARE[option.shared],
         checkpoint_steps=max(1, round(option.run.checkpoint_interval_s / option.step_s.value)),
         lines=(

@@ -8,12 +8,13 @@ are those of `data/images.csv`, each with the tag that was seen and where.
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from importlib.resources import files
 
 import msgspec
 
 from tonnage.errors import BadRequest
+from tonnage.export.text import data_text, head
 
 __all__ = ["Names", "Server", "Target", "accelerators_called", "image", "names"]
 
@@ -44,6 +45,16 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """What pip is asked for beside an image's PyTorch."""
     source: str = ""
     """Where its format is described."""
+
+    def head(self, lines: Iterable[str]) -> str:
+        """The comment at the top of its files."""
+        return head(self.title, self.version, lines=lines)
+
+    def script(self, lines: Iterable[str], body: str, *, needs: Mapping[str, str] = {}, version: str = "") -> str:
+        """A shell script under such a comment; `needs` are variables that the reader must set, with what each is."""
+        asked = "".join(f': "${{{name}:?{what}}}"\n' for name, what in needs.items())
+        top = head(self.title, version or self.version, lines=lines)
+        return f"#!/usr/bin/env bash\n{top}set -euo pipefail\n{asked}{body}"
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +106,7 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=1)
 def _rows() -> dict[str, Names]:
-    text = files("tonnage.export").joinpath("data/names.csv").read_text(encoding="utf-8")
+    text = data_text("names.csv")
     rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
     return {row["accelerator"]: Names(**row) for row in rows}
 
@@ -118,7 +129,7 @@ def accelerators_called(word: str, *, by: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def _images() -> dict[str, str]:
-    text = files("tonnage.export").joinpath("data/images.csv").read_text(encoding="utf-8")
+    text = data_text("images.csv")
     return {row["use"]: row["image"] for row in csv.DictReader(text.splitlines())}
 
 

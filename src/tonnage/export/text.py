@@ -12,13 +12,14 @@ import json
 import re
 import shlex
 from collections.abc import Iterable
+from importlib.resources import files
 from typing import Any, Final
 
 from tonnage.errors import BadRequest, echo
 from tonnage.foreign import plain_text
 from tonnage.version import __version__
 
-__all__ = ["UNTESTED", "comment", "head", "label", "safe_name", "shell", "templated_name", "yaml_text"]
+__all__ = ["UNTESTED", "comment", "data_text", "head", "label", "safe_name", "shell", "templated_name", "yaml_text"]
 
 MAX_NAME_LENGTH = 512
 MAX_LABEL_LENGTH = 40
@@ -105,6 +106,11 @@ def head(title: str, version: str, *, lines: Iterable[str]) -> str:
 
 UNTESTED: Final = "Untested template: its names were checked against the release's own tables, and nothing was started."
 """A line for files of targets that have never run."""
+
+
+def data_text(name: str) -> str:
+    """A file of `data` that is handed over as it is, or read."""
+    return files("tonnage.export").joinpath(f"data/{name}").read_text(encoding="utf-8")
 
 
 def label(name: str) -> str:

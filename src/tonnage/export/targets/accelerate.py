@@ -7,9 +7,10 @@ from typing import Any
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.export.job import Job, job
 from tonnage.export.target import Target
-from tonnage.export.text import head, yaml_text
+from tonnage.export.targets.torchrun import PORT, SCRIPT
+from tonnage.export.text import yaml_text
 
-__all__ = ["TARGET", "configuration", "export"]
+__all__ = ["TARGET", "configuration", "export", "machines"]
 
 TARGET = Target(
     name="accelerate",
@@ -31,19 +32,21 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
         f"The script makes micro-batches of {made.micro_batch} x {made.seq_len} tokens, {made.accumulation} to a step,",
         f"for {made.steps} steps, and saves every {made.checkpoint_steps} of them.",
     ]
-    script = (
-        'set -euo pipefail\n: "${SCRIPT:?the training script, for example train.py}"\n'
-        "exec accelerate launch --config_file accelerate.yaml"
-    )
-    if made.nodes > 1:
-        script += ' \\\n  --machine_rank "${NODE_RANK:?0 on the first node}" \\\n'
-        script += '  --main_process_ip "${LEADER_ADDRESS:?address of the first node}" --main_process_port 29500'
+    start = f'exec accelerate launch --config_file accelerate.yaml{machines(made)} \\\n  "$SCRIPT" "$@"\n'
     return {
-        "accelerate.yaml": head(TARGET.title, TARGET.version, lines=made.lines) + yaml_text(configuration(made)),
-        "launch.sh": "#!/usr/bin/env bash\n"
-        + head(TARGET.title, TARGET.version, lines=notes)
-        + f'{script} \\\n  "$SCRIPT" "$@"\n',
+        "accelerate.yaml": TARGET.head(made.lines) + yaml_text(configuration(made)),
+        "launch.sh": TARGET.script(notes, start, needs=SCRIPT),
     }
+
+
+def machines(made: Job) -> str:
+    """The options of a launcher on one of several machines."""
+    if made.nodes == 1:
+        return ""
+    rank = ' \\\n  --machine_rank "${NODE_RANK:?0 on the first node}"'
+    return (
+        rank + f' \\\n  --main_process_ip "${{LEADER_ADDRESS:?address of the first node}}" --main_process_port {PORT}'
+    )
 
 
 def configuration(made: Job) -> dict[str, Any]:

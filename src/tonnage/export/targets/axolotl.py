@@ -10,7 +10,7 @@ from tonnage.errors import BadRequest
 from tonnage.export.job import Job, attention_of, job
 from tonnage.export.options import Options, whole
 from tonnage.export.target import Target
-from tonnage.export.text import head, yaml_text
+from tonnage.export.text import yaml_text
 from tonnage.export.trainer import SHARDED_8BIT, optimizer_called, read_switch, settle_trainer
 
 __all__ = ["OPTIONS", "TARGET", "export"]
@@ -80,7 +80,7 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
         raise BadRequest(f"Axolotl has no optimizer '{made.optimizer}'; plan with one of {', '.join(OPTIMIZERS)}")
     notes = [*made.lines, "Put your data into `datasets`; learning_rate is a start, not a part of the plan."]
     return {
-        "axolotl.yaml": head(TARGET.title, TARGET.version, lines=notes)
+        "axolotl.yaml": TARGET.head(notes)
         + yaml_text(_configuration(made, objective=asked.objective, cached=asked.reference == "cached"))
     }
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.export.job import Job, job
 from tonnage.export.target import Target
-from tonnage.export.text import head
+from tonnage.export.targets.torchrun import SCRIPT
 
 __all__ = ["TARGET", "export"]
 
@@ -40,13 +40,10 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
         notes.append(
             "The plan recomputes activations, which a script switches on: model.gradient_checkpointing_enable()."
         )
-    script = (
-        'set -euo pipefail\n: "${SCRIPT:?the training script, for example train.py}"\n'
-        f'exec deepspeed --num_gpus {made.per_node}{hosts} \\\n  "$SCRIPT" --deepspeed deepspeed.json "$@"\n'
-    )
+    start = f'exec deepspeed --num_gpus {made.per_node}{hosts} \\\n  "$SCRIPT" --deepspeed deepspeed.json "$@"\n'
     return {
         "deepspeed.json": json.dumps(_configuration(made), indent=2) + "\n",
-        "launch.sh": "#!/usr/bin/env bash\n" + head(TARGET.title, TARGET.version, lines=notes) + script,
+        "launch.sh": TARGET.script(notes, start, needs=SCRIPT),
     }
 
 

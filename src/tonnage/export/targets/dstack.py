@@ -8,7 +8,7 @@ from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment, server
 from tonnage.export.target import Target, names
-from tonnage.export.text import head, shell, yaml_text
+from tonnage.export.text import shell, yaml_text
 
 __all__ = ["TARGET", "export"]
 
@@ -51,7 +51,7 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
         if d.provider in {"aws", "gcp"}:
             document["regions"] = [d.region]
     lines = [*d.lines, *made.notes, "HF_TOKEN is taken from the environment of `dstack apply`; it never stands here."]
-    return {"service.dstack.yml": head(TARGET.title, TARGET.version, lines=lines) + yaml_text(document)}
+    return {"service.dstack.yml": TARGET.head(lines) + yaml_text(document)}
 
 
 def _gpu(d: Deployment) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from tonnage.export.deployment import Deployment, deployment, server
 from tonnage.export.target import Server, Target, image, names
 from tonnage.export.targets.kubernetes import literal_argument, models_claim, models_volume, node_selector
 from tonnage.export.targets.vllm import NIXL
-from tonnage.export.text import head, yaml_text
+from tonnage.export.text import yaml_text
 
 __all__ = ["TARGET", "export"]
 
@@ -67,7 +67,7 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
         "metadata": {"name": d.name},
         "spec": {"services": {"Frontend": _frontend(d), **_workers(d, made)}},
     }
-    return {"graph.yaml": head(TARGET.title, TARGET.version, lines=lines) + yaml_text(document, *models_claim(d))}
+    return {"graph.yaml": TARGET.head(lines) + yaml_text(document, *models_claim(d))}
 
 
 def _image(d: Deployment) -> str:

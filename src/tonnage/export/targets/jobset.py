@@ -12,7 +12,7 @@ from typing import Any, Final
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.export.target import Target, image, names
-from tonnage.export.text import UNTESTED, head, shell, templated_name, yaml_text
+from tonnage.export.text import UNTESTED, shell, templated_name, yaml_text
 from tonnage.export.training_files import CHECKPOINTS, TrainingFiles, training_files
 
 __all__ = ["TARGET", "export"]
@@ -53,7 +53,7 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
         *(f"{variable}: {what}." for variable, what in found.needs.items()),
         "A gated model needs a token: kubectl create secret generic hf-token --from-literal=HF_TOKEN=...",
     ]
-    top = head(TARGET.title, TARGET.version, lines=lines)
+    top = TARGET.head(lines)
     work = _job_set(found, name, resource=RESOURCE[vendor], image_name=image(f"train-{vendor}"))
     files = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-files"}, "data": dict(found.files)}
     volume = {
@@ -67,7 +67,7 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     }
     return {
         "jobset.yaml": top + yaml_text(work, files, volume),
-        "queue.yaml": head(TARGET.title, TARGET.version, lines=made.lines)
+        "queue.yaml": TARGET.head(made.lines)
         + yaml_text(*_queue(name, resource=RESOURCE[vendor], count=made.nodes * made.per_node)),
     }
 

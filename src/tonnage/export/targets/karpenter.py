@@ -14,7 +14,7 @@ from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment
 from tonnage.export.target import Target
 from tonnage.export.targets.kubernetes import resource_name
-from tonnage.export.text import head, templated_name, yaml_text
+from tonnage.export.text import templated_name, yaml_text
 
 __all__ = ["TARGET", "export"]
 
@@ -47,7 +47,7 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
         "Serve with the files of --to kubernetes: their pods ask for this instance type.",
     ]
     text = yaml_text(_pool(d), _node_class(d))
-    return {"pool.yaml": head(TARGET.title, TARGET.version, lines=lines) + text}
+    return {"pool.yaml": TARGET.head(lines) + text}
 
 
 def _pool(d: Deployment) -> dict[str, Any]:

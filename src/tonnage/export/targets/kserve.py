@@ -16,7 +16,7 @@ from tonnage.export.deployment import Deployment, deployment, server
 from tonnage.export.target import Server, Target
 from tonnage.export.targets.kubernetes import literal_argument, node_selector, resource_name
 from tonnage.export.targets.vllm import NIXL
-from tonnage.export.text import head, templated_name, yaml_text
+from tonnage.export.text import templated_name, yaml_text
 
 __all__ = ["TARGET", "export"]
 
@@ -74,7 +74,7 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
         "metadata": {"name": d.name, "annotations": {"serving.kserve.io/secretName": "hf-token"}},
         "spec": spec,
     }
-    return {"service.yaml": head(TARGET.title, TARGET.version, lines=lines) + yaml_text(document)}
+    return {"service.yaml": TARGET.head(lines) + yaml_text(document)}
 
 
 def _workload(d: Deployment, made: Server, *, replicas: int) -> dict[str, Any]:

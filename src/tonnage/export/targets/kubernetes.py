@@ -262,7 +262,7 @@ def _autoscale_head(d: Deployment) -> str:
         f"Needs an adapter that serves {_running(d)} of /metrics as a pod metric (prometheus-adapter).",
         f"The target is the plan's requests in flight per replica at peak: {d.concurrency:,.1f}.",
     ]
-    return head(TARGET.title, TARGET.version, lines=lines)
+    return TARGET.head(lines)
 
 
 def _scaled_object(d: Deployment, plan: ServePlan) -> dict[str, Any]:
@@ -320,7 +320,7 @@ def _zero_head(d: Deployment, plan: ServePlan) -> str:
         f"replica, which takes about {plan.day.cold_start.value:,.0f} s; here the counter of ingress-nginx.",
         f"A replica is given {_rate(plan):.3g} requests/s, and {d.concurrency:,.1f} in flight at the planned peak.",
     ]
-    return head(TARGET.title, TARGET.version, lines=lines)
+    return TARGET.head(lines)
 
 
 def literal_argument(argument: str) -> str:

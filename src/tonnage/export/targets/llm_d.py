@@ -15,7 +15,7 @@ from tonnage.export.deployment import Deployment, deployment, server
 from tonnage.export.target import Server, Target, names
 from tonnage.export.targets.kubernetes import node_selector, resource_name
 from tonnage.export.targets.vllm import NIXL
-from tonnage.export.text import head, templated_name, yaml_text
+from tonnage.export.text import templated_name, yaml_text
 
 __all__ = ["TARGET", "export"]
 
@@ -73,7 +73,7 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
         "decode": _pods(d, made, replicas=d.decode_workers or d.replicas, proxied=apart),
         "prefill": _pods(d, made, replicas=d.prefill_workers, proxied=False) if apart else {"create": False},
     }
-    return {"values.yaml": head(TARGET.title, TARGET.version, lines=lines) + yaml_text(values)}
+    return {"values.yaml": TARGET.head(lines) + yaml_text(values)}
 
 
 def _pods(d: Deployment, made: Server, *, replicas: int, proxied: bool) -> dict[str, Any]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any, Final
 
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.export.job import Job, builds_as_planned, job
 from tonnage.export.target import Target
-from tonnage.export.text import head
+from tonnage.export.text import data_text
 
 __all__ = ["NETWORKS", "TARGET", "arguments", "export"]
 
@@ -41,6 +40,11 @@ NETWORKS: Final = {
 """Model -> its `model_name`. What each builds (`data/options/maxtext.json`) is held against the plan; rotary base and
 norms are the file's own, those of the model named: the plain file of Qwen3-30B-A3B has the base of its later release,
 that of Mistral the vocabulary of its second version."""
+NEEDS: Final = {
+    "OUTPUT": "bucket for checkpoints and logs",
+    "DATA": "pattern of the training files",
+    "TOKENIZER": "id of the tokenizer",
+}
 REMAT: Final = {"full": "full", "selective": "minimal", "none": "minimal_with_context"}
 """Recomputation -> `remat_policy`: everything; attention's result and what is element-wise; the latter alone."""
 
@@ -55,21 +59,12 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
         "Learning rate and schedule: add learning_rate=... and warmup_steps_fraction=... after the script's name.",
         "MaxText keeps weights and moments in 32 bits and multiplies in 16.",
     ]
-    asked = "".join(
-        f': "${{{name}:?{what}}}"\n'
-        for name, what in (
-            ("OUTPUT", "bucket for checkpoints and logs"),
-            ("DATA", "pattern of the training files"),
-            ("TOKENIZER", "id of the tokenizer"),
-        )
-    )
     lines = [
         "exec python3 -m maxtext.trainers.pre_train.train src/maxtext/configs/base.yml",
         *(shlex.quote(f"{name}={value}") for name, value in arguments(made).items()),
         'base_output_directory="$OUTPUT" grain_train_files="$DATA" tokenizer_path="$TOKENIZER" "$@"',
     ]
-    body = f"set -euo pipefail\n{asked}" + " \\\n  ".join(lines) + "\n"
-    return {"train.sh": "#!/usr/bin/env bash\n" + head(TARGET.title, TARGET.version, lines=notes) + body}
+    return {"train.sh": TARGET.script(notes, " \\\n  ".join(lines) + "\n", needs=NEEDS)}
 
 
 def arguments(made: Job) -> dict[str, Any]:
@@ -122,7 +117,7 @@ def arguments(made: Job) -> dict[str, Any]:
 @lru_cache(maxsize=1)
 def _built() -> dict[str, tuple[int, ...]]:
     """Network -> layers, width, heads, key-value heads, feed-forward width, experts, vocabulary, rotary base."""
-    text = files("tonnage.export").joinpath("data/options/maxtext.json").read_text(encoding="utf-8")
+    text = data_text("options/maxtext.json")
     return {name: tuple(map(int, row.split())) for name, row in json.loads(text)["networks"].items()}
 
 

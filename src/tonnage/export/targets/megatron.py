@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from importlib.resources import files
 from typing import Any, Final
 
 from tonnage.domain.layout import TrainLayout
@@ -13,7 +12,7 @@ from tonnage.export.job import Job, job
 from tonnage.export.options import Options, whole
 from tonnage.export.target import Target
 from tonnage.export.targets.torchrun import launcher
-from tonnage.export.text import head, shell
+from tonnage.export.text import data_text, shell
 
 __all__ = ["OPTIONS", "TARGET", "arguments", "export"]
 
@@ -39,6 +38,11 @@ CONVERTED: Final = (
     "WEIGHTS is the model to start from, converted by Megatron-LM's tools/checkpoint/convert.py (loader llama_mistral",
     "or the model's own) or by Megatron-Bridge, for the tensor and pipeline degrees below.",
 )
+NEEDS: Final = {
+    "DATA": "prefix of the tokenised data",
+    "TOKENIZER": "id or folder of the tokenizer",
+    "CHECKPOINTS": "shared folder for checkpoints",
+}
 WIDTHS: Final = {
     "num_hidden_layers": "num_layers", "hidden_size": "hidden_size", "num_attention_heads": "num_attention_heads",
     "num_key_value_heads": "num_query_groups", "head_dim": "kv_channels", "num_experts": "num_experts",
@@ -139,32 +143,20 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
         "Learning rate and schedule: add --lr and --lr-decay-style after the script's name.",
         *(CONVERTED if made.method != "pretrain" else ()),
     ]
-    needs = "".join(
-        f': "${{{name}:?{what}}}"\n'
-        for name, what in (
-            *(
-                (("WEIGHTS", "folder with the weights to start from, in the format of Megatron-LM"),)
-                if made.method != "pretrain"
-                else ()
-            ),
-            ("DATA", "prefix of the tokenised data"),
-            ("TOKENIZER", "id or folder of the tokenizer"),
-            ("CHECKPOINTS", "shared folder for checkpoints"),
-        )
-    )
+    start_from = {"WEIGHTS": "folder with the weights to start from, in the format of Megatron-LM"}
+    needs = NEEDS if made.method == "pretrain" else start_from | NEEDS
     # Unquoted: flags and numbers alone, of the line above or of the user's own ROTARY.
     program = "pretrain_gpt.py \\\n  " + shell(arguments(made)) + " \\\n  $ROTARY"
     program += ' \\\n  --data-path "$DATA" --tokenizer-type HuggingFaceTokenizer --tokenizer-model "$TOKENIZER" \\\n'
     program += '  --save "$CHECKPOINTS" --load "$CHECKPOINTS"'
     program += ' \\\n  --pretrained-checkpoint "$WEIGHTS"' if made.method != "pretrain" else ""
     start = f"export CUDA_DEVICE_MAX_CONNECTIONS=1\n{launcher(made, program=program)}\n"
-    body = f"set -euo pipefail\n{needs}{_width_check(made)}{start}"
-    script = "#!/usr/bin/env bash\n" + head(TARGET.title, TARGET.version, lines=notes) + body
+    script = TARGET.script(notes, _width_check(made) + start, needs=needs)
     if made.rotary_base:
         return {"pretrain.sh": script}
     return {
         "pretrain.sh": script,
-        FLAGS: files("tonnage.export").joinpath("data/model_flags.py.txt").read_text(encoding="utf-8"),
+        FLAGS: data_text("model_flags.py.txt"),
     }
 
 

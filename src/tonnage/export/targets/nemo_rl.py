@@ -8,7 +8,7 @@ from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.errors import BadRequest
 from tonnage.export.rl import RlJob, rl_job
 from tonnage.export.target import Target
-from tonnage.export.text import head, yaml_text
+from tonnage.export.text import yaml_text
 
 __all__ = ["TARGET", "export"]
 
@@ -31,7 +31,7 @@ def export(plan: RlPlan, option: RlOption) -> dict[str, str]:
     if made.case.rollout_count is not None and not made.whole_nodes and made.nodes > 1:
         raise BadRequest("rollout_count: NeMo-RL splits whole machines; plan a split of whole machines")
     notes = [*made.lines, "Put it beside examples/configs, whose grpo_math_1B.yaml it builds on."]
-    return {"nemo_rl.yaml": head(TARGET.title, TARGET.version, lines=notes) + yaml_text(_recipe(made))}
+    return {"nemo_rl.yaml": TARGET.head(notes) + yaml_text(_recipe(made))}
 
 
 def _recipe(made: RlJob) -> dict[str, Any]:

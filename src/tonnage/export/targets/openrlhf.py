@@ -9,7 +9,6 @@ from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.errors import BadRequest
 from tonnage.export.rl import RlJob, rl_job
 from tonnage.export.target import Target
-from tonnage.export.text import head
 
 __all__ = ["TARGET", "export"]
 
@@ -41,8 +40,7 @@ def export(plan: RlPlan, option: RlOption) -> dict[str, str]:
         "Set DATA to your prompts and REWARD to your Python file with reward_func; one pass over DATA is at most",
         "the planned steps: with fewer prompts add --train.num_episodes. Ray runs on every machine before this starts.",
     ]
-    script = "set -euo pipefail\n\n" + "\n".join(lines) + "\n"
-    return {"openrlhf.sh": "#!/usr/bin/env bash\n" + head(TARGET.title, TARGET.version, lines=notes) + script}
+    return {"openrlhf.sh": TARGET.script(notes, "\n" + "\n".join(lines) + "\n")}
 
 
 def _check(made: RlJob) -> None:
@@ -73,7 +71,7 @@ def _trainers(made: RlJob) -> tuple[int, int]:
     case = made.case
     if case.rollout_count is None or made.nodes > 1:
         return made.nodes - int(made.rollout_nodes), made.per_node
-    return 1, case.count - case.rollout_count
+    return 1, case.train_accelerators
 
 
 def _options(made: RlJob) -> dict[str, Any]:
@@ -86,7 +84,7 @@ def _options(made: RlJob) -> dict[str, Any]:
     for role in (role for role, there in ranks.items() if there):
         found |= {f"{role}.num_nodes": nodes, f"{role}.num_gpus_per_node": per_node}
     found |= {
-        "vllm.num_engines": (case.rollout_count or case.count) // case.rollout_layout.tp,
+        "vllm.num_engines": case.rollout_accelerators // case.rollout_layout.tp,
         "vllm.tensor_parallel_size": case.rollout_layout.tp,
         "vllm.gpu_memory_utilization": made.memory_share,
         "vllm.enable_sleep": not apart,

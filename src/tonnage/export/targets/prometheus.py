@@ -13,7 +13,7 @@ from typing import Any, Final
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.export.observe import Signal, Watched, watched
 from tonnage.export.target import Target
-from tonnage.export.text import head, yaml_text
+from tonnage.export.text import yaml_text
 from tonnage.units import show
 
 __all__ = ["TARGET", "export"]
@@ -44,7 +44,7 @@ def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
         *(f"{name}: {seen.engine} states none; measure it from outside." for name in seen.unwatched),
     ]
     text = yaml_text({"groups": [{"name": f"tonnage-{seen.job}", "interval": "30s", "rules": rules}]})
-    return {"tonnage.rules.yaml": head(TARGET.title, TARGET.version, lines=lines) + text}
+    return {"tonnage.rules.yaml": TARGET.head(lines) + text}
 
 
 def _objectives(seen: Watched) -> list[Rule]:

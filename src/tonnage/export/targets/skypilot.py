@@ -12,7 +12,7 @@ from tonnage.export.deployment import Deployment, deployment, server
 from tonnage.export.target import Target, image, names
 from tonnage.export.targets.slurm import FRAMEWORK_FILES
 from tonnage.export.targets.vllm import settings
-from tonnage.export.text import head, shell, yaml_text
+from tonnage.export.text import shell, yaml_text
 from tonnage.export.training_files import CHECKPOINTS, TrainingFiles, training_files
 
 __all__ = ["TARGET", "export"]
@@ -69,7 +69,7 @@ def export(plan: ServePlan | BatchPlan | TrainPlan, option: ServeOption | BatchO
     lines = [*d.lines, *made.notes, "HF_TOKEN is handed over when it starts (--secret HF_TOKEN); it never stands here."]
     if "infra" not in document["resources"]:
         lines.append(f"SkyPilot does not know the provider {d.provider}: it picks one of those you have enabled.")
-    return {"service.yaml": head(TARGET.title, TARGET.version, lines=lines) + yaml_text(document)}
+    return {"service.yaml": TARGET.head(lines) + yaml_text(document)}
 
 
 def _training(found: TrainingFiles) -> dict[str, str]:
@@ -108,7 +108,7 @@ def _training(found: TrainingFiles) -> dict[str, str]:
         *(f"{variable}: {what}" for variable, what in found.needs.items()),
         "sky jobs launch train.yaml --env BUCKET=... --secret HF_TOKEN",
     ]
-    return {"train.yaml": head(TARGET.title, TARGET.version, lines=lines) + yaml_text(document), **found.files}
+    return {"train.yaml": TARGET.head(lines) + yaml_text(document), **found.files}
 
 
 def _managed_job(plan: BatchPlan, option: BatchOption) -> dict[str, str]:
@@ -129,14 +129,13 @@ def _managed_job(plan: BatchPlan, option: BatchOption) -> dict[str, str]:
         *d.lines,
         "BUCKET (s3://, gs://) holds requests.jsonl and receives answers/part-*.jsonl; finished parts stay.",
     ]
-    script = (
-        'set -euo pipefail\n: "${BUCKET:?s3:// or gs:// with requests.jsonl}"\n'
+    start = (
         f"for shard in $(seq 0 {d.replicas - 1}); do\n"
         '  sky jobs launch job.yaml --env BUCKET="$BUCKET" --env SHARD="$shard" --secret HF_TOKEN -d -y\ndone\n'
     )
     return {
-        "job.yaml": head(TARGET.title, TARGET.version, lines=lines) + yaml_text(document),
-        "launch.sh": "#!/usr/bin/env bash\n" + head(TARGET.title, TARGET.version, lines=lines) + script,
+        "job.yaml": TARGET.head(lines) + yaml_text(document),
+        "launch.sh": TARGET.script(lines, start, needs={"BUCKET": "s3:// or gs:// with requests.jsonl"}),
         **batch_files(d, option, settings=settings(d)),
     }
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from typing import Any, Final
 
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.export.job import Job, job
 from tonnage.export.target import Target
-from tonnage.export.text import UNTESTED, head, shell
+from tonnage.export.text import UNTESTED, data_text, shell
 
 __all__ = ["TARGET", "export", "launcher", "planned_program"]
 
@@ -24,6 +23,8 @@ TARGET = Target(
     source="docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html, torchrun",
 )
 PORT: Final = 29500
+SCRIPT: Final = {"SCRIPT": "the training script, for example train.py"}
+"""What launches a script of the reader's own asks for."""
 DTYPES: Final = {"bf16": "bfloat16", "fp16": "float16"}
 
 
@@ -37,11 +38,9 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
         "device or on CPU, and reads batch, accumulation and steps from plan.json.",
     ]
     return {
-        "launch.sh": "#!/usr/bin/env bash\n"
-        + head(TARGET.title, TARGET.version, lines=notes)
-        + f'set -euo pipefail\n: "${{SCRIPT:?the training script, for example train.py}}"\n{launcher(made)}\n',
+        "launch.sh": TARGET.script(notes, launcher(made) + "\n", needs=SCRIPT),
         "plan.json": json.dumps(_settings(made), indent=2) + "\n",
-        "fsdp2.py": files("tonnage.export").joinpath("data/fsdp2.py.txt").read_text(encoding="utf-8"),
+        "fsdp2.py": data_text("fsdp2.py.txt"),
     }
 
 
@@ -99,11 +98,9 @@ def planned_program(
 
     `needs` are variables that the reader must set, with what each is; `exports` is what the program finds set.
     """
-    asked = "".join(f': "${{{name}:?{what}}}"\n' for name, what in needs.items())
     start = launcher(made, program="train.py", per_node=per_node)
-    told = head(target.title, target.version, lines=[UNTESTED, *made.lines, *lines])
     return {
-        "launch.sh": f"#!/usr/bin/env bash\n{told}set -euo pipefail\n{asked}export {exports}\n{start}\n",
-        "train.py": files("tonnage.export").joinpath(f"data/{target.name}.py.txt").read_text(encoding="utf-8"),
+        "launch.sh": target.script([UNTESTED, *made.lines, *lines], f"export {exports}\n{start}\n", needs=needs),
+        "train.py": data_text(f"{target.name}.py.txt"),
         "plan.json": json.dumps(settings, indent=2) + "\n",
     }

@@ -10,7 +10,7 @@ from tonnage.export.job import Job, builds_as_planned, job
 from tonnage.export.options import Options, whole
 from tonnage.export.target import Target
 from tonnage.export.targets.torchrun import launcher
-from tonnage.export.text import head, shell
+from tonnage.export.text import shell
 
 __all__ = ["FLAVOURS", "OPTIONS", "TARGET", "arguments", "export"]
 
@@ -103,8 +103,7 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
     program = "-m torchtitan.train \\\n  " + shell(argv) + ' \\\n  --hf_assets_path "$ASSETS"'
     # A sub-command of its parser: options of the job stand before it.
     launch = launcher(made, program=program, last=f"activation_checkpoint:{made.recompute}")
-    body = f'set -euo pipefail\n: "${{ASSETS:?folder of the tokenizer}}"\n{launch}\n'
-    return {"train.sh": "#!/usr/bin/env bash\n" + head(TARGET.title, TARGET.version, lines=notes) + body}
+    return {"train.sh": TARGET.script(notes, launch + "\n", needs={"ASSETS": "folder of the tokenizer"})}
 
 
 def arguments(made: Job) -> list[str]:

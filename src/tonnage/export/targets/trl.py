@@ -9,8 +9,8 @@ from tonnage.errors import BadRequest
 from tonnage.export.job import Job, attention_of, job
 from tonnage.export.options import Options, whole
 from tonnage.export.target import Target
-from tonnage.export.targets.accelerate import configuration
-from tonnage.export.text import head, yaml_text
+from tonnage.export.targets.accelerate import configuration, machines
+from tonnage.export.text import yaml_text
 from tonnage.export.trainer import OPTIMIZER_NAMES, SHARDED_8BIT, optimizer_called, read_switch, settle_trainer
 
 __all__ = ["OPTIONS", "TARGET", "export"]
@@ -71,20 +71,15 @@ def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
         raise BadRequest(f"TRL has no optimizer '{made.optimizer}'; plan with one of {', '.join(OPTIMIZER_NAMES)}")
     notes = [*made.lines, "Put your data into `dataset_name`; learning_rate is a start, not a part of the plan."]
     # Started again, it goes on from the newest checkpoint; the configuration alone would begin anew.
-    script = (
-        f'set -euo pipefail\nLAST="$(ls -d {_output(made)}/checkpoint-* 2>/dev/null | sort -V | tail -n1 || true)"\n'
+    start = (
+        f'LAST="$(ls -d {_output(made)}/checkpoint-* 2>/dev/null | sort -V | tail -n1 || true)"\n'
+        "exec trl sft --config sft.yaml --accelerate_config accelerate.yaml"
+        ' \\\n  ${LAST:+--resume_from_checkpoint "$LAST"}'
     )
-    script += "exec trl sft --config sft.yaml --accelerate_config accelerate.yaml"
-    script += ' \\\n  ${LAST:+--resume_from_checkpoint "$LAST"}'
-    if made.nodes > 1:
-        script += ' \\\n  --machine_rank "${NODE_RANK:?0 on the first node}" \\\n'
-        script += '  --main_process_ip "${LEADER_ADDRESS:?address of the first node}" --main_process_port 29500'
     return {
-        "sft.yaml": head(TARGET.title, TARGET.version, lines=notes) + yaml_text(_sft(made)),
-        "accelerate.yaml": head(TARGET.title, TARGET.version, lines=made.lines) + yaml_text(configuration(made)),
-        "launch.sh": "#!/usr/bin/env bash\n"
-        + head(TARGET.title, TARGET.version, lines=made.lines)
-        + f'{script} "$@"\n',
+        "sft.yaml": TARGET.head(notes) + yaml_text(_sft(made)),
+        "accelerate.yaml": TARGET.head(made.lines) + yaml_text(configuration(made)),
+        "launch.sh": TARGET.script(made.lines, f'{start}{machines(made)} "$@"\n'),
     }
 
 

@@ -8,7 +8,7 @@ from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.errors import BadRequest
 from tonnage.export.rl import RlJob, rl_job
 from tonnage.export.target import Target
-from tonnage.export.text import head, yaml_text
+from tonnage.export.text import yaml_text
 
 __all__ = ["TARGET", "export"]
 
@@ -36,7 +36,7 @@ def export(plan: RlPlan, option: RlOption) -> dict[str, str]:
     if not made.sharded:
         raise BadRequest("framework: TRL shards the trainer over all ranks; plan with --framework fsdp")
     notes = [*made.lines, "Add dataset_name and reward_funcs; `accelerate config` writes fsdp.yaml for your machines."]
-    return {"trl.yaml": head(TARGET.title, TARGET.version, lines=notes) + yaml_text(_configuration(made))}
+    return {"trl.yaml": TARGET.head(notes) + yaml_text(_configuration(made))}
 
 
 def _configuration(made: RlJob) -> dict[str, Any]:
@@ -47,11 +47,11 @@ def _configuration(made: RlJob) -> dict[str, Any]:
         "output_dir": f"./{made.name}-{case.algorithm}",
         "loss_type": LOSSES[case.algorithm],
         "num_generations": case.responses_per_prompt,
-        "generation_batch_size": case.prompts_per_step * case.responses_per_prompt,
+        "generation_batch_size": case.responses,
         "max_completion_length": int(case.max_response_tokens),
         "per_device_train_batch_size": micro,
         "gradient_accumulation_steps": max(1, made.train_batch // (case.count * micro)),
-        "max_steps": made.steps * max(1, case.prompts_per_step * case.responses_per_prompt // made.train_batch),
+        "max_steps": made.steps * max(1, case.responses // made.train_batch),
         "beta": KL_WEIGHT if case.reference else 0.0,
         "use_vllm": True,
         "vllm_mode": "colocate",

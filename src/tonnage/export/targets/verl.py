@@ -9,7 +9,6 @@ from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.errors import BadRequest
 from tonnage.export.rl import RlJob, rl_job
 from tonnage.export.target import Target
-from tonnage.export.text import head
 
 __all__ = ["TARGET", "export"]
 
@@ -42,8 +41,7 @@ def export(plan: RlPlan, option: RlOption) -> dict[str, str]:
     words.insert(1, 'data.train_files="${DATA:?}"')
     lines = [f"python3 -m {module} --config-name={config} \\", *(f"  {word} \\" for word in words), '  "$@"']
     notes = [*made.lines, "Set DATA to your parquet file and add your reward function as an argument."]
-    script = "set -euo pipefail\n\n" + "\n".join(lines) + "\n"
-    return {"verl.sh": "#!/usr/bin/env bash\n" + head(TARGET.title, TARGET.version, lines=notes) + script}
+    return {"verl.sh": TARGET.script(notes, "\n" + "\n".join(lines) + "\n")}
 
 
 def _overrides(made: RlJob) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from tonnage.export.deployment import version_of
 from tonnage.export.target import Target
 from tonnage.export.targets.vllm import TARGET as ENGINE
 from tonnage.export.targets.vllm import settings
-from tonnage.export.text import head
 
 __all__ = ["TARGET", "export"]
 
@@ -34,8 +33,7 @@ def export(plan: BatchPlan, option: BatchOption) -> dict[str, str]:
         "OUTPUT is a folder that outlives the machines: parts that are there are not computed again.",
         "Tokens are read from the environment: export HF_TOKEN before starting a gated model.",
     ]
-    body = f"""set -euo pipefail
-: "${{INPUT:?a file of JSON lines with prompt or messages}}" "${{OUTPUT:?a folder for the answers}}"
+    body = f""": "${{INPUT:?a file of JSON lines with prompt or messages}}" "${{OUTPUT:?a folder for the answers}}"
 cd "$(dirname "$0")"
 for copy in $(seq 0 {here - 1}); do
   first=$((copy * {ranks}))
@@ -45,5 +43,5 @@ for copy in $(seq 0 {here - 1}); do
 done
 for pid in "${{pids[@]}}"; do wait "$pid"; done
 """
-    script = "#!/usr/bin/env bash\n" + head(TARGET.title, version_of(d, ENGINE), lines=notes) + body
+    script = TARGET.script(notes, body, version=version_of(d, ENGINE))
     return {"batch.sh": script, **batch_files(d, option, settings=settings(d))}
