@@ -9,6 +9,7 @@ import msgspec
 from tonnage.domain.layout import SERVING_ENGINE
 from tonnage.domain.requests.common import CONFIDENCE, MODEL, Filters
 from tonnage.domain.requests.field import Field, Group
+from tonnage.domain.requests.train import Budget, Checkpoint, Deadline, Headroom, Optimizer, Spares, Validation
 
 __all__ = ["Rl"]
 
@@ -71,14 +72,9 @@ class Rl(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="rl"
     rollout_precision: Annotated[
         str, Field(group="Model and engine", known="formats", help="weights of the rollout engines: bf16, fp8")
     ] = "bf16"
-    optimizer: Annotated[str, Field(group="Training", known="optimizers", help="adamw, adamw-8bit, muon, …")] = "adamw"
-    deadline_s: Annotated[
-        float | None,
-        Field(name="deadline", reads="s", group="Objectives", high=20 * 8760 * 3600.0, help="longest time for the run"),
-    ] = None
-    budget_usd: Annotated[
-        float | None, Field(name="budget", reads="USD", group="Objectives", high=1e12, help="most to spend on the run")
-    ] = None
+    optimizer: Optimizer = "adamw"
+    deadline_s: Deadline = None
+    budget_usd: Budget = None
     confidence: Annotated[float, CONFIDENCE] = 0.8
     """The plan is the cheapest option that keeps deadline and budget with at least this chance. [-]"""
     filters: Annotated[Filters, Group()] = Filters()
@@ -90,20 +86,7 @@ class Rl(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="rl"
         int | None, Field(reads="integer", group="Accelerators", high=1e6, help="exactly this many that only generate")
     ] = None
     """Only with staleness; absent = the best split is searched."""
-    validation: Annotated[
-        float, Field(reads="fraction", group="Training", low=-1e-9, high=1.0, help="time of validation over the steps'")
-    ] = 0.02
-    headroom: Annotated[
-        float,
-        Field(
-            reads="fraction",
-            group="Reliability",
-            low=-1e-9,
-            high=10.0,
-            help="headroom for retries and experiments over the run",
-        ),
-    ] = 0.1
-    checkpoint: Annotated[Literal["async", "sync"], Field(group="Reliability", help="async or sync")] = "async"
-    spares: Annotated[
-        int | None, Field(reads="integer", group="Reliability", low=-1.0, high=1e5, help="instances beyond the job's")
-    ] = None
+    validation: Validation = 0.02
+    headroom: Headroom = 0.1
+    checkpoint: Checkpoint = "async"
+    spares: Spares = None

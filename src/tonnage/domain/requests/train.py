@@ -9,13 +9,15 @@ import msgspec
 from tonnage.domain.requests.common import CONFIDENCE, MODEL, Filters
 from tonnage.domain.requests.field import Field, Group
 
-__all__ = ["FineTune", "Train"]
+__all__ = [
+    "Budget", "Checkpoint", "Deadline", "FineTune", "Headroom", "Optimizer", "Spares", "Train", "Validation",
+]  # fmt: skip
 
 _SEQ_LEN: Final = Field(reads="integer", group="Training", high=1e8, help="tokens of one sequence")
 _GlobalBatch = Annotated[
     int | None, Field(reads="integer", group="Training", high=1e8, help="sequences per optimizer step")
 ]
-_Deadline = Annotated[
+Deadline = Annotated[
     float | None,
     Field(
         name="deadline",
@@ -25,14 +27,14 @@ _Deadline = Annotated[
         help="longest time for the whole run: 30 days, 8 h",
     ),
 ]
-_Budget = Annotated[
+Budget = Annotated[
     float | None,
     Field(name="budget", reads="USD", group="Objectives", high=1e12, help="most to spend on the whole run"),
 ]
 _Precision = Annotated[
     str, Field(group="Training", known="formats", help="what products are computed in: bf16, fp8, fp16, tf32, fp32")
 ]
-_Optimizer = Annotated[
+Optimizer = Annotated[
     str, Field(group="Training", known="optimizers", help="adamw, adamw-8bit, adafactor, lion, muon, sgd, …")
 ]
 _Restartable = Annotated[
@@ -44,11 +46,11 @@ _Count = Annotated[
 _Framework = Annotated[
     str | None, Field(group="Training", help="software: megatron, torchtitan, torchtune, hf, maxtext, …")
 ]
-_Validation = Annotated[
+Validation = Annotated[
     float,
     Field(reads="fraction", group="Training", low=-1e-9, high=1.0, help="time of validation over that of training"),
 ]
-_Headroom = Annotated[
+Headroom = Annotated[
     float,
     Field(
         reads="fraction",
@@ -62,8 +64,8 @@ _ExtendContext = Annotated[
     bool,
     Field(reads="flag", group="Training", help="sequences may be longer than the context that the model was made for"),
 ]
-_Checkpoint = Annotated[Literal["async", "sync"], Field(group="Reliability", help="async or sync")]
-_Spares = Annotated[
+Checkpoint = Annotated[Literal["async", "sync"], Field(group="Reliability", help="async or sync")]
+Spares = Annotated[
     int | None, Field(reads="integer", group="Reliability", low=-1.0, high=1e5, help="instances beyond the job's own")
 ]
 
@@ -76,12 +78,12 @@ class Train(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     seq_len: Annotated[int | None, _SEQ_LEN] = None
     """Absent = 4,096, or what the model takes if that is less. [tokens]"""
     global_batch: _GlobalBatch = None
-    deadline_s: _Deadline = None
-    budget_usd: _Budget = None
+    deadline_s: Deadline = None
+    budget_usd: Budget = None
     confidence: Annotated[float, CONFIDENCE] = 0.8
     """The plan is the cheapest option that keeps deadline and budget with at least this chance. [-]"""
     precision: _Precision = "bf16"
-    optimizer: _Optimizer = "adamw"
+    optimizer: Optimizer = "adamw"
     restartable: _Restartable = True
     filters: Annotated[Filters, Group()] = Filters()
     count: _Count = None
@@ -89,12 +91,12 @@ class Train(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     framework: _Framework = None
     """Software that runs it; absent = what such jobs usually run on."""
     extend_context: _ExtendContext = False
-    validation: _Validation = 0.01
+    validation: Validation = 0.01
     """Time of validation over that of training. [-]"""
-    headroom: _Headroom = 0.1
+    headroom: Headroom = 0.1
     """Time kept for retries and experiments over that of the run. [-]"""
-    checkpoint: _Checkpoint = "async"
-    spares: _Spares = None
+    checkpoint: Checkpoint = "async"
+    spares: Spares = None
     """Instances beyond the job's own; absent = enough for 95 % of failures at once on large jobs."""
 
 
@@ -125,12 +127,12 @@ class FineTune(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     ] = 2048
     global_batch: _GlobalBatch = None
     lora_rank: Annotated[int, Field(reads="integer", group="Training", high=65536, help="rank of the adapters")] = 16
-    deadline_s: _Deadline = None
-    budget_usd: _Budget = None
+    deadline_s: Deadline = None
+    budget_usd: Budget = None
     confidence: Annotated[float, CONFIDENCE] = 0.8
     """The plan is the cheapest option that keeps deadline and budget with at least this chance. [-]"""
     precision: _Precision = "bf16"
-    optimizer: _Optimizer = "adamw"
+    optimizer: Optimizer = "adamw"
     restartable: _Restartable = True
     filters: Annotated[Filters, Group()] = Filters()
     count: _Count = None
@@ -150,7 +152,7 @@ class FineTune(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     """Side of an image, for networks that take one. [px]"""
     framework: _Framework = None
     extend_context: _ExtendContext = False
-    validation: _Validation = 0.02
-    headroom: _Headroom = 0.1
-    checkpoint: _Checkpoint = "async"
-    spares: _Spares = None
+    validation: Validation = 0.02
+    headroom: Headroom = 0.1
+    checkpoint: Checkpoint = "async"
+    spares: Spares = None

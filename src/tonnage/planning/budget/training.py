@@ -9,8 +9,9 @@ the run costs what may be spent. What a smaller model on more tokens saves later
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import date
+from functools import partial
 from typing import Final
 
 from msgspec.structs import asdict, replace
@@ -75,7 +76,8 @@ METHODS: Final = ("qlora", "lora", "full")
 
 def affordable_runs(request: Budget, *, additions: Additions, today: date) -> tuple[AffordableRun, ...]:
     """The compute-optimal run first, then smaller models on more tokens for the same money."""
-    best = _optimal(request, additions=additions, today=today)
+    planned = partial(_plan_training, request, additions=additions, today=today)
+    best = _optimal(request, planned)
     if best is None:
         return ()
     size, option, tokens = best
@@ -87,7 +89,7 @@ def affordable_runs(request: Budget, *, additions: Additions, today: date) -> tu
         filled = (
             (option, tokens)
             if shrink == 1.0
-            else _spend_on_tokens(request, n, start=tokens * shrink, additions=additions, today=today)
+            else _most_tokens(request, partial(planned, n), start=tokens * shrink, close=CLOSE, below=CLOSE / 4.0)
         )
         if filled is None:
             continue
@@ -111,7 +113,9 @@ def _optimum(law: LossLaw, flop: float) -> float:
     )
 
 
-def _optimal(request: Budget, *, additions: Additions, today: date) -> tuple[float, TrainOption, float] | None:
+def _optimal(
+    request: Budget, planned: Callable[[float, float], TrainOption | None]
+) -> tuple[float, TrainOption, float] | None:
     """The size whose best run costs the budget, that run, and its tokens: with little data a larger model."""
     assert request.usd is not None
     flop = request.usd * FLOP_PER_USD
@@ -120,7 +124,7 @@ def _optimal(request: Budget, *, additions: Additions, today: date) -> tuple[flo
         size = _optimum(LAWS[0], flop)
         tokens = min(flop / (6.0 * size), request.tokens or math.inf)
         size = min(LARGEST, max(SMALLEST, flop / (6.0 * tokens)))
-        option = _plan_training(request, size, tokens=tokens, additions=additions, today=today)
+        option = planned(size, tokens)
         spent = math.inf if option is None else option.cost.value / request.usd
         if option is not None and spent <= 1.0:
             if best is None or size * tokens > best[0] * best[2]:
@@ -136,30 +140,36 @@ def _optimal(request: Budget, *, additions: Additions, today: date) -> tuple[flo
     return best
 
 
-def _spend_on_tokens(
-    request: Budget, size: float, *, start: float, additions: Additions, today: date
+def _most_tokens(
+    request: Budget, plan: Callable[[float], TrainOption | None], *, start: float, close: float, below: float
 ) -> tuple[TrainOption, float] | None:
-    """The run of this size on as many tokens as the budget pays and the user has, and the tokens."""
+    """
+    The run on as many tokens as the budget pays and the user has, and the tokens: cost goes with them.
+
+    It is found where so little of the budget is left (`close`); each try aims so far below the budget (`below`). [-]
+    """
     assert request.usd is not None
-    tokens = min(start, request.tokens or math.inf)
+    most = request.tokens or math.inf
+    tokens = min(start, most)
     best: tuple[TrainOption, float] | None = None
     for _ in range(ROUNDS):
-        option = _plan_training(request, size, tokens=tokens, additions=additions, today=today)
+        option = plan(tokens)
         if option is None:
             tokens /= 4.0
             continue
         spent = option.cost.value / request.usd
         if spent <= 1.0 and (best is None or tokens > best[1]):
             best = option, tokens
-        if 1.0 - CLOSE <= spent <= 1.0 or (spent <= 1.0 and tokens == request.tokens):
+        if 1.0 - close <= spent <= 1.0 or (spent <= 1.0 and tokens == request.tokens):
             break
-        tokens = min(tokens / spent * (1.0 - CLOSE / 4.0), request.tokens or math.inf)
+        tokens = min(tokens / spent * (1.0 - below), most)
     return best
 
 
 def _plan_training(
-    request: Budget, size: float, *, tokens: float, additions: Additions, today: date
+    request: Budget, size: float, tokens: float, *, additions: Additions, today: date
 ) -> TrainOption | None:
+    """The best run of a size on so many tokens; none where nothing surely does it."""
     assert request.serve is not None
     asked = Train(
         model=f"{size / 1e6:.4g}M" if size < 1e9 else f"{size / 1e9:.4g}B",
@@ -169,6 +179,10 @@ def _plan_training(
         filters=request.serve.filters,
         confidence=request.serve.confidence,
     )
+    return _surest(asked, additions=additions, today=today)
+
+
+def _surest(asked: Train | FineTune, *, additions: Additions, today: date) -> TrainOption | None:
     options = train_options(asked, additions=additions, today=today)
     return options[0] if options and options[0].sure else None
 
@@ -255,32 +269,25 @@ def affordable_tunes(request: Budget, *, additions: Additions, today: date) -> t
 def _plan_tune(request: Budget, model: str, method: str, *, additions: Additions, today: date) -> AffordableTune | None:
     """As many tokens as budget and deadline pay: cost goes with tokens, so that a few plans find them."""
     assert request.usd is not None and request.serve is not None
-    weights = active_parameters(resolve(model, additions=additions)).value
-    tokens = min(request.usd * FLOP_PER_USD / (6.0 * weights), request.tokens or math.inf)
-    best: tuple[float, TrainOption] | None = None
-    for _ in range(ROUNDS):
+    serve, deadline_s = request.serve, request.deadline_s or DEADLINE_S
+
+    def planned(tokens: float) -> TrainOption | None:
         asked = FineTune(
             model=model,
             method=method,  # type: ignore[arg-type]
             tokens=tokens,
-            deadline_s=request.deadline_s or DEADLINE_S,
-            filters=request.serve.filters,
-            confidence=request.serve.confidence,
+            deadline_s=deadline_s,
+            filters=serve.filters,
+            confidence=serve.confidence,
         )
-        options = train_options(asked, additions=additions, today=today)
-        option = options[0] if options and options[0].sure else None
-        if option is None:
-            tokens /= 4.0
-            continue
-        spent = option.cost.value / request.usd
-        if spent <= 1.0 and (best is None or tokens > best[0]):
-            best = tokens, option
-        if 1.0 - 5 * CLOSE <= spent <= 1.0 or (spent <= 1.0 and tokens == request.tokens):
-            break
-        tokens = min(tokens / spent * (1.0 - CLOSE), request.tokens or math.inf)
+        return _surest(asked, additions=additions, today=today)
+
+    weights = active_parameters(resolve(model, additions=additions)).value
+    start = request.usd * FLOP_PER_USD / (6.0 * weights)
+    best = _most_tokens(request, planned, start=start, close=5 * CLOSE, below=CLOSE)
     if best is None:
         return None
-    tokens, option = best
+    option, tokens = best
     return AffordableTune(
         model=model,
         method=method,
