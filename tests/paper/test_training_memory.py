@@ -5,7 +5,6 @@ from msgspec.structs import replace
 from tests.training_setups import train_setup
 
 from tonnage import catalog
-from tonnage.catalog.fitted import training_coefficients
 from tonnage.domain.answer import Quantity
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model
@@ -18,9 +17,7 @@ A100 = catalog.accelerator("a100-sxm4-80gb")
 
 
 def memory(name: str, setup: TrainSetup, kind: str = "allocated") -> Quantity:
-    return training_memory(
-        catalog.model(name), accelerator=A100, setup=setup, coefficients=training_coefficients(), memory_kind=kind
-    )
+    return training_memory(replace(setup, model=catalog.model(name), accelerator=A100), memory_kind=kind)
 
 
 @pytest.mark.parametrize(("software", "low", "high"), [("fsdp", 104e9, 112e9), ("megatron", 117e9, 126e9)])
@@ -139,9 +136,7 @@ def test_bloom_on_48_nodes_shows_what_the_chronicle_shows() -> None:
         flash_attention=False,
         layout=TrainLayout(tp=4, pp=12, dp=8, sharding="zero1"),
     )
-    found = training_memory(
-        model, accelerator=A100, setup=setup, coefficients=training_coefficients(), memory_kind="device"
-    )
+    found = training_memory(replace(setup, model=model, accelerator=A100), memory_kind="device")
     assert found.value == pytest.approx(44e9, rel=0.15)
 
 
@@ -177,9 +172,7 @@ def test_layouts_of_one_model_under_zero(tp: int, pp: int, dp: int, batch: int, 
         recompute="full",
         flash_attention=False,
     )
-    found = training_memory(
-        model, accelerator=A100, setup=setup, coefficients=training_coefficients(), memory_kind="device"
-    )
+    found = training_memory(replace(setup, model=model, accelerator=A100), memory_kind="device")
     assert found.value == pytest.approx(measured, rel=0.09)
 
 

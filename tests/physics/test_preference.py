@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import hub
-from tonnage.catalog.fitted import training_coefficients
 from tonnage.domain.case import TrainCase, TrainCaseLayout
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.domain.training import OBJECTIVES, TrainSetup
@@ -21,11 +20,10 @@ from tonnage.physics.parameters import parameters
 from tonnage.physics.training_memory import training_memory
 from tonnage.planning.ask import answer
 from tonnage.planning.train.setup import resolve_setup
-from tonnage.simulation.training import step_time
-from tonnage.simulation.training_forward import forward_time
+from tonnage.simulation.training import forward_time, step_time
 from tonnage.simulation.training_tree import step_tree
 
-MODEL, CARD, FITTED = hub.resolve("llama-3.1-8b"), catalog.accelerator("h100-sxm5-80gb"), training_coefficients()
+MODEL, CARD = hub.resolve("llama-3.1-8b"), catalog.accelerator("h100-sxm5-80gb")
 
 
 SHARDING = {"pytorch": "fsdp", "megatron": "zero1", "colossalai": "zero2"}
@@ -46,16 +44,16 @@ def setup(objective: str, *, method: str = "full", count: int = 8, framework: st
         framework=framework,
         objective=objective,  # type: ignore[arg-type]
     )
-    return resolve_setup(case, model=MODEL, accelerator=CARD, coefficients=FITTED).setup
+    return resolve_setup(case, model=MODEL, accelerator=CARD).setup
 
 
 def memory(made: TrainSetup) -> dict[str, float]:
-    found = training_memory(MODEL, accelerator=CARD, setup=made, coefficients=FITTED)
+    found = training_memory(made)
     return {part.name: part.value for part in found.parts}
 
 
 def step_s(made: TrainSetup) -> float:
-    return step_time(MODEL, accelerator=CARD, setup=made, coefficients=FITTED).value
+    return step_time(made).value
 
 
 def test_a_reference_is_sixteen_bit_weights_sharded_as_the_policy() -> None:
@@ -114,15 +112,15 @@ def test_gradients_are_widened_when_the_optimizer_steps() -> None:
 def test_a_reference_costs_a_forward_pass() -> None:
     apart = setup("dpo", count=1)
     whole, cached = step_s(apart), step_s(replace(apart, reference="cached"))
-    ahead = forward_time(MODEL, accelerator=CARD, setup=apart, coefficients=FITTED).value
-    fixed = FITTED.step_s[apart.software.fitted]  # once a step, whatever its passes
+    ahead = forward_time(apart).value
+    fixed = apart.coefficients.step_s[apart.software.fitted]  # once a step, whatever its passes
     assert whole - cached == pytest.approx(ahead - fixed, rel=0.01)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_the_step_opens_without_a_gap(objective: str) -> None:
     made = setup(objective)
-    tree = step_tree(MODEL, accelerator=CARD, setup=made, coefficients=FITTED)
+    tree = step_tree(made)
     assert math.isclose(tree.value, step_s(made), rel_tol=1e-9)
     inner = sum(part.value for part in tree.parts)
     assert math.isclose(tree.value, inner * tree.times, rel_tol=1e-6)

@@ -43,7 +43,7 @@ MOE = replace(
 
 
 def memory(setup: TrainSetup, model: Model = LLAMA_7B, kind: str = "reserved"):  # type: ignore[no-untyped-def]
-    return training_memory(model, accelerator=CARD, setup=setup, coefficients=training_coefficients(), memory_kind=kind)
+    return training_memory(replace(setup, model=model, accelerator=CARD), memory_kind=kind)
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,14 @@ def test_hybrid_sharding_stays_inside_the_node() -> None:
 
 
 def test_expert_parallelism_divides_experts_only() -> None:
-    whole = held_parameters(MOE, setup=train_setup())
-    cut = held_parameters(MOE, setup=train_setup(layout=TrainLayout(dp=8, ep=8)))
+    whole = held_parameters(train_setup(model=MOE))
+    cut = held_parameters(train_setup(layout=TrainLayout(dp=8, ep=8), model=MOE))
     assert cut.experts == pytest.approx(whole.experts / 8)
     assert cut.dense == whole.dense
 
 
 def test_held_parameters_of_one_rank_are_the_model() -> None:
-    assert held_parameters(LLAMA_7B, setup=train_setup()).total == pytest.approx(parameters(LLAMA_7B).value, rel=1e-4)
+    assert held_parameters(train_setup(model=LLAMA_7B)).total == pytest.approx(parameters(LLAMA_7B).value, rel=1e-4)
 
 
 def test_pipeline_keeps_the_first_stage_full() -> None:
@@ -109,7 +109,7 @@ def test_pipeline_keeps_the_first_stage_full() -> None:
 
 def test_adapters_are_rank_times_both_sides() -> None:
     setup = train_setup(method="lora", lora_rank=8, lora_targets=("q_proj", "v_proj"))
-    assert adapter_parameters(LLAMA_7B, setup=setup) == 32 * 8 * 2 * (4096 + 4096)
+    assert adapter_parameters(replace(setup, model=LLAMA_7B)) == 32 * 8 * 2 * (4096 + 4096)
 
 
 def test_qlora_holds_the_base_in_four_bits() -> None:
@@ -225,7 +225,7 @@ def parts(setup: TrainSetup, model: Model = TINY, kind: str = "allocated") -> di
     ],
 )
 def test_parameters_of_one_rank(layout: TrainLayout, dense: float, experts: float, ends: float, unit: float) -> None:
-    held = held_parameters(TINY_MOE, setup=train_setup(layout=layout))
+    held = held_parameters(train_setup(layout=layout, model=TINY_MOE))
     assert (held.dense, held.experts, held.ends, held.unit) == pytest.approx((dense, experts, ends, unit))
     assert held.total == pytest.approx(dense + experts + ends)
 
@@ -238,10 +238,10 @@ def test_parameters_beside_the_layers() -> None:
         learned_positions=3,
         tie_word_embeddings=True,
     )
-    held = held_parameters(more, setup=train_setup(layout=TrainLayout(tp=2)))
+    held = held_parameters(train_setup(layout=TrainLayout(tp=2), model=more))
     assert (held.dense, held.ends) == (4 * (660 + 20) + 32, (1000 + 30) / 2)
     net = Model(id="net", family="n", kind="cnn", published_parameters=800, network=Network(flop=1))
-    held = held_parameters(net, setup=train_setup())
+    held = held_parameters(train_setup(model=net))
     assert (held.dense, held.experts, held.ends, held.unit) == (800, 0, 0, 100)
 
 
@@ -346,7 +346,7 @@ def test_what_leaves_the_device() -> None:
     ],
 )
 def test_parameters_of_adapters(changes: dict[str, object], adapters: float) -> None:
-    assert adapter_parameters(TINY, setup=replace(train_setup(), **({"method": "lora"} | changes))) == adapters
+    assert adapter_parameters(replace(train_setup(), **{"method": "lora"} | changes, model=TINY)) == adapters
 
 
 def test_bytes_of_a_frozen_base_and_its_adapters() -> None:
@@ -459,7 +459,7 @@ def test_what_the_driver_sees_beside_the_tensors() -> None:
 
 def test_latent_diffusion_trains_its_denoiser_alone() -> None:
     model = catalog.model("stabilityai/stable-diffusion-xl-base-1.0")
-    held = held_parameters(model, setup=train_setup())
+    held = held_parameters(train_setup(model=model))
     assert held.total == pytest.approx(2.567e9, rel=1e-3)
     assert held.frozen == pytest.approx(0.901e9, rel=1e-2)
 
@@ -467,10 +467,13 @@ def test_latent_diffusion_trains_its_denoiser_alone() -> None:
 def test_networks_whose_values_nobody_counted_keep_what_their_flop_implies() -> None:
     def peak(samples: int) -> float:
         found = training_memory(
-            catalog.model("ultralytics/yolov8x"),
-            accelerator=catalog.accelerator("a100-sxm4-80gb"),
-            setup=train_setup("eager", micro_batch=samples, precision="fp16"),
-            coefficients=training_coefficients(),
+            train_setup(
+                "eager",
+                micro_batch=samples,
+                precision="fp16",
+                model=catalog.model("ultralytics/yolov8x"),
+                accelerator=catalog.accelerator("a100-sxm4-80gb"),
+            )
         )
         return found.part("activations")
 
@@ -481,10 +484,14 @@ def test_networks_whose_values_nobody_counted_keep_what_their_flop_implies() -> 
 def test_a_frozen_base_is_kept_in_eight_bits_where_products_run_in_eight() -> None:
     def weights(precision: str, software: str) -> float:
         found = training_memory(
-            catalog.model("meta-llama/Llama-2-70b-hf"),
-            accelerator=catalog.accelerator("b200-sxm-180gb"),
-            setup=train_setup(software, method="lora", precision=precision, seq_len=1024),
-            coefficients=training_coefficients(),
+            train_setup(
+                software,
+                method="lora",
+                precision=precision,
+                seq_len=1024,
+                model=catalog.model("meta-llama/Llama-2-70b-hf"),
+                accelerator=catalog.accelerator("b200-sxm-180gb"),
+            )
         )
         return found.part("weights")
 
@@ -495,18 +502,16 @@ def test_a_frozen_base_is_kept_in_eight_bits_where_products_run_in_eight() -> No
 def test_tables_of_a_recommender_are_spread_over_all_ranks() -> None:
     model = catalog.model("mlperf/dlrm-dcnv2")
     setup = train_setup("eager", layout=TrainLayout(dp=8))
-    found = training_memory(
-        model, accelerator=catalog.accelerator("a100-sxm4-80gb"), setup=setup, coefficients=training_coefficients()
-    )
+    found = training_memory(replace(setup, model=model, accelerator=catalog.accelerator("a100-sxm4-80gb")))
     assert found.part("weights") == pytest.approx(4 * 26.1e9 / 8, rel=0.01)
 
 
 def test_experts_are_cut_by_their_own_tensor_degree() -> None:
     base = train_setup(layout=TrainLayout(tp=4, dp=8, ep=4))
-    whole, cut = (held_parameters(MOE, setup=replace(base, layout=replace(base.layout, etp=n))) for n in (1, 2))
+    whole, cut = (held_parameters(replace(base, layout=replace(base.layout, etp=n), model=MOE)) for n in (1, 2))
     assert cut.experts == pytest.approx(whole.experts / 2)
     assert cut.dense == whole.dense
-    assert held_parameters(MOE, setup=base) == whole
+    assert held_parameters(replace(base, model=MOE)) == whole
     assert shard_ranks(replace(base, layout=replace(base.layout, etp=2)))[1] == 4 * 8 // (4 * 2)
 
 

@@ -41,7 +41,7 @@ COEFFICIENTS = training_coefficients()
 
 
 def seconds(op: Operator, card: Accelerator = CARD) -> float:
-    return training_operator_s(op, accelerator=card, setup=train_setup(), coefficients=COEFFICIENTS)
+    return training_operator_s(op, train_setup(accelerator=card))
 
 
 def gemm(**changes: object) -> Operator:
@@ -94,17 +94,21 @@ def test_sixteen_bits_that_are_slow_in_hardware_multiply_at_thirty_two() -> None
     assert training_peak(CARD, "bf16") == 989e12
 
 
+def sustained(card: Accelerator) -> float:
+    return sustained_bytes_per_s(train_setup(accelerator=card))
+
+
 def test_stacked_memory_is_harder_to_fill() -> None:
     gddr = replace(CARD, memory_type="GDDR6X")
-    assert sustained_bytes_per_s(CARD, COEFFICIENTS) < sustained_bytes_per_s(gddr, COEFFICIENTS)
+    assert sustained(CARD) < sustained(gddr)
     unknown = replace(CARD, memory_type="")
-    assert sustained_bytes_per_s(unknown, COEFFICIENTS) == 3.35e12 * COEFFICIENTS.memory["*"]
+    assert sustained(unknown) == 3.35e12 * COEFFICIENTS.memory["*"]
 
 
 def test_codes_beside_the_data_take_bandwidth_of_gddr_alone() -> None:
     coded, bare = (replace(CARD, memory_type="GDDR6", ecc=ecc) for ecc in (True, False))
-    assert sustained_bytes_per_s(bare, COEFFICIENTS) == pytest.approx(1.13 * sustained_bytes_per_s(coded, COEFFICIENTS))
-    assert sustained_bytes_per_s(replace(CARD, ecc=False), COEFFICIENTS) == sustained_bytes_per_s(CARD, COEFFICIENTS)
+    assert sustained(bare) == pytest.approx(1.13 * sustained(coded))
+    assert sustained(replace(CARD, ecc=False)) == sustained_bytes_per_s(train_setup(accelerator=CARD))
 
 
 def test_half_of_the_rate_is_reached_by_what_reaches_half_of_the_whole() -> None:
@@ -117,14 +121,14 @@ def test_half_of_the_rate_is_reached_by_what_reaches_half_of_the_whole() -> None
 def test_eager_kernels_ask_for_no_more_than_their_multiprocessors_hold() -> None:
     setup = train_setup(software="eager", multiprocessors=132.0)
     fast, asked = replace(CARD, memory_bytes_per_s=100e12), 132.0 * COEFFICIENTS.eager_stream
-    assert eager_bytes_per_s(fast, setup, coefficients=COEFFICIENTS) == pytest.approx(asked, rel=0.01)
+    assert eager_bytes_per_s(replace(setup, accelerator=fast)) == pytest.approx(asked, rel=0.01)
     slow = replace(CARD, memory_bytes_per_s=0.5e12)
-    assert eager_bytes_per_s(slow, setup, coefficients=COEFFICIENTS) == pytest.approx(
+    assert eager_bytes_per_s(replace(setup, accelerator=slow)) == pytest.approx(
         0.5e12 * COEFFICIENTS.memory["HBM"], rel=0.01
     )
-    free = sustained_bytes_per_s(fast, COEFFICIENTS)
+    free = sustained(fast)
     for other in (train_setup(multiprocessors=132.0), train_setup(software="eager")):
-        assert eager_bytes_per_s(fast, other, coefficients=COEFFICIENTS) == free
+        assert eager_bytes_per_s(replace(other, accelerator=fast)) == free
 
 
 def test_an_all_reduce_inside_the_domain_is_the_ring() -> None:
@@ -150,18 +154,18 @@ def test_groups_beyond_the_direct_link_go_through_the_host() -> None:
 def test_the_network_is_stated_or_of_its_era() -> None:
     setup = train_setup(layout=TrainLayout(dp=64))
     share = COEFFICIENTS.network
-    assert network(CARD, setup=setup, coefficients=COEFFICIENTS).outside == pytest.approx(50e9 * share)
+    assert network(replace(setup, accelerator=CARD)).outside == pytest.approx(50e9 * share)
     ampere = replace(CARD, architecture="Ampere")
-    assert network(ampere, setup=setup, coefficients=COEFFICIENTS).outside == pytest.approx(25e9 * share)
+    assert network(replace(setup, accelerator=ampere)).outside == pytest.approx(25e9 * share)
     stated = replace(setup, inter_bytes_per_s=12.5e9)
-    assert network(CARD, setup=stated, coefficients=COEFFICIENTS).outside == pytest.approx(12.5e9 * share)
+    assert network(replace(stated, accelerator=CARD)).outside == pytest.approx(12.5e9 * share)
 
 
 def test_pcie_when_said_and_a_rack_as_one_domain() -> None:
     setup = train_setup(layout=TrainLayout(dp=8), intra="pcie")
-    assert network(CARD, setup=setup, coefficients=COEFFICIENTS).inside < 63e9
+    assert network(replace(setup, accelerator=CARD)).inside < 63e9
     rack = replace(CARD, link=Link(kind="nvlink5", bytes_per_s=900e9, domain=72))
-    wide = network(rack, setup=replace(setup, intra=None, accelerators_per_node=4), coefficients=COEFFICIENTS)
+    wide = network(replace(setup, intra=None, accelerators_per_node=4, accelerator=rack))
     assert wide.domain == wide.linked == 72
 
 
@@ -188,14 +192,14 @@ def test_nothing_is_sent_by_one_rank_or_of_nothing() -> None:
 def test_links_by_hand() -> None:
     plain = replace(COEFFICIENTS, network=1.0, link=0.5, host_link=0.25)
     setup = train_setup(layout=TrainLayout(dp=4), accelerators_per_node=8)
-    found = network(CARD, setup=setup, coefficients=plain)
+    found = network(replace(setup, accelerator=CARD, coefficients=plain))
     assert found == Network(domain=8, linked=8, inside=225e9, host=15.75e9, outside=50e9)
     pair = replace(CARD, link=Link(kind="nvlink", bytes_per_s=100e9, domain=2))
-    assert network(pair, setup=setup, coefficients=plain).linked == 2
-    assert network(pair, setup=setup, coefficients=plain).inside == 50e9
-    assert network(pair, setup=replace(setup, intra="nvlink"), coefficients=plain).linked == 8
+    assert network(replace(setup, accelerator=pair, coefficients=plain)).linked == 2
+    assert network(replace(setup, accelerator=pair, coefficients=plain)).inside == 50e9
+    assert network(replace(setup, intra="nvlink", accelerator=pair, coefficients=plain)).linked == 8
     alone = replace(CARD, link=Link(kind="none"), host_link=Link(kind="unknown"))
-    assert network(alone, setup=setup, coefficients=plain) == Network(
+    assert network(replace(setup, accelerator=alone, coefficients=plain)) == Network(
         domain=8, linked=1, inside=4e9, host=4e9, outside=50e9
     )
 
@@ -207,7 +211,9 @@ def test_consumer_cards_share_the_memory_of_their_host(ranks: int, node: int, sh
     card = replace(CARD, segment="consumer", link=Link(kind="none"))
     setup = train_setup(layout=TrainLayout(dp=ranks), accelerators_per_node=node)
     plain = replace(COEFFICIENTS, host_link=1.0)
-    assert network(card, setup=setup, coefficients=plain).inside == pytest.approx(63e9 * share, rel=1e-12)
+    assert network(replace(setup, accelerator=card, coefficients=plain)).inside == pytest.approx(
+        63e9 * share, rel=1e-12
+    )
 
 
 def test_a_part_takes_the_numbers_of_the_architecture_it_grew_from() -> None:

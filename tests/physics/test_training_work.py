@@ -91,8 +91,11 @@ def test_narrow_products_run_at_the_narrow_peak_and_pay_for_casts() -> None:
     assert {op.compute for op in work.forward if op.kind == "gemm"} == {"fp8"}
     assert any(op.name == "casts" for op in work.forward)
     head = head_work(
-        Model(id="m", family="f", kind="llm", hidden_size=HIDDEN, vocab_size=32000, layers=(LAYER,)),
-        setup=replace(SETUP, precision="fp8"),
+        replace(
+            SETUP,
+            precision="fp8",
+            model=Model(id="m", family="f", kind="llm", hidden_size=HIDDEN, vocab_size=32000, layers=(LAYER,)),
+        )
     )
     assert {op.compute for op in head.forward if op.kind == "gemm"} == {"bf16"}
 
@@ -118,8 +121,8 @@ def test_segment_recurrence_doubles_what_is_attended() -> None:
 
 def test_an_adaptive_head_multiplies_its_columns() -> None:
     model = Model(id="m", family="f", kind="llm", hidden_size=512, vocab_size=267735, layers=(LAYER,))
-    full = head_work(model, setup=SETUP)
-    short = head_work(replace(model, head_columns=33000), setup=SETUP)
+    full = head_work(replace(SETUP, model=model))
+    short = head_work(replace(SETUP, model=replace(model, head_columns=33000)))
     assert products(short, "forward") == pytest.approx(products(full, "forward") * 33000 / 267735)
 
 
@@ -360,7 +363,7 @@ def test_context_ranks_gather_every_key_and_value() -> None:
 
 def test_the_head_on_two_ranks() -> None:
     model = Model(id="m", family="f", kind="llm", hidden_size=10, vocab_size=100, layers=(TINY,))
-    work = head_work(model, setup=PAIR)
+    work = head_work(replace(PAIR, model=model))
     assert counted(work.forward) == {"head forward": matmul(12, 50, 10), "loss": (0, 5 * 600, 5 * 600)}
     assert counted(work.backward) == {
         "head input gradient": matmul(12, 50, 10),
@@ -368,9 +371,9 @@ def test_the_head_on_two_ranks() -> None:
         "loss backward": (0, 4 * 600, 4 * 600),
     }
     assert work.exchange == ()
-    spread = head_work(replace(model, embedding_size=6), setup=replace(TWELVE, layout=TrainLayout(cp=2)))
+    spread = head_work(replace(TWELVE, layout=TrainLayout(cp=2), model=replace(model, embedding_size=6)))
     assert counted(spread.forward)["head forward"] == matmul(6, 100, 6)
-    assert head_work(replace(model, has_head=False), setup=PAIR).forward == ()
+    assert head_work(replace(PAIR, model=replace(model, has_head=False))).forward == ()
 
 
 def test_sixteen_bits_of_another_kind_and_two_targets() -> None:
@@ -417,7 +420,7 @@ def test_packed_examples_attend_to_themselves_where_a_kernel_reads_the_mask() ->
 
 def test_only_predicted_tokens_have_logits() -> None:
     model = Model(id="m", family="", kind="llm", hidden_size=HIDDEN, vocab_size=32000, layers=(LAYER,))
-    every, masked = (head_work(model, setup=replace(SETUP, predicted_share=share)) for share in (1.0, 0.15))
+    every, masked = (head_work(replace(SETUP, predicted_share=share, model=model)) for share in (1.0, 0.15))
     assert products(masked, "forward") == pytest.approx(0.15 * products(every, "forward"))
 
 

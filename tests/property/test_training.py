@@ -64,18 +64,18 @@ def setups(draw: st.DrawFn) -> TrainSetup:
 
 
 def bytes_of(model: Model, setup: TrainSetup) -> float:
-    return training_memory(model, accelerator=H100, setup=setup, coefficients=COEFFICIENTS, memory_kind="device").value
+    return training_memory(replace(setup, model=model, accelerator=H100), memory_kind="device").value
 
 
 def seconds_of(model: Model, setup: TrainSetup) -> float:
-    return step_time(model, accelerator=H100, setup=setup, coefficients=COEFFICIENTS).value
+    return step_time(replace(setup, model=model, accelerator=H100)).value
 
 
 @given(models(), setups())
 @settings(max_examples=60, deadline=None)
 def test_every_part_is_a_size_or_a_time(model: Model, setup: TrainSetup) -> None:
-    memory = training_memory(model, accelerator=H100, setup=setup, coefficients=COEFFICIENTS)
-    step = step_time(model, accelerator=H100, setup=setup, coefficients=COEFFICIENTS)
+    memory = training_memory(replace(setup, model=model, accelerator=H100))
+    step = step_time(replace(setup, model=model, accelerator=H100))
     assert all(part.value >= 0 for part in (*memory.parts, *step.parts))
     assert memory.value > 0
     assert step.value > 0
@@ -94,8 +94,8 @@ def test_turns_found_for_one_layout_hold_for_others_of_its_ranks(
         replace(setup, layout=moved, num_micro_batches=other.num_micro_batches),
         other,
     ):
-        kept = step_time(model, accelerator=H100, setup=one, coefficients=COEFFICIENTS, known=known)
-        assert kept == step_time(model, accelerator=H100, setup=one, coefficients=COEFFICIENTS)
+        kept = step_time(replace(one, model=model, accelerator=H100), known=known)
+        assert kept == step_time(replace(one, model=model, accelerator=H100))
 
 
 @given(models(), setups())
@@ -129,7 +129,7 @@ def test_a_faster_accelerator_is_never_slower(model: Model, setup: TrainSetup, f
         memory_bytes_per_s=H100.memory_bytes_per_s * factor,
         peaks={dtype: peak * factor for dtype, peak in H100.peaks.items()},
     )
-    better = step_time(model, accelerator=faster, setup=setup, coefficients=COEFFICIENTS).value
+    better = step_time(replace(setup, model=model, accelerator=faster)).value
     assert better <= seconds_of(model, setup) * 1.0001
 
 
@@ -137,7 +137,7 @@ def test_a_faster_accelerator_is_never_slower(model: Model, setup: TrainSetup, f
 @settings(max_examples=40, deadline=None)
 def test_no_step_beats_the_peak(model: Model, setup: TrainSetup) -> None:
     """Model FLOP over all ranks at the fastest peak of the card bound every step from below."""
-    ideal = model_flop(model, setup=setup) / (setup.layout.ranks * max(H100.peaks.values()))
+    ideal = model_flop(replace(setup, model=model)) / (setup.layout.ranks * max(H100.peaks.values()))
     assert seconds_of(model, setup) > ideal
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tests.training_setups import train_setup
 
 from tonnage import catalog
-from tonnage.catalog.fitted import training_coefficients, with_training_totals
+from tonnage.catalog.fitted import with_training_totals
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import Model, Network
 from tonnage.domain.training import TrainSetup
@@ -15,10 +15,10 @@ from tonnage.engines.training import software_spec
 from tonnage.errors import Unmeasured
 from tonnage.physics.network import network_totals
 from tonnage.physics.training_memory import held_parameters
-from tonnage.physics.training_time import transfer_s
-from tonnage.simulation.training import model_flop, step_time, times_of
+from tonnage.physics.training_time import network, transfer_s
+from tonnage.simulation.training import model_flop, step_time
 from tonnage.simulation.training_exchanges import data_exchanges
-from tonnage.simulation.training_times import Turn
+from tonnage.simulation.training_times import Times, Turn
 
 LLAMA = catalog.model("meta-llama/Meta-Llama-3-8B")
 H100 = catalog.accelerator("h100-sxm5-80gb")
@@ -26,11 +26,11 @@ BASE = train_setup(seq_len=8192, num_micro_batches=4, native_attention=True, lay
 
 
 def step(setup: TrainSetup, model: Model = LLAMA) -> float:
-    return step_time(model, accelerator=H100, setup=setup, coefficients=training_coefficients()).value
+    return step_time(replace(setup, model=model, accelerator=H100)).value
 
 
 def test_parts_sum_to_the_step() -> None:
-    found = step_time(LLAMA, accelerator=H100, setup=BASE, coefficients=training_coefficients())
+    found = step_time(replace(BASE, model=LLAMA, accelerator=H100))
     assert sum(part.value for part in found.parts) == pytest.approx(found.value)
     assert {"compute", "element-wise", "optimizer"} <= {part.name for part in found.parts}
 
@@ -39,7 +39,7 @@ def test_model_flop_is_six_per_parameter_and_token_and_attention() -> None:
     tokens = BASE.global_batch * 8192
     weights = 8.03e9 - 128256 * 4096  # the embedding is looked up, not multiplied
     attention = 3 * 2 * 8192 / 2 * 2 * 32 * 4096
-    assert model_flop(LLAMA, setup=BASE) == pytest.approx(tokens * (6 * weights + attention), rel=0.01)
+    assert model_flop(replace(BASE, model=LLAMA)) == pytest.approx(tokens * (6 * weights + attention), rel=0.01)
 
 
 def test_full_recompute_costs_about_a_third() -> None:
@@ -66,7 +66,7 @@ def test_eight_bits_are_faster_but_never_twice() -> None:
 
 def test_a_pipeline_adds_its_bubble() -> None:
     staged = replace(BASE, layout=TrainLayout(pp=4, dp=2, sharding="zero1"), num_micro_batches=16)
-    found = step_time(LLAMA, accelerator=H100, setup=staged, coefficients=training_coefficients())
+    found = step_time(replace(staged, model=LLAMA, accelerator=H100))
     turns = found.value - found.part("bubble")
     assert found.part("bubble") / turns == pytest.approx(3 / 16, rel=0.2)
     interleaved = replace(staged, layout=replace(staged.layout, vpp=8))
@@ -97,10 +97,7 @@ def test_expert_exchange_can_be_hidden() -> None:
 
 
 def test_muon_pays_for_its_iterations_and_keeps_less_state() -> None:
-    adam, muon = (
-        step_time(LLAMA, accelerator=H100, setup=replace(BASE, optimizer=name), coefficients=training_coefficients())
-        for name in ("adamw", "muon")
-    )
+    adam, muon = (step_time(replace(BASE, optimizer=name, model=LLAMA, accelerator=H100)) for name in ("adamw", "muon"))
     assert muon.part("optimizer") > adam.part("optimizer")
     assert muon.value < 1.1 * adam.value
 
@@ -149,12 +146,7 @@ def test_hybrid_sharding_gathers_inside_the_node() -> None:
 def test_schedules_that_put_weight_gradients_off_shorten_the_bubble() -> None:
     def bubble(schedule: str) -> float:
         layout = TrainLayout(pp=4, dp=2, sharding="zero1", schedule=schedule)  # type: ignore[arg-type]
-        found = step_time(
-            LLAMA,
-            accelerator=H100,
-            setup=replace(BASE, num_micro_batches=16, layout=layout),
-            coefficients=training_coefficients(),
-        )
+        found = step_time(replace(BASE, num_micro_batches=16, layout=layout, model=LLAMA, accelerator=H100))
         return found.part("bubble")
 
     assert bubble("1f1b") > 1.8 * bubble("zb-h1") > 0
@@ -167,7 +159,7 @@ def test_products_in_pieces_hide_the_tensor_exchange() -> None:
     pieces = replace(BASE, layout=TrainLayout(tp=8, sharding="none", async_tp=True))
 
     def exchange(setup: TrainSetup) -> float:
-        found = step_time(LLAMA, accelerator=H100, setup=setup, coefficients=training_coefficients())
+        found = step_time(replace(setup, model=LLAMA, accelerator=H100))
         return found.part("TP, CP and EP communication")
 
     assert 0 < exchange(pieces) < exchange(base) / 2
@@ -195,26 +187,21 @@ def test_networks_of_depthwise_convolutions_move_more_and_frozen_encoders_are_pa
 
 
 def mixture_step(part: str, **changes: Any) -> float:
-    setup = train_setup(layout=TrainLayout(dp=64, ep=8, sharding="zero1"), seq_len=4096, num_micro_batches=2, **changes)
-    found = step_time(
-        catalog.model("openai/gpt-oss-120b"),
-        accelerator=catalog.accelerator("gb200-nvl72"),
-        setup=setup,
-        coefficients=training_coefficients(),
-    )
-    return found.part(part)
+    model, rack = catalog.model("openai/gpt-oss-120b"), catalog.accelerator("gb200-nvl72")
+    layout = TrainLayout(dp=64, ep=8, sharding="zero1")
+    setup = train_setup(layout=layout, seq_len=4096, num_micro_batches=2, model=model, accelerator=rack, **changes)
+    return step_time(setup).part(part)
 
 
 def test_routed_experts_are_reduced_among_the_ranks_that_hold_the_same() -> None:
     # 117 B parameters of which 114 B are experts: over 8 ranks of 64 each rank still reduces 14 B.
-    card = catalog.accelerator("gb200-nvl72")
-    setup = train_setup(layout=TrainLayout(dp=64, ep=8, sharding="zero1"), seq_len=4096)
-    times = times_of(card, setup, coefficients=training_coefficients())
+    model, rack = catalog.model("openai/gpt-oss-120b"), catalog.accelerator("gb200-nvl72")
+    layout = TrainLayout(dp=64, ep=8, sharding="zero1")
+    setup = train_setup(layout=layout, seq_len=4096, model=model, accelerator=rack)
+    times = Times(setup=setup, links=network(setup))
     turn = Turn(compute=0.0, elementwise=0.0, exchange=0.0, host=0.0, backward=0.0)
-    spent = {
-        each.name: each.spent_s for each in data_exchanges(catalog.model("openai/gpt-oss-120b"), times, stage=turn)
-    }
-    held = held_parameters(catalog.model("openai/gpt-oss-120b"), setup=setup)
+    spent = {each.name: each.spent_s for each in data_exchanges(times, stage=turn)}
+    held = held_parameters(setup)
     assert held.experts > 5 * (held.dense + held.ends)
     dense = transfer_s("all_gather", 2.0 * (held.dense + held.ends), ranks=64, stride=1, links=times.links)
     routed = transfer_s("all_gather", 2.0 * held.experts, ranks=8, stride=8, links=times.links)

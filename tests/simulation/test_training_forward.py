@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from tests.training_setups import train_setup
 
 from tonnage import catalog
 from tonnage.catalog import hub
-from tonnage.catalog.fitted import training_coefficients
 from tonnage.domain.case import TrainCase, TrainCaseLayout
 from tonnage.errors import BadRequest
 from tonnage.planning.train.setup import resolve_setup
-from tonnage.simulation.training import step_time
-from tonnage.simulation.training_forward import forward_time
+from tonnage.simulation.training import forward_time, step_time
 
 
 @pytest.mark.parametrize("layout", [{"tp": 1, "pp": 1}, {"tp": 2, "pp": 4}, {"tp": 1, "pp": 1, "sharding": "fsdp"}])
@@ -30,18 +29,13 @@ def test_a_forward_pass_is_between_a_fifth_and_a_half_of_its_step(layout: dict[s
         recompute=recompute,  # type: ignore[arg-type]
         framework="pytorch" if "sharding" in layout else "megatron",
     )
-    coefficients = training_coefficients()
-    setup = resolve_setup(case, model=model, accelerator=card, coefficients=coefficients).setup
-    step = step_time(model, accelerator=card, setup=setup, coefficients=coefficients).value
-    ahead = forward_time(model, accelerator=card, setup=setup, coefficients=coefficients)
+    setup = resolve_setup(case, model=model, accelerator=card).setup
+    step = step_time(setup).value
+    ahead = forward_time(setup)
     assert 0.2 * step < ahead.value < 0.5 * step
     assert ahead.value == pytest.approx(sum(part.value for part in ahead.parts))
 
 
 def test_networks_without_layers_have_none() -> None:
-    model, card = hub.resolve("resnet50"), catalog.accelerator("h100-sxm5-80gb")
-    case = TrainCase(model="llama-3.1-8b", accelerator=card.id, count=1, seq_len=128)
-    coefficients = training_coefficients()
-    setup = resolve_setup(case, model=hub.resolve("llama-3.1-8b"), accelerator=card, coefficients=coefficients).setup
     with pytest.raises(BadRequest, match="has no layers"):
-        forward_time(model, accelerator=card, setup=setup, coefficients=coefficients)
+        forward_time(train_setup(seq_len=128, model=hub.resolve("resnet50")))

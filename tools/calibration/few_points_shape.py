@@ -42,13 +42,12 @@ from tools.calibration.few_points import (
 
 from tonnage import catalog
 from tonnage.catalog import hub
-from tonnage.catalog.fitted import training_coefficients, with_training_totals
 from tonnage.catalog.intervals import Priors, priors
 from tonnage.domain.case import ServeCase, TrainCase
 from tonnage.planning.calibrate.posterior import NAMES, Seen, covariance_of
 from tonnage.planning.error_model import NINETY
+from tonnage.planning.train import estimate
 from tonnage.planning.train.setup import resolve_setup
-from tonnage.planning.train.training_job import TrainingJob, exact_bytes, place_of_setup, setting_of
 from tonnage.validation.cases import case_of, kind_of
 from tonnage.validation.grouping import group_by, labels_of, read_grouping
 from tonnage.validation.left_out import left_out_predictions
@@ -164,9 +163,9 @@ def product_lines() -> list[str]:
         for row, value in zip(kept, left, strict=True):
             case = case_of(row)
             assert isinstance(case, TrainCase)
-            model, part = with_training_totals(hub.resolve(case.model)), catalog.accelerator(case.accelerator)
-            setup = resolve_setup(case, model=model, accelerator=part, coefficients=training_coefficients()).setup
-            seen = Seen("step_s", value, flat, place_of_setup(setup), model.id, setting_of(setup))
+            model, part = hub.resolve(case.model), catalog.accelerator(case.accelerator)
+            setup = resolve_setup(case, model=model, accelerator=part).setup
+            seen = Seen("step_s", value, flat, estimate.place_of_setup(setup), model.id, estimate.setting_of(setup))
             points.append(Point(row.id, family, (), (seen,)))
         found.append(points)
     lines = []
@@ -187,18 +186,17 @@ def memory_runs() -> list[list[Point]]:
                 continue
             case, labels = case_of(row), labels_of(row)
             assert isinstance(case, TrainCase)
-            model, part = with_training_totals(hub.resolve(case.model)), catalog.accelerator(case.accelerator)
-            chosen = resolve_setup(case, model=model, accelerator=part, coefficients=training_coefficients())
-            job = TrainingJob(model=model, accelerator=part, setup=chosen.setup, coefficients=training_coefficients())
-            peak, without = job.peak(case.memory_kind), stored.get((row.id, "peak_mem_gb"))
+            model, part = hub.resolve(case.model), catalog.accelerator(case.accelerator)
+            setup = resolve_setup(case, model=model, accelerator=part).setup
+            peak, without = estimate.peak(setup, case.memory_kind), stored.get((row.id, "peak_mem_gb"))
             seen = Seen(
                 "memory_peak_bytes",
                 math.log(peaks[0] * 1e9 / (without.predicted * 1e9 if without else peak.value)),
                 (0.0,) * len(NAMES),
-                place_of_setup(chosen.setup),
+                estimate.place_of_setup(setup),
                 model.id,
-                setting_of(chosen.setup),
-                1.0 - exact_bytes(peak) / peak.value,
+                estimate.setting_of(setup),
+                1.0 - estimate.exact_bytes(peak) / peak.value,
             )
             run = (row.block, labels.model, labels.accelerator, labels.engine)
             found.setdefault(run, []).append(Point(row.id, grouping.family(row), run, (seen,)))

@@ -218,7 +218,7 @@ def _places(lost: Iterable[tuple[EngineKey, int]]) -> set[tuple[str, str, int]]:
 
 @cache
 def _rows_of_training() -> list[training.Sample]:
-    return training.samples([row for path in training.ROWS for row in read_rows(path)], training_coefficients())
+    return training.samples([row for path in training.ROWS for row in read_rows(path)])
 
 
 @cache

@@ -22,17 +22,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog.fitted import training_coefficients, with_training_totals
-from tonnage.domain.accelerator import Accelerator
+from tonnage.catalog.fitted import training_coefficients
 from tonnage.domain.case import TrainCase
 from tonnage.domain.model import Model
 from tonnage.domain.training import TrainCoefficients, TrainSetup
 from tonnage.errors import TonnageError
 from tonnage.physics.training_memory import training_memory
-from tonnage.planning.train.further_predictions import with_further_predictions
-from tonnage.planning.train.setup import resolve_setup
+from tonnage.planning.train.setup import Chosen, resolve_setup
 from tonnage.simulation.training import step_time
 from tonnage.validation.quantities import flop_of_sequence
 from tonnage.validation.rows import Row, number, read_rows, text
@@ -49,8 +48,6 @@ class Sample(NamedTuple):
 
     row: Row
     case: TrainCase
-    model: Model
-    accelerator: Accelerator
     setup: TrainSetup
     measured: float
     """Step time. [s]"""
@@ -58,20 +55,14 @@ class Sample(NamedTuple):
     """Source group the error is reported under."""
 
 
-def resolve(row: Row, coefficients: TrainCoefficients) -> tuple[TrainCase, Model, Accelerator, Any]:
+def resolve(row: Row) -> tuple[TrainCase, Chosen]:
     case = train_case(row)
     model = case.model if isinstance(case.model, Model) else catalog.model(case.model)
-    model = with_further_predictions(with_training_totals(model), case.predicted_ahead)
     accelerator = catalog.accelerator(case.accelerator)
-    return (
-        case,
-        model,
-        accelerator,
-        resolve_setup(case, model=model, accelerator=accelerator, coefficients=coefficients),
-    )
+    return case, resolve_setup(case, model=model, accelerator=accelerator)
 
 
-def measured_step_s(row: Row, setup: TrainSetup, model: Model) -> float | None:
+def measured_step_s(row: Row, setup: TrainSetup) -> float | None:
     """Step time of the setup by whatever the row states: tokens/s, samples/s, seconds, or FLOP/s by its definition."""
     ranks, batch = setup.layout.ranks, setup.global_batch
     tokens = number(row, "tokens_per_s_per_accel_eff")
@@ -84,25 +75,25 @@ def measured_step_s(row: Row, setup: TrainSetup, model: Model) -> float | None:
     if seconds:
         return seconds
     rate = number(row, "tflops_per_accel")
-    if rate and model.layers:
+    if rate and setup.model.layers:
         return batch * flop_of_sequence(row) / ranks / (rate * 1e12)
     return None
 
 
-def samples(rows: Iterable[Row], coefficients: TrainCoefficients, problems: list[str] | None = None) -> list[Sample]:
+def samples(rows: Iterable[Row], problems: list[str] | None = None) -> list[Sample]:
     found = []
     for row in rows:
         if not row.usable or "speed" not in text(row, "usable_for"):
             continue
         try:
-            case, model, accelerator, chosen = resolve(row, coefficients)
-            measured = measured_step_s(row, chosen.setup, model)
+            case, chosen = resolve(row)
+            measured = measured_step_s(row, chosen.setup)
         except TonnageError as error:
             if problems is not None:
                 problems.append(f"{row.id}: {error}")
             continue
         if measured:
-            found.append(Sample(row, case, model, accelerator, chosen.setup, measured, group_of(row)))
+            found.append(Sample(row, case, chosen.setup, measured, group_of(row)))
     return found
 
 
@@ -113,13 +104,7 @@ def group_of(row: Row) -> str:
 
 def errors(found: Sequence[Sample], coefficients: TrainCoefficients) -> np.ndarray:
     return np.array(
-        [
-            math.log(
-                step_time(s.model, accelerator=s.accelerator, setup=s.setup, coefficients=coefficients).value
-                / s.measured
-            )
-            for s in found
-        ]
+        [math.log(step_time(replace(s.setup, coefficients=coefficients)).value / s.measured) for s in found]
     )
 
 
@@ -157,7 +142,7 @@ def put(coefficients: TrainCoefficients, values: dict[str, float]) -> TrainCoeff
             changes.setdefault(name, dict(getattr(coefficients, name)))[key] = value
         else:
             changes[name] = value
-    return msgspec.structs.replace(coefficients, **changes)
+    return replace(coefficients, **changes)
 
 
 _SHARES = {
@@ -294,7 +279,7 @@ def memory_report(rows: Iterable[Row], coefficients: TrainCoefficients) -> None:
         if not row.usable and outcome != "oom":
             continue
         try:
-            case, model, accelerator, chosen = resolve(row, coefficients)
+            case, chosen = resolve(row)
         except TonnageError:
             continue
         ran = outcome != "oom"
@@ -304,13 +289,7 @@ def memory_report(rows: Iterable[Row], coefficients: TrainCoefficients) -> None:
         if chosen.fits != ran and "-v" in sys.argv:
             print(f"  {row.id}: ran {ran}, predicted {chosen.memory.value / 1e9:.0f} GB, {chosen.setup.recompute}")
         if peak and row.usable:
-            found = training_memory(
-                model,
-                accelerator=accelerator,
-                setup=chosen.setup,
-                coefficients=coefficients,
-                memory_kind=case.memory_kind,
-            )
+            found = training_memory(replace(chosen.setup, coefficients=coefficients), memory_kind=case.memory_kind)
             groups[row.block].append(math.log(found.value / (peak * 1e9)))
     for name, values in groups.items():
         print(_line(name, np.array(values)))
@@ -361,7 +340,7 @@ def main() -> None:
         memory_report(rows, coefficients)
         return
     problems: list[str] = []
-    found = samples(rows, coefficients, problems)
+    found = samples(rows, problems)
     for sentence in problems[:20]:
         print(sentence)
     if said.what == "report":
@@ -389,12 +368,12 @@ def show(found: Sequence[Sample], coefficients: TrainCoefficients, prefix: str) 
     for s in found:
         if not s.row.id.startswith(prefix):
             continue
-        step = step_time(s.model, accelerator=s.accelerator, setup=s.setup, coefficients=coefficients)
+        step = step_time(replace(s.setup, coefficients=coefficients))
         layout = s.setup.layout
         parts = " ".join(f"{p.name[:7]} {100 * p.value / step.value:.0f}" for p in step.parts)
         print(
-            f"{s.row.id} {s.model.id[-22:]} {s.accelerator.id[:9]} n{layout.ranks} {s.setup.precision} tp{layout.tp} "
-            f"pp{layout.pp}/{layout.vpp} cp{layout.cp} ep{layout.ep} dp{layout.dp} {layout.sharding} "
+            f"{s.row.id} {s.setup.model.id[-22:]} {s.setup.accelerator.id[:9]} n{layout.ranks} {s.setup.precision} "
+            f"tp{layout.tp} pp{layout.pp}/{layout.vpp} cp{layout.cp} ep{layout.ep} dp{layout.dp} {layout.sharding} "
             f"mb{s.setup.micro_batch}x{s.setup.num_micro_batches} s{s.setup.seq_len} {s.setup.recompute[:4]} "
             f"{s.measured:.3f}s {100 * (step.value / s.measured - 1):+.0f}% | {parts}"
         )

@@ -145,6 +145,11 @@ class TrainLayout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Products cut into pieces, so that the exchange of one runs beside the next."""
 
     @property
+    def zero_stage(self) -> int:
+        """What data-parallel ranks share, as ZeRO counts: 1 the optimizer, 2 gradients, 3 the weights as well."""
+        return {"none": 0, "zero1": 1, "zero2": 2}.get(self.sharding, 3)
+
+    @property
     def expert_tp(self) -> int:
         """Ranks that cut one expert. [accelerators]"""
         return self.etp or (self.tp if self.ep == 1 else 1)

@@ -277,3 +277,18 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     notes: str = ""
     assumed: tuple[str, ...] = ()
     """What was assumed while reading it ("bare size: a dense decoder of that size"); shown in every answer."""
+
+    @property
+    def groups(self) -> tuple[LayerGroup, ...]:
+        """All groups of layers, the encoder's first; empty where a network is known by its totals alone."""
+        return (*self.encoder, *self.layers)
+
+    @property
+    def depth(self) -> int:
+        """Layers of all groups. [layers]"""
+        return sum(group.count for group in self.groups)
+
+    @property
+    def logit_columns(self) -> int:
+        """Columns of the vocabulary projection that a token multiplies in training; 0 = it has none."""
+        return self.head_columns or (self.vocab_size if self.has_head else 0)

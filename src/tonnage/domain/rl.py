@@ -156,6 +156,26 @@ class RlCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
     accelerators_per_node: Annotated[int | None, PER_NODE] = None
     id: Annotated[str | None, ID] = None
 
+    @property
+    def responses(self) -> int:
+        """Of one step, as they are trained on."""
+        return self.prompts_per_step * self.responses_per_prompt
+
+    @property
+    def given_tokens(self) -> float:
+        """What a response is not: the prompt and what the environment adds. [tokens]"""
+        return self.prompt_tokens + (self.turns - 1.0) * self.observation_tokens
+
+    @property
+    def rollout_accelerators(self) -> int:
+        """Accelerators that generate."""
+        return self.count if self.rollout_count is None else self.rollout_count
+
+    @property
+    def train_accelerators(self) -> int:
+        """Accelerators that train: those that generate as well where all are shared."""
+        return self.count - (self.rollout_count or 0)
+
 
 class RlResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="rl"):
     """Prediction for a case of reinforcement learning; the step is absent when it does not fit."""

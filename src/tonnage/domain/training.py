@@ -1,8 +1,8 @@
 """A training configuration with nothing left open, and the measured constants that time it.
 
-`TrainSetup` is what a `TrainCase` becomes once every absent degree, batch and format has been
-chosen: physics and engine work on it alone. `TrainCoefficients` holds the few numbers that are
-fitted on published runs and shared by every model; they come from a dated file.
+`TrainSetup` is what a `TrainCase` becomes once every absent degree, batch and format has been chosen: what is trained,
+where and how. Physics, simulation and plans read it alone. `TrainCoefficients` holds the few numbers that are fitted on
+published runs and shared by every model; they come from a dated file.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from typing import Final, Literal
 
 import msgspec
 
+from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.framework_spec import SoftwareSpec
 from tonnage.domain.layout import TrainLayout
+from tonnage.domain.model import Model
 
 __all__ = ["OBJECTIVES", "Method", "Objective", "Recompute", "TrainCoefficients", "TrainSetup"]
 
@@ -51,8 +53,12 @@ OBJECTIVES: Final[dict[str, Objective]] = {
 
 
 class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One optimizer step, fully said."""
+    """One optimizer step, fully said: what is trained, where and how."""
 
+    model: Model
+    accelerator: Accelerator
+    """As it is counted: one die of two where a device is a share of the catalogue's part."""
+    coefficients: TrainCoefficients
     method: Method = "pretrain"
     layout: TrainLayout = TrainLayout()
     accelerators_per_node: int = 8
@@ -170,6 +176,11 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def global_batch(self) -> int:
         """Sequences per optimizer step over all ranks."""
         return self.micro_batch * self.num_micro_batches * self.layout.dp
+
+    @property
+    def value_bytes(self) -> int:
+        """An activation or gradient: 32 bits where products are computed in them, else 16. [bytes]"""
+        return 4 if self.precision in {"fp32", "tf32"} else 2
 
 
 class TrainCoefficients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""Every legal arrangement of a training step on a count of accelerators, best first, with reasons for what is left out.
+"""Every legal arrangement of a training step on a count of accelerators, best first.
 
 Degrees multiply to the count: tp x pp x cp x dp; ep cuts the experts over the ranks that share them. Each arrangement
 is tried with the micro-batches and kinds of recomputation that its software has. The search is a branch and bound:
@@ -14,7 +14,6 @@ calibration nor accelerators.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final
@@ -23,20 +22,11 @@ import msgspec
 from msgspec.structs import replace
 
 from tonnage.domain.layout import Sharding, TrainLayout
-from tonnage.domain.model import Model, Moe
+from tonnage.domain.model import Moe
 from tonnage.domain.training import Recompute, TrainSetup
 from tonnage.physics.pipeline import bubble_turns, stage_layers
 
-__all__ = [
-    "Arrangement",
-    "Found",
-    "Space",
-    "arrangements",
-    "bubble_factor",
-    "degrees",
-    "fastest_by_chance",
-    "search",
-]
+__all__ = ["Arrangement", "Found", "Space", "arrangements", "bubble_factor", "fastest_by_chance", "search"]
 
 MIN_TOKENS_PER_CONTEXT_RANK: Final = 4096
 """Tokens of one sequence that a context-parallel rank keeps: fewer leave it nothing to overlap. [tokens]"""
@@ -49,7 +39,7 @@ MAX_VIRTUAL_STAGES: Final = 8
 
 
 class Space(msgspec.Struct, frozen=True, kw_only=True):
-    """What the search may vary, and within which bounds."""
+    """What is arranged on which accelerators."""
 
     count: int
     domain: int
@@ -57,14 +47,8 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
     global_batch: int
     templates: tuple[TrainSetup, ...]
     """One per family of software: everything that the layout does not change."""
-    tp: int | None = None
-    """Degrees that are fixed; absent = searched."""
-    pp: int | None = None
-    cp: int | None = None
-    ep: int | None = None
-    sharding: Sharding | None = None
-    micro_batch: int | None = None
     recompute: Recompute | None = None
+    """Where it is fixed; absent = searched."""
 
 
 class Arrangement(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,10 +65,6 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     best: tuple[Arrangement, ...]
     """Fastest first; of those that fit as surely no two with the same degrees."""
-    pruned: dict[str, int]
-    """Arrangements left out, by reason."""
-    timed: int
-    """Step times asked for."""
     smallest: TrainSetup | None = None
     """When nothing fits: what comes closest."""
     short_bytes: float = 0.0
@@ -104,7 +84,6 @@ Chance = Callable[[TrainSetup, float], float]
 
 
 def search(
-    model: Model,
     space: Space,
     *,
     fits: Fits,
@@ -120,41 +99,29 @@ def search(
     the next one only when it comes up again. `chance` says how surely a setup fits: an arrangement is left out where
     `keep` others are as fast and as sure.
     """
-    pruned: Counter[str] = Counter()
-    queue = [
-        (bounds[0](setup), index, 0, setup) for index, setup in enumerate(arrangements(model, space, pruned=pruned))
-    ]
+    queue = [(bounds[0](setup), index, 0, setup) for index, setup in enumerate(arrangements(space))]
     heapify(queue)
     best: list[Arrangement] = []
     smallest: TrainSetup | None = None
-    short, timed = math.inf, 0
+    short = math.inf
     while queue:
         least, index, level, setup = heappop(queue)
         if _beaten(best, least, chance=1.0, keep=keep):
-            pruned["slower than the best at the roofline"] += len(queue) + 1
             break
         if level + 1 < len(bounds):
             heappush(queue, (max(least, bounds[level + 1](setup)), index, level + 1, setup))
             continue
         over = fits(setup)
         if over > 0:
-            pruned["memory"] += 1
             if over < short:
                 smallest, short = setup, over
             continue
         sure = chance(setup, over)
-        if _beaten(best, least, chance=sure, keep=keep):
-            pruned["slower than others that fit as surely"] += 1
-            continue
-        timed += 1
-        best = fastest_by_chance([*best, Arrangement(setup=setup, step_s=seconds(setup), chance=sure)], keep=keep)
-    return Found(
-        best=tuple(best),
-        pruned=dict(pruned),
-        timed=timed,
-        smallest=None if best else smallest,
-        short_bytes=0.0 if best or smallest is None else short,
-    )
+        if not _beaten(best, least, chance=sure, keep=keep):
+            best = fastest_by_chance([*best, Arrangement(setup=setup, step_s=seconds(setup), chance=sure)], keep=keep)
+    if best or smallest is None:
+        return Found(best=tuple(best))
+    return Found(best=(), smallest=smallest, short_bytes=short)
 
 
 def _beaten(best: list[Arrangement], step_s: float, *, chance: float, keep: int) -> bool:
@@ -172,43 +139,38 @@ def fastest_by_chance(found: Iterable[Arrangement], *, keep: int = 1) -> list[Ar
     return kept
 
 
-def bubble_factor(setup: TrainSetup, *, layers: int) -> float:
+def bubble_factor(setup: TrainSetup) -> float:
     """How much longer than its ideal share a pipelined step lasts: uneven stages and the bubble. [-]"""
-    layout, m = setup.layout, setup.num_micro_batches
+    layout, m, layers = setup.layout, setup.num_micro_batches, setup.model.depth
     if layout.pp == 1:
         return 1.0
     uneven = stage_layers(layers=layers, pp=layout.pp, vpp=layout.vpp) * layout.pp / layers
     return max(1.0, (m * (uneven - layout.pp / layers) + bubble_turns(pp=layout.pp, vpp=layout.vpp)) / m)
 
 
-def arrangements(model: Model, space: Space, *, pruned: Counter[str]) -> Iterator[TrainSetup]:
-    """Every legal setup of the space; what is illegal is counted by reason."""
+def arrangements(space: Space) -> Iterator[TrainSetup]:
+    """Every legal setup of the space: degrees divide the model, the count and the batch."""
     for template in space.templates:
-        for layout in degrees(model, space, template=template, pruned=pruned):
-            if space.global_batch % layout.dp:
-                pruned["global batch is no multiple of dp"] += 1
-                continue
-            yield from _batches(space, template, layout, pruned)
+        for layout in _degrees(space, template):
+            if space.global_batch % layout.dp == 0:
+                yield from _batches(space, template, layout)
 
 
-def degrees(model: Model, space: Space, *, template: TrainSetup, pruned: Counter[str]) -> Iterator[TrainLayout]:
+def _degrees(space: Space, template: TrainSetup) -> Iterator[TrainLayout]:
     """Degrees of parallelism that multiply to the count and divide the model."""
-    layers = max(1, _layers(model))
-    pipelined = template.software.model_parallel
-    for tp in [space.tp] if space.tp else _tensor_degrees(model, space, template, pruned):
-        for cp in [space.cp] if space.cp else _context_degrees(space, template, pruned):
+    layers = max(1, template.model.depth)
+    for tp in _tensor_degrees(space, template):
+        for cp in _context_degrees(space, template):
             if space.count % (tp * cp):
-                pruned["degrees do not divide the count"] += 1
                 continue
-            stages = [p for p in _divisors(space.count // (tp * cp)) if p <= MAX_PP] if pipelined else [1]
-            for pp in [space.pp] if space.pp else stages:
-                if pp > layers or (space.count // (tp * cp)) % pp:
-                    pruned["more stages than layers"] += 1
+            left = space.count // (tp * cp)
+            for pp in _divisors(left) if template.software.model_parallel else [1]:
+                if pp > layers:
                     continue
-                dp = space.count // (tp * cp * pp)
-                for ep in _expert_degrees(model, space, template, ranks=tp * cp * dp):
+                dp = left // pp
+                for ep in _expert_degrees(template, ranks=tp * cp * dp):
                     for sharding in _shardings(space, template, ranks=dp * cp):
-                        for vpp in _virtual_stages(space, template, layers=layers, pp=pp):
+                        for vpp in _virtual_stages(template, layers=layers, pp=pp):
                             yield TrainLayout(
                                 tp=tp,
                                 pp=pp,
@@ -221,19 +183,14 @@ def degrees(model: Model, space: Space, *, template: TrainSetup, pruned: Counter
                             )
 
 
-def _batches(space: Space, template: TrainSetup, layout: TrainLayout, pruned: Counter[str]) -> Iterator[TrainSetup]:
+def _batches(space: Space, template: TrainSetup, layout: TrainLayout) -> Iterator[TrainSetup]:
     """Micro-batches and recomputation of one set of degrees."""
     per_rank = space.global_batch // layout.dp
-    for micro in [space.micro_batch] if space.micro_batch else _powers(per_rank):
-        if per_rank % micro:
-            pruned["micro-batch does not divide the batch of a rank"] += 1
-            continue
-        if micro > 1 and micro * template.seq_len / layout.cp > MAX_TOKENS:
-            pruned["micro-batch beyond any gain"] += 1
-            continue
+    for micro in _powers(per_rank):
         steps = per_rank // micro
-        if layout.vpp > 1 and steps % layout.pp:
-            pruned["interleaving needs micro-batches in multiples of pp"] += 1
+        large = micro > 1 and micro * template.seq_len / layout.cp > MAX_TOKENS
+        # Interleaving needs micro-batches in multiples of the stages.
+        if per_rank % micro or large or (layout.vpp > 1 and steps % layout.pp):
             continue
         for recompute in [space.recompute] if space.recompute else _recomputes(template):
             yield replace(
@@ -254,20 +211,14 @@ def _recomputes(template: TrainSetup) -> tuple[Recompute, ...]:
     return ("none", "selective", "full")
 
 
-def _tensor_degrees(model: Model, space: Space, template: TrainSetup, pruned: Counter[str]) -> Iterator[int]:
-    if not template.software.tensor_parallel or _plain(template) or not _layers(model):
-        yield 1
-        return
-    heads = {
-        h for g in (*model.encoder, *model.layers) if (h := getattr(g.mixer, "num_attention_heads", None)) is not None
-    }
-    for tp in _powers(MAX_TP):
-        if any(h % tp for h in heads):
-            pruned["tp does not divide the heads"] += 1
-        elif tp > space.domain:
-            pruned["tp leaves the fast link"] += 1
-        elif tp <= space.count:
-            yield tp
+def _tensor_degrees(space: Space, template: TrainSetup) -> list[int]:
+    """Those that divide the heads and stay on the fast link."""
+    groups = template.model.groups
+    if not template.software.tensor_parallel or _plain(template) or not groups:
+        return [1]
+    heads = {h for g in groups if (h := getattr(g.mixer, "num_attention_heads", None)) is not None}
+    most = min(MAX_TP, space.domain, space.count)
+    return [tp for tp in _powers(most) if not any(h % tp for h in heads)]
 
 
 def _plain(template: TrainSetup) -> bool:
@@ -275,21 +226,16 @@ def _plain(template: TrainSetup) -> bool:
     return template.adapter and not template.software.model_parallel
 
 
-def _context_degrees(space: Space, template: TrainSetup, pruned: Counter[str]) -> Iterator[int]:
+def _context_degrees(space: Space, template: TrainSetup) -> list[int]:
+    """Those that leave a rank enough tokens."""
     if not template.software.context_parallel or _plain(template):
-        yield 1
-        return
-    for cp in _powers(min(MAX_CP, space.count)):
-        if cp > 1 and template.seq_len / cp < MIN_TOKENS_PER_CONTEXT_RANK:
-            pruned["cp leaves a rank too few tokens"] += 1
-            return
-        yield cp
+        return [1]
+    found = _powers(min(MAX_CP, space.count))
+    return [cp for cp in found if cp == 1 or template.seq_len / cp >= MIN_TOKENS_PER_CONTEXT_RANK]
 
 
-def _expert_degrees(model: Model, space: Space, template: TrainSetup, *, ranks: int) -> list[int]:
-    if space.ep:
-        return [space.ep]
-    experts = [g.feed_forward.num_experts for g in model.layers if isinstance(g.feed_forward, Moe)]
+def _expert_degrees(template: TrainSetup, *, ranks: int) -> list[int]:
+    experts = [g.feed_forward.num_experts for g in template.model.layers if isinstance(g.feed_forward, Moe)]
     if not experts or not template.software.expert_parallel or _plain(template):
         return [1]
     whole = math.gcd(*experts)
@@ -297,24 +243,18 @@ def _expert_degrees(model: Model, space: Space, template: TrainSetup, *, ranks: 
 
 
 def _shardings(space: Space, template: TrainSetup, *, ranks: int) -> list[Sharding]:
-    if space.sharding:
-        return [space.sharding]
     if ranks == 1:
         return ["none"]
     several = space.count > template.accelerators_per_node
     return [sharding for sharding in template.software.searched_shardings if several or sharding != "hsdp"]
 
 
-def _virtual_stages(space: Space, template: TrainSetup, *, layers: int, pp: int) -> list[int]:
+def _virtual_stages(template: TrainSetup, *, layers: int, pp: int) -> list[int]:
     """Chunks per stage: the layers divide evenly, or do with embedding and head counted as one each."""
     if pp == 1 or not template.software.interleaves:
         return [1]
     found = [v for v in range(2, MAX_VIRTUAL_STAGES + 1) if layers % (pp * v) == 0 or (layers + 2) % (pp * v) == 0]
     return [1, *found]
-
-
-def _layers(model: Model) -> int:
-    return sum(group.count for group in (*model.encoder, *model.layers))
 
 
 def _powers(most: int) -> list[int]:

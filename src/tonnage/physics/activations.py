@@ -116,12 +116,16 @@ def layer_bytes_per_token(
 
     Examples
     --------
+    >>> from tonnage import catalog
+    >>> from tonnage.catalog.fitted import training_coefficients
     >>> from tonnage.engines.megatron import SOFTWARE
+    >>> setup = TrainSetup(model=catalog.model("openai-community/gpt2"), software=SOFTWARE,
+    ...     accelerator=catalog.accelerator("a100-sxm4-80gb"), coefficients=training_coefficients())
     >>> layer = LayerGroup(
     ...     count=1, feed_forward=Mlp(intermediate_size=400, gated=False),
     ...     mixer=Attention(num_attention_heads=4, num_key_value_heads=4, head_dim=25),
     ... )
-    >>> layer_bytes_per_token(layer, 100, setup=TrainSetup(software=SOFTWARE)) / 100  # 34 less two dropout masks
+    >>> layer_bytes_per_token(layer, 100, setup=setup) / 100  # 34 less two dropout masks
     32.0
     """
     hidden = group.hidden_size or hidden_size
@@ -175,7 +179,7 @@ def _element_bytes(setup: TrainSetup) -> int:
 
     A 4-bit product answers in the format of its input, so that a 32-bit residual widens a whole layer.
     """
-    return 4 if setup.precision in {"fp32", "tf32"} or setup.wide_residual else 2
+    return 4 if setup.wide_residual else setup.value_bytes
 
 
 def _kept_activations(group: LayerGroup, hidden: int, setup: TrainSetup, recompute: str) -> _Kept:

@@ -80,7 +80,7 @@ def adapted_matrices(model: Model, targets: tuple[str, ...]) -> Iterator[tuple[L
 
     No targets stand for every linear layer. Routed experts and matrices that every rank holds whole carry none.
     """
-    for group in (*model.encoder, *model.layers):
+    for group in model.groups:
         for matrix in layer_matrices(group, group.hidden_size or model.hidden_size):
             if matrix.split in {"experts", "whole"} and matrix.name != "q_a_proj":
                 continue

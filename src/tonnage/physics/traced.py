@@ -50,7 +50,6 @@ def traced_moments(
     """
     Every moment of the traced step that can be its peak; gradients that are there already (`stay`) count with it.
     """
-    size = 4 if setup.precision in {"fp32", "tf32"} else 2
     each = gradients / max(profile.trainable_parameters, 1.0)
     least = gradients if stay else 0.0
     return tuple(
@@ -58,7 +57,7 @@ def traced_moments(
             Quantity(name="gradients", value=max(least, each * moment.gradient_values)),
             Quantity(
                 name="activations",
-                value=setup.micro_batch * (size * moment.activation_values + moment.activation_bytes),
+                value=setup.micro_batch * (setup.value_bytes * moment.activation_values + moment.activation_bytes),
                 basis=Basis.CALIBRATED,
                 source="traced: what is alive",
             ),

@@ -15,11 +15,10 @@ from typing import Final
 
 import msgspec
 
-from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.model import Model
 from tonnage.domain.precision import number_format
-from tonnage.domain.training import OBJECTIVES, TrainCoefficients, TrainSetup
+from tonnage.domain.training import OBJECTIVES, TrainSetup
 from tonnage.physics.activations import layer_bytes_per_token, logit_bytes, recomputed_layer_bytes
 from tonnage.physics.adapters import adapted_matrices, layer_matrices
 from tonnage.physics.network import network_totals
@@ -32,7 +31,6 @@ from tonnage.physics.parameters import (
     position_parameters,
 )
 from tonnage.physics.pipeline import in_flight, stage_layers
-from tonnage.physics.preference import REFERENCE, reference_parts
 from tonnage.physics.traced import traced_moments
 
 __all__ = [
@@ -47,7 +45,9 @@ __all__ = [
     "training_memory",
 ]
 
-
+REFERENCE: Final = "reference model"
+_REFERENCE_BYTES: Final = 2.0
+"""Of a weight of the reference: 16 bits, or 32 where the policy trains in them. [bytes/parameter]"""
 EXACT: Final = frozenset({"weights", "frozen weights", "master weights", "optimizer", REFERENCE})
 """Parts that follow from counts and formats alone: no measurement of the peak can lie below their sum."""
 
@@ -92,7 +92,7 @@ def recipe(setup: TrainSetup) -> Recipe:
     """What the software keeps per trained parameter for this precision and optimizer."""
     chosen = optimizer(setup.optimizer)
     own = chosen.bits
-    if setup.precision in {"fp32", "tf32"} or number_format(setup.weights).bits >= 32:
+    if setup.value_bytes == 4 or number_format(setup.weights).bits >= 32:
         return Recipe(weights=4, gradients=4, master=0, state=_state(chosen.states, own or 32))
     if not setup.master_weights:
         return Recipe(weights=2, gradients=2, master=0, state=_state(chosen.states, own or 16))
@@ -128,16 +128,15 @@ def _state(states: float, bits: float) -> float:
     return state_bytes_per_parameter(states=states, state_bits=bits)
 
 
-def held_parameters(model: Model, *, setup: TrainSetup) -> Held:
+def held_parameters(setup: TrainSetup) -> Held:
     """Parameters of the fullest stage's rank: layers divided by tp, experts by ep and etp, embedding and head by tp."""
     layout = setup.layout
-    return _held(model, layout.tp, (layout.ep, layout.expert_tp, layout.etp or 1), pp=layout.pp, vpp=layout.vpp)
+    return _held(setup.model, layout.tp, (layout.ep, layout.expert_tp, layout.etp or 1), pp=layout.pp, vpp=layout.vpp)
 
 
 @lru_cache(maxsize=1024)  # a search asks for the same few degrees under every sharding and batch
 def _held(model: Model, tp: int, experts_over: tuple[int, int, int], *, pp: int, vpp: int) -> Held:
-    groups = (*model.encoder, *model.layers)
-    count = sum(group.count for group in groups)
+    count = model.depth
     towers = sum(tower.parameters for tower in model.towers)
     # Latent diffusion trains its denoiser; what encodes texts and images is frozen (arXiv 2112.10752, section 3.3).
     frozen = towers if "diffusion" in model.kind else 0.0
@@ -146,7 +145,7 @@ def _held(model: Model, tp: int, experts_over: tuple[int, int, int], *, pp: int,
         return Held(dense=trained, experts=0.0, ends=0.0, unit=trained / 8, frozen=frozen)
     share = stage_layers(layers=count, pp=pp, vpp=vpp) / count
     dense, experts, unit, (ep, expert_tp, gathered_tp) = 0.0, 0.0, 0.0, experts_over
-    for group in groups:
+    for group in model.groups:
         hidden = group.hidden_size or model.hidden_size
         matrices = layer_matrices(group, hidden)
         routed = sum(m.size * m.copies for m in matrices if m.split == "experts")
@@ -161,7 +160,7 @@ def _held(model: Model, tp: int, experts_over: tuple[int, int, int], *, pp: int,
     return Held(dense=dense * share + beside, experts=experts * share, ends=ends / tp, unit=unit, frozen=frozen)
 
 
-def adapter_parameters(model: Model, *, setup: TrainSetup) -> float:
+def adapter_parameters(setup: TrainSetup) -> float:
     """
     Trainable parameters of the adapters: rank x (inputs + outputs) of every adapted matrix.
 
@@ -172,34 +171,34 @@ def adapter_parameters(model: Model, *, setup: TrainSetup) -> float:
     magnitudes = 1 if setup.method == "dora" else 0
     return sum(
         group.count * (setup.lora_rank * (matrix.outputs + pieces * matrix.inputs) + magnitudes * matrix.outputs)
-        for group, matrix, pieces in adapted_matrices(model, setup.lora_targets)
+        for group, matrix, pieces in adapted_matrices(setup.model, setup.lora_targets)
     )
 
 
-def training_memory(
-    model: Model,
-    *,
-    accelerator: Accelerator,
-    setup: TrainSetup,
-    coefficients: TrainCoefficients,
-    memory_kind: str = "reserved",
-) -> Quantity:
+def training_memory(setup: TrainSetup, *, memory_kind: str = "reserved") -> Quantity:
     """
     Peak memory of the fullest rank, opened into its parts at the moment of the peak.
 
     `memory_kind` says what is counted: "allocated" by tensors, "reserved" with the allocator's
     fragmentation, "device" as the driver shows it, with context and communicator buffers.
     """
-    persistent, gradients, gathered = _states(model, setup)
-    moments = (*_moments(model, setup, coefficients, gradients), *_stepping(model, setup, gradients))
+    persistent, gradients, gathered = _states(setup)
+    moments = (*_moments(setup, gradients), *_stepping(setup, gradients))
     parts = max(moments, key=lambda found: sum(part.value for part in found))
-    persistent = (*persistent, *reference_parts(held_parameters(model, setup=setup), setup, ranks=shard_ranks(setup)))
-    parts = (*persistent, *parts, Quantity(name="communication", value=gathered, source="gathered units, buckets"))
-    extra = _beyond_tensors(accelerator, setup, coefficients, memory_kind)
+    parts = (*persistent, *_reference(setup), *parts, _part("communication", gathered, "gathered units, buckets"))
+    extra = _beyond_tensors(setup, memory_kind)
     if memory_kind != "allocated":
-        lost = coefficients.fragmentation * sum(part.value for part in parts if part.name in _loose(setup))
-        extra = (Quantity(name="fragmentation", value=lost, basis=Basis.CALIBRATED), *extra)
+        lost = setup.coefficients.fragmentation * sum(part.value for part in parts if part.name in _loose(setup))
+        extra = (_fitted("fragmentation", lost), *extra)
     return Quantity.of_parts("bytes", (*parts, *extra))
+
+
+def _part(name: str, value: float, source: str = "") -> Quantity:
+    return Quantity(name=name, value=value, source=source)
+
+
+def _fitted(name: str, value: float, source: str = "") -> Quantity:
+    return Quantity(name=name, value=value, source=source, basis=Basis.CALIBRATED)
 
 
 def _loose(setup: TrainSetup) -> frozenset[str]:
@@ -208,46 +207,58 @@ def _loose(setup: TrainSetup) -> frozenset[str]:
     return frozenset({"activations", "logits", "communication"} if contiguous else _COMING_AND_GOING)
 
 
-def _beyond_tensors(
-    accelerator: Accelerator, setup: TrainSetup, coefficients: TrainCoefficients, memory_kind: str
-) -> tuple[Quantity, ...]:
+def _beyond_tensors(setup: TrainSetup, memory_kind: str) -> tuple[Quantity, ...]:
     """Context and communicators: what the driver shows and the framework does not."""
-    if memory_kind != "device" or accelerator.vendor.lower() == "google":
+    if memory_kind != "device" or setup.accelerator.vendor.lower() == "google":
         return ()
-    ranks = setup.layout.ranks
-    return (
-        Quantity(name="context", value=coefficients.context_bytes, basis=Basis.CALIBRATED),
-        Quantity(
-            name="communicators", value=coefficients.collective_bytes if ranks > 1 else 0.0, basis=Basis.CALIBRATED
-        ),
-    )
+    c = setup.coefficients
+    shared = c.collective_bytes if setup.layout.ranks > 1 else 0.0
+    return _fitted("context", c.context_bytes), _fitted("communicators", shared)
 
 
-def _states(model: Model, setup: TrainSetup) -> tuple[tuple[Quantity, ...], float, float]:
-    """Persistent parts, the gradients of one rank, and buffers of sharded training."""
-    if model.kind == "recommender":
-        return _table_states(model, setup), 0.0, 0.0
-    held = held_parameters(model, setup=setup)
-    if setup.adapter:
-        return _adapter_states(model, setup, held)
-    kept, stage = _on_device(recipe(setup), setup), _stage(setup)
-    dense_ranks, expert_ranks = shard_ranks(setup)
+def _reference(setup: TrainSetup) -> tuple[Quantity, ...]:
+    """
+    Weights of the frozen reference that DPO and KTO compare a whole policy with, on one rank.
+
+    Adapters need none, for the base without them is the reference; log-probabilities cached before the run need none.
+    """
+    if not OBJECTIVES[setup.objective].reference or setup.reference == "cached" or setup.adapter:
+        return ()
+    held = _of_rank(held_parameters(setup), setup, divided=setup.layout.zero_stage >= 3)
+    width = 2.0 * _REFERENCE_BYTES if setup.value_bytes == 4 else _REFERENCE_BYTES
+    return (_part(REFERENCE, width * held, "weights as they are loaded, frozen"),)
+
+
+def _of_rank(held: Held, setup: TrainSetup, *, divided: bool) -> float:
+    """What a rank has of the parameters, where data-parallel ranks divide them or each has all. [parameters]"""
     dense, experts = held.dense + held.ends, held.experts
+    if not divided:
+        return dense + experts
+    dense_ranks, expert_ranks = shard_ranks(setup)
+    return dense / dense_ranks + experts / expert_ranks
+
+
+def _states(setup: TrainSetup) -> tuple[tuple[Quantity, ...], float, float]:
+    """Persistent parts, the gradients of one rank, and buffers of sharded training."""
+    if setup.model.kind == "recommender":
+        return _table_states(setup), 0.0, 0.0
+    held = held_parameters(setup)
+    if setup.adapter:
+        return _adapter_states(setup, held)
+    kept = _on_device(recipe(setup), setup)
 
     def bytes_of(per_parameter: float, from_stage: int) -> float:
-        if stage >= from_stage:
-            return per_parameter * (dense / dense_ranks + experts / expert_ranks)
-        return per_parameter * (dense + experts)
+        return per_parameter * _of_rank(held, setup, divided=setup.layout.zero_stage >= from_stage)
 
     widened = 0.0 if setup.software.widens_at_step else kept.wide_gradients
     copies = 2 if setup.layout.schedule == "dualpipe" else 1  # a rank serves a stage from either end
     parts = [
-        Quantity(name="weights", value=copies * bytes_of(kept.weights, 3), source="parameters x format"),
-        Quantity(name="master weights", value=bytes_of(kept.master + widened, 1), source="32-bit copies"),
-        Quantity(name="optimizer", value=bytes_of(kept.state, 1), source=optimizer(setup.optimizer).source),
+        _part("weights", copies * bytes_of(kept.weights, 3), "parameters x format"),
+        _part("master weights", bytes_of(kept.master + widened, 1), "32-bit copies"),
+        _part("optimizer", bytes_of(kept.state, 1), optimizer(setup.optimizer).source),
     ]
     if held.frozen:
-        parts.append(Quantity(name="frozen weights", value=2.0 * held.frozen, source="text encoders and autoencoder"))
+        parts.append(_part("frozen weights", 2.0 * held.frozen, "text encoders and autoencoder"))
     # FSDP accumulates its shard of the gradients on the device whatever is offloaded; DeepSpeed moves them at once.
     hosted = setup.offload == "all" and setup.software.hosts_gradients
     gradients = 0.0 if hosted else bytes_of(kept.gradients, 2)
@@ -256,31 +267,31 @@ def _states(model: Model, setup: TrainSetup) -> tuple[tuple[Quantity, ...], floa
     return tuple(parts), gradients, _buffers(setup, held, gradients)
 
 
-def _table_states(model: Model, setup: TrainSetup) -> tuple[Quantity, ...]:
+def _table_states(setup: TrainSetup) -> tuple[Quantity, ...]:
     """Embedding tables spread over all ranks: only rows of a batch have gradients, row-wise states are under 1 %."""
-    rows = parameters(model).value / setup.layout.ranks
-    return (Quantity(name="weights", value=4.0 * rows, source="tables in 32 bits over all ranks (arXiv 2104.05158)"),)
+    rows = parameters(setup.model).value / setup.layout.ranks
+    return (_part("weights", 4.0 * rows, "tables in 32 bits over all ranks (arXiv 2104.05158)"),)
 
 
-def _adapter_states(model: Model, setup: TrainSetup, held: Held) -> tuple[tuple[Quantity, ...], float, float]:
+def _adapter_states(setup: TrainSetup, held: Held) -> tuple[tuple[Quantity, ...], float, float]:
     """A frozen base, in 16 or 4 bits, and adapters trained in full."""
-    stage, (dense_ranks, expert_ranks) = _stage(setup), shard_ranks(setup)
+    stage, (dense_ranks, expert_ranks) = setup.layout.zero_stage, shard_ranks(setup)
     shards, expert_shards = (dense_ranks, expert_ranks) if stage >= 3 else (1, 1)
     stored = number_format(_base_format(setup))
-    sixteen = 4.0 if setup.wide_residual or setup.precision in {"fp32", "tf32"} else 2.0
+    sixteen = 4.0 if setup.wide_residual else setup.value_bytes
     matrices = stored.bytes if stored.bits < 16 else sixteen
     base = matrices * (held.dense / shards + held.experts / expert_shards) + sixteen * held.ends / shards
     if setup.loads_whole and shards > 1:
         base += base * shards
     if setup.offload == "all":
         base = 0.0
-    adapters = adapter_parameters(model, setup=setup) / (setup.layout.tp * setup.layout.pp)
+    adapters = adapter_parameters(setup) / (setup.layout.tp * setup.layout.pp)
     chosen = optimizer(setup.optimizer)
     width = 4 if setup.master_weights else 2
     state = _state(chosen.states, chosen.bits or 8 * width)
     parts = (
-        Quantity(name="weights", value=base + adapters * width, source=f"frozen base in {stored.name}, adapters"),
-        Quantity(name="optimizer", value=adapters * state / (dense_ranks if stage >= 1 else 1), source=chosen.source),
+        _part("weights", base + adapters * width, f"frozen base in {stored.name}, adapters"),
+        _part("optimizer", adapters * state / (dense_ranks if stage >= 1 else 1), chosen.source),
     )
     gathered = 2 * held.unit * matrices if stage >= 3 else 0.0
     if setup.method == "qlora":
@@ -301,10 +312,6 @@ def _base_format(setup: TrainSetup) -> str:
     return "fp8" if eight and number_format(setup.weights).bits == 16 else setup.weights
 
 
-def _stage(setup: TrainSetup) -> int:
-    return {"none": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "hsdp": 3}[setup.layout.sharding]
-
-
 def shard_ranks(setup: TrainSetup) -> tuple[int, int]:
     """Ranks that share one copy of the dense and of the expert parameters."""
     layout = setup.layout
@@ -317,13 +324,11 @@ def shard_ranks(setup: TrainSetup) -> tuple[int, int]:
 
 def _buffers(setup: TrainSetup, held: Held, gradients: float) -> float:
     """Gathered units of sharded training; a second copy of the gradients in PyTorch's data-parallel buckets."""
-    stage = _stage(setup)
-    size = 4 if setup.precision in {"fp32", "tf32"} else 2
-    software = setup.software
+    whole, size, software = setup.layout.zero_stage >= 3, setup.value_bytes, setup.software
     if software.bucket_values:
         buckets = software.bucket_copies * size * min(software.bucket_values, held.total)
-        return buckets + (2 * size * held.unit if stage >= 3 else 0.0)
-    if stage >= 3:
+        return buckets + (2 * size * held.unit if whole else 0.0)
+    if whole:
         # Gathered units (two with prefetch), and the gradients of one before they are scattered.
         return 2 * software.gathered_units * size * held.unit
     if setup.layout.dp > 1 and software.reduces_copies:
@@ -331,103 +336,70 @@ def _buffers(setup: TrainSetup, held: Held, gradients: float) -> float:
     return 0.0
 
 
-def _moments(
-    model: Model, setup: TrainSetup, coefficients: TrainCoefficients, gradients: float
-) -> tuple[tuple[Quantity, ...], ...]:
+def _moments(setup: TrainSetup, gradients: float) -> tuple[tuple[Quantity, ...], ...]:
     """The two moments that can be the peak: end of the forward pass, end of the backward pass."""
-    if not model.layers and not model.encoder:
-        return _network_moments(model, setup, coefficients, gradients)
+    if not setup.model.groups:
+        return _network_moments(setup, gradients)
     tokens = setup.sequences * setup.seq_len / setup.layout.cp
-    kept, working, ends = _activations(model, setup, tokens)
-    held = gradients if _gradients_stay(setup) else 0.0
-    source = "arXiv 2205.05198 accounting"
-    factor = coefficients.activation[setup.software.fitted]
+    kept, working, embedding, logits = _activations(setup, tokens)
+    held = _part("gradients", gradients if _gradients_stay(setup) else 0.0)
+    factor = setup.coefficients.activation[setup.software.fitted]
     kept *= 1.0 if setup.recompute == "full" else factor  # a layer's input alone is exact
-    forward = (
-        Quantity(name="gradients", value=held),
-        Quantity(name="activations", value=kept + ends.embedding, basis=Basis.CALIBRATED, source=source),
-        Quantity(name="logits", value=ends.logits, source="logits, 32-bit copy, gradient"),
-    )
-    deep = (
-        Quantity(name="gradients", value=held),
-        Quantity(name="activations", value=kept + factor * working, basis=Basis.CALIBRATED, source=source),
-    )
-    backward = (
-        Quantity(name="gradients", value=gradients),
-        Quantity(name="activations", value=factor * working + ends.embedding, basis=Basis.CALIBRATED, source=source),
-    )
-    return forward, deep, backward
+
+    def activations(value: float) -> Quantity:
+        return _fitted("activations", value, "arXiv 2205.05198 accounting")
+
+    forward = held, activations(kept + embedding), _part("logits", logits, "logits, 32-bit copy, gradient")
+    deep = held, activations(kept + factor * working)
+    return forward, deep, (_part("gradients", gradients), activations(factor * working + embedding))
 
 
-def _stepping(model: Model, setup: TrainSetup, gradients: float) -> tuple[tuple[Quantity, ...], ...]:
+def _stepping(setup: TrainSetup, gradients: float) -> tuple[tuple[Quantity, ...], ...]:
     """The moment of the optimizer's step, where gradients are copied to 32 bits only then; else none."""
-    if not setup.software.widens_at_step or setup.adapter or not model.layers:
+    if not setup.software.widens_at_step or setup.adapter or not setup.model.layers:
         return ()
-    held, ranks = held_parameters(model, setup=setup), shard_ranks(setup)
-    wide = _on_device(recipe(setup), setup).wide_gradients
-    dense, experts = held.dense + held.ends, held.experts
-    if _stage(setup) >= 1:
-        dense, experts = dense / ranks[0], experts / ranks[1]
-    whole = Quantity(name="gradients", value=gradients)
-    return (
-        (whole, Quantity(name="gradients in 32 bits", value=wide * (dense + experts), source="copied at the step")),
-    )
+    stepped = _of_rank(held_parameters(setup), setup, divided=setup.layout.zero_stage >= 1)
+    wide = _on_device(recipe(setup), setup).wide_gradients * stepped
+    return ((_part("gradients", gradients), _part("gradients in 32 bits", wide, "copied at the step")),)
 
 
 def _gradients_stay(setup: TrainSetup) -> bool:
     """Gradients live through the whole step: contiguous buffers, or accumulation over micro-steps."""
-    if not setup.grads_kept:
-        return False
     # PyTorch loops that were written for accumulation zero their gradients instead of freeing them.
-    return setup.software.zeroes_gradients or setup.num_micro_batches > 1
+    return setup.grads_kept and (setup.software.zeroes_gradients or setup.num_micro_batches > 1)
 
 
-class _Ends(msgspec.Struct, frozen=True):
-    embedding: float
-    logits: float
-
-
-def _activations(model: Model, setup: TrainSetup, tokens: float) -> tuple[float, float, _Ends]:
-    """Kept activations of the fullest stage, the working set of one recomputed layer, and what the ends keep."""
-    layout = setup.layout
-    groups = (*model.encoder, *model.layers)
-    count = sum(group.count for group in groups)
-    per_layer = sum(g.count * layer_bytes_per_token(g, model.hidden_size, setup=setup) for g in groups) / count
+def _activations(setup: TrainSetup, tokens: float) -> tuple[float, float, float, float]:
+    """Kept activations of the fullest stage, the working set of a recomputed layer, the embedding's and the logits."""
+    layout, model = setup.layout, setup.model
+    count, width = model.depth, model.hidden_size
+    each = [layer_bytes_per_token(g, width, setup=setup) for g in model.groups]
+    per_layer = sum(g.count * kept for g, kept in zip(model.groups, each, strict=True)) / count
     flying = in_flight(pp=layout.pp, vpp=layout.vpp, micro_batches=setup.num_micro_batches, schedule=layout.schedule)
     layers = stage_layers(layers=count, pp=layout.pp, vpp=layout.vpp)
-    working = max(recomputed_layer_bytes(g, model.hidden_size, setup=setup) for g in groups)
+    working = max(recomputed_layer_bytes(g, width, setup=setup) for g in model.groups)
     if setup.recompute == "none":
-        working -= max(layer_bytes_per_token(g, model.hidden_size, setup=setup) for g in groups)
+        working -= max(each)
     spread = layout.tp if setup.sequence_parallel else 1
-    size = 4 if setup.precision in {"fp32", "tf32"} else 2
     # Some pipelines hold what a stage hands on as well, until its gradient comes back; others free it.
     handed = flying if layout.pp > 1 and setup.software.keeps_handed_on else 0
-    embedding = size * model.hidden_size / spread * ((flying if layout.pp > 1 else 1) + handed)
+    embedding = setup.value_bytes * width / spread * ((flying if layout.pp > 1 else 1) + handed)
     logits = 0.0
-    columns = model.head_columns or (model.vocab_size if model.has_head else 0)
-    if columns and not OBJECTIVES[setup.objective].scores:
-        logits = logit_bytes(columns, setup=setup) * tokens * setup.predicted_share
+    if model.logit_columns and not OBJECTIVES[setup.objective].scores:
+        logits = logit_bytes(model.logit_columns, setup=setup) * tokens * setup.predicted_share
     if layout.pp > 1:
         # The last stage holds the logits but one micro-batch in flight; the first stage is fuller or it is.
         last = per_layer * layers * in_flight(pp=layout.pp, vpp=layout.vpp, micro_batches=1, stage=layout.pp - 1)
         logits = max(0.0, logits - tokens * (per_layer * layers * flying - last))
-    return tokens * per_layer * layers * flying, tokens * working, _Ends(tokens * embedding, logits)
+    return tokens * per_layer * layers * flying, tokens * working, tokens * embedding, logits
 
 
-def _network_moments(
-    model: Model, setup: TrainSetup, coefficients: TrainCoefficients, gradients: float
-) -> tuple[tuple[Quantity, ...], ...]:
+def _network_moments(setup: TrainSetup, gradients: float) -> tuple[tuple[Quantity, ...], ...]:
     """A network without layers: its activation values, kept before and after each normalisation."""
+    model, values = setup.model, setup.kept_values
     if model.profile is not None and model.profile.moments:
         return traced_moments(model.profile, setup, gradients=gradients, stay=_gradients_stay(setup))
-    values = setup.kept_values
     if values is None:
         values = network_totals(model, image_px=setup.image_px)[1] if model.network and model.network.flop else 0.0
-    size = 4 if setup.precision in {"fp32", "tf32"} else 2
-    kept = coefficients.network_values * values * size * setup.micro_batch
-    return (
-        (
-            Quantity(name="gradients", value=gradients),
-            Quantity(name="activations", value=kept, basis=Basis.CALIBRATED, source="activation values x format"),
-        ),
-    )
+    kept = setup.coefficients.network_values * values * setup.value_bytes * setup.micro_batch
+    return ((_part("gradients", gradients), _fitted("activations", kept, "activation values x format")),)

@@ -96,16 +96,14 @@ def product_share(*, share: float, half: float, m: float, n: float, k: float) ->
     return share / ((1.0 + half / max(m, 1.0)) * (1.0 + half / max(n, 1.0)) * (1.0 + half / max(k, 1.0)))
 
 
-def training_operator_s(
-    op: Operator, *, accelerator: Accelerator, setup: TrainSetup, coefficients: TrainCoefficients
-) -> float:
+def training_operator_s(op: Operator, setup: TrainSetup) -> float:
     """Seconds of one execution of a compute operator. [s]"""
+    accelerator, coefficients = setup.accelerator, setup.coefficients
     moved_bytes = op.read_bytes + op.write_bytes
     if op.kind == "elementwise":
-        rate = eager_bytes_per_s(accelerator, setup, coefficients=coefficients)
-        return moved_bytes / rate * coefficients.passes[setup.software.fitted]
-    moved_s = moved_bytes / sustained_bytes_per_s(accelerator, coefficients)
-    share = _share(op, accelerator, coefficients)
+        return moved_bytes / eager_bytes_per_s(setup) * coefficients.passes[setup.software.fitted]
+    moved_s = moved_bytes / sustained_bytes_per_s(setup)
+    share = _share(op, setup)
     if op.kind == "attention_prefill":
         reach = op.context / (op.context + coefficients.attention_half)
         table = coefficients.attention
@@ -147,23 +145,24 @@ def half_rate_share(accelerator: Accelerator, dtype: str, *, share: float) -> fl
     return max(share, min(_HALF_RATE_SHARE, share * full / listed))
 
 
-def sustained_bytes_per_s(accelerator: Accelerator, coefficients: TrainCoefficients) -> float:
+def sustained_bytes_per_s(setup: TrainSetup) -> float:
     """
     Memory bandwidth that element-wise work reaches. [bytes/s]
 
     Stacked memory is harder to fill than GDDR, and GDDR that keeps codes beside the data gives up bandwidth for them.
     """
+    accelerator = setup.accelerator
     kind = next((kind for kind in ("HBM", "GDDR") if accelerator.memory_type.startswith(kind)), "*")
     codes = _WITHOUT_CODES if kind == "GDDR" and accelerator.ecc is False else 1.0
-    return accelerator.memory_bytes_per_s * coefficients.memory[kind] * codes
+    return accelerator.memory_bytes_per_s * setup.coefficients.memory[kind] * codes
 
 
-def eager_bytes_per_s(accelerator: Accelerator, setup: TrainSetup, *, coefficients: TrainCoefficients) -> float:
+def eager_bytes_per_s(setup: TrainSetup) -> float:
     """The same for one operator after the other, each of which keeps only so much in flight. [bytes/s]"""
-    rate = sustained_bytes_per_s(accelerator, coefficients)
-    if not setup.software.kernel_by_kernel or setup.multiprocessors is None or accelerator.vendor != "NVIDIA":
+    rate = sustained_bytes_per_s(setup)
+    if not setup.software.kernel_by_kernel or setup.multiprocessors is None or setup.accelerator.vendor != "NVIDIA":
         return rate
-    asked = setup.multiprocessors * coefficients.eager_stream
+    asked = setup.multiprocessors * setup.coefficients.eager_stream
     return float((rate**-_MEETING + asked**-_MEETING) ** (-1.0 / _MEETING))
 
 
@@ -174,7 +173,8 @@ def _alignment(op: Operator, coefficients: TrainCoefficients) -> float:
     return coefficients.ragged if any(side % 64 for side in (op.n, op.k)) else 1.0
 
 
-def _share(op: Operator, accelerator: Accelerator, coefficients: TrainCoefficients) -> float:
+def _share(op: Operator, setup: TrainSetup) -> float:
+    accelerator, coefficients = setup.accelerator, setup.coefficients
     wide = by_architecture(coefficients.gemm, accelerator.architecture)
     if op.compute == "fp4" and op.compute in accelerator.peaks:
         return coefficients.narrow["fp4"]
@@ -226,8 +226,9 @@ _DEFAULT_NETWORK: Final = {"Pascal": 12.5e9, "Volta": 12.5e9, "Turing": 12.5e9, 
 """One adapter per accelerator of the era: 100 Gb/s, 200 Gb/s; 400 Gb/s since. [bytes/s]"""
 
 
-def network(accelerator: Accelerator, *, setup: TrainSetup, coefficients: TrainCoefficients) -> Network:
-    """The links of a job on this accelerator: stated where the setup says so, else its own and its era's."""
+def network(setup: TrainSetup) -> Network:
+    """The links of a job: stated where the setup says so, else its accelerator's own and its era's."""
+    accelerator, coefficients = setup.accelerator, setup.coefficients
     link, node = accelerator.link, setup.accelerators_per_node
     host = (accelerator.host_link.bytes_per_s or 16e9) * coefficients.host_link
     direct = setup.intra not in {"pcie", "none"} and bool(link.bytes_per_s) and link.domain > 1

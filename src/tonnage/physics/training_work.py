@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from tonnage.domain.model import Attention, FeedForward, LatentAttention, LayerGroup, Mixer, Mlp, Model, Moe, StateSpace
+from tonnage.domain.model import Attention, FeedForward, LatentAttention, LayerGroup, Mixer, Mlp, Moe, StateSpace
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import OBJECTIVES, TrainSetup
 from tonnage.physics.matrices import Matrix, feed_forward_matrices, mixer_matrices
@@ -83,13 +83,11 @@ def layer_work(group: LayerGroup, hidden_size: int, *, setup: TrainSetup) -> Lay
     )
 
 
-def head_work(model: Model, *, setup: TrainSetup) -> LayerWork:
+def head_work(setup: TrainSetup) -> LayerWork:
     """Embedding, vocabulary projection and loss of one micro-batch."""
     tokens = setup.sequences * setup.passed_len * setup.predicted_share / setup.layout.cp
-    tp = setup.layout.tp
-    columns = model.head_columns or (model.vocab_size if model.has_head else 0)
-    if OBJECTIVES[setup.objective].scores:
-        columns = 1
+    tp, model = setup.layout.tp, setup.model
+    columns = 1 if OBJECTIVES[setup.objective].scores else model.logit_columns
     if not columns:
         return LayerWork(forward=(), backward=(), exchange=(), quantised=False)
     wide = msgspec.structs.replace(setup, precision=_sixteen(setup))
@@ -110,7 +108,7 @@ def _sixteen(setup: TrainSetup) -> str:
 
 
 def _bytes(setup: TrainSetup) -> float:
-    return 4.0 if setup.precision in {"fp32", "tf32"} else 2.0
+    return float(setup.value_bytes)
 
 
 def _merge_products(matrices: tuple[Matrix, ...]) -> tuple[Matrix, ...]:

@@ -14,7 +14,6 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions
-from tonnage.catalog.fitted import training_coefficients, with_training_totals
 from tonnage.catalog.hub import resolve
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Evidence, Quantity
@@ -249,10 +248,10 @@ def _training(plan: TrainPlan, option: TrainOption, rank: int, additions: Additi
 
     label = f"option {rank}: {option.configuration.label()}"
     try:
-        model = with_training_totals(resolve(str(plan.model.get("id") or plan.request.model), additions=additions))
+        model = resolve(str(plan.model.get("id") or plan.request.model), additions=additions)
         part = catalog.accelerator(option.configuration.accelerator, additions)
         setup = _setup_of(plan, option, model=model, part=part)
-        numbers = step_numbers(model, part, setup=setup)
+        numbers = step_numbers(setup)
     except TonnageError as error:
         return _build_breakdown(kind="train", label=label, notes=(f"its step cannot be opened: {error}",))
     step, planned = numbers[0], option.step_s.value
@@ -260,7 +259,7 @@ def _training(plan: TrainPlan, option: TrainOption, rank: int, additions: Additi
         beyond = Quantity(name="as planned, beyond this", value=planned - step.value, unit="s", evidence=_REBUILT)
         step = Quantity.total("step", (msgspec.structs.replace(step, name="rebuilt"), beyond))
         numbers = (step, *numbers[1:])
-    use = training_use(model, part=part, software=setup.software.name, setup=setup)
+    use = training_use(setup)
     found = _build_breakdown(kind="train", label=label, numbers=numbers, notes=model.assumed)
     return msgspec.structs.replace(found, calibrations=() if use is None else (use,))
 
@@ -276,9 +275,7 @@ def _setup_of(plan: TrainPlan, option: TrainOption, *, model: Model, part: Accel
         inter_bytes_per_s=c.inter_bytes_per_s,
     )
     names = (plan.request.framework or software_spec(c.software).example,)
-    found = templates(
-        model, place, job=job_of(plan.request, model), coefficients=training_coefficients(), frameworks=names
-    )
+    found = templates(model, place, job=job_of(plan.request, model), frameworks=names)
     return msgspec.structs.replace(
         found[0],
         layout=c.layout,

@@ -1,7 +1,7 @@
 """
 Which measurements numbers rest on, and by how much they moved them: of one configuration, or of several.
 
-A calibration counts wherever its engine runs on its accelerator (`planning.deployment`, `planning.train.training_job`),
+A calibration counts wherever its engine runs on its accelerator (`planning.deployment`, `planning.train.estimate`),
 whatever was asked. What it did is what the same configuration, with as many requests in flight, gives without it; so
 any kind of answer says it alike, from the configurations that it names. Without a calibration nothing is looked at.
 """
@@ -74,7 +74,7 @@ def _uses(runs: Iterable[Run], additions: Additions) -> Iterator[CalibrationUse]
         use = (
             serving_use(run, model=model, part=part)
             if isinstance(run, ServeCase)
-            else training_use(model, part=part, software=run.configuration.software, setup=run.configuration)
+            else _trained(run.configuration, model=model, part=part, software=run.configuration.software)
         )
         if use is not None:
             done.add(key)
@@ -103,13 +103,17 @@ def serving_use(case: ServeCase, *, model: Model, part: Accelerator) -> Calibrat
     return _use(found, model=model.id, moved=moved, published=own is None)
 
 
-def training_use(
-    model: Model, *, part: Accelerator, software: str, setup: TrainSetup | TrainConfiguration
-) -> CalibrationUse | None:
+def training_use(setup: TrainSetup) -> CalibrationUse | None:
     """What measured runs of a model make of its step in a setup; absent where none were measured."""
-    from tonnage.planning.train.training_job import measured_training
+    return _trained(setup, model=setup.model, part=setup.accelerator, software=setup.software.name)
 
-    factors = measured_training(model.id, accelerator=part, software=software, setup=setup)
+
+def _trained(
+    setup: TrainSetup | TrainConfiguration, *, model: Model, part: Accelerator, software: str
+) -> CalibrationUse | None:
+    from tonnage.planning.train.estimate import own_factors
+
+    factors = own_factors(setup, model=model.id, accelerator=part, software=software)
     if not factors:
         return None
     moved = _moved({name: (factor, 1.0) for name, (factor, _) in factors.items()})

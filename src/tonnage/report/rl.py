@@ -249,8 +249,7 @@ def _rates(option: RlOption) -> list[str]:
 def _step_tokens(option: RlOption) -> float:
     """Prompts, observations and responses of a step. [tokens]"""
     case = option.case
-    each = case.prompt_tokens + (case.turns - 1.0) * case.observation_tokens + case.response_tokens
-    return case.prompts_per_step * case.responses_per_prompt * each
+    return case.responses * (case.given_tokens + case.response_tokens)
 
 
 def _tree_lines(node: Quantity, depth: int = 0) -> list[str]:

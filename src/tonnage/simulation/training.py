@@ -6,39 +6,40 @@ A step is micro-batches through pipeline stages, then the exchange of gradients,
 
 A stage's time is its layers' compute (with recompute), the part of TP, CP and EP communication
 that nothing hides, and the host's launches where they are longer than the device's work. Networks
-without layers (CNNs, U-Nets) are timed by their FLOP and the traffic of their activation values.
+without layers (CNNs, U-Nets) are known by totals of one sample: training computes three times the forward FLOP and
+passes over every kept value many times, how often by the style of their convolutions.
 
 Ignored: failures and checkpoints (a run, not a step), and load imbalance between experts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import log2
-from typing import Final, NamedTuple
+from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
-from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.layout import TrainLayout
-from tonnage.domain.model import LayerGroup, Model
-from tonnage.domain.training import TrainCoefficients, TrainSetup
+from tonnage.domain.model import LayerGroup
+from tonnage.domain.precision import number_format
+from tonnage.domain.training import TrainSetup
+from tonnage.errors import BadRequest
 from tonnage.physics.efficiency import smooth_max
 from tonnage.physics.network import network_totals
 from tonnage.physics.optimizers import newton_schulz_flop, optimizer, step_bytes
 from tonnage.physics.pipeline import bubble_turns, split_bubble_s, stage_layers
-from tonnage.physics.training_memory import (
-    adapter_parameters,
-    held_parameters,
-    layer_matrices,
-    recipe,
-)
+from tonnage.physics.training_memory import adapter_parameters, held_parameters, layer_matrices, recipe
 from tonnage.physics.training_time import (
     Network,
     by_architecture,
+    eager_bytes_per_s,
+    half_rate_share,
     network,
     sustained_bytes_per_s,
     training_peak,
+    transfer_s,
 )
 from tonnage.physics.training_work import LayerWork, head_work, layer_work
 from tonnage.simulation.training_exchanges import (
@@ -47,21 +48,9 @@ from tonnage.simulation.training_exchanges import (
     pipeline_exchange_s,
     replicated_parameters,
 )
-from tonnage.simulation.training_networks import network_step_parts
-from tonnage.simulation.training_times import Times, Turn
+from tonnage.simulation.training_times import Times, Turn, exposed_s
 
-__all__ = [
-    "Stage",
-    "Turns",
-    "mean_turn_of",
-    "model_flop",
-    "slowest_stage",
-    "stage_turn",
-    "step_parts",
-    "step_time",
-    "times_of",
-    "turn_of",
-]
+__all__ = ["Turns", "forward_time", "model_flop", "step_parts", "step_time"]
 
 _HOST_STEP_BYTES: Final = 28.0
 """Adam in 32 bits on the host: gradient read, weights and two moments read and written. [bytes/parameter]"""
@@ -75,102 +64,86 @@ _REDONE_PRODUCTS: Final = 0.5
 _QUANTISED_PASS_BYTES: Final = 4.5
 """Half a byte read, two written and two read again for every 4-bit weight that is widened."""
 
+_FROZEN_FLOP_PER_VALUE: Final = 4200.0
+"""Forward FLOP per activation value of a latent model's encoder: 1.1 TFLOP over 0.26 G values (counted, 512 px)."""
 
-Turns = dict[tuple[TrainSetup, Network], tuple[Turn, Turn]]
-"""Turns of the mean layer and of the head by what they depend on, for one model, accelerator and set of numbers."""
+_WINOGRAD: Final = 1.5
+"""Multiplications that fp32 convolutions save by Winograd's transform: 2.25 in 3 x 3 ones (arXiv 1509.09308)."""
+
+_EXCHANGES_OF_STEP: Final = 2.0
+"""Passes of a step without recomputation that exchange inside layers: forward and backward."""
+_LAUNCHES_OF_STEP: Final = 3.0
+"""Passes of kernels in the same: one forward, two backward."""
+_SHARDED_EXCHANGES: Final = 3.0
+"""Of full sharding in a step: weights gathered for either direction, gradients scattered."""
 
 
-def step_time(
-    model: Model,
-    *,
-    accelerator: Accelerator,
-    setup: TrainSetup,
-    coefficients: TrainCoefficients,
-    known: Turns | None = None,
-) -> Quantity:
+Turns = dict[tuple[str, str, float, int, TrainLayout, Network], tuple[Turn, Turn]]
+"""Turns of the mean layer and of the head by what a search varies: software, recomputation, micro-batch, layout."""
+
+
+def step_time(setup: TrainSetup, *, known: Turns | None = None) -> Quantity:
     """
     One optimizer step, opened into compute, element-wise work, exchange, bubble, optimizer and host.
 
     Parameters
     ----------
     known
-        Turns that earlier calls for the same model, accelerator and coefficients found; a search passes one mapping to
-        all its calls, because most of its setups differ in pipeline, sharding and data-parallel degree alone.
+        Turns that earlier calls found. A search passes one mapping to all its calls, whose setups differ in software,
+        layout, batches and recomputation alone: most of them in pipeline, sharding and data-parallel degree.
     """
-    times = times_of(accelerator, setup, coefficients=coefficients)
-    return Quantity.of_parts("s", step_parts(model, times, known=known))
+    return Quantity.of_parts("s", step_parts(Times(setup=setup, links=network(setup)), known=known))
 
 
-def step_parts(model: Model, times: Times, *, known: Turns | None = None) -> tuple[Quantity, ...]:
+def step_parts(times: Times, *, known: Turns | None = None) -> tuple[Quantity, ...]:
     """The summands of one optimizer step. [s]"""
-    layered = bool(model.layers or model.encoder)
-    parts = _layer_parts(model, times, known=known) if layered else network_step_parts(model, times)
+    parts = _layer_parts(times, known=known) if times.setup.model.groups else _network_parts(times)
+    return _with_stragglers(parts, times)
+
+
+def _with_stragglers(parts: tuple[Quantity, ...], times: Times) -> tuple[Quantity, ...]:
+    """The summands and what the slowest of many nodes adds to them. [s]"""
     nodes = times.setup.layout.ranks / max(1, times.links.domain)
-    straggle = times.coefficients.straggler * log2(nodes) if nodes > 1 else 0.0
-    total = float(sum(part.value for part in parts))
-    return (*parts, Quantity(name="stragglers", value=straggle * total, basis=Basis.CALIBRATED))
+    straggle = times.setup.coefficients.straggler * log2(nodes) if nodes > 1 else 0.0
+    return (*parts, _fitted("stragglers", straggle * float(sum(part.value for part in parts))))
 
 
-def times_of(accelerator: Accelerator, setup: TrainSetup, *, coefficients: TrainCoefficients) -> Times:
-    """What timing one step needs to know beside the work."""
-    links = network(accelerator, setup=setup, coefficients=coefficients)
-    return Times(accelerator=accelerator, setup=setup, coefficients=coefficients, links=links)
-
-
-class Stage(NamedTuple):
-    """What the slowest pipeline stage runs for a micro-batch: so many layers of the mean one, and the head or not."""
-
-    layers: int
-    head: float
-
-
-def _turns(model: Model, times: Times, *, known: Turns | None) -> tuple[Turn, Turn]:
+def _turns(times: Times, *, known: Turns | None = None) -> tuple[Turn, Turn]:
     """The mean layer's turn and the head's: a micro-batch on one rank, whatever other ranks and micro-batches do."""
-    setup = times.setup
+    setup, model = times.setup, times.setup.model
     if known is None:
-        groups = (*model.encoder, *model.layers)
         turns = [
-            (g.count, turn_of(layer_work(g, model.hidden_size, setup=setup), times, name=_kind(g))) for g in groups
+            (g.count, _turn(layer_work(g, model.hidden_size, setup=setup), times, name=_kind(g))) for g in model.groups
         ]
-        return mean_turn_of(turns), turn_of(head_work(model, setup=setup), times, name="head")
-    replace = msgspec.structs.replace
+        return _sum(turns, over=model.depth), _turn(head_work(setup), times, name="head")
     alone = replace(setup.layout, pp=1, vpp=1, dp=1, sharding="none", schedule="1f1b")
-    key = (replace(setup, layout=alone, num_micro_batches=1), times.links)
+    key = (setup.software.name, setup.recompute, setup.recompute_share, setup.micro_batch, alone, times.links)
     if key not in known:
-        known[key] = _turns(model, times, known=None)
+        known[key] = _turns(times)
     return known[key]
 
 
-def _layer_parts(model: Model, times: Times, *, known: Turns | None) -> tuple[Quantity, ...]:
-    setup, layout = times.setup, times.setup.layout
-    count = sum(group.count for group in (*model.encoder, *model.layers))
-    layer, head = _turns(model, times, known=known)
-    stage = stage_turn(layer, head, stage=slowest_stage(layer, head, count=count, layout=layout))
-    mean_turn = float(layer.total * count + head.total) / layout.pp
-    steps = setup.num_micro_batches
-    bubble = _bubble_s(layer, head, count, mean_turn=mean_turn, times=times)
-    passed = pipeline_exchange_s(model, times)
-    data = sum(times.exposed(each) for each in data_exchanges(model, times, stage=stage))
-    fixed = times.coefficients.step_s[setup.software.fitted]
+def _layer_parts(times: Times, *, known: Turns | None) -> tuple[Quantity, ...]:
+    setup, steps = times.setup, times.setup.num_micro_batches
+    layer, head = _turns(times, known=known)
+    stage = _slowest_stage(layer, head, setup=setup)
+    fixed = setup.coefficients.step_s[setup.software.fitted]
     return (
-        Quantity(name="compute", value=steps * stage.compute, basis=Basis.CALIBRATED),
-        Quantity(name="element-wise", value=steps * stage.elementwise, basis=Basis.CALIBRATED),
-        Quantity(name="TP, CP and EP communication", value=steps * stage.exchange, basis=Basis.CALIBRATED),
-        Quantity(
-            name="host",
-            value=steps * stage.host + times.named("each step", fixed, how="data, logging, scaling checks"),
-            basis=Basis.CALIBRATED,
-        ),
-        Quantity(name="pipeline exchange", value=passed, basis=Basis.CALIBRATED),
-        Quantity(name="bubble", value=bubble, basis=Basis.CALIBRATED),
-        Quantity(name="DP communication", value=data, basis=Basis.CALIBRATED),
-        Quantity(name="optimizer", value=_optimizer_s(model, times), basis=Basis.CALIBRATED),
+        _fitted("compute", steps * stage.compute),
+        _fitted("element-wise", steps * stage.elementwise),
+        _fitted("TP, CP and EP communication", steps * stage.exchange),
+        _fitted("host", steps * stage.host + times.named("each step", fixed, how="data, logging, scaling checks")),
+        _fitted("pipeline exchange", pipeline_exchange_s(times)),
+        _fitted("bubble", _bubble_s(layer, head, times)),
+        _fitted("DP communication", sum(times.exposed(each) for each in data_exchanges(times, stage=stage))),
+        _fitted("optimizer", _optimizer_s(times)),
     )
 
 
-def _bubble_s(layer: Turn, head: Turn, count: int, *, mean_turn: float, times: Times) -> float:
+def _bubble_s(layer: Turn, head: Turn, times: Times) -> float:
     """Filling and draining the pipeline."""
-    layout = times.setup.layout
+    layout, count = times.setup.layout, times.setup.model.depth
+    mean_turn = float(layer.total * count + head.total) / layout.pp
     if layout.schedule == "1f1b" or layout.pp == 1:
         return bubble_turns(pp=layout.pp, vpp=layout.vpp) * mean_turn
     share = count / layout.pp
@@ -190,18 +163,18 @@ def _kind(group: LayerGroup) -> str:
     return f"layers with {experts} experts" if experts else "layers"
 
 
-def turn_of(work: LayerWork, times: Times, *, name: str = "") -> Turn:
+def _turn(work: LayerWork, times: Times, *, name: str) -> Turn:
     """One layer's forward and backward pass for one micro-batch, recompute included; `name` in an explained step."""
-    setup, c = times.setup, times.coefficients
+    setup, c = times.setup, times.setup.coefficients
     ahead, back = times.of(work.forward, "compute"), times.of(work.backward, "compute")
     ahead_moved, back_moved = times.of(work.forward, "elementwise"), times.of(work.backward, "elementwise")
-    again = times.named("selective recompute", recompute_s(work, times), how="what the framework repeats")
+    again = times.named("selective recompute", _recompute_s(work, times), how="what the framework repeats")
     repeats = setup.recompute_share if setup.recompute == "full" else 0.0
     further = setup.further_passes
     exchanges = 2.0 + repeats + further
     exchange = exchanges * sum(times.exposed(each) for each in layer_exchanges(work, times))
     if setup.method == "qlora" and work.quantised:
-        widened = times.named("widening 4-bit weights", widen_s(work, times), how="for each pass")
+        widened = times.named("widening 4-bit weights", _widen_s(work, times), how="for each pass")
         ahead_moved += widened
         back_moved += (1.0 + repeats) * widened
     passes = 1 + repeats + further
@@ -224,7 +197,7 @@ def turn_of(work: LayerWork, times: Times, *, name: str = "") -> Turn:
     )
 
 
-def recompute_s(work: LayerWork, times: Times) -> float:
+def _recompute_s(work: LayerWork, times: Times) -> float:
     """Selective recompute: the attention core once more, or element-wise work in PyTorch's per-operation form."""
     setup = times.setup
     if setup.recompute != "selective":
@@ -238,70 +211,65 @@ def recompute_s(work: LayerWork, times: Times) -> float:
     return times.of(work.forward, "elementwise") + _REDONE_PRODUCTS * times.of(work.forward, "compute")
 
 
-def widen_s(work: LayerWork, times: Times) -> float:
+def _widen_s(work: LayerWork, times: Times) -> float:
     """Time to widen the 4-bit weights that one pass reads."""
     values = sum(op.n * op.k * op.groups for op in work.forward if op.kind in {"gemm", "grouped_gemm"})
-    rate = sustained_bytes_per_s(times.accelerator, times.coefficients)
-    return times.coefficients.dequantize * values * _QUANTISED_PASS_BYTES / rate
+    setup = times.setup
+    return setup.coefficients.dequantize * values * _QUANTISED_PASS_BYTES / sustained_bytes_per_s(setup)
 
 
-def mean_turn_of(turns: list[tuple[int, Turn]]) -> Turn:
-    """The mean layer of groups of layers."""
-    count = sum(n for n, _ in turns)
+def _sum(turns: Sequence[tuple[float, Turn]], *, over: float = 1.0) -> Turn:
+    """So many of each turn one after the other, over a count of layers where their mean is wanted."""
     return Turn(
-        compute=sum(n * t.compute for n, t in turns) / count,
-        elementwise=sum(n * t.elementwise for n, t in turns) / count,
-        exchange=sum(n * t.exchange for n, t in turns) / count,
-        host=sum(n * t.host for n, t in turns) / count,
-        backward=sum(n * t.backward for n, t in turns) / count,
-        weights=sum(n * t.weights for n, t in turns) / count,
+        compute=sum(n * t.compute for n, t in turns) / over,
+        elementwise=sum(n * t.elementwise for n, t in turns) / over,
+        exchange=sum(n * t.exchange for n, t in turns) / over,
+        host=sum(n * t.host for n, t in turns) / over,
+        backward=sum(n * t.backward for n, t in turns) / over,
+        weights=sum(n * t.weights for n, t in turns) / over,
     )
 
 
-def slowest_stage(layer: Turn, head: Turn, *, count: int, layout: TrainLayout) -> Stage:
-    """A full stage, or the last one with the head (which gets fewer layers when they are uneven)."""
+def _slowest_stage(layer: Turn, head: Turn, *, setup: TrainSetup) -> Turn:
+    """A micro-batch's turn of a full stage, or of the last with the head, which has fewer layers if uneven. [s]"""
+    layout, count = setup.layout, setup.model.depth
     full = stage_layers(layers=count, pp=layout.pp, vpp=layout.vpp)
     uneven = count % (layout.pp * layout.vpp) != 0 and layout.pp > 1
     last = full - 1 if uneven else full
-    if layout.pp > 1 and full * layer.total >= last * layer.total + head.total:
-        return Stage(full, 0.0)
-    return Stage(last, 1.0)
+    headless = layout.pp > 1 and full * layer.total >= last * layer.total + head.total
+    return _sum([(full, layer), (0.0, head)] if headless else [(last, layer), (1.0, head)])
 
 
-def stage_turn(layer: Turn, head: Turn, *, stage: Stage) -> Turn:
-    """Seconds of that stage."""
-    last, with_head = stage
-    return Turn(
-        compute=last * layer.compute + with_head * head.compute,
-        elementwise=last * layer.elementwise + with_head * head.elementwise,
-        exchange=last * layer.exchange + with_head * head.exchange,
-        host=last * layer.host + with_head * head.host,
-        backward=last * layer.backward + with_head * head.backward,
-    )
-
-
-def _optimizer_s(model: Model, times: Times) -> float:
+def _optimizer_s(times: Times) -> float:
     """One fused pass over the parameters this rank steps."""
     setup, layout = times.setup, times.setup.layout
-    chosen = optimizer(setup.optimizer)
-    kept = recipe(setup)
     if setup.adapter:
-        stepped = adapter_parameters(model, setup=setup) / (layout.tp * layout.pp)
+        stepped = adapter_parameters(setup) / (layout.tp * layout.pp)
         stepped /= layout.dp * layout.cp if layout.sharding != "none" else 1
     elif layout.sharding == "none":
-        stepped = held_parameters(model, setup=setup).total
+        stepped = held_parameters(setup).total
     else:
-        stepped = sum(group.held / group.ranks for group in replicated_parameters(model, times))
-    moved = step_bytes(
+        stepped = sum(group.held / group.ranks for group in replicated_parameters(setup))
+    if setup.offload != "none":
+        return _host_step_s(stepped, times)
+    orthogonal = _orthogonal_s(setup) if optimizer(setup.optimizer).orthogonal else 0.0
+    return stepped * _stepped_bytes(setup) / sustained_bytes_per_s(setup) + orthogonal
+
+
+def _fitted(name: str, seconds: float) -> Quantity:
+    """A summand of a step that rests on the fit. [s]"""
+    return Quantity(name=name, value=seconds, basis=Basis.CALIBRATED)
+
+
+def _stepped_bytes(setup: TrainSetup) -> float:
+    """What the optimizer reads and writes for each parameter that it steps. [bytes/parameter]"""
+    kept = recipe(setup)
+    return step_bytes(
         weight_bytes=kept.weights,
-        grad_bytes=kept.gradients * chosen.passes,
+        grad_bytes=kept.gradients * optimizer(setup.optimizer).passes,
         master_bytes=kept.master,
         state_bytes=kept.state,
     )
-    rate = sustained_bytes_per_s(times.accelerator, times.coefficients)
-    if setup.offload != "none":
-        return _host_step_s(stepped, times)
-    return stepped * moved / rate + (_orthogonal_s(model, times) if chosen.orthogonal else 0.0)
 
 
 def _host_step_s(stepped: float, times: Times) -> float:
@@ -310,35 +278,101 @@ def _host_step_s(stepped: float, times: Times) -> float:
     return stepped * (2.0 * 2.0 / times.links.host + ranks * _HOST_STEP_BYTES / _HOST_BYTES_PER_S)
 
 
-def _orthogonal_s(model: Model, times: Times) -> float:
+def _orthogonal_s(setup: TrainSetup) -> float:
     """Muon's Newton-Schulz iterations on every matrix of the layers, shared by the ranks that share the optimizer."""
-    setup, layout = times.setup, times.setup.layout
-    flop = 0.0
-    for group in (*model.encoder, *model.layers):
-        for matrix in layer_matrices(group, group.hidden_size or model.hidden_size):
+    layout, part, flop = setup.layout, setup.accelerator, 0.0
+    for group in setup.model.groups:
+        for matrix in layer_matrices(group, group.hidden_size or setup.model.hidden_size):
             flop += group.count * matrix.copies * newton_schulz_flop(rows=matrix.outputs, columns=matrix.inputs)
     ranks = layout.tp * layout.pp * (layout.dp * layout.cp if layout.sharding != "none" else 1)
-    share = by_architecture(times.coefficients.gemm, times.accelerator.architecture)
-    return 0.0 if setup.adapter else flop / ranks / (training_peak(times.accelerator, "bf16") * share)
+    share = by_architecture(setup.coefficients.gemm, part.architecture)
+    return 0.0 if setup.adapter else flop / ranks / (training_peak(part, "bf16") * share)
 
 
-def model_flop(model: Model, *, setup: TrainSetup) -> float:
+def _network_parts(times: Times) -> tuple[Quantity, ...]:
+    """Parts of one step: FLOP three times, passes over activation values, exchange, optimizer, input."""
+    setup, c, card = times.setup, times.setup.coefficients, times.setup.accelerator
+    flop, values = network_totals(setup.model, image_px=setup.image_px)
+    share = by_architecture(c.gemm, card.architecture) * c.convolution
+    dtype = number_format(setup.precision).compute
+    # The transform is of two dimensions, and volumes have three.
+    saved = 1.0 if setup.network_style == "volume" else _WINOGRAD
+    share *= {"tf32": c.wide, "fp32": c.single * saved}.get(dtype, 1.0)
+    share = half_rate_share(card, dtype, share=share)
+    samples = setup.micro_batch * setup.num_micro_batches
+    size = 4.0 if dtype in {"fp32", "tf32"} else 2.0
+    compute = (3.0 * flop + setup.frozen_flop) * samples / (training_peak(card, dtype) * share)
+    separable = setup.network_style == "separable"
+    unturned = c.channels_last if setup.channels_last and size < 4 else 1.0
+    passes = c.network_passes * (c.separable if separable else c.network_wide if size == 4 else unturned)
+    values += setup.frozen_flop / _FROZEN_FLOP_PER_VALUE / 3.0
+    moved = passes * values * size * samples / eager_bytes_per_s(setup)
+    weights = held_parameters(setup).total
+    reduce = transfer_s("all_reduce", weights * size, ranks=setup.layout.dp, stride=1, links=times.links)
+    return (
+        _fitted("compute", compute),
+        _fitted("element-wise", moved),
+        Quantity(name="DP communication", value=exposed_s(reduce, (compute + moved) / 2, overlap=c.data_overlap)),
+        Quantity(name="optimizer", value=weights * _stepped_bytes(setup) / sustained_bytes_per_s(setup)),
+        _fitted("input", c.image_s * samples),
+        _fitted("host", c.step_s[setup.software.fitted]),
+    )
+
+
+def forward_time(setup: TrainSetup) -> Quantity:
+    """
+    One pass of all sequences of an optimizer step through the model as trained, without backward pass. [s]
+
+    What the passes of an old policy, a reference and a critic cost: the step's own forward work, with the exchange and
+    the launches that belong to it, through the same pipeline, whose bubble is that of one direction. Weights under full
+    sharding are gathered once, where the whole step gathers twice and scatters gradients.
+
+    Raises
+    ------
+    BadRequest
+        The model has no layers.
+    """
+    model, layout, passes = setup.model, setup.layout, setup.num_micro_batches
+    if not model.groups:
+        raise BadRequest(f"model: {model.id} has no layers to pass tokens through; give a language model")
+    plain = replace(setup, recompute="none", reference="cached")
+    times = Times(setup=plain, links=network(plain))
+    layer, head = _turns(times)
+    stage = _slowest_stage(layer, head, setup=plain)
+    mean = (model.depth * _ahead(layer) + _ahead(head)) / layout.pp
+    gathered = 0.0
+    if layout.zero_stage >= 3:
+        each = sum(exchange.exposed_s for exchange in data_exchanges(times, stage=stage))
+        gathered = passes * each / _SHARDED_EXCHANGES
+    parts = (
+        _fitted("passes", passes * _ahead(stage)),
+        _fitted("bubble", (layout.pp - 1) / layout.vpp * mean),
+        _fitted("gathered weights", gathered),
+        _fitted("host", setup.coefficients.step_s[setup.software.fitted]),
+    )
+    return Quantity.of_parts("s", _with_stragglers(parts, times))
+
+
+def _ahead(turn: Turn) -> float:
+    """The forward part of a stage's turn that recomputes nothing. [s]"""
+    device = turn.compute + turn.elementwise - turn.backward
+    return device + turn.exchange / _EXCHANGES_OF_STEP + turn.host / _LAUNCHES_OF_STEP
+
+
+def model_flop(setup: TrainSetup) -> float:
     """
     Model FLOP of one optimizer step over all ranks: forward and backward, recompute not counted.
 
     Attention counts its causal half, as the work list does.
     """
-    if not model.layers and not model.encoder:
+    model = setup.model
+    if not model.groups:
         return 3.0 * network_totals(model, image_px=setup.image_px)[0] * setup.global_batch
-    whole = msgspec.structs.replace(
-        setup,
-        layout=msgspec.structs.replace(setup.layout, tp=1, cp=1, ep=1, pp=1),
-        micro_batch=1,
-        flash_attention=True,
-    )
+    layout = replace(setup.layout, tp=1, cp=1, ep=1, pp=1)
+    whole = replace(setup, layout=layout, micro_batch=1, flash_attention=True)
     forward = 0.0
-    for group in (*model.encoder, *model.layers):
+    for group in model.groups:
         work = layer_work(group, model.hidden_size, setup=whole)
         forward += group.count * sum(op.flop for op in work.forward)
-    forward += sum(op.flop for op in head_work(model, setup=whole).forward)
+    forward += sum(op.flop for op in head_work(whole).forward)
     return (2.0 if setup.adapter else 3.0) * forward * setup.global_batch

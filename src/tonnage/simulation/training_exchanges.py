@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tonnage.domain.model import Model
+from tonnage.domain.training import TrainSetup
 from tonnage.physics.collectives import distinct_groups, level_bytes
 from tonnage.physics.training_memory import adapter_parameters, held_parameters, recipe, shard_ranks
 from tonnage.physics.training_time import transfer_s
@@ -17,7 +17,7 @@ __all__ = ["data_exchanges", "layer_exchanges", "pipeline_exchange_s", "replicat
 
 def layer_exchanges(work: LayerWork, times: Times) -> list[Exchange]:
     """Exchanges of one pass of one layer."""
-    setup, c, layout = times.setup, times.coefficients, times.setup.layout
+    setup, c, layout = times.setup, times.setup.coefficients, times.setup.layout
     found = []
     for op in work.exchange:
         if op.name in {"tensor", "expert tensor"}:
@@ -50,39 +50,37 @@ def _expert_exchange_s(op: Operator, times: Times) -> float:
     return max(sent.inside / rate, sent.outside / links.outside) + 4 * links.hop_s
 
 
-def pipeline_exchange_s(model: Model, times: Times) -> float:
+def pipeline_exchange_s(times: Times) -> float:
     """Activations and their gradients between stages, as far as nothing hides them."""
     setup, layout = times.setup, times.setup.layout
     if layout.pp == 1:
         return 0.0
-    size = 4 if setup.precision in {"fp32", "tf32"} else 2
     tokens = setup.sequences * setup.seq_len / layout.cp / layout.tp  # each tensor rank sends its share
     stride = layout.tp * layout.cp * layout.dp
     inside = times.links.inside if stride * 2 <= times.links.linked else times.links.host
     rate = inside if stride * 2 <= times.links.domain else times.links.outside
-    once = size * tokens * model.hidden_size / rate + times.links.hop_s
-    hidden = times.coefficients.data_overlap if layout.vpp > 1 else 0.0
-    turn = times.coefficients.turn_s[setup.software.fitted] + 2 * once * (1 - hidden) * layout.vpp
+    once = setup.value_bytes * tokens * setup.model.hidden_size / rate + times.links.hop_s
+    hidden = setup.coefficients.data_overlap if layout.vpp > 1 else 0.0
+    turn = setup.coefficients.turn_s[setup.software.fitted] + 2 * once * (1 - hidden) * layout.vpp
     return turn * (setup.num_micro_batches + layout.pp - 1)
 
 
-def data_exchanges(model: Model, times: Times, *, stage: Turn) -> list[Exchange]:
+def data_exchanges(times: Times, *, stage: Turn) -> list[Exchange]:
     """
     Gradients and gathered weights between data-parallel ranks, and what of them the passes do not hide.
 
     Routed experts that are spread over ranks have fewer copies than everything else, and exchange among those alone.
     """
-    setup, layout, c = times.setup, times.setup.layout, times.coefficients
+    setup, layout, c = times.setup, times.setup.layout, times.setup.coefficients
     if layout.dp * layout.cp == 1:
         return []
-    groups = replicated_parameters(model, times)
-    kept = recipe(setup)
-    wire = 2.0 if setup.adapter or kept.gradients < 4 else 4.0
-    if layout.sharding in {"zero3", "fsdp", "hsdp"}:
+    groups = replicated_parameters(setup)
+    wire = 2.0 if setup.adapter or recipe(setup).gradients < 4 else 4.0
+    if layout.zero_stage >= 3:
         each = sum(_sharded_s(group, wire, times) for group in groups)
         left = exposed_s(each, stage.total, overlap=c.data_overlap)
         return [Exchange("gathers and scatters of a micro-batch", each, left, setup.num_micro_batches)]
-    gathers = layout.sharding in {"zero1", "zero2"}
+    gathers = layout.zero_stage > 0
     reduce = gather = 0.0
     for held, trained, ranks, stride in groups:
         kind = "reduce_scatter" if gathers else "all_reduce"
@@ -107,14 +105,12 @@ class Copied(NamedTuple):
     stride: int
 
 
-def replicated_parameters(model: Model, times: Times) -> list[Copied]:
+def replicated_parameters(setup: TrainSetup) -> list[Copied]:
     """What data-parallel ranks share: everything but routed experts, and those among the ranks that hold the same."""
-    setup, layout = times.setup, times.setup.layout
-    held = held_parameters(model, setup=setup)
-    dense = held.dense + held.ends
-    trained = dense
+    layout, held = setup.layout, held_parameters(setup)
+    dense = trained = held.dense + held.ends
     if setup.adapter:
-        trained = min(dense, adapter_parameters(model, setup=setup) / (layout.tp * layout.pp))
+        trained = min(dense, adapter_parameters(setup) / (layout.tp * layout.pp))
     found = [Copied(dense, trained, layout.dp * layout.cp, layout.tp)]
     if held.experts:
         learned = 0.0 if setup.adapter else held.experts  # adapters of routed experts are not counted either

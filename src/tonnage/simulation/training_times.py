@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.training import TrainCoefficients, TrainSetup
+from tonnage.domain.training import TrainSetup
 from tonnage.physics.training_time import Network, training_operator_s
 from tonnage.physics.work import Operator
 
@@ -25,18 +24,15 @@ class Exchange(NamedTuple):
 
 
 class Times(msgspec.Struct, frozen=True, kw_only=True):
-    """Accelerator, setup, fitted numbers and links of one step."""
+    """Setup and links of one step."""
 
-    accelerator: Accelerator
     setup: TrainSetup
-    coefficients: TrainCoefficients
     links: Network
 
     def of(self, ops: tuple[Operator, ...], kind: str | None = None) -> float:
         """Operators one after the other; `kind` "compute" or "elementwise" takes only those. [s]"""
         return sum(
-            op.count
-            * training_operator_s(op, accelerator=self.accelerator, setup=self.setup, coefficients=self.coefficients)
+            op.count * training_operator_s(op, self.setup)
             for op in ops
             if kind is None or (op.kind == "elementwise") == (kind == "elementwise")
         )

@@ -11,16 +11,14 @@ from typing import Final
 
 import msgspec
 
-from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Evidence, Opened, Quantity, named
 from tonnage.domain.efficiency import Ladder
-from tonnage.domain.model import Model
-from tonnage.domain.training import TrainCoefficients, TrainSetup
+from tonnage.domain.training import TrainSetup
 from tonnage.physics.operators import roofline_of
-from tonnage.physics.training_time import training_operator_s
+from tonnage.physics.training_time import network, training_operator_s
 from tonnage.physics.work import Operator
 from tonnage.simulation.step_tree import execution_of
-from tonnage.simulation.training import step_parts, step_time, times_of
+from tonnage.simulation.training import step_parts, step_time
 from tonnage.simulation.training_times import Exchange, Times
 from tonnage.units import show
 
@@ -39,24 +37,20 @@ _HOW: Final = {
 }
 
 
-def step_tree(
-    model: Model, *, accelerator: Accelerator, setup: TrainSetup, coefficients: TrainCoefficients
-) -> Quantity:
+def step_tree(setup: TrainSetup) -> Quantity:
     """One optimizer step of `step_time`, down to operators; of networks without layers, down to its parts."""
-    plain = times_of(accelerator, setup, coefficients=coefficients)
-    times = OpenTimes(**{name: getattr(plain, name) for name in plain.__struct_fields__})
+    times = OpenTimes(setup=setup, links=network(setup))
     parts = tuple(
         Quantity.total(part.name, part.value.nodes)
         if isinstance(part.value, Opened)
         else times.node(part.name, part.value, how=_HOW.get(part.name, ""))
-        for part in step_parts(model, times)
+        for part in step_parts(times)
         if part.value
     )
     count = setup.num_micro_batches
     how = f"{count} micro-batch{'es' if count > 1 else ''} of {setup.micro_batch} sequences a rank, then the optimizer"
     # Parts are added in another order than the formula's: the last digit is the formula's.
-    value = step_time(model, accelerator=accelerator, setup=setup, coefficients=coefficients).value
-    return msgspec.structs.replace(Quantity.total("step", parts, how=how), value=value)
+    return msgspec.structs.replace(Quantity.total("step", parts, how=how), value=step_time(setup).value)
 
 
 class OpenTimes(Times, frozen=True, kw_only=True):
@@ -92,10 +86,10 @@ class OpenTimes(Times, frozen=True, kw_only=True):
         return Quantity(name=name, value=float(seconds), unit="s", how=how, evidence=self._evidence(name))
 
     def _operator(self, op: Operator) -> Quantity:
-        once = training_operator_s(op, accelerator=self.accelerator, setup=self.setup, coefficients=self.coefficients)
-        least_s, bound = roofline_of(op, accelerator=self.accelerator, ladder=_DATASHEET)
+        once, part = training_operator_s(op, self.setup), self.setup.accelerator
+        least_s, bound = roofline_of(op, accelerator=part, ladder=_DATASHEET)
         evidence = msgspec.structs.replace(
-            self._evidence(f"{op.kind} on {self.accelerator.architecture}"),
+            self._evidence(f"{op.kind} on {part.architecture}"),
             roofline_s=least_s,
             bound=bound,
             roofline_share=least_s / once if once else None,
@@ -104,5 +98,5 @@ class OpenTimes(Times, frozen=True, kw_only=True):
         return Quantity(name=op.name, value=op.count * once, unit="s", execution=run, evidence=evidence)
 
     def _evidence(self, key: str) -> Evidence:
-        c = self.coefficients
+        c = self.setup.coefficients
         return Evidence(tier="fitted", grid=key, source=c.source, file="training/coefficients.toml", date=c.fitted)

@@ -26,7 +26,7 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.case import Case, InferResult, Latency, Result, ServeCase, ServeResult, TrainResult
 from tonnage.domain.model import Attention, Model
 from tonnage.errors import BadFact, TonnageError
-from tonnage.planning.train.training_job import layer_weights
+from tonnage.planning.train.estimate import layer_weights
 from tonnage.units import GiB
 from tonnage.validation.rows import Row, count, number, text
 from tonnage.validation.train_cases import model_of

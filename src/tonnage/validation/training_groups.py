@@ -23,7 +23,7 @@ import msgspec
 from tonnage.domain.accuracy import Figure
 from tonnage.domain.training import TrainSetup
 from tonnage.errors import TonnageError
-from tonnage.planning.train.stated_layout import over_best_layout
+from tonnage.planning.train.search import over_best_layout
 from tonnage.validation.grouping import LEFT_OUT, group_by
 from tonnage.validation.intervals import ANY, fit
 from tonnage.validation.left_out import LeftOut, left_out_scores

@@ -10,7 +10,7 @@ from tonnage.domain.case import TrainResult
 from tonnage.errors import BadRequest
 from tonnage.measure.points import is_training_row, read_pasted_training, read_training
 from tonnage.physics.training_memory import EXACT
-from tonnage.planning.train.training_job import exact_bytes
+from tonnage.planning.train.estimate import exact_bytes
 
 MODEL, ROW = "llama-3.1-8b", "step 4.2 s at batch 16 seq 8192 on 8 H100"
 

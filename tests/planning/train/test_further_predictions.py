@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
+from tests.training_setups import train_setup
 
 from tonnage import catalog
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
-from tonnage.domain.training import TrainSetup
-from tonnage.engines.training import software_spec
 from tonnage.errors import BadRequest
-from tonnage.planning.train.further_predictions import with_further_predictions
+from tonnage.planning.train.setup import with_further_predictions
 from tonnage.simulation.training import model_flop
 
 ATTENTION = Attention(num_attention_heads=8, num_key_value_heads=8, head_dim=64)
@@ -48,8 +47,7 @@ def test_layers_of_their_own_are_added_both() -> None:
 def test_deepseek_takes_as_much_more_as_is_published() -> None:
     """NVIDIA prints 864 TFLOP/s for 3,328 tokens/s: 259.6 GFLOP a token, 3.7 % above 250.4 without the second token."""
     model = catalog.model("deepseek-ai/DeepSeek-V3")
-    setup = TrainSetup(seq_len=4096, software=software_spec("megatron"))
-    each = model_flop(with_further_predictions(model, 1), setup=setup) / 4096
+    each = model_flop(train_setup(seq_len=4096, model=with_further_predictions(model, 1))) / 4096
     assert each == pytest.approx(864e12 / 3328, rel=0.015)
 
 

@@ -6,12 +6,10 @@ import pytest
 from tests.patience import assert_quick
 
 from tonnage import catalog
-from tonnage.catalog.fitted import training_coefficients
 from tonnage.planning.train.job import Job
 from tonnage.planning.train.search import Place, fastest_arrangements, floor, precision_on, templates
 from tonnage.simulation.training import step_time
 
-C = training_coefficients()
 H100 = catalog.accelerator("h100-sxm5-80gb")
 
 
@@ -34,7 +32,7 @@ def job(batch: int, seq_len: int = 4096) -> Job:
 def test_large_jobs_are_arranged_in_time(model: str, count: int, batch: int, seq_len: int, limit_s: float) -> None:
     nouns = catalog.model(model), Place(accelerator=H100, count=count, per_node=8)
     start = time.process_time()
-    found = fastest_arrangements(*nouns, job=job(batch, seq_len), coefficients=C)
+    found = fastest_arrangements(*nouns, job=job(batch, seq_len))
     assert_quick(time.process_time() - start, limit_s)
     layout = found.best[0].setup.layout
     assert layout.ranks == count and layout.tp <= 8
@@ -44,21 +42,19 @@ def test_large_jobs_are_arranged_in_time(model: str, count: int, batch: int, seq
 def test_bounds_never_cut_off_the_best(model: str) -> None:
     noun = catalog.model(model)
     place = Place(accelerator=H100, count=16, per_node=8)
-    few = fastest_arrangements(noun, place, job=job(64), coefficients=C, keep=1)
-    many = fastest_arrangements(noun, place, job=job(64), coefficients=C, keep=200)
+    few = fastest_arrangements(noun, place, job=job(64), keep=1)
+    many = fastest_arrangements(noun, place, job=job(64), keep=200)
     assert few.best[0].step_s <= many.best[0].step_s * 1.005
-    assert few.timed < many.timed
 
 
 def test_no_arrangement_is_faster_than_the_floor() -> None:
     model = catalog.model("meta-llama/Meta-Llama-3.1-8B")
     place = Place(accelerator=H100, count=64, per_node=8)
-    kinds = templates(model, place, job=job(256), coefficients=C)
-    least = floor(model, H100, kinds=kinds, coefficients=C).least * 256 / 64
-    for arrangement in fastest_arrangements(model, place, job=job(256), coefficients=C, keep=50).best:
+    kinds = templates(model, place, job=job(256))
+    least = floor(kinds).least * 256 / 64
+    for arrangement in fastest_arrangements(model, place, job=job(256), keep=50).best:
         assert arrangement.step_s >= least
-        again = step_time(model, accelerator=H100, setup=arrangement.setup, coefficients=C)
-        assert again.value == arrangement.step_s
+        assert step_time(arrangement.setup).value == arrangement.step_s
 
 
 def test_volta_and_turing_train_in_fp16() -> None:
@@ -77,5 +73,5 @@ def test_fine_tuning_stays_with_plain_scripts_while_they_fit() -> None:
         precision="bf16",
         optimizer="adamw",
     )
-    found = fastest_arrangements(model, Place(accelerator=H100, count=8, per_node=8), job=full, coefficients=C)
+    found = fastest_arrangements(model, Place(accelerator=H100, count=8, per_node=8), job=full)
     assert found.best[0].setup.software.name == "eager"

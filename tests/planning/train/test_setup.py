@@ -4,7 +4,6 @@ import pytest
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.catalog.fitted import training_coefficients
 from tonnage.domain.case import TrainCase, TrainCaseLayout
 from tonnage.errors import BadRequest
 from tonnage.planning.train.setup import Chosen, resolve_setup
@@ -13,12 +12,7 @@ LLAMA_8B = TrainCase(model="meta-llama/Meta-Llama-3-8B", accelerator="h100-sxm5-
 
 
 def resolved(case: TrainCase) -> Chosen:
-    return resolve_setup(
-        case,
-        model=catalog.model(case.model),
-        accelerator=catalog.accelerator(case.accelerator),
-        coefficients=training_coefficients(),
-    )
+    return resolve_setup(case, model=catalog.model(case.model), accelerator=catalog.accelerator(case.accelerator))
 
 
 def test_stated_degrees_are_kept() -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.catalog.fitted import training_coefficients, with_training_totals
+from tonnage.catalog.fitted import with_training_totals
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.models import models
 from tonnage.domain.adoption import Running, TrainSides
@@ -23,7 +23,6 @@ from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.engines.training import framework_words
 from tonnage.errors import BadRequest
-from tonnage.optimize.train_layouts import Arrangement
 from tonnage.planning.adopt.found import Found
 from tonnage.planning.core.header import model_facts, provenance
 from tonnage.planning.sites import sites
@@ -33,7 +32,6 @@ from tonnage.planning.train.option import option_of_setup
 from tonnage.planning.train.places import Rental, rentals
 from tonnage.planning.train.plan import plan_train
 from tonnage.planning.train.setup import resolve_setup
-from tonnage.planning.train.training_job import TrainingJob
 from tonnage.units import show
 
 __all__ = ["trained_today"]
@@ -62,7 +60,7 @@ def trained_today(request: Adopt, running: Running, *, accelerator: str, additio
         name or model.id, model, case, steps=steps, accelerator=accelerator, additions=additions, today=today
     )
     part = catalog.accelerator(accelerator, additions)
-    chosen = resolve_setup(case, model=model, accelerator=part, coefficients=asked.coefficients)
+    chosen = resolve_setup(case, model=model, accelerator=part)
     assumed += chosen.notes
     if chosen.setup.recompute != case.recompute:
         assumed.append(
@@ -83,9 +81,7 @@ def trained_today(request: Adopt, running: Running, *, accelerator: str, additio
             command=command,
         )
     rental = _rental(request, running, case, additions=additions, today=today, assumed=assumed)
-    job = TrainingJob(model=model, accelerator=part, setup=chosen.setup, coefficients=asked.coefficients)
-    term = rental.bills[0].term
-    option = option_of_setup(asked, rental, best=Arrangement(setup=chosen.setup, step_s=job.step().value), term=term)
+    option = option_of_setup(asked, rental, setup=chosen.setup, term=rental.bills[0].term)
     if every := int(running.value("save_steps") or 0):
         planned = max(1, round(option.run.checkpoint_interval_s / option.step_s.value))
         findings.append(f"saves every {every:,} steps; every {planned:,} loses least to interruptions")
@@ -233,7 +229,6 @@ def _context(
         request=request,
         model=model,
         job=job_of(request, model),
-        coefficients=training_coefficients(),
         today=today,
         additions=additions,
     )

@@ -17,7 +17,6 @@ import numpy as np
 
 from tonnage import catalog
 from tonnage.catalog import Additions, hub
-from tonnage.catalog.fitted import training_coefficients, with_training_totals
 from tonnage.catalog.intervals import priors
 from tonnage.domain.calibration import (
     CALIBRATE_SCHEMA,
@@ -31,12 +30,12 @@ from tonnage.domain.calibration import (
 from tonnage.domain.case import TrainCase
 from tonnage.domain.requests.calibrate import CalibrateRequest
 from tonnage.domain.train_measurement import TrainMeasurement
+from tonnage.domain.training import TrainSetup
 from tonnage.errors import BadRequest, echo
 from tonnage.planning.calibrate.posterior import NAMES, Posterior, Seen, posterior
 from tonnage.planning.error_model import NINETY
-from tonnage.planning.train.further_predictions import with_further_predictions
+from tonnage.planning.train import estimate
 from tonnage.planning.train.setup import resolve_setup
-from tonnage.planning.train.training_job import TrainingJob, exact_bytes, place_of_setup, setting_of
 from tonnage.simulation.training import model_flop
 
 __all__ = ["TrainRow", "calibrate_training", "train_rows_of"]
@@ -125,7 +124,7 @@ def _settings(asked: CalibrateRequest) -> dict[str, Any]:
 
 
 class _Measured(NamedTuple):
-    job: TrainingJob
+    setup: TrainSetup
     predicted: dict[str, float]
     measured: Mapping[str, float]
     loose: float
@@ -145,7 +144,7 @@ def calibrate_training(
     """
     plain = msgspec.structs.replace(additions, calibrated=False)
     runs = [_predicted(row, plain) for row in rows]
-    stacks = {(one.job.accelerator.id, one.job.setup.software.name) for one in runs}
+    stacks = {(one.setup.accelerator.id, one.setup.software.name) for one in runs}
     if len(stacks) > 1:
         listed = " and ".join(f"{software} on {part}" for part, software in sorted(stacks))
         raise BadRequest(f"training runs of {listed}: a calibration is of one framework on one accelerator; give one")
@@ -184,15 +183,15 @@ def calibrate_training(
 
 def _seen(run: _Measured) -> Iterator[Seen]:
     """Each measured number of a run beside its prediction, and where it was measured."""
-    setup = run.job.setup
+    setup = run.setup
     for name, value in run.measured.items():
         yield Seen(
             name,
             math.log(value / run.predicted[name]),
             _FLAT,
-            place_of_setup(setup),
-            run.job.model.id,
-            setting_of(setup),
+            estimate.place_of_setup(setup),
+            setup.model.id,
+            estimate.setting_of(setup),
             run.loose if name == "memory_peak_bytes" else 0.0,
         )
 
@@ -221,8 +220,8 @@ def _errors(
     moved = iter(zip(drift, weights, strict=True))
     return tuple(
         CalibrationError(
-            model=run.job.model.id,
-            load=f"{run.job.setup.layout.ranks} x batch {run.job.setup.global_batch}",
+            model=run.setup.model.id,
+            load=f"{run.setup.layout.ranks} x batch {run.setup.global_batch}",
             quantity=name,
             unit="s" if name == "step_s" else "bytes",
             measured=value,
@@ -245,15 +244,12 @@ def _ninety_percent(seen: Sequence[Seen], spread: Iterable[float]) -> dict[str, 
 
 def _predicted(row: TrainRow, additions: Additions) -> _Measured:
     case = row.case
-    model = with_training_totals(hub.resolve(case.model, additions=additions))
-    model = with_further_predictions(model, case.predicted_ahead)
+    model = hub.resolve(case.model, additions=additions)
     accelerator = catalog.predictable_accelerator(case.accelerator, additions)
-    coefficients = training_coefficients()
-    chosen = resolve_setup(case, model=model, accelerator=accelerator, coefficients=coefficients)
-    job = TrainingJob(model=model, accelerator=accelerator, setup=chosen.setup, coefficients=coefficients)
+    setup = resolve_setup(case, model=model, accelerator=accelerator).setup
     step_s = row.measured.get("step_s")
-    fastest = max(accelerator.peaks.values()) * chosen.setup.layout.ranks
-    least = model_flop(model, setup=chosen.setup) / (fastest * _BEYOND)
+    fastest = max(accelerator.peaks.values()) * setup.layout.ranks
+    least = model_flop(setup) / (fastest * _BEYOND)
     if step_s is not None and step_s < least:
         raise BadRequest(
             f"a step of {step_s:.3g} s contradicts {accelerator.name}: the model's FLOP alone take {least:.3g} s at "
@@ -266,13 +262,16 @@ def _predicted(row: TrainRow, additions: Additions) -> _Measured:
             f"{accelerator.memory_bytes / 1e9:.4g} GB; give the peak of one accelerator"
         )
     # The allocator's peak, which is what frameworks print and `tonnage measure train` reads.
-    peak = job.peak("allocated")
-    exact = exact_bytes(peak)
+    peak = estimate.peak(setup, "allocated")
+    exact = estimate.exact_bytes(peak)
     if memory is not None and memory < exact * _UNDER:
         raise BadRequest(
             f"a peak of {memory / 1e9:.4g} GB contradicts the settings: weights and optimizer states alone take "
             f"{exact / 1e9:.4g} GB; check the method, the precision, the optimizer and the sharding"
         )
     return _Measured(
-        job, {"step_s": job.step().value, "memory_peak_bytes": peak.value}, row.measured, 1.0 - exact / peak.value
+        setup,
+        {"step_s": estimate.step(setup).value, "memory_peak_bytes": peak.value},
+        row.measured,
+        1.0 - exact / peak.value,
     )

@@ -46,14 +46,13 @@ def training_row(model: Model, accelerator: Accelerator, *, request: FitRequest)
     """One accelerator type, as many as asked for (one when not said), with largest values and remedies."""
     count = request.count or _least_count(request)
     chosen = _choose(model, accelerator, request=request, count=count)
-    row = _row(model, accelerator, chosen=chosen, count=count)
+    row = _row(chosen)
     row = msgspec.structs.replace(row, notes=(*row.notes, _trade(model, accelerator, request=request, count=count)))
     largest = _largest(model, accelerator, request=request, chosen=chosen)
     value = next((int(found.value) for found in largest if found.what == request.solve), 0)
     if value >= 1:
         solved = msgspec.structs.replace(request, **{str(request.solve).replace("-", "_"): value})
-        chosen_again = _choose(model, accelerator, request=solved, count=count)
-        row = _row(model, accelerator, chosen=chosen_again, count=count)
+        row = _row(_choose(model, accelerator, request=solved, count=count))
     if row.verdict.ok:
         return msgspec.structs.replace(row, largest=largest)
     remedies = tuple(_remedies(model, accelerator, request=request, count=count))
@@ -69,7 +68,7 @@ def smallest_training(model: Model, accelerator: Accelerator, *, request: FitReq
             continue
         chosen = _choose(model, accelerator, request=request, count=count)
         if chosen.fits:
-            return _row(model, accelerator, chosen=chosen, count=count)
+            return _row(chosen)
     return None
 
 
@@ -140,8 +139,7 @@ def _least_count(request: FitRequest) -> int:
 
 def _choose(model: Model, accelerator: Accelerator, *, request: FitRequest, count: int) -> Chosen:
     """The job's setup; recomputation is part of the choice unless it is said."""
-    from tonnage.catalog.fitted import training_coefficients  # `fit` for serving does without
-    from tonnage.planning.train.setup import resolve_setup
+    from tonnage.planning.train.setup import resolve_setup  # `fit` for serving does without
 
     qlora = _method(request) == "qlora"
     case = TrainCase(
@@ -159,7 +157,7 @@ def _choose(model: Model, accelerator: Accelerator, *, request: FitRequest, coun
         optimizer=request.optimizer,
         lora_rank=request.lora_rank,
     )
-    return resolve_setup(case, model=model, accelerator=accelerator, coefficients=training_coefficients())
+    return resolve_setup(case, model=model, accelerator=accelerator)
 
 
 def _precision(request: FitRequest) -> str:
@@ -172,8 +170,8 @@ def _precision(request: FitRequest) -> str:
     return name
 
 
-def _row(model: Model, accelerator: Accelerator, *, chosen: Chosen, count: int) -> FitRow:
-    setup, layout = chosen.setup, chosen.setup.layout
+def _row(chosen: Chosen) -> FitRow:
+    setup, layout, accelerator = chosen.setup, chosen.setup.layout, chosen.setup.accelerator
     limit = accelerator.driver_memory_bytes
     short = chosen.memory.value - limit
     verdict = Verdict(ok=True)
@@ -190,27 +188,25 @@ def _row(model: Model, accelerator: Accelerator, *, chosen: Chosen, count: int) 
     return FitRow(
         accelerator=accelerator.id,
         name=accelerator.name,
-        count=count,
+        count=layout.ranks,
         layout={**degrees, "sharding": layout.sharding, "recompute": setup.recompute},
         precision={"compute": setup.precision, "weights": setup.weights, "optimizer": setup.optimizer},
         verdict=verdict,
         total_bytes=limit,
         limit_bytes=limit,
         memory=chosen.memory,
-        notes=(*chosen.notes, *_tight(model, accelerator, chosen=chosen)),
+        notes=(*chosen.notes, *_tight(chosen)),
     )
 
 
-def _tight(model: Model, accelerator: Accelerator, *, chosen: Chosen) -> tuple[str, ...]:
+def _tight(chosen: Chosen) -> tuple[str, ...]:
     """What fits by its estimate, and not surely enough to be planned, says how surely."""
-    from tonnage.catalog.fitted import training_coefficients
     from tonnage.planning.error_model import chance_within
+    from tonnage.planning.train.estimate import with_interval
     from tonnage.planning.train.search import MEMORY_SURE
-    from tonnage.planning.train.training_job import TrainingJob
 
-    coefficients = training_coefficients()
-    job = TrainingJob(model=model, accelerator=accelerator, setup=chosen.setup, coefficients=coefficients)
-    sure = chance_within(job.bounded(chosen.memory), accelerator.driver_memory_bytes)
+    setup = chosen.setup
+    sure = chance_within(with_interval(chosen.memory, setup), setup.accelerator.driver_memory_bytes)
     if not chosen.fits or sure >= MEMORY_SURE:
         return ()
     return (f"fits with a chance of {whole_percent(sure)} only, by the errors of published peaks",)

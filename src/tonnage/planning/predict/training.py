@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions, hub
-from tonnage.catalog.fitted import training_coefficients, with_training_totals
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Evidence, Quantity
 from tonnage.domain.calibration import TRAINING
@@ -24,10 +23,9 @@ from tonnage.errors import BadRequest
 from tonnage.physics.diffusion import latent_tokens, text_tokens
 from tonnage.planning.board_power import watts_of
 from tonnage.planning.calibration_use import training_use
-from tonnage.planning.train.further_predictions import with_further_predictions
+from tonnage.planning.train import estimate
 from tonnage.planning.train.power import training_load
 from tonnage.planning.train.setup import Chosen, resolve_setup
-from tonnage.planning.train.training_job import TrainingJob, mfu, step_pace
 from tonnage.units import show
 
 __all__ = ["predict_train", "step_numbers"]
@@ -47,21 +45,36 @@ def predict_train(case: TrainCase, *, additions: Additions = NOTHING, why: bool 
     """
     _check(case)
     model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
-    model = with_further_predictions(with_training_totals(model), case.predicted_ahead)
     accelerator = catalog.predictable_accelerator(case.accelerator, additions)
     case = _with_tokens_of_images(case, model)
-    if case.seq_len is None and (model.layers or model.encoder):
+    if case.seq_len is None and model.groups:
         raise BadRequest("seq_len: a model with layers needs a sequence length; give the tokens of one sequence")
-    coefficients = training_coefficients()
-    chosen = resolve_setup(case, model=model, accelerator=accelerator, coefficients=coefficients)
-    job = TrainingJob(model=model, accelerator=accelerator, setup=chosen.setup, coefficients=coefficients)
-    step, memory = job.step(_counted_device(accelerator, case)), job.memory(case.memory_kind)
-    said = tuple(filter(None, (catalog.ambiguity(case.accelerator, additions), catalog.status_note(accelerator))))
-    found = _result(case, job, chosen, step=step, memory=memory, said=said)
-    opened = step_numbers(model, _counted_device(accelerator, case), setup=chosen.setup) if why else ()
-    use = training_use(model, part=accelerator, software=chosen.setup.software.name, setup=chosen.setup)
-    own = () if use is None else (use,)
-    return replace(found, level=job.errors.level, opened=opened, calibrations=own)
+    chosen = resolve_setup(case, model=model, accelerator=accelerator)
+    setup = replace(chosen.setup, accelerator=_counted_device(accelerator, case))
+    step, use = estimate.step(setup), training_use(setup)
+    said = filter(None, (catalog.ambiguity(case.accelerator, additions), catalog.status_note(accelerator)))
+    ranks = setup.layout.ranks
+    share = case.accelerator_fraction
+    usable = accelerator.driver_memory_bytes * share
+    return TrainResult(
+        fits=chosen.fits,
+        basis=step.basis,
+        step_s=step,
+        tokens_per_s_per_accelerator=_rate(setup.global_batch * setup.seq_len / ranks, step, "tokens/s")
+        if setup.seq_len > 1
+        else None,
+        samples_per_s_per_accelerator=_rate(setup.global_batch / ranks, step, "samples/s"),
+        mfu=estimate.mfu(setup, step_s=step.value),
+        board_w=watts_of(training_load(setup, step), accelerator, share=share),
+        memory_peak_bytes=estimate.memory(setup, case.memory_kind),
+        layout=_layout(setup),
+        level=estimate.errors(setup).level,
+        why="" if chosen.fits else _shortfall(chosen, usable),
+        notes=(*model.assumed, *said, *chosen.notes, *_batch_note(case, setup)),
+        opened=step_numbers(setup) if why else (),
+        calibrations=() if use is None else (use,),
+        id=case.id,
+    )
 
 
 def _with_tokens_of_images(case: TrainCase, model: Model) -> TrainCase:
@@ -71,14 +84,13 @@ def _with_tokens_of_images(case: TrainCase, model: Model) -> TrainCase:
     return replace(case, seq_len=round(latent_tokens(resolution=float(case.image_px)) + text_tokens(model)))
 
 
-def step_numbers(model: Model, accelerator: Accelerator, *, setup: TrainSetup) -> tuple[Quantity, ...]:
+def step_numbers(setup: TrainSetup) -> tuple[Quantity, ...]:
     """A step and its rate, opened down to operators."""
     from tonnage.simulation.training_tree import step_tree
 
-    step = step_tree(model, accelerator=accelerator, setup=setup, coefficients=training_coefficients())
-    pace = step_pace(model, accelerator=accelerator, setup=setup)
+    step, pace = step_tree(setup), estimate.pace(setup)
     if pace != 1.0:
-        own = accelerator.calibrations[setup.software.name + TRAINING]
+        own = setup.accelerator.calibrations[setup.software.name + TRAINING]
         evidence = Evidence(tier="fitted", grid=f"{own.points} of your own runs", source=own.source, date=own.date)
         beyond = Quantity(name="your measurements", value=step.value * (pace - 1.0), unit="s", evidence=evidence)
         step = Quantity.total("step", (replace(step, name="predicted without them"), beyond), how=step.how)
@@ -129,37 +141,6 @@ def _counted_device(accelerator: Accelerator, case: TrainCase) -> Accelerator:
     )
 
 
-def _result(
-    case: TrainCase, job: TrainingJob, chosen: Chosen, *, step: Quantity, memory: Quantity, said: tuple[str, ...]
-) -> TrainResult:
-    model, accelerator = job.model, job.accelerator
-    setup = chosen.setup
-    ranks = setup.layout.ranks
-    usable = accelerator.driver_memory_bytes * case.accelerator_fraction
-    return TrainResult(
-        fits=chosen.fits,
-        basis=step.basis,
-        step_s=step,
-        tokens_per_s_per_accelerator=_rate(setup.global_batch * setup.seq_len / ranks, step, "tokens/s")
-        if setup.seq_len > 1
-        else None,
-        samples_per_s_per_accelerator=_rate(setup.global_batch / ranks, step, "samples/s"),
-        mfu=mfu(model, accelerator=accelerator, setup=setup, step_s=step.value, share=case.accelerator_fraction),
-        board_w=_board_w(case, job, step),
-        memory_peak_bytes=memory,
-        layout=_layout(setup),
-        why="" if chosen.fits else _shortfall(chosen, accelerator, usable),
-        notes=(*model.assumed, *said, *chosen.notes, *_batch_note(case, setup)),
-        id=case.id,
-    )
-
-
-def _board_w(case: TrainCase, job: TrainingJob, step: Quantity) -> Quantity | None:
-    """Mean draw of one counted device. [W]"""
-    counted = replace(job, accelerator=_counted_device(job.accelerator, case))
-    return watts_of(training_load(counted, step), job.accelerator, share=case.accelerator_fraction)
-
-
 def _rate(amount: float, step: Quantity, unit: str) -> Quantity:
     """Work per second, with the step's interval turned round."""
     assert step.low is not None and step.high is not None
@@ -184,8 +165,8 @@ def _layout(setup: TrainSetup) -> dict[str, Any]:
     }
 
 
-def _shortfall(chosen: Chosen, accelerator: Accelerator, usable: float) -> str:
-    need = chosen.memory
+def _shortfall(chosen: Chosen, usable: float) -> str:
+    need, accelerator = chosen.memory, chosen.setup.accelerator
     largest = max(need.parts, key=lambda part: part.value)
     return (
         f"needs {show(need.value, 'bytes')} of {show(usable, 'bytes')} on each {accelerator.name}, "

@@ -25,7 +25,7 @@ from tonnage.domain.rl import RlCase, RlResult
 from tonnage.domain.rl_plan import RlSplit
 from tonnage.errors import TonnageError
 from tonnage.planning.rl.rollout import Generation, generation
-from tonnage.planning.rl.step import kept_share, step_of
+from tonnage.planning.rl.step import step_of
 from tonnage.planning.rl.training import Training, training
 from tonnage.planning.train.search import Place
 
@@ -116,10 +116,9 @@ def _step_s(one: Arranged) -> float:
 
 
 def _split(one: Arranged) -> RlSplit:
-    rollout = one.case.rollout_count or 0
     return RlSplit(
-        rollout=rollout,
-        training=one.case.count - rollout,
+        rollout=one.case.rollout_count or 0,
+        training=one.case.train_accelerators,
         rollout_s=one.made.total_s,
         training_s=one.trained.total_s,
         step_s=_step_s(one),
@@ -143,13 +142,13 @@ def _fastest(case: RlCase, model: Model, card: Accelerator) -> tuple[RlCase, Gen
     """The layout of replicas that generates soonest; where none holds the model, the widest."""
     widest: tuple[RlCase, Generation] | None = None
     best: tuple[RlCase, Generation] | None = None
-    count = case.count if case.rollout_count is None else case.rollout_count
+    count = case.rollout_accelerators
     node = case.accelerators_per_node or 8
     for tp in TENSOR:
         if count % tp or (tp > node and tp % node) or not _divides(model, tp):
             continue
         laid = replace(case, rollout_layout=Layout(tp=tp))
-        made = generation(laid, model, accelerator=card, kept=kept_share(case), host_s=rl_coefficients().decode_step_s)
+        made = generation(laid, model, accelerator=card, host_s=rl_coefficients().decode_step_s)
         widest = (laid, made)
         if made.found is None:
             continue

@@ -45,7 +45,7 @@ from tonnage.planning.host import energy_use
 from tonnage.planning.rl.candidates import Arranged, best_of
 from tonnage.planning.rl.option import InfeasibleRl, RlContext, options_of
 from tonnage.planning.rl.power import rl_load
-from tonnage.planning.rl.step import kept_share
+from tonnage.planning.rl.rollout import kept_share
 from tonnage.planning.sites import Site, sites
 from tonnage.planning.train.machine import energy_of_run
 from tonnage.planning.train.places import WORKERS, Rental, rentals, trainable_sites

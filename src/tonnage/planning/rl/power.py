@@ -10,8 +10,7 @@ from __future__ import annotations
 from tonnage.planning.board_power import SUM, serving_load, spread
 from tonnage.planning.host import LoadShare
 from tonnage.planning.rl.candidates import Arranged
-from tonnage.planning.rl.rollout import Generation, rollout_count
-from tonnage.planning.rl.training import train_count
+from tonnage.planning.rl.rollout import Generation
 from tonnage.planning.train.power import training_load
 from tonnage.pricing.energy import IDLE_DRAW
 
@@ -24,10 +23,10 @@ def rl_load(arranged: Arranged) -> LoadShare | None:
     if made.found is None or step is None:
         return None
     generating = made.decode_s + made.loop_s + made.prefill_s
-    writes, learns = _generation_load(arranged.made, arranged), training_load(trained.job, trained.step)
+    writes, learns = _generation_load(arranged.made, arranged), training_load(trained.setup, trained.step)
     pools = {
-        "generation": (rollout_count(case), generating, writes.value),
-        "training": (train_count(case), trained.total_s, learns.value),
+        "generation": (case.rollout_accelerators, generating, writes.value),
+        "training": (case.train_accelerators, trained.total_s, learns.value),
     }
     # Above idle, of all accelerators over all of the step.
     above = sum(count * min(1.0, spent / step.value) * (share - IDLE_DRAW) for count, spent, share in pools.values())

@@ -11,6 +11,7 @@ import math
 
 import msgspec
 
+from tonnage.catalog.failures import run_fact
 from tonnage.catalog.traffic import profile
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Basis
@@ -23,7 +24,7 @@ from tonnage.planning.serve.traffic import grid_of, load_of
 from tonnage.simulation.rollout import MAX_REQUESTS, Rollout, RolloutLoad, fullest_share, response_lengths, rollout
 from tonnage.simulation.steps import step_table
 
-__all__ = ["Generation", "generation", "lengths_of", "rollout_case", "rollout_count", "together"]
+__all__ = ["Generation", "generation", "kept_share", "lengths_of", "rollout_case", "together"]
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,9 +71,11 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
         return self.decode_s + self.loop_s + self.prefill_s + self.waiting_s / self.steps
 
 
-def rollout_count(case: RlCase) -> int:
-    """Accelerators that generate."""
-    return case.count if case.rollout_count is None else case.rollout_count
+def kept_share(case: RlCase) -> float:
+    """Share of the generated responses that is trained on. [-]"""
+    if case.kept is not None:
+        return case.kept
+    return run_fact("groups_kept").value if case.algorithm == "dapo" else 1.0
 
 
 def together(case: RlCase) -> int:
@@ -101,7 +104,7 @@ def rollout_case(case: RlCase, model: Model, *, replicas: int, requests: float) 
         model=model,
         accelerator=case.accelerator,
         traffic=Traffic(concurrency=max(1.0, requests) * replicas),
-        isl=max(1.0, case.prompt_tokens + (case.turns - 1.0) * case.observation_tokens),
+        isl=max(1.0, case.given_tokens),
         osl=case.response_tokens,
         layout=case.rollout_layout,
         precision=case.rollout_precision,
@@ -112,10 +115,10 @@ def rollout_case(case: RlCase, model: Model, *, replicas: int, requests: float) 
     )
 
 
-def generation(case: RlCase, model: Model, *, accelerator: Accelerator, kept: float, host_s: float = 0.0) -> Generation:
+def generation(case: RlCase, model: Model, *, accelerator: Accelerator, host_s: float = 0.0) -> Generation:
     """The rollout of a case; without a time where the model does not fit beside its cache."""
-    replicas = rollout_count(case) // case.rollout_layout.ranks
-    responses = case.prompts_per_step * case.responses_per_prompt / kept
+    replicas = case.rollout_accelerators // case.rollout_layout.ranks
+    responses = case.responses / kept_share(case)
     steps = together(case)
     each = max(1.0, responses / replicas)
     at = deploy(

@@ -24,13 +24,14 @@ from tonnage.domain.model import Model
 from tonnage.domain.rl import ALGORITHMS, RlCase, RlCoefficients, RlResult
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.memory import weight_bytes
-from tonnage.physics.training_memory import EXACT, layer_matrices
+from tonnage.physics.training_memory import layer_matrices
 from tonnage.planning.calibration_use import serving_use, training_use
-from tonnage.planning.rl.rollout import Generation, generation, rollout_count, together
-from tonnage.planning.rl.training import Training, train_count, training
+from tonnage.planning.rl.rollout import Generation, generation, together
+from tonnage.planning.rl.training import Training, training
+from tonnage.planning.train import estimate
 from tonnage.units import show
 
-__all__ = ["check_case", "kept_share", "predict_rl", "step_of"]
+__all__ = ["check_case", "predict_rl", "step_of"]
 
 GENERATION: Final = "rollout"
 TRAINING: Final = "training"
@@ -52,21 +53,10 @@ def predict_rl(case: RlCase, *, additions: Additions = NOTHING, loop: RlCoeffici
     accelerator = catalog.predictable_accelerator(case.accelerator, additions)
     check_case(case)
     loop = loop or rl_coefficients()
-    made = generation(case, model, accelerator=accelerator, kept=kept_share(case), host_s=loop.decode_step_s)
+    made = generation(case, model, accelerator=accelerator, host_s=loop.decode_step_s)
     trained = training(case, model, accelerator=accelerator, factor=loop.training)
-    setup = trained.job.setup
-    uses = (
-        serving_use(made.deployment.case, model=model, part=accelerator),
-        training_use(model, part=accelerator, software=setup.software.name, setup=setup),
-    )
+    uses = serving_use(made.deployment.case, model=model, part=accelerator), training_use(trained.setup)
     return replace(step_of(case, made, trained=trained, error=loop.error), calibrations=tuple(filter(None, uses)))
-
-
-def kept_share(case: RlCase) -> float:
-    """Share of the generated responses that is trained on. [-]"""
-    if case.kept is not None:
-        return case.kept
-    return run_fact("groups_kept").value if case.algorithm == "dapo" else 1.0
 
 
 def check_case(case: RlCase) -> None:
@@ -95,10 +85,9 @@ def check_case(case: RlCase) -> None:
     if case.partial_rollouts and not case.staleness:
         raise BadRequest("partial_rollouts: on policy every response ends before the update; give staleness 1 or more")
     ranks = case.rollout_layout.ranks
-    if rollout_count(case) % ranks:
-        raise BadRequest(
-            f"rollout_layout: replicas of {ranks} do not divide the {rollout_count(case)} accelerators that generate"
-        )
+    number = case.rollout_accelerators
+    if number % ranks:
+        raise BadRequest(f"rollout_layout: replicas of {ranks} do not divide the {number} accelerators that generate")
     if case.kept is not None and not 0 < case.kept <= 1:
         raise BadRequest(f"kept: {case.kept:g} must be above 0 and at most 1, the share of responses trained on")
     if case.algorithm in {"grpo", "rloo", "dapo"} and case.responses_per_prompt < 2:
@@ -106,20 +95,19 @@ def check_case(case: RlCase) -> None:
             f"responses_per_prompt: {case.responses_per_prompt} gives {case.algorithm} no group to compare in; "
             "give 2 or more, or algorithm ppo"
         )
-    responses = case.prompts_per_step * case.responses_per_prompt
-    if case.train_batch is not None and not 0 < case.train_batch <= responses:
-        raise BadRequest(f"train_batch: {case.train_batch} must be 1 to the {responses} responses of a step")
+    if case.train_batch is not None and not 0 < case.train_batch <= case.responses:
+        raise BadRequest(f"train_batch: {case.train_batch} must be 1 to the {case.responses} responses of a step")
 
 
 def step_of(case: RlCase, made: Generation, *, trained: Training, error: float = 1.0) -> RlResult:
     """The step of a rollout and a training; `error` is the least 90 % factor of its interval."""
-    pool, chosen = made.deployment.pool, trained.chosen
-    basis = weakest((trained.job.basis, made.basis))
+    pool, setup = made.deployment.pool, trained.setup
+    basis = weakest((estimate.basis(setup), made.basis))
     rollout_memory = pool.memory if pool.verdict.ok else pool.need
-    memory = trained.job.memory()
+    memory = estimate.memory(setup)
     layout = _layout(case, made, trained)
-    notes = (*made.deployment.notes, *chosen.notes, *_notes(case, made))
-    usable = trained.job.accelerator.driver_memory_bytes
+    notes = (*made.deployment.notes, *trained.notes, *_notes(case, made))
+    usable = setup.accelerator.driver_memory_bytes
     if not pool.verdict.ok or memory.value > usable:
         why = (
             pool.verdict.reason
@@ -139,7 +127,7 @@ def step_of(case: RlCase, made: Generation, *, trained: Training, error: float =
     tree = _tree(case, made, trained)
     factor = _factor(tree, made, trained, least=error)
     step = Quantity(value=tree.value, unit="s", basis=basis).within(factor)
-    tokens = case.prompts_per_step * case.responses_per_prompt * _sequence_tokens(case) / case.count
+    tokens = case.responses * (case.given_tokens + case.response_tokens) / case.count
     return RlResult(
         fits=True,
         basis=basis,
@@ -152,7 +140,10 @@ def step_of(case: RlCase, made: Generation, *, trained: Training, error: float =
             low=tokens / (step.high or 1.0),
             high=tokens / (step.low or 1.0),
         ),
-        rollout_tokens_per_s_per_accelerator=made.responses * case.response_tokens / made.total_s / rollout_count(case),
+        rollout_tokens_per_s_per_accelerator=made.responses
+        * case.response_tokens
+        / made.total_s
+        / case.rollout_accelerators,
         binds=_binds(tree),
         rollout_memory=rollout_memory,
         train_memory=memory,
@@ -161,11 +152,6 @@ def step_of(case: RlCase, made: Generation, *, trained: Training, error: float =
         notes=notes,
         id=case.id,
     )
-
-
-def _sequence_tokens(case: RlCase) -> float:
-    """Prompt, observations and response. [tokens]"""
-    return case.prompt_tokens + (case.turns - 1.0) * case.observation_tokens + case.response_tokens
 
 
 def _tree(case: RlCase, made: Generation, trained: Training) -> Quantity:
@@ -223,7 +209,7 @@ def _weights_node(case: RlCase, made: Generation, trained: Training) -> Quantity
 def _tensors(model: Model) -> float:
     """Matrices of a checkpoint: gates are stored beside what they gate, each expert by itself. [tensors]"""
     found = 2.0
-    for group in (*model.encoder, *model.layers):
+    for group in model.groups:
         matrices = layer_matrices(group, group.hidden_size or model.hidden_size)
         found += group.count * sum(matrix.copies * (2 if "gate_up" in matrix.name else 1) for matrix in matrices)
     return found
@@ -231,8 +217,7 @@ def _tensors(model: Model) -> float:
 
 def _states(trained: Training) -> float:
     """What an accelerator keeps between optimizer steps, and must not hold while it generates. [bytes]"""
-    memory = trained.job.memory("allocated")
-    return sum(part.value for part in memory.parts if part.name in EXACT)
+    return estimate.exact_bytes(estimate.peak(trained.setup, "allocated"))
 
 
 def _reward_s(case: RlCase, made: Generation) -> float:
@@ -252,7 +237,7 @@ def _leaf(name: str, seconds: float, how: str = "") -> Quantity:
 def _factor(tree: Quantity, made: Generation, trained: Training, *, least: float) -> float:
     """Errors of generation and training are independent: their shares add in squares; never below the fit's."""
     serve = made.errors.factor("output_tokens_per_s") if made.errors else 1.0
-    train = trained.job.errors.factor("step_s")
+    train = estimate.errors(trained.setup).factor("step_s")
     spread = (math.log(serve) * made.total_s, math.log(train) * trained.total_s)
     if any(part.rule == "max" for part in tree.parts):
         return max(least, math.exp(max(spread) / tree.value))
@@ -266,13 +251,18 @@ def _binds(tree: Quantity) -> str:
 
 
 def _layout(case: RlCase, made: Generation, trained: Training) -> dict[str, Any]:
-    degrees, setup = trained.job.setup.layout, trained.job.setup
+    degrees, setup = trained.setup.layout, trained.setup
     rollout = {name: getattr(case.rollout_layout, name) for name in ("tp", "pp", "dp", "ep")}
     train: dict[str, Any] = {name: getattr(degrees, name) for name in ("tp", "pp", "vpp", "cp", "ep", "dp")}
     return {
-        "rollout": {"accelerators": rollout_count(case), "replicas": made.replicas, "engine": case.engine, **rollout},
+        "rollout": {
+            "accelerators": case.rollout_accelerators,
+            "replicas": made.replicas,
+            "engine": case.engine,
+            **rollout,
+        },
         "training": {
-            "accelerators": train_count(case),
+            "accelerators": case.train_accelerators,
             **train,
             "sharding": degrees.sharding,
             "recompute": setup.recompute,

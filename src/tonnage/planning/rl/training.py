@@ -1,4 +1,4 @@
-"""The training side of a step: the responses packed into sequences, passed forward and trained on by a `TrainingJob`.
+"""The training side of a step: the responses packed into sequences, passed forward and trained on.
 
 Packing is first-fit decreasing on the lengths that one data-parallel rank gets, as training loops of reinforcement
 learning do it; the bins of the fullest rank are its micro-batches. Attention inside a packed sequence is counted as if
@@ -11,27 +11,28 @@ import math
 
 import msgspec
 
-from tonnage.catalog.fitted import training_coefficients, with_training_totals
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import TrainCase
 from tonnage.domain.model import Model
 from tonnage.domain.rl import RlCase
+from tonnage.domain.training import TrainSetup
 from tonnage.engines.training import usual_software
 from tonnage.errors import BadRequest
 from tonnage.planning.rl.rollout import lengths_of
+from tonnage.planning.train import estimate
 from tonnage.planning.train.setup import Chosen, resolve_setup
-from tonnage.planning.train.training_job import TrainingJob
-from tonnage.simulation.training_forward import forward_time
+from tonnage.simulation.training import forward_time
 
-__all__ = ["Training", "bins_of", "passes_of", "train_count", "training"]
+__all__ = ["Training", "bins_of", "passes_of", "training"]
 
 
 class Training(msgspec.Struct, frozen=True, kw_only=True):
     """What the trainer does with the responses of one step."""
 
-    job: TrainingJob
-    chosen: Chosen
+    setup: TrainSetup
+    notes: tuple[str, ...]
+    """What was chosen, not stated."""
     optimizer_steps: int
     step: Quantity
     """One optimizer step of the policy. [s]"""
@@ -58,11 +59,6 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
     def total_s(self) -> float:
         """From the last response to the new weights. [s]"""
         return self.forward_s + self.update_s
-
-
-def train_count(case: RlCase) -> int:
-    """Accelerators that train."""
-    return case.count if case.rollout_count is None else case.count - case.rollout_count
 
 
 def passes_of(case: RlCase) -> tuple[str, ...]:
@@ -92,48 +88,37 @@ def training(case: RlCase, model: Model, *, accelerator: Accelerator, factor: fl
     BadRequest
         The degrees do not fill the accelerators that train, or the batch cannot be spread over them.
     """
-    count, said = train_count(case), case.train_layout
+    count, said = case.train_accelerators, case.train_layout
     fixed = (said.tp or 1) * (said.pp or 1) * (said.cp or 1)
     if count < 1 or count % fixed:
         raise BadRequest(
             f"train_layout: tp x pp x cp = {fixed} does not divide the {count} accelerators that train; "
             "change a degree, count or rollout_count"
         )
-    responses = case.prompts_per_step * case.responses_per_prompt
-    batch = min(case.train_batch or responses, responses)
-    model, coefficients = with_training_totals(model), training_coefficients()
-    longest = case.prompt_tokens + (case.turns - 1.0) * case.observation_tokens + case.max_response_tokens
-    size = int(64 * math.ceil(longest / 64))
+    batch = min(case.train_batch or case.responses, case.responses)
+    size = int(64 * math.ceil((case.given_tokens + case.max_response_tokens) / 64))
     chosen = _choose_layout(case, model, accelerator, batch=batch, size=size)
     dp = chosen.setup.layout.dp
     # The fullest rank's bins are what all wait for; degrees chosen for a guessed batch keep their place.
-    turns = bins_of(_pack_sequences(case, max(1, math.ceil(batch / dp))), size=size)
+    lengths = lengths_of(case, max(1, math.ceil(batch / dp)))
+    turns = bins_of(tuple(case.given_tokens + length for length in lengths), size=size)
     setup = msgspec.structs.replace(chosen.setup, micro_batch=1, num_micro_batches=max(1, turns))
-    job = TrainingJob(model=model, accelerator=accelerator, setup=setup, coefficients=coefficients)
-    forward = forward_time(model, accelerator=accelerator, setup=setup, coefficients=coefficients)
     return Training(
-        job=job,
-        chosen=chosen,
-        optimizer_steps=math.ceil(responses / batch),
-        step=job.step(),
-        forward=forward.within(job.errors.factor("step_s")),
+        setup=setup,
+        notes=chosen.notes,
+        optimizer_steps=math.ceil(case.responses / batch),
+        step=estimate.step(setup),
+        forward=forward_time(setup).within(estimate.errors(setup).factor("step_s")),
         passes=passes_of(case),
         critics=int(case.algorithm == "ppo"),
         factor=factor,
     )
 
 
-def _pack_sequences(case: RlCase, count: int) -> tuple[float, ...]:
-    """Prompt and response of each sequence of one rank. [tokens]"""
-    before = case.prompt_tokens + (case.turns - 1.0) * case.observation_tokens
-    return tuple(before + length for length in lengths_of(case, count))
-
-
 def _choose_layout(case: RlCase, model: Model, accelerator: Accelerator, *, batch: int, size: int) -> Chosen:
     """The setup of the trainer, its open degrees chosen as `predict` chooses them."""
-    count, said = train_count(case), case.train_layout
-    mean = case.prompt_tokens + (case.turns - 1.0) * case.observation_tokens + case.response_tokens
-    sequences = max(1, round(batch * mean / size))
+    count, said = case.train_accelerators, case.train_layout
+    sequences = max(1, round(batch * (case.given_tokens + case.response_tokens) / size))
     asked = TrainCase(
         model=model,
         accelerator=case.accelerator,
@@ -152,4 +137,4 @@ def _choose_layout(case: RlCase, model: Model, accelerator: Accelerator, *, batc
         framework=case.framework or usual_software("pretrain")[0][0].example,
         memory_kind="device",
     )
-    return resolve_setup(asked, model=model, accelerator=accelerator, coefficients=training_coefficients())
+    return resolve_setup(asked, model=model, accelerator=accelerator)

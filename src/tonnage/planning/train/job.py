@@ -14,7 +14,7 @@ import msgspec
 from tonnage.catalog import NOTHING, Additions
 from tonnage.domain.model import Model
 from tonnage.domain.requests.train import FineTune, Train
-from tonnage.domain.training import OBJECTIVES, Method, TrainCoefficients
+from tonnage.domain.training import OBJECTIVES, Method
 from tonnage.errors import BadRequest
 from tonnage.physics.parameters import parameters
 from tonnage.units import show
@@ -101,7 +101,6 @@ class TrainContext(msgspec.Struct, frozen=True, kw_only=True):
     request: Train | FineTune
     model: Model
     job: Job
-    coefficients: TrainCoefficients
     today: date
     additions: Additions = NOTHING
 
@@ -121,7 +120,7 @@ def job_of(request: Train | FineTune, model: Model) -> Job:
 
 
 def _pretraining(request: Train, model: Model) -> Job:
-    if not (model.layers or model.encoder):
+    if not model.groups:
         raise BadRequest(
             f"model: {model.id} takes no tokens; use `plan finetune --method full --examples N` for images"
         )
@@ -159,7 +158,7 @@ def _fine_tuning(request: FineTune, model: Model) -> Job:
     length, sequences = _fine_tuning_sequences(request, model, said)
     batch, largest = request.global_batch, None
     if batch is None:
-        images = not (model.layers or model.encoder)
+        images = not model.groups
         batch = min(_IMAGE_BATCH if images else _FINE_TUNE_BATCH, _power_below(sequences))
         largest = batch
         said.append(f"global batch not given: {batch} {'images' if images else 'sequences'}")
@@ -182,7 +181,7 @@ def _fine_tuning(request: FineTune, model: Model) -> Job:
 
 def _fine_tuning_sequences(request: FineTune, model: Model, said: list[str]) -> tuple[int, float]:
     """Length of one sequence and how many pass through the model."""
-    if not (model.layers or model.encoder):
+    if not model.groups:
         if request.examples is None or request.method != "full":
             raise BadRequest(f"model: {model.id} takes images; give --method full and --examples")
         return 1, request.examples * request.epochs

@@ -194,7 +194,7 @@ def trail(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[Decisi
 
 def _too_much_for_one(asked: TrainContext, best: TrainOption) -> str:
     """Memory if it is memory, else time."""
-    state = state_bytes(asked.model, setup_of(asked, best))
+    state = state_bytes(setup_of(asked, best))
     if state > best.limit_bytes:
         name, memory = best.configuration.accelerator, show(best.limit_bytes, "bytes")
         return f"states alone are {show(state, 'bytes')}, and {name} has {memory}"
@@ -221,7 +221,7 @@ def assumptions(
             f"a job-stopping interruption every {show(run.between_s, 's')} at {max(1.0, nodes):g} nodes of eight: "
             "published rates of clusters, not of this provider"
         )
-        said.append(storage_text(options[0], parameters=trained_parameters(asked.model, setup_of(asked, options[0]))))
+        said.append(storage_text(options[0], parameters=trained_parameters(setup_of(asked, options[0]))))
         said += options[0].notes
     said += [*names_taken(request.filters, additions), *what_if(additions)]
     if not request.filters.community:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -16,17 +16,19 @@ from tonnage.catalog.failures import interruptions, run_fact, spot_uptime
 from tonnage.domain.answer import Basis, Quantity, Verdict
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Bill
+from tonnage.domain.requests.rl import Rl
+from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.rl_plan import RlOption
 from tonnage.domain.train_plan import Milestone, Run, TrainConfiguration, TrainOption
 from tonnage.domain.training import TrainSetup
-from tonnage.optimize.train_layouts import Arrangement, Found
+from tonnage.optimize.train_layouts import Found
 from tonnage.physics.goodput import checkpoint_write_s, poisson_quantile
 from tonnage.planning.error_model import end_within, joint_chance
+from tonnage.planning.train import estimate
 from tonnage.planning.train.job import TrainContext
 from tonnage.planning.train.machine import storage_line
 from tonnage.planning.train.places import Rental
-from tonnage.planning.train.search import fastest_arrangements, state_bytes, trained_parameters
-from tonnage.planning.train.training_job import TrainingJob, measured_training, mfu
+from tonnage.planning.train.search import Place, fastest_arrangements, state_bytes, trained_parameters
 from tonnage.pricing.bills import with_spares
 from tonnage.pricing.terms import billing_rules, charged_hours, run_lines
 from tonnage.simulation.run import Cluster, RunSpec, run_over_time
@@ -36,8 +38,8 @@ if TYPE_CHECKING:
     from tonnage.planning.calibration_use import TrainRun
 
 __all__ = [
-    "ROUNDING", "InfeasibleRun", "beyond", "chance_of_run", "evaluate", "holds", "measured_run", "option_of_setup",
-    "run_of", "timeline",
+    "ROUNDING", "InfeasibleRun", "beyond", "chance_of_run", "configuration_of", "cost_of", "evaluate", "holds",
+    "measured_run", "option_of_setup", "run_of", "timeline",
 ]  # fmt: skip
 
 ACCELERATORS_PER_RATED_NODE: Final = 8
@@ -69,8 +71,8 @@ def measured_run(miss: InfeasibleRun, *, model: Model, asked: str, additions: Ad
         yield TrainRun(asked, miss.option.configuration)
     elif (lean := miss.leanest) is not None:
         part = catalog.accelerator(miss.accelerator, additions)
-        measured = measured_training(model.id, accelerator=part, software=lean.software, setup=lean)
-        if "memory_peak_bytes" in measured:
+        own = estimate.own_factors(lean, model=model.id, accelerator=part, software=lean.software)
+        if "memory_peak_bytes" in own:
             yield TrainRun(asked, lean)
 
 
@@ -81,15 +83,13 @@ def evaluate(asked: TrainContext, rental: Rental) -> list[TrainOption | Infeasib
     Of the arrangements, faster or surer to fit, the fastest that has the confidence asked for; else the likeliest.
     """
     place = rental.place
-    found = fastest_arrangements(
-        asked.model, place, job=asked.job, coefficients=asked.coefficients, framework=asked.request.framework
-    )
+    found = fastest_arrangements(asked.model, place, job=asked.job, framework=asked.request.framework)
     if not found.best:
         return [_no_arrangement(asked, rental, found)]
     outcomes: list[TrainOption | InfeasibleRun] = []
     for term in dict.fromkeys(made.term for made in rental.bills):
         option = _option_of_term(asked, rental, found, term=term)
-        missed = beyond(asked, option)
+        missed = beyond(asked.request, option)
         if missed is None:
             outcomes.append(option)
         else:
@@ -109,29 +109,30 @@ def _option_of_term(asked: TrainContext, rental: Rental, found: Found, *, term: 
     """The arrangement that the rule chooses on the offers of one term; the slower, the dearer and the later it is."""
     made: list[TrainOption] = []
     for best in found.best:
-        option = option_of_setup(asked, rental, best=best, term=term)
+        option = option_of_setup(asked, rental, setup=best.setup, term=term)
         if option.chance >= asked.request.confidence - ROUNDING:
             return option
         made.append(option)
     # A surer arrangement that costs more than the budget is no answer where another keeps it.
-    return max(made, key=lambda option: (beyond(asked, option) is None, option.chance))
+    return max(made, key=lambda option: (beyond(asked.request, option) is None, option.chance))
 
 
 def run_of(
-    asked: TrainContext,
+    request: Train | FineTune | Rl,
     setup: TrainSetup,
     *,
     step_s: float,
     step_factor: float,
+    steps: float,
     instances: int,
     instance_size: float,
     term: str,
 ) -> Run:
-    """The run over time of one setup on instances of one term."""
-    request, count = asked.request, setup.layout.ranks
+    """The run over time of so many steps of one setup on instances of one term."""
+    count = setup.layout.ranks
     nodes = max(1.0, count / ACCELERATORS_PER_RATED_NODE)
     rate, restart = interruptions(nodes=nodes), run_fact("detect_and_restart")
-    state = trained_parameters(asked.model, setup) * run_fact("state_per_parameter").value
+    state = trained_parameters(setup) * run_fact("state_per_parameter").value
     write = checkpoint_write_s(
         state_bytes=state,
         storage_bytes_per_s=run_fact("storage_write").value,
@@ -161,7 +162,7 @@ def run_of(
         spares = math.ceil(broken) if instances >= SPARES_FROM and term != "spot" else 0
     return run_over_time(
         RunSpec(
-            steps=asked.job.steps_of(setup.global_batch),
+            steps=steps,
             step_s=step_s,
             step_factor=step_factor,
             validation=request.validation,
@@ -200,33 +201,25 @@ def _date(start: date, after_s: float) -> str:
         return ""
 
 
-def option_of_setup(asked: TrainContext, rental: Rental, *, best: Arrangement, term: str) -> TrainOption:
+def option_of_setup(asked: TrainContext, rental: Rental, *, setup: TrainSetup, term: str) -> TrainOption:
     """One setup on the offers of one term: its step, its run, its bill."""
-    setup, place = best.setup, rental.place
-    job = TrainingJob(model=asked.model, accelerator=place.accelerator, setup=setup, coefficients=asked.coefficients)
-    step, error, memory, basis = job.step(), job.errors.factor("step_s"), job.memory(), job.basis
+    request, place = asked.request, rental.place
+    step, basis = estimate.step(setup), estimate.basis(setup)
     bills = [made for made in rental.bills if made.term == term]
     run = run_of(
-        asked,
+        request,
         setup,
         step_s=step.value,
-        step_factor=error,
+        step_factor=estimate.errors(setup).factor("step_s"),
+        steps=asked.job.steps_of(setup.global_batch),
         instances=bills[0].instances,
         instance_size=bills[0].accelerators_per_instance,
         term=term,
     )
-    priced = sorted(
-        ((with_spares(made, spares=run.spares), _usd(asked, made, run)) for made in bills), key=lambda entry: entry[1]
-    )
-    made, usd = priced[0]
-    stored = storage_line(asked.job, made=made, run=run)
-    lines = (*_lines(made, run), *stored)
-    aside = sum(line.value for line in stored)
-    share = run.billed_s / run.wall_s.value if run.wall_s.value else 1.0
-    low, high = (run.wall_s.low or 0.0) * share, (run.wall_s.high or 0.0) * share
+    cheapest, cost = cost_of(bills, run, basis=basis, beside=lambda made: storage_line(asked.job, made=made, run=run))
     rate = asked.job.tokens / asked.job.sequences * setup.global_batch / place.count
     option = TrainOption(
-        configuration=_configuration(rental, setup),
+        configuration=configuration_of(setup, place),
         accelerators=place.count,
         step_s=step,
         tokens_per_s_per_accelerator=Quantity(
@@ -236,25 +229,39 @@ def option_of_setup(asked: TrainContext, rental: Rental, *, best: Arrangement, t
             high=rate / (step.low or 1),
             basis=basis,
         ),
-        mfu=mfu(asked.model, accelerator=place.accelerator, setup=setup, step_s=step.value),
-        memory=memory,
+        mfu=estimate.mfu(setup, step_s=step.value),
+        memory=estimate.memory(setup),
         limit_bytes=place.accelerator.driver_memory_bytes,
         run=run,
-        bill=made,
-        cost=Quantity(
-            value=usd,
-            unit="USD",
-            low=min(usd, _charged_usd(made, low) + aside),
-            high=max(usd, _charged_usd(made, high) + aside),
-            basis=basis,
-            parts=lines,
-        ),
+        bill=cheapest[0],
+        cost=cost,
         basis=str(basis),
-        other_offers=tuple(entry[0] for entry in priced[1:4]),
+        other_offers=cheapest[1:4],
         notes=rental.notes,
     )
-    chance = chance_of_run(option, deadline_s=asked.request.deadline_s, budget_usd=asked.request.budget_usd)
-    return replace(option, chance=chance, sure=holds(option, chance, confidence=asked.request.confidence))
+    chance = chance_of_run(option, deadline_s=request.deadline_s, budget_usd=request.budget_usd)
+    return replace(option, chance=chance, sure=holds(option, chance, confidence=request.confidence))
+
+
+def cost_of(
+    bills: Sequence[Bill],
+    run: Run,
+    *,
+    basis: Basis,
+    beside: Callable[[Bill], tuple[Quantity, ...]] = lambda made: (),
+) -> tuple[tuple[Bill, ...], Quantity]:
+    """The bills of a run with its spares, cheapest first, and what the first and its lines beside come to. [USD]"""
+    with_lines = [
+        (made, _lines(made, run), beside(made)) for made in (with_spares(b, spares=run.spares) for b in bills)
+    ]
+    with_lines.sort(key=lambda one: sum(line.value for line in (*one[1], *one[2])))
+    made, lines, stored = with_lines[0]
+    share = run.billed_s / run.wall_s.value if run.wall_s.value else 1.0
+    aside = sum(line.value for line in stored)
+    low, high = (_charged_usd(made, (end or 0.0) * share) + aside for end in (run.wall_s.low, run.wall_s.high))
+    usd = sum(line.value for line in (*lines, *stored))
+    cost = Quantity(value=usd, unit="USD", low=min(usd, low), high=max(usd, high), basis=basis, parts=(*lines, *stored))
+    return tuple(bill for bill, _, _ in with_lines), cost
 
 
 def chance_of_run(
@@ -285,11 +292,6 @@ def holds(option: TrainOption, chance: float, *, confidence: float) -> bool:
     return option.basis == Basis.CALIBRATED and chance >= confidence - ROUNDING
 
 
-def _usd(asked: TrainContext, made: Bill, run: Run) -> float:
-    lines = (*_lines(with_spares(made, spares=run.spares), run), *storage_line(asked.job, made=made, run=run))
-    return sum(line.value for line in lines)
-
-
 def _charged_usd(made: Bill, billed_s: float) -> float:
     """What so long a run is charged: the provider's steps and its least charge hold for a quick one too."""
     rules = billing_rules(catalog.providers().get(made.provider))
@@ -318,11 +320,11 @@ def _lines(made: Bill, run: Run) -> tuple[Quantity, ...]:
     )
 
 
-def _configuration(rental: Rental, setup: TrainSetup) -> TrainConfiguration:
-    place = rental.place
+def configuration_of(setup: TrainSetup, place: Place) -> TrainConfiguration:
+    """A setup as answers show it."""
     return TrainConfiguration(
         accelerator=place.accelerator.id,
-        count=place.count,
+        count=setup.layout.ranks,
         layout=setup.layout,
         micro_batch=setup.micro_batch,
         num_micro_batches=setup.num_micro_batches,
@@ -339,9 +341,9 @@ def _configuration(rental: Rental, setup: TrainSetup) -> TrainConfiguration:
     )
 
 
-def beyond(asked: TrainContext, option: TrainOption) -> Verdict | None:
+def beyond(request: Train | FineTune | Rl, option: TrainOption | RlOption) -> Verdict | None:
     """Deadline or budget missed, and by how much."""
-    deadline, budget = asked.request.deadline_s, asked.request.budget_usd
+    deadline, budget = request.deadline_s, request.budget_usd
     name = f"{option.accelerators} x {option.configuration.accelerator}"
     wall, usd = option.run.wall_s.value, option.cost.value
     if not option.run.useful_time_fraction.value:
@@ -390,7 +392,7 @@ def _no_arrangement(asked: TrainContext, rental: Rental, found: Found) -> Infeas
             reason=f"a global batch of {asked.job.global_batch} sequences cannot be spread over {what}",
         )
         return InfeasibleRun(what=what, accelerator=place.accelerator.id, count=place.count, verdict=verdict)
-    state = state_bytes(asked.model, found.smallest)
+    state = state_bytes(found.smallest)
     each = place.accelerator.driver_memory_bytes
     left = place.count * each - state
     have = f"{place.count} x {show(each, 'bytes')}"
@@ -412,5 +414,5 @@ def _no_arrangement(asked: TrainContext, rental: Rental, found: Found) -> Infeas
         accelerator=place.accelerator.id,
         count=place.count,
         verdict=verdict,
-        leanest=_configuration(rental, found.smallest),
+        leanest=configuration_of(found.smallest, place),
     )

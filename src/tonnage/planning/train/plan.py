@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.catalog.fitted import training_coefficients, with_training_totals
+from tonnage.catalog.fitted import with_training_totals
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.answer import Verdict
 from tonnage.domain.plan import PLAN_SCHEMA
@@ -33,16 +33,14 @@ from tonnage.planning.core.ranking import choices, frontier, job_traits, unlikel
 from tonnage.planning.sites import Site, sites
 from tonnage.planning.train import narrative
 from tonnage.planning.train.break_even import train_break_even
-from tonnage.planning.train.faster_stack import faster_stack
 from tonnage.planning.train.job import PATIENCE_S, TrainContext, job_of
 from tonnage.planning.train.machine import host_needs, with_electricity
 from tonnage.planning.train.option import ROUNDING, InfeasibleRun, beyond, evaluate, measured_run, timeline
 from tonnage.planning.train.places import MAX_ACCELERATORS, WORKERS, Rental, rentals, trainable_sites
 from tonnage.planning.train.power import training_load
 from tonnage.planning.train.refusals import by_nearness, what_stops
-from tonnage.planning.train.scaling import scaling_curves, setup_of, spot_against_on_demand, stops_paying
+from tonnage.planning.train.scaling import faster_stack, scaling_curves, setup_of, spot_against_on_demand, stops_paying
 from tonnage.planning.train.search import Place, floor, state_bytes, templates
-from tonnage.planning.train.training_job import TrainingJob
 from tonnage.pricing.bills import primary_first
 from tonnage.units import show
 
@@ -126,9 +124,7 @@ def training_context(request: Train | FineTune, *, additions: Additions, today: 
     framework = request.framework
     if framework is not None and not any(name in framework.lower() for name in framework_words()):
         raise UnknownName("framework", framework, known=framework_words())
-    return TrainContext(
-        request=request, model=model, job=job, coefficients=training_coefficients(), today=today, additions=additions
-    )
+    return TrainContext(request=request, model=model, job=job, today=today, additions=additions)
 
 
 def train_plan_alone(request: Train | FineTune, *, additions: Additions, today: date) -> TrainPlan:
@@ -202,10 +198,10 @@ def attempts_at(asked: TrainContext, site: Site) -> Iterator[Attempt | Infeasibl
     request, job = asked.request, asked.job
     place = Place(accelerator=site.accelerator, count=1, per_node=site.per_node, intra_link=site.intra_link)
     given = (request.framework,) if request.framework else ()
-    kinds = templates(asked.model, place, job=job, coefficients=asked.coefficients, frameworks=given)
-    each = floor(asked.model, site.accelerator, kinds=kinds, coefficients=asked.coefficients).least
+    kinds = templates(asked.model, place, job=job, frameworks=given)
+    each = floor(kinds).least
     alone_s = each * job.sequences * (1.0 + request.validation) * (1.0 + request.headroom)
-    state, memory = min(state_bytes(asked.model, kind) for kind in kinds), site.accelerator.driver_memory_bytes
+    state, memory = min(state_bytes(kind) for kind in kinds), site.accelerator.driver_memory_bytes
     goal = _goal_s(asked)
     counts = _counts(asked, least=state / memory, first=alone_s / goal, stock=site.stock)
     named = site.accelerator.id
@@ -296,7 +292,7 @@ def _without_budget(asked: TrainContext, tries: list[Attempt]) -> InfeasibleRun 
         return None
     free = replace(asked, request=replace(asked.request, budget_usd=None))
     first = next(iter(_best_first(free, _evaluate(free, tries, worth=1.0)[0])), None)
-    verdict = None if first is None else beyond(asked, first)
+    verdict = None if first is None else beyond(asked.request, first)
     if first is None or verdict is None:
         return None
     name, count = first.configuration.accelerator, first.accelerators
@@ -381,11 +377,9 @@ def _best_first(asked: TrainContext, options: list[TrainOption]) -> list[TrainOp
 def _finish(asked: TrainContext, option: TrainOption) -> TrainOption:
     """With what only kept options need: electricity, the timeline, and what host and storage must bring."""
     accelerator = catalog.accelerator(option.configuration.accelerator, asked.additions)
-    job = TrainingJob(
-        model=asked.model, accelerator=accelerator, setup=setup_of(asked, option), coefficients=asked.coefficients
-    )
+    load = training_load(setup_of(asked, option), option.step_s)
     return replace(
-        with_electricity(option, accelerator=accelerator, load=training_load(job, option.step_s)),
+        with_electricity(option, accelerator=accelerator, load=load),
         needs=host_needs(asked, option),
         timeline=timeline(option, start=asked.today),
     )

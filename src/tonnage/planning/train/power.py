@@ -14,14 +14,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from tonnage.domain.answer import Quantity
-from tonnage.domain.model import Model
 from tonnage.domain.precision import number_format
+from tonnage.domain.training import TrainSetup
 from tonnage.physics.training_time import sustained_bytes_per_s, training_peak
 from tonnage.physics.training_work import head_work, layer_work
 from tonnage.physics.work import Operator
 from tonnage.planning.board_power import SUM, Used, spread, used_by
 from tonnage.planning.host import LoadShare
-from tonnage.planning.train.training_job import TrainingJob
 from tonnage.pricing.energy import board_share
 from tonnage.simulation.training import model_flop
 
@@ -34,22 +33,22 @@ WAITING: Final = frozenset({"host", "input"})
 """Parts in which nothing runs on the board."""
 
 
-def training_load(job: TrainingJob, step: Quantity) -> LoadShare:
+def training_load(setup: TrainSetup, step: Quantity) -> LoadShare:
     """
     Mean draw of a board over its limit while steps follow each other.
 
     Parameters
     ----------
-    job : TrainingJob
-        Model, accelerator and setup.
+    setup : TrainSetup
+        What runs where.
     step : Quantity
-        One optimizer step, opened into its parts as `TrainingJob.step` does. [s]
+        One optimizer step, opened into its parts as `estimate.step` does. [s]
     """
     seconds = {part.name: part.value for part in step.parts}
     computing = seconds.get(PRODUCTS, 0.0)
-    streamed = sustained_bytes_per_s(job.accelerator, job.coefficients) / job.accelerator.memory_bytes_per_s
-    used = _products(job).times(1.0 / computing) if computing > 0.0 else Used()
-    on_host = frozenset({"optimizer"}) if job.setup.offload != "none" else frozenset()
+    streamed = sustained_bytes_per_s(setup) / setup.accelerator.memory_bytes_per_s
+    used = _products(setup).times(1.0 / computing) if computing > 0.0 else Used()
+    on_host = frozenset({"optimizer"}) if setup.offload != "none" else frozenset()
     drawn = 0.0
     for name, spent in seconds.items():
         if name == PRODUCTS:
@@ -65,23 +64,21 @@ def training_load(job: TrainingJob, step: Quantity) -> LoadShare:
     return spread(drawn / step.value, f"by phases of the step ({phases}), not measured in training: {SUM}")
 
 
-def _products(job: TrainingJob) -> Used:
+def _products(setup: TrainSetup) -> Used:
     """What the products of one optimizer step take of the mean board's peaks. [s]"""
-    model, setup, part = job.model, job.setup, job.accelerator
-    if not model.layers and not model.encoder:
-        flop = model_flop(model, setup=setup) / setup.layout.ranks
-        return Used(products=flop / training_peak(part, number_format(setup.precision).compute))
-    found = used_by(_of_passes(model, job), part)
-    return found.times(setup.num_micro_batches / setup.layout.pp)
+    part, ranks = setup.accelerator, setup.layout.ranks
+    if not setup.model.groups:
+        return Used(products=model_flop(setup) / ranks / training_peak(part, number_format(setup.precision).compute))
+    return used_by(_of_passes(setup), part).times(setup.num_micro_batches / setup.layout.pp)
 
 
-def _of_passes(model: Model, job: TrainingJob) -> list[Operator]:
+def _of_passes(setup: TrainSetup) -> list[Operator]:
     """Products of one micro-batch through all layers and the head, as often as each pass runs; cut by no pipeline."""
-    setup = job.setup
+    model = setup.model
     forwards = 1.0 + setup.further_passes + (setup.recompute_share if setup.recompute == "full" else 0.0)
-    layers = [(float(g.count), layer_work(g, model.hidden_size, setup=setup)) for g in (*model.encoder, *model.layers)]
+    layers = [(float(g.count), layer_work(g, model.hidden_size, setup=setup)) for g in model.groups]
     found = []
-    for count, work in (*layers, (1.0, head_work(model, setup=setup))):
+    for count, work in (*layers, (1.0, head_work(setup))):
         for times, ops in ((count * forwards, work.forward), (count, work.backward)):
             found += [replace(op, count=op.count * times) for op in ops if op.kind != "elementwise"]
     return found

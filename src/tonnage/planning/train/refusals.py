@@ -58,13 +58,7 @@ def _smallest_that_works(asked: TrainContext, open_sites: tuple[Site, ...]) -> s
     smallest = ""
     for site in open_sites:
         for rental in rentals(site, counts=tuple(powers), terms=asked.request.filters.terms, today=asked.today):
-            found = fastest_arrangements(
-                asked.model,
-                rental.place,
-                job=asked.job,
-                coefficients=asked.coefficients,
-                framework=asked.request.framework,
-            )
+            found = fastest_arrangements(asked.model, rental.place, job=asked.job, framework=asked.request.framework)
             fits = found.likely(asked.request.confidence)
             if fits is not None:
                 powers = [n for n in powers if n < rental.place.count]

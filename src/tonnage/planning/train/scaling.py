@@ -11,21 +11,22 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog.failures import spot_uptime
 from tonnage.domain.money import Offer
-from tonnage.domain.train_plan import PAYS, Run, ScalingPoint, TrainOption
+from tonnage.domain.train_plan import PAYS, ScalingPoint, TrainOption
 from tonnage.domain.training import TrainSetup
-from tonnage.engines.training import software_spec
+from tonnage.engines.training import software_spec, training_families
+from tonnage.optimize.train_layouts import Arrangement
 from tonnage.planning.sites import Site
+from tonnage.planning.train import estimate
 from tonnage.planning.train.job import TrainContext
 from tonnage.planning.train.option import run_of
 from tonnage.planning.train.places import MAX_ACCELERATORS, rentals
-from tonnage.planning.train.search import Place, fastest_arrangements, templates
-from tonnage.planning.train.training_job import TrainingJob, step_pace
+from tonnage.planning.train.search import Place, fastest_arrangements, runs_on, templates
 from tonnage.pricing.bills import instances_needed
 from tonnage.simulation.run import spot_mix
 from tonnage.simulation.training import step_time
 from tonnage.units import show
 
-__all__ = ["rerun_on", "scaling_curves", "setup_label", "setup_of", "spot_against_on_demand", "stops_paying"]
+__all__ = ["faster_stack", "scaling_curves", "setup_label", "setup_of", "spot_against_on_demand", "stops_paying"]
 
 DOWN: Final = 2
 UP: Final = 3
@@ -81,22 +82,6 @@ def stops_paying(points: tuple[ScalingPoint, ...]) -> str:
     return f"not up to {strong[-1].count} accelerators: each doubling brings {PAYS:g}x or more"
 
 
-def rerun_on(asked: TrainContext, option: TrainOption, *, instances: int, instance_size: float, term: str) -> Run:
-    """The run of an option's step on other instances or another term."""
-    setup = setup_of(asked, option)
-    card = catalog.accelerators(asked.additions)[option.configuration.accelerator]
-    job = TrainingJob(model=asked.model, accelerator=card, setup=setup, coefficients=asked.coefficients)
-    return run_of(
-        asked,
-        setup,
-        step_s=option.step_s.value,
-        step_factor=job.errors.factor("step_s"),
-        instances=instances,
-        instance_size=instance_size,
-        term=term,
-    )
-
-
 Step = tuple[str, int, TrainSetup, float]
 """Kind of curve, count, arrangement, seconds."""
 
@@ -107,10 +92,10 @@ def _strong(asked: TrainContext, best: TrainOption, places: dict[int, Place]) ->
     name = own if asked.job.kind == "finetune" else asked.request.framework
     job = replace(asked.job, global_batch=best.configuration.global_batch, largest_batch=None)
     for count, place in sorted(places.items()):
-        found = fastest_arrangements(asked.model, place, job=job, coefficients=asked.coefficients, framework=name)
+        found = fastest_arrangements(asked.model, place, job=job, framework=name)
         fastest = found.likely(asked.request.confidence)
         if fastest is not None:
-            yield "strong", count, fastest.setup, fastest.step_s * _pace(asked, place, fastest.setup)
+            yield "strong", count, fastest.setup, fastest.step_s * estimate.pace(fastest.setup)
 
 
 def _weak(asked: TrainContext, best: TrainOption, places: dict[int, Place]) -> Iterable[Step]:
@@ -121,12 +106,7 @@ def _weak(asked: TrainContext, best: TrainOption, places: dict[int, Place]) -> I
         if rest or not dp:
             continue
         setup = replace(base, layout=replace(base.layout, dp=dp), inter_bytes_per_s=place.inter_bytes_per_s)
-        step = step_time(asked.model, accelerator=place.accelerator, setup=setup, coefficients=asked.coefficients)
-        yield "weak", count, setup, step.value * _pace(asked, place, setup)
-
-
-def _pace(asked: TrainContext, place: Place, setup: TrainSetup) -> float:
-    return step_pace(asked.model, accelerator=place.accelerator, setup=setup)
+        yield "weak", count, setup, step_time(setup).value * estimate.pace(setup)
 
 
 def _curve(asked: TrainContext, best: TrainOption, steps: Iterable[Step]) -> Iterable[ScalingPoint]:
@@ -172,7 +152,7 @@ def setup_of(asked: TrainContext, option: TrainOption) -> TrainSetup:
     """The setup of an option, software's habits included."""
     c, place = option.configuration, place_of(asked, option)
     own = software_spec(c.software).example
-    (kind,) = templates(asked.model, place, job=asked.job, coefficients=asked.coefficients, frameworks=(own,))
+    (kind,) = templates(asked.model, place, job=asked.job, frameworks=(own,))
     return replace(
         kind,
         layout=c.layout,
@@ -202,7 +182,17 @@ def spot_against_on_demand(asked: TrainContext, best: TrainOption, *, sites: tup
     offer, usd_per_h = priced
     instances = instances_needed(replicas=1, ranks=best.accelerators, per_instance=offer.count)
     up = spot_uptime(instances=instances)
-    run = rerun_on(asked, best, instances=instances, instance_size=offer.count, term="spot")
+    setup = setup_of(asked, best)
+    run = run_of(
+        asked.request,
+        setup,
+        step_s=best.step_s.value,
+        step_factor=estimate.errors(setup).factor("step_s"),
+        steps=best.run.steps,
+        instances=instances,
+        instance_size=offer.count,
+        term="spot",
+    )
     name = f"{best.accelerators} x {best.configuration.accelerator} on spot at {offer.provider} {offer.region}"
     notice = catalog.providers()[offer.provider].spot_notice_s if offer.provider in catalog.providers() else None
     told = f" ({notice:.0f} s notice)" if notice else ""
@@ -253,3 +243,45 @@ def _cheapest_spot(best: TrainOption, sites: tuple[Site, ...]) -> tuple[Offer, f
         return None
     _, offer, price = min(found, key=lambda entry: entry[0])
     return offer, price
+
+
+WORTH_NAMING: Final = 1.2
+"""Times as fast, from which another stack is named. [-]"""
+
+
+def faster_stack(asked: TrainContext, best: TrainOption) -> str:
+    """The fastest other stack for an option, in a sentence; empty where none is much faster."""
+    now = best.step_s.value / best.configuration.global_batch
+    tried = ((_per_sequence(found), name, found) for name, found in _others(asked, best))
+    least = min(tried, key=lambda entry: entry[0], default=None)
+    if least is None or now / least[0] < WORTH_NAMING:
+        return ""
+    each, name, found = least
+    times = now / each
+    rest = " (8-bit products: watch the loss)" if name.endswith("FP8") and asked.job.precision != "fp8" else ""
+    return (
+        f"{name} on the same accelerators: {times:.2g}x as fast ({setup_label(found.setup)}), about "
+        f"{show(best.run.wall_s.value / times, 's')}{rest}"
+    )
+
+
+def _per_sequence(found: Arrangement) -> float:
+    return found.step_s / found.setup.global_batch
+
+
+def _others(asked: TrainContext, best: TrainOption) -> Iterator[tuple[str, Arrangement]]:
+    """Software that splits layers by habit, in the option's format and in 8 bits where the part computes in them."""
+    card = catalog.accelerators(asked.additions)[best.configuration.accelerator]
+    place = place_of(asked, best)
+    formats = [asked.job.precision, *(["fp8"] if "fp8" in card.peaks and asked.job.precision == "bf16" else [])]
+    names = [asked.request.framework] if asked.request.framework else []
+    names += [spec.example for spec in training_families().values() if spec.model_parallel and not names]
+    for name in names:
+        if not runs_on(name, card):
+            continue
+        for precision in formats:
+            job = replace(asked.job, precision=precision)
+            found = fastest_arrangements(asked.model, place, job=job, framework=name)
+            fastest = found.likely(asked.request.confidence)
+            if fastest is not None:
+                yield f"{name}, {precision.upper()}", fastest

@@ -1,6 +1,6 @@
 """The best arrangements of one job on a count of one accelerator: the search with its functions filled in.
 
-Memory comes from `TrainingJob.peak`, step time from `engine.training`; the bound is what compute and
+Memory comes from `estimate.peak`, step time from `simulation.training`; the bound is what compute and
 element-wise work alone take at the best shapes, so that nothing faster is ever cut off.
 """
 
@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from tonnage import catalog
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import Links, TrainCase, TrainCaseLayout
@@ -19,15 +20,15 @@ from tonnage.domain.framework_spec import Situation
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import Model, Moe
 from tonnage.domain.precision import number_format
-from tonnage.domain.training import Recompute, TrainCoefficients, TrainSetup
+from tonnage.domain.training import Recompute, TrainSetup
 from tonnage.engines.training import software_of, usual_software
 from tonnage.optimize.train_layouts import Arrangement, Found, Space, bubble_factor, fastest_by_chance, search
 from tonnage.physics.parameters import parameters
 from tonnage.physics.training_memory import adapter_parameters, recipe
 from tonnage.planning.error_model import chance_within
+from tonnage.planning.train import estimate
 from tonnage.planning.train.job import Job
 from tonnage.planning.train.setup import resolve_setup
-from tonnage.planning.train.training_job import TrainingJob
 from tonnage.simulation.training import Turns, step_time
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "Place",
     "fastest_arrangements",
     "floor",
+    "over_best_layout",
     "precision_on",
     "runs_on",
     "state_bytes",
@@ -58,6 +60,10 @@ _MANY: Final = 1000
 
 _ADMISSIBLE: Final = 0.98
 """Below the reference's own time, for shapes a little better than the reference's."""
+
+
+ONE_RECOMPUTE_UNTIL: Final = 2022
+"""Before selective recompute (arXiv 2205.05198) a run of that size recomputed every layer."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +100,6 @@ def fastest_arrangements(
     place: Place,
     *,
     job: Job,
-    coefficients: TrainCoefficients,
     framework: str | None = None,
     recompute: Recompute | None = None,
     keep: int = 1,
@@ -105,17 +110,10 @@ def fastest_arrangements(
     Where the batch is open, the smallest beyond which doubling it makes a sequence less than `GAIN` faster. What is
     found depends on no confidence: `Found.likely` and the plan's rule choose among it.
     """
-    found = Found(best=(), pruned={}, timed=0)
+    found = Found(best=())
     for batch in job.batches(place.count):
-        larger = _of_batch(
-            model,
-            place,
-            job=replace(job, global_batch=batch),
-            coefficients=coefficients,
-            framework=framework,
-            recompute=recompute,
-            keep=keep,
-        )
+        of_batch = replace(job, global_batch=batch)
+        larger = _of_batch(model, place, job=of_batch, framework=framework, recompute=recompute, keep=keep)
         if found.best and not (larger.best and _per_sequence(larger) * (1.0 + GAIN) < _per_sequence(found)):
             break
         found = larger
@@ -129,50 +127,36 @@ def _per_sequence(found: Found) -> float:
 
 
 def _of_batch(
-    model: Model,
-    place: Place,
-    *,
-    job: Job,
-    coefficients: TrainCoefficients,
-    framework: str | None,
-    recompute: Recompute | None,
-    keep: int,
+    model: Model, place: Place, *, job: Job, framework: str | None, recompute: Recompute | None, keep: int
 ) -> Found:
     """The same for one global batch."""
     tried = [(framework,)] if framework else _frameworks(job, place)
-    found, every = Found(best=(), pruned={}, timed=0), list[Arrangement]()
+    found, every = Found(best=()), list[Arrangement]()
     for names in tried:
         space = Space(
             count=place.count,
             domain=_domain(place),
             global_batch=job.global_batch,
-            templates=templates(model, place, job=job, coefficients=coefficients, frameworks=names),
+            templates=templates(model, place, job=job, frameworks=names),
             recompute=recompute,
         )
-        found = _search(model, place.accelerator, space=space, coefficients=coefficients, keep=keep)
+        found = _search(space, keep=keep)
         every += found.best
         if any(one.chance >= MEMORY_CERTAIN for one in found.best):
             break
     return replace(found, best=tuple(fastest_by_chance(every, keep=keep)))
 
 
-def _search(model: Model, card: Accelerator, *, space: Space, coefficients: TrainCoefficients, keep: int) -> Found:
+def _search(space: Space, *, keep: int) -> Found:
     """The search of one space with its functions filled in."""
-    least = floor(model, card, kinds=space.templates, coefficients=coefficients)
-    layers = sum(group.count for group in (*model.encoder, *model.layers)) or 1
-    usable = card.driver_memory_bytes
-    upper = {
-        kind.software.name: TrainingJob(
-            model=model, accelerator=card, setup=kind, coefficients=coefficients
-        ).errors.factor("memory_peak_bytes_upper")
-        for kind in space.templates
-    }
+    least = floor(space.templates)
+    usable = space.templates[0].accelerator.driver_memory_bytes
+    upper = {kind.software.name: estimate.errors(kind).factor("memory_peak_bytes_upper") for kind in space.templates}
     busy: dict[tuple[object, ...], float] = {}
     known: Turns = {}
 
     def over(setup: TrainSetup) -> float:
-        job = TrainingJob(model=model, accelerator=card, setup=setup, coefficients=coefficients)
-        return job.peak().value - usable
+        return estimate.peak(setup).value - usable
 
     def chance(setup: TrainSetup, over: float) -> float:
         peak = usable + over
@@ -181,11 +165,11 @@ def _search(model: Model, card: Accelerator, *, space: Space, coefficients: Trai
         return fits if fits < _MOST else 1.0
 
     def seconds(setup: TrainSetup) -> float:
-        return step_time(model, accelerator=card, setup=setup, coefficients=coefficients, known=known).value
+        return step_time(setup, known=known).value
 
     def roofline(setup: TrainSetup) -> float:
         each = least.seconds[setup.software.name, setup.recompute]
-        return each * setup.global_batch / space.count * bubble_factor(setup, layers=layers)
+        return each * setup.global_batch / space.count * bubble_factor(setup)
 
     def shaped(setup: TrainSetup) -> float:
         """What the micro-batch's shapes and the exchange inside layers take, whatever the pipeline and sharding."""
@@ -193,17 +177,15 @@ def _search(model: Model, card: Accelerator, *, space: Space, coefficients: Trai
         key = (setup.software.name, setup.recompute, layout.tp, layout.cp, layout.ep, setup.micro_batch)
         if key not in busy:
             alone = replace(setup, layout=replace(layout, pp=1, vpp=1, dp=1, sharding="none"), num_micro_batches=_MANY)
-            step = step_time(model, accelerator=card, setup=alone, coefficients=coefficients, known=known)
+            step = step_time(alone, known=known)
             busy[key] = (step.value - step.part("optimizer")) / _MANY
-        turns = setup.num_micro_batches * bubble_factor(setup, layers=layers) / layout.pp
+        turns = setup.num_micro_batches * bubble_factor(setup) / layout.pp
         return _ADMISSIBLE * busy[key] * turns
 
-    return search(model, space, fits=over, chance=chance, seconds=seconds, bounds=(roofline, shaped), keep=keep)
+    return search(space, fits=over, chance=chance, seconds=seconds, bounds=(roofline, shaped), keep=keep)
 
 
-def templates(
-    model: Model, place: Place, *, job: Job, coefficients: TrainCoefficients, frameworks: tuple[str, ...] = ()
-) -> tuple[TrainSetup, ...]:
+def templates(model: Model, place: Place, *, job: Job, frameworks: tuple[str, ...] = ()) -> tuple[TrainSetup, ...]:
     """Everything that the layout does not change, one per family of software."""
     found: dict[str, TrainSetup] = {}
     for name in frameworks or _frameworks(job, place)[0]:
@@ -228,7 +210,7 @@ def templates(
             reference=job.reference,
             framework=name,
         )
-        setup = resolve_setup(case, model=model, accelerator=place.accelerator, coefficients=coefficients).setup
+        setup = resolve_setup(case, model=model, accelerator=place.accelerator).setup
         found.setdefault(setup.software.name, setup)
     return tuple(found.values())
 
@@ -263,11 +245,10 @@ def _frameworks(job: Job, place: Place) -> list[tuple[str, ...]]:
     return [tuple(spec.example for spec in group) for group in usual_software(situation)]
 
 
-def floor(
-    model: Model, accelerator: Accelerator, *, kinds: tuple[TrainSetup, ...], coefficients: TrainCoefficients
-) -> Floor:
+def floor(kinds: tuple[TrainSetup, ...]) -> Floor:
     """Seconds of one sequence that no arrangement undercuts."""
-    experts = max((g.feed_forward.num_experts for g in model.layers if isinstance(g.feed_forward, Moe)), default=1)
+    layers = kinds[0].model.layers
+    experts = max((g.feed_forward.num_experts for g in layers if isinstance(g.feed_forward, Moe)), default=1)
     batch = max(1, min(16, 65536 // max(1, kinds[0].seq_len)))
     found: dict[tuple[str, str], float] = {}
     for kind in kinds:
@@ -275,27 +256,85 @@ def floor(
             ideal = replace(
                 kind, layout=TrainLayout(ep=experts), micro_batch=batch, num_micro_batches=1, recompute=mode
             )
-            step = step_time(model, accelerator=accelerator, setup=ideal, coefficients=coefficients)
+            step = step_time(ideal)
             busy = step.part("compute") + step.part("element-wise")
             found[kind.software.name, mode] = _ADMISSIBLE * busy / batch
     return Floor(seconds=found)
 
 
-def state_bytes(model: Model, setup: TrainSetup) -> float:
+def state_bytes(setup: TrainSetup) -> float:
     """Persistent state of all ranks together, before any activation. [bytes]"""
-    total = parameters(model).value
+    total = parameters(setup.model).value
     if not setup.adapter:
         return total * recipe(setup).total
     base = number_format("nf4").bytes if setup.method == "qlora" else number_format(setup.weights).bytes
     return total * base
 
 
-def trained_parameters(model: Model, setup: TrainSetup) -> float:
+def trained_parameters(setup: TrainSetup) -> float:
     """Parameters that a checkpoint holds. [parameters]"""
-    return adapter_parameters(model, setup=setup) if setup.adapter else parameters(model).value
+    return adapter_parameters(setup) if setup.adapter else parameters(setup.model).value
 
 
 def _domain(place: Place) -> int:
     """Accelerators that tensor parallelism may join: the fast link's, else the instance's."""
     joined = place.accelerator.link.domain if place.intra_link != "pcie" else 1
     return max(min(place.per_node, place.count), min(joined, place.count) if joined > place.per_node else 1)
+
+
+def over_best_layout(case: TrainCase) -> tuple[float, TrainSetup, TrainSetup] | None:
+    """
+    Step of the stated layout over that of the best, and both; none where too little is stated or it does not fit.
+
+    Raises
+    ------
+    TonnageError
+        The case cannot be resolved.
+    """
+    stated = case.layout.tp and case.layout.pp and case.global_batch and case.seq_len and case.count > 1
+    if not stated or case.method != "pretrain" or case.accelerator_fraction < 1:
+        return None
+    assert case.global_batch and case.seq_len
+    model = case.model if isinstance(case.model, Model) else catalog.model(case.model)
+    accelerator = catalog.accelerator(case.accelerator)
+    printed = resolve_setup(case, model=model, accelerator=accelerator)
+    if not printed.fits or printed.setup.global_batch != case.global_batch:
+        return None
+    job = Job(
+        kind="train",
+        method="pretrain",
+        sequences=1e6,
+        seq_len=case.seq_len,
+        global_batch=case.global_batch,
+        precision=case.precision,
+        optimizer=case.optimizer,
+    )
+    place = Place(
+        accelerator=accelerator,
+        count=case.count,
+        per_node=printed.setup.accelerators_per_node,
+        intra_link=case.links.intra,
+        inter_bytes_per_s=case.links.inter_bytes_per_s,
+    )
+    early = case.year is not None and case.year < ONE_RECOMPUTE_UNTIL
+    found = fastest_arrangements(
+        model,
+        place,
+        job=job,
+        framework=case.framework,
+        recompute=case.recompute or (printed.setup.recompute if early else None),
+    )
+    likely = found.likely(MEMORY_SURE)
+    if likely is None:
+        return None
+    best = likely.setup
+    # What the row's era and settings fix stays as in the printed run; only the arrangement differs.
+    same = replace(
+        printed.setup,
+        layout=best.layout,
+        micro_batch=best.micro_batch,
+        num_micro_batches=best.num_micro_batches,
+        recompute=best.recompute,
+        recompute_share=best.recompute_share,
+    )
+    return step_time(printed.setup).value / step_time(same).value, printed.setup, same
