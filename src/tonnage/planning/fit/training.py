@@ -7,7 +7,8 @@ tried.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -38,6 +39,7 @@ _MOST: Final = 4096
 """Largest batch looked at."""
 _SHORT: Final = 512
 """Shortest sequence that is offered in place of one that does not fit, and the step of longer ones. [tokens]"""
+Choose = Callable[[FitRequest, int], "Chosen"]
 COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 ADAPTERS: Final = ("lora", "qlora", "dora")
 
@@ -45,17 +47,18 @@ ADAPTERS: Final = ("lora", "qlora", "dora")
 def training_row(model: Model, accelerator: Accelerator, *, request: FitRequest) -> FitRow:
     """One accelerator type, as many as asked for (one when not said), with largest values and remedies."""
     count = request.count or _least_count(request)
-    chosen = _choose(model, accelerator, request=request, count=count)
+    choose = partial(_choose, model, accelerator)
+    chosen = choose(request, count)
     row = _row(chosen)
-    row = msgspec.structs.replace(row, notes=(*row.notes, _trade(model, accelerator, request=request, count=count)))
-    largest = _largest(model, accelerator, request=request, chosen=chosen)
+    row = msgspec.structs.replace(row, notes=(*row.notes, _trade(choose, request, count)))
+    largest = _largest(choose, request, chosen)
     value = next((int(found.value) for found in largest if found.what == request.solve), 0)
     if value >= 1:
         solved = msgspec.structs.replace(request, **{str(request.solve).replace("-", "_"): value})
-        row = _row(_choose(model, accelerator, request=solved, count=count))
+        row = _row(choose(solved, count))
     if row.verdict.ok:
         return msgspec.structs.replace(row, largest=largest)
-    remedies = tuple(_remedies(model, accelerator, request=request, count=count))
+    remedies = tuple(_remedies(choose, request, chosen))
     nearest = remedies[0] if remedies else f"nothing up to {COUNTS[-1]} accelerators"
     verdict = msgspec.structs.replace(row.verdict, nearest=nearest)
     return msgspec.structs.replace(row, largest=largest, remedies=remedies, verdict=verdict)
@@ -66,7 +69,7 @@ def smallest_training(model: Model, accelerator: Accelerator, *, request: FitReq
     for count in (request.count,) if request.count else COUNTS[:7]:
         if count % _least_count(request):
             continue
-        chosen = _choose(model, accelerator, request=request, count=count)
+        chosen = _choose(model, accelerator, request, count)
         if chosen.fits:
             return _row(chosen)
     return None
@@ -137,7 +140,7 @@ def _least_count(request: FitRequest) -> int:
     return (request.tp or 1) * (request.pp or 1) * (request.dp or 1)
 
 
-def _choose(model: Model, accelerator: Accelerator, *, request: FitRequest, count: int) -> Chosen:
+def _choose(model: Model, accelerator: Accelerator, request: FitRequest, count: int) -> Chosen:
     """The job's setup; recomputation is part of the choice unless it is said."""
     from tonnage.planning.train.setup import resolve_setup  # `fit` for serving does without
 
@@ -212,26 +215,24 @@ def _tight(chosen: Chosen) -> tuple[str, ...]:
     return (f"fits with a chance of {whole_percent(sure)} only, by the errors of published peaks",)
 
 
-def _trade(model: Model, accelerator: Accelerator, *, request: FitRequest, count: int) -> str:
+def _trade(choose: Choose, request: FitRequest, count: int) -> str:
     """Activation checkpointing as a trade: memory of each mode beside the compute it repeats."""
     sizes = []
     for mode in ("none", "selective", "full"):
         tried = msgspec.structs.replace(request, recompute=mode)
-        sizes.append(f"{mode} {show(_choose(model, accelerator, request=tried, count=count).memory.value, 'bytes')}")
+        sizes.append(f"{mode} {show(choose(tried, count).memory.value, 'bytes')}")
     return f"activation recomputation: {', '.join(sizes)}; full repeats the forward pass (a third more FLOP)"
 
 
-def _largest(model: Model, accelerator: Accelerator, *, request: FitRequest, chosen: Chosen) -> tuple[Largest, ...]:
+def _largest(choose: Choose, request: FitRequest, chosen: Chosen) -> tuple[Largest, ...]:
     """Largest batch and sequence in the arrangement chosen, recomputation included."""
-    layout, setup = chosen.setup.layout, chosen.setup
-    count = layout.ranks
+    layout, setup, model = chosen.setup.layout, chosen.setup, chosen.setup.model
     fixed = msgspec.structs.replace(
         request, tp=layout.tp, pp=layout.pp, dp=layout.dp, sharding=layout.sharding, recompute=setup.recompute
     )
 
     def fits(**changed: Any) -> bool:
-        tried = msgspec.structs.replace(fixed, **changed)
-        return _choose(model, accelerator, request=tried, count=count).fits
+        return choose(msgspec.structs.replace(fixed, **changed), layout.ranks).fits
 
     batch, length = request.batch or 1, request.seq_len or SEQ_LEN
     kept = f"recompute {setup.recompute}"
@@ -253,12 +254,12 @@ def _largest(model: Model, accelerator: Accelerator, *, request: FitRequest, cho
     )
 
 
-def _remedies(model: Model, accelerator: Accelerator, *, request: FitRequest, count: int) -> Iterator[str]:
+def _remedies(choose: Choose, request: FitRequest, chosen: Chosen) -> Iterator[str]:
     """What would make it fit, the smallest change first; each was tried."""
+    model, count = chosen.setup.model, chosen.setup.layout.ranks
 
     def fits(count: int = count, **changed: Any) -> bool:
-        tried = msgspec.structs.replace(request, **changed)
-        return _choose(model, accelerator, request=tried, count=count).fits
+        return choose(msgspec.structs.replace(request, **changed), count).fits
 
     if request.recompute not in {None, "full"} and fits(recompute="full"):
         yield "full activation recomputation (--recompute full)"
@@ -274,7 +275,7 @@ def _remedies(model: Model, accelerator: Accelerator, *, request: FitRequest, co
     if not (request.tp or request.pp or request.dp):
         more = next((n for n in COUNTS if n > count and fits(n)), None)
         if more is not None:
-            yield f"{more} x {accelerator.name}"
+            yield f"{more} x {chosen.setup.accelerator.name}"
     if request.goal == "finetune":
         for method in ADAPTERS[:2]:
             if method != request.method and fits(method=method):

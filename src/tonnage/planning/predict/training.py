@@ -60,10 +60,10 @@ def predict_train(case: TrainCase, *, additions: Additions = NOTHING, why: bool 
         fits=chosen.fits,
         basis=step.basis,
         step_s=step,
-        tokens_per_s_per_accelerator=_rate(setup.global_batch * setup.seq_len / ranks, step, "tokens/s")
+        tokens_per_s_per_accelerator=estimate.rate(setup.global_batch * setup.seq_len / ranks, step, unit="tokens/s")
         if setup.seq_len > 1
         else None,
-        samples_per_s_per_accelerator=_rate(setup.global_batch / ranks, step, "samples/s"),
+        samples_per_s_per_accelerator=estimate.rate(setup.global_batch / ranks, step, unit="samples/s"),
         mfu=estimate.mfu(setup, step_s=step.value),
         board_w=watts_of(training_load(setup, step), accelerator, share=share),
         memory_peak_bytes=estimate.memory(setup, case.memory_kind),
@@ -138,14 +138,6 @@ def _counted_device(accelerator: Accelerator, case: TrainCase) -> Accelerator:
         memory_bytes=accelerator.memory_bytes * share,
         memory_bytes_per_s=accelerator.memory_bytes_per_s * share,
         peaks={dtype: peak * share for dtype, peak in accelerator.peaks.items()},
-    )
-
-
-def _rate(amount: float, step: Quantity, unit: str) -> Quantity:
-    """Work per second, with the step's interval turned round."""
-    assert step.low is not None and step.high is not None
-    return Quantity(
-        value=amount / step.value, unit=unit, low=amount / step.high, high=amount / step.low, basis=step.basis
     )
 
 

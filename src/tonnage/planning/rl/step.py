@@ -133,13 +133,7 @@ def step_of(case: RlCase, made: Generation, *, trained: Training, error: float =
         basis=basis,
         step_s=step,
         step=tree,
-        tokens_per_s_per_accelerator=Quantity(
-            value=tokens / tree.value,
-            unit="tokens/s",
-            basis=basis,
-            low=tokens / (step.high or 1.0),
-            high=tokens / (step.low or 1.0),
-        ),
+        tokens_per_s_per_accelerator=estimate.rate(tokens, step, unit="tokens/s"),
         rollout_tokens_per_s_per_accelerator=made.responses
         * case.response_tokens
         / made.total_s

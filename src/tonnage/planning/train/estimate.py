@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "basis", "errors", "exact_bytes", "layer_weights", "memory", "mfu", "own_factors", "pace", "peak", "place_of_setup",
-    "setting_of", "step", "with_interval",
+    "rate", "setting_of", "step", "with_interval",
 ]  # fmt: skip
 
 
@@ -63,6 +63,14 @@ def step(setup: TrainSetup) -> Quantity:
         parts = tuple(replace(part, value=part.value * by) for part in found.parts)
         found = replace(found, value=found.value * by, parts=parts)
     return found.within(errors(setup).factor("step_s"))
+
+
+def rate(amount: float, step: Quantity, *, unit: str) -> Quantity:
+    """So much a step as an amount per second, with the step's interval turned round."""
+    assert step.low is not None and step.high is not None
+    return Quantity(
+        value=amount / step.value, unit=unit, low=amount / step.high, high=amount / step.low, basis=step.basis
+    )
 
 
 def peak(setup: TrainSetup, kind: str = "device") -> Quantity:
