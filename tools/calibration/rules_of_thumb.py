@@ -21,10 +21,10 @@ from statistics import median
 from typing import Final
 
 from msgspec.structs import replace
+from tools.calibration.rules_judged import rules_of_thumb
+from tools.calibration.rules_of_money import RuleOfThumb
 
 from tonnage import catalog
-from tonnage.domain.published import RuleOfThumb
-from tonnage.planning.rules_of_thumb.rules import rules_of_thumb
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "rules-of-thumb.md"

@@ -15,11 +15,7 @@ import sys
 from pathlib import Path
 
 from tools.rl.memory import section
-
-from tonnage.catalog.fitted import rl_coefficients
-from tonnage.domain.rl import NOTHING_FITTED
-from tonnage.planning.rl.step import predict_rl
-from tonnage.validation.rl import (
+from tools.rl.scoring import (
     RlRow,
     best_split,
     count_ordered,
@@ -30,6 +26,10 @@ from tonnage.validation.rl import (
     rl_case,
     rl_rows,
 )
+
+from tonnage.catalog.fitted import rl_coefficients
+from tonnage.domain.rl import NOTHING_FITTED
+from tonnage.planning.rl.step import predict_rl
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "rl-accuracy.md"

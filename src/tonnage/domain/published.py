@@ -3,15 +3,14 @@ What others measured and published, short enough to travel with the package.
 
 `Published` is a measured speed, and `Near` what of them is near a question. `QualityScore` is what lower precision, a
 smaller model or adapters cost in the quality of output: what changes is always a ratio of two scores of one source and
-one benchmark, and what nobody has published stays unknown: an absent `kept`, never 100 %. `RuleOfThumb` is a saying
-of the field beside what is computed for it and what somebody measured.
+one benchmark, and what nobody has published stays unknown: an absent `kept`, never 100 %.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Near", "Published", "QualityChange", "QualityScore", "RuleOfThumb"]
+__all__ = ["Near", "Published", "QualityChange", "QualityScore"]
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -100,18 +99,3 @@ class QualityChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """All of this in one line."""
     passes: bool | None = None
     """Of the quality floor that was asked for; absent = no floor was given."""
-
-
-class RuleOfThumb(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One rule that articles repeat, judged."""
-
-    id: str
-    area: str
-    """memory, speed, money."""
-    rule: str
-    computed: str
-    """What Tonnage computes for the case the rule speaks of, in words with numbers."""
-    verdict: str
-    """holds, roughly, fails, depends."""
-    measured: str = ""
-    """What published measurements say; empty = none at hand."""

@@ -6,6 +6,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from tools.rl.scoring import rl_rows, split_ratio
 
 import tonnage
 from tonnage import catalog
@@ -19,7 +20,6 @@ from tonnage.pricing.energy import IDLE_DRAW
 from tonnage.report.answers import document_of, explanation_of
 from tonnage.report.charts.rl import rl_charts
 from tonnage.report.document import as_json
-from tonnage.validation.rl import rl_rows, split_ratio
 
 DAY = date(2026, 11, 22)
 FIELDS = {

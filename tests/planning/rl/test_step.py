@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tools.rl.scoring import count_ordered, errors, median_error, rl_rows
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import TrainCaseLayout
@@ -17,7 +18,6 @@ from tonnage.planning.predict.case_lines import case_of_object
 from tonnage.planning.predict.predict import predict
 from tonnage.planning.rl.step import predict_rl
 from tonnage.planning.rl.training import bins_of
-from tonnage.validation.rl import count_ordered, errors, median_error, rl_rows
 
 MEASUREMENTS = Path(__file__).parents[3] / "measurements"
 

@@ -1,4 +1,4 @@
-"""Rules of thumb against the answers of Tonnage: memory and speed here, money in `money`.
+"""Rules of thumb against the answers of Tonnage: memory and speed here, money in `rules_of_money`.
 
 Each function asks the planners what a user would ask and puts the answer beside the rule. Nothing is judged from
 memory: change a price, a kernel table or a formula, and the page changes with it.
@@ -10,18 +10,18 @@ from collections.abc import Callable
 from datetime import date
 from typing import Any, Final
 
+from tools.calibration.rules_of_money import MONEY, RuleOfThumb
+
 from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.case import InferCase, ServeCase, Traffic
 from tonnage.domain.fit import FitAnswer
 from tonnage.domain.precision import Precision
-from tonnage.domain.published import RuleOfThumb
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.planning.fit.fit import fit
 from tonnage.planning.predict.inference import predict_infer
 from tonnage.planning.predict.serving import predict_serve
 from tonnage.planning.requests.fit import fit_request
-from tonnage.planning.rules_of_thumb.money import MONEY
 from tonnage.units import GB
 
 __all__ = ["RULES", "rules_of_thumb"]

@@ -7,11 +7,12 @@ from datetime import date
 from statistics import median
 from typing import Final
 
+import msgspec
+
 from tonnage import catalog
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.cost import Claim
 from tonnage.domain.precision import Precision
-from tonnage.domain.published import RuleOfThumb
 from tonnage.planning.cost.rent_or_buy import FASTEST_DECLINE, rent_or_buy
 from tonnage.planning.lifecycle.plan import plan_lifecycle
 from tonnage.planning.predict.serving import predict_serve
@@ -19,7 +20,22 @@ from tonnage.planning.requests.cost import rent_or_buy_request
 from tonnage.planning.requests.lifecycle import lifecycle_request
 from tonnage.pricing.owning import resale_share
 
-__all__ = ["MONEY"]
+__all__ = ["MONEY", "RuleOfThumb"]
+
+
+class RuleOfThumb(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One rule that articles repeat, judged."""
+
+    id: str
+    area: str
+    """memory, speed, money."""
+    rule: str
+    computed: str
+    """What Tonnage computes for the case the rule speaks of, in words with numbers."""
+    verdict: str
+    """holds, roughly, fails, depends."""
+    measured: str = ""
+    """What published measurements say; empty = none at hand."""
 
 
 def _claim(machine: str, words: str, *, today: date) -> Claim:
