@@ -29,6 +29,7 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Verdict
 from tonnage.domain.engine_spec import EngineSpec
 from tonnage.domain.precision import Precision, number_format
+from tonnage.domain.refusal import refusal
 
 __all__ = [
     "FACTORS", "EngineTimes", "Support", "attends_in_8_bits", "engine_lacking", "engine_times", "formats",
@@ -307,4 +308,4 @@ def engine_lacking(spec: EngineSpec, accelerator: Accelerator, *, planned: Itera
     others = [name for name in planned if formats(name, accelerator)]
     nearest = f"engine {' or '.join(others)}" if others else "another accelerator"
     reason = f"no source shows {spec.title} running on {accelerator.name}"
-    return Verdict(ok=False, limit="engine", reason=reason, nearest=nearest)
+    return refusal("engine", reason, nearest=nearest)

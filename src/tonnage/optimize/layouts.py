@@ -14,6 +14,7 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Verdict
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import LatentAttention, Model, Moe
+from tonnage.domain.refusal import refusal
 
 __all__ = ["legal", "replica_layouts"]
 
@@ -113,4 +114,4 @@ def _below(whole: int, degree: int) -> int:
 
 
 def _no(limit: str, reason: str, nearest: str) -> Verdict:
-    return Verdict(ok=False, limit=limit, reason=reason, nearest=nearest)
+    return refusal(limit, reason, nearest=nearest)

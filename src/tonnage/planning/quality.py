@@ -19,6 +19,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.plan import Rejection
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.published import QualityChange
+from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.serve import Batch, Serve
 
 __all__ = ["apply_quality_floor", "changes_among", "judge_change", "quality_text", "usual_formats", "weights_change"]
@@ -97,12 +98,10 @@ def _refusal(change: QualityChange, floor: float) -> Verdict:
     known = change.kept is not None and change.on in OWN
     short = floor - change.kept if known and change.kept is not None else None
     nearest = "the weights as released" + (f", or quality {change.kept:.1%}" if known else ", or no quality floor")
-    return Verdict(
-        ok=False,
-        limit="quality",
-        reason=f"{quality_text(change)}; at least {floor:.1%} is asked for",
+    return refusal(
+        "quality",
+        f"{quality_text(change)}; at least {floor:.1%} is asked for",
         short_by=short,
-        unit="fraction" if short is not None else None,
         nearest=nearest,
     )
 

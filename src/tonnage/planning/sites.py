@@ -29,6 +29,7 @@ from tonnage.domain.accelerator import Accelerator, Link, ScaleUpDomain
 from tonnage.domain.answer import Verdict
 from tonnage.domain.money import Offer, OfferKind, Price, Provider
 from tonnage.domain.plan import Rejection, ServeOption
+from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.common import Filters
 from tonnage.optimize.layouts import WIDEST
 from tonnage.pricing.terms import billing_rules, stated_step_s
@@ -200,11 +201,9 @@ def none_passes(excluded: Iterable[Rejection], *, usual: str = "filter") -> Verd
     last = max(counts, key=lambda name: (order.index(name) if name in order else -1, counts[name]), default=usual)
     number = counts[last]
     nearest = f"drop or widen '{last}'" + (ADD_YOURS if last == "term" else "")
-    return Verdict(
-        ok=False,
-        limit=last,
-        reason=f"no offer passes the filters; '{last}' removes the last of {number} "
-        f"accelerator{'' if number == 1 else 's'}",
+    return refusal(
+        last,
+        f"no offer passes the filters; '{last}' removes the last of {number} accelerator{'' if number == 1 else 's'}",
         nearest=ADD_STRANGERS if last == "community" else nearest,
     )
 
@@ -303,11 +302,8 @@ def _own_offer(filters: Filters, accelerator: Accelerator) -> Offer | None:
 
 def _no_price(accelerator: Accelerator) -> Verdict:
     """Nobody in the book sells it."""
-    return Verdict(
-        ok=False,
-        limit="offer",
-        reason=f"no price of {accelerator.id} is known",
-        nearest=f"add yours: --price '{accelerator.id}=$2.50/h'",
+    return refusal(
+        "offer", f"no price of {accelerator.id} is known", nearest=f"add yours: --price '{accelerator.id}=$2.50/h'"
     )
 
 
@@ -362,7 +358,7 @@ def _has_certificates(filters: Filters, provider: Provider | None) -> bool:
 
 
 def _rejection(accelerator: Accelerator, limit: str, why: str) -> Rejection:
-    return Rejection(what=accelerator.id, verdict=Verdict(ok=False, limit=limit, reason=f"filter '{limit}' {why}"))
+    return Rejection(what=accelerator.id, verdict=refusal(limit, f"filter '{limit}' {why}"))
 
 
 def domain_of(site: Site) -> ScaleUpDomain | None:

@@ -17,6 +17,7 @@ import msgspec
 from tonnage.domain.answer import Basis, Quantity, Verdict
 from tonnage.domain.money import Contract, Offer, is_stale
 from tonnage.domain.plan import Bill
+from tonnage.domain.refusal import refusal
 
 __all__ = [
     "HOURS_PER_MONTH",
@@ -120,14 +121,14 @@ def bill(offer: Offer, *, replicas: int, ranks: int, term: str, today: date) -> 
     name = f"{offer.provider} {offer.instance_type} {offer.region}".strip()
     if price is None:
         terms = ", ".join(listed.term for listed in offer.prices) or "no price"
-        return Verdict(ok=False, limit="term", reason=f"{name} lists no {term} price", nearest=terms)
+        return refusal("term", f"{name} lists no {term} price", nearest=terms)
     instances = instances_needed(replicas=replicas, ranks=ranks, per_instance=offer.count)
     if offer.stock is not None and instances * offer.count > offer.stock:
         need = int(instances * offer.count)
-        return Verdict(ok=False, limit="count", reason=f"needs {need} of {name}, and {offer.stock} are there")
+        return refusal("count", f"needs {need} of {name}, and {offer.stock} are there")
     if hourly_usd(offer, instances=instances, term=term) is None:
         reason = f"{name} has not all {int(instances * offer.count)} from the start, and no price on demand is known"
-        return Verdict(ok=False, limit="count", reason=reason, nearest=f"--price '{offer.accelerator}=$2.50/h'")
+        return refusal("count", reason, nearest=f"--price '{offer.accelerator}=$2.50/h'")
     lines = _lines(offer, instances=instances, price=price)
     return Bill(
         provider=offer.provider,

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from typing import Any, Final, NamedTuple
 
-from tonnage.domain.answer import Quantity, Verdict
+from tonnage.domain.answer import Quantity
 from tonnage.domain.calibration import FirstMeasurement
 from tonnage.domain.plan import BY_AVERAGES, Bill, BreakEven, Provenance, Rejection
+from tonnage.domain.refusal import FILTERED, ruled_out
 from tonnage.report.document import (
     Block,
     Document,
@@ -27,7 +28,6 @@ from tonnage.report.document import (
     Text,
     grid,
     section,
-    text_section,
 )
 from tonnage.report.names import part_name, product, with_names
 from tonnage.report.wording import (
@@ -59,22 +59,6 @@ TEXT_COLUMNS: Final = 96
 EXPLAIN: Final = "; each number: tonnage explain"
 SHORTEST_REASON: Final = 4
 """Reasons of a first screen, when nothing works."""
-
-FILTERED: Final = "excluded by your filters"
-REASONS: Final = {
-    "tpot": "too slow", "ttft": "too slow", "e2e": "too slow", "latency": "too slow", "deadline": "too slow",
-    "rate": "too slow", "compute": "too slow", "memory": "too small", "kv": "too small", "context": "too small",
-    "offer": "without an offer", "offers": "without an offer", "price": "without an offer",
-    "budget": "over the budget", "cost": "too expensive", "filter": FILTERED, "accelerator": FILTERED,
-    "region": "not in the region", "count": "over the count allowed",
-    "eu": "outside the EU", "community": "on marketplaces only", "certification": "without the certification",
-    "training": "without training support", "battery": "drain the battery", "quota": "over the quota",
-    "quality": "below the quality floor", "unmeasured": "without a measured rate", "layout": "without a layout",
-    "decode": "too few video decoders", "cores": "too few cores", "confidence": "not sure enough",
-    "dominated": "beaten by another layout", "precision": "without the format", "engine": "not run by the engine",
-    "checkpoint": "without a checkpoint",
-}  # fmt: skip
-"""Limit of a verdict -> what is said of those that it rules out."""
 
 
 class Ranking(NamedTuple):
@@ -175,7 +159,7 @@ def no_plan(plan: Any, *, question: Sequence[str], what: str) -> tuple[Block, ..
     """The first screen where nothing works: the reasons with how many each rules out, and what would work."""
     grouped: dict[str, list[Rejection]] = {}
     for loser in plan.rejected:
-        grouped.setdefault(_reason(loser.verdict), []).append(loser)
+        grouped.setdefault(ruled_out(loser.verdict), []).append(loser)
     # What the user's own filters exclude says nothing about the question: it stands last, and has no nearest.
     largest = sorted(grouped.items(), key=lambda item: (item[0] == FILTERED, -len(item[1])))[:SHORTEST_REASON]
     rows = [(reason, str(len(losers)), "" if reason == FILTERED else _nearest(losers)) for reason, losers in largest]
@@ -188,11 +172,6 @@ def no_plan(plan: Any, *, question: Sequence[str], what: str) -> tuple[Block, ..
         risks=[f"Would work: {text}" for text in getattr(plan, "relaxing", ())],
         rest=left_out(plan.rejected, what=what, opened=""),
     )
-
-
-def _reason(verdict: Verdict) -> str:
-    limit = verdict.limit or ""
-    return REASONS.get(limit, limit.replace("_", " ").replace("-", " ") or "other")
 
 
 def cheaper_stored(rejected: Sequence[Rejection]) -> list[str]:
@@ -253,7 +232,7 @@ def left_out(
     rejected: Sequence[Rejection], *, what: str = "configurations", hidden: int = 0, opened: str = EXPLAIN
 ) -> Note:
     """How many are ruled out or not shown, by reason, and how to see them."""
-    counts = Counter(_reason(loser.verdict) for loser in rejected)
+    counts = Counter(ruled_out(loser.verdict) for loser in rejected)
     reasons = ", ".join(f"{count} {reason}" for reason, count in counts.most_common(SHORTEST_REASON))
     every = f" {FILTERED}" if set(counts) == {FILTERED} else f" ruled out ({reasons})"
     out = f"{plural(len(rejected), what.removesuffix('s'))}{every}." if rejected else ""
@@ -346,11 +325,6 @@ def used_of(used: float, bill: Bill, *, name: str) -> str:
 def columns_of(rows: Sequence[Pick]) -> list[str]:
     """Cells that name the choices; the rank of the others."""
     return [pick.name or str(pick.place + 1) for pick in rows]
-
-
-def text_document(sentence: str, *, good: bool, why: Iterable[Block] = (), notes: Sequence[str] = ()) -> Document:
-    """A document whose first screen is one sentence and its notes."""
-    return Document(first=(Headline(text=sentence, good=good), *text_section("Notes", notes)), why=tuple(why))
 
 
 def run_price(cost: Quantity, *, wall_s: float, usd_per_hour: float) -> str:

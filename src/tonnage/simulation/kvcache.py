@@ -23,6 +23,7 @@ from tonnage.domain.engine_spec import MemoryRule, ResolvedEngine
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Attention, LatentAttention, Model
 from tonnage.domain.precision import Precision
+from tonnage.domain.refusal import refusal
 from tonnage.physics.buffers import activation_peak
 from tonnage.physics.memory import (
     cache_bytes_per_sequence,
@@ -393,13 +394,11 @@ def _verdict(held: _Held, *, need: Quantity, free: float, wanted: float, acceler
     short = wanted - free if free < wanted else -free
     largest = max(need.parts, key=lambda part: part.value, default=None)
     what = "weights and buffers alone exceed" if free <= 0 else "the cache asked for exceeds"
-    return Verdict(
-        ok=False,
-        limit="memory",
-        reason=f"{what} the {show(held.limit_bytes, 'bytes')} that may be used on {accelerator.name} "
+    return refusal(
+        "memory",
+        f"{what} the {show(held.limit_bytes, 'bytes')} that may be used on {accelerator.name} "
         f"by {show(short, 'bytes')}" + (f"; largest part: {largest.name}" if largest else ""),
         short_by=short,
-        unit="bytes",
     )
 
 

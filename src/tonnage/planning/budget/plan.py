@@ -16,6 +16,7 @@ from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.budget_plan import Affordable, AffordableRun, AffordableTune, BudgetPlan
 from tonnage.domain.calibration import FirstMeasurement
 from tonnage.domain.plan import PLAN_SCHEMA
+from tonnage.domain.refusal import none_works, refusal
 from tonnage.domain.requests.budget import Budget
 from tonnage.errors import BadRequest
 from tonnage.planning.budget.serving import TOLERANCE, best_models, largest_affordable
@@ -71,8 +72,7 @@ def _serving(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPl
         models, looked = best_models(request, additions=additions, today=today)
     if not models:
         binding = _least(request, additions=additions, today=today)
-        nearest = f" Nearest: {binding.nearest}." if binding.nearest else ""
-        return replace(base, binding=binding, sentence=f"Not within {budget}: {binding.reason}.{nearest}")
+        return replace(base, binding=binding, sentence=none_works(f"Not within {budget}", binding))
     first = models[0]
     what = f"{first.option.accelerators} x {first.option.configuration.accelerator}"
     served = f"{show(first.rate_per_s, '1/s')} of {first.model} ({first.output_tokens_per_s:,.0f} output tokens/s)"
@@ -95,30 +95,27 @@ def _least(request: Budget, *, additions: Additions, today: date) -> Verdict:
     serve = request.serve
     assert serve is not None
     if request.model is None:
-        return Verdict(
-            ok=False,
-            limit="budget",
+        return refusal(
+            "budget",
+            "no model with a published score carries that rate within the objectives",
             nearest="a larger budget, a lower rate or looser objectives",
-            reason="no model with a published score carries that rate within the objectives",
         )
     asked = replace(serve, model=request.model, quick=True, rate_per_s=1e-3)
     options = serve_options(asked, additions=additions, today=today)
     if not options:
-        return Verdict(
-            ok=False,
-            limit="objectives",
-            reason="nothing that can be rented meets the objectives at any load",
+        return refusal(
+            "objectives",
+            "nothing that can be rented meets the objectives at any load",
             nearest=f"ask `tonnage plan serve {request.model} --rate 1/s` for what stands in the way",
         )
     cheapest = min(option.bill.usd_per_hour for option in options)
     monthly = cheapest * HOURS_PER_MONTH
-    return Verdict(
-        ok=False,
-        limit="budget",
+    return refusal(
+        "budget",
+        f"the least that serves {request.model} costs ${monthly:,.0f} a month",
         short_by=cheapest - (request.usd_per_h or 0.0),
-        unit="USD/h",
-        reason=f"the least that serves {request.model} costs ${monthly:,.0f} a month",
         nearest=f"${monthly:,.0f}/month, fewer bits (--precision), or a smaller model",
+        unit="USD/h",
     )
 
 
@@ -198,13 +195,12 @@ def _before_run(request: Budget, run: AffordableRun | AffordableTune) -> FirstMe
 
 
 def _no_run(base: BudgetPlan) -> BudgetPlan:
-    binding = Verdict(
-        ok=False,
-        limit="budget",
-        reason="no run of any size ends within deadline and budget on what can be rented",
+    binding = refusal(
+        "budget",
+        "no run of any size ends within deadline and budget on what can be rented",
         nearest="a longer deadline, more money, or other accelerators",
     )
-    return replace(base, binding=binding, sentence=f"No run: {binding.reason}. Nearest: {binding.nearest}.")
+    return replace(base, binding=binding, sentence=none_works("No run", binding))
 
 
 def _assumptions(request: Budget) -> list[str]:

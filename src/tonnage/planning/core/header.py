@@ -32,13 +32,15 @@ from tonnage.domain.plan import (
     RejectionCount,
     ServePlan,
 )
+from tonnage.domain.refusal import none_works, ruled_out
 from tonnage.domain.requests.common import Filters
+from tonnage.domain.requests.field import attributes_of
 from tonnage.domain.requests.rl import Rl
 from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.planning.core.measure_first import with_measure_first
-from tonnage.planning.sites import ACCELERATOR_TESTS, OFFER_TESTS, none_passes
+from tonnage.planning.sites import none_passes
 from tonnage.simulation.capacity import Point
 from tonnage.version import __version__, can_simulate
 
@@ -109,9 +111,7 @@ def provenance(bills: Iterable[Bill], *, today: date, assumed: Iterable[str]) ->
 
 def infeasible_sentence(purpose: str, binding: Verdict | None) -> str:
     """The answer where nothing does it: "No feasible plan to serve M: …. Nearest: …."."""
-    assert binding is not None
-    nearest = f" Nearest: {binding.nearest}." if binding.nearest else ""
-    return f"No feasible plan {purpose}: {binding.reason}.{nearest}"
+    return none_works(f"No feasible plan {purpose}", binding)
 
 
 def names_taken(filters: Filters, additions: Additions) -> list[str]:
@@ -122,22 +122,6 @@ def names_taken(filters: Filters, additions: Additions) -> list[str]:
 def what_if(additions: Additions) -> list[str]:
     """Facts of the catalogue that the user changed."""
     return [f"what-if: {text}" for text in getattr(additions, "overrides", ())]
-
-
-REASONS: Final = {
-    "memory": "too small", "cache": "too small", "cores": "too small",
-    "ttft": "too slow", "tpot": "too slow", "e2e": "too slow", "latency": "too slow", "deadline": "too slow",
-    "budget": "too expensive", "cost": "too expensive",
-    "offer": "no offer", "term": "no offer",
-    "count": "too many accelerators needed", "quota": "too many accelerators needed",
-    "own": "too many accelerators needed",
-    "precision": "format not supported", "engine": "no kernels in the engine", "quality": "below the quality floor",
-    "checkpoint": "no checkpoint named",
-    "layout": "cannot be split so", "tp": "cannot be split so",
-    "unmeasured": "speed not known", "training": "not known to train", "decode": "cannot decode the video",
-    "confidence": "not sure enough", "interruptions": "too many interruptions", "battery": "battery too small",
-}  # fmt: skip
-"""Limit of a verdict -> the reason that it is counted under."""
 
 
 class Loser(Protocol):
@@ -212,7 +196,7 @@ def by_reason(rejected: Iterable[Rejection]) -> tuple[RejectionCount, ...]:
     counts: Counter[str] = Counter()
     examples: dict[str, str] = {}
     for one in rejected:
-        reason = _reason(one.verdict)
+        reason = ruled_out(one.verdict)
         counts[reason] += 1
         examples.setdefault(reason, one.what)
     return tuple(
@@ -220,50 +204,26 @@ def by_reason(rejected: Iterable[Rejection]) -> tuple[RejectionCount, ...]:
     )
 
 
-def _reason(verdict: Verdict) -> str:
-    limit = verdict.limit or "other"
-    if (verdict.reason or "").startswith("filter '") or limit in FILTERS:
-        return f"excluded by '{limit}'"
-    return REASONS.get(limit, limit)
-
-
-FILTERS: Final = (ACCELERATOR_TESTS.keys() | OFFER_TESTS.keys()) - REASONS.keys()
-
-
+Asked = TypeVar("Asked", bound=msgspec.Struct)
 Request = TypeVar("Request", bound=Serve | Batch | Train | FineTune | Infer | Rl)
 Plan = TypeVar("Plan", bound=RankedPlan[Any, Any])
 
-FLAGS: Final = {
-    "accelerators": "accelerator", "exclude_accelerators": "exclude", "vendors": "vendor", "segments": "segment",
-    "providers": "provider", "regions": "region", "countries": "country", "max_count": "max-accelerators",
-    "certifications": "certification", "max_power_w": "max-power", "terms": "term", "always_on": "always-on",
-    "provider_kinds": "provider-kind", "eu_owned": "eu-owned", "billing_step_s": "billing",
-    "own_prices": "price", "owned": "own", "discounts": "discount", "free_egress": "free-egress",
-    "provisioning_s": "provisioning", "price_fall": "price-fall",
-}  # fmt: skip
-"""Fields whose flag has another name."""
-LIMITS: Final = {
-    "quality_floor": "quality", "precisions": "precision", "deadline_s": "deadline", "budget_usd": "budget",
-    "budget_usd_per_h": "budget", "count": "count", "max_context": "context",
-    "latency_s": "latency", "hours": "hours",
-}  # fmt: skip
+RELAXED: Final = (
+    "quality_floor", "precisions", "deadline_s", "budget_usd", "budget_usd_per_h", "count", "max_context", "latency_s",
+    "hours",
+)  # fmt: skip
 """Limits of a request beside its filters; which of them a kind of request has is its own business."""
-OBJECTIVES: Final = ("ttft_s", "tpot_s", "e2e_s")
 ALL_TERMS: Final = ("on-demand", "spot", "reserved-1y", "reserved-3y")
 
 
 def relaxations(request: Request) -> Iterator[tuple[str, Request]]:
     """The request without each of its constraints in turn, and what was dropped, as a flag."""
-    for name, filters in _filters(request.filters):
-        yield name, replace(request, filters=filters)
-    usual = {field.name: field.default for field in _fields(request)}
-    for name, flag in LIMITS.items():
-        if name in usual and getattr(request, name) != usual[name]:
-            yield f"--{flag}", replace(request, **{name: usual[name]})
+    for flag, filters in _without_each(request.filters, request.filters.__struct_fields__):
+        yield flag, replace(request, filters=filters)
+    yield from _without_each(request, RELAXED)
     if isinstance(request, Serve):
-        for name in OBJECTIVES:
-            if getattr(request.slo, name) is not None:
-                yield f"--{name.removesuffix('_s')}", replace(request, slo=replace(request.slo, **{name: None}))
+        for flag, slo in _without_each(request.slo, ("ttft_s", "tpot_s", "e2e_s")):
+            yield flag, replace(request, slo=slo)
 
 
 def what_relaxing_buys(request: Request, leads: Callable[[Request], str | None]) -> tuple[str, ...]:
@@ -325,20 +285,14 @@ def quick_without_simulator(request: Any, plan: Callable[[Any], Simulated]) -> S
     return replace(averaged, request=request, provenance=said)
 
 
-def _filters(filters: Filters) -> Iterator[tuple[str, Filters]]:
-    usual = Filters()
-    for field in _fields(filters):
-        name = field.name
-        now, default = getattr(filters, name), getattr(usual, name)
-        if name == "terms":
-            default = tuple(dict.fromkeys((*now, *ALL_TERMS)))
-        if name == "community" and not now:
-            yield "the rule against community hosts (--community)", replace(filters, community=True)
-        elif now != default:
-            yield f"--{FLAGS.get(name, name)}", replace(filters, **{name: default})
-
-
-def _fields(struct: Any) -> tuple[Any, ...]:
-    from msgspec.structs import fields
-
-    return fields(type(struct))
+def _without_each(asked: Asked, names: Iterable[str]) -> Iterator[tuple[str, Asked]]:
+    """The part of a request with each of some fields as if it were not given, and how the field is written."""
+    known = {one.name: one for one in attributes_of(type(asked))}
+    for one in (known[name] for name in names if name in known):
+        now, then, flag = getattr(asked, one.name), one.default, f"--{one.fields[0].name.replace('_', '-')}"
+        if one.name == "terms":
+            then = tuple(dict.fromkeys((*now, *ALL_TERMS)))
+        elif one.name == "community" and not now:
+            flag, then = "the rule against community hosts (--community)", True
+        if now != then:
+            yield flag, replace(asked, **{one.name: then})

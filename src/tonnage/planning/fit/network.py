@@ -12,6 +12,7 @@ from tonnage.domain.answer import Verdict
 from tonnage.domain.case import InferCase
 from tonnage.domain.fit import FitRequest, FitRow, Largest
 from tonnage.domain.model import Model
+from tonnage.domain.refusal import refusal
 from tonnage.errors import BadRequest
 from tonnage.optimize.largest import largest_whole
 from tonnage.units import show
@@ -60,13 +61,11 @@ def network_row(
     if memory.value > usable:
         short = memory.value - usable
         biggest = max(memory.parts, key=lambda part: part.value)
-        verdict = Verdict(
-            ok=False,
-            limit="memory",
-            short_by=short,
-            unit="bytes",
-            reason=f"a batch of {batch:,} exceeds {show(usable, 'bytes')} by {show(short, 'bytes')}; largest part: "
+        verdict = refusal(
+            "memory",
+            f"a batch of {batch:,} exceeds {show(usable, 'bytes')} by {show(short, 'bytes')}; largest part: "
             f"{biggest.name}",
+            short_by=short,
             nearest=f"a batch of {most:,}" if most else "an accelerator with more memory",
         )
     return FitRow(

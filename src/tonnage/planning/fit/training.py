@@ -19,6 +19,7 @@ from tonnage.domain.case import TrainCase, TrainCaseLayout
 from tonnage.domain.fit import FitRequest, FitRow, Largest, Rule
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision, number_format
+from tonnage.domain.refusal import refusal
 from tonnage.domain.training import Method, Recompute
 from tonnage.errors import BadRequest
 from tonnage.optimize.largest import largest_whole
@@ -180,12 +181,10 @@ def _row(chosen: Chosen) -> FitRow:
     verdict = Verdict(ok=True)
     if not chosen.fits:
         biggest = max(chosen.memory.parts, key=lambda part: part.value)
-        verdict = Verdict(
-            ok=False,
-            limit="memory",
+        verdict = refusal(
+            "memory",
+            f"the peak exceeds {show(limit, 'bytes')} by {show(short, 'bytes')}; largest part: {biggest.name}",
             short_by=short,
-            unit="bytes",
-            reason=f"the peak exceeds {show(limit, 'bytes')} by {show(short, 'bytes')}; largest part: {biggest.name}",
         )
     degrees = {n: d for n in ("tp", "pp", "cp", "ep", "dp") if isinstance(d := getattr(layout, n), int) and d > 1}
     return FitRow(

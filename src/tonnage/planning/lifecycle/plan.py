@@ -17,10 +17,10 @@ from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.answer import Basis, Quantity, weakest
 from tonnage.domain.lifecycle import LifecyclePlan, LifecycleRequest, OneType
 from tonnage.domain.plan import PLAN_SCHEMA, Bill, Provenance, ServeOption, ServePlan
+from tonnage.domain.refusal import none_works
 from tonnage.domain.train_plan import Milestone, TrainOption, TrainPlan
 from tonnage.physics.memory import stored_bytes
 from tonnage.planning.cold_start import cold_start
-from tonnage.planning.core.header import infeasible_sentence
 from tonnage.planning.core.measure_first import likelier
 from tonnage.planning.error_model import Pair, Ratio, correlation, ratio
 from tonnage.planning.lifecycle.savings import savings_options
@@ -60,7 +60,7 @@ def plan_lifecycle(
         return LifecyclePlan(
             schema=PLAN_SCHEMA,
             feasible=False,
-            sentence=infeasible_sentence(f"to {half} the model", binding),
+            sentence=none_works(f"No feasible plan to {half} the model", binding),
             request=request,
             make=make,
             serve=serve,

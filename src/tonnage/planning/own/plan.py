@@ -16,6 +16,7 @@ from tonnage.domain.calibration import FirstMeasurement
 from tonnage.domain.fleet_plan import FleetPlan, PoolInstances
 from tonnage.domain.own_plan import Beside, OwnedAnswer, OwnPlan
 from tonnage.domain.plan import PLAN_SCHEMA
+from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.fleet import FleetRequest, OwnMachine
 from tonnage.domain.requests.own import Own, OwnedGroup
 from tonnage.planning.core.header import provenance
@@ -118,10 +119,9 @@ def _electricity(groups: tuple[OwnedAnswer, ...]) -> Quantity | None:
 
 
 def _nothing(groups: tuple[OwnedAnswer, ...], *, model: str | None) -> Verdict:
-    return Verdict(
-        ok=False,
-        limit="memory",
-        reason=groups[0].none_because,
+    return refusal(
+        "memory",
+        groups[0].none_because,
         nearest="host memory beside a card (--host-memory), or fewer bits; `tonnage local --why` says what each lacks"
         if model is None
         else f"`tonnage fit {model}` says what holds it; without --model what is owned says what it serves best",

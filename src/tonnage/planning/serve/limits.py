@@ -15,6 +15,7 @@ from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration, Rejection, ServeOption
 from tonnage.domain.precision import Precision, number_format
+from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import engine_spec, planned_engines
 from tonnage.errors import BadRequest
@@ -112,11 +113,8 @@ def needs_checkpoint(
         return ()
     run, weights = found.configuration, found.configuration.precision.weights
     price = show(found.cost.value, found.cost.unit)
-    verdict = Verdict(
-        ok=False,
-        limit="checkpoint",
-        reason=f"about {price}, needs a checkpoint in {weights} (none is named)",
-        nearest=f"precision {weights}",
+    verdict = refusal(
+        "checkpoint", f"about {price}, needs a checkpoint in {weights} (none is named)", nearest=f"precision {weights}"
     )
     return (Rejection(what=f"{found.accelerators} x {run.accelerator}", verdict=verdict),)
 
@@ -160,14 +158,13 @@ def no_kernels(request: Serve, site: Site, *, engine: str) -> Verdict:
         anywhere = (name for name in planned_engines() if engine_spec(name).vendors is None and name != engine)
         others = sorted(name for name in anywhere if formats(name, site.accelerator))
         nearest = f"engine {' or '.join(others)}" if others else "another accelerator"
-        return Verdict(ok=False, limit="engine", reason=reason, nearest=nearest)
+        return refusal("engine", reason, nearest=nearest)
     asked = ", ".join(request.precisions) or "the checkpoint's format"
     known = ", ".join(sorted(runs))
-    return Verdict(
-        ok=False,
-        limit="engine",
+    return refusal(
+        "engine",
+        f"{engine} with {asked} on {site.accelerator.id} is unverified: no source of ours shows it",
         nearest=known,
-        reason=f"{engine} with {asked} on {site.accelerator.id} is unverified: no source of ours shows it",
     )
 
 
@@ -194,12 +191,10 @@ def misses_context(request: Serve, replica: Replica) -> Verdict | None:
 
 def too_little_cache(need: float, kv_tokens: float) -> Verdict:
     """The pool holds less than one request of `need` tokens."""
-    return Verdict(
-        ok=False,
-        limit="cache",
-        reason=f"{kv_tokens:,.0f} tokens of KV cache are left and one request needs {need:,.0f}",
+    return refusal(
+        "cache",
+        f"{kv_tokens:,.0f} tokens of KV cache are left and one request needs {need:,.0f}",
         short_by=need - kv_tokens,
-        unit="tokens",
         nearest="more accelerators per replica, fewer bits per weight, or shorter requests",
     )
 
@@ -208,13 +203,12 @@ def misses_objective(request: Serve, alone: Point, *, limit: str) -> Verdict:
     """Even a single request misses an objective."""
     reached = {"ttft": alone.ttft_tail_s, "tpot": alone.tpot_tail_s, "e2e": alone.e2e_tail_s}[limit]
     wanted = {"ttft": request.slo.ttft_s, "tpot": request.slo.tpot_s, "e2e": request.slo.e2e_s}[limit] or 0.0
-    return Verdict(
-        ok=False,
-        limit=limit,
-        reason=f"a request alone takes {limit.upper()} {show(reached, 's')}, above the {show(wanted, 's')} asked for",
+    return refusal(
+        limit,
+        f"a request alone takes {limit.upper()} {show(reached, 's')}, above the {show(wanted, 's')} asked for",
         short_by=reached - wanted,
-        unit="s",
         nearest=f"{limit.upper()} {show(reached, 's')}",
+        unit="s",
     )
 
 
@@ -233,24 +227,21 @@ def beyond_limits(request: Serve, accelerators: int, *, usd_per_h: float) -> Ver
     """Whether a plan exceeds the count or the budget, and by how much."""
     most = request.filters.max_count
     if most is not None and accelerators > most:
-        return Verdict(
-            ok=False,
-            limit="count",
-            reason=f"the load needs {accelerators} accelerators and at most {most} are allowed",
+        return refusal(
+            "count",
+            f"the load needs {accelerators} accelerators and at most {most} are allowed",
             short_by=float(accelerators - most),
-            unit="accelerators",
             nearest=f"max_accelerators {accelerators}",
         )
     budget = request.budget_usd_per_h
     if budget is not None and usd_per_h > budget:
         cost = show(usd_per_h, "USD/h")
-        return Verdict(
-            ok=False,
-            limit="budget",
-            reason=f"{accelerators} accelerators cost {cost}, above {show(budget, 'USD/h')}",
+        return refusal(
+            "budget",
+            f"{accelerators} accelerators cost {cost}, above {show(budget, 'USD/h')}",
             short_by=usd_per_h - budget,
-            unit="USD/h",
             nearest=f"budget {cost}",
+            unit="USD/h",
         )
     return None
 
@@ -259,13 +250,12 @@ def too_dear(least: float, *, best: float, times: float, count: int | None = Non
     """Its smallest replica that was left costs many times the plan, or so many accelerators as the load needs do."""
     what = f"{show(least, 'USD/h')} or more" if count is None else show(least, "USD/h")
     who = "a replica costs" if count is None else f"the {count:,} that the load needs cost"
-    return Verdict(
-        ok=False,
-        limit="cost",
-        reason=f"{who} {what}, over {times:g} times the plan's {show(best, 'USD/h')}",
+    return refusal(
+        "cost",
+        f"{who} {what}, over {times:g} times the plan's {show(best, 'USD/h')}",
         short_by=least - times * best,
-        unit="USD/h",
         nearest="name the accelerator alone to see it",
+        unit="USD/h",
     )
 
 
@@ -273,17 +263,14 @@ def no_offer(site: Site, configuration: Configuration, *, accelerators: int | No
     """A replica of this size cannot be rented, or more are needed than are there."""
     stock, need = site.stock, accelerators or configuration.layout.ranks
     if stock is not None and need > stock:
-        return Verdict(
-            ok=False,
-            limit="count",
-            reason=f"the load needs {need} {site.accelerator.id} and {stock} are there",
+        return refusal(
+            "count",
+            f"the load needs {need} {site.accelerator.id} and {stock} are there",
             short_by=float(need - stock),
-            unit="accelerators",
             nearest=f"{need} of them, or `tonnage plan own` with this load, which says what to rent beside",
         )
-    return Verdict(
-        ok=False,
-        limit="offer",
-        reason=f"no offer holds a replica of {configuration.layout.ranks} {site.accelerator.id}",
+    return refusal(
+        "offer",
+        f"no offer holds a replica of {configuration.layout.ranks} {site.accelerator.id}",
         nearest=f"at most {site.largest_offer} per instance",
     )

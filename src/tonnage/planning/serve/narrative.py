@@ -13,9 +13,10 @@ from tonnage.domain.answer import Verdict
 from tonnage.domain.fleet import FleetDay
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Decision, SeparatePools, ServeOption, SimulatedCapacity, Sizing
+from tonnage.domain.refusal import none_works
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Serve
-from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, what_if
+from tonnage.planning.core.header import COMMUNITY, names_taken, what_if
 from tonnage.planning.core.ranking import at_risk
 from tonnage.planning.replica import Replica
 from tonnage.pricing.bills import HOURS_PER_MONTH, usd_per_hour_of
@@ -104,7 +105,7 @@ def _count(number: int, noun: str) -> str:
 def sentence(request: Serve, options: tuple[ServeOption, ...], *, binding: Verdict) -> str:
     """The answer in one sentence."""
     if not options:
-        return infeasible_sentence(f"to serve {request.model}", binding)
+        return none_works(f"No feasible plan to serve {request.model}", binding)
     best = options[0]
     p = f"p{request.slo.percentile:g}"
     ttft, tpot = best.capacity.ttft_s, best.capacity.tpot_s

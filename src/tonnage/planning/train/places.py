@@ -15,10 +15,10 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog.rows import DATA, table
-from tonnage.domain.answer import Verdict
 from tonnage.domain.money import Offer, OfferKind
 from tonnage.domain.plan import Bill, Rejection
 from tonnage.domain.precision import number_format
+from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.common import Filters
 from tonnage.engines.training import usual_software
 from tonnage.planning.sites import YOURS, Site
@@ -57,28 +57,25 @@ def trainable_sites(
 ) -> tuple[tuple[Site, ...], tuple[Rejection, ...]]:
     """Sites whose accelerator trains so: processors only when asked for, inference-only or wider parts never."""
     narrow = number_format(precision).compute if number_format(precision).bits < 16 else ""
-    kept, refused = [], []
+    kept, lost = [], []
     for site in sites:
-        why = _inference_only().get(site.accelerator.id)
-        named = site.accelerator.id in filters.accelerators or "cpu" in filters.segments
-        if why is None and site.accelerator.id.startswith("cpu-") and not named:  # a cloud's own, too
+        name = site.accelerator.id
+        why = _inference_only().get(name)
+        named = name in filters.accelerators or "cpu" in filters.segments
+        if why is None and name.startswith("cpu-") and not named:  # a cloud's own, too
             why = "a processor; name it with --accelerator to see how slow"
-        lacking = why is None and bool(narrow) and narrow not in site.accelerator.peaks
-        if why is None and not lacking and not runs_on(framework, site.accelerator):
-            verdict = Verdict(
-                ok=False,
-                limit="training",
-                reason=f"{framework} does not run there",
-                nearest=f"--framework {usual_software('tpu')[0][0].example}",
-            )
-            refused.append(Rejection(what=site.accelerator.id, verdict=verdict))
-        elif why is None and not lacking:
-            kept.append(site)
+        if why is not None:
+            verdict = refusal("training", f"not for training ({why})")
+        elif narrow and narrow not in site.accelerator.peaks:
+            verdict = refusal("precision", f"computes no {narrow}; bf16 runs there")
+        elif not runs_on(framework, site.accelerator):
+            nearest = f"--framework {usual_software('tpu')[0][0].example}"
+            verdict = refusal("training", f"{framework} does not run there", nearest=nearest)
         else:
-            reason = f"computes no {narrow}; bf16 runs there" if lacking else f"not for training ({why})"
-            verdict = Verdict(ok=False, limit="precision" if lacking else "training", reason=reason)
-            refused.append(Rejection(what=site.accelerator.id, verdict=verdict))
-    return tuple(kept), tuple(refused)
+            kept.append(site)
+            continue
+        lost.append(Rejection(what=name, verdict=verdict))
+    return tuple(kept), tuple(lost)
 
 
 def rentals(site: Site, *, counts: tuple[int, ...], terms: tuple[str, ...], today: date) -> Iterator[Rental]:
