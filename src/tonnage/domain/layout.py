@@ -51,6 +51,10 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Accelerators of one replica. [accelerators]"""
         return self.tp * self.pp * self.dp
 
+    def degrees(self, between: str = "") -> list[str]:
+        """Those above one, as they are written: ["tp2", "pp4"]."""
+        return _above_one(self, ("tp", "pp", "dp", "ep"), between)
+
 
 class Disaggregation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Separate prefill and decode workers, with their own layouts and counts."""
@@ -163,3 +167,17 @@ class TrainLayout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     def ranks(self) -> int:
         """Accelerators of the job. [accelerators]"""
         return self.tp * self.pp * self.cp * self.dp
+
+    def degrees(self, between: str = "") -> list[str]:
+        """Those above one, as they are written: ["tp8", "vpp2", "dp4"]."""
+        return _above_one(self, ("tp", "pp", "vpp", "cp", "ep", "dp"), between)
+
+    @property
+    def label(self) -> str:
+        """In a few words: "tp 8 pp 16 dp 128 zero1"."""
+        named = self.degrees(" ") or ["single accelerator"]
+        return " ".join([*named, *([self.sharding] if self.sharding != "none" else [])])
+
+
+def _above_one(layout: Layout | TrainLayout, names: tuple[str, ...], between: str) -> list[str]:
+    return [f"{name}{between}{n}" for name in names if (n := getattr(layout, name)) > 1]

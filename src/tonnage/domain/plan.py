@@ -71,9 +71,9 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     def label(self) -> str:
         """A few words that name it in a table: "H200 x2 tp2 fp8 vllm"."""
-        degrees = [f"{name}{n}" for name in ("tp", "pp", "dp", "ep") if (n := getattr(self.layout, name)) > 1]
+        degrees = self.layout.degrees() or ["tp1"]
         settings = [said.lower().replace(" ", "-") for said in self.settings()]
-        return " ".join([self.accelerator, *(degrees or ["tp1"]), self.precision.stored, self.engine.name, *settings])
+        return " ".join([self.accelerator, *degrees, self.precision.stored, self.engine.name, *settings])
 
     def settings(self) -> tuple[str, ...]:
         """Settings besides layout and weights that are not the usual ones, in a word each: "KV FP8", "1P3D"."""

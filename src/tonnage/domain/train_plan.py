@@ -61,9 +61,7 @@ class TrainConfiguration(msgspec.Struct, frozen=True, kw_only=True, omit_default
 
     def degrees(self) -> str:
         """The parallel degrees in a few words: "tp 8 pp 16 dp 128 zero1"."""
-        layout = self.layout
-        named = [f"{name} {n}" for name in ("tp", "pp", "vpp", "cp", "ep", "dp") if (n := getattr(layout, name)) > 1]
-        return " ".join([*(named or ["single accelerator"]), *([layout.sharding] if layout.sharding != "none" else [])])
+        return self.layout.label
 
     def label(self) -> str:
         """A few words that name it in a table: "64 x h100-sxm5-80gb tp 4 pp 4 dp 4 zero1"."""

@@ -184,7 +184,7 @@ def _label(case: ServeCase | TrainCase) -> str:
     if isinstance(case, TrainCase):
         return f"{name}, {case.method} on {case.count} x {case.accelerator}"
     layout = case.layout
-    degrees = " ".join(f"{key}{n}" for key in ("tp", "pp", "dp", "ep") if (n := getattr(layout, key)) > 1)
+    degrees = " ".join(layout.degrees())
     t = case.traffic
     load = (
         "saturated"

@@ -229,8 +229,7 @@ def _layout(layout: Layout, split: Disaggregation | None) -> str:
 
 
 def _degrees(layout: Layout) -> str:
-    named = (("tp", layout.tp), ("pp", layout.pp), ("dp", layout.dp), ("ep", layout.ep))
-    return "·".join(f"{name}{degree}" for name, degree in named if degree > 1) or "tp1"
+    return "·".join(layout.degrees()) or "tp1"
 
 
 def _pool_ranks(split: Disaggregation) -> int:

@@ -225,7 +225,7 @@ def _describe_case(case: Case | RlCase, *, brief: bool = False) -> _Asked:
         batch = f"batch {case.global_batch}" if case.global_batch else ""
         return _Asked(model, f"{case.count} x {part}", case.framework or "", " ".join((case.method, batch)).strip())
     t, layout = case.traffic, case.layout
-    degrees = " ".join(f"{name.upper()}{n}" for name in ("tp", "pp", "dp", "ep") if (n := getattr(layout, name)) > 1)
+    degrees = " ".join(layout.degrees()).upper()
     load = (
         "saturated"
         if t.saturated

@@ -116,9 +116,7 @@ def _split(option: RlOption) -> str:
 
 
 def _degrees(option: RlOption) -> str:
-    layout = option.configuration.layout
-    found = [f"{name.upper()}{n}" for name in ("tp", "pp", "vpp", "cp", "ep", "dp") if (n := getattr(layout, name)) > 1]
-    return " ".join(found) or "single accelerator"
+    return " ".join(option.configuration.layout.degrees()).upper() or "single accelerator"
 
 
 def _phase(option: RlOption, name: str) -> float:

@@ -105,9 +105,7 @@ def _recommendation(best: TrainOption) -> str:
 def _degrees(option: TrainOption) -> str:
     """ "TP8 PP16 DP128 ZeRO-1": the field's spelling."""
     layout = option.configuration.layout
-    named_degrees = [
-        f"{name.upper()}{n}" for name in ("tp", "pp", "vpp", "cp", "ep", "dp") if (n := getattr(layout, name)) > 1
-    ]
+    named_degrees = [degree.upper() for degree in layout.degrees()]
     sharded = {"zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3", "fsdp": "FSDP", "hsdp": "HSDP"}
     named_degrees += [sharded[layout.sharding]] if layout.sharding in sharded else []
     return " ".join(named_degrees) or "single accelerator"

@@ -223,9 +223,7 @@ def parts_table(quantity: Quantity, *, title: str = "") -> Table:
 
 def degrees(configuration: Configuration) -> str:
     """Parallel degrees as the field writes them: "TP2", "TP8 EP8"."""
-    layout = configuration.layout
-    named = [f"{name.upper()}{n}" for name in ("tp", "pp", "dp", "ep") if (n := getattr(layout, name)) > 1]
-    return " ".join(named) or "TP1"
+    return " ".join(configuration.layout.degrees()).upper() or "TP1"
 
 
 def rental_text(bill: Bill) -> str:

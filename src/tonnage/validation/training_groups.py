@@ -409,6 +409,4 @@ def _fastest_rows(rows: Iterable[Row]) -> list[Row]:
 
 
 def _words(setup: TrainSetup) -> str:
-    degrees = ((name, getattr(setup.layout, name)) for name in ("tp", "pp", "vpp", "cp", "ep", "dp"))
-    shown = " ".join(f"{name}{degree}" for name, degree in degrees if degree > 1)
-    return f"{shown} mb{setup.micro_batch} {setup.recompute}"
+    return f"{' '.join(setup.layout.degrees())} mb{setup.micro_batch} {setup.recompute}"

@@ -172,15 +172,11 @@ def _costs(one: _Unknown, faster: Array, *, limits: tuple[float | None, float | 
 
 def _proposal(option: ServeOption, place: int, chance: float) -> Proposal:
     c, at_once = option.configuration, max(1.0, round(option.capacity.concurrency))
-    layout = c.layout
-    degrees = "".join(
-        f"{name.upper()}{getattr(layout, name)}" for name in ("tp", "pp", "dp") if getattr(layout, name) > 1
-    )
     return Proposal(
         option=place,
         accelerator=c.accelerator,
         engine=c.engine.name,
-        layout=degrees or "1 accelerator",
+        layout="".join(c.layout.degrees()).upper() or "1 accelerator",
         precision=c.precision.weights,
         loads=tuple(sorted({1.0, max(1.0, round(at_once / 4)), at_once})),
         minutes=MINUTES,

@@ -207,12 +207,11 @@ def _row(request: Serve, found: Candidate, *, count: int) -> OwnRow:
     output = found.best.rate_per_s * replicas * request.lengths.output_tokens
     errors = replica.errors(found.best, prompt_tokens=request.lengths.prompt_tokens)
     total = Quantity(value=output, unit="tokens/s", basis=replica.basis).within(errors.factor("tpot_s"))
-    degrees = [f"{name}{n}" for name in ("tp", "pp", "dp", "ep") if (n := getattr(layout, name)) > 1]
     return OwnRow(
         model=request.model,
         engine=found.configuration.engine.name,
         weights=found.configuration.precision.stored,
-        layout=" ".join(degrees) or "tp1",
+        layout=" ".join(layout.degrees()) or "tp1",
         replicas=replicas,
         concurrency=found.best.concurrency * replicas,
         output_tokens_per_s=total,

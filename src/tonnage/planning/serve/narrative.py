@@ -147,9 +147,7 @@ def _over_the_day(day: FleetDay | None) -> str:
 
 
 def _degrees(option: ServeOption) -> str:
-    layout = option.configuration.layout
-    named = [f"{name} {n}" for name in ("tp", "pp", "dp", "ep") if (n := getattr(layout, name)) > 1]
-    each = " ".join(named) or "tp 1"
+    each = " ".join(option.configuration.layout.degrees(" ")) or "tp 1"
     pools = option.configuration.pools
     if pools is None:
         return each
