@@ -13,7 +13,7 @@ from tonnage.domain.budget_plan import BudgetPlan
 from tonnage.domain.plan import ServeOption
 from tonnage.errors import TonnageError
 from tonnage.planning.ask import answer
-from tonnage.planning.budget.serving import TOLERANCE, largest_rate
+from tonnage.planning.budget.plan import TOLERANCE, largest_rate
 from tonnage.planning.budget.training import LAWS, optimal_range
 from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.plan import serve_options

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tonnage import catalog
 from tonnage.domain.precision import Precision
-from tonnage.planning.own.placement import Shares, place_layers, shares_of, smallest_placement
+from tonnage.planning.own.speed import Shares, place_layers, shares_of, smallest_placement
 
 
 def counted(name: str, weights: str = "gguf-q4_k_m") -> Shares:

@@ -9,7 +9,7 @@ from tests.simulation.test_sessions import BRANCHING
 from tonnage.catalog.traces import Trace
 from tonnage.domain.sessions import CacheTier
 from tonnage.errors import BadFact
-from tonnage.planning.sessions.fit import fit_sessions, links_of
+from tonnage.planning.sessions.logs import fit_sessions, links_of
 from tonnage.simulation.sessions import Replicas, draw_turns, simulate_sessions
 
 SIZE = 64
