@@ -13,7 +13,7 @@ from typing import Final
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.compare import CHECK_SCHEMA, Change, Check
 from tonnage.domain.plan import ServeOption, ServePlan
-from tonnage.domain.train_plan import TrainOption, TrainPlan
+from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.planning.plans import Plan
 from tonnage.units import show
@@ -41,7 +41,8 @@ def check(baseline: Plan, fresh: Plan, *, tolerance: float = DEFAULT_TOLERANCE) 
         )
     if type(baseline) is not type(fresh):
         raise BadRequest("the baseline answers another kind of question than the request; keep a new one with --output")
-    changes = tuple(_changes(dict(_figures(baseline)), dict(_figures(fresh)), tolerance))
+    before, now = ({figure[0]: figure for figure in figures(plan)} for plan in (baseline, fresh))
+    changes = tuple(_changes(before, now, tolerance))
     beyond = [change for change in changes if change.beyond]
     return Check(
         schema=CHECK_SCHEMA,
@@ -58,62 +59,35 @@ def check(baseline: Plan, fresh: Plan, *, tolerance: float = DEFAULT_TOLERANCE) 
     )
 
 
-def _figures(plan: Comparable) -> Iterator[tuple[str, Figure]]:
-    yield from ((figure[0], figure) for figure in figures(plan))
-
-
 def figures(plan: Comparable) -> Iterator[Figure]:
     """What is compared, in the order it is told."""
     yield "feasible", "", "yes" if plan.feasible else "no", None
     yield "model", "", str(plan.model.get("id", plan.request.model)), None
     if not plan.options:
         return
-    if isinstance(plan, ServePlan):
-        yield from _of_serving(plan.options[0])
-    elif isinstance(plan, BatchPlan):
-        yield from _of_batch(plan.options[0])
-    else:
-        yield from _of_training(plan.options[0])
-
-
-def _of_serving(option: ServeOption) -> Iterator[Figure]:
-    yield "configuration", "", option.configuration.label(), None
-    yield "offer", "", _offer(option), None
-    yield "replicas", "count", float(option.replicas), None
-    yield "accelerators", "count", float(option.accelerators), True
-    yield "cost", "USD/h", option.cost.value, True
-    yield "cost of 1M output tokens", "USD", option.usd_per_million_output_tokens, True
-    yield "ttft", "s", option.capacity.ttft_s.value, True
-    yield "tpot", "s", option.capacity.tpot_s.value, True
-    yield "capacity of a replica", "1/s", option.capacity.max_rate_per_s.value, False
-    yield "headroom", "fraction", option.headroom, None
-    yield "memory of an accelerator", "bytes", option.memory.value, None
-    yield "kv cache", "tokens", option.kv_tokens, False
-
-
-def _of_batch(option: BatchOption) -> Iterator[Figure]:
-    yield "configuration", "", option.configuration.label(), None
-    yield "offer", "", _offer(option), None
-    yield "accelerators", "count", float(option.accelerators), True
-    yield "cost", "USD", option.cost.value, True
-    yield "duration", "s", option.wall_s.value, True
-    yield "rate of a replica", "1/s", option.items_per_s.value, False
-    yield "memory of an accelerator", "bytes", option.memory.value, None
-
-
-def _of_training(option: TrainOption) -> Iterator[Figure]:
-    yield "configuration", "", option.configuration.label(), None
-    yield "offer", "", _offer(option), None
-    yield "accelerators", "count", float(option.accelerators), True
-    yield "cost", "USD", option.cost.value, True
-    yield "duration", "s", option.run.wall_s.value, True
-    yield "step", "s", option.step_s.value, True
-    yield "memory of an accelerator", "bytes", option.memory.value, None
-
-
-def _offer(option: ServeOption | BatchOption | TrainOption) -> str:
+    option = plan.options[0]
     bill = option.bill
-    return f"{bill.provider} {bill.instance_type} {bill.region} {bill.term}"
+    yield "configuration", "", option.configuration.label(), None
+    yield "offer", "", f"{bill.provider} {bill.instance_type} {bill.region} {bill.term}", None
+    if isinstance(option, ServeOption):
+        yield "replicas", "count", float(option.replicas), None
+    yield "accelerators", "count", float(option.accelerators), True
+    yield "cost", option.cost.unit, option.cost.value, True
+    if isinstance(option, ServeOption):
+        yield "cost of 1M output tokens", "USD", option.usd_per_million_output_tokens, True
+        yield "ttft", "s", option.capacity.ttft_s.value, True
+        yield "tpot", "s", option.capacity.tpot_s.value, True
+        yield "capacity of a replica", "1/s", option.capacity.max_rate_per_s.value, False
+        yield "headroom", "fraction", option.headroom, None
+    elif isinstance(option, BatchOption):
+        yield "duration", "s", option.wall_s.value, True
+        yield "rate of a replica", "1/s", option.items_per_s.value, False
+    else:
+        yield "duration", "s", option.run.wall_s.value, True
+        yield "step", "s", option.step_s.value, True
+    yield "memory of an accelerator", "bytes", option.memory.value, None
+    if isinstance(option, ServeOption):
+        yield "kv cache", "tokens", option.kv_tokens, False
 
 
 def _changes(before: dict[str, Figure], now: dict[str, Figure], tolerance: float) -> Iterator[Change]:

@@ -14,7 +14,7 @@ from tonnage.domain.requests.field import fields_of
 from tonnage.errors import BadRequest
 from tonnage.planning.host import machine_power
 
-__all__ = ["DEFAULTS", "inputs_of", "machine_of"]
+__all__ = ["inputs_of", "machine_of"]
 
 FTE_HOURS: Final = 2080.0
 """Of a full-time year: 52 weeks of 40 hours. [h/year]"""
@@ -27,19 +27,12 @@ Band = tuple[float, float | None, float | None, str, str, str]
 
 def inputs_of(request: RentOrBuyRequest, server: OwnedServer) -> tuple[Input, ...]:
     """Every input with its band and source; what the request gives stands without a band."""
+    usual = _usual(server, request.country)
     found = []
     for spec in fields_of(OwnedMachine):
-        if spec.name in request.given:
-            value, low, high, source, confidence, as_of = (
-                request.given[spec.name],
-                None,
-                None,
-                "the request",
-                "yours",
-                "",
-            )
-        else:
-            value, low, high, source, confidence, as_of = DEFAULTS[spec.name](server, request.country)
+        own = request.given.get(spec.name)
+        band = usual[spec.name]() if own is None else (own, None, None, "the request", "yours", "")
+        value, low, high, source, confidence, as_of = band
         found.append(
             Input(
                 name=spec.name,
@@ -56,6 +49,40 @@ def inputs_of(request: RentOrBuyRequest, server: OwnedServer) -> tuple[Input, ..
     return tuple(found)
 
 
+def _usual(server: OwnedServer, country: str) -> dict[str, Callable[[], Band]]:
+    """Where each number of an `OwnedMachine` comes from, for a server and a country."""
+    office = server.place == "office"
+    return {
+        "accelerators": lambda: (float(server.count), None, None, "the machine", "high", ""),
+        "purchase": lambda: _purchase(server),
+        "power": lambda: _power(server),
+        "years": lambda: _parameter("depreciation", "useful_life_years"),
+        "load": lambda: _parameter("server_power", "typical_load_factor"),
+        "idle": lambda: _parameter("server_power", "idle_share_of_max"),
+        "pue": lambda: _parameter("pue", "office_workstation" if office else "air_cooled"),
+        "electricity": lambda: _electricity(country, office=office),
+        "hosting": lambda: _nothing("stands in an office: no rent counted") if office else _hosting(country),
+        "network": lambda: (
+            _parameter("networking", server.network)
+            if server.network
+            else _nothing("no fabric beyond the machine's own")
+        ),
+        "storage": lambda: _nothing("none counted; give it where renting would include it"),
+        "staff": lambda: _staff(server, office=office),
+        "spares": lambda: _parameter("failure", "spares_share_of_capex"),
+        "support": lambda: (
+            _nothing("no support contract for a workstation")
+            if office
+            else _parameter("support", "vendor_support_share_of_capex_year")
+        ),
+        "insurance": lambda: _parameter("finance", "insurance_share_year"),
+        "interest": lambda: _parameter("finance", "interest_rate_year"),
+        "resale_3y": lambda: _parameter("depreciation", server.resale),
+        "interruptions": _interruptions,
+        "repair": _repair,
+    }
+
+
 def machine_of(inputs: tuple[Input, ...]) -> OwnedMachine:
     """The machine these inputs describe."""
     return OwnedMachine(**{given.name: given.value for given in inputs})
@@ -66,42 +93,34 @@ def _row(found: OwnedParameter) -> Band:
     return found.value, found.low, found.high, source, found.confidence, found.as_of
 
 
-def _parameter(group: str, key: str) -> Callable[[OwnedServer, str], Band]:
-    return lambda server, country: _row(catalog.parameter(group, key))
+def _parameter(group: str, key: str) -> Band:
+    return _row(catalog.parameter(group, key))
 
 
 def _nothing(why: str) -> Band:
     return 0.0, None, None, why, "high", ""
 
 
-def _is_office(server: OwnedServer) -> bool:
-    return server.place == "office"
-
-
-def _purchase(server: OwnedServer, country: str) -> Band:
+def _purchase(server: OwnedServer) -> Band:
     if not server.server:
         raise BadRequest(
             f"purchase: no price of a machine with {server.accelerator} in the ownership table; "
             f"give --purchase '$250000' and --accelerators 8"
         )
-    return _row(catalog.parameter("server_price", server.server))
+    return _parameter("server_price", server.server)
 
 
-def _power(server: OwnedServer, country: str) -> Band:
+def _power(server: OwnedServer) -> Band:
     if server.power:
-        return _row(catalog.parameter("server_power_max", server.power))
+        return _parameter("server_power_max", server.power)
     derived = machine_power(catalog.accelerator(server.accelerator), count=server.count)
     return derived.watts, derived.low, derived.high, derived.source, "low", ""
 
 
-def _pue(server: OwnedServer, country: str) -> Band:
-    return _row(catalog.parameter("pue", "office_workstation" if _is_office(server) else "air_cooled"))
-
-
-def _electricity(server: OwnedServer, country: str) -> Band:
+def _electricity(country: str, *, office: bool) -> Band:
     listed = catalog.tco()
     household = listed.get(("electricity_household", country))
-    if _is_office(server) and household is not None:
+    if office and household is not None:
         euro = catalog.parameter("fx", "usd_per_eur")
         value, _, _, source, confidence, as_of = _row(household)
         low, high = value * (euro.low or euro.value), value * (euro.high or euro.value)
@@ -115,24 +134,16 @@ def _electricity(server: OwnedServer, country: str) -> Band:
     return _row(tariff)
 
 
-def _hosting(server: OwnedServer, country: str) -> Band:
-    if _is_office(server):
-        return _nothing("stands in an office: no rent counted")
+def _hosting(country: str) -> Band:
     key = "usd_per_kw_month_na_250_500kw" if country[:2] in {"US", "CA"} else "usd_per_kw_month_global"
-    value, _, _, source, confidence, as_of = _row(catalog.parameter("colocation", key))
+    value, _, _, source, confidence, as_of = _parameter("colocation", key)
     band = catalog.parameter("colocation", "usd_per_kw_month_small_range")
     return value, band.low, band.high, f"{source}; band of {band.source}", confidence, as_of
 
 
-def _network(server: OwnedServer, country: str) -> Band:
-    if not server.network:
-        return _nothing("no fabric beyond the machine's own")
-    return _row(catalog.parameter("networking", server.network))
-
-
-def _staff(server: OwnedServer, country: str) -> Band:
+def _staff(server: OwnedServer, *, office: bool) -> Band:
     wage = catalog.parameter("staff", "admin_fte_year")
-    if _is_office(server):
+    if office:
         hours = catalog.parameter("staff", "small_workstation_hours_month")
         value = hours.value * 12 / FTE_HOURS * wage.value
         low, high = _both(value, (hours, 1.0), (wage, 1.0))
@@ -144,23 +155,13 @@ def _staff(server: OwnedServer, country: str) -> Band:
     return value, low, high, f"staff/{wage.key} / staff/{served.key}: {wage.source}", "low", wage.as_of
 
 
-def _support(server: OwnedServer, country: str) -> Band:
-    if _is_office(server):
-        return _nothing("no support contract for a workstation")
-    return _row(catalog.parameter("support", "vendor_support_share_of_capex_year"))
-
-
-def _resale(server: OwnedServer, country: str) -> Band:
-    return _row(catalog.parameter("depreciation", server.resale))
-
-
-def _interruptions(server: OwnedServer, country: str) -> Band:
-    value, _, _, source, confidence, as_of = _row(catalog.parameter("failure", "interruptions_all_causes_meta"))
+def _interruptions() -> Band:
+    value, _, _, source, confidence, as_of = _parameter("failure", "interruptions_all_causes_meta")
     hardware = catalog.parameter("failure", "gpu_annual_failure_h100_meta")
     return value, hardware.value, None, f"{source}; low: GPU and memory faults alone", confidence, as_of
 
 
-def _repair(server: OwnedServer, country: str) -> Band:
+def _repair() -> Band:
     fact = run_fact("repair")
     return fact.value, fact.low, fact.high, fact.source, "low", ""
 
@@ -173,27 +174,3 @@ def _both(value: float, *factors: tuple[OwnedParameter, float]) -> tuple[float, 
         down += (low if power > 0 else high) ** 2
         up += (high if power > 0 else low) ** 2
     return value * math.exp(-math.sqrt(down)), value * math.exp(math.sqrt(up))
-
-
-DEFAULTS: Final[dict[str, Callable[[OwnedServer, str], Band]]] = {
-    "accelerators": lambda server, country: (float(server.count), None, None, "the machine", "high", ""),
-    "purchase": _purchase,
-    "power": _power,
-    "years": _parameter("depreciation", "useful_life_years"),
-    "load": _parameter("server_power", "typical_load_factor"),
-    "idle": _parameter("server_power", "idle_share_of_max"),
-    "pue": _pue,
-    "electricity": _electricity,
-    "hosting": _hosting,
-    "network": _network,
-    "storage": lambda server, country: _nothing("none counted; give it where renting would include it"),
-    "staff": _staff,
-    "spares": _parameter("failure", "spares_share_of_capex"),
-    "support": _support,
-    "insurance": _parameter("finance", "insurance_share_year"),
-    "interest": _parameter("finance", "interest_rate_year"),
-    "resale_3y": _resale,
-    "interruptions": _interruptions,
-    "repair": _repair,
-}
-"""Where each number of an `OwnedMachine` comes from, for a server and a country."""
