@@ -14,10 +14,21 @@ thing that works. "Does not fit" and "cannot meet the objective" are answers, no
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-__all__ = ["BadFact", "BadRequest", "NoCheckpoint", "TonnageError", "UnitError", "UnknownName", "Unmeasured", "nearest"]
+__all__ = [
+    "BadFact",
+    "BadRequest",
+    "NoCheckpoint",
+    "TonnageError",
+    "UnitError",
+    "UnknownName",
+    "Unmeasured",
+    "did_you_mean",
+    "listed",
+    "nearest",
+]
 
 LONGEST_ECHO = 80
 """Characters of the user's own text that a message repeats; hostile input can be megabytes long."""
@@ -83,7 +94,7 @@ class UnknownName(BadRequest):
     def __init__(self, what: str, name: str, *, known: Iterable[str]) -> None:
         names = sorted(set(known))
         close = nearest(name, names)
-        hint = f"did you mean {_either(close)}? " if close else ""
+        hint = did_you_mean(close)
         shown = ", ".join(names) if len(names) <= 12 else f"see `tonnage catalog {what}s`"
         if len(names) > 12 and what not in {"accelerator", "model", "offer", "provider"}:
             shown = ", ".join(names[:12]) + ", …"
@@ -129,6 +140,26 @@ def _plain(name: str) -> str:
     return "".join(c for c in name.lower() if c.isalnum())
 
 
-def _either(names: tuple[str, ...]) -> str:
+def did_you_mean(names: Iterable[str]) -> str:
+    """
+    The names that the user may have meant, as a question; empty for none.
+
+    Examples
+    --------
+    >>> did_you_mean(["h100-pcie-80gb", "h100-sxm5-80gb"])
+    "did you mean 'h100-pcie-80gb' or 'h100-sxm5-80gb'? "
+    """
     quoted = [f"'{name}'" for name in names]
-    return quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + " or " + quoted[-1]
+    return f"did you mean {listed(quoted, last='or')}? " if quoted else ""
+
+
+def listed(words: Sequence[str], *, last: str = "and") -> str:
+    """
+    Words in a row.
+
+    Examples
+    --------
+    >>> listed(["a", "b", "c"]), listed(["a"])
+    ('a, b and c', 'a')
+    """
+    return f" {last} ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))

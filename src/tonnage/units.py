@@ -20,9 +20,9 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from tonnage.errors import UnitError, echo, nearest
+from tonnage.errors import UnitError, did_you_mean, echo, nearest
 
-__all__ = ["DIMENSIONS", "GB", "TB", "GiB", "KiB", "MiB", "exact_text", "read", "show", "whole_percent"]
+__all__ = ["DIMENSIONS", "GB", "TB", "GiB", "KiB", "MiB", "exact_text", "plural", "read", "show", "whole_percent"]
 
 KiB: Final = 1024
 MiB: Final = 1024**2
@@ -264,8 +264,7 @@ def _explain(text: object, unit: str, dimension: str, field: str) -> str:
     usual = _MINUTES.get(unit, "")
     close = nearest(unit, [known for known in DIMENSIONS[dimension] if known], count=1)
     close = (usual,) if usual and usual in DIMENSIONS[dimension] else close
-    hint = f"did you mean '{close[0]}'? " if close else ""
-    return f"{field}: unit '{echo(unit)}' is not known; {hint}write for example '{_example(dimension)}'"
+    return f"{field}: unit '{echo(unit)}' is not known; {did_you_mean(close)}write for example '{_example(dimension)}'"
 
 
 def _example(dimension: str) -> str:
@@ -338,6 +337,18 @@ def _digits(value: float, digits: int) -> str:
 
 def _money(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.2f}" if abs(value) >= 0.1 else _digits(value, 4)
+
+
+def plural(count: float, noun: str) -> str:
+    """
+    How many of a thing.
+
+    Examples
+    --------
+    >>> plural(1, "replica"), plural(1200, "replica")
+    ('1 replica', '1,200 replicas')
+    """
+    return f"{count:,.0f} {noun}{'' if count == 1 else 's'}"
 
 
 def whole_percent(share: float) -> str:

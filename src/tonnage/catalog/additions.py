@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.domain.calibration import Calibration, Learnt, Stretch
-from tonnage.errors import BadFact, UnknownName, echo, echo_path, nearest
+from tonnage.errors import BadFact, UnknownName, did_you_mean, echo, echo_path, nearest
 from tonnage.foreign import check_values
 from tonnage.units import read
 
@@ -173,8 +173,7 @@ def _read(path: str, _changed: int, _size: int) -> dict[str, list[dict[str, Any]
     check_values(content, where=f"'{echo_path(path)}'")
     for section, things in content.items():
         if section not in SECTIONS:
-            close = nearest(section, SECTIONS, count=1)
-            hint = f"did you mean '[[{close[0]}]]'? " if close else ""
+            hint = did_you_mean(f"[[{close}]]" for close in nearest(section, SECTIONS, count=1))
             expected = ", ".join(f"[[{known}]]" for known in SECTIONS)
             raise BadFact(f"'{echo_path(path)}': unknown section '{echo(section)}'; {hint}expected {expected}")
         if not isinstance(things, list) or not all(isinstance(thing, dict) for thing in things):

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from tonnage.cli.option_aliases import our_option
-from tonnage.errors import TonnageError, echo, nearest
+from tonnage.errors import TonnageError, did_you_mean, echo, nearest
 from tonnage.version import __version__
 
 if TYPE_CHECKING:
@@ -174,8 +174,7 @@ def _usage_sentence(error: click.ClickException) -> str:
     elif ctx is not None and isinstance(ctx.command, click.Group) and "No such command" in message:
         name = next(iter(re.findall(r"No such command '(.*?)'", message)), "")
         known = ctx.command.list_commands(ctx)
-        close = nearest(name, known, count=1)
-        hint = f"did you mean '{close[0]}'? " if close else ""
+        hint = did_you_mean(nearest(name, known, count=1))
         message = f"no command '{echo(name)}'; {hint}commands: {', '.join(known)}"
     else:
         message = message[:1].lower() + message[1:] + _as_option(message, _options(ctx))
@@ -196,7 +195,7 @@ def _instead(error: click.NoSuchOption, known: list[str]) -> str:
     if error.option_name == "--quick":
         return "; nothing is simulated here that it could leave out: ask without it"
     close = nearest(error.option_name, known, count=1) or tuple(error.possibilities or ())[:1]
-    return f"; did you mean '{close[0]}'?" if close else ""
+    return f"; {did_you_mean(close)}".rstrip() if close else ""
 
 
 def _options(ctx: click.Context | None) -> list[str]:

@@ -17,6 +17,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from tonnage.units import show
+
 __all__ = [
     "Basis", "Evidence", "Execution", "Opened", "Quantity", "Tier", "Verdict", "gap", "leaves", "named", "weakest",
 ]  # fmt: skip
@@ -153,6 +155,13 @@ class Quantity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """
         low = max(self.value / factor, min(least, self.value))
         return msgspec.structs.replace(self, low=low, high=self.value * (above or factor))
+
+    def shown(self, *, digits: int = 3) -> str:
+        """The value and, where it is known, its interval, each end with its unit: "374 ms (200 ms-700 ms)"."""
+        said = show(self.value, self.unit, digits=digits)
+        if self.low is None or self.high is None:
+            return said
+        return f"{said} ({show(self.low, self.unit, digits=digits)}-{show(self.high, self.unit, digits=digits)})"
 
     def part(self, name: str) -> float:
         """Value of one part by name; 0 when the sum has no such part."""

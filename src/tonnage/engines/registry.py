@@ -25,7 +25,7 @@ from tonnage.domain.engine_spec import Default, EngineSpec, ResolvedEngine, Serv
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.requests.field import refuse_unknown_names
-from tonnage.errors import BadRequest, UnknownName, echo, nearest
+from tonnage.errors import BadRequest, UnknownName, did_you_mean, echo, nearest
 
 __all__ = [
     "SETTINGS",
@@ -95,8 +95,8 @@ def _own_settings(options: Mapping[str, Any], spec: EngineSpec) -> dict[str, Any
         off = name in spec.own_switches
         setting = spec.own_switches.get(name) or spec.own_settings.get(name, name)
         if setting not in SETTINGS:
-            close = nearest(name, [*sorted(SETTINGS), *spec.own_settings, *spec.own_switches], count=1)
-            hint = f"did you mean '{close[0]}'? " if close else ""
+            known = [*sorted(SETTINGS), *spec.own_settings, *spec.own_switches]
+            hint = did_you_mean(nearest(name, known, count=1))
             raise BadRequest(
                 f"engine_options: no setting '{echo(written)}' of {spec.title} enters a prediction; {hint}"
                 f"those that do: {', '.join(sorted(SETTINGS))}"

@@ -13,7 +13,7 @@ from tonnage.domain.plan import Bill, BreakEven, Configuration, Decision, Proven
 from tonnage.errors import BadRequest
 from tonnage.report.document import Block, Meter, Note, Section, Table, grid, text_section
 from tonnage.report.names import provider_name
-from tonnage.units import show, whole_percent
+from tonnage.units import plural, show, whole_percent
 
 __all__ = [
     "account_texts",
@@ -195,11 +195,6 @@ def percent(share: float) -> str:
     value = 100.0 * share
     text = f"{value:.3g}" if 99.0 < value < 100.0 else f"{value:.0f}" if value >= 0.95 or value <= 0 else f"{value:.1g}"
     return f"{text} %"
-
-
-def plural(count: float, noun: str) -> str:
-    """ "1 replica", "2 replicas"."""
-    return f"{count:,.0f} {noun}{'' if count == 1 else 's'}"
 
 
 def parts_table(quantity: Quantity, *, title: str = "") -> Table:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tonnage.catalog.hub.jsonfile import MAX_CONFIG_BYTES, parse_object
-from tonnage.errors import BadFact, BadRequest, TonnageError, echo, nearest
+from tonnage.errors import BadFact, BadRequest, TonnageError, did_you_mean, echo, nearest
 
 __all__ = [
     "HubFailure",
@@ -226,6 +226,5 @@ def _explain_failure(problem: Exception, repo: Repository, host: str) -> HubFail
 
 def not_found(repo: Repository, *, why: str, known: tuple[str, ...]) -> BadRequest:
     """The sentence about a model that neither the catalogue nor the hub has, with the nearest known names."""
-    close = nearest(repo.id, known)
-    hint = f"; did you mean '{close[0]}'?" if close else ""
-    return BadRequest(f"{why}{hint}")
+    hint = did_you_mean(nearest(repo.id, known)[:1])
+    return BadRequest(f"{why}; {hint}".rstrip("; "))

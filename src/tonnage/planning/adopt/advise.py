@@ -44,7 +44,7 @@ from tonnage.planning.calibration_use import calibrations_among
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.serve.option import add_costs, bills_of, option_of
 from tonnage.planning.serve.plan import outcome_of, plan_serve
-from tonnage.units import show
+from tonnage.units import plural, show
 
 __all__ = ["advise"]
 
@@ -289,7 +289,7 @@ def _action(
         return None
     change = variant.change
     if after.replicas != now.replicas:
-        change += f"; {_replicas(after.replicas)} instead of {now.replicas}"
+        change += f"; {plural(after.replicas, 'replica')} instead of {now.replicas}"
     return Action(
         name=variant.name, change=change, state=after, usd_per_month=saved, risk=variant.risk, check=variant.check
     )
@@ -412,13 +412,9 @@ def _restores_objectives(action: Action, now: State) -> bool:
     return not now.keeps and action.state is not None and action.state.keeps
 
 
-def _replicas(count: int) -> str:
-    return f"{count} replica{'s' if count != 1 else ''}"
-
-
 def _sentence(now: State, actions: tuple[Action, ...], seen: Seen) -> str:
     rate = show(seen.rate_per_s, "1/s")
-    have = f"{_replicas(now.replicas)} on {now.accelerators} x {now.accelerator}"
+    have = f"{plural(now.replicas, 'replica')} on {now.accelerators} x {now.accelerator}"
     carry, do = ("carry", "do") if now.replicas > 1 else ("carries", "does")
     state = (
         f"{carry} {rate} within the objectives"

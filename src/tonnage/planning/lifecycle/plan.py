@@ -275,8 +275,7 @@ def _sentence(
     return (
         f"Make it{again} on {made.accelerators} x {made.configuration.accelerator} at {made.bill.provider} in "
         f"{show(made.run.wall_s.value, 's')}, serve it on {served.accelerators} x {served.configuration.accelerator} "
-        f"at {served.bill.provider}: {show(bill.value, 'USD')} ({show(bill.low or 0.0, 'USD')}-"
-        f"{show(bill.high or 0.0, 'USD')}) over {request.months:g} months, {share:.0%} of it for serving."
+        f"at {served.bill.provider}: {bill.shown()} over {request.months:g} months, {share:.0%} of it for serving."
     )
 
 

@@ -16,13 +16,14 @@ from tonnage.domain.plan import Decision, SeparatePools, ServeOption, SimulatedC
 from tonnage.domain.refusal import none_works
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Serve
+from tonnage.errors import listed
 from tonnage.planning.core.header import COMMUNITY, names_taken, what_if
 from tonnage.planning.core.ranking import at_risk
 from tonnage.planning.replica import Replica
 from tonnage.pricing.bills import HOURS_PER_MONTH, usd_per_hour_of
 from tonnage.simulation.autoscale import replicas_carrying
 from tonnage.simulation.capacity import Point
-from tonnage.units import show, whole_percent
+from tonnage.units import plural, show, whole_percent
 
 __all__ = [
     "arithmetic",
@@ -85,10 +86,10 @@ def risk(option: ServeOption, *, request: Serve) -> str:
 def arithmetic(option: ServeOption) -> str:
     ranks = option.configuration.ranks
     rate = show(option.capacity.max_rate_per_s.value, "1/s")
-    each = f"{_count(option.replicas, _one(option))} x {ranks}"
+    each = f"{plural(option.replicas, _one(option))} x {ranks}"
     one = show(option.bill.usd_per_instance_hour, "USD/h")
     return (
-        f"{each} {option.configuration.accelerator} ({_count(option.bill.instances, 'instance')} at {one}); "
+        f"{each} {option.configuration.accelerator} ({plural(option.bill.instances, 'instance')} at {one}); "
         f"one {_one(option)} takes {rate}, {option.capacity.binds_text}"
     )
 
@@ -98,27 +99,21 @@ def _one(option: ServeOption) -> str:
     return "unit" if option.configuration.pools else "replica"
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def sentence(request: Serve, options: tuple[ServeOption, ...], *, binding: Verdict) -> str:
     """The answer in one sentence."""
     if not options:
         return none_works(f"No feasible plan to serve {request.model}", binding)
     best = options[0]
     p = f"p{request.slo.percentile:g}"
-    ttft, tpot = best.capacity.ttft_s, best.capacity.tpot_s
-    bounds = f"({show(ttft.low or ttft.value, 's', digits=2)}-{show(ttft.high or ttft.value, 's', digits=2)})"
-    limits = f"({show(tpot.low or tpot.value, 's', digits=2)}-{show(tpot.high or tpot.value, 's', digits=2)})"
-    copies = f"{_count(best.replicas, _one(best))} of {_degrees(best)}"
+    ttft, tpot = (latency.shown(digits=2) for latency in (best.capacity.ttft_s, best.capacity.tpot_s))
+    copies = f"{plural(best.replicas, _one(best))} of {_degrees(best)}"
     run = best.configuration
     old = ", an old price: check it" if best.bill.stale else ""
     return (
         f"Rent {best.accelerators} x {run.accelerator} ({copies}, {run.precision.stored} weights, "
         f"{run.engine.name}): {show(best.bill.usd_per_hour, 'USD/h')} at {best.bill.provider} "
         f"{best.bill.region} ({best.bill.term}, {best.bill.as_of}{old}), "
-        f"{p} TTFT {show(ttft.value, 's', digits=2)} {bounds}, {p} TPOT {show(tpot.value, 's', digits=2)} {limits}."
+        f"{p} TTFT {ttft}, {p} TPOT {tpot}."
     )
 
 
@@ -151,10 +146,10 @@ def _degrees(option: ServeOption) -> str:
     pools = option.configuration.pools
     if pools is None:
         return each
-    parts = [_count(pools.encode, "encoder")] if pools.encode else []
-    parts += [_count(pools.prefill, "prefill worker")] if pools.prefill else []
-    parts.append(_count(pools.decode, "decode worker" if pools.prefill else "worker"))
-    said = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
+    parts = [plural(pools.encode, "encoder")] if pools.encode else []
+    parts += [plural(pools.prefill, "prefill worker")] if pools.prefill else []
+    parts.append(plural(pools.decode, "decode worker" if pools.prefill else "worker"))
+    said = listed(parts)
     return f"{said}, each {each}" if not pools.encode else f"{said} of {each}"
 
 
