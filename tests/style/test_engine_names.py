@@ -25,7 +25,6 @@ ALLOWED = {
     "catalog/downloads.py": ({"mlx", "ollama"}, "columns of the table of files"),
     "planning/own/mixed.py": ({"llama-server"}, "the program whose command is written"),
     "measure/history.py": ({"vllm", "sglang", "transformers"}, "Python packages whose versions are kept"),
-    "planning/rules_of_thumb/rules.py": ({"llamacpp", "tensorrt"}, "sayings about engines by name"),
     "export/batch.py": ({"vllm"}, "the engine whose offline class the exported loop calls"),
     "adopt/jobs.py": ({"axolotl", "trl"}, "reads the files of these programs"),
     "adopt/manifests.py": ({"vllm"}, "what platforms that name no engine start"),
