@@ -17,7 +17,7 @@ from tonnage.domain.fleet_plan import FleetAlternative
 from tonnage.optimize.fleet import Fleet, FleetProblem, cheapest_fleet
 from tonnage.planning.fleet import alternatives, plan
 from tonnage.planning.fleet.plan import plan_fleet
-from tonnage.planning.fleet.problem import problem_of
+from tonnage.planning.fleet.problem import Solution, problem_of
 from tonnage.planning.requests.fleet import fleet_request
 from tonnage.report.answers import show
 
@@ -104,10 +104,10 @@ def test_what_misses_in_simulation_does_not_become_the_answer(monkeypatch: pytes
     seen_first: list[Fleet] = []
     real = plan.checks_of
 
-    def severe(asked: Any, problem: Any, *, behind: Any, fleet: Fleet, known: Any) -> Any:
-        seen = real(asked, problem, behind=behind, fleet=fleet, known=known)
-        seen_first.append(fleet)
-        return seen if fleet.cost == seen_first[0].cost else tuple(replace(one, meets=False) for one in seen)
+    def severe(solution: Solution) -> Any:
+        seen = real(solution)
+        seen_first.append(solution.fleet)
+        return seen if solution.fleet.cost == seen_first[0].cost else tuple(replace(one, meets=False) for one in seen)
 
     monkeypatch.setattr(plan, "checks_of", severe)
     answer = plan.plan_fleet(fleet_request(ASKED))
@@ -122,15 +122,16 @@ def test_what_is_only_reckoned_is_simulated_before_it_is_the_answer(
     monkeypatch: pytest.MonkeyPatch, reckoned: float
 ) -> None:
     """Capacities reckoned at twice the simulated ones undercut nothing; at half of them, all is looked for again."""
-    caught: list[tuple[plan.Settled, plan.Known]] = []
+    caught: list[Solution] = []
 
-    def catching(settled: plan.Settled, known: plan.Known) -> tuple[plan.Settled, tuple[FleetAlternative, ...]]:
-        caught.append((settled, known))
-        return settled, ()
+    def catching(solution: Solution) -> tuple[Solution, tuple[FleetAlternative, ...]]:
+        caught.append(solution)
+        return solution, ()
 
     monkeypatch.setattr(plan, "_add_alternatives", catching)
     plan.plan_fleet(fleet_request(ASKED))
-    (((asked, (_, _, best), checks), known),) = caught
+    (solution,) = caught
+    asked, best = solution.asked, solution.fleet
     guessed = replace(
         asked,
         chances=tuple(
@@ -140,9 +141,10 @@ def test_what_is_only_reckoned_is_simulated_before_it_is_the_answer(
     problem, behind = problem_of(guessed)
     fleet = cheapest_fleet(problem)
     old = replace(fleet, cost=1.01 * max(best.cost, fleet.cost), bound=fleet.bound)
-    settled: plan.Settled = (guessed, (problem, behind, old), checks)
-    (sure, (_, _, found), _), why = plan._adopt_cheaper(settled, fleet, known=known)
-    assert not why and all(one.simulated for one in sure.chances if one.rates != (0.0,))
+    settled = Solution(guessed, problem, behind, old, solution.checks)
+    cheaper, why = plan._adopt_cheaper(settled, fleet)
+    found = cheaper.fleet
+    assert not why and all(one.simulated for one in cheaper.asked.chances if one.rates != (0.0,))
     if reckoned > 1.0:
         assert found.cost == old.cost
     else:

@@ -6,21 +6,22 @@ import pytest
 from msgspec.structs import replace
 
 from tonnage import catalog
-from tonnage.domain.fleet_plan import FleetRequest
 from tonnage.planning.fleet.candidate import NEAR, Candidate, candidates
-from tonnage.planning.fleet.simulated import simulate_chances
+from tonnage.planning.fleet.hours import hours_of
+from tonnage.planning.fleet.problem import FleetContext
+from tonnage.planning.fleet.simulated import simulate
 from tonnage.planning.fleet.stock import stock
 from tonnage.planning.requests.fleet import fleet_request
 
 CODE = {"model": "Qwen/Qwen2.5-Coder-7B", "rate": "2/s", "traffic": "code", "ttft": "500 ms", "tpot": "40 ms"}
 
 
-def _found() -> tuple[FleetRequest, list[Candidate]]:
+def _found() -> FleetContext:
     asked = {"provider": "aws", "region": "us-east-1", "accelerator": "L40S,H100", "term": "on-demand"}
     request = fleet_request({**asked, "workloads": [CODE], "confidence": "50 %"})
     held, _ = stock(request, additions=catalog.NOTHING)
     found, _, _ = candidates(request, 0, held=held, additions=catalog.NOTHING)
-    return request, found
+    return FleetContext(request=request, hours=hours_of(request), held=held, chances=tuple(found), raised=(1.0,))
 
 
 def _ratio(one: Candidate) -> float:
@@ -32,23 +33,25 @@ def _ratio(one: Candidate) -> float:
 def test_what_is_not_simulated_is_not_taken_at_its_average_where_simulations_find_a_fraction_of_it(
     share: float,
 ) -> None:
-    request, found = _found()
-    first = found[0]
-    assert first.points[0] is not None and len(found) > 1
-    mine = first.carrying(request.workloads[0], (first.points[0].rate_per_s * share,))
-    seen = simulate_chances(request, [replace(mine, simulated=True), *found[1:]], names=set(), known={})
+    asked = _found()
+    first, *others = asked.chances
+    assert first.points[0] is not None and others
+    mine = first.carrying(asked.request.workloads[0], (first.points[0].rate_per_s * share,))
+    learnt = simulate(replace(asked, chances=(replace(mine, simulated=True), *others)), names=set())
+    seen = learnt.chances
     assert seen[0].simulated and _ratio(seen[0]) == pytest.approx(share)
     for one in seen[1:]:
         assert not one.simulated and _ratio(one) == pytest.approx(min(1.0, share * NEAR))
         assert 0.0 < one.rates[0] <= one.capacities[0]
-    again = simulate_chances(request, seen, names=set(), known={})
-    assert [one.rates for one in again] == [one.rates for one in seen]
+    again = simulate(learnt, names=set())
+    assert [one.rates for one in again.chances] == [one.rates for one in seen]
 
 
 def test_one_simulation_bounds_the_others_by_what_it_found() -> None:
-    request, found = _found()
-    seen = simulate_chances(request, found, names={found[0].name}, known={})
-    mine = next(one for one in seen if one.name == found[0].name)
+    asked = _found()
+    name = asked.chances[0].name
+    seen = simulate(asked, names={name}).chances
+    mine = next(one for one in seen if one.name == name)
     others = [one for one in seen if one.name != mine.name]
     assert mine.simulated and 0.0 < _ratio(mine) != 1.0 and others
     for one in others:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -11,17 +12,15 @@ from msgspec.structs import replace
 from tonnage.domain.fleet_plan import FleetAlternative, FleetLimit, FleetWorkload, SurerFleet
 from tonnage.optimize.fleet import Fleet, FleetProblem, Quota, cheapest_fleet, least_cost, takes_long
 from tonnage.planning.core.stop import stop_asked
-from tonnage.planning.fleet.candidate import Candidate
 from tonnage.planning.fleet.narrative import kinds_of
-from tonnage.planning.fleet.problem import FleetContext, moved_confidence, problem_of
+from tonnage.planning.fleet.problem import FleetContext, Solution, moved_confidence, problem_of
+from tonnage.planning.fleet.stock import Stock
 from tonnage.planning.serve.option import has_objectives
-from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.units import show
 
 __all__ = [
     "Beside",
     "Other",
-    "Solution",
     "alternatives",
     "binding_limits",
     "bound_scale",
@@ -42,42 +41,31 @@ MORE: Final = 0.25
 """A limit that binds is tried with so much more. [-]"""
 
 
-Solution = tuple[FleetProblem, tuple[Candidate | None, ...], Fleet]
-"""The problem, the chance behind each of its ways, and its fleet."""
-
-
-def _usd_per_month(problem: FleetProblem, fleet: Fleet) -> float:
-    return fleet.cost / sum(problem.hours) * HOURS_PER_MONTH
-
-
-def cost_range(asked: FleetContext, solution: Solution, *, scale: float | None) -> tuple[float | None, float | None]:
+def cost_range(solution: Solution, *, scale: float | None) -> tuple[float | None, float | None]:
     """
     What the fleet costs when every replica does as much more, or less, than predicted as one may. [USD]
 
     A quick plan looks for no other fleets: the one picked then costs as much less, or more.
     """
-    _, behind, fleet = solution
-    factors = [chance.rate_factor for w, _ in fleet.replicas if (chance := behind[w]) is not None]
+    factors = [chance.rate_factor for _, chance in solution.running()]
     if not factors:
         return None, None
+    asked, cost = solution.asked, solution.fleet.cost
     factor = math.exp(sum(math.log(one) for one in factors) / len(factors))
     if asked.request.quick or stop_asked():
-        return fleet.cost / factor, fleet.cost * factor
-    found = []
-    for speed in (factor, 1.0 / factor):
-        problem, _ = problem_of(replace(asked, speed=speed))
-        found.append(_cost(problem, scale))
-    return found[0], found[1]
+        return cost / factor, cost * factor
+    low, high = (_cost(problem_of(replace(asked, speed=speed))[0], scale) for speed in (factor, 1.0 / factor))
+    return low, high
 
 
-def surer_fleet(asked: FleetContext, solution: Solution, *, scale: float | None) -> SurerFleet | None:
+def surer_fleet(solution: Solution, *, scale: float | None) -> SurerFleet | None:
     """What ten more points of confidence in every workload cost; never less than the fleet itself."""
+    asked = solution.asked
     moved = [moved_confidence(w, SURER) - w.confidence for w in asked.request.workloads if _has_chance(w)]
     if asked.request.quick or stop_asked() or not moved or max(moved) < SURER - SAME:
         return None
-    problem, _, fleet = solution
     cost = _cost(problem_of(replace(asked, more=SURER))[0], scale)
-    usd = None if cost is None else max(cost, fleet.cost) / sum(problem.hours) * HOURS_PER_MONTH
+    usd = None if cost is None else solution.usd_per_month(max(cost, solution.fleet.cost))
     return SurerFleet(more=SURER, usd_per_month=usd, sought=scale is None)
 
 
@@ -86,10 +74,10 @@ def _has_chance(workload: FleetWorkload) -> bool:
     return workload.kind != "cpu" and (workload.kind != "serve" or not workload.serve or has_objectives(workload.serve))
 
 
-def bound_scale(problem: FleetProblem, fleet: Fleet) -> float | None:
+def bound_scale(solution: Solution) -> float | None:
     """Cost of the answer over its problem's bound where another fleet would take seconds to find; else absent. [-]"""
-    least = least_cost(problem) if takes_long(problem) else None
-    return fleet.cost / least if least else None
+    least = least_cost(solution.problem) if takes_long(solution.problem) else None
+    return solution.fleet.cost / least if least else None
 
 
 def _cost(problem: FleetProblem, scale: float | None) -> float | None:
@@ -112,9 +100,7 @@ class Other(NamedTuple):
 class Beside(NamedTuple):
     """What other fleets are looked for beside."""
 
-    asked: FleetContext
-    problem: FleetProblem
-    fleet: Fleet
+    found: Solution
     tried: dict[str, Fleet]
     """Those found before, by the condition that they keep."""
     scale: float | None = None
@@ -123,14 +109,12 @@ class Beside(NamedTuple):
 
 def alternatives(beside: Beside) -> tuple[Other, ...]:
     """The cheapest of one kind of accelerator, with a kind less, at one provider, without spot or commitments."""
-    asked, fleet = beside.asked, beside.fleet
+    asked, fleet = beside.found.asked, beside.found.fleet
     kinds = kinds_of(asked, fleet)
-    every = sorted(_kept_ways(asked))
     found: list[Other | None] = [_of_one_kind(beside, kinds)]
     if len(kinds) > 1:
         rare = kinds[-1]
-        kept = tuple(m for m in every if asked.held[m].site.accelerator.id != rare)
-        found.append(_under(beside, f"without {rare}, the least used kind", narrowed=replace(asked, kept=kept)))
+        found.append(_under(beside, f"without {rare}, the least used kind", narrowed=asked.without_kind(rare)))
     found.append(_at_one_provider(beside))
     used = sorted({name for _, name in fleet.instances})
     if "spot" in used or WITHOUT_SPOT in beside.tried:
@@ -155,58 +139,43 @@ def cheaper_alternative(found: Iterable[Other], fleet: Fleet) -> Other | None:
 
 
 def _under(beside: Beside, name: str, *, narrowed: FleetContext) -> Other:
-    fleet = beside.tried.get(name)
+    """The cheapest fleet under a condition; by the bounds of both problems, where it would take seconds to find."""
+    answer, fleet = beside.found.fleet, beside.tried.get(name)
+    kept = all(m in narrowed.usable and term in narrowed.held[m].terms for m, term in answer.instances)
     if fleet is None and stop_asked():
         return Other(FleetAlternative(name=name, what="not looked for: stopped"))
     if fleet is None and beside.scale is not None:
-        return _by_bound(beside, name, narrowed)
+        same = kept and narrowed.loss == beside.found.asked.loss
+        cost = answer.cost if same else _cost(problem_of(narrowed)[0], beside.scale)
+        what = "this fleet" if cost == answer.cost else "by the bounds of both: no fleet was sought"
+        return Other(_row(beside, name, cost=cost, what=what))
     if fleet is None:
         fleet = beside.tried[name] = _solve_condition(beside, narrowed)
-    if _keeps(beside.fleet, narrowed) and fleet.cost >= beside.fleet.cost * (1.0 - SAME):
-        fleet = beside.fleet
+    # What survives a loss carries the load without one.
+    if kept and fleet.cost >= answer.cost * (1.0 - SAME):
+        fleet = answer
     if not fleet.feasible:
-        return Other(FleetAlternative(name=name, what="no such fleet carries the load"))
-    usd, least = (_usd_per_month(beside.problem, one) for one in (fleet, beside.fleet))
-    kinds = ", ".join(kinds_of(beside.asked, fleet)) or "hosts alone"
+        return Other(_row(beside, name, cost=None))
+    kinds = ", ".join(kinds_of(beside.found.asked, fleet)) or "hosts alone"
+    row = _row(beside, name, cost=fleet.cost, what="this fleet" if fleet is answer else f"on {kinds}")
+    return Other(row, fleet if narrowed.loss else None)
+
+
+def _row(beside: Beside, name: str, *, cost: float | None, what: str = "") -> FleetAlternative:
+    if cost is None:
+        return FleetAlternative(name=name, what="no such fleet carries the load")
+    usd, least = beside.found.usd_per_month(cost), beside.found.usd_per_month(beside.found.fleet.cost)
     # Beside what costs nothing, anything is dearer by no share of it.
     more = usd / least - 1.0 if least > 0 else 0.0 if usd <= 0 else None
     if more is not None and abs(more) <= SAME:
         more = 0.0
-    what = "this fleet" if fleet is beside.fleet else f"on {kinds}"
-    row = FleetAlternative(name=name, usd_per_month=usd, more=more, what=what)
-    return Other(row, fleet if narrowed.loss else None)
-
-
-def _by_bound(beside: Beside, name: str, narrowed: FleetContext) -> Other:
-    """What a condition costs by the bounds of both problems, where a fleet would take seconds to find."""
-    if _keeps(beside.fleet, narrowed) and narrowed.loss == beside.asked.loss:
-        cost: float | None = beside.fleet.cost
-    else:
-        cost = _cost(problem_of(narrowed)[0], beside.scale)
-    if cost is None:
-        return Other(FleetAlternative(name=name, what="no such fleet carries the load"))
-    usd = cost / sum(beside.problem.hours) * HOURS_PER_MONTH
-    more = cost / beside.fleet.cost - 1.0 if beside.fleet.cost > 0 else None
-    what = "this fleet" if cost == beside.fleet.cost else "by the bounds of both: no fleet was sought"
-    return Other(FleetAlternative(name=name, usd_per_month=usd, more=more, what=what))
-
-
-def _keeps(fleet: Fleet, narrowed: FleetContext) -> bool:
-    """Whether a fleet keeps a condition as it is; what survives a loss carries the load without one."""
-    kept = _kept_ways(narrowed)
-    return all(m in kept and name in narrowed.held[m].terms for m, name in fleet.instances)
-
-
-def _kept_ways(asked: FleetContext) -> set[int]:
-    return set(range(len(asked.held)) if asked.kept is None else asked.kept)
+    return FleetAlternative(name=name, usd_per_month=usd, more=more, what=what)
 
 
 def _solve_condition(beside: Beside, narrowed: FleetContext) -> Fleet:
     """The cheapest fleet under a condition, its ways counted as in the answer's problem."""
-    kept = _kept_ways(narrowed)
-    problem, _ = problem_of(narrowed)
-    fleet = cheapest_fleet(problem, gap=GAP, near=True)
-    place = [w for w, way in enumerate(beside.problem.ways) if way.machine in kept]
+    fleet = cheapest_fleet(problem_of(narrowed)[0], gap=GAP, near=True)
+    place = [w for w, way in enumerate(beside.found.problem.ways) if way.machine in narrowed.usable]
     return replace(
         fleet,
         replicas={(place[w], firm): counts for (w, firm), counts in fleet.replicas.items()},
@@ -216,30 +185,27 @@ def _solve_condition(beside: Beside, narrowed: FleetContext) -> Fleet:
 
 def _of_one_kind(beside: Beside, used: list[str]) -> Other:
     """The cheapest fleet with one kind of accelerator; hosts without any may stand beside it."""
-    asked = beside.asked
+    asked = beside.found.asked
     served: dict[str, set[int]] = {}
     for chance in asked.chances:
         served.setdefault(chance.site.accelerator.id, set()).add(chance.workload)
     needed = {i for i, w in enumerate(asked.request.workloads) if w.kind != "cpu"}
     able = [kind for kind, who in served.items() if who >= needed]
     able.sort(key=lambda kind: used.index(kind) if kind in used else len(used))
-    found = []
-    for kind in able[:MAX_KINDS]:
-        kept = tuple(m for m in sorted(_kept_ways(asked)) if _of_kind(asked, m, kind))
-        one = _under(beside, f"one kind alone: {kind}", narrowed=replace(asked, kept=kept))
-        if one.row.usd_per_month is not None:
-            found.append(one)
-    if not found:
+    ranked = _cheapest_first(beside, {f"one kind alone: {kind}": asked.of_kinds({kind}) for kind in able[:MAX_KINDS]})
+    if not ranked:
         what = "none serves every workload within limits and objectives"
         return Other(FleetAlternative(name="one kind of accelerator alone", what=what))
-    ranked = sorted(found, key=lambda one: one.row.usd_per_month or math.inf)
     rest = [f"{one.row.name.rpartition(': ')[2]} {_apart(one.row)}" for one in ranked[1:4]]
     what = "the best; " + ", ".join(rest) if rest else "the only one that can"
     return ranked[0]._replace(row=replace(ranked[0].row, what=what))
 
 
-def _of_kind(asked: FleetContext, m: int, kind: str) -> bool:
-    return asked.held[m].host_only or asked.held[m].site.accelerator.id == kind
+def _cheapest_first(beside: Beside, conditions: dict[str, FleetContext]) -> list[Other]:
+    """Those fleets under some conditions that carry the load, the cheapest first."""
+    found = [_under(beside, name, narrowed=narrowed) for name, narrowed in conditions.items()]
+    able = (one for one in found if one.row.usd_per_month is not None)
+    return sorted(able, key=lambda one: one.row.usd_per_month or math.inf)
 
 
 def _apart(one: FleetAlternative) -> str:
@@ -247,22 +213,24 @@ def _apart(one: FleetAlternative) -> str:
 
 
 def _at_one_provider(beside: Beside) -> Other | None:
-    asked = beside.asked
-    providers = {asked.held[m].offer.provider for m, _ in beside.fleet.instances if not asked.held[m].own}
+    asked = beside.found.asked
+    providers = {asked.held[m].offer.provider for m, _ in beside.found.fleet.instances if not asked.held[m].own}
     if len(providers) < 2:
         return None
-    found = []
-    for provider in sorted(providers):
-        kept = tuple(
-            m for m in sorted(_kept_ways(asked)) if asked.held[m].own or asked.held[m].offer.provider == provider
-        )
-        found.append(_under(beside, f"one provider alone: {provider}", narrowed=replace(asked, kept=kept)))
-    able = [one for one in found if one.row.usd_per_month is not None]
-    if not able and stop_asked():
+    conditions = {
+        f"one provider alone: {provider}": asked.only(partial(_is_sold_by, provider)) for provider in sorted(providers)
+    }
+    able = _cheapest_first(beside, conditions)
+    if able:
+        return able[0]
+    if stop_asked():
         return None
-    if not able:
-        return Other(FleetAlternative(name="one provider alone", what="none of those in use carries the load"))
-    return min(able, key=lambda one: one.row.usd_per_month or math.inf)
+    return Other(FleetAlternative(name="one provider alone", what="none of those in use carries the load"))
+
+
+def _is_sold_by(provider: str, held: Stock) -> bool:
+    """Whether a provider, or nobody for it is one's own, sells a machine."""
+    return bool(held.own) or held.offer.provider == provider
 
 
 def _without_terms(asked: FleetContext, terms: tuple[str, ...]) -> FleetContext:
@@ -271,14 +239,14 @@ def _without_terms(asked: FleetContext, terms: tuple[str, ...]) -> FleetContext:
     return replace(asked, held=held)
 
 
-def binding_limits(asked: FleetContext, solution: Solution, *, scale: float | None) -> tuple[FleetLimit, ...]:
+def binding_limits(solution: Solution, *, scale: float | None) -> tuple[FleetLimit, ...]:
     """Limits that are used up, and what more of each would save in a month."""
-    problem, _, fleet = solution
+    asked, problem, _, fleet, _ = solution
     cost = fleet.cost
     trials: list[tuple[str, str, FleetProblem]] = []
     for q, quota in enumerate(problem.quotas):
         sizes = [problem.machines[m].slots for m in quota.machines]
-        if not sizes or _quota_use(problem, fleet, quota) + min(sizes) <= quota.most + 1e-9:
+        if not sizes or _quota_use(solution, quota) + min(sizes) <= quota.most + 1e-9:
             continue
         more = max(min(sizes), math.ceil(quota.most * MORE))
         wider = tuple(replace(one, most=one.most + more) if i == q else one for i, one in enumerate(problem.quotas))
@@ -300,17 +268,17 @@ def binding_limits(asked: FleetContext, solution: Solution, *, scale: float | No
     found = []
     for name, what, other in trials[:MAX_LIMITS]:
         better = _cost(other, scale)
-        saved = (cost - better) / sum(problem.hours) * HOURS_PER_MONTH if better is not None else 0.0
         # Less than the gap of the two is no saving that can be told from none.
         if better is not None and cost - better > GAP / 2.0 * cost:
-            found.append(FleetLimit(name=name, relaxed=what, saves_usd_per_month=saved))
+            found.append(FleetLimit(name=name, relaxed=what, saves_usd_per_month=solution.usd_per_month(cost - better)))
     return tuple(sorted(found, key=lambda limit: -limit.saves_usd_per_month))
 
 
-def _quota_use(problem: FleetProblem, fleet: Fleet, quota: Quota) -> float:
+def _quota_use(solution: Solution, quota: Quota) -> float:
     """Slots that count against a quota in the hour in which they are most."""
-    at: list[float] = [0.0] * len(problem.hours)
-    for (m, name), counts in fleet.instances.items():
+    at: list[float] = [0.0] * len(solution.problem.hours)
+    for (m, name), counts in solution.fleet.instances.items():
         if m in quota.machines and quota.term in {None, name}:
-            at = [used + count * problem.machines[m].slots for used, count in zip(at, counts, strict=True)]
+            slots = solution.problem.machines[m].slots
+            at = [used + count * slots for used, count in zip(at, counts, strict=True)]
     return max(at)

@@ -216,11 +216,15 @@ NEAR: Final = 1.6
 """Simulated capacity over the mean field's, at most (see `planning.serve.decide`): nearer ones are simulated. [-]"""
 
 
-class _Place(NamedTuple):
-    """Whole accelerators of a site, or slices of them."""
+class _Search(NamedTuple):
+    """A workload on whole accelerators of a site, or on slices of them."""
 
+    allowed: Serve
+    workload: FleetWorkload
+    number: int
+    model: Model
     site: Site
-    piece: Slice | None = None
+    piece: Slice | None
 
     @property
     def part(self) -> Accelerator:
@@ -255,14 +259,14 @@ def candidates(
         # Of whole accelerators the best few; of slices the best on each profile.
         for piece in (None, *_pieces(workload, site)):
             able = []
-            place = _Place(site, piece)
-            for outcome in _at(allowed, workload, number=number, model=model, place=place, startable=startable):
+            search = _Search(allowed, workload, number, model, site, piece)
+            for outcome in _at(search, startable=startable):
                 looked += 1
                 if isinstance(outcome, Infeasible):
                     missed.append(outcome)
                 else:
                     able.append(outcome)
-            found += [_for_all_lengths(one, allowed, workload, model=model) for one in _best(workload, able)]
+            found += [_for_all_lengths(search, one) for one in _best(workload, able)]
     return found, missed, looked
 
 
@@ -276,12 +280,10 @@ def lengths_served(serve: Serve, workload: FleetWorkload, *, bucket: int) -> Ser
     return replace(serve, lengths=workload.buckets[bucket].lengths)
 
 
-def _at(
-    allowed: Serve, workload: FleetWorkload, *, number: int, model: Model, place: _Place, startable: bool
-) -> Iterator[Candidate | Infeasible]:
-    site, part = place.site, place.part
-    variations = Variations(allowed, model)
-    most, per_node = (site.largest(LARGEST_REPLICA, allowed=None), site.per_node) if place.piece is None else (1, 1)
+def _at(search: _Search, *, startable: bool) -> Iterator[Candidate | Infeasible]:
+    allowed, _, _, model, site, piece = search
+    part, variations = search.part, Variations(allowed, model)
+    most, per_node = (site.largest(LARGEST_REPLICA, allowed=None), site.per_node) if piece is None else (1, 1)
     for engine in allowed.engines:
         for precision in limits.precisions(allowed, model, accelerator=part, engine=engine, startable=startable):
             served = 0
@@ -292,17 +294,15 @@ def _at(
                     layout=layout,
                     precision=precision,
                     engine=Engine(name=engine, max_model_len=allowed.max_context),
-                    intra_link=site.intra_link if place.piece is None else None,
+                    intra_link=site.intra_link if piece is None else None,
                 )
-                outcome = _chance(allowed, workload, number=number, model=model, place=place, run=configuration)
+                outcome = _evaluate(search, configuration)
                 yield outcome
                 serves = isinstance(outcome, Candidate)
                 limit = outcome.verdict.limit if isinstance(outcome, Infeasible) else None
                 if limit is None or limit in VARIED:
                     for other in variations.of_configuration(site, configuration, limit=limit):
-                        varied = _chance(
-                            allowed, workload, number=number, model=model, place=place, run=other.configuration
-                        )
+                        varied = _evaluate(search, other.configuration)
                         if isinstance(varied, Candidate):
                             serves = True
                             yield varied
@@ -311,15 +311,14 @@ def _at(
                     break
 
 
-def _chance(
-    allowed: Serve, workload: FleetWorkload, *, number: int, model: Model, place: _Place, run: Configuration
-) -> Candidate | Infeasible:
+def _evaluate(search: _Search, run: Configuration) -> Candidate | Infeasible:
+    workload = search.workload
     points: list[Point | None] = []
     odds: list[Odds | None] = []
     why: Infeasible | None = None
     for bucket in range(len(workload.buckets)):
-        asked = lengths_served(allowed, workload, bucket=bucket)
-        replica = reusing_replica(asked, run, model=model, accelerator=place.part)
+        asked = lengths_served(search.allowed, workload, bucket=bucket)
+        replica = reusing_replica(asked, run, model=search.model, accelerator=search.part)
         point = _point(asked, replica, run)
         points.append(point if isinstance(point, Point) else None)
         sure = isinstance(point, Point) and has_objectives(asked)
@@ -331,8 +330,8 @@ def _chance(
     if why is not None and not any(points):
         return why
     found = Candidate(
-        workload=number,
-        site=place.site,
+        workload=search.number,
+        site=search.site,
         configuration=run,
         memory=replica.memory,
         rate_factor=replica.rate_factor,
@@ -340,22 +339,21 @@ def _chance(
         points=tuple(points),
         rates=(),
         odds=tuple(odds),
-        piece=place.piece,
+        piece=search.piece,
     ).carrying(workload, tuple(point.rate_per_s if point is not None else 0.0 for point in points))
     if any(found.rates):
         return found
     return Infeasible(configuration=run, verdict=too_unsure(run.label(), found.likeliest(), asked=workload.confidence))
 
 
-def _for_all_lengths(one: Candidate, allowed: Serve, workload: FleetWorkload, *, model: Model) -> Candidate:
+def _for_all_lengths(search: _Search, one: Candidate) -> Candidate:
     """The candidate with the replica that serves requests of all lengths, which takes as long to time as a bucket's."""
-    if len(workload.buckets) == 1:
+    if len(search.workload.buckets) == 1:
         return one
     assert isinstance(one.configuration, Configuration)
-    part = one.site.accelerator if one.piece is None else part_of(one.site.accelerator, one.piece)
-    replica = reusing_replica(allowed, one.configuration, model=model, accelerator=part)
+    replica = reusing_replica(search.allowed, one.configuration, model=search.model, accelerator=search.part)
     found = replace(one, replica=replica, memory=replica.memory, rate_factor=replica.rate_factor)
-    return found.carrying(workload, one.capacities)
+    return found.carrying(search.workload, one.capacities)
 
 
 def too_unsure(what: str, chance: float, *, asked: float, does: str = "meets the objectives") -> Verdict:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -13,7 +12,7 @@ from tonnage.domain.calibration import FirstMeasurement
 from tonnage.domain.fleet_plan import FleetPlan, FleetRequest, FleetWorkload, PoolInstances, PoolReplicas
 from tonnage.domain.infer_plan import Infer
 from tonnage.domain.plan import Configuration
-from tonnage.optimize.fleet import Fleet, FleetProblem
+from tonnage.optimize.fleet import Fleet
 from tonnage.planning.board_power import SUM, load_at_rate, spread, watts_of
 from tonnage.planning.core.measure_first import (
     COMPETING,
@@ -27,7 +26,7 @@ from tonnage.planning.core.measure_first import (
 )
 from tonnage.planning.fleet.candidate import Candidate, fits_machine
 from tonnage.planning.fleet.hours import Hours, ranges
-from tonnage.planning.fleet.problem import FleetContext
+from tonnage.planning.fleet.problem import FleetContext, Solution
 from tonnage.planning.fleet.stock import Stock
 from tonnage.planning.host import sampling_needs, serving_needs
 from tonnage.planning.serve.option import load_of
@@ -40,7 +39,6 @@ __all__ = [
     "bill_of",
     "dates",
     "first_measurement",
-    "instances_of",
     "kinds_of",
     "refusal",
     "replicas_of",
@@ -49,27 +47,30 @@ __all__ = [
 
 
 def bill_of(
-    asked: FleetContext, problem: FleetProblem, *, fleet: Fleet, ends: tuple[float | None, float | None]
-) -> Quantity:
-    """What the fleet costs in a month of 730 hours, a part for each kind of instance and its starts. [USD]"""
+    solution: Solution, *, ends: tuple[float | None, float | None]
+) -> tuple[Quantity, tuple[PoolInstances, ...]]:
+    """
+    What the fleet costs in a month of 730 hours, a part for each kind of instance on each term and for its starts
+    [USD]; and these instances, dearest first.
+    """
+    asked, fleet = solution.asked, solution.fleet
     months = HOURS_PER_MONTH / asked.hours.total_h
     parts: list[Quantity] = []
+    found: list[PoolInstances] = []
     for (m, name), counts in fleet.instances.items():
-        held, machine = asked.held[m], problem.machines[m]
-        price = held.offer.usd_per_hour(name) or 0.0
-        hours = math.fsum(count * span for count, span in zip(counts, problem.hours, strict=True))
-        exact = held.offer.as_of_kind == "exact"
-        told = f"{hours * months:,.0f} instance hours at {price:,.4g} USD/h"
-        usd = hours * price
-        if held.offer.contract is not None:
+        held, machine = asked.held[m], solution.problem.machines[m]
+        offer, hours = held.offer, solution.hours(counts)
+        price = offer.usd_per_hour(name) or 0.0
+        usd, told = hours * price, f"{hours * months:,.0f} instance hours at {price:,.4g} USD/h"
+        if offer.contract is not None:
             usd = _contract_usd(held, name, counts, hours=asked.hours.total_h)
             told += _beside_use(usd - hours * price, months)
         parts.append(
             Quantity(
                 name=f"{machine.id}, {name}",
                 value=usd * months,
-                basis=Basis.MEASURED if exact else Basis.ASSUMED,
-                source=f"{told}: {held.offer.source}, {held.offer.as_of}" if held.offer.as_of else told,
+                basis=Basis.MEASURED if offer.as_of_kind == "exact" else Basis.ASSUMED,
+                source=f"{told}: {offer.source}, {offer.as_of}" if offer.as_of else told,
             )
         )
         starts = fleet.starts.get((m, name), 0.0)
@@ -82,17 +83,31 @@ def bill_of(
                     source=f"{starts * months:,.0f} starts of {machine.start_h * 60:,.0f} min",
                 )
             )
-    low, high = ends
+        found.append(
+            PoolInstances(
+                accelerator=held.site.accelerator.id,
+                provider=offer.provider,
+                instance_type=offer.instance_type,
+                region=offer.region,
+                term=name,
+                accelerators_per_instance=offer.count,
+                usd_per_instance_hour=price,
+                hours=ranges(asked.hours, counts),
+                instance_hours=hours,
+                starts=starts,
+                usd_per_month=(usd + starts * machine.start_h * price) * months,
+                as_of=offer.as_of,
+                commitment=offer.commitment(name),
+            )
+        )
     total = Quantity.of_parts("USD", parts)
-    scaled = [None if end is None else end * months for end in (low, high)]
-    return Quantity(
-        value=total.value,
-        unit="USD",
-        basis=total.basis,
-        parts=total.parts,
-        low=None if scaled[0] is None else min(total.value, scaled[0]),
-        high=None if scaled[1] is None else max(total.value, scaled[1]),
+    low, high = (None if end is None else end * months for end in ends)
+    total = replace(
+        total,
+        low=None if low is None else min(total.value, low),
+        high=None if high is None else max(total.value, high),
     )
+    return total, tuple(sorted(found, key=lambda one: (-one.usd_per_month, one.instance_type, one.term)))
 
 
 def _contract_usd(held: Stock, term: str, counts: tuple[float, ...], *, hours: float) -> float:
@@ -105,49 +120,16 @@ def _beside_use(usd: float, months: float) -> str:
     return f", and {usd * months:,.0f} USD due unused or rented until a ramp is there" if usd > 1e-6 else ""
 
 
-def instances_of(asked: FleetContext, problem: FleetProblem, *, fleet: Fleet) -> tuple[PoolInstances, ...]:
-    """Each kind of instance on each term, dearest first."""
-    months = HOURS_PER_MONTH / asked.hours.total_h
-    found = []
-    for (m, name), counts in fleet.instances.items():
-        held, machine = asked.held[m], problem.machines[m]
-        price = held.offer.usd_per_hour(name) or 0.0
-        hours = math.fsum(count * span for count, span in zip(counts, problem.hours, strict=True))
-        starts = fleet.starts.get((m, name), 0.0)
-        usd = hours * price
-        if held.offer.contract is not None:
-            usd = _contract_usd(held, name, counts, hours=asked.hours.total_h)
-        found.append(
-            PoolInstances(
-                accelerator=held.site.accelerator.id,
-                provider=held.offer.provider,
-                instance_type=held.offer.instance_type,
-                region=held.offer.region,
-                term=name,
-                accelerators_per_instance=held.offer.count,
-                usd_per_instance_hour=price,
-                hours=ranges(asked.hours, counts),
-                instance_hours=hours,
-                starts=starts,
-                usd_per_month=(usd + starts * machine.start_h * price) * months,
-                as_of=held.offer.as_of,
-                commitment=held.offer.commitment(name),
-            )
-        )
-    return tuple(sorted(found, key=lambda one: (-one.usd_per_month, one.instance_type, one.term)))
-
-
-def replicas_of(
-    asked: FleetContext, problem: FleetProblem, *, behind: tuple[Candidate | None, ...], fleet: Fleet
-) -> tuple[PoolReplicas, ...]:
+def replicas_of(solution: Solution) -> tuple[PoolReplicas, ...]:
     """Replicas of each workload on each kind of instance."""
+    asked, problem = solution.asked, solution.problem
     found = []
-    for (w, firm), counts in fleet.replicas.items():
-        way, chance = problem.ways[w], behind[w]
+    for (w, firm), counts in solution.fleet.replicas.items():
+        way, chance = problem.ways[w], solution.behind[w]
         workload = asked.request.workloads[way.pool]
-        carries = _carries(asked, problem, w=w, firm=firm, fleet=fleet)
+        carries = _carries(solution, w=w, firm=firm)
         requests = [share * bucket.share for share, bucket in zip(carries, workload.buckets, strict=False)]
-        rate = math.fsum(requests) * _requests(asked, problem, way.pool) / _replica_hours(problem, counts)
+        rate = math.fsum(requests) * _requests(solution, way.pool) / max(1e-9, solution.hours(counts))
         found.append(
             PoolReplicas(
                 workload=workload.name,
@@ -167,15 +149,10 @@ def replicas_of(
     return tuple(sorted(found, key=lambda one: (order[one.workload], one.where, not one.firm)))
 
 
-def _requests(asked: FleetContext, problem: FleetProblem, pool: int) -> float:
+def _requests(solution: Solution, pool: int) -> float:
     """Of a workload over the period, at its mean rate where no hours are told apart; by seconds of an hour. [h/s]"""
-    shape = asked.request.workloads[pool].shape
-    above = 1.0 if shape.hours else shape.peak_to_mean
-    return math.fsum(rate * span for rate, span in zip(asked.hours.loads[pool], problem.hours, strict=True)) / above
-
-
-def _replica_hours(problem: FleetProblem, counts: Sequence[float]) -> float:
-    return max(1e-9, math.fsum(count * span for count, span in zip(counts, problem.hours, strict=True)))
+    shape = solution.asked.request.workloads[pool].shape
+    return solution.hours(solution.asked.hours.loads[pool]) / (1.0 if shape.hours else shape.peak_to_mean)
 
 
 def _board_w(workload: FleetWorkload, chance: Candidate | None, *, rate_per_s: float) -> Quantity | None:
@@ -190,16 +167,12 @@ def _board_w(workload: FleetWorkload, chance: Candidate | None, *, rate_per_s: f
     return watts_of(mean, chance.site.accelerator)
 
 
-def first_measurement(
-    asked: FleetContext, *, behind: tuple[Candidate | None, ...], fleet: Fleet
-) -> FirstMeasurement | None:
+def first_measurement(solution: Solution) -> FirstMeasurement | None:
     """Of every workload, what would most likely make another way of serving it cheaper by the request."""
-    found = []
+    asked, found = solution.asked, []
     for number, workload in enumerate(asked.request.workloads):
-        if asked.request.workloads[number].run is not None:
-            continue
-        used = [chance for w, _ in fleet.replicas if (chance := behind[w]) is not None and chance.workload == number]
-        if not used:
+        used = [chance for _, chance in solution.running(number)]
+        if not used or workload.run is not None:
             continue
         mine = [one for one in asked.chances if one.workload == number]
         price = {id(one): _cheapest_request(asked, one, workload) for one in (*mine, *used)}
@@ -285,9 +258,9 @@ def kinds_of(asked: FleetContext, fleet: Fleet) -> list[str]:
     return sorted(hours, key=lambda name: (-hours[name], name))
 
 
-def _carries(asked: FleetContext, problem: FleetProblem, *, w: int, firm: bool, fleet: Fleet) -> tuple[float, ...]:
+def _carries(solution: Solution, *, w: int, firm: bool) -> tuple[float, ...]:
     """Of each bucket, the share that a kind of replica gets over all hours; of one bucket, by capacity."""
-    way = problem.ways[w]
+    problem, fleet, way = solution.problem, solution.fleet, solution.problem.ways[w]
     shares = []
     for bucket in range(len(way.rates)):
         mine, all_of = 0.0, 0.0

@@ -9,11 +9,10 @@ the load is raised and the programme asked again.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -21,26 +20,24 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.rows import data_version
 from tonnage.domain.answer import Verdict
-from tonnage.domain.fleet_plan import FleetAlternative, FleetCheck, FleetPlan, FleetRequest
+from tonnage.domain.fleet_plan import FleetAlternative, FleetPlan, FleetRequest
 from tonnage.domain.plan import PLAN_SCHEMA, Provenance, Rejection
 from tonnage.optimize.fleet import Fleet, FleetProblem, Way, cheapest_fleet, least_cost, takes_long
 from tonnage.planning.commitments import commitments_assumed
 from tonnage.planning.core.header import Loser, by_reason, quick_without_simulator
 from tonnage.planning.core.stop import best_is_known, stop_asked
 from tonnage.planning.fleet import alternatives, narrative, refusals
-from tonnage.planning.fleet.alternatives import Solution
 from tonnage.planning.fleet.candidate import Candidate, candidates, keep_near_least
 from tonnage.planning.fleet.hours import hours_of
-from tonnage.planning.fleet.narrative import bill_of, first_measurement, instances_of, kinds_of, replicas_of
-from tonnage.planning.fleet.problem import FleetContext, problem_of
+from tonnage.planning.fleet.narrative import bill_of, first_measurement, kinds_of, replicas_of
+from tonnage.planning.fleet.problem import FleetContext, Solution, problem_of
 from tonnage.planning.fleet.refusals import BY_NEARNESS, Misses
 from tonnage.planning.fleet.samples import sample_candidates
-from tonnage.planning.fleet.simulated import simulate_chances
+from tonnage.planning.fleet.simulated import simulate
 from tonnage.planning.fleet.stock import stock
 from tonnage.planning.fleet.training import run_candidates, run_stock, runs_of
 from tonnage.planning.fleet.verify import checks_of
 from tonnage.pricing.bills import HOURS_PER_MONTH
-from tonnage.simulation.simulated import Requests
 from tonnage.version import __version__
 
 __all__ = ["plan_fleet"]
@@ -66,10 +63,6 @@ RAISE: Final = 1.12
 
 _NAMED: Final = frozenset({"accelerator", "exclude", "vendor", "segment", "provider", "region", "country"})
 
-Settled = tuple[FleetContext, Solution, tuple[FleetCheck, ...]]
-Known = dict[int, tuple[Requests, Any]]
-"""Requests drawn for each workload, and the bucket of each."""
-
 
 def plan_fleet(
     request: FleetRequest, *, additions: Additions = catalog.NOTHING, today: date | None = None
@@ -83,8 +76,8 @@ def plan_fleet(
         A model or an accelerator is unknown, or the request contradicts itself. That nothing carries the load is an
         answer: `feasible` is False and `binding` says which limit stands in the way.
     """
-    day = today or date.today()
-    return quick_without_simulator(request, lambda asked: _plan_once(asked, additions=additions, today=day))
+    one = partial(_plan_once, additions=additions, today=today or date.today())
+    return quick_without_simulator(request, one)
 
 
 def _plan_once(request: FleetRequest, *, additions: Additions, today: date) -> FleetPlan:
@@ -100,9 +93,8 @@ def _plan_once(request: FleetRequest, *, additions: Additions, today: date) -> F
         looking = sample_candidates if workload.kind == "infer" else candidates
         if workload.run is not None:
             looking = partial(run_candidates, today=today)
-        mine, misses, looked = looking(request, number, held=held, additions=additions)
+        mine, missed[number], looked = looking(request, number, held=held, additions=additions)
         found += mine
-        missed[number] = misses
         evaluated += looked
     machines, found, near = keep_near_least(request, held, found=found)
     asked = FleetContext(
@@ -130,36 +122,33 @@ def _plan_once(request: FleetRequest, *, additions: Additions, today: date) -> F
         ),
     )
 
-    def refused(binding: Verdict) -> FleetPlan:
+    def refused(binding: Verdict, asked: FleetContext) -> FleetPlan:
         moved = refusals.moved_tries(asked, missed, additions=additions)
-        return replace(base, binding=binding, sentence=narrative.refusal(binding), calibrations=moved)
+        sentence = narrative.refusal(binding)
+        return replace(base, binding=binding, sentence=sentence, calibrations=moved, simulated=_simulations(asked))
 
     nothing = refusals.nobody_serves(asked, missed, excluded=excluded)
     if nothing is not None:
-        return refused(nothing)
-    known: Known = {}
+        return refused(nothing, asked)
     if not request.quick:
-        asked = replace(asked, chances=tuple(simulate_chances(request, found, names=near, known=known)))
-    asked, solution, checks = _simplest(_settle(asked, known), known)
-    if not solution[2].feasible:
-        return replace(refused(refusals.what_stops(asked)), simulated=_simulations(asked))
-    settled: Settled = (asked, solution, checks)
-    over = refusals.over_kinds(asked, solution[2])
+        asked = simulate(asked, names=near)
+    solution = _simplest(_settle(asked))
+    if not solution.fleet.feasible:
+        return refused(refusals.what_stops(solution.asked), solution.asked)
+    over = refusals.over_kinds(solution.asked, solution.fleet)
     if over is not None:
         if stop_asked():  # none of so few kinds was found yet
             raise KeyboardInterrupt
-        return replace(refused(over), simulated=_simulations(asked))
-    if request.quick:
-        return _answer(base, settled, beside=())
-    settled, beside = _add_alternatives(settled, known)
-    return _answer(replace(base, simulated=_simulations(settled[0])), settled, beside=beside)
+        return refused(over, solution.asked)
+    solution, beside = (solution, ()) if request.quick else _add_alternatives(solution)
+    return _answer(base, solution, beside=beside)
 
 
 def _simulations(asked: FleetContext) -> int:
     return len({chance.name for chance in asked.chances if chance.simulated})
 
 
-def _add_alternatives(settled: Settled, known: Known) -> tuple[Settled, tuple[FleetAlternative, ...]]:
+def _add_alternatives(solution: Solution) -> tuple[Solution, tuple[FleetAlternative, ...]]:
     """
     The answer with other fleets beside it, none of which does the same for less.
 
@@ -168,18 +157,18 @@ def _add_alternatives(settled: Settled, known: Known) -> tuple[Settled, tuple[Fl
     """
     tried: dict[str, Fleet] = {}
     refused: dict[str, str] = {}
-    found = _beside(settled, tried)
+    found = _beside(solution, tried)
     for _ in range(0 if stop_asked() else ADOPTED):
-        better = alternatives.cheaper_alternative([one for one in found if one.row.name not in refused], settled[1][2])
+        better = alternatives.cheaper_alternative([one for one in found if one.row.name not in refused], solution.fleet)
         if better is None or better.fleet is None:
             break
-        before = settled[1][0]
-        settled, why = _adopt_cheaper(settled, better.fleet, known=known)
+        before = solution.problem
+        solution, why = _adopt_cheaper(solution, better.fleet)
         refused |= {better.row.name: why} if why else {}
         # What needs more than it is now known to have is looked for again.
-        tried = {name: one for name, one in tried.items() if _stands(one, settled[1][0], before=before)}
-        found = _beside(settled, tried)
-    return settled, tuple(
+        tried = {name: one for name, one in tried.items() if _stands(one, solution.problem, before=before)}
+        found = _beside(solution, tried)
+    return solution, tuple(
         replace(row, what=f"{row.what}; {refused.get(row.name, 'not simulated')}")
         if could is not None and row.more is not None and row.more < 0
         else row
@@ -187,35 +176,37 @@ def _add_alternatives(settled: Settled, known: Known) -> tuple[Settled, tuple[Fl
     )
 
 
-def _beside(settled: Settled, tried: dict[str, Fleet]) -> tuple[alternatives.Other, ...]:
-    asked, (problem, _, fleet), _ = settled
-    scale = alternatives.bound_scale(problem, fleet)
-    return alternatives.alternatives(alternatives.Beside(asked, problem, fleet, tried, scale))
+def _beside(solution: Solution, tried: dict[str, Fleet]) -> tuple[alternatives.Other, ...]:
+    scale = alternatives.bound_scale(solution)
+    return alternatives.alternatives(alternatives.Beside(solution, tried, scale))
 
 
-def _adopt_cheaper(settled: Settled, fleet: Fleet, *, known: Known) -> tuple[Settled, str]:
+def _adopt_cheaper(solution: Solution, fleet: Fleet) -> tuple[Solution, str]:
     """The answer with a cheaper fleet in its place, or why that is none."""
-    asked, (problem, behind, old), checks = settled
-    unsure = _unsure(asked, behind, fleet)
+    cheaper, old = solution, solution.fleet
+    unsure = _unsure(solution._replace(fleet=fleet))
     if unsure:
         # Cheaper by what is only reckoned.
-        before, asked = problem, _surer(asked, unsure, known)
+        before = solution.problem
+        asked = simulate(solution.asked, names=unsure)
         problem, behind = problem_of(asked)
-        if any(_rises(one, was) for one, was in zip(problem.ways, before.ways, strict=True)):
+        cheaper = solution._replace(asked=asked, problem=problem, behind=behind)
+        if any(_rises(one, was) for one, was in zip(cheaper.problem.ways, before.ways, strict=True)):
             # What nothing undercut with less capacity may be undercut now.
-            asked, (problem, behind, again) = _solve(asked, known)
-            stands = _stands(fleet, problem, before=before) and fleet.cost <= again.cost
+            cheaper = _solve(cheaper.asked)
+            again = cheaper.fleet
+            stands = _stands(fleet, cheaper.problem, before=before) and fleet.cost <= again.cost
             fleet = replace(fleet if stands else again, bound=again.bound)
             old = replace(old, bound=min(again.bound, old.cost))
-        elif not _stands(fleet, problem, before=before):
+        elif not _stands(fleet, cheaper.problem, before=before):
             fleet = old
     if fleet.cost >= old.cost:
-        return (asked, (problem, behind, old), checks), ""
-    seen = checks_of(asked, problem, behind=behind, fleet=fleet, known=known)
-    missing = [one.workload for one in seen if not one.meets]
-    if not set(missing) <= {one.workload for one in checks if not one.meets}:
-        return settled, f"simulated, {missing[0]} may miss the objectives"
-    return (asked, (problem, behind, replace(fleet, bound=min(old.bound, fleet.cost))), seen), ""
+        return cheaper._replace(fleet=old, checks=solution.checks), ""
+    cheaper = cheaper._replace(fleet=replace(fleet, bound=min(old.bound, fleet.cost)))
+    cheaper = cheaper._replace(checks=checks_of(cheaper))
+    if not cheaper.missed.keys() <= solution.missed.keys():
+        return solution, f"simulated, {next(iter(cheaper.missed))} may miss the objectives"
+    return cheaper, ""
 
 
 def _stands(fleet: Fleet, problem: FleetProblem, *, before: FleetProblem) -> bool:
@@ -227,30 +218,27 @@ def _rises(one: Way, was: Way) -> bool:
     return any(rate > before for rate, before in zip(one.rates, was.rates, strict=True))
 
 
-def _settle(asked: FleetContext, known: Known) -> Settled:
+def _settle(asked: FleetContext) -> Solution:
     """The fleet whose replicas are simulated, as often raised as its objectives need; the last one when none does."""
-    asked, solution = _solve(asked, known)
-    checks: tuple[FleetCheck, ...] = ()
+    solution = _solve(asked)
     for again in range(RAISES + 1):
-        if asked.request.quick or not solution[2].feasible or stop_asked():
+        if asked.request.quick or not solution.fleet.feasible or stop_asked():
             break
-        problem, behind, fleet = solution
-        checks = checks_of(asked, problem, behind=behind, fleet=fleet, known=known)
-        missing = {check.workload for check in checks if not check.meets}
-        if not missing or again == RAISES or stop_asked():
+        solution = solution._replace(checks=checks_of(solution))
+        if not solution.missed or again == RAISES or stop_asked():
             break
         raised = tuple(
-            up * (RAISE if w.name in missing else 1.0)
-            for up, w in zip(asked.raised, asked.request.workloads, strict=True)
+            up * (RAISE if w.name in solution.missed else 1.0)
+            for up, w in zip(solution.asked.raised, asked.request.workloads, strict=True)
         )
-        higher, better = _solve(replace(asked, raised=raised), known)
-        if not better[2].feasible:
+        higher = _solve(replace(solution.asked, raised=raised))
+        if not higher.fleet.feasible:
             break
-        asked, solution = higher, better
-    return asked, solution, checks
+        solution = higher._replace(checks=solution.checks)
+    return solution
 
 
-def _simplest(settled: Settled, known: Known) -> Settled:
+def _simplest(solution: Solution) -> Solution:
     """
     The fleet without its least used kinds of accelerator: those beyond `max_kinds`, and those that save nearly nothing.
 
@@ -258,61 +246,57 @@ def _simplest(settled: Settled, known: Known) -> Settled:
     costs much less. What a bound shows to cost more is not looked for. Where that ends above `max_kinds`, every choice
     of so many of the kinds in use on the way is looked at: a part of few hours may carry everything alone.
     """
-    start, seen = settled, dict[str, None]()
-    while settled[1][2].feasible and not stop_asked():
-        asked, (problem, _, fleet), checks = settled
-        kinds = kinds_of(asked, fleet)
+    start, seen = solution.asked, dict[str, None]()
+    while solution.fleet.feasible and not stop_asked():
+        fleet, most = solution.fleet, start.request.max_kinds
+        kinds = kinds_of(solution.asked, fleet)
         seen |= dict.fromkeys(kinds)
-        most = asked.request.max_kinds
         must = most is not None and len(kinds) > most
         # Where a fleet takes seconds to find, the alternatives say what a kind less costs.
-        if len(kinds) < 2 or (not must and (asked.request.quick or takes_long(problem))):
+        if len(kinds) < 2 or (not must and (start.request.quick or takes_long(solution.problem))):
             break
-        every = range(len(asked.held)) if asked.kept is None else asked.kept
-        kept = tuple(m for m in every if asked.held[m].site.accelerator.id != kinds[-1])
-        narrowed = replace(asked, kept=kept)
+        narrowed = solution.asked.without_kind(kinds[-1])
         least = least_cost(problem_of(narrowed)[0])
         if least is None or (not must and least > fleet.cost * (1.0 + EQUAL)):
             break
-        other = _settle(narrowed, known)
+        other = _settle(narrowed)
         if stop_asked():
             break
-        again = other[1][2]
-        worse = sum(not one.meets for one in other[2]) > sum(not one.meets for one in checks)
-        if not again.feasible or (not must and (worse or again.cost > fleet.cost * (1.0 + EQUAL))):
+        worse = _order(other)[0] > _order(solution)[0]
+        if not other.fleet.feasible or (not must and (worse or other.fleet.cost > fleet.cost * (1.0 + EQUAL))):
             break
-        bound = again.bound if must else min(fleet.bound, again.cost)
-        settled = other[0], (other[1][0], other[1][1], replace(again, bound=bound)), other[2]
-    asked, (_, _, fleet), _ = settled
-    over = fleet.feasible and refusals.over_kinds(asked, fleet) is not None
-    return (_of_these_kinds(start[0], seen, known) or settled) if over else settled
+        bound = other.fleet.bound if must else min(fleet.bound, other.fleet.cost)
+        solution = other._replace(fleet=replace(other.fleet, bound=bound))
+    over = solution.fleet.feasible and refusals.over_kinds(solution.asked, solution.fleet) is not None
+    return (_of_these_kinds(start, seen) or solution) if over else solution
 
 
-def _of_these_kinds(asked: FleetContext, kinds: Iterable[str], known: Known) -> Settled | None:
+def _order(solution: Solution) -> tuple[int, float]:
+    """Fewest checks missed, then the cheapest."""
+    return sum(not one.meets for one in solution.checks), solution.fleet.cost
+
+
+def _of_these_kinds(asked: FleetContext, kinds: Iterable[str]) -> Solution | None:
     """The best fleet of `max_kinds` of some kinds of accelerator: fewest objectives missed, then the cheapest."""
     choices: list[tuple[float, FleetContext]] = []
-    every = range(len(asked.held)) if asked.kept is None else asked.kept
     for few in itertools.combinations(kinds, asked.request.max_kinds or 0):
-        kept = tuple(m for m in every if asked.held[m].host_only or asked.held[m].site.accelerator.id in few)
-        narrowed = replace(asked, kept=kept)
+        narrowed = asked.of_kinds(few)
         least = least_cost(problem_of(narrowed)[0])
         if least is not None:
             choices.append((least, narrowed))
-    best: Settled | None = None
-    missed, cost = len(asked.request.workloads) + 1, math.inf
+    best: Solution | None = None
     for least, narrowed in sorted(choices, key=lambda choice: choice[0]):
-        if stop_asked() or (not missed and least >= cost):
+        if stop_asked() or (best is not None and _order(best) <= (0, least)):
             break
-        other = _settle(narrowed, known)
-        fleet, late = other[1][2], sum(not one.meets for one in other[2])
-        if fleet.feasible and (late, fleet.cost) < (missed, cost):
-            best, missed, cost = other, late, fleet.cost
+        other = _settle(narrowed)
+        if other.fleet.feasible and (best is None or _order(other) < _order(best)):
+            best = other
     return best
 
 
-def _solve(asked: FleetContext, known: Known) -> tuple[FleetContext, Solution]:
+def _solve(asked: FleetContext) -> Solution:
     """The cheapest fleet, all of whose replicas are simulated."""
-    earlier: tuple[FleetProblem, Fleet] | None = None
+    earlier: Solution | None = None
     quick, looking = asked.request.quick, True
     for again in range(ROUNDS):
         problem, behind = problem_of(asked)
@@ -322,48 +306,41 @@ def _solve(asked: FleetContext, known: Known) -> tuple[FleetContext, Solution]:
         enough = QUICK_GAP if quick else ROUGH_GAP if rough else LARGE_GAP if large else GAP
         fleet = cheapest_fleet(problem, gap=enough, near=large or not again)
         # A further search may end at a dearer one.
-        if earlier and earlier[1].cost < fleet.cost and _stands(earlier[1], problem, before=earlier[0]):
-            fleet = replace(earlier[1], bound=min(fleet.bound, earlier[1].cost))
-        earlier = problem, fleet
+        if earlier and earlier.fleet.cost < fleet.cost and _stands(earlier.fleet, problem, before=earlier.problem):
+            fleet = replace(earlier.fleet, bound=min(fleet.bound, earlier.fleet.cost))
+        earlier = Solution(asked, problem, behind, fleet)
         if fleet.feasible:
             best_is_known()
-        if asked.request.quick or again == ROUNDS - 1 or stop_asked():
+        if quick or again == ROUNDS - 1 or stop_asked():
             break
-        unsure = _unsure(asked, behind, fleet)
+        unsure = _unsure(earlier)
         if unsure:
-            asked = _surer(asked, unsure, known)
+            asked = simulate(asked, names=unsure)
             if stop_asked():
                 break
         elif (again and not rough) or fleet.gap <= (LARGE_GAP if large else GAP):
             break
         looking = looking and bool(unsure) and again + 1 < LOOKS
-    return asked, (problem, behind, fleet)
+    assert earlier is not None
+    return earlier._replace(asked=asked)
 
 
-def _unsure(asked: FleetContext, behind: tuple[Candidate | None, ...], fleet: Fleet) -> set[str]:
+def _unsure(solution: Solution) -> set[str]:
     """Names of what a fleet runs that could be simulated and is not."""
+    workloads = solution.asked.request.workloads
     return {
         chance.name
-        for w, _ in fleet.replicas
-        if (chance := behind[w]) is not None
-        and not chance.simulated
-        and asked.request.workloads[chance.workload].kind in {"serve", "batch"}
+        for _, chance in solution.running()
+        if not chance.simulated and workloads[chance.workload].kind in {"serve", "batch"}
     }
 
 
-def _surer(asked: FleetContext, names: set[str], known: Known) -> FleetContext:
-    return replace(asked, chances=tuple(simulate_chances(asked.request, list(asked.chances), names=names, known=known)))
-
-
-def _answer(base: FleetPlan, settled: Settled, *, beside: tuple[FleetAlternative, ...]) -> FleetPlan:
-    asked, solution, checks = settled
-    problem, behind, fleet = solution
-    scale = None if asked.request.quick or stop_asked() else alternatives.bound_scale(problem, fleet)
-    bill = bill_of(asked, problem, fleet=fleet, ends=alternatives.cost_range(asked, solution, scale=scale))
-    request = asked.request
-    mean = bill.value / HOURS_PER_MONTH
-    over = refusals.over_budget(request, mean)
-    instances = instances_of(asked, problem, fleet=fleet)
+def _answer(base: FleetPlan, solution: Solution, *, beside: tuple[FleetAlternative, ...]) -> FleetPlan:
+    request, fleet = solution.asked.request, solution.fleet
+    by_bounds = request.quick or stop_asked()
+    scale = None if by_bounds else alternatives.bound_scale(solution)
+    bill, instances = bill_of(solution, ends=alternatives.cost_range(solution, scale=scale))
+    over = refusals.over_budget(request, bill.value / HOURS_PER_MONTH)
     weighed = commitments_assumed(one.commitment for one in instances)
     made = base.provenance
     plan = replace(
@@ -373,14 +350,15 @@ def _answer(base: FleetPlan, settled: Settled, *, beside: tuple[FleetAlternative
         gap=fleet.gap,
         instances=instances,
         provenance=replace(made, assumed=(*made.assumed, *weighed)),
-        replicas=replicas_of(asked, problem, behind=behind, fleet=fleet),
-        checks=checks,
-        runs=runs_of(request, asked.hours, problem=problem, behind=behind, fleet=fleet),
-        measure_first=first_measurement(asked, behind=behind, fleet=fleet),
+        replicas=replicas_of(solution),
+        checks=solution.checks,
+        runs=runs_of(solution),
+        measure_first=first_measurement(solution),
         alternatives=beside,
-        surer=alternatives.surer_fleet(asked, solution, scale=scale),
-        binds=() if request.quick or stop_asked() else alternatives.binding_limits(asked, solution, scale=scale),
+        surer=alternatives.surer_fleet(solution, scale=scale),
+        binds=() if by_bounds else alternatives.binding_limits(solution, scale=scale),
         binding=over,
+        simulated=_simulations(solution.asked),
     )
     return replace(plan, sentence=narrative.sentence(plan) if over is None else narrative.refusal(over))
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from tonnage.domain.fleet_plan import FleetRequest, FleetWorkload
+from tonnage.domain.fleet_plan import FleetCheck, FleetRequest, FleetWorkload
 from tonnage.domain.layout import Layout
-from tonnage.optimize.fleet import FleetProblem, Pool, Way
+from tonnage.optimize.fleet import Fleet, FleetProblem, Pool, Way
 from tonnage.planning.fleet.candidate import Candidate, fits_machine
 from tonnage.planning.fleet.hours import WEEK, Hours, paces_of
+from tonnage.planning.fleet.requests import draw_for_workload
 from tonnage.planning.fleet.stock import Stock, machine_of, quotas_on
-from tonnage.planning.fleet.training import work_tokens
 from tonnage.planning.host import serving_processes
+from tonnage.pricing.bills import HOURS_PER_MONTH
+from tonnage.simulation.simulated import Requests
 
-__all__ = ["FleetContext", "moved_confidence", "problem_of"]
+__all__ = ["FleetContext", "Solution", "moved_confidence", "problem_of"]
 
 SECONDS_PER_HOUR: Final = 3600.0
 LEAST: Final = 0.5
@@ -41,20 +45,73 @@ class FleetContext(msgspec.Struct, frozen=True, kw_only=True):
     """Machines that may be used; absent = all."""
     loss: bool = True
     """Whether the loss of a failure domain is planned for."""
-    free: tuple[str, ...] = ()
-    """Quotas left out."""
+    drawn: dict[int, tuple[Requests, Any]] = {}
+    """Of each workload that was played: its requests, and the bucket of each."""
+
+    @property
+    def usable(self) -> Sequence[int]:
+        """Places of the machines that may be used."""
+        return range(len(self.held)) if self.kept is None else self.kept
+
+    def only(self, test: Callable[[Stock], bool]) -> FleetContext:
+        """The same with those of the machines alone that pass a test."""
+        return replace(self, kept=tuple(m for m in self.usable if test(self.held[m])))
+
+    def of_kinds(self, kinds: Collection[str]) -> FleetContext:
+        """The same with some kinds of accelerator alone, and hosts without any."""
+        return self.only(lambda held: held.host_only or held.site.accelerator.id in kinds)
+
+    def without_kind(self, kind: str) -> FleetContext:
+        """The same without one kind of accelerator."""
+        return self.only(lambda held: held.site.accelerator.id != kind)
+
+    def requests_of(self, number: int) -> tuple[Requests, Any]:
+        """The requests of a workload, drawn once, and the bucket of each."""
+        if number not in self.drawn:
+            self.drawn[number] = draw_for_workload(self.request.workloads[number])
+        return self.drawn[number]
+
+
+class Solution(NamedTuple):
+    """The fleet that the programme picked, with what it was picked for."""
+
+    asked: FleetContext
+    problem: FleetProblem
+    behind: tuple[Candidate | None, ...]
+    """The candidate of each way of the problem."""
+    fleet: Fleet
+    checks: tuple[FleetCheck, ...] = ()
+    """Its simulations in the hardest hours."""
+
+    @property
+    def missed(self) -> dict[str, None]:
+        """Workloads whose objectives a check misses, in their order."""
+        return dict.fromkeys(check.workload for check in self.checks if not check.meets)
+
+    def running(self, number: int | None = None) -> Iterator[tuple[int, Candidate]]:
+        """The ways in use and their candidates, of all workloads or of one."""
+        for w, _ in self.fleet.replicas:
+            chance = self.behind[w]
+            if chance is not None and number in {None, chance.workload}:
+                yield w, chance
+
+    def hours(self, counts: Iterable[float]) -> float:
+        """Hours that counts of each period stand for together. [h]"""
+        return math.fsum(count * span for count, span in zip(counts, self.problem.hours, strict=True))
+
+    def usd_per_month(self, cost: float) -> float:
+        """A cost of the period of the plan in a month. [USD]"""
+        return cost / sum(self.problem.hours) * HOURS_PER_MONTH
 
 
 def problem_of(asked: FleetContext) -> tuple[FleetProblem, tuple[Candidate | None, ...]]:
     """The programme, and the chance behind each of its ways; none for work of host cores."""
     request, hours = asked.request, asked.hours
-    keep = set(range(len(asked.held)) if asked.kept is None else asked.kept)
     ways: list[Way] = []
     behind: list[Candidate | None] = []
     weights: dict[int, float] = {}
-    for m, held in enumerate(asked.held):
-        if m not in keep:
-            continue
+    for m in asked.usable:
+        held = asked.held[m]
         for chance in asked.chances:
             if not fits_machine(chance, held):
                 continue
@@ -85,7 +142,7 @@ def problem_of(asked: FleetContext) -> tuple[FleetProblem, tuple[Candidate | Non
         machines=machines,
         pools=tuple(_pool(asked, p, workload) for p, workload in enumerate(request.workloads)),
         ways=tuple(ways),
-        quotas=tuple(quota for quota in quotas_on(request, asked.held) if quota.name not in asked.free),
+        quotas=quotas_on(request, asked.held),
         follows=hours.follows,
         zones=request.zones,
         lost_zones=request.lost_zones,
@@ -127,8 +184,9 @@ def _pool(asked: FleetContext, number: int, workload: FleetWorkload) -> Pool:
         when = tuple(t for t, load in enumerate(loads) if load > 0)
         return Pool(id=workload.name, work=work, loose=workload.spot_share, when=when)
     if workload.run is not None:
-        mine = tuple(chance for chance in asked.chances if chance.workload == number)
-        work = work_tokens(workload, mine, hours=asked.hours.total_h) * raised / SECONDS_PER_HOUR
+        each = max((one.run_tokens for one in asked.chances if one.workload == number), default=0.0)
+        tokens = each * asked.hours.total_h * SECONDS_PER_HOUR / workload.every_s if workload.every_s else 0.0
+        work = tokens * raised / SECONDS_PER_HOUR
         when = tuple(t for t, load in enumerate(loads) if load > 0)
         paces = paces_of(asked.hours, number) if (workload.every_s or math.inf) < WEEK * SECONDS_PER_HOUR else ()
         return Pool(id=workload.name, work=work, when=when, single=True, paces=paces)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
+from itertools import takewhile
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from tonnage.catalog import Additions
 from tonnage.catalog.hardware import Slice, decoder, part_of, slices_of
@@ -71,7 +72,7 @@ def sample_candidates(
                 if isinstance(outcome, Infeasible):
                     missed.append(outcome)
                     continue
-                found.append(msgspec.structs.replace(outcome, workload=number, site=site, piece=piece))
+                found.append(replace(outcome, workload=number, site=site, piece=piece))
     return found, missed, len(found) + len(missed)
 
 
@@ -90,36 +91,28 @@ def _one(
     run = Configuration(
         accelerator=part.id, layout=Layout(), precision=Precision(weights=precision), engine=Engine(name=engine)
     )
+
+    def unable(limit: str, reason: str, short_by: float | None = None, unit: str | None = None) -> Infeasible:
+        verdict = Verdict(ok=False, limit=limit, reason=reason, short_by=short_by, unit=unit)
+        return Infeasible(configuration=run, verdict=verdict)
+
     if (why := no_unit(part, precision)) is not None:
-        return Infeasible(configuration=run, verdict=Verdict(ok=False, limit="precision", reason=why))
+        return unable("precision", why)
     if _decoder_rate(asked, part) <= 0:
-        reason = f"{part.name} has no video decoder of its own"
-        return Infeasible(configuration=run, verdict=Verdict(ok=False, limit="decode", reason=reason))
+        return unable("decode", f"{part.name} has no video decoder of its own")
     try:
         setup = setup_of(case_of(asked, model, part=part.id, precision=precision, engine=engine), additions)
-        tried = _fitting(setup)
+        sizes = (batch_times(setup, size) for size in BATCHES)
+        tried = list(takewhile(lambda times: memory_of(setup, times).value <= part.driver_memory_bytes, sizes))
     except TonnageError as problem:
-        return Infeasible(configuration=run, verdict=Verdict(ok=False, limit="unmeasured", reason=str(problem)))
+        return unable("unmeasured", str(problem))
     if not tried:
         short = memory_of(setup, batch_times(setup, 1)).value - part.driver_memory_bytes
-        reason = f"a batch of 1 does not fit {part.name}"
-        return Infeasible(
-            configuration=run,
-            verdict=Verdict(ok=False, limit="memory", reason=reason, short_by=short, unit="bytes"),
-        )
+        return unable("memory", f"a batch of 1 does not fit {part.name}", short, "bytes")
     best, quickest = _largest(asked, setup, tried)
     if best is None:
-        limit = asked.latency_s or 0.0
-        return Infeasible(
-            configuration=run,
-            verdict=Verdict(
-                ok=False,
-                limit="latency",
-                short_by=quickest - limit,
-                unit="s",
-                reason=f"answers take {quickest * 1e3:,.0f} ms at best",
-            ),
-        )
+        late = quickest - (asked.latency_s or 0.0)
+        return unable("latency", f"answers take {quickest * 1e3:,.0f} ms at best", late, "s")
     times, rate = best
     return Candidate(
         workload=0,
@@ -135,23 +128,13 @@ def _one(
 
 
 def _rates_at(asked: Infer, setup: Setup, tried: list[Times], confidence: float) -> tuple[float, ...]:
-    best, _ = _largest(msgspec.structs.replace(asked, confidence=confidence), setup, tried)
+    best, _ = _largest(replace(asked, confidence=confidence), setup, tried)
     return (0.0,) if best is None else _planned(asked, best[1])
 
 
 def _planned(asked: Infer, rate: float) -> tuple[float, ...]:
     """The programme keeps the headroom of every workload, which is kept here already."""
     return (rate / (1.0 - asked.headroom),)
-
-
-def _fitting(setup: Setup) -> list[Times]:
-    found = []
-    for size in BATCHES:
-        times = batch_times(setup, size)
-        if memory_of(setup, times).value > setup.accelerator.driver_memory_bytes:
-            break
-        found.append(times)
-    return found
 
 
 def _largest(asked: Infer, setup: Setup, tried: list[Times]) -> tuple[tuple[Times, float] | None, float]:
@@ -161,7 +144,7 @@ def _largest(asked: Infer, setup: Setup, tried: list[Times]) -> tuple[tuple[Time
     seen = _decoder_rate(asked, setup.accelerator) * (1.0 - asked.headroom)
     for times in tried:
         most = min(firm_per_s(asked, setup, times=times), seen)
-        quickest = min(quickest, waits_s(asked, times, each=most))
+        quickest = min(quickest, mean_latency_s(times, each_per_s=most))
         rate = _in_time(asked, setup, times, most=most)
         if rate is not None and (best is None or rate > best[1] * (1.0 + 1e-9)):
             best = (times, rate)
@@ -172,7 +155,7 @@ def _in_time(asked: Infer, setup: Setup, times: Times, *, most: float) -> float 
     """The largest load, from the most down by as much as `plan infer` adds parts, that is met surely enough. [1/s]"""
 
     def sure(each: float) -> bool:
-        waits = waits_s(asked, times, each=each)
+        waits = mean_latency_s(times, each_per_s=each)
         return chance_of_load(asked, setup, times=times, each=each, waits=waits) >= asked.confidence
 
     loads = [most / (1.0 + MORE * step / STEPS) for step in range(STEPS + 1)]
@@ -186,15 +169,10 @@ def _in_time(asked: Infer, setup: Setup, times: Times, *, most: float) -> float 
     return held
 
 
-def waits_s(asked: Infer, times: Times, *, each: float) -> float:
-    """Mean time to an answer in batches of one size where one accelerator takes so many samples per second. [s]"""
-    return mean_latency_s(msgspec.structs.replace(asked, rate_per_s=each), times, count=1)
-
-
-def service_s(asked: Infer, chance: Candidate, *, each: float) -> float:
-    """The same in the batches that suit the load best; without end where none keeps up. [s]"""
-    able = [times for times in chance.batches if times.batch / times.interval_s * times.stages.per_sample >= each]
-    return min((waits_s(asked, times, each=each) for times in able), default=math.inf)
+def service_s(chance: Candidate, *, each_per_s: float) -> float:
+    """Mean time to an answer in the batches that suit the load best; without end where none keeps up. [s]"""
+    able = (times for times in chance.batches if times.samples_per_s >= each_per_s)
+    return min((mean_latency_s(times, each_per_s=each_per_s) for times in able), default=math.inf)
 
 
 def _decoder_rate(asked: Infer, part: Accelerator) -> float:

@@ -2,63 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec.structs import replace
 
-from tonnage.domain.fleet_plan import FleetRequest
 from tonnage.planning.core.stop import stop_asked
 from tonnage.planning.fleet.candidate import NEAR, Candidate, lengths_served
-from tonnage.planning.fleet.requests import draw_for_workload, of_bucket
-from tonnage.simulation.simulated import Requests
+from tonnage.planning.fleet.problem import FleetContext
+from tonnage.planning.fleet.requests import of_bucket
 
-__all__ = ["simulate_chances"]
+__all__ = ["simulate"]
 
 
-def _with_simulation(request: FleetRequest, chance: Candidate, *, known: dict[int, tuple[Requests, Any]]) -> Candidate:
-    """The chance with simulated capacities in place of the mean field's."""
+def simulate(asked: FleetContext, *, names: set[str]) -> FleetContext:
+    """The same with the candidates of the names simulated, each once, and what that says of the others."""
+    done: dict[str, Candidate] = {}
+    for chance in asked.chances:
+        # What carries samples or trains has no requests of prompts and answers to play.
+        played = asked.request.workloads[chance.workload].kind in {"serve", "batch"}
+        if played and not stop_asked() and chance.name in names and not chance.simulated and chance.name not in done:
+            done[chance.name] = _with_simulation(asked, chance)
+    found = [
+        replace(chance, rates=one.rates, capacities=one.capacities, simulated=True)
+        if (one := done.get(chance.name)) is not None
+        else chance
+        for chance in asked.chances
+    ]
+    return replace(asked, chances=tuple(_with_what_was_learnt(asked, found)))
+
+
+def _with_simulation(asked: FleetContext, chance: Candidate) -> Candidate:
+    """The candidate with simulated capacities in place of the mean field's."""
     from tonnage.planning.serve.capacity_search import search_capacity
 
-    workload = request.workloads[chance.workload]
-    assert workload.serve is not None
-    if chance.workload not in known:
-        known[chance.workload] = draw_for_workload(workload)
-    requests, which = known[chance.workload]
+    workload = asked.request.workloads[chance.workload]
+    requests, which = asked.requests_of(chance.workload)
     rates = []
     for bucket, point in enumerate(chance.points):
         if point is None:
             rates.append(0.0)
             continue
-        asked = lengths_served(workload.serve, workload, bucket=bucket)
+        assert workload.serve is not None and chance.replica is not None
+        here = lengths_served(workload.serve, workload, bucket=bucket)
         mine = of_bucket(requests, which, bucket=bucket)
-        assert chance.replica is not None
-        found = search_capacity(asked, chance.replica, requests=mine, guess=point, close=False)
+        found = search_capacity(here, chance.replica, requests=mine, guess=point, close=False)
         rates.append(found.found.low_per_s if found.best is not None else 0.0)
     return replace(chance.carrying(workload, tuple(rates)), simulated=True)
 
 
-def simulate_chances(
-    request: FleetRequest, found: list[Candidate], *, names: set[str], known: dict[int, tuple[Requests, Any]]
-) -> list[Candidate]:
-    """The chances with those of the names simulated, each once."""
-    done: dict[str, Candidate] = {}
-    for chance in found:
-        # What carries samples or trains has no requests of prompts and answers to play.
-        played = request.workloads[chance.workload].kind in {"serve", "batch"}
-        if played and not stop_asked() and chance.name in names and not chance.simulated and chance.name not in done:
-            done[chance.name] = _with_simulation(request, chance, known=known)
-    return _with_what_was_learnt(
-        request,
-        [
-            replace(chance, rates=one.rates, capacities=one.capacities, simulated=True)
-            if (one := done.get(chance.name)) is not None
-            else chance
-            for chance in found
-        ],
-    )
-
-
-def _with_what_was_learnt(request: FleetRequest, found: list[Candidate]) -> list[Candidate]:
+def _with_what_was_learnt(asked: FleetContext, found: list[Candidate]) -> list[Candidate]:
     """
     The chances, those not simulated carrying at most `NEAR` times of the mean field's what the best simulated ones do.
 
@@ -75,7 +65,7 @@ def _with_what_was_learnt(request: FleetRequest, found: list[Candidate]) -> list
         one
         if one.simulated or not one.odds
         else one.carrying(
-            request.workloads[one.workload],
+            asked.request.workloads[one.workload],
             tuple(
                 0.0 if point is None else point.rate_per_s * min(1.0, NEAR * best.get((one.workload, bucket), 1.0))
                 for bucket, point in enumerate(one.points)

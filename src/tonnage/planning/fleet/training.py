@@ -24,10 +24,10 @@ from tonnage.catalog import Additions
 from tonnage.domain.answer import Verdict
 from tonnage.domain.fleet_plan import FleetRequest, FleetRun, FleetWorkload
 from tonnage.domain.train_plan import TrainConfiguration, TrainOption
-from tonnage.optimize.fleet import Fleet, FleetProblem
 from tonnage.planning.error_model import end_within, joint_chance
 from tonnage.planning.fleet.candidate import Candidate
-from tonnage.planning.fleet.hours import Hours, allowed_share
+from tonnage.planning.fleet.hours import allowed_share
+from tonnage.planning.fleet.problem import Solution
 from tonnage.planning.fleet.stock import OWNED, Stock
 from tonnage.planning.sites import Site
 from tonnage.planning.train.job import TrainContext
@@ -35,7 +35,7 @@ from tonnage.planning.train.option import InfeasibleRun, evaluate
 from tonnage.planning.train.places import WORKERS, trainable_sites
 from tonnage.planning.train.plan import Attempt, attempts_at, training_context
 
-__all__ = ["run_candidates", "run_stock", "runs_of", "work_tokens"]
+__all__ = ["run_candidates", "run_stock", "runs_of"]
 
 WORTH: Final = 3.0
 """A count whose least cost is beyond this multiple of the best found is not arranged. [-]"""
@@ -169,12 +169,6 @@ def _undominated(found: list[Candidate]) -> list[Candidate]:
     ]
 
 
-def work_tokens(workload: FleetWorkload, chances: tuple[Candidate, ...], *, hours: float) -> float:
-    """What all runs of so many hours put through the model. [tokens]"""
-    each = max((one.run_tokens for one in chances), default=0.0)
-    return each * hours * 3600.0 / workload.every_s if workload.every_s else 0.0
-
-
 def _limit_s(workload: FleetWorkload) -> float:
     """Hours in which a run may work, from its start to its deadline. [s]"""
     assert workload.run is not None and workload.every_s is not None
@@ -182,30 +176,19 @@ def _limit_s(workload: FleetWorkload) -> float:
     return within * allowed_share(workload)
 
 
-def runs_of(
-    request: FleetRequest,
-    hours: Hours,
-    *,
-    problem: FleetProblem,
-    behind: tuple[Candidate | None, ...],
-    fleet: Fleet,
-) -> tuple[FleetRun, ...]:
+def runs_of(solution: Solution) -> tuple[FleetRun, ...]:
     """Each workload of runs: how it is arranged, how long one takes of its own, and how surely it ends in time."""
     found = []
-    for number, workload in enumerate(request.workloads):
-        mine = [w for w, _ in fleet.replicas if (one := behind[w]) is not None and one.workload == number]
-        chance = behind[mine[0]] if mine else None
+    problem = solution.problem
+    for number, workload in enumerate(solution.asked.request.workloads):
+        mine = dict(solution.running(number))
+        chance = next(iter(mine.values()), None)
         if chance is None or chance.option is None or not isinstance(chance.configuration, TrainConfiguration):
             continue
         assert workload.every_s is not None
         # Of one arrangement on instances of several sizes, one after the other.
-        running = math.fsum(
-            count * span
-            for (w, _), counts in fleet.replicas.items()
-            if w in mine
-            for count, span in zip(counts, problem.hours, strict=True)
-        )
-        had = running * workload.every_s / hours.total_h
+        counts = (counts for (w, _), counts in solution.fleet.replicas.items() if w in mine)
+        had = math.fsum(map(solution.hours, counts)) * workload.every_s / solution.asked.hours.total_h
         option = chance.option
         ends = [end_within(option.memory, option.limit_bytes), end_within(option.run.wall_s, had)]
         found.append(
@@ -217,7 +200,7 @@ def runs_of(
                 allowed_s=had,
                 every_s=workload.every_s,
                 chance=round(joint_chance(ends), 12),
-                passing=not problem.machines[problem.ways[mine[0]].machine].whole,
+                passing=not problem.machines[problem.ways[next(iter(mine))].machine].whole,
             )
         )
     return tuple(found)

@@ -11,15 +11,14 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
-from tonnage.domain.fleet_plan import FleetCheck, FleetRequest, FleetWorkload
-from tonnage.optimize.fleet import Fleet, FleetProblem
+from tonnage.domain.fleet_plan import FleetCheck, FleetWorkload
 from tonnage.optimize.highs import UNLIMITED, Column, Row
 from tonnage.optimize.programme import Programme, solve
 from tonnage.planning.fleet.candidate import Candidate
-from tonnage.planning.fleet.hours import Hours
-from tonnage.planning.fleet.problem import FleetContext
-from tonnage.planning.fleet.requests import SEED, draw_for_workload
+from tonnage.planning.fleet.problem import Solution
+from tonnage.planning.fleet.requests import SEED
 from tonnage.planning.fleet.samples import service_s
 from tonnage.planning.replica_arrays import replica_arrays
 from tonnage.planning.serve.option import has_objectives
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from tonnage.simulation.serving import Simulated
 
-__all__ = ["Group", "checks_of", "groups_at"]
+__all__ = ["checks_of"]
 
 MAX_REPLICAS: Final = 12
 """Simulated of one kind: of more, so many get their share of the load. [replicas]"""
@@ -52,23 +51,14 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     """Of each bucket, in any unit."""
 
 
-def checks_of(
-    asked: FleetContext,
-    problem: FleetProblem,
-    *,
-    behind: tuple[Candidate | None, ...],
-    fleet: Fleet,
-    known: dict[int, tuple[Requests, Any]],
-) -> tuple[FleetCheck, ...]:
+def checks_of(solution: Solution) -> tuple[FleetCheck, ...]:
     """A check of every workload with objectives, whole and with the failure domain lost that carries most."""
-    found: list[FleetCheck] = []
+    asked, found = solution.asked, list[FleetCheck]()
     for number, workload in enumerate(asked.request.workloads):
         if workload.kind not in {"serve", "infer"}:
             continue
-        if workload.kind == "serve" and number not in known:
-            known[number] = draw_for_workload(workload)
-        drawn = known.get(number)
-        period, groups = _hardest(asked.hours, problem, number=number, behind=behind, fleet=fleet)
+        drawn = asked.requests_of(number) if workload.kind == "serve" else None
+        period, groups = _hardest(solution, number)
         base = FleetCheck(
             workload=workload.name,
             hour=asked.hours.period_of.index(period),
@@ -82,33 +72,30 @@ def checks_of(
         found.append(_check(base, workload, groups, drawn=drawn))
         if workload.spare_replicas:
             plural = "s" if workload.spare_replicas > 1 else ""
-            spared = msgspec.structs.replace(base, lost=f"{workload.spare_replicas} replica{plural}")
+            spared = replace(base, lost=f"{workload.spare_replicas} replica{plural}")
             found.append(_check(spared, workload, _without_failed(groups, workload.spare_replicas), drawn=drawn))
         if workload.survives <= 0 or not asked.loss:
             continue
-        lost, left = _worst_loss(
-            problem, number=number, period=period, behind=behind, fleet=fleet, request=asked.request
-        )
+        lost, left = _worst_loss(solution, number, period=period)
         if lost:
             rate = base.rate_per_s * workload.survives
             left = _dealt_anew(left, workload)
-            found.append(_check(msgspec.structs.replace(base, lost=lost, rate_per_s=rate), workload, left, drawn=drawn))
+            found.append(_check(replace(base, lost=lost, rate_per_s=rate), workload, left, drawn=drawn))
     return tuple(found)
 
 
-def groups_at(
-    problem: FleetProblem,
-    *,
-    number: int,
-    period: int,
-    behind: tuple[Candidate | None, ...],
-    fleet: Fleet,
-    left: dict[int, float] | None = None,
-) -> list[Group]:
-    """Replicas of a workload in a period by their kind; `left` of each machine after a loss, on firm terms alone."""
+def _groups_at(
+    solution: Solution, number: int, *, period: int, left: dict[int, float] | None = None
+) -> tuple[list[Group], float]:
+    """
+    Replicas of a workload in a period by their kind, and what they carry of the bucket that each is best at [1/s].
+
+    `left` of each machine after a loss, on firm terms alone.
+    """
+    problem, fleet = solution.problem, solution.fleet
     kinds: dict[str, tuple[Candidate, float, list[float]]] = {}
     for (w, firm), counts in fleet.replicas.items():
-        way, chance = problem.ways[w], behind[w]
+        way, chance = problem.ways[w], solution.behind[w]
         if way.pool != number or chance is None or counts[period] <= 0:
             continue
         machine = problem.machines[way.machine]
@@ -121,10 +108,11 @@ def groups_at(
         flows = [a if left is not None or f is None else f for a, f in zip(able, chosen, strict=True)]
         _, before, carried = kinds.get(chance.name, (chance, 0.0, [0.0] * len(flows)))
         kinds[chance.name] = (chance, before + up, [x + y for x, y in zip(carried, flows, strict=True)])
-    return [
+    groups = [
         Group(chance=chance, replicas=max(1, math.floor(up + 1e-9)), up=up, flows=tuple(flows))
         for chance, up, flows in kinds.values()
     ]
+    return groups, sum(group.replicas * max(group.chance.rates) for group in groups)
 
 
 def _dealt_anew(groups: list[Group], workload: FleetWorkload) -> list[Group]:
@@ -148,10 +136,7 @@ def _dealt_anew(groups: list[Group], workload: FleetWorkload) -> list[Group]:
     solved = solve(Programme(columns, rows)).values
     if solved is None:
         return groups
-    return [
-        msgspec.structs.replace(group, flows=tuple(solved[n * several : (n + 1) * several]))
-        for n, group in enumerate(groups)
-    ]
+    return [replace(group, flows=tuple(solved[n * several : (n + 1) * several])) for n, group in enumerate(groups)]
 
 
 def _without_failed(groups: list[Group], number: int) -> list[Group]:
@@ -163,41 +148,30 @@ def _without_failed(groups: list[Group], number: int) -> list[Group]:
         if group.replicas > gone:
             share = 1.0 - gone / group.replicas
             flows = tuple(flow * share for flow in group.flows)
-            left.append(msgspec.structs.replace(group, replicas=group.replicas - gone, up=group.up - gone, flows=flows))
+            left.append(replace(group, replicas=group.replicas - gone, up=group.up - gone, flows=flows))
     return left
 
 
-def _hardest(
-    hours: Hours, problem: FleetProblem, *, number: int, behind: tuple[Candidate | None, ...], fleet: Fleet
-) -> tuple[int, list[Group]]:
+def _hardest(solution: Solution, number: int) -> tuple[int, list[Group]]:
     """The period in which replicas are busiest, and its replicas."""
     best: tuple[float, int, list[Group]] = (-1.0, 0, [])
-    for period, load in enumerate(hours.loads[number]):
-        groups = groups_at(problem, number=number, period=period, behind=behind, fleet=fleet)
+    for period, load in enumerate(solution.asked.hours.loads[number]):
+        groups, able = _groups_at(solution, number, period=period)
         # Time of replicas that a unit of load takes, over what there is.
-        able = sum(g.replicas * max(g.chance.rates) for g in groups)
         busy = load / able if able else math.inf if load > 0 else 0.0
         if busy > best[0]:
             best = (busy, period, groups)
     return best[1], best[2]
 
 
-def _worst_loss(
-    problem: FleetProblem,
-    *,
-    number: int,
-    period: int,
-    behind: tuple[Candidate | None, ...],
-    fleet: Fleet,
-    request: FleetRequest,
-) -> tuple[str, list[Group]]:
+def _worst_loss(solution: Solution, number: int, *, period: int) -> tuple[str, list[Group]]:
     """The failure domain that carries most of a workload, and the replicas that are left without it."""
-    standing = _standing(problem, fleet, period)
+    request, problem = solution.asked.request, solution.problem
     if request.zones > 1:
-        each = _zones(problem, standing, request.zones)
+        each = _zones(solution, period, zones=request.zones)
         domains = {
             f"zone{'s' if request.lost_zones > 1 else ''} {' and '.join(str(z + 1) for z in gone)}": {
-                m: max(0.0, sum(each[z][m] for z in gone) - (len(gone) - 1)) for m in standing
+                m: max(0.0, sum(each[z][m] for z in gone) - (len(gone) - 1)) for m in each[0]
             }
             for gone in itertools.combinations(range(request.zones), request.lost_zones)
         }
@@ -208,29 +182,28 @@ def _worst_loss(
         }
     worst: tuple[float, str, list[Group]] = (math.inf, "", [])
     for name, left in domains.items():
-        groups = groups_at(problem, number=number, period=period, behind=behind, fleet=fleet, left=left)
-        able = sum(group.replicas * max(group.chance.rates) for group in groups)
+        groups, able = _groups_at(solution, number, period=period, left=left)
         if able < worst[0]:
             worst = (able, name, groups)
     return worst[1], worst[2]
 
 
-def _standing(problem: FleetProblem, fleet: Fleet, period: int) -> dict[int, float]:
+def _standing(solution: Solution, period: int) -> dict[int, float]:
     """Firm instances of each machine in a period."""
     found: dict[int, float] = {}
-    for (m, name), counts in fleet.instances.items():
-        if any(term.name == name and term.firm for term in problem.machines[m].terms):
+    for (m, name), counts in solution.fleet.instances.items():
+        if any(term.name == name and term.firm for term in solution.problem.machines[m].terms):
             found[m] = found.get(m, 0.0) + counts[period]
     return found
 
 
-def _zones(problem: FleetProblem, standing: dict[int, float], zones: int) -> list[dict[int, float]]:
-    """For the loss of each zone, the share of each machine's instances that is left when they are spread evenly."""
-    filled = [0.0] * zones
+def _zones(solution: Solution, period: int, *, zones: int) -> list[dict[int, float]]:
+    """For the loss of each zone, the share of each machine's firm instances that is left when they stand evenly."""
+    standing, filled = _standing(solution, period), [0.0] * zones
     lost: list[dict[int, float]] = [{} for _ in range(zones)]
 
     def price(m: int) -> float:
-        return max(term.cost_per_hour for term in problem.machines[m].terms)
+        return max(term.cost_per_hour for term in solution.problem.machines[m].terms)
 
     for m in sorted(standing, key=lambda m: (-price(m), m)):
         for _ in range(round(standing[m])):
@@ -264,7 +237,7 @@ def _check(
         refused += run.num_refused
     replicas = sum(group.replicas for group in groups)
     if not times:
-        return msgspec.structs.replace(base, meets=False, replicas=replicas)
+        return replace(base, meets=False, replicas=replicas)
     ttft, tpot, e2e = (np.concatenate(column) for column in zip(*times, strict=True))
     p = base.percentile
     # Requests that no replica takes miss every objective.
@@ -274,7 +247,7 @@ def _check(
     limits = (slo.ttft_s, slo.tpot_s, slo.e2e_s)
     meets = all(limit is None or value <= limit for value, limit in zip(seen, limits, strict=True))
     meets = meets and p_left < 100.0
-    return msgspec.structs.replace(
+    return replace(
         base,
         chance=_chance(base, workload, groups) if meets else None,
         replicas=replicas,
@@ -333,14 +306,14 @@ def _check_waiting(base: FleetCheck, workload: FleetWorkload, groups: list[Group
     whole = sum(group.flows[0] for group in groups)
     replicas = sum(group.replicas for group in groups)
     if whole <= 0:
-        return msgspec.structs.replace(base, meets=False, replicas=replicas)
+        return replace(base, meets=False, replicas=replicas)
     waits = 0.0
     for group in groups:
         share = group.flows[0] / whole
-        waits += share * service_s(asked, group.chance, each=base.rate_per_s * share / group.replicas)
+        waits += share * service_s(group.chance, each_per_s=base.rate_per_s * share / group.replicas)
     meets = math.isfinite(waits) and (asked.latency_s is None or waits <= asked.latency_s)
     seen = waits if math.isfinite(waits) else None
-    return msgspec.structs.replace(base, replicas=replicas, meets=meets, e2e_s=seen, percentile=50.0)
+    return replace(base, replicas=replicas, meets=meets, e2e_s=seen, percentile=50.0)
 
 
 def _runs(base: FleetCheck, groups: list[Group], drawn: tuple[Requests, Any], n: int) -> list[tuple[Group, Simulated]]:

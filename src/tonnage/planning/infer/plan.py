@@ -295,8 +295,8 @@ def _counts(request: Infer, setup: Setup, times: Times, *, least: int) -> Iterat
     """
     first = max(math.ceil(request.rate_per_s / firm_per_s(request, setup, times=times) - 1e-9), least)
     for count in range(first, first + 1 + math.ceil(first * MORE)):
-        waits = mean_latency_s(request, times, count=count)
         each = request.rate_per_s / count
+        waits = mean_latency_s(times, each_per_s=each)
         sized = _Sized(count, times, waits, chance_of_load(request, setup, times=times, each=each, waits=waits))
         yield sized
         if sized.chance >= request.confidence:
@@ -306,28 +306,26 @@ def _counts(request: Infer, setup: Setup, times: Times, *, least: int) -> Iterat
 def firm_per_s(request: Infer, setup: Setup, *, times: Times) -> float:
     """What one accelerator carries with the headroom kept and surely enough, whatever its latency. [1/s]"""
     spread = math.log(errors_of(setup).factor("samples_per_s"))
-    return _capacity(times) * min(1.0 - request.headroom, math.exp(-spread * end_at(request.confidence)))
+    return times.samples_per_s * min(1.0 - request.headroom, math.exp(-spread * end_at(request.confidence)))
 
 
 def chance_of_load(request: Infer, setup: Setup, *, times: Times, each: float, waits: float) -> float:
     """The chance that one accelerator carries so many samples per second, and answers within the latency. [-]"""
     errors = errors_of(setup)
     spread, slow = (math.log(errors.factor(name)) for name in ("samples_per_s", "latency_s"))
-    ends = [math.log(_capacity(times) / each) / spread if spread else end_of(True)]
+    ends = [math.log(times.samples_per_s / each) / spread if spread else end_of(True)]
     if request.latency_s is not None:
         room = math.log(request.latency_s / waits)
         ends.append(room / slow if slow else end_of(room >= 0.0))
     return joint_chance(ends)
 
 
-def _capacity(times: Times) -> float:
-    """Samples per second of a saturated server. [1/s]"""
-    return times.batch / times.interval_s * times.stages.per_sample
-
-
-def mean_latency_s(request: Infer, times: Times, *, count: int) -> float:
-    """Filling the batch, the batch before it as often as it is there, and its own time."""
-    each = request.rate_per_s / times.stages.per_sample / count
+def mean_latency_s(times: Times, *, each_per_s: float) -> float:
+    """
+    Mean time to an answer where one accelerator takes so many samples per second: filling the batch, the batch before
+    it as often as it is there, and its own time. [s]
+    """
+    each = each_per_s / times.stages.per_sample
     load = min(each * times.interval_s / times.batch, 1.0)
     return (times.batch - 1) / (2.0 * each) + load * times.interval_s + times.latency_s
 
@@ -354,7 +352,7 @@ def _build_option(
 ) -> InferOption:
     count, times, waits, chance = best
     decoders, decode_used = decoded
-    capacity = times.batch / times.interval_s * times.stages.per_sample
+    capacity = times.samples_per_s
     spread = errors_of(setup).factor("samples_per_s")
     used = request.rate_per_s / (capacity * count)
     flop = sum(op.flop * op.count * stage.times for stage in times.stages.stages for op in stage.work) / times.batch

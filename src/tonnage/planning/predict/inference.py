@@ -85,6 +85,11 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     power_bound: bool
     stages: Stages
 
+    @property
+    def samples_per_s(self) -> float:
+        """Of a saturated server. [1/s]"""
+        return self.batch / self.interval_s * self.stages.per_sample
+
 
 def predict_infer(case: InferCase, *, additions: Additions = NOTHING) -> InferResult:
     """
