@@ -24,13 +24,23 @@ What a cost is measured in is the caller's: this file knows no money.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
 
 from tonnage.optimize.fleet_machines import drop_dominated, merge_machines, place_on_instances
-from tonnage.optimize.fleet_problem import Fleet, FleetProblem, Machine, Pool, Quota, Step, Term, Way, classes_of
-from tonnage.optimize.fleet_zones import slot_rows, zone_columns, zone_rows
+from tonnage.optimize.fleet_problem import (
+    Fleet,
+    FleetProblem,
+    Key,
+    Machine,
+    Pool,
+    Quota,
+    Step,
+    Term,
+    Way,
+    classes_of,
+    standing,
+)
+from tonnage.optimize.fleet_zones import Terms, at_least, at_most, carrying_rows, room_rows, zone_columns, zone_rows
 from tonnage.optimize.highs import UNLIMITED, Column, Row
 from tonnage.optimize.programme import Programme, Solved, is_large, lower_bound, solve, trim
 
@@ -49,7 +59,6 @@ __all__ = [
 ]
 
 
-Key = tuple[Any, ...]
 MOST_SIGNED: float = 4096.0
 """Instances of a contract without a maximum, at most. [-]"""
 TRIMMED: float = 0.01
@@ -111,7 +120,7 @@ def _columns(problem: FleetProblem) -> Iterator[tuple[Key, Column]]:  # noqa: C9
     split = {(way.machine, way.slices, firm) for way in problem.ways if way.slices > 1 for firm in (True, False)}
     for m, slices, firm in sorted(split):
         for t in range(len(hours)):
-            yield ("split", m, slices, firm, t), Column(0.0, period=t)
+            yield ("split", m, firm, t, slices), Column(0.0, period=t)
     for w, way in enumerate(problem.ways):
         pool = problem.pools[way.pool]
         if pool.spares or pool.single:
@@ -127,7 +136,7 @@ def _columns(problem: FleetProblem) -> Iterator[tuple[Key, Column]]:  # noqa: C9
                 if problem.machines[way.machine].domain != lost:
                     for t in range(len(hours)):
                         for b in range(len(pool.demand)):
-                            yield ("kept", w, lost, b, t), Column(0.0, whole=False, period=t)
+                            yield ("kept", lost, w, b, t), Column(0.0, whole=False, period=t)
 
     yield from zone_columns(problem)
 
@@ -147,19 +156,15 @@ def _contract_columns(m: int, term: Term, *, hours: float) -> Iterator[tuple[Key
 
 def _contract_rows(problem: FleetProblem, m: int, term: Term) -> Iterator[Terms]:
     held, signed = ("held", m, term.name), ("signed", m, term.name)
-    limits = [
-        quota.most / problem.machines[m].slots
-        for quota in problem.quotas
-        if m in quota.machines and quota.term in {None, term.name}
-    ]
-    yield {held: 1.0, signed: -min([MOST_SIGNED, *limits])}, -math.inf, 0.0, False
+    limits = [quota.most / problem.machines[m].slots for quota in problem.quotas if quota.counts(m, term)]
+    yield at_most({held: 1.0, signed: -min([MOST_SIGNED, *limits])})
     for n, step in enumerate(term.steps):
         used, unused = ("of step", m, term.name, n), ("unused", m, term.name, n)
         lacking: dict[Key, float] = {("lacking", m, term.name, n): 1.0} if term.bridge_per_hour is not None else {}
         yield {held: -1.0, used: 1.0, **lacking}, 0.0, 0.0, False
-        yield {used: 1.0, unused: 1.0, signed: -step.due}, 0.0, math.inf, False
+        yield at_least({used: 1.0, unused: 1.0, signed: -step.due}, 0.0)
         if math.isfinite(step.most):
-            yield {used: 1.0, signed: -step.most}, -math.inf, 0.0, False
+            yield at_most({used: 1.0, signed: -step.most})
 
 
 def _most(pool: Pool, way: Way, t: int) -> float:
@@ -172,9 +177,6 @@ def _most(pool: Pool, way: Way, t: int) -> float:
         return UNLIMITED
     able = [load[t] / rate for load, rate in zip(pool.demand, way.rates, strict=True) if rate > 0]
     return 0.0 if not able else min(UNLIMITED, 4.0 * math.ceil(sum(able) + len(able)) + 4.0)
-
-
-Terms = tuple[dict[Key, float], float, float, bool]
 
 
 def _rows(problem: FleetProblem, columns: dict[Key, Column]) -> Iterator[Terms]:
@@ -207,67 +209,47 @@ def _room(problem: FleetProblem, columns: dict[Key, Column], t: int) -> Iterator
     """Replicas fit the slots and the cores of the instances that stand."""
     for m in sorted({way.machine for way in problem.ways}):
         for firm in (True, False):
-            standing: dict[Key, Machine] = {
-                ("held", n, term.name) if term.always else ("hired", n, term.name, t): problem.machines[n]
+            there = {
+                standing(n, term, t): problem.machines[n]
                 for n in problem.alike(m)
                 for term in problem.machines[n].terms
                 if term.firm is firm
             }
-            slots: dict[Key, float] = {}
-            cores: dict[Key, float] = {}
-            parts: dict[int, dict[Key, float]] = defaultdict(dict)
-            for w, way in enumerate(problem.ways):
-                key = ("runs", w, firm, t)
-                if way.machine != m or key not in columns:
-                    continue
-                if way.slices > 1:
-                    parts[way.slices][key] = 1.0
-                elif way.charge > 0:
-                    slots[key] = way.charge
-                if way.cores > 0 and problem.machines[m].cores is not None:
-                    cores[key] = way.cores
-            for slices, users in parts.items():
-                whole = ("split", m, slices, firm, t)
-                yield {**users, whole: -float(slices)}, -math.inf, 0.0, False
-                slots[whole] = 1.0
-            yield from slot_rows(slots, {key: machine.slots for key, machine in standing.items()})
-            if cores:
-                there = {key: -(machine.cores or 0.0) for key, machine in standing.items()}
-                yield {**cores, **there}, -math.inf, 0.0, False
+            users = {("runs", w, firm, t): way for w, way in enumerate(problem.ways) if way.machine == m}
+            users = {key: way for key, way in users.items() if key in columns}
+            yield from room_rows(users, there, split=("split", m, firm, t))
 
 
 def _quotas(problem: FleetProblem, t: int) -> Iterator[Terms]:
     for quota in problem.quotas:
         terms: dict[Key, float] = {
-            ("held", m, term.name) if term.always else ("hired", m, term.name, t): problem.machines[m].slots
+            standing(m, term, t): problem.machines[m].slots
             for m in quota.machines
             for term in problem.machines[m].terms
-            if quota.term in {None, term.name} and problem.machines[m].whole
+            if quota.counts(m, term) and problem.machines[m].whole
         }
         # What a run has for part of a period may stand beside all else of that period.
         terms |= {
             ("used", w): way.charge
             for w, way in enumerate(problem.ways)
-            if way.machine in quota.machines and not problem.machines[way.machine].whole
-            if any(quota.term in {None, term.name} for term in problem.machines[way.machine].terms)
+            if not problem.machines[way.machine].whole
+            if any(quota.counts(way.machine, term) for term in problem.machines[way.machine].terms)
         }
         if terms:
-            yield terms, -math.inf, quota.most, False
+            yield at_most(terms, quota.most)
 
 
 def _demand_terms(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
     """Each bucket's demand is carried, and the firm share of it on firm terms."""
     pool = problem.pools[p]
-    ways = [(w, way) for w, way in enumerate(problem.ways) if way.pool == p]
+    ways = problem.ways_of(p)
     if pool.work is not None:
         return
     several = len(pool.demand) > 1
     for b, load in enumerate(pool.demand):
         if load[t] <= 0:
             continue
-        for classes, share in (((True, False), 1.0), ((True,), 1.0 - pool.loose)):
-            if share <= 0 or (classes == (True,) and pool.loose <= 0):
-                continue
+        for classes, share in _shares(pool):
             terms: dict[Key, float] = {}
             for w, way in ways:
                 for firm in classes_of(problem, way):
@@ -279,9 +261,16 @@ def _demand_terms(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
                         # A replica that could carry more than all of it counts for all of it: the tighter row.
                         does = way.rates[b] * _useful(problem, way, firm=firm)
                         terms["runs", w, firm, t] = min(share, does / load[t])
-            yield terms, share, math.inf, False
+            yield at_least(terms, share)
     if several:
         yield from _time_terms(problem, pool, ways, t)
+
+
+def _shares(pool: Pool) -> Iterator[tuple[tuple[bool, ...], float]]:
+    """The share of a pool's work that is done on firm and loose terms together, and that on firm ones alone."""
+    yield (True, False), 1.0
+    if 0.0 < pool.loose < 1.0:
+        yield (True,), 1.0 - pool.loose
 
 
 def _time_terms(problem: FleetProblem, pool: Pool, ways: list[tuple[int, Way]], t: int) -> Iterator[Terms]:
@@ -293,12 +282,12 @@ def _time_terms(problem: FleetProblem, pool: Pool, ways: list[tuple[int, Way]], 
                 ("flow", w, firm, b, t): 1.0 / (rate * useful) for b, rate in enumerate(way.rates) if rate > 0
             }
             spare: dict[Key, float] = {("used", w): float(pool.spares)} if pool.spares and firm else {}
-            yield {**terms, **spare, ("runs", w, firm, t): -1.0}, -math.inf, 0.0, False
+            yield at_most({**terms, **spare, ("runs", w, firm, t): -1.0})
             for b, rate in enumerate(way.rates):
                 if rate <= 0:
-                    yield {("flow", w, firm, b, t): 1.0}, -math.inf, 0.0, False
+                    yield at_most({("flow", w, firm, b, t): 1.0})
                 elif rate * useful > (load := problem.pools[way.pool].demand[b][t]) > 0:
-                    yield {("flow", w, firm, b, t): 1.0, ("runs", w, firm, t): -load}, -math.inf, 0.0, False
+                    yield at_most({("flow", w, firm, b, t): 1.0, ("runs", w, firm, t): -load})
 
 
 def _surviving(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
@@ -307,34 +296,9 @@ def _surviving(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
     if pool.survives <= 0 or pool.work is not None or problem.zones > 1:
         return
     for lost in _domains(problem, p):
-        left = [
-            (w, way)
-            for w, way in enumerate(problem.ways)
-            if way.pool == p and problem.machines[way.machine].domain != lost
-        ]
-        several = len(pool.demand) > 1
-        for b, load in enumerate(pool.demand):
-            if load[t] <= 0:
-                continue
-            if several:
-                carried: dict[Key, float] = {
-                    ("kept", w, lost, b, t): 1.0 / load[t] for w, way in left if way.rates[b] > 0
-                }
-            else:
-                carried = {
-                    ("runs", w, True, t): min(pool.survives, way.rates[b] / load[t])
-                    for w, way in left
-                    if way.rates[b] > 0 and True in classes_of(problem, way)
-                }
-            yield carried, pool.survives, math.inf, False
-        if several:
-            for w, way in left:
-                used: dict[Key, float] = {
-                    ("kept", w, lost, b, t): 1.0 / rate for b, rate in enumerate(way.rates) if rate > 0
-                }
-                if True in classes_of(problem, way):
-                    used["runs", w, True, t] = -1.0
-                yield used, -math.inf, 0.0, False
+        left = [(w, way) for w, way in problem.ways_of(p) if problem.machines[way.machine].domain != lost]
+        firm = {w: {("runs", w, True, t): 1.0} if True in classes_of(problem, way) else {} for w, way in left}
+        yield from carrying_rows(left, pool, flow=("kept", lost), there=firm, t=t)
 
 
 def _spare_terms(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
@@ -342,10 +306,10 @@ def _spare_terms(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
     pool = problem.pools[p]
     if not pool.spares or pool.work is not None:
         return
-    ways = [(w, way) for w, way in enumerate(problem.ways) if way.pool == p and way.whole]
+    ways = [(w, way) for w, way in problem.ways_of(p) if way.whole]
     for w, way in ways:
         for firm in classes_of(problem, way):
-            yield {("runs", w, firm, t): 1.0, ("used", w): -_most(pool, way, t)}, -math.inf, 0.0, False
+            yield at_most({("runs", w, firm, t): 1.0, ("used", w): -_most(pool, way, t)})
         if len(pool.demand) > 1:
             continue  # `_time_terms` keeps them free
         load = pool.demand[0][t]
@@ -356,7 +320,7 @@ def _spare_terms(problem: FleetProblem, p: int, t: int) -> Iterator[Terms]:
             for v, other in ways
             for firm in classes_of(problem, other)
         }
-        yield {**terms, ("used", w): -pool.spares * way.rates[0] / load}, 1.0, math.inf, False
+        yield at_least({**terms, ("used", w): -pool.spares * way.rates[0] / load}, 1.0)
 
 
 def _deferred_terms(problem: FleetProblem, p: int) -> Iterator[Terms]:
@@ -365,30 +329,28 @@ def _deferred_terms(problem: FleetProblem, p: int) -> Iterator[Terms]:
     parts = [
         (hours, due * share, classes)
         for hours, due in pool.paces or ((problem.hours, 1.0),)
-        for classes, share in (((True, False), 1.0), ((True,), 1.0 - pool.loose))
-        if share > 0 and (classes != (True,) or pool.loose > 0)
+        for classes, share in _shares(pool)
     ]
     for hours, share, classes in parts:
         terms: dict[Key, float] = {
             ("runs", w, firm, t): span * way.rates[0] * _useful(problem, way, firm=firm)
-            for w, way in enumerate(problem.ways)
-            if way.pool == p
+            for w, way in problem.ways_of(p)
             for firm in classes_of(problem, way)
             if firm in classes
             for t, span in enumerate(hours)
             if span > 0
         }
-        yield terms, share * (pool.work or 0.0), math.inf, False
+        yield at_least(terms, share * (pool.work or 0.0))
 
 
 def _single_terms(problem: FleetProblem, p: int) -> Iterator[Terms]:
     """One way does all of the work."""
-    ways = [(w, way) for w, way in enumerate(problem.ways) if way.pool == p]
+    ways = problem.ways_of(p)
     yield {("used", w): 1.0 for w, _ in ways}, 1.0, 1.0, False
     for w, way in ways:
         for firm in classes_of(problem, way):
             for t in range(len(problem.hours)):
-                yield {("runs", w, firm, t): 1.0, ("used", w): -1.0}, -math.inf, 0.0, False
+                yield at_most({("runs", w, firm, t): 1.0, ("used", w): -1.0})
 
 
 def _useful(problem: FleetProblem, way: Way, *, firm: bool) -> float:
@@ -396,7 +358,7 @@ def _useful(problem: FleetProblem, way: Way, *, firm: bool) -> float:
 
 
 def _domains(problem: FleetProblem, p: int) -> list[str]:
-    return sorted({problem.machines[way.machine].domain for way in problem.ways if way.pool == p})
+    return sorted({problem.machines[way.machine].domain for _, way in problem.ways_of(p)})
 
 
 def _build_fleet(problem: FleetProblem, at: dict[Key, int], solved: Solved) -> Fleet:

@@ -211,29 +211,22 @@ def drop_dominated(problem: FleetProblem) -> FleetProblem:
         frozenset(q for q, quota in enumerate(problem.quotas) if m in quota.machines)
         for m in range(len(problem.machines))
     ]
+
+    def stands_in(one: int, other: int) -> bool:
+        mine, theirs = problem.machines[one], problem.machines[other]
+        return (
+            counted[one] == counted[other]
+            and _same_place(mine, theirs)
+            and _as_cheap(mine, theirs)
+            and _as_able(mine, ways[one], ways[other])
+        )
+
     left: list[int] = []
     order = sorted(range(len(problem.machines)), key=lambda m: (problem.machines[m].slots, m))
     for m in order:
-        mine = problem.machines[m]
-        if ways[m] and not any(
-            counted[other] == counted[m]
-            and _same_place(problem.machines[other], mine)
-            and _as_cheap(problem.machines[other], mine)
-            and _as_able(problem.machines[other], ways[other], ways[m])
-            for other in left
-        ):
+        if ways[m] and not any(stands_in(other, m) for other in left):
             # A cheaper one of the same size may come later: those it stands in for go.
-            left = [
-                other
-                for other in left
-                if not (
-                    counted[other] == counted[m]
-                    and _same_place(mine, problem.machines[other])
-                    and _as_cheap(mine, problem.machines[other])
-                    and _as_able(mine, ways[m], ways[other])
-                )
-            ]
-            left.append(m)
+            left = [*(other for other in left if not stands_in(m, other)), m]
     kept = set(left)
     machines = tuple(machine if m in kept else replace(machine, terms=()) for m, machine in enumerate(problem.machines))
     # Places of ways are what the answer speaks of: one without terms has no replicas.

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import msgspec
 
-__all__ = ["Fleet", "FleetProblem", "Machine", "Pool", "Quota", "Step", "Term", "Way", "classes_of"]
+__all__ = ["Fleet", "FleetProblem", "Key", "Machine", "Pool", "Quota", "Step", "Term", "Way", "classes_of", "standing"]
+
+Key = tuple[Any, ...]
+"""Of a variable of the programme: its family, and what it is of."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +102,10 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
     most: float
     term: str | None = None
 
+    def counts(self, m: int, term: Term) -> bool:
+        """Whether instances of a machine on a term count."""
+        return m in self.machines and self.term in {None, term.name}
+
 
 class FleetProblem(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is asked."""
@@ -116,6 +124,10 @@ class FleetProblem(msgspec.Struct, frozen=True, kw_only=True):
     """Of them, how many may be lost at once."""
     kinds: tuple[int, ...] = ()
     """Of each machine, the first that holds the same replicas as fast, which ways name; empty = each for itself."""
+
+    def ways_of(self, pool: int) -> list[tuple[int, Way]]:
+        """The ways of a pool with their places."""
+        return [(w, way) for w, way in enumerate(self.ways) if way.pool == pool]
 
     def alike(self, m: int) -> tuple[int, ...]:
         """The machines of a kind, by its first."""
@@ -142,6 +154,11 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     def gap(self) -> float:
         """What may be left to gain, over the cost. [-]"""
         return 0.0 if self.cost <= self.bound else (self.cost - self.bound) / self.cost
+
+
+def standing(m: int, term: Term, t: int) -> Key:
+    """The variable that counts the instances of a machine on a term in a period."""
+    return ("held", m, term.name) if term.always else ("hired", m, term.name, t)
 
 
 def classes_of(problem: FleetProblem, way: Way) -> list[bool]:

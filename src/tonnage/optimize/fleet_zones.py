@@ -14,17 +14,25 @@ and is not counted on in a loss:
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
 
-from tonnage.optimize.fleet_problem import FleetProblem, Machine, Way, classes_of
+from tonnage.optimize.fleet_problem import FleetProblem, Key, Machine, Pool, Way, classes_of, standing
 from tonnage.optimize.highs import UNLIMITED, Column
 
-__all__ = ["slot_rows", "zone_columns", "zone_rows"]
+__all__ = ["Terms", "at_least", "at_most", "carrying_rows", "room_rows", "zone_columns", "zone_rows"]
 
-Key = tuple[Any, ...]
-Terms = tuple[dict[Key, float], float, float, bool]
+Terms = tuple[Mapping[Key, float], float, float, bool]
+"""A row: factor of each variable, lower and upper end of their sum, and whether a variable of its own makes it hold."""
+
+
+def at_most(terms: Mapping[Key, float], most: float = 0.0) -> Terms:
+    """The row that a sum does not exceed."""
+    return terms, -math.inf, most, False
+
+
+def at_least(terms: Mapping[Key, float], least: float) -> Terms:
+    """The row that a sum does not fall below."""
+    return terms, least, math.inf, False
 
 
 def zone_columns(problem: FleetProblem) -> Iterator[tuple[Key, Column]]:
@@ -35,7 +43,7 @@ def zone_columns(problem: FleetProblem) -> Iterator[tuple[Key, Column]]:
             for m in sorted({n for _, way in ways for n in problem.alike(way.machine)}):
                 yield ("each", m, k, t), Column(0.0, period=t)
             for m, slices in sorted({(way.machine, way.slices) for _, way in ways if way.slices > 1}):
-                yield ("split each", m, slices, k, t), Column(0.0, period=t)
+                yield ("split each", m, k, t, slices), Column(0.0, period=t)
             for w, way in ways:
                 yield ("in each", w, k, t), Column(0.0, whole=way.whole, period=t, upper=UNLIMITED)
         for w, way in ways:
@@ -49,33 +57,46 @@ def zone_rows(problem: FleetProblem, t: int) -> Iterator[Terms]:
     ways = list(_spread(problem))
     for kind in sorted({way.machine for _, way in ways}):
         for m in problem.alike(kind):
-            standing: dict[Key, float] = {
-                ("held", m, term.name) if term.always else ("hired", m, term.name, t): 1.0
-                for term in problem.machines[m].terms
-                if term.firm
-            }
-            yield {**standing, **{("each", m, k, t): -float(k) for k in _spreads(problem)}}, 0.0, math.inf, False
+            there = {standing(m, term, t): 1.0 for term in problem.machines[m].terms if term.firm}
+            yield at_least({**there, **{("each", m, k, t): -float(k) for k in _spreads(problem)}}, 0.0)
         for k in _spreads(problem):
-            yield from _room(problem, [(w, way) for w, way in ways if way.machine == kind], k=k, t=t)
+            users = {("in each", w, k, t): way for w, way in ways if way.machine == kind}
+            each = {("each", n, k, t): problem.machines[n] for n in problem.alike(kind)}
+            yield from room_rows(users, each, split=("split each", kind, k, t))
     for w, _ in ways:
         spread: dict[Key, float] = {("in each", w, k, t): -float(k) for k in _spreads(problem)}
-        yield {("runs", w, True, t): 1.0, **spread}, 0.0, math.inf, False
+        yield at_least({("runs", w, True, t): 1.0, **spread}, 0.0)
     for p, pool in enumerate(problem.pools):
         mine = [(w, way) for w, way in ways if way.pool == p]
         if mine:
-            yield from _outage_terms(problem, mine, share=pool.survives, t=t)
+            left = {k: float(k - problem.lost_zones) for k in _spreads(problem)}
+            left_of = {w: {("in each", w, k, t): times for k, times in left.items()} for w, _ in mine}
+            yield from carrying_rows(mine, pool, flow=("flow each",), there=left_of, t=t)
 
 
-def slot_rows(users: dict[Key, float], standing: dict[Key, float]) -> Iterator[Terms]:
+def room_rows(users: dict[Key, Way], there: dict[Key, Machine], *, split: Key) -> Iterator[Terms]:
+    """Replicas fit the slots and the cores of instances; `split` and so many slices: the slots that are cut so."""
+    slots = {key: way.charge for key, way in users.items() if way.slices == 1 and way.charge > 0}
+    for slices in dict.fromkeys(way.slices for way in users.values() if way.slices > 1):
+        parts = {key: 1.0 for key, way in users.items() if way.slices == slices}
+        yield at_most({**parts, (*split, slices): -float(slices)})
+        slots[*split, slices] = 1.0
+    yield from _slot_rows(slots, {key: machine.slots for key, machine in there.items()})
+    cores = {key: way.cores for key, way in users.items() if way.cores > 0}
+    if cores and any(machine.cores is not None for machine in there.values()):
+        yield at_most({**cores, **{key: -(machine.cores or 0.0) for key, machine in there.items()}})
+
+
+def _slot_rows(users: dict[Key, float], standing: dict[Key, float]) -> Iterator[Terms]:
     """Of every charge, what takes as much or more fits the slots of the instances that are large enough."""
     if users and len(set(standing.values())) <= 1:
-        yield {**users, **{key: -slots for key, slots in standing.items()}}, -math.inf, 0.0, False
+        yield at_most({**users, **{key: -slots for key, slots in standing.items()}})
         return
     before = 0
     for charge in sorted(set(users.values())):
         able = {key: -slots for key, slots in standing.items() if slots >= charge}
         if len(able) != before:  # else the row before says it
-            yield {**{key: each for key, each in users.items() if each >= charge}, **able}, -math.inf, 0.0, False
+            yield at_most({**{key: each for key, each in users.items() if each >= charge}, **able})
         before = len(able)
 
 
@@ -92,44 +113,28 @@ def _spreads(problem: FleetProblem) -> list[int]:
     return sorted({problem.lost_zones + 1, problem.zones})
 
 
-def _room(problem: FleetProblem, ways: list[tuple[int, Way]], *, k: int, t: int) -> Iterator[Terms]:
-    m = ways[0][1].machine
-    machine = problem.machines[m]
-    slots: dict[Key, float] = {
-        ("in each", w, k, t): way.charge for w, way in ways if way.slices == 1 and way.charge > 0
-    }
-    parts: dict[int, dict[Key, float]] = defaultdict(dict)
-    for w, way in ways:
-        if way.slices > 1:
-            parts[way.slices]["in each", w, k, t] = 1.0
-    for slices, users in parts.items():
-        whole: Key = ("split each", m, slices, k, t)
-        yield {**users, whole: -float(slices)}, -math.inf, 0.0, False
-        slots[whole] = 1.0
-    each: dict[Key, Machine] = {("each", n, k, t): problem.machines[n] for n in problem.alike(m)}
-    yield from slot_rows(slots, {key: one.slots for key, one in each.items()})
-    cores: dict[Key, float] = {("in each", w, k, t): way.cores for w, way in ways if way.cores > 0}
-    if cores and machine.cores is not None:
-        yield {**cores, **{key: -(one.cores or 0.0) for key, one in each.items()}}, -math.inf, 0.0, False
+def carrying_rows(
+    ways: list[tuple[int, Way]], pool: Pool, *, flow: Key, there: dict[int, dict[Key, float]], t: int
+) -> Iterator[Terms]:
+    """
+    The share that survives is carried by what is left of each way: `there`, so many times some of its variables.
 
-
-def _outage_terms(problem: FleetProblem, ways: list[tuple[int, Way]], *, share: float, t: int) -> Iterator[Terms]:
-    demand = problem.pools[ways[0][1].pool].demand
-    left = {k: float(k - problem.lost_zones) for k in _spreads(problem)}
-    several = len(demand) > 1
-    for b, load in enumerate(demand):
+    Of several buckets each way's time is divided between its flows, the variables `flow`, w, b, t.
+    """
+    several = len(pool.demand) > 1
+    for b, load in enumerate(pool.demand):
+        if load[t] <= 0:
+            continue
         carried: dict[Key, float] = {}
         for w, way in ways:
-            if way.rates[b] <= 0 or load[t] <= 0:
+            if way.rates[b] <= 0:
                 continue
             if several:
-                carried["flow each", w, b, t] = 1.0 / load[t]
-            else:
-                # What could carry more than the share counts for all of it: the tighter row.
-                for k, times in left.items():
-                    carried["in each", w, k, t] = min(share, times * way.rates[b] / load[t])
-        if load[t] > 0:
-            yield carried, share, math.inf, False
+                carried[*flow, w, b, t] = 1.0 / load[t]
+                continue
+            # What could carry more than the share counts for all of it: the tighter row.
+            carried |= {key: min(pool.survives, times * way.rates[b] / load[t]) for key, times in there[w].items()}
+        yield at_least(carried, pool.survives)
     for w, way in ways if several else ():
-        used: dict[Key, float] = {("flow each", w, b, t): 1.0 / rate for b, rate in enumerate(way.rates) if rate > 0}
-        yield {**used, **{("in each", w, k, t): -times for k, times in left.items()}}, -math.inf, 0.0, False
+        used = {(*flow, w, b, t): 1.0 / rate for b, rate in enumerate(way.rates) if rate > 0}
+        yield at_most({**used, **{key: -times for key, times in there[w].items()}})

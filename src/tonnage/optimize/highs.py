@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-__all__ = ["FEASIBLE", "UNLIMITED", "Column", "Row", "add_rows", "highs_model"]
+__all__ = ["UNLIMITED", "Column", "Row", "add_rows", "highs_model", "run"]
 
-FEASIBLE: Final = 2
+_FEASIBLE: Final = 2
 """HiGHS's kSolutionStatusFeasible."""
 UNLIMITED: Final = 1e6
 """Upper bound of a count that nothing limits."""
@@ -52,6 +52,12 @@ def highs_model(columns: Sequence[Column], rows: Sequence[Row], *, held: dict[in
         model.changeColsIntegrality(len(whole), whole, [highspy.HighsVarType.kInteger] * len(whole))
     add_rows(model, rows)
     return model
+
+
+def run(model: Any) -> tuple[float, ...] | None:
+    """The values where HiGHS ends; nothing where it found no solution."""
+    model.run()
+    return tuple(model.getSolution().col_value) if model.getInfo().primal_solution_status == _FEASIBLE else None
 
 
 def add_rows(model: Any, rows: Sequence[Row]) -> None:

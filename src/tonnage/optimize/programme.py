@@ -22,7 +22,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from tonnage.optimize.highs import FEASIBLE, Column, Row, add_rows, highs_model
+from tonnage.optimize.highs import Column, Row, add_rows, highs_model, run
 from tonnage.optimize.programme_cuts import Cover, Point, Room, violated_cuts
 from tonnage.optimize.programme_hull import broken_facets
 from tonnage.optimize.programme_shared import hold_shared, whole_over_parts
@@ -133,9 +133,15 @@ def is_large(programme: Programme) -> bool:
 
 
 def _solve_whole(
-    programme: Programme, *, gap: float, nodes: int, start: tuple[float, ...] | None = None, few: bool = False
+    programme: Programme,
+    *,
+    gap: float,
+    nodes: int,
+    start: tuple[float, ...] | None = None,
+    few: bool = False,
+    held: dict[int, float] | None = None,
 ) -> Solved:
-    model = highs_model(programme.columns, programme.rows)
+    model = highs_model(programme.columns, programme.rows, held=held)
     if start is not None:
         import highspy
 
@@ -147,11 +153,10 @@ def _solve_whole(
     model.setOptionValue("mip_rel_gap", gap)
     model.setOptionValue("time_limit", SAFETY_S)
     model.setOptionValue("mip_max_nodes", nodes)
-    model.run()
-    info = model.getInfo()
-    if info.primal_solution_status != FEASIBLE:
+    found = run(model)
+    if found is None:
         return Solved(values=None)
-    values = _tidy(programme.columns, model.getSolution().col_value)
+    values, info = _tidy(programme.columns, found), model.getInfo()
     cost = _cost(programme.columns, values)
     whole = any(column.whole for column in programme.columns)
     bound = float(info.mip_dual_bound) if whole else float(info.objective_function_value)
@@ -206,11 +211,10 @@ class _Tight(NamedTuple):
 
 def _tighten(programme: Programme) -> _Tight | None:
     """The relaxation with rows by rounding, until another round raises its bound by less than `MIN_ROUND_GAIN`."""
-    columns, whole = programme.columns, [column.whole for column in programme.columns]
+    whole = [column.whole for column in programme.columns]
     covers, rooms = _covers(programme), _rooms(programme)
-    model = highs_model([column._replace(whole=False) for column in columns], programme.rows)
-    model.run()
-    if model.getInfo().primal_solution_status != FEASIBLE:
+    model = _relaxation(programme)
+    if run(model) is None:
         return None
     known: list[Cover] = []
     bound = -math.inf
@@ -381,29 +385,20 @@ def _solve_held(
                 else column._replace(upper=0.0)
                 for i, column in zip(piece.places, columns, strict=True)
             ]
-            found = _solve_pieces(able, [*piece.programme.rows, *extra], here)
+            cut = Programme(able, [*piece.programme.rows, *extra])
+            found = _solve_whole(cut, gap=PERIOD_GAP, nodes=PERIOD_NODES, held=here).values
             if found is not None:
                 break
         if found is None:
             return None
         values |= {i: value for i, value in zip(piece.places, found, strict=True) if programme.columns[i].whole}
-    columns = [column._replace(whole=False) for column in programme.columns]
-    final = highs_model(columns, programme.rows, held=values)
-    final.run()
-    if final.getInfo().primal_solution_status != FEASIBLE:
-        return None
-    return _tidy(programme.columns, final.getSolution().col_value)
+    final = run(_relaxation(programme, held=values))
+    return None if final is None else _tidy(programme.columns, final)
 
 
-def _solve_pieces(columns: Sequence[Column], rows: Sequence[Row], held: dict[int, float]) -> tuple[float, ...] | None:
-    model = highs_model(columns, rows, held=held)
-    model.setOptionValue("mip_rel_gap", PERIOD_GAP)
-    model.setOptionValue("mip_max_nodes", PERIOD_NODES)
-    model.setOptionValue("time_limit", SAFETY_S)
-    model.run()
-    if model.getInfo().primal_solution_status != FEASIBLE:
-        return None
-    return _tidy(columns, model.getSolution().col_value)
+def _relaxation(programme: Programme, *, held: dict[int, float] | None = None) -> Any:
+    """The programme without whole numbers as HiGHS takes it, some columns held."""
+    return highs_model([column._replace(whole=False) for column in programme.columns], programme.rows, held=held)
 
 
 def _round(programme: Programme, relaxed: _Relaxed) -> tuple[float, ...] | None:
@@ -416,11 +411,10 @@ def _round(programme: Programme, relaxed: _Relaxed) -> tuple[float, ...] | None:
             for i, column in enumerate(programme.columns)
             if column.whole and (column.cost == 0) is free
         }
-        model = highs_model([column._replace(whole=False) for column in programme.columns], programme.rows, held=held)
-        model.run()
-        if model.getInfo().primal_solution_status != FEASIBLE:
+        found = run(_relaxation(programme, held=held))
+        if found is None:
             return None
-        values = tuple(model.getSolution().col_value)
+        values = found
     return _tidy(programme.columns, values)
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tonnage.optimize.highs import FEASIBLE, Column
+from tonnage.optimize.highs import Column, run
 
 __all__ = ["hold_shared", "whole_over_parts"]
 
@@ -43,12 +43,11 @@ def hold_shared(columns: Sequence[Column], model: Any, *, factor: float) -> dict
     _charge(columns, model, by_period, factor=factor)
     held: dict[int, float] = {}
     while True:
-        model.run()
-        if model.getInfo().primal_solution_status != FEASIBLE:
+        values = run(model)
+        if values is None:
             return None
         if not left:
             break
-        values = model.getSolution().col_value
         far = {i: abs(values[i] - round(values[i])) for i in left}
         closest = min(far, key=lambda i: (far[i], i))
         for i in [i for i in left if far[i] < FIXING_DISTANCE] or [closest]:
