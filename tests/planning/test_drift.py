@@ -12,16 +12,15 @@ from tonnage.catalog import Additions, gather
 from tonnage.catalog.additions import calibration_toml, calibrations
 from tonnage.catalog.intervals import priors
 from tonnage.catalog.points import published_points
-from tonnage.domain.calibration import Calibration
+from tonnage.domain.calibration import Calibration, Learnt
 from tonnage.domain.case import ServeResult
 from tonnage.domain.layout import Layout
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Measurement
 from tonnage.errors import BadFact
 from tonnage.measure.points import read_pasted
 from tonnage.planning.calibrate.calibrate import calibrate
-from tonnage.planning.calibrate.choose import next_point
 from tonnage.planning.calibrate.loads import Stack
-from tonnage.planning.calibrate.posterior import Seen, posterior
+from tonnage.planning.calibrate.posterior import next_point, posterior
 from tonnage.planning.drift import place_of
 
 MODEL, PART = "llama-3.1-8b", "h100-sxm5-80gb"
@@ -153,9 +152,10 @@ def _file(folder: Path, text: str) -> Additions:
 SHARES = (0.7, 0.1, 0.1, 0.05, 0.05, 0.0, 0.0)
 
 
-def number(load: float, residual: float = 0.0, quantity: str = "tpot_s") -> Seen:
+def number(load: float, left: float = 0.0, quantity: str = "tpot_s", part: float = 0.0) -> Learnt:
     """A time per token at so many clients."""
-    return Seen(quantity, residual, SHARES, place_of(load, Layout(), prompt_tokens=1024, output_tokens=256), "m")
+    place = place_of(load, Layout(), prompt_tokens=1024, output_tokens=256)
+    return Learnt("m", quantity, place, left=left, shares=SHARES, part=part)
 
 
 def test_nearer_loads_are_moved_more_and_surer() -> None:
@@ -177,13 +177,13 @@ def test_the_next_point_is_where_nothing_near_was_measured() -> None:
 
 def test_waits_for_other_prompts_say_little_of_steps_and_the_rate_holds() -> None:
     """A slow time per token is slower steps where nothing lies between tokens; else it may be waits, there alone."""
-    plain, waiting = number(8, 0.3), number(8, 0.3)._replace(part=0.6)
+    plain, waiting = number(8, 0.3), number(8, 0.3, part=0.6)
     alone, rate = number(8), number(8, quantity="output_tokens_per_s")
     steps = [posterior([one], priors("serve")).drift([alone])[0] for one in (plain, waiting)]
     assert 0.0 < steps[1] < 0.5 * steps[0]
     found = posterior([waiting], priors("serve"))
-    met = found.drift([alone._replace(part=0.6)])[0] + float(found.mean @ SHARES)
+    met = found.drift([number(8, part=0.6)])[0] + float(found.mean @ SHARES)
     assert met == pytest.approx(0.3, rel=0.1)
     assert found.drift([rate])[0] == pytest.approx(-steps[1])
     # Of like loads the one whose steps can be seen is asked first.
-    assert next_point([[number(8)._replace(part=0.3)], [number(8)], [number(12)]], priors("serve")) == 1
+    assert next_point([[number(8, part=0.3)], [number(8)], [number(12)]], priors("serve")) == 1

@@ -32,12 +32,12 @@ import msgspec
 import numpy as np
 
 from tonnage.catalog.intervals import Priors, priors
+from tonnage.domain.calibration import Learnt
 from tonnage.domain.case import ServeCase
 from tonnage.errors import TonnageError
-from tonnage.planning.calibrate.choose import next_point
 from tonnage.planning.calibrate.fit import shares_of
 from tonnage.planning.calibrate.loads import in_flight_of, shipped_interruption, shipped_overheads, under_stretch
-from tonnage.planning.calibrate.posterior import NAMES, Seen, posterior
+from tonnage.planning.calibrate.posterior import NAMES, next_point, posterior
 from tonnage.planning.deployment import resolve
 from tonnage.planning.drift import Array, drift_covariance, numbers_of, place_of
 from tonnage.planning.drift import Numbers as At
@@ -96,7 +96,7 @@ class Point(NamedTuple):
     id: str
     family: str
     run: tuple[str, ...]
-    seen: tuple[Seen, ...]
+    seen: tuple[Learnt, ...]
 
 
 def main() -> None:
@@ -196,7 +196,7 @@ def points() -> list[Point]:
     chosen = rows()
     shipped = {(s.id, s.quantity): s for s in score(chosen)}
     for row in chosen:
-        seen: dict[str, Seen] = {}
+        seen: dict[str, Learnt] = {}
         for one in measured_numbers(row):
             name, of = QUANTITIES.get(one.quantity), shipped.get((row.id, one.quantity))
             own = shares.get((row.id, name or ""))
@@ -204,7 +204,8 @@ def points() -> list[Point]:
                 continue
             without = stored.get((row.id, one.quantity))
             predicted = without.predicted if without is not None else of.predicted
-            seen[name] = Seen(name, math.log(one.value / predicted), own[:-1], place_of_row(row), part=own[-1])
+            left = math.log(one.value / predicted)
+            seen[name] = Learnt("", name, place_of_row(row), left=left, shares=own[:-1], part=own[-1])
         if seen:
             found.append(Point(row.id, grouping.family(row), run_of(row), tuple(seen.values())))
     return found
@@ -265,12 +266,9 @@ class Numbers(NamedTuple):
 def _numbers_of(run: Sequence[Point]) -> Numbers:
     seen = [one for point in run for one in point.seen]
     return Numbers(
-        numbers_of(
-            ((one.quantity, one.model, one.place, one.setting) for one in seen),
-            part=[one.part for one in seen],
-        ),
+        numbers_of(seen),
         np.array([one.shares for one in seen]),
-        np.clip(np.array([one.residual for one in seen]), -FARTHEST, FARTHEST),
+        np.clip(np.array([one.left for one in seen]), -FARTHEST, FARTHEST),
         len(run),
     )
 
@@ -344,17 +342,17 @@ def scored(run: Sequence[Point], of: Priors, count: int) -> Mapping[str, Errors]
     rest = list(_others(run, chosen))
     for one, drift, spread in zip(rest, after.drift(rest), after.spread(rest), strict=True):
         said = float(after.mean @ np.array(one.shares) + drift)
-        same = [item.residual for item in taught if item.quantity == one.quantity]
+        same = [item.left for item in taught if item.quantity == one.quantity]
         shift = sum(same) / len(same) if same else 0.0
         errors = found.setdefault(one.quantity, Errors([], [], [], []))
-        errors.before.append(abs(math.expm1(-one.residual)))
-        errors.shift.append(abs(math.expm1(shift - one.residual)))
-        errors.after.append(abs(math.expm1(said - one.residual)))
-        errors.held.append(abs(said - one.residual) <= NINETY * float(spread))
+        errors.before.append(abs(math.expm1(-one.left)))
+        errors.shift.append(abs(math.expm1(shift - one.left)))
+        errors.after.append(abs(math.expm1(said - one.left)))
+        errors.held.append(abs(said - one.left) <= NINETY * float(spread))
     return found
 
 
-def _others(run: Sequence[Point], chosen: Sequence[int]) -> Iterator[Seen]:
+def _others(run: Sequence[Point], chosen: Sequence[int]) -> Iterator[Learnt]:
     for place, point in enumerate(run):
         if place not in chosen:
             yield from point.seen

@@ -43,8 +43,9 @@ from tools.calibration.few_points import (
 from tonnage import catalog
 from tonnage.catalog import hub
 from tonnage.catalog.intervals import Priors, priors
+from tonnage.domain.calibration import Learnt
 from tonnage.domain.case import ServeCase, TrainCase
-from tonnage.planning.calibrate.posterior import NAMES, Seen, covariance_of
+from tonnage.planning.calibrate.posterior import NAMES, covariance_of
 from tonnage.planning.error_model import NINETY
 from tonnage.planning.train import estimate
 from tonnage.planning.train.setup import resolve_setup
@@ -113,7 +114,7 @@ def serving_runs() -> list[Run]:
         found.append(
             Run(
                 own[0].family,
-                np.array([s.residual for *_, s in numbers]),
+                np.array([s.left for *_, s in numbers]),
                 tuple(s.quantity for *_, s in numbers),
                 np.array([place for place, *_ in numbers]),
                 np.array([s.shares for *_, s in numbers]),
@@ -165,7 +166,8 @@ def product_lines() -> list[str]:
             assert isinstance(case, TrainCase)
             model, part = hub.resolve(case.model), catalog.accelerator(case.accelerator)
             setup = resolve_setup(case, model=model, accelerator=part).setup
-            seen = Seen("step_s", value, flat, estimate.place_of_setup(setup), model.id, estimate.setting_of(setup))
+            place, setting = estimate.place_of_setup(setup), estimate.setting_of(setup)
+            seen = Learnt(model.id, "step_s", place, left=value, shares=flat, setting=setting)
             points.append(Point(row.id, family, (), (seen,)))
         found.append(points)
     lines = []
@@ -189,14 +191,14 @@ def memory_runs() -> list[list[Point]]:
             model, part = hub.resolve(case.model), catalog.accelerator(case.accelerator)
             setup = resolve_setup(case, model=model, accelerator=part).setup
             peak, without = estimate.peak(setup, case.memory_kind), stored.get((row.id, "peak_mem_gb"))
-            seen = Seen(
-                "memory_peak_bytes",
-                math.log(peaks[0] * 1e9 / (without.predicted * 1e9 if without else peak.value)),
-                (0.0,) * len(NAMES),
-                estimate.place_of_setup(setup),
+            seen = Learnt(
                 model.id,
-                estimate.setting_of(setup),
-                1.0 - estimate.exact_bytes(peak) / peak.value,
+                "memory_peak_bytes",
+                estimate.place_of_setup(setup),
+                left=math.log(peaks[0] * 1e9 / (without.predicted * 1e9 if without else peak.value)),
+                shares=(0.0,) * len(NAMES),
+                setting=estimate.setting_of(setup),
+                part=1.0 - estimate.exact_bytes(peak) / peak.value,
             )
             run = (row.block, labels.model, labels.accelerator, labels.engine)
             found.setdefault(run, []).append(Point(row.id, grouping.family(row), run, (seen,)))
@@ -209,7 +211,7 @@ def memory_widths(runs: Sequence[Sequence[Point]]) -> Priors:
     usual = priors("train")
     one = msgspec.structs.replace(usual, drift={**usual.drift, "loose": 1.0})
     each = [[point.seen[0] for point in run] for run in runs]
-    known = [(covariance_of(own, one), np.array([seen.residual for seen in own])) for own in each]
+    known = [(covariance_of(own, one), np.array([seen.left for seen in own])) for own in each]
 
     def unlikely(loose: float, noise: float) -> float:
         total = 0.0

@@ -16,16 +16,17 @@ K (S W S' + K + N)^-1 r is, so the stretch stays the file's, whatever widths a l
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from tonnage.catalog.intervals import Priors, causes, priors
 from tonnage.catalog.points import published_points
-from tonnage.domain.calibration import TRAINING, Calibration
+from tonnage.domain.calibration import TRAINING, Calibration, Learnt
 from tonnage.domain.case import ServeCase
 from tonnage.domain.layout import Layout
 from tonnage.domain.precision import Precision
@@ -34,7 +35,7 @@ from tonnage.simulation.steps import Placement
 
 __all__ = [
     "DRIFTS", "NAMES", "PARTS", "SAME_AS", "STUDENT", "Drift", "Moved", "Numbers", "drift_at", "drift_covariance",
-    "drift_of", "load_steps", "numbers_of", "place_of", "setting_of", "trained",
+    "load_steps", "numbers_of", "place_of", "setting_of", "trained",
 ]  # fmt: skip
 
 NAMES: Final = ("memory", "attention", "compute", "host", "sequence", "request", "links")
@@ -97,7 +98,7 @@ class Drift(msgspec.Struct, frozen=True):
         found = self.along((in_flight,))[0]
         if not interrupted:
             return found
-        one = self._numbers("tpot_s", (in_flight,))._replace(part=np.array([interrupted]))
+        one = self._numbers("tpot_s", (in_flight,), part=interrupted)
         return found._replace(between=math.exp(float(_conditioned(_Key(self.own)).means(one)[0])) / found.pace)
 
     def along(self, in_flight: Sequence[float]) -> tuple[Moved, ...]:
@@ -118,18 +119,12 @@ class Drift(msgspec.Struct, frozen=True):
             name: found(self._numbers(name, (load,))) for name in dict.fromkeys(n.quantity for n in self.own.learnt)
         }
         same = {name: factors[other] for name, other in SAME_AS.items() if other in factors}
-        return msgspec.structs.replace(self.own, factors={**self.own.factors, **factors, **same})
+        return replace(self.own, factors={**self.own.factors, **factors, **same})
 
-    def _numbers(self, quantity: str, in_flight: Sequence[float]) -> Numbers:
-        return numbers_of(
-            (
-                quantity,
-                self.model,
-                place_of(load, self.layout, prompt_tokens=self.prompt_tokens, output_tokens=self.output_tokens),
-                self.setting,
-            )
-            for load in in_flight
-        )
+    def _numbers(self, quantity: str, in_flight: Sequence[float], *, part: float = 0.0) -> Numbers:
+        prompt, output = self.prompt_tokens, self.output_tokens
+        places = (place_of(load, self.layout, prompt_tokens=prompt, output_tokens=output) for load in in_flight)
+        return numbers_of([Learnt(self.model, quantity, place, setting=self.setting, part=part) for place in places])
 
 
 def load_steps(top: float) -> tuple[tuple[float, float], ...]:
@@ -150,11 +145,6 @@ def place_of(in_flight: float, layout: Layout, *, prompt_tokens: float, output_t
     return (in_flight, prompt_tokens, output_tokens, *(float(x) for x in (layout.tp, layout.dp, layout.pp, layout.ep)))
 
 
-def logs_of(place: Sequence[float]) -> Array:
-    """Logarithms of a place."""
-    return np.log(np.maximum(np.array(place, dtype=np.float64), _LEAST))
-
-
 class Numbers(NamedTuple):
     """Numbers of a stack: what they are, of which model, and where."""
 
@@ -168,11 +158,15 @@ class Numbers(NamedTuple):
     """Of each, the share that has a drift of its own (`PARTS`). [-]"""
 
 
-def numbers_of(each: Iterable[tuple[str, str, Sequence[float], str]], *, part: Sequence[float] = ()) -> Numbers:
-    """Of quantities, models, places and settings; without such parts where nobody says."""
-    quantities, models, places, settings = zip(*each, strict=True)
-    shares = np.array(part or (0.0,) * len(places), dtype=np.float64)
-    return Numbers(quantities, models, np.array([logs_of(place) for place in places]), settings, shares)
+def numbers_of(each: Sequence[Learnt]) -> Numbers:
+    """Measured numbers, or such as are to be told, as the process takes them."""
+    return Numbers(
+        [one.quantity for one in each],
+        [one.model for one in each],
+        np.log(np.maximum(np.array([one.place for one in each], dtype=np.float64), _LEAST)),
+        [one.setting for one in each],
+        np.array([one.part for one in each]),
+    )
 
 
 def drift_covariance(one: Numbers, other: Numbers, *, known: Priors) -> Array:
@@ -182,8 +176,8 @@ def drift_covariance(one: Numbers, other: Numbers, *, known: Priors) -> Array:
     Examples
     --------
     >>> from tonnage.catalog.intervals import priors
-    >>> places = (32, 1024, 256, 1, 1, 1, 1), (48, 1024, 256, 1, 1, 1, 1)
-    >>> near = numbers_of(zip(("tpot_s", "output_tokens_per_s"), ("m", "m"), places, ("", "")))
+    >>> places = {"tpot_s": (32, 1024, 256, 1, 1, 1, 1), "output_tokens_per_s": (48, 1024, 256, 1, 1, 1, 1)}
+    >>> near = numbers_of([Learnt("m", name, place) for name, place in places.items()])
     >>> both = drift_covariance(near, near, known=priors("serve"))
     >>> bool(both[0, 1] < 0.0 < both[0, 0])
     True
@@ -240,11 +234,8 @@ class _Conditioned:
 
     def __init__(self, own: Calibration) -> None:
         usual = priors("train" if own.engine.endswith(TRAINING) else "serve")
-        self.known = msgspec.structs.replace(usual, widths={**usual.widths, **own.widths})
-        self.numbers = numbers_of(
-            ((one.quantity, one.model, one.place, one.setting) for one in own.learnt),
-            part=[one.part for one in own.learnt],
-        )
+        self.known = replace(usual, widths={**usual.widths, **own.widths})
+        self.numbers = numbers_of(own.learnt)
         self.noise = np.array([one.noise for one in own.learnt])
         widths = np.array([self.known.widths.get(name, 0.0) for name in NAMES])
         self.shares = np.array([one.shares for one in own.learnt]) * widths
@@ -276,21 +267,6 @@ def _conditioned(key: _Key) -> _Conditioned:
     return _Conditioned(key.one)
 
 
-def drift_of(
-    own: Calibration | None,
-    *,
-    model: str,
-    prompt_tokens: float,
-    output_tokens: float,
-    layout: Layout,
-    setting: str = "",
-) -> Drift | None:
-    """What a calibration says of a configuration; absent where it holds no measured numbers."""
-    if own is None or not own.learnt:
-        return None
-    return Drift(own, model, prompt_tokens, output_tokens, layout, setting)
-
-
 def setting_of(release: str | None, precision: Precision) -> str:
     """
     What of a configuration is no logarithm: published points of another release or format count less.
@@ -306,20 +282,13 @@ def setting_of(release: str | None, precision: Precision) -> str:
 
 def drift_at(own: Calibration | None, case: ServeCase, *, at: Placement, engine: str) -> Drift | None:
     """What the user's own calibration, else the published rows of the stack, say of a configuration."""
-    if case.disaggregation is not None:
+    setting = ""
+    if own is None and case.accelerator_fraction >= 1.0:
+        own = published_points(at.accelerator.id, engine, model=at.model.id)
+        setting = setting_of(case.engine_version, at.precision)
+    if case.disaggregation is not None or own is None or not own.learnt:
         return None
-    if own is not None:
-        return drift_of(own, model=at.model.id, prompt_tokens=case.isl, output_tokens=case.osl, layout=at.layout)
-    if case.accelerator_fraction < 1.0:
-        return None
-    return drift_of(
-        published_points(at.accelerator.id, engine, model=at.model.id),
-        model=at.model.id,
-        prompt_tokens=case.isl,
-        output_tokens=case.osl,
-        layout=at.layout,
-        setting=setting_of(case.engine_version, at.precision),
-    )
+    return Drift(own, at.model.id, case.isl, case.osl, at.layout, setting)
 
 
 def trained(own: Calibration, *, model: str, place: Sequence[float], setting: str) -> dict[str, tuple[float, float]]:
@@ -333,9 +302,8 @@ def trained(own: Calibration, *, model: str, place: Sequence[float], setting: st
     if model not in own.models:
         return {}
     found = _conditioned(_Key(own))
-    each = {
-        name: numbers_of([(name, model, place, setting)])
-        for name in dict.fromkeys(one.quantity for one in own.learnt if one.model == model)
-    }
-    whole = {name: one._replace(part=np.array([float(name in PARTS)])) for name, one in each.items()}
-    return {name: (math.exp(float(found.means(whole[name])[0])), found.factors(one)) for name, one in each.items()}
+    factors = {}
+    for name in dict.fromkeys(one.quantity for one in own.learnt if one.model == model):
+        at = numbers_of([Learnt(model, name, tuple(place), setting=setting, part=float(name in PARTS))])
+        factors[name] = math.exp(float(found.means(at)[0])), found.factors(at)
+    return factors

@@ -17,14 +17,13 @@ from typing import Final
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.config import read_inline
 from tonnage.domain.accuracy import Figure
-from tonnage.domain.calibration import Calibration
+from tonnage.domain.calibration import Calibration, Learnt
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point, turning_point
 from tonnage.planning.calibrate.calibrate import calibrate, prior_of
-from tonnage.planning.calibrate.choose import next_point
 from tonnage.planning.calibrate.fit import shares_of, stretch_of
 from tonnage.planning.calibrate.loads import MeasuredLoad, Stack, loads_of, shipped_overheads
-from tonnage.planning.calibrate.posterior import NAMES, Seen
-from tonnage.planning.drift import drift_of
+from tonnage.planning.calibrate.posterior import NAMES, next_point
+from tonnage.planning.drift import Drift
 
 __all__ = [
     "as_measurement", "engine_and_model", "few_points", "rate_of", "taught_by", "transfer_figures", "transfer_rates",
@@ -167,7 +166,7 @@ def taught_by(folder: Path, name: str, *, count: int) -> dict[str, list[tuple[fl
     known = prior_of(loads[0])
     candidates = [
         [
-            Seen(quantity, 0.0, shares, load.place, load.model, part=load.parts.get(quantity, 0.0))
+            Learnt(load.model, quantity, load.place, shares=shares, part=load.parts.get(quantity, 0.0))
             for quantity, shares in shares_of(load.predicted, NOTHING, base=shipped_overheads(load.at)).items()
         ]
         for load in loads
@@ -191,14 +190,7 @@ def taught_by(folder: Path, name: str, *, count: int) -> dict[str, list[tuple[fl
 def _as_if_measured(fitted: Calibration, load: MeasuredLoad) -> Times:
     """A load as if its model had been measured: of another model, what is carried over whole is what is tested."""
     in_flight, prompt_tokens, output_tokens, *_ = load.place
-    drift = drift_of(
-        fitted,
-        model=fitted.models[0],
-        prompt_tokens=prompt_tokens,
-        output_tokens=output_tokens,
-        layout=load.at.placement.layout,
-    )
-    assert drift is not None, "a calibration keeps its points"
+    drift = Drift(fitted, fitted.models[0], prompt_tokens, output_tokens, load.at.placement.layout)
     moved = drift.at(in_flight, interrupted=load.parts["tpot_s"])
     times = load.predicted(fitted.stretch)
     return {

@@ -21,6 +21,7 @@ import numpy as np
 
 from tonnage.catalog.intervals import priors
 from tonnage.domain.accuracy import PointsTaught
+from tonnage.domain.calibration import Learnt
 from tonnage.domain.case import ServeCase
 from tonnage.errors import TonnageError
 from tonnage.planning.calibrate.loads import in_flight_of
@@ -153,7 +154,7 @@ def _errors(own: Sequence[PublishedNumber], *, kind: str, basis: str) -> Iterato
     said, taught = np.zeros(len(own)), np.zeros(len(own), dtype=bool)
     if own and kind in ("row", "run", "source"):
         known = msgspec.structs.replace(priors("serve"), widths={})
-        at = numbers_of((one.quantity, one.model, one.place, one.setting) for one in own)
+        at = numbers_of([Learnt(one.model, one.quantity, one.place, setting=one.setting) for one in own])
         shared = drift_covariance(at, at, known=known)
         noise = np.diag([known.noise[one.quantity] ** 2 * STUDENT for one in own])
         group = [{"row": one.id, "run": one.run, "source": one.publisher}[kind] for one in own]

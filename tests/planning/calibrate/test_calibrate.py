@@ -21,7 +21,7 @@ from tonnage.errors import BadFact, BadRequest, TonnageError
 from tonnage.planning.calibrate.calibrate import calibrate
 from tonnage.planning.calibrate.loads import Stack, loads_of, shipped_interruption, under_stretch
 from tonnage.planning.deployment import resolve
-from tonnage.planning.drift import drift_of
+from tonnage.planning.drift import Drift
 
 MODEL, ACCELERATOR = "meta-llama/Llama-3.1-8B-Instruct", "h100-sxm5-80gb"
 ID = "meta-llama/Meta-Llama-3.1-8B"
@@ -95,7 +95,7 @@ def test_other_lengths_and_degrees_follow(found: Calibrated, changes: dict[str, 
     at = resolve(msgspec.structs.replace(case, **changes))
     other, own = under_stretch(at), found.calibration
     truth, plain, taught = (other(stretch) for stretch in (TRUE, found.prior, own.stretch))
-    drift = drift_of(own, model=ID, prompt_tokens=at.case.isl, output_tokens=at.case.osl, layout=at.case.layout)
+    drift = Drift(own, ID, at.case.isl, at.case.osl, at.case.layout)
     assert drift is not None
     moved = drift.at(24, interrupted=shipped_interruption(at))
     taught = {

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
@@ -23,7 +24,7 @@ from tonnage.domain.measurement import Measurement
 from tonnage.errors import BadRequest
 from tonnage.planning.calibrate.fit import Fit, drifts_of, fit, shares_of, stretch_of, widen, without
 from tonnage.planning.calibrate.loads import MeasuredLoad, Stack, loads_of, shipped_overheads
-from tonnage.planning.calibrate.posterior import NAMES, Seen
+from tonnage.planning.calibrate.posterior import NAMES
 from tonnage.planning.drift import SAME_AS
 from tonnage.planning.error_model import NINETY, ErrorModel, as_measured
 
@@ -125,10 +126,10 @@ def _sure(
     carried = models * share / (1.0 + (models - 1) * share)
     near: dict[str, float] = {}
     far: dict[str, float] = {}
-    numbers: dict[str, list[Seen]] = {}
+    numbers: dict[str, list[Learnt]] = {}
     for load in loads:
         for name, row in shares_of(load.predicted, list(found.found.mean), base=shipped_overheads(load.at)).items():
-            seen = Seen(name, 0.0, row, load.place, load.model, part=load.parts.get(name, 0.0))
+            seen = Learnt(load.model, name, load.place, shares=row, part=load.parts.get(name, 0.0))
             numbers.setdefault(name, []).append(seen)
     for name, own in numbers.items():
         noise = found.found.noise[name] ** 2
@@ -151,7 +152,7 @@ def _learnt(loads: Sequence[MeasuredLoad], found: Fit) -> tuple[Learnt, ...]:
         for one in own:
             noise = found.found.noise[one.quantity] / math.sqrt(next(weights))
             left = math.log(load.measured[one.quantity] / predicted[one.quantity])
-            learnt.append(Learnt(load.model, one.quantity, load.place, left, noise, one.shares, part=one.part))
+            learnt.append(replace(one, left=left, noise=noise))
     return tuple(learnt)
 
 

@@ -16,10 +16,10 @@ import msgspec
 import numpy as np
 
 from tonnage.catalog.intervals import Priors
-from tonnage.domain.calibration import Stretch
+from tonnage.domain.calibration import Learnt, Stretch
 from tonnage.domain.engine_spec import Overheads
 from tonnage.planning.calibrate.loads import MeasuredLoad, Predictor
-from tonnage.planning.calibrate.posterior import NAMES, Posterior, Seen, posterior
+from tonnage.planning.calibrate.posterior import NAMES, Posterior, posterior
 from tonnage.planning.drift import Array
 
 __all__ = ["Fit", "drifts_of", "fit", "shares_of", "stretch_of", "widen", "without"]
@@ -42,7 +42,7 @@ class Fit(NamedTuple):
 
     stretch: Stretch
     found: Posterior
-    seen: tuple[tuple[Seen, ...], ...]
+    seen: tuple[tuple[Learnt, ...], ...]
     """By load."""
 
 
@@ -106,7 +106,7 @@ def without(whole: Fit, place: int, *, base: Overheads, priors: Priors) -> tuple
     return stretch_of(list(found.mean), base), drifts_of(found, whole.seen[place])
 
 
-def drifts_of(found: Posterior, seen: Sequence[Seen]) -> dict[str, float]:
+def drifts_of(found: Posterior, seen: Sequence[Learnt]) -> dict[str, float]:
     """By quantity of a load: the factor of its drifts. [-]"""
     return {one.quantity: math.exp(drift) for one, drift in zip(seen, found.drift(seen), strict=True)}
 
@@ -123,19 +123,19 @@ def shares_of(predicted: Predictor, theta: Sequence[float], *, base: Overheads) 
     return {name: tuple(row) for name, row in rows.items()}
 
 
-def _linearize(loads: Sequence[MeasuredLoad], theta: Array, base: Overheads) -> list[tuple[Seen, ...]]:
+def _linearize(loads: Sequence[MeasuredLoad], theta: Array, base: Overheads) -> list[tuple[Learnt, ...]]:
     """The measured numbers, linear around a point: as if predicted by the catalogue with the shares found there."""
     found = []
     for load in loads:
         here = load.predicted(stretch_of(list(theta), base))
         found.append(
             tuple(
-                Seen(
-                    name,
-                    math.log(load.measured[name] / here[name]) + float(np.array(shares) @ theta),
-                    shares,
-                    load.place,
+                Learnt(
                     load.model,
+                    name,
+                    load.place,
+                    left=math.log(load.measured[name] / here[name]) + float(np.array(shares) @ theta),
+                    shares=shares,
                     part=load.parts.get(name, 0.0),
                 )
                 for name, shares in shares_of(load.predicted, list(theta), base=base).items()

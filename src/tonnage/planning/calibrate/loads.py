@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage.catalog import Additions
 from tonnage.domain.accelerator import Accelerator, Measured
@@ -226,7 +227,7 @@ def shipped_interruption(at: Deployment) -> float:
     """`interrupted_share` of what the catalogue predicts of a deployment. [-]"""
     overheads = shipped_overheads(at)
     table = step_table(grid_of(at), overheads)
-    return interrupted_share(at, under_load(msgspec.structs.replace(at, overheads=overheads), table)[0], table=table)
+    return interrupted_share(at, under_load(replace(at, overheads=overheads), table)[0], table=table)
 
 
 def under_stretch(at: Deployment) -> Predictor:
@@ -236,7 +237,7 @@ def under_stretch(at: Deployment) -> Predictor:
     def predicted(stretch: Stretch) -> dict[str, float]:
         overheads = overheads_under(base, stretch)
         table: StepTable = step_table(grid, overheads)
-        seen, _ = under_load(msgspec.structs.replace(at, overheads=overheads), table)
+        seen, _ = under_load(replace(at, overheads=overheads), table)
         all_of = {
             "ttft_s": seen.ttft_s,
             "tpot_s": seen.tpot_s,

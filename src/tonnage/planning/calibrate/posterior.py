@@ -19,28 +19,15 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tonnage.catalog.intervals import Priors
+from tonnage.domain.calibration import Learnt
 from tonnage.planning.drift import NAMES, STUDENT, Array, drift_covariance, numbers_of
 
-__all__ = ["NAMES", "PRIOR_POINTS", "Array", "Posterior", "Seen", "covariance_of", "posterior"]
+__all__ = ["NAMES", "PRIOR_POINTS", "Array", "Posterior", "covariance_of", "next_point", "posterior"]
 
 PRIOR_POINTS: Final = 4.0
 """Measured numbers of one quantity that the catalogue's noise counts as. [-]"""
 FREEDOM: Final = 4.0
 _ROUNDS: Final = 12
-
-
-class Seen(NamedTuple):
-    """One measured number: its quantity, ln(measured / predicted), shares of the causes in it, and where it lies."""
-
-    quantity: str
-    residual: float
-    shares: tuple[float, ...]
-    place: tuple[float, ...] = (1.0,) * 7
-    """As `planning.drift.place_of` has it."""
-    model: str = ""
-    setting: str = ""
-    part: float = 0.0
-    """Share of it that has a drift of its own (`planning.drift.PARTS`). [-]"""
 
 
 class Posterior(NamedTuple):
@@ -52,17 +39,17 @@ class Posterior(NamedTuple):
     weights: tuple[float, ...]
     """1 for a number as the others are, towards 0 for one that nothing else explains. [-]"""
     priors: Priors
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[Learnt, ...] = ()
     pull: Array = np.zeros(0)
     """What each measured number pulls others by, times their covariance. [1 / log]"""
     inverse: Array = np.zeros((0, 0))
     """Of the covariance of the measured numbers, noise included."""
 
-    def drift(self, of: Sequence[Seen]) -> Array:
+    def drift(self, of: Sequence[Learnt]) -> Array:
         """What drifts add to the logarithms of some predictions, beside the causes."""
         return _between(of, self.seen, self.priors, causes=False) @ self.pull if self.seen else np.zeros(len(of))
 
-    def spread(self, of: Sequence[Seen]) -> Array:
+    def spread(self, of: Sequence[Learnt]) -> Array:
         """Standard deviation of the logarithm of predictions like these, noise included."""
         before = np.diag(covariance_of(of, self.priors))
         shared = _between(of, self.seen, self.priors)
@@ -71,14 +58,14 @@ class Posterior(NamedTuple):
         return np.asarray(np.sqrt(np.maximum(0.0, left) + noise**2))
 
 
-def posterior(seen: Sequence[Seen], priors: Priors) -> Posterior:
+def posterior(seen: Sequence[Learnt], priors: Priors) -> Posterior:
     """
     The causes given some measured numbers; without any, the prior.
 
     Examples
     --------
     >>> from tonnage.catalog.intervals import priors
-    >>> slow = Seen("tpot_s", math.log(1.2), (0.8, 0.1, 0.0, 0.1, 0.0, 0.0, 0.0))
+    >>> slow = Learnt("m", "tpot_s", (1.0,) * 7, math.log(1.2), shares=(0.8, 0.1, 0.0, 0.1, 0.0, 0.0, 0.0))
     >>> found = posterior([slow], priors("serve"))
     >>> 0.1 < float(found.mean @ np.array(slow.shares) + found.drift([slow])[0]) < math.log(1.2)
     True
@@ -88,7 +75,7 @@ def posterior(seen: Sequence[Seen], priors: Priors) -> Posterior:
     noise = dict(priors.noise)
     if not seen:
         return Posterior(np.zeros(len(NAMES)), known, noise, (), priors)
-    shares, residuals = np.array([one.shares for one in seen]), np.array([one.residual for one in seen])
+    shares, residuals = np.array([one.shares for one in seen]), np.array([one.left for one in seen])
     weights, smooth = np.ones(len(seen)), covariance_of(seen, priors)
     for _ in range(_ROUNDS):
         variance = np.array([noise[one.quantity] for one in seen]) ** 2 / weights
@@ -113,23 +100,16 @@ def posterior(seen: Sequence[Seen], priors: Priors) -> Posterior:
     )
 
 
-def covariance_of(seen: Sequence[Seen], priors: Priors) -> Array:
+def covariance_of(seen: Sequence[Learnt], priors: Priors) -> Array:
     """Of the logarithms of some numbers of one run, noise apart."""
     return _between(seen, seen, priors)
 
 
-def _between(some: Sequence[Seen], others: Sequence[Seen], priors: Priors, *, causes: bool = True) -> Array:
+def _between(some: Sequence[Learnt], others: Sequence[Learnt], priors: Priors, *, causes: bool = True) -> Array:
     """Covariance of numbers with others: by drifts, and by causes."""
     if not some or not others:
         return np.zeros((len(some), len(others)))
-    a, b = (
-        numbers_of(
-            ((one.quantity, one.model, one.place, one.setting) for one in of),
-            part=[one.part for one in of],
-        )
-        for of in (some, others)
-    )
-    found = drift_covariance(a, b, known=priors)
+    found = drift_covariance(numbers_of(some), numbers_of(others), known=priors)
     if not causes:
         return found
     widths = np.array([priors.widths.get(name, 0.0) for name in NAMES])
@@ -137,7 +117,7 @@ def _between(some: Sequence[Seen], others: Sequence[Seen], priors: Priors, *, ca
     return np.asarray(found + mine @ theirs.T)
 
 
-def _noise(seen: Sequence[Seen], left: Array, leverage: Array, weights: Array, priors: Priors) -> dict[str, float]:
+def _noise(seen: Sequence[Learnt], left: Array, leverage: Array, weights: Array, priors: Priors) -> dict[str, float]:
     """By quantity: the catalogue's, pooled with what is left of the points, as if each were predicted by the others."""
     found = {}
     for quantity, usual in priors.noise.items():
@@ -145,3 +125,35 @@ def _noise(seen: Sequence[Seen], left: Array, leverage: Array, weights: Array, p
         own = sum(float(weights[i] * left[i] ** 2 / max(0.1, 1.0 - leverage[i])) for i in places)
         found[quantity] = math.sqrt((PRIOR_POINTS * usual**2 + own) / (PRIOR_POINTS + len(places)))
     return found
+
+
+def next_point(candidates: Sequence[Sequence[Learnt]], priors: Priors, *, taken: Sequence[int] = ()) -> int:
+    """
+    Place of the candidate whose measurement lessens the variance of all candidates most, after those taken.
+
+    Each quantity weighs by its variance before anything is measured, so that a time to first token, which is less
+    sure, does not outweigh a time per token. Only shares and places count: nothing needs to be measured yet.
+    """
+    numbers = [(place, one) for place, own in enumerate(candidates) for one in own]
+    known = covariance_of([one for _, one in numbers], priors)
+    noise = np.array([priors.noise[one.quantity] ** 2 for _, one in numbers])
+    of = np.array([place for place, _ in numbers])
+    quantities = [one.quantity for _, one in numbers]
+    before = np.diag(known)
+    total = {name: sum(v for v, own in zip(before, quantities, strict=True) if own == name) for name in quantities}
+    weight = np.array([1.0 / total[name] for name in quantities])
+
+    def gained(place: int) -> tuple[np.ndarray, np.ndarray]:
+        """Covariance of all numbers with those of a candidate, and the inverse of its own with noise."""
+        at = np.where(of == place)[0]
+        return known[:, at], np.linalg.inv(known[np.ix_(at, at)] + np.diag(noise[at]))
+
+    for place in taken:
+        shared, inverse = gained(place)
+        known = known - shared @ inverse @ shared.T
+
+    def lessened(place: int) -> float:
+        shared, inverse = gained(place)
+        return float(weight @ np.einsum("ij,jk,ik->i", shared, inverse, shared))
+
+    return max((place for place in range(len(candidates)) if place not in taken), key=lessened)

@@ -32,7 +32,7 @@ from tonnage.domain.requests.calibrate import CalibrateRequest
 from tonnage.domain.train_measurement import TrainMeasurement
 from tonnage.domain.training import TrainSetup
 from tonnage.errors import BadRequest, echo
-from tonnage.planning.calibrate.posterior import NAMES, Posterior, Seen, posterior
+from tonnage.planning.calibrate.posterior import NAMES, Posterior, posterior
 from tonnage.planning.error_model import NINETY
 from tonnage.planning.train import estimate
 from tonnage.planning.train.setup import resolve_setup
@@ -181,34 +181,25 @@ def calibrate_training(
     )
 
 
-def _seen(run: _Measured) -> Iterator[Seen]:
+def _seen(run: _Measured) -> Iterator[Learnt]:
     """Each measured number of a run beside its prediction, and where it was measured."""
     setup = run.setup
     for name, value in run.measured.items():
-        yield Seen(
-            name,
-            math.log(value / run.predicted[name]),
-            _FLAT,
-            estimate.place_of_setup(setup),
+        yield Learnt(
             setup.model.id,
-            estimate.setting_of(setup),
-            run.loose if name == "memory_peak_bytes" else 0.0,
+            name,
+            estimate.place_of_setup(setup),
+            left=math.log(value / run.predicted[name]),
+            shares=_FLAT,
+            setting=estimate.setting_of(setup),
+            part=run.loose if name == "memory_peak_bytes" else 0.0,
         )
 
 
-def _learnt(seen: Sequence[Seen], found: Posterior) -> tuple[Learnt, ...]:
+def _learnt(seen: Sequence[Learnt], found: Posterior) -> tuple[Learnt, ...]:
     """What predictions near the runs take from them; an outlier weighs less."""
     return tuple(
-        Learnt(
-            one.model,
-            one.quantity,
-            one.place,
-            one.residual,
-            found.noise[one.quantity] / math.sqrt(weight),
-            _FLAT,
-            one.setting,
-            one.part,
-        )
+        msgspec.structs.replace(one, noise=found.noise[one.quantity] / math.sqrt(weight))
         for one, weight in zip(seen, found.weights, strict=True)
     )
 
@@ -234,7 +225,7 @@ def _errors(
     )
 
 
-def _ninety_percent(seen: Sequence[Seen], spread: Iterable[float]) -> dict[str, float]:
+def _ninety_percent(seen: Sequence[Learnt], spread: Iterable[float]) -> dict[str, float]:
     """By quantity the 90 % factor of predictions where it was measured. [-]"""
     each: dict[str, list[float]] = {}
     for one, width in zip(seen, spread, strict=True):
