@@ -12,14 +12,16 @@ from typing import Any
 
 import msgspec
 
-from tonnage.adopt.commands import as_arguments, serving_script
+from tonnage.adopt.commands import Started, as_arguments, programs, serving, serving_script
 from tonnage.adopt.documents import documents_of, toml_of
 from tonnage.adopt.jobs import job_in_document, job_in_script, job_in_tables
 from tonnage.adopt.machine import machine_of_directives
 from tonnage.adopt.manifests import running_in
 from tonnage.adopt.shell import read_script
-from tonnage.domain.adoption import Running
+from tonnage.domain.adoption import Machine, Running
 from tonnage.errors import BadFact, BadRequest, TonnageError, echo
+from tonnage.export import target_module
+from tonnage.export.options import known_options
 from tonnage.foreign import check_values
 
 __all__ = ["read_running"]
@@ -87,11 +89,6 @@ def _in_documents(documents: list[dict[str, Any]]) -> Running | None:
 
 def _option_file(document: dict[str, Any]) -> Running | None:
     """A mapping of an engine's own options, as its --config takes it."""
-    from tonnage.adopt.commands import Started, programs, serving
-    from tonnage.domain.adoption import Machine
-    from tonnage.export import target_module
-    from tonnage.export.options import known_options
-
     names = {str(key).replace("-", "_") for key in document}
     for program in programs():
         known = known_options(program) if hasattr(target_module(program), "serve") else frozenset()

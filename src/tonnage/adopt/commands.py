@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
 import msgspec
 
-from tonnage.adopt.documents import whole_of
+from tonnage.adopt.documents import documents_of, whole_of
 from tonnage.adopt.shell import Script
 from tonnage.domain.adoption import Machine, Running
 from tonnage.export import known_targets, target_module
 from tonnage.export.options import Options, read_options
 
-__all__ = ["Started", "as_arguments", "find_started", "programs", "release_of", "serving"]
+__all__ = [
+    "Started",
+    "as_arguments",
+    "find_started",
+    "flags_of",
+    "others_left_out",
+    "programs",
+    "release_of",
+    "serving",
+]
 
 _RELEASE: Final = re.compile(r"(?:^|[:/v-])v?(\d+\.\d+(?:\.\d+)?)")
 _CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl", "apptainer", "singularity", "enroot"})
@@ -167,29 +176,32 @@ def _model(written: str) -> str:
 
 def _from_files(started: Started, files: Mapping[str, str], said: list[str]) -> list[str]:
     """The options that a file named by --config (or TensorRT-LLM's older word) holds, where the script writes it."""
-    for name, value in zip(started.arguments, (*started.arguments, "")[1:], strict=True):
-        flag, _, path = name.partition("=")
+    for flag, path in flags_of(started.arguments):
         if flag.lstrip("-").replace("-", "_") not in {"config", "extra_llm_api_options"}:
             continue
-        content = files.get(path or value)
+        content = files.get(path)
         if content is None:
-            said.append(f"{path or value} is another file, whose options were not read")
+            said.append(f"{path} is another file, whose options were not read")
             continue
-        from tonnage.adopt.documents import documents_of
-
-        return [word for document in documents_of(content, where=path or value) for word in as_arguments(document)]
+        return [word for document in documents_of(content, where=path) for word in as_arguments(document)]
     return []
+
+
+def flags_of(words: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Each word as a flag with its value: what follows "=", else the next word."""
+    words = list(words)
+    for word, following in zip(words, [*words, ""][1:], strict=True):
+        name, _, value = word.partition("=")
+        yield name, value or following
 
 
 def _visible(before: Iterable[str]) -> int | None:
     """Accelerators that a launcher or a variable before the program hands over."""
-    words = list(before)
-    for word, following in zip(words, [*words, ""][1:], strict=True):
-        name, _, value = word.partition("=")
+    for name, value in flags_of(before):
         if name in {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"} and value:
             return len(value.split(","))
         if name == "--gpus":
-            devices = (value or following).strip("'\"")
+            devices = value.strip("'\"")
             if devices.startswith("device="):
                 return len(devices.removeprefix("device=").split(","))
             if (count := whole_of(devices)) is not None:
@@ -199,19 +211,20 @@ def _visible(before: Iterable[str]) -> int | None:
 
 def serving_script(script: Script, *, format: str, machine: Machine, replicas: int = 1) -> Running | None:
     """The first server that a script starts; several alike are replicas, others are named."""
-    found = [started for command in script.commands if (started := find_started(command.words)) is not None]
+    found = [started for words in script.commands if (started := find_started(words)) is not None]
     serves = [one for one in found if hasattr(target_module(one.program), "serve")]
     if not serves:
         return None
-    alike = [one for one in serves if _bare(one) == _bare(serves[0])]
-    notes = (
-        [f"{len(serves) - len(alike)} more servers with other settings were not read"]
-        if len(serves) > len(alike)
-        else []
-    )
+    alike = sum(_bare(one) == _bare(serves[0]) for one in serves)
+    notes = others_left_out(len(serves) - alike)
     return serving(
-        serves[0], format=format, machine=machine, replicas=replicas * len(alike), files=script.files, notes=notes
+        serves[0], format=format, machine=machine, replicas=replicas * alike, files=script.files, notes=notes
     )
+
+
+def others_left_out(count: int) -> tuple[str, ...]:
+    """What is said of so many servers beside the one that is read."""
+    return (f"{count} more servers with other settings were not read",) if count else ()
 
 
 def _bare(started: Started) -> tuple[str, ...]:

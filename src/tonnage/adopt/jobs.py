@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from tonnage.adopt.commands import as_arguments, find_started, programs
+from tonnage.adopt.commands import as_arguments, find_started, flags_of, programs
 from tonnage.adopt.documents import whole_of
-from tonnage.adopt.shell import Command, Script
-from tonnage.domain.adoption import Machine, Running, Setting
+from tonnage.adopt.shell import Script
+from tonnage.domain.adoption import Machine, Running
 from tonnage.errors import BadRequest
 from tonnage.export import target_module
-from tonnage.export.options import Read, read_options
+from tonnage.export.options import read_options
 
 __all__ = ["job_in_document", "job_in_script", "job_in_tables"]
 
@@ -25,7 +25,7 @@ _NODES: Final = ("nnodes", "num_nodes", "num_machines")
 _EVERYWHERE: Final = ("num_processes",)
 
 
-def job_in_document(document: dict[str, Any], *, count: int | None = None) -> Running | None:
+def job_in_document(document: dict[str, Any]) -> Running | None:
     """An axolotl or a TRL configuration; None where the mapping is neither."""
     if "base_model" in document and {"micro_batch_size", "sequence_len", "datasets"} & document.keys():
         return _job(AXOLOTL, as_arguments(document), format="axolotl configuration", machine=Machine())
@@ -50,8 +50,8 @@ def job_in_script(script: Script, *, machine: Machine, format: str) -> Running |
     BadRequest
         The script hands a configuration file to its program: that file is the one to adopt.
     """
-    for command in script.commands:
-        found = _split_launcher(command)
+    for words in script.commands:
+        found = _split_launcher(words)
         if found is None:
             continue
         program, arguments, before = found
@@ -64,12 +64,11 @@ def job_in_script(script: Script, *, machine: Machine, format: str) -> Running |
     return None
 
 
-def _split_launcher(command: Command) -> tuple[str, list[str], list[str]] | None:
+def _split_launcher(words: Sequence[str]) -> tuple[str, Sequence[str], Sequence[str]] | None:
     """Program, its arguments, and the launcher's words before it."""
-    started = find_started(command.words)
+    started = find_started(words)
     if started is not None and not hasattr(target_module(started.program), "serve"):
-        return started.program, list(started.arguments), list(started.before)
-    words = list(command.words)
+        return started.program, started.arguments, started.before
     place = next((i for i, word in enumerate(words) if word.partition("=")[0] == "--per_device_train_batch_size"), None)
     if place is None:
         return None
@@ -87,11 +86,8 @@ def _file_of(arguments: Sequence[str]) -> str:
 
 def _read_world(machine: Machine, before: Iterable[str]) -> Machine:
     """Ranks of a node and nodes, as torchrun, Accelerate and DeepSpeed are told; else as the scheduler is."""
-    words = list(before)
     stated: dict[str, int] = {}
-    for word, following in zip(words, [*words, ""][1:], strict=True):
-        name, equals, value = word.partition("=")
-        value = value if equals else following
+    for name, value in flags_of(before):
         if name.startswith("-") and (number := whole_of(value)) is not None:
             stated[name.lstrip("-").replace("-", "_")] = number
     nodes = next((stated[name] for name in _NODES if name in stated), machine.nodes)
@@ -112,13 +108,9 @@ def _job(program: str, arguments: Sequence[str], *, format: str, machine: Machin
         format=format,
         program=program,
         model=next((str(s.value) for s in read.settings if s.name == "model"), ""),
-        settings=_without_model(read),
+        settings=tuple(setting for setting in read.settings if setting.name != "model"),
         machine=machine,
         ignored=read.ignored,
         unknown=read.unknown,
         notes=tuple(notes),
     )
-
-
-def _without_model(read: Read) -> tuple[Setting, ...]:
-    return tuple(setting for setting in read.settings if setting.name != "model")

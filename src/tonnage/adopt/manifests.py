@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from tonnage.adopt.commands import Started, as_arguments, find_started, release_of, serving, serving_script
-from tonnage.adopt.documents import count_in, group_in, list_in, path_in, whole_of
+from tonnage.adopt.commands import (
+    Started,
+    as_arguments,
+    find_started,
+    others_left_out,
+    release_of,
+    serving,
+    serving_script,
+)
+from tonnage.adopt.documents import count_in, documents_of, group_in, list_in, path_in, whole_of
 from tonnage.adopt.machine import machine_of_labels, machine_of_words
-from tonnage.adopt.shell import expand_text, read_script
+from tonnage.adopt.shell import expand_text, read_script, split_words
 from tonnage.domain.adoption import Machine, Running
 
 __all__ = ["running_in"]
@@ -71,8 +80,6 @@ def _workload(document: Document) -> Running | None:
         return _kserve(document)
     if kind == "RayService":
         inner = path_in(document, "spec", "serveConfigV2")
-        from tonnage.adopt.documents import documents_of
-
         served = documents_of(inner, where="serveConfigV2") if isinstance(inner, str) else []
         return next((found for one in served if (found := _ray_serve(one)) is not None), None)
     if kind not in _PODS:
@@ -114,8 +121,6 @@ def _read_server(
     words: list[str], image: str, environment: Mapping[str, str], format: str, machine: Machine, replicas: int
 ) -> Running | None:
     """The server of a container: a script in its command, a program, or the image's entry point."""
-    import shlex
-
     script = read_script(shlex.join(words), variables=environment)
     inside = serving_script(script, format=format, machine=machine, replicas=replicas) if len(words) > 1 else None
     if inside is not None:
@@ -168,8 +173,13 @@ def _kserve(document: Document) -> Running | None:
     if uri:
         arguments.insert(0, f"--model={uri}")
     machine = replace(machine_of_labels(_labels(predictor)), count=_count_devices(model))
-    started = Started(program=ENGINE_OF_PLATFORMS, arguments=tuple(arguments))
-    return serving(started, format="KServe InferenceService", machine=machine, replicas=replicas)
+    return _vllm(arguments, format="KServe InferenceService", machine=machine, replicas=replicas)
+
+
+def _vllm(arguments: list[str], *, format: str, machine: Machine, replicas: int, version: str | None = None) -> Running:
+    """The engine that platforms start."""
+    started = Started(program=ENGINE_OF_PLATFORMS, arguments=tuple(arguments), version=version)
+    return serving(started, format=format, machine=machine, replicas=replicas)
 
 
 # Others
@@ -189,13 +199,8 @@ def _ray_serve(document: Document) -> Running | None:
         replicas = None if path_in(deployed, "num_replicas") == "auto" else count_in(deployed, "num_replicas")
         replicas = replicas or count_in(deployed, "autoscaling_config", "max_replicas") or 1
         arguments = [f"--model={source}", *as_arguments(group_in(config, "engine_kwargs"))]
-        started = Started(program=ENGINE_OF_PLATFORMS, arguments=tuple(arguments))
-        return serving(
-            started,
-            format="Ray Serve configuration",
-            machine=machine_of_words(str(config.get("accelerator_type") or ""), by="ray"),
-            replicas=replicas,
-        )
+        machine = machine_of_words(str(config.get("accelerator_type") or ""), by="ray")
+        return _vllm(arguments, format="Ray Serve configuration", machine=machine, replicas=replicas)
     return None
 
 
@@ -207,15 +212,11 @@ def _production_stack(document: Document) -> Running | None:
     config = {**group_in(spec, "vllmConfig")}
     extra = _list(config.pop("extraArgs", None))
     named = {re.sub(r"(?<!^)(?=[A-Z])", "-", str(name)).lower(): value for name, value in config.items()}
-    started = Started(
-        program=ENGINE_OF_PLATFORMS,
-        arguments=(f"--model={spec.get('modelURL')}", *as_arguments(named), *extra),
-        version=release_of(f"{spec.get('repository', '')}:{spec.get('tag', '')}"),
-    )
+    arguments = [f"--model={spec.get('modelURL')}", *as_arguments(named), *extra]
+    release = release_of(f"{spec.get('repository', '')}:{spec.get('tag', '')}")
     machine = replace(machine_of_labels(_labels(spec)), count=count_in(spec, "requestGPU"))
-    return serving(
-        started, format="production-stack values", machine=machine, replicas=count_in(spec, "replicaCount") or 1
-    )
+    replicas = count_in(spec, "replicaCount") or 1
+    return _vllm(arguments, format="production-stack values", machine=machine, replicas=replicas, version=release)
 
 
 def _compose(document: Document) -> Running | None:
@@ -238,27 +239,13 @@ def _compose(document: Document) -> Running | None:
             found.append(running)
     if not found:
         return None
-    alike = [one for one in found if one.values() == found[0].values() and one.model == found[0].model]
-    notes = (
-        *found[0].notes,
-        *(
-            [f"{len(found) - len(alike)} more servers with other settings were not read"]
-            if len(found) > len(alike)
-            else []
-        ),
-    )
-    return replace(found[0], replicas=len(alike), notes=notes)
+    first = found[0]
+    alike = sum(one.values() == first.values() and one.model == first.model for one in found)
+    return replace(first, replicas=alike, notes=(*first.notes, *others_left_out(len(found) - alike)))
 
 
 def _words(value: Any) -> list[str]:
-    import shlex
-
-    if isinstance(value, list):
-        return [str(word) for word in value]
-    try:
-        return shlex.split(str(value)) if value is not None else []
-    except ValueError:
-        return str(value).split()
+    return [str(word) for word in value] if isinstance(value, list) else split_words(str(value or ""))
 
 
 def _environment(value: Any) -> dict[str, str]:

@@ -19,7 +19,7 @@ import msgspec
 from tonnage.adopt.documents import whole_of
 from tonnage.errors import BadFact
 
-__all__ = ["Command", "Script", "expand_text", "read_script"]
+__all__ = ["Script", "expand_text", "read_script", "split_words"]
 
 LARGEST: Final = 256 * 1024
 """Characters of a script: reading a word takes a microsecond a letter."""
@@ -50,16 +50,11 @@ _WORDS: Final = frozenset(
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash"})
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """One simple command, words as the program would get them."""
-
-    words: tuple[str, ...]
-
-
 class Script(msgspec.Struct, frozen=True, kw_only=True):
     """What a script would start, and what it says to a scheduler."""
 
-    commands: tuple[Command, ...]
+    commands: tuple[tuple[str, ...], ...]
+    """The words of each, as its program would get them."""
     directives: tuple[str, ...] = ()
     """Arguments of #SBATCH lines, one text a line."""
     files: Mapping[str, str] = {}
@@ -79,7 +74,7 @@ def read_script(text: str, *, variables: Mapping[str, str] | None = None, depth:
         raise BadFact(f"the script is longer than {LARGEST // 1024} KiB, which none that starts a model needs")
     known = dict(variables or {})
     arrays: dict[str, list[str]] = {}
-    commands: list[Command] = []
+    commands: list[tuple[str, ...]] = []
     directives: list[str] = []
     lines, written = _lines(text)
     files = {expand_text(name, known): content for name, content in written.items()}
@@ -105,7 +100,7 @@ def read_script(text: str, *, variables: Mapping[str, str] | None = None, depth:
             elif filled[:1] == ["printf"] and ">" in filled[:-1]:
                 files[filled[-1]] = filled[filled.index(">") - 1]
             elif filled:
-                commands.append(Command(words=tuple(filled)))
+                commands.append(tuple(filled))
     return Script(commands=tuple(commands), directives=tuple(directives), files=files)
 
 
@@ -214,10 +209,10 @@ def _read_assignment(line: str, known: dict[str, str], arrays: dict[str, list[st
         return False
     name, more, value = found[1], bool(found[2]), found[3].strip()
     if value.startswith("("):
-        words = _words(re.sub(r"(?m)(^|\s)#.*$", " ", value.strip()[1:].rstrip(") \t\n")))
+        words = split_words(re.sub(r"(?m)(^|\s)#.*$", " ", value.strip()[1:].rstrip(") \t\n")))
         arrays[name] = [*(arrays.get(name, []) if more else []), *_expand_words(words, known, arrays)]
         return True
-    words = _words(value)
+    words = split_words(value)
     if len(words) > 1 and not value.startswith(("$", '"', "'")):
         return False  # NAME=value command …
     if len(words) <= 1:
@@ -227,7 +222,8 @@ def _read_assignment(line: str, known: dict[str, str], arrays: dict[str, list[st
     return False
 
 
-def _words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
+    """The words of a text as a shell splits them; where a quote is left open, at spaces."""
     try:
         return shlex.split(text, comments=True)
     except ValueError:
@@ -261,7 +257,7 @@ def _expand_words(words: list[str], known: Mapping[str, str], arrays: Mapping[st
             continue
         text = expand_text(word, known)
         bare = _VARIABLE.fullmatch(word) is not None
-        filled += _words(text) if bare and text != word and not text.lstrip().startswith("{") else [text]
+        filled += split_words(text) if bare and text != word and not text.lstrip().startswith("{") else [text]
     return filled
 
 

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Final
 
+from msgspec.structs import replace
+
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.domain.adoption import ADOPTION_SCHEMA, Adoption, Machine, Running, Saving, ServeSides, TrainSides
+from tonnage.domain.adoption import Adoption, Machine, Running, Saving, ServeSides, TrainSides
 from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import number_format
 from tonnage.domain.requests.adopt import Adopt
@@ -55,25 +57,11 @@ def adopt(
     """
     day = today or date.today()
     accelerator = accelerator_of(request, running.machine, additions=additions)
-    if running.kind == "serve":
-        found = served_today(request, running, accelerator=accelerator, additions=additions, today=day)
-    else:
-        found = trained_today(request, running, accelerator=accelerator, additions=additions, today=day)
-    sides = found.sides
-    saving = _saving(sides)
-    answer = Adoption(
-        schema=ADOPTION_SCHEMA,
-        sentence=_sentence(running, sides, saving, found.findings),
-        running=running,
-        assumed=found.assumed,
-        findings=found.findings,
-        feasible=sides.current is not None and found.carries,
-        serve=sides if isinstance(sides, ServeSides) else None,
-        train=sides if isinstance(sides, TrainSides) else None,
-        saving=saving,
-        command=found.command,
-    )
-    return with_calibrations(answer, additions=additions)
+    looking = served_today if running.kind == "serve" else trained_today
+    found = looking(request, running, accelerator=accelerator, additions=additions, today=day)
+    saving = _saving(found.sides)
+    sentence = _sentence(running, found.sides, saving, found.findings)
+    return with_calibrations(replace(found, sentence=sentence, saving=saving), additions=additions)
 
 
 def accelerator_of(request: Adopt, machine: Machine, *, additions: Additions) -> str:

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Final, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage import catalog
@@ -38,11 +37,10 @@ from tonnage.planning.adopt.replayed import (
     replay,
     traffic_of_service,
 )
-from tonnage.planning.adopt.serve import Started, read_server
+from tonnage.planning.adopt.serve import Started, option_at, read_server
 from tonnage.planning.calibrated import at_once
 from tonnage.planning.calibration_use import calibrations_among
 from tonnage.planning.core.header import Infeasible
-from tonnage.planning.serve.option import add_costs, bills_of, option_of
 from tonnage.planning.serve.plan import outcome_of, plan_serve
 from tonnage.units import plural, show
 
@@ -59,12 +57,11 @@ COLD: Final = 3.0
 
 
 class _Variant(NamedTuple):
-    name: str
-    change: str
+    """A change, with the question and the configuration that it leads to."""
+
+    action: Action
     serve: Serve
     configuration: Configuration
-    risk: str
-    check: str
 
 
 def advise(
@@ -182,18 +179,14 @@ def _state(
     if traffic is not None and replicas is None:
         fewest = fewest_replicas(serve, outcome, traffic=traffic, start=fewest)
     count = fewest if replicas is None else replicas
-    keeps = rate <= each * count
-    at = serve if keeps else replace(serve, rate_per_s=0.999 * each * count)
-    ranks = configuration.layout.ranks
-    bills = bills_of(made.site, replicas=count, ranks=ranks, request=at, today=today)
-    if not bills:
+    found = option_at(serve, outcome, replicas=count, today=today)
+    if found is None:
         return None
-    option = add_costs(at, option_of(at, outcome, bills=bills, replicas=count), found=outcome)
-    state = _state_of(option, keeps=keeps)
+    state = _state_of(found[1], keeps=found[2])
     if traffic is None:
         return state
     played = replay(serve, outcome, traffic=traffic, replicas=count)
-    return msgspec.structs.replace(state, keeps=played.keeps, replayed=played)
+    return replace(state, keeps=played.keeps, replayed=played)
 
 
 def _state_of(option: ServeOption, *, keeps: bool = True) -> State:
@@ -218,34 +211,39 @@ def _variants(made: Started, serve: Serve, seen: Seen, diagnosis: Diagnosis) -> 
     words: list[str] = []
     better, asked = own, serve
     yield _Variant(
-        "replicas",
-        "as many replicas as the traffic needs",
+        Action(
+            name="replicas",
+            change="as many replicas as the traffic needs",
+            risk="less room for a peak that the window did not see",
+            check="look at the busiest hour of a week: tonnage advise FILE http://PROMETHEUS --window 7d",
+        ),
         serve,
         own,
-        "less room for a peak that the window did not see",
-        "look at the busiest hour of a week: tonnage advise FILE http://PROMETHEUS --window 7d",
     )
     if own.engine.max_num_seqs is not None:
         better = replace(own, engine=replace(own.engine, max_num_seqs=None))
         yield _Variant(
-            "batch limit",
-            f"let the engine choose its batch ({own.engine.max_num_seqs} now)",
+            Action(
+                name="batch limit",
+                change=f"let the engine choose its batch ({own.engine.max_num_seqs} now)",
+                risk="TPOT rises with the batch, as the prediction says",
+                check="tonnage measure serve at the new limit, TPOT at the planned rate",
+            ),
             serve,
             better,
-            "TPOT rises with the batch, as the prediction says",
-            "tonnage measure serve at the new limit, TPOT at the planned rate",
         )
         words.append("batch limit")
     if own.engine.prefix_caching is False and seen.reused_share:
         asked = _computing(serve, 1.0 - seen.reused_share)
-        engine = replace(own.engine, prefix_caching=True)
         yield _Variant(
-            "prefix cache",
-            f"turn prefix caching on: {seen.reused_share:.0%} of a prompt was seen before",
+            Action(
+                name="prefix cache",
+                change=f"turn prefix caching on: {seen.reused_share:.0%} of a prompt was seen before",
+                risk="none on answers; hits need requests to come back in time",
+                check="watch the engine's prefix hit rate for an hour",
+            ),
             asked,
-            replace(own, engine=engine),
-            "none on answers; hits need requests to come back in time",
-            "watch the engine's prefix hit rate for an hour",
+            replace(own, engine=replace(own.engine, prefix_caching=True)),
         )
         better = replace(better, engine=replace(better.engine, prefix_caching=True))
         words.append("prefix cache")
@@ -253,23 +251,27 @@ def _variants(made: Started, serve: Serve, seen: Seen, diagnosis: Diagnosis) -> 
     if weights.bits == 16 and "fp8" in made.site.accelerator.peaks:
         precision = replace(own.precision, weights="fp8", activations="fp8")
         yield _Variant(
-            "number format",
-            "run the weights in FP8",
+            Action(
+                name="number format",
+                change="run the weights in FP8",
+                risk="quality: evaluate your own task before and after",
+                check="lm-eval on your tasks with both checkpoints",
+            ),
             serve,
             replace(own, precision=precision),
-            "quality: evaluate your own task before and after",
-            "lm-eval on your tasks with both checkpoints",
         )
         better = replace(better, precision=precision)
         words.append("FP8")
     if len(words) > 1:
         yield _Variant(
-            "all settings",
-            "together: " + ", ".join(words),
+            Action(
+                name="all settings",
+                change="together: " + ", ".join(words),
+                risk="those of its parts",
+                check="one at a time, in this order, each measured",
+            ),
             asked,
             better,
-            "those of its parts",
-            "one at a time, in this order, each measured",
         )
 
 
@@ -283,16 +285,15 @@ def _action(
     saved = now.usd_per_month - after.usd_per_month
     same = after.replicas == now.replicas
     quicker = same and min(after.ttft_s / now.ttft_s, after.tpot_s / now.tpot_s) < 1.0 - FASTER
-    if variant.name == "replicas" and same:
+    action = variant.action
+    if action.name == "replicas" and same:
         return None
     if not (saved > WORTH * now.usd_per_month or not now.keeps or quicker):
         return None
-    change = variant.change
+    change = action.change
     if after.replicas != now.replicas:
         change += f"; {plural(after.replicas, 'replica')} instead of {now.replicas}"
-    return Action(
-        name=variant.name, change=change, state=after, usd_per_month=saved, risk=variant.risk, check=variant.check
-    )
+    return replace(action, change=change, state=after, usd_per_month=saved)
 
 
 def _other_part(serve: Serve, now: State, request: Adopt, *, additions: Additions, today: date) -> ServeOption | None:

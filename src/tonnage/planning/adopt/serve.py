@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from datetime import date
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from tonnage.catalog import Additions, traffic
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.domain.adoption import Running, ServeSides
+from tonnage.domain.adoption import ADOPTION_SCHEMA, Adoption, Running, ServeSides
 from tonnage.domain.answer import Verdict
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model, Moe
@@ -24,15 +25,14 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import planned_engines
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.physics.memory import resolve_precision
-from tonnage.planning.adopt.found import Found
 from tonnage.planning.core.header import Infeasible, model_facts, provenance
 from tonnage.planning.serve import narrative
-from tonnage.planning.serve.option import add_costs, bills_of, option_of
+from tonnage.planning.serve.option import Candidate, add_costs, bills_of, option_of
 from tonnage.planning.serve.plan import outcome_of, plan_serve
 from tonnage.planning.sites import Site, sites
 from tonnage.units import show
 
-__all__ = ["Started", "read_server", "served_today"]
+__all__ = ["Started", "option_at", "read_server", "served_today"]
 
 USUAL_OBJECTIVES: Final = Slo(ttft_s=1.0, tpot_s=0.05)
 """Of chat, where the user states none: MLPerf's interactive limits lie on either side (assumed, and said so). [s]"""
@@ -75,9 +75,9 @@ def read_server(request: Adopt, running: Running, *, accelerator: str, additions
     return Started(serve, model, site, configuration, replicas, tuple(assumed), tuple(findings))
 
 
-def served_today(request: Adopt, running: Running, *, accelerator: str, additions: Additions, today: date) -> Found:
+def served_today(request: Adopt, running: Running, *, accelerator: str, additions: Additions, today: date) -> Adoption:
     """
-    Today's server under the load it carries or is said to carry, and what would carry it better.
+    Today's server under the load it carries or is said to carry, and what would carry it better; without a sentence.
 
     Raises
     ------
@@ -102,53 +102,64 @@ def served_today(request: Adopt, running: Running, *, accelerator: str, addition
             f"context: {longest:,} tokens, what {model.id} was made for; the file sets {written:,},"
             " which engines refuse unless they are told otherwise"
         )
+    current, carries, stays = None, False, tuple[str, ...]()
     if isinstance(outcome, Infeasible):
-        findings.append(
-            f"{outcome.verdict.reason}" + (f" (nearest: {outcome.verdict.nearest})" if outcome.verdict.nearest else "")
-        )
-        serve = replace(serve, rate_per_s=serve.rate_per_s or 1.0, max_context=longest)
-        better = _better(serve, configuration, request.providers, additions=additions, today=today)
-        return Found(
-            sides=ServeSides(better=better),
-            assumed=tuple(assumed),
-            findings=tuple(findings),
-            carries=False,
-            command=_command(serve),
-        )
-    most = outcome.best.rate_per_s * replicas
-    carried = most * (1.0 - serve.headroom)
-    carries = serve.rate_per_s is None or serve.rate_per_s <= most
-    if serve.rate_per_s is None:
-        assumed.append(
-            f"load: {show(carried, '1/s')}, what {replicas} replica{'s' if replicas > 1 else ''} carry within "
-            f"the objectives "
-            f"with {serve.headroom:.0%} kept free (--rate states yours)"
-        )
-        serve = replace(serve, rate_per_s=carried)
-    elif not carries:
-        findings.append(
-            f"carries at most {show(most, '1/s')} within the objectives, and {show(serve.rate_per_s, '1/s')} arrive"
-        )
-    # What is reserved is paid for, used or not.
-    ranks = max(configuration.layout.ranks, (running.machine.count or 0) * running.machine.nodes)
-    bills = bills_of(site, replicas=replicas, ranks=ranks, request=serve, today=today)
-    at = serve if carries else replace(serve, rate_per_s=most * 0.999)
-    option = replace(option_of(at, outcome, bills=bills, replicas=replicas), accelerators=replicas * ranks)
-    current = _plan(at, model, add_costs(at, option, found=outcome), additions=additions, today=today)
+        nearest = f" (nearest: {outcome.verdict.nearest})" if outcome.verdict.nearest else ""
+        findings.append(f"{outcome.verdict.reason}{nearest}")
+        serve = replace(serve, rate_per_s=serve.rate_per_s or 1.0)
+    else:
+        most = outcome.best.rate_per_s * replicas
+        if serve.rate_per_s is None:
+            serve = replace(serve, rate_per_s=most * (1.0 - serve.headroom))
+            assumed.append(
+                f"load: {show(serve.rate_per_s or 0.0, '1/s')}, what {replicas} replica{'s' if replicas > 1 else ''} "
+                f"carry within the objectives with {serve.headroom:.0%} kept free (--rate states yours)"
+            )
+        # What is reserved is paid for, used or not.
+        reserved = (running.machine.count or 0) * running.machine.nodes
+        found = option_at(serve, outcome, replicas=replicas, reserved=reserved, today=today)
+        assert found is not None
+        at, option, carries = found
+        if not carries:
+            arrive = show(serve.rate_per_s or 0.0, "1/s")
+            findings.append(f"carries at most {show(most, '1/s')} within the objectives, and {arrive} arrive")
+        current = _plan(at, model, option, additions=additions, today=today)
+        if request.providers or running.machine.provider or running.machine.instance_type:
+            stays = (option.bill.provider,)
     serve = replace(serve, max_context=longest)
-    better = _better(serve, configuration, request.providers, additions=additions, today=today)
-    here = (option.bill.provider,)
-    stated = bool(request.providers or running.machine.provider or running.machine.instance_type)
-    nearby = None
-    if stated and better.options and better.options[0].bill.provider != here[0]:
-        nearby = _better(serve, configuration, here, additions=additions, today=today)
-    return Found(
-        sides=ServeSides(current=current, better=better, nearby=nearby),
-        carries=carries,
+    better_at = partial(_better, serve, configuration, additions=additions, today=today)
+    better, nearby = better_at(request.providers), None
+    if stays and better.options and better.options[0].bill.provider not in stays:
+        nearby = better_at(stays)
+    return Adoption(
+        schema=ADOPTION_SCHEMA,
+        sentence="",
+        running=running,
         assumed=tuple(assumed),
         findings=tuple(findings),
+        feasible=carries,
+        serve=ServeSides(current=current, better=better, nearby=nearby),
         command=_command(serve),
     )
+
+
+def option_at(
+    serve: Serve, outcome: Candidate, *, replicas: int, reserved: int = 0, today: date
+) -> tuple[Serve, ServeOption, bool] | None:
+    """
+    A configuration on so many replicas at the rate asked for, else at what they carry; and whether they carry it.
+
+    Absent where no offer holds them. `reserved` accelerators of a replica are paid for, used or not.
+    """
+    most = outcome.best.rate_per_s * replicas
+    carries = (serve.rate_per_s or 0.0) <= most
+    at = serve if carries else replace(serve, rate_per_s=0.999 * most)
+    ranks = max(outcome.configuration.layout.ranks, reserved)
+    bills = bills_of(outcome.site, replicas=replicas, ranks=ranks, request=at, today=today)
+    if not bills:
+        return None
+    option = replace(option_of(at, outcome, bills=bills, replicas=replicas), accelerators=replicas * ranks)
+    return at, add_costs(at, option, found=outcome), carries
 
 
 def _model(request: Adopt, running: Running, additions: Additions) -> tuple[Model, str]:
@@ -174,7 +185,7 @@ def _request(
     if request.prompt_tokens and request.output_tokens:
         lengths = Lengths(prompt_tokens=request.prompt_tokens, output_tokens=request.output_tokens)
     else:
-        lengths = msgspec.structs.replace(
+        lengths = replace(
             profile,
             prompt_tokens=request.prompt_tokens or profile.prompt_tokens,
             output_tokens=request.output_tokens or profile.output_tokens,

@@ -13,7 +13,7 @@ from tonnage.catalog import Additions
 from tonnage.catalog.fitted import with_training_totals
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.models import models
-from tonnage.domain.adoption import Running, TrainSides
+from tonnage.domain.adoption import ADOPTION_SCHEMA, Adoption, Running, TrainSides
 from tonnage.domain.case import Links, TrainCase, TrainCaseLayout
 from tonnage.domain.model import Attention, Mlp, Model, Moe
 from tonnage.domain.plan import PLAN_SCHEMA
@@ -23,7 +23,6 @@ from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.engines.training import framework_words
 from tonnage.errors import BadRequest
-from tonnage.planning.adopt.found import Found
 from tonnage.planning.core.header import model_facts, provenance
 from tonnage.planning.sites import sites
 from tonnage.planning.train import narrative
@@ -40,9 +39,9 @@ USUAL_STEPS: Final = 1000
 """Of a job that names neither steps nor data; assumed, and said so. [steps]"""
 
 
-def trained_today(request: Adopt, running: Running, *, accelerator: str, additions: Additions, today: date) -> Found:
+def trained_today(request: Adopt, running: Running, *, accelerator: str, additions: Additions, today: date) -> Adoption:
     """
-    Today's job, and what would end no later for less.
+    Today's job, and what would end no later for less; without a sentence.
 
     Raises
     ------
@@ -66,20 +65,14 @@ def trained_today(request: Adopt, running: Running, *, accelerator: str, additio
         assumed.append(
             f"recompute {case.recompute} is taken as {chosen.setup.recompute}, which this software is known with"
         )
-    command = _command(asked)
+    base = Adoption(schema=ADOPTION_SCHEMA, sentence="", running=running, feasible=False, command=_command(asked))
     if not chosen.fits:
         findings.append(
             f"it does not fit: {show(chosen.memory.value, 'bytes')} are needed on each accelerator, and "
             f"{show(part.driver_memory_bytes, 'bytes')} are there"
         )
         better = plan_train(_open(asked.request), additions=additions, today=today)
-        return Found(
-            sides=TrainSides(better=better),
-            carries=False,
-            assumed=tuple(assumed),
-            findings=tuple(findings),
-            command=command,
-        )
+        return replace(base, train=TrainSides(better=better), assumed=tuple(assumed), findings=tuple(findings))
     rental = _rental(request, running, case, additions=additions, today=today, assumed=assumed)
     option = option_of_setup(asked, rental, setup=chosen.setup, term=rental.bills[0].term)
     if every := int(running.value("save_steps") or 0):
@@ -90,12 +83,8 @@ def trained_today(request: Adopt, running: Running, *, accelerator: str, additio
     current = _plan(asked, option, rotary_base=running.value("rotary_base"))
     wanted = replace(_open(asked.request), deadline_s=option.run.wall_s.value)
     better = plan_train(replace(wanted, filters=Filters(providers=request.providers)), additions=additions, today=today)
-    return Found(
-        sides=TrainSides(current=current, better=better),
-        assumed=tuple(assumed),
-        findings=tuple(findings),
-        command=command,
-    )
+    sides = TrainSides(current=current, better=better)
+    return replace(base, feasible=True, train=sides, assumed=tuple(assumed), findings=tuple(findings))
 
 
 def _of_shape(running: Running, additions: Additions, assumed: list[str]) -> Model:
