@@ -3,12 +3,21 @@
 import pytest
 
 from tonnage import catalog
+from tonnage.domain.answer import Basis
 from tonnage.domain.case import InferCase, ServeCase, Traffic
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import Configuration
 from tonnage.domain.requests.common import Lengths
 from tonnage.physics.memory import checkpoint_precision
-from tonnage.planning.error_model import ErrorModel, correlation, infer_level, serve_load, structure, train_level
+from tonnage.planning.error_model import (
+    ErrorModel,
+    chance_within,
+    correlation,
+    infer_level,
+    serve_load,
+    structure,
+    train_level,
+)
 from tonnage.planning.predict.predict import predict
 from tonnage.planning.replica import Replica, build_replica, queueing_of
 from tonnage.simulation.capacity import ReplicaLoad, at_concurrency
@@ -92,9 +101,10 @@ def test_a_queue_widens_what_arrives_at_a_rate() -> None:
 def test_a_chance_is_half_at_the_value_and_nine_tenths_and_a_half_at_the_upper_end() -> None:
     errors = ErrorModel(kind="serve", level="known-host:steady:dense:calibrated:vllm", queueing={"tpot_s": (0.9, 1.5)})
     low, high = errors.bounds("tpot_s", 0.03)
-    assert errors.chance("tpot_s", 0.03, limit=0.03) == pytest.approx(0.5)
-    assert errors.chance("tpot_s", 0.03, limit=high) == pytest.approx(0.95)
-    assert errors.chance("tpot_s", 0.03, limit=low) == pytest.approx(0.05)
+    found = errors.quantity("tpot_s", 0.03, unit="s", basis=Basis.CALIBRATED)
+    assert chance_within(found, 0.03) == pytest.approx(0.5)
+    assert chance_within(found, high) == pytest.approx(0.95)
+    assert chance_within(found, low) == pytest.approx(0.05)
 
 
 def test_stacks_share_the_causes_that_they_have_in_common() -> None:

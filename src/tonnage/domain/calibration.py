@@ -45,7 +45,7 @@ TRAINING: Final = "-training"
 
 
 class Learnt(msgspec.Struct, frozen=True):
-    """One measured number of one configuration: what the stretch leaves of it."""
+    """One measured number of one configuration beside its prediction: while a stack is fitted, without its stretch."""
 
     model: str
     """Id."""
@@ -53,11 +53,11 @@ class Learnt(msgspec.Struct, frozen=True):
     place: tuple[float, ...]
     """Requests in flight on a replica, mean prompt, mean answer, and the degrees tp, dp, pp, ep; of training the
     accelerators, tp, pp, cp, micro-batch, global batch and sequence length. [-]"""
-    left: float
+    left: float = 0.0
     """ln(measured / predicted under the stretch). [-]"""
-    noise: float
+    noise: float = 0.0
     """Standard deviation of what nothing explains; of an outlier, what it then counts as. [-]"""
-    shares: tuple[float, ...]
+    shares: tuple[float, ...] = ()
     """Derivative of the prediction's logarithm by each cause; of training all 0. [-]"""
     setting: str = ""
     """Of training: method, recomputation, format, sharding."""

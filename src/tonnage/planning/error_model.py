@@ -120,25 +120,6 @@ class ErrorModel(msgspec.Struct, frozen=True, kw_only=True):
         low, high = self.bounds(name, value)
         return Quantity(value=value, unit=unit, basis=basis, low=low, high=high)
 
-    def chance(self, name: str, value: float, *, limit: float) -> float:
-        """
-        Probability that a quantity predicted as `value` turns out at most `limit`. [-]
-
-        Examples
-        --------
-        >>> errors = ErrorModel(kind="serve", level="known-host:steady:dense:calibrated:vllm")
-        >>> round(errors.chance("tpot_s", 0.02, limit=0.02), 2)
-        0.5
-        >>> errors.chance("tpot_s", 0.02, limit=0.03) > 0.95
-        True
-        """
-        if value <= 0.0 or limit <= 0.0:
-            return float(value <= limit)
-        low, high = self.bounds(name, value)
-        # Each side is as wide as its own end says.
-        spread = math.log(high / value) if limit >= value else math.log(value / low)
-        return chance_of(math.log(limit / value) / spread if spread else end_of(value <= limit))
-
 
 def chance_of(x: float) -> float:
     """
@@ -166,7 +147,8 @@ def chance_within(quantity: Quantity, limit: float | None) -> float:
 
 def end_within(quantity: Quantity, limit: float | None) -> float:
     """
-    How far the error of a quantity may go, as `chance_of` takes it, until it is beyond a limit. [-]
+    How far the error of a quantity may go, as `chance_of` takes it, until it is beyond a limit; each side is as wide as
+    its own end says. [-]
 
     Examples
     --------

@@ -95,17 +95,26 @@ def near(case: Case | RlCase, *, limit: int = 5, additions: Additions = NOTHING)
 def describe_case(case: Case, model: Model) -> Published:
     """A case in the words of the table, without anything measured."""
     total, active = _sizes(model)
-    common = {"model": model.id, "family": model.family, "parameters": total, "active_parameters": active}
+    said = Published(
+        id=case.id or "",
+        kind="train",
+        model=model.id,
+        family=model.family,
+        parameters=total,
+        active_parameters=active,
+        accelerator=case.accelerator,
+        engine="",
+        count=case.accelerator_fraction,
+        date=str(case.year or ""),
+    )
     if isinstance(case, ServeCase):
         load, size = _load(case.traffic)
         split = case.disaggregation
-        return Published(
-            **common,  # type: ignore[arg-type]
-            id=case.id or "",
+        return replace(
+            said,
             kind="serve",
-            accelerator=case.accelerator,
             engine=case.engine,
-            count=case.replicas * case.accelerator_fraction * (_pool_ranks(split) if split else case.layout.ranks),
+            count=case.replicas * said.count * (_pool_ranks(split) if split else case.layout.ranks),
             version=case.engine_version or "",
             weights=_weights(case.precision),
             layout=_layout(case.layout, split),
@@ -113,37 +122,26 @@ def describe_case(case: Case, model: Model) -> Published:
             size=size,
             isl=case.isl,
             osl=case.osl,
-            date=str(case.year or ""),
         )
+    said = replace(said, count=case.count * said.count, weights=case.precision)
     if isinstance(case, InferCase):
-        return Published(
-            **common,  # type: ignore[arg-type]
-            id=case.id or "",
+        return replace(
+            said,
             kind="infer",
-            accelerator=case.accelerator,
             engine=case.engine,
-            count=case.count * case.accelerator_fraction,
             version=case.engine_version or "",
-            weights=case.precision,
             load="saturated" if case.saturated else "batch",
             size=float(case.batch),
             isl=case.seq_len or case.resolution,
-            date=str(case.year or ""),
         )
     degrees = Layout(tp=case.layout.tp or 1, pp=case.layout.pp or 1, dp=1, ep=case.layout.ep or 1)
-    return Published(
-        **common,  # type: ignore[arg-type]
-        id=case.id or "",
-        kind="train",
-        accelerator=case.accelerator,
+    return replace(
+        said,
         engine=case.framework or "",
-        count=case.count * case.accelerator_fraction,
-        weights=case.precision,
         layout=_layout(degrees, None),
         load=case.method,
         size=case.global_batch,
         isl=case.seq_len or case.image_px,
-        date=str(case.year or ""),
     )
 
 

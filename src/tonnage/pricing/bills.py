@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from datetime import date
 from typing import NamedTuple, Protocol, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from tonnage.domain.answer import Basis, Quantity, Verdict
 from tonnage.domain.money import Contract, Offer, is_stale
@@ -180,7 +180,7 @@ def contract_lines(contract: Contract, line: Quantity, *, used: float, each: flo
         The contract's price of one. [USD/h]
     """
     charged = contract_hours(contract, used=used)
-    found = [msgspec.structs.replace(line, value=charged.used * each)]
+    found = [replace(line, value=charged.used * each)]
     unused = charged.paid - charged.used
     if unused > 0:
         said = f"{contract.take_or_pay:.0%} of what is committed is paid, used or not"
@@ -195,7 +195,7 @@ def contract_lines(contract: Contract, line: Quantity, *, used: float, each: flo
 
 def with_instances(made: Bill, instances: int) -> Bill:
     """The same bill for another number of instances."""
-    line = msgspec.structs.replace(
+    line = replace(
         made.lines[0], name=f"{instances} x {made.instance_type}", value=instances * made.usd_per_instance_hour
     )
     lines: tuple[Quantity, ...] = (line,)
@@ -203,7 +203,7 @@ def with_instances(made: Bill, instances: int) -> Bill:
         used = instances * made.accelerators_per_instance
         each = made.usd_per_instance_hour / made.accelerators_per_instance
         lines = contract_lines(made.contract, line, used=used, each=each)
-    return msgspec.structs.replace(made, instances=instances, lines=lines)
+    return replace(made, instances=instances, lines=lines)
 
 
 def by_trust_and_cost(made: Bill) -> tuple[bool, float]:
@@ -248,4 +248,4 @@ def with_spares(made: Bill, *, spares: int) -> Bill:
         basis=Basis.ASSUMED,
         source="kept for failures",
     )
-    return msgspec.structs.replace(made, instances=made.instances + spares, lines=(*made.lines, line))
+    return replace(made, instances=made.instances + spares, lines=(*made.lines, line))

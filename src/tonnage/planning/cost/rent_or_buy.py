@@ -8,6 +8,7 @@ the answer.
 from __future__ import annotations
 
 from datetime import date
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -29,7 +30,7 @@ from tonnage.domain.cost import (
 )
 from tonnage.errors import BadRequest
 from tonnage.planning.cost.inputs import inputs_of, machine_of
-from tonnage.planning.cost.rents import listed_rents, meeting_point, price_rents, relaxations
+from tonnage.planning.cost.rents import listed_rents, meeting_point, one_at_a_time, price_rents, relaxations
 from tonnage.pricing.owning import HOURS_PER_YEAR, availability, owned_usd, owned_usd_per_used_hour
 from tonnage.units import show
 from tonnage.version import __version__
@@ -66,7 +67,7 @@ def rent_or_buy(
         band=(end for _, *pair in ends for end in pair),
     )
     cost = _per_used_hour(request, machine, ends)
-    reference = _reference(rents)
+    owning, reference = owned_usd(machine, utilisation=request.utilisation), _reference(rents)
     return RentOrBuy(
         schema=COST_SCHEMA,
         feasible=bool(rents),
@@ -74,10 +75,9 @@ def rent_or_buy(
         if rents
         else _nothing_to_compare(server, cost, relaxations(request, additions=additions, today=today)),
         request=request,
-        owning=owned_usd(machine, utilisation=request.utilisation),
+        owning=owning,
         owned_usd_per_used_hour=cost,
-        owned_usd_per_hour=owned_usd(machine, utilisation=request.utilisation).value
-        / (machine.accelerators * HOURS_PER_YEAR * machine.years),
+        owned_usd_per_hour=owning.value / (machine.accelerators * HOURS_PER_YEAR * machine.years),
         inputs=inputs,
         rents=rents,
         tornado=_tornado(request, machine, ends, reference=reference),
@@ -129,14 +129,11 @@ def _ends(inputs: tuple[Input, ...], machine: OwnedMachine) -> list[End]:
 
 
 def _per_used_hour(request: RentOrBuyRequest, machine: OwnedMachine, ends: tuple[End, ...]) -> Quantity:
-    """Cost of an accelerator's useful hour; deviations of one input at a time are added in squares."""
-    middle = owned_usd_per_used_hour(machine, utilisation=request.utilisation)
-    moved = [
-        owned_usd_per_used_hour(end, utilisation=request.utilisation) - middle for _, *pair in ends for end in pair
-    ]
-    below = sum(min(0.0, change) ** 2 for change in moved) ** 0.5
-    above = sum(max(0.0, change) ** 2 for change in moved) ** 0.5
-    return Quantity(value=middle, unit="USD/h", low=max(0.0, middle - below), high=middle + above, basis=Basis.ASSUMED)
+    """Cost of an accelerator's useful hour."""
+    per_hour = partial(owned_usd_per_used_hour, utilisation=request.utilisation)
+    middle = per_hour(machine)
+    low, high = one_at_a_time(middle, (per_hour(end) for _, *pair in ends for end in pair))
+    return Quantity(value=middle, unit="USD/h", low=low, high=high, basis=Basis.ASSUMED)
 
 
 def _reference(rents: tuple[Rent, ...]) -> Rent | None:

@@ -7,6 +7,7 @@ from datetime import date
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
@@ -24,7 +25,9 @@ from tonnage.pricing.owning import (
 )
 from tonnage.pricing.terms import PREPAID, mean_between_reclaims_s, useful_share
 
-__all__ = ["Meeting", "between_reclaims_s", "listed_rents", "meeting_point", "price_rents", "relaxations"]
+__all__ = [
+    "Meeting", "between_reclaims_s", "listed_rents", "meeting_point", "one_at_a_time", "price_rents", "relaxations",
+]  # fmt: skip
 
 UPFRONT: Final = ("purchase", "network", "storage", "spares")
 YEARLY: Final = ("support", "insurance", "energy", "hosting", "staff")
@@ -111,7 +114,7 @@ def price_rents(
         low, high = _interval(rent, at.break_even, swings, request)
         hours = HOURS_PER_YEAR * machine.years * availability(machine)
         done.append(
-            msgspec.structs.replace(
+            replace(
                 rent,
                 lifetime_usd=at.rent_usd,
                 break_even_utilisation=at.break_even,
@@ -128,26 +131,32 @@ def price_rents(
 def _interval(
     rent: Rent, middle: float | None, band: tuple[OwnedMachine, ...], request: RentOrBuyRequest
 ) -> tuple[float | None, float | None]:
-    """Deviations of one input at a time, added in squares; open where one of them never breaks even."""
+    """The interval of the break-even; open where one of the machines never breaks even."""
     if middle is None or rent.paid == "always":
         return None, None
     ends = [
         meeting_point(machine, rent, utilisation=request.utilisation, decline=request.rent_decline).break_even
         for machine in band
     ]
-    below = sum(min(0.0, end - middle) ** 2 for end in ends if end is not None) ** 0.5
-    above = None if any(end is None for end in ends) else sum(max(0.0, end - middle) ** 2 for end in ends if end) ** 0.5
-    return max(0.0, middle - below), None if above is None else middle + above
+    low, high = one_at_a_time(middle, (end for end in ends if end is not None))
+    return low, None if None in ends else high
+
+
+def one_at_a_time(middle: float, ends: Iterable[float]) -> tuple[float, float]:
+    """An interval from what each input alone makes of a number: deviations to either side, added in squares."""
+    moved = [end - middle for end in ends]
+    below, above = (sum(max(0.0, sign * change) ** 2 for change in moved) ** 0.5 for sign in (-1.0, 1.0))
+    return max(0.0, middle - below), middle + above
 
 
 def relaxations(request: RentOrBuyRequest, *, additions: Additions, today: date) -> tuple[str, ...]:
     """When no price is left: what dropping one constraint at a time would bring back."""
     wider = {
-        "--provider": msgspec.structs.replace(request, providers=()),
-        "--rent-country": msgspec.structs.replace(request, countries=()),
-        "--eu": msgspec.structs.replace(request, eu=None),
-        "--term": msgspec.structs.replace(request, terms=()),
-        "no --community": msgspec.structs.replace(request, community=True),
+        "--provider": replace(request, providers=()),
+        "--rent-country": replace(request, countries=()),
+        "--eu": replace(request, eu=None),
+        "--term": replace(request, terms=()),
+        "no --community": replace(request, community=True),
     }
     found = []
     for flag, without in wider.items():

@@ -22,7 +22,7 @@ from tonnage.domain.train_plan import Milestone, TrainOption, TrainPlan
 from tonnage.physics.memory import stored_bytes
 from tonnage.planning.cold_start import cold_start
 from tonnage.planning.core.measure_first import likelier
-from tonnage.planning.error_model import Pair, Ratio, correlation, ratio
+from tonnage.planning.error_model import Pair, correlation, ratio
 from tonnage.planning.lifecycle.savings import savings_options
 from tonnage.planning.serve.plan import plan_serve
 from tonnage.planning.train.plan import plan_train, train_options
@@ -115,17 +115,15 @@ def _plan_serve(request: LifecycleRequest, *, additions: Additions, today: date)
 
 def _bill(request: LifecycleRequest, made: TrainOption, *, served: ServeOption, additions: Additions) -> Quantity:
     """Making (and making again), moving the weights out of the place they were made in, serving."""
-    times = 1.0 + request.retrainings
-    hours = _served_hours(request, served)
+    making, serving = _halves(request, made, served)
     provider = catalog.providers().get(made.bill.provider)
     moved = made.bill.provider != served.bill.provider
     price = provider.egress_usd_per_gb if provider is not None else None
     size = stored_bytes(resolve(request.serve.model, additions=additions), served.configuration.precision)
-    egress = egress_usd(out_bytes=size * times, usd_per_gb=price) if moved and price else 0.0
+    out = size * (1.0 + request.retrainings)
+    egress = egress_usd(out_bytes=out, usd_per_gb=price) if moved and price else 0.0
     parts = (
-        Quantity(
-            name="making", value=made.cost.value * times, basis=made.cost.basis, source=_where(made.bill.provider)
-        ),
+        Quantity(name="making", value=making.value, basis=made.cost.basis, source=f"rented at {made.bill.provider}"),
         Quantity(
             name="moving weights",
             value=egress,
@@ -134,14 +132,15 @@ def _bill(request: LifecycleRequest, made: TrainOption, *, served: ServeOption, 
         ),
         Quantity(
             name="serving",
-            value=served.cost.value * hours,
+            value=serving.value,
             basis=served.cost.basis,
-            source=f"{_where(served.bill.provider)}, {show(served.cost.value, 'USD/h')} x {hours:,.0f} h",
+            source=f"rented at {served.bill.provider}, {show(served.cost.value, 'USD/h')} x "
+            f"{_served_hours(request, served):,.0f} h",
         ),
     )
     kept = tuple(part for part in parts if part.value > 0)
-    low = (made.cost.low or made.cost.value) * times + egress + (served.cost.low or served.cost.value) * hours
-    high = (made.cost.high or made.cost.value) * times + egress + (served.cost.high or served.cost.value) * hours
+    low = (making.low or making.value) + egress + (serving.low or serving.value)
+    high = (making.high or making.value) + egress + (serving.high or serving.value)
     return Quantity(
         value=sum(part.value for part in kept),
         unit="USD",
@@ -165,10 +164,6 @@ def _life(request: LifecycleRequest, each_making: float | None, each_month: floa
     return each_making * (1.0 + request.retrainings) + each_month * request.months
 
 
-def _where(provider: str) -> str:
-    return f"rented at {provider}"
-
-
 def _one_type(
     request: LifecycleRequest, make: TrainPlan, *, serve: ServePlan, additions: Additions, today: date
 ) -> tuple[OneType, ...]:
@@ -177,27 +172,32 @@ def _one_type(
     for option in serve.options:
         if _as_trusted(option.bill, serve.options[0].bill):
             cheapest.setdefault(option.configuration.accelerator, option)
-    names = list(dict.fromkeys([*list(cheapest)[:MAX_TYPES], make.options[0].configuration.accelerator]))
-    mix = _life_usd(request, make.options[0], serve.options[0])
+    first, serving = make.options[0], serve.options[0]
+    mix = _halves(request, first, serving)
     found = []
-    for name in names:
+    for name in dict.fromkeys([*list(cheapest)[:MAX_TYPES], first.configuration.accelerator]):
         served = cheapest.get(name)
         if served is None:
             continue
         filters = replace(request.make.filters, accelerators=(name,))
         trained = train_options(replace(request.make, filters=filters), additions=additions, today=today)
-        if not trained or not _as_trusted(trained[0].bill, make.options[0].bill):
+        if not trained or not _as_trusted(trained[0].bill, first.bill):
             continue
-        total = _life_usd(request, trained[0], served)
-        making = trained[0].cost.value * (1.0 + request.retrainings)
-        over = _over_the_mix(request, (trained[0], served), mix=(make.options[0], serve.options[0]))
+        alone = _halves(request, trained[0], served)
+        # A half that is the same in both has no error of its own.
+        shared = (
+            correlation(trained[0].configuration, first.configuration),
+            correlation(served.configuration, serving.configuration),
+        )
+        over = ratio(*map(Pair, alone, mix, shared))
+        making, total = alone[0].value, alone[0].value + alone[1].value
         found.append(
             OneType(
                 accelerator=name,
                 make_usd=making,
                 serve_usd=total - making,
                 total_usd=total,
-                times_the_mix=total / mix,
+                times_the_mix=total / (mix[0].value + mix[1].value),
                 times_low=over.low if over is not None else None,
                 times_high=over.high if over is not None else None,
             )
@@ -210,28 +210,14 @@ def _as_trusted(bill: Bill, first: Bill) -> bool:
     return bill.trust == "primary" or first.trust != "primary"
 
 
-def _over_the_mix(
-    request: LifecycleRequest, one: tuple[TrainOption, ServeOption], *, mix: tuple[TrainOption, ServeOption]
-) -> Ratio | None:
-    """What both halves on one kind cost over the mix; a half that is the same in both has no error of its own."""
-    (made, served), (first, serving) = one, mix
-    often, hours, other = 1.0 + request.retrainings, _served_hours(request, served), _served_hours(request, serving)
-    return ratio(
-        Pair(_by(made.cost, often), _by(first.cost, often), correlation(made.configuration, first.configuration)),
-        Pair(
-            _by(served.cost, hours), _by(serving.cost, other), correlation(served.configuration, serving.configuration)
-        ),
-    )
+def _halves(request: LifecycleRequest, made: TrainOption, served: ServeOption) -> tuple[Quantity, Quantity]:
+    """What making as often as asked and serving as long cost, without moving weights. [USD]"""
+    return _times(made.cost, 1.0 + request.retrainings), _times(served.cost, _served_hours(request, served))
 
 
-def _by(cost: Quantity, often: float) -> Quantity:
+def _times(cost: Quantity, often: float) -> Quantity:
     low, high = (end * often if end is not None else None for end in (cost.low, cost.high))
     return Quantity(value=cost.value * often, unit=cost.unit, low=low, high=high)
-
-
-def _life_usd(request: LifecycleRequest, made: TrainOption, served: ServeOption) -> float:
-    """Making and serving, without moving weights. [USD]"""
-    return made.cost.value * (1.0 + request.retrainings) + served.cost.value * _served_hours(request, served)
 
 
 def _one_type_text(types: tuple[OneType, ...]) -> str:
