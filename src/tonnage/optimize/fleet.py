@@ -38,7 +38,6 @@ from tonnage.optimize.fleet_problem import (
     Term,
     Way,
     classes_of,
-    standing,
 )
 from tonnage.optimize.fleet_zones import Terms, at_least, at_most, carrying_rows, room_rows, zone_columns, zone_rows
 from tonnage.optimize.highs import UNLIMITED, Column, Row
@@ -210,7 +209,7 @@ def _room(problem: FleetProblem, columns: dict[Key, Column], t: int) -> Iterator
     for m in sorted({way.machine for way in problem.ways}):
         for firm in (True, False):
             there = {
-                standing(n, term, t): problem.machines[n]
+                term.standing(n, t): problem.machines[n]
                 for n in problem.alike(m)
                 for term in problem.machines[n].terms
                 if term.firm is firm
@@ -223,7 +222,7 @@ def _room(problem: FleetProblem, columns: dict[Key, Column], t: int) -> Iterator
 def _quotas(problem: FleetProblem, t: int) -> Iterator[Terms]:
     for quota in problem.quotas:
         terms: dict[Key, float] = {
-            standing(m, term, t): problem.machines[m].slots
+            term.standing(m, t): problem.machines[m].slots
             for m in quota.machines
             for term in problem.machines[m].terms
             if quota.counts(m, term) and problem.machines[m].whole

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Fleet", "FleetProblem", "Key", "Machine", "Pool", "Quota", "Step", "Term", "Way", "classes_of", "standing"]
+__all__ = ["Fleet", "FleetProblem", "Key", "Machine", "Pool", "Quota", "Step", "Term", "Way", "classes_of"]
 
 Key = tuple[Any, ...]
 """Of a variable of the programme: its family, and what it is of."""
@@ -39,6 +39,10 @@ class Term(msgspec.Struct, frozen=True, kw_only=True):
     """Of a contract that is due used or not, or comes by and by; empty = what stands is paid."""
     bridge_per_hour: float | None = None
     """Paid for an instance that a step has not brought; absent = there is none."""
+
+    def standing(self, m: int, t: int) -> Key:
+        """The variable that counts the instances of a machine on it in a period."""
+        return ("held", m, self.name) if self.always else ("hired", m, self.name, t)
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,11 +158,6 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     def gap(self) -> float:
         """What may be left to gain, over the cost. [-]"""
         return 0.0 if self.cost <= self.bound else (self.cost - self.bound) / self.cost
-
-
-def standing(m: int, term: Term, t: int) -> Key:
-    """The variable that counts the instances of a machine on a term in a period."""
-    return ("held", m, term.name) if term.always else ("hired", m, term.name, t)
 
 
 def classes_of(problem: FleetProblem, way: Way) -> list[bool]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from tonnage.optimize.fleet_problem import FleetProblem, Key, Machine, Pool, Way, classes_of, standing
+from tonnage.optimize.fleet_problem import FleetProblem, Key, Machine, Pool, Way, classes_of
 from tonnage.optimize.highs import UNLIMITED, Column
 
 __all__ = ["Terms", "at_least", "at_most", "carrying_rows", "room_rows", "zone_columns", "zone_rows"]
@@ -57,7 +57,7 @@ def zone_rows(problem: FleetProblem, t: int) -> Iterator[Terms]:
     ways = list(_spread(problem))
     for kind in sorted({way.machine for _, way in ways}):
         for m in problem.alike(kind):
-            there = {standing(m, term, t): 1.0 for term in problem.machines[m].terms if term.firm}
+            there = {term.standing(m, t): 1.0 for term in problem.machines[m].terms if term.firm}
             yield at_least({**there, **{("each", m, k, t): -float(k) for k in _spreads(problem)}}, 0.0)
         for k in _spreads(problem):
             users = {("in each", w, k, t): way for w, way in ways if way.machine == kind}
