@@ -9,12 +9,14 @@ import msgspec
 import pytest
 from tests.style.source import modules, tree_of
 
+from tonnage.domain.requests import field as declarations
 from tonnage.domain.requests.field import GROUPS, Field, attributes_of, fields_of, groups_of
 from tonnage.domain.requests.table import REQUESTS
 from tonnage.planning.requests.reading import NAMES, request_fields
 from tonnage.units import DIMENSIONS
 
 DECLARING = ("domain/requests/", "domain/layout.py", "domain/case.py", "domain/rl.py")
+MAKERS = ("Field", *(name for name in declarations.__all__ if name.endswith("_field")))
 BESIDE = {"web/questions.py": "lists of groups and the ways of a comparison, as one box of a form"}
 """Modules that make a `Field` of their own, and why."""
 DERIVED = {
@@ -41,11 +43,11 @@ def _structs() -> list[type[msgspec.Struct]]:
     return found
 
 
-def _calls(text: str, name: str) -> list[ast.Call]:
+def _calls(text: str, *names: str) -> list[ast.Call]:
     return [
         node
         for node in ast.walk(tree_of(text))
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == name
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in names
     ]
 
 
@@ -54,7 +56,7 @@ def test_fields_are_declared_beside_their_attributes_and_nowhere_else() -> None:
         path
         for path, text in modules()
         if "Field" in text and "domain.requests.field" in text
-        if _calls(text, "Field") and not path.startswith(DECLARING)
+        if _calls(text, *MAKERS) and not path.startswith(DECLARING)
     }
     assert elsewhere == set(BESIDE)
 

@@ -33,7 +33,15 @@ from tonnage.domain.requests.case_fields import (
     SETTINGS,
     YEAR,
 )
-from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group
+from tonnage.domain.requests.field import (
+    MAY_BE_NOTHING,
+    Field,
+    Group,
+    accelerator_field,
+    engine_field,
+    layout_field,
+    training_field,
+)
 from tonnage.domain.requests.images import Images
 from tonnage.domain.requests.sessions import SessionFields
 from tonnage.domain.sessions import PrefixReuse
@@ -58,11 +66,10 @@ class Links(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Links inside a node and between nodes, when they differ from the accelerator's usual ones."""
 
     intra: Annotated[
-        str | None, Field(group="Accelerators", help="nvlink, pcie, pcie-host (through host memory), xgmi, ici or none")
+        str | None, accelerator_field("nvlink, pcie, pcie-host (through host memory), xgmi, ici or none")
     ] = None
     inter_bytes_per_s: Annotated[
-        float | None,
-        Field(group="Accelerators", reads="bytes/s", help="network between nodes, per accelerator, one direction"),
+        float | None, accelerator_field("network between nodes, per accelerator, one direction", "bytes/s")
     ] = None
 
 
@@ -75,16 +82,14 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     as it takes; `trace` a request log.
     """
 
-    concurrency: Annotated[float | None, Field(reads="count", help="clients in a closed loop")] = None
-    rate_per_s: Annotated[float | None, Field(reads="1/s", help="requests that arrive, open-loop Poisson")] = None
-    batch: Annotated[int | None, Field(reads="integer", help="requests sent at once")] = None
-    static: Annotated[bool, Field(reads="flag", help="the batch starts together and ends together")] = False
-    saturated: Annotated[bool, Field(reads="flag", help="as many requests as it takes")] = False
-    trace: Annotated[str | None, Field(help="a request log to play")] = None
-    requests_per_client: Annotated[
-        int | None, Field(reads="integer", help="requests that each client of the loop sends")
-    ] = None
-    num_requests: Annotated[int | None, Field(reads="integer", help="requests of the run")] = None
+    concurrency: Annotated[float | None, Field("clients in a closed loop")] = None
+    rate_per_s: Annotated[float | None, Field("requests that arrive, open-loop Poisson", "1/s")] = None
+    batch: Annotated[int | None, Field("requests sent at once")] = None
+    static: Annotated[bool, Field("the batch starts together and ends together")] = False
+    saturated: Annotated[bool, Field("as many requests as it takes")] = False
+    trace: Annotated[str | None, Field("a request log to play")] = None
+    requests_per_client: Annotated[int | None, Field("requests that each client of the loop sends")] = None
+    num_requests: Annotated[int | None, Field("requests of the run")] = None
 
 
 class ServeCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="serve"):
@@ -93,20 +98,17 @@ class ServeCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     model: Annotated[Any, MODEL]
     accelerator: Annotated[str, RUNS_ON]
     traffic: Annotated[Traffic, Group(name="traffic")]
-    isl: Annotated[float, Field(reads="tokens", low=MAY_BE_NOTHING, help="mean prompt length")]
-    osl: Annotated[float, Field(reads="tokens", help="mean answer length")]
+    isl: Annotated[float, Field("mean prompt length", "tokens", low=MAY_BE_NOTHING)]
+    osl: Annotated[float, Field("mean answer length", "tokens")]
     layout: Annotated[Layout, Group(name="layout")] = Layout()
     precision: Annotated[Precision | None, FORMATS] = None
     engine: Annotated[str, ENGINE] = SERVING_ENGINE
     engine_version: Annotated[str | None, RELEASE] = None
     engine_options: Annotated[dict[str, Any], SETTINGS] = {}
     length_spread: Annotated[
-        tuple[float, float] | None,
-        Field(reads="numbers", help="even draw between these fractions of the lengths; absent = fixed"),
+        tuple[float, float] | None, Field("even draw between these fractions of the lengths; absent = fixed", "numbers")
     ] = None
-    beams: Annotated[
-        int, Field(reads="integer", help="hypotheses that a beam search keeps of every request; 1 = none searches")
-    ] = 1
+    beams: Annotated[int, Field("hypotheses that a beam search keeps of every request; 1 = none searches")] = 1
     links: Annotated[Links, LINKS] = Links()
     disaggregation: Annotated[Disaggregation | None, Group(name="disaggregation")] = None
     sessions: Annotated[SessionFields | None, Group(name="sessions")] = None
@@ -115,16 +117,13 @@ class ServeCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     """That the replica encodes itself, for prompts whose tokens they are part of."""
     phase: Annotated[
         Literal["both", "prefill", "decode", "encode"],
-        Field(help="what is timed: whole requests, prompts, answers or an image encoder alone"),
+        Field("what is timed: whole requests, prompts, answers or an image encoder alone"),
     ] = "both"
     split_mode: Annotated[
-        Literal["tensor", "layer"],
-        Field(group="Layout", help="how a model is spread over cards: each layer, or whole layers"),
+        Literal["tensor", "layer"], layout_field("how a model is spread over cards: each layer, or whole layers")
     ] = "tensor"
     accelerator_fraction: Annotated[float, FRACTION] = 1.0
-    replicas: Annotated[
-        int, Field(group="Layout", reads="integer", low=-1.0, help="independent copies that share the load")
-    ] = 1
+    replicas: Annotated[int, layout_field("independent copies that share the load", low=-1.0)] = 1
     year: Annotated[int | None, YEAR] = None
     id: Annotated[str | None, ID] = None
 
@@ -132,28 +131,20 @@ class ServeCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
 class TrainCaseLayout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Degrees as stated; an absent one is chosen by the planner, which says so."""
 
-    tp: Annotated[int | None, Field(group="Layout", reads="integer", help="tensor-parallel ranks of training")] = None
-    pp: Annotated[int | None, Field(group="Layout", reads="integer", help="pipeline stages of training")] = None
-    vpp: Annotated[
-        int | None, Field(group="Layout", reads="integer", help="chunks of layers that each stage holds")
-    ] = None
-    cp: Annotated[int | None, Field(group="Layout", reads="integer", help="context-parallel ranks")] = None
-    ep: Annotated[int | None, Field(group="Layout", reads="integer", help="expert-parallel ranks of training")] = None
-    etp: Annotated[
-        int | None,
-        Field(group="Layout", reads="integer", help="ranks that cut one expert; absent = whole experts where ep > 1"),
-    ] = None
-    dp: Annotated[int | None, Field(group="Layout", reads="integer", help="data-parallel ranks")] = None
+    tp: Annotated[int | None, layout_field("tensor-parallel ranks of training")] = None
+    pp: Annotated[int | None, layout_field("pipeline stages of training")] = None
+    vpp: Annotated[int | None, layout_field("chunks of layers that each stage holds")] = None
+    cp: Annotated[int | None, layout_field("context-parallel ranks")] = None
+    ep: Annotated[int | None, layout_field("expert-parallel ranks of training")] = None
+    etp: Annotated[int | None, layout_field("ranks that cut one expert; absent = whole experts where ep > 1")] = None
+    dp: Annotated[int | None, layout_field("data-parallel ranks")] = None
     sharding: Annotated[
-        str | None, Field(group="Layout", help="what data-parallel ranks share: none, zero1, zero2, zero3, fsdp, hsdp")
+        str | None, layout_field("what data-parallel ranks share: none, zero1, zero2, zero3, fsdp, hsdp")
     ] = None
     schedule: Annotated[
-        Literal["1f1b", "zb-h1", "zb-h2", "dualpipe"] | None,
-        Field(group="Layout", help="order of work in the pipeline"),
+        Literal["1f1b", "zb-h1", "zb-h2", "dualpipe"] | None, layout_field("order of work in the pipeline")
     ] = None
-    async_tp: Annotated[
-        bool, Field(group="Layout", reads="flag", help="products cut into pieces, the exchange of one beside the next")
-    ] = False
+    async_tp: Annotated[bool, layout_field("products cut into pieces, the exchange of one beside the next")] = False
 
 
 class TrainCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="train"):
@@ -163,134 +154,95 @@ class TrainCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     accelerator: Annotated[str, RUNS_ON]
     method: Annotated[
         Literal["pretrain", "full", "lora", "qlora", "dora"],
-        Field(group="Training", help="pretraining, full fine-tuning, or an adapter"),
+        training_field("pretraining, full fine-tuning, or an adapter"),
     ] = "pretrain"
-    count: Annotated[int, Field(group="Accelerators", reads="integer", help="accelerators of the run")] = 1
+    count: Annotated[int, accelerator_field("accelerators of the run")] = 1
     accelerators_per_node: Annotated[int | None, PER_NODE] = None
     links: Annotated[Links, LINKS] = Links()
     layout: Annotated[TrainCaseLayout, Group(name="layout")] = TrainCaseLayout()
     precision: Annotated[
-        str,
-        Field(group="Training", known="formats", help="what the products are computed in: fp32, tf32, fp16, bf16, fp8"),
+        str, training_field("what the products are computed in: fp32, tf32, fp16, bf16, fp8", known="formats")
     ] = "bf16"
     weight_precision: Annotated[
         str | None,
-        Field(
-            group="Training",
-            known="formats",
-            help="how weights of the forward pass are held; absent = follows precision",
-        ),
+        training_field("how weights of the forward pass are held; absent = follows precision", known="formats"),
     ] = None
     micro_batch: Annotated[
         int | None,
-        Field(group="Training", reads="integer", help="samples of one pass of a rank"),
-        Field(name="batch", group="Training", reads="integer", help="micro_batch, as vision cases call it"),
+        training_field("samples of one pass of a rank"),
+        training_field("micro_batch, as vision cases call it", name="batch"),
     ] = None
-    global_batch: Annotated[
-        int | None, Field(group="Training", reads="integer", help="samples of one optimizer step")
-    ] = None
-    seq_len: Annotated[int | None, Field(reads="tokens", group="Training", help="length of the sequences")] = None
+    global_batch: Annotated[int | None, training_field("samples of one optimizer step")] = None
+    seq_len: Annotated[int | None, training_field("length of the sequences", "tokens")] = None
     mean_seq_len: Annotated[
         float | None,
-        Field(
-            reads="tokens",
-            group="Training",
-            help="mean length that passes where batches are grouped by length; absent = all padded to seq_len",
+        training_field(
+            "mean length that passes where batches are grouped by length; absent = all padded to seq_len", "tokens"
         ),
     ] = None
     document_len: Annotated[float | None, DOCUMENT_LEN] = None
     predicted_share: Annotated[
         float,
-        Field(
-            reads="fraction",
-            group="Training",
-            help="share of the tokens whose logits are computed: 0.156 where a masked model gathers those it predicts",
+        training_field(
+            "share of the tokens whose logits are computed: 0.156 where a masked model gathers those it predicts",
+            "fraction",
         ),
     ] = 1.0
     image_px: Annotated[
         int | None,
-        Field(group="Training", reads="integer", help="side of the images, in pixels"),
-        Field(name="resolution", group="Training", reads="integer", help="image_px, as vision cases call it"),
+        training_field("side of the images, in pixels"),
+        training_field("image_px, as vision cases call it", name="resolution"),
     ] = None
     image_layout: Annotated[
         Literal["channels-first", "channels-last"] | None,
-        Field(group="Training", help="how images lie in memory; absent = channels-first, PyTorch's own"),
+        training_field("how images lie in memory; absent = channels-first, PyTorch's own"),
     ] = None
-    recompute: Annotated[
-        Literal["none", "selective", "full"] | None,
-        RECOMPUTE,
-    ] = None
+    recompute: Annotated[Literal["none", "selective", "full"] | None, RECOMPUTE] = None
     recompute_share: Annotated[
         float | None,
-        Field(
-            group="Training",
-            reads="fraction",
-            help="share of the layers that full recompute covers; absent = all, or as memory needs",
-        ),
+        training_field("share of the layers that full recompute covers; absent = all, or as memory needs", "fraction"),
     ] = None
     expert_load: Annotated[
         float,
-        Field(
-            group="Training",
-            reads="count",
-            help="tokens of the fullest rank of experts over the mean; 1 = balanced, or the capacity factor",
-        ),
+        training_field("tokens of the fullest rank of experts over the mean; 1 = balanced, or the capacity factor"),
     ] = 1.0
     predicted_ahead: Annotated[int, PREDICTED_AHEAD] = 0
     fused_experts: Annotated[bool | None, FUSED_EXPERTS] = None
     optimizer: Annotated[str, OPTIMIZER] = "adamw"
     master_weights: Annotated[
-        bool | None,
-        Field(group="Training", reads="flag", help="an fp32 copy of the weights; absent = as the framework does"),
+        bool | None, training_field("an fp32 copy of the weights; absent = as the framework does")
     ] = None
     objective: Annotated[
         Literal["sft", "dpo", "kto", "orpo", "simpo", "grpo", "reward"],
-        Field(
-            group="Training",
-            help="next tokens, or preferences, whose examples are pairs but for kto; grpo: a policy's own answers",
+        training_field(
+            "next tokens, or preferences, whose examples are pairs but for kto; grpo: a policy's own answers"
         ),
     ] = "sft"
     reference: Annotated[
         Literal["model", "cached"],
-        Field(
-            group="Training", help="of dpo and kto: a frozen model beside the policy, or log-probabilities from before"
-        ),
+        training_field("of dpo and kto: a frozen model beside the policy, or log-probabilities from before"),
     ] = "model"
-    grads_kept: Annotated[
-        bool, Field(group="Training", reads="flag", help="false = the optimizer runs inside the backward pass")
-    ] = True
+    grads_kept: Annotated[bool, training_field("false = the optimizer runs inside the backward pass")] = True
     flash_attention: Annotated[
-        bool | None,
-        Field(
-            group="Training",
-            reads="flag",
-            help="attention without its matrix in memory; absent = as the framework does",
-        ),
+        bool | None, training_field("attention without its matrix in memory; absent = as the framework does")
     ] = None
     offload: Annotated[
         Literal["none", "optimizer", "all"],
-        Field(
-            group="Training",
-            help="kept in host memory: nothing, optimizer and master copy, or weights and gradients as well",
-        ),
+        training_field("kept in host memory: nothing, optimizer and master copy, or weights and gradients as well"),
     ] = "none"
-    lora_rank: Annotated[int, Field(group="Training", reads="integer", help="rank of the adapters")] = 16
-    lora_targets: Annotated[str | None, Field(group="Training", help="matrices that have adapters")] = None
+    lora_rank: Annotated[int, training_field("rank of the adapters")] = 16
+    lora_targets: Annotated[str | None, training_field("matrices that have adapters")] = None
     trainable_parameters: Annotated[
-        float | None,
-        Field(group="Training", reads="count", help="parameters that are trained, where the case knows them"),
+        float | None, training_field("parameters that are trained, where the case knows them")
     ] = None
     framework: Annotated[
-        str | None,
-        Field(group="Training", help="trainer: megatron, composer, pytorch, torchtitan, torchtune, deepspeed, hf …"),
+        str | None, training_field("trainer: megatron, composer, pytorch, torchtitan, torchtune, deepspeed, hf …")
     ] = None
     year: Annotated[int | None, YEAR] = None
     accelerator_fraction: Annotated[float, FRACTION] = 1.0
     memory_kind: Annotated[
         Literal["allocated", "reserved", "device"],
-        Field(
-            group="Training", help="what the peak of memory means: the allocator's own, with its cache, or the driver's"
-        ),
+        training_field("what the peak of memory means: the allocator's own, with its cache, or the driver's"),
     ] = "reserved"
     id: Annotated[str | None, ID] = None
 
@@ -300,48 +252,29 @@ class InferCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
 
     model: Annotated[Any, MODEL]
     accelerator: Annotated[str, RUNS_ON]
-    batch: Annotated[int, Field(reads="integer", help="samples that run at once")] = 1
-    resolution: Annotated[int | None, Field(reads="integer", help="side of the images, in pixels")] = None
-    steps: Annotated[int | None, Field(reads="integer", help="steps of a diffusion model")] = None
-    seq_len: Annotated[int | None, Field(reads="tokens", help="length of the inputs")] = None
-    frames: Annotated[int | None, Field(reads="integer", help="of a video clip that is generated")] = None
-    beams: Annotated[int, Field(reads="integer", help="hypotheses that a speech decoder keeps beside each other")] = 1
+    batch: Annotated[int, Field("samples that run at once")] = 1
+    resolution: Annotated[int | None, Field("side of the images, in pixels")] = None
+    steps: Annotated[int | None, Field("steps of a diffusion model")] = None
+    seq_len: Annotated[int | None, Field("length of the inputs", "tokens")] = None
+    frames: Annotated[int | None, Field("of a video clip that is generated")] = None
+    beams: Annotated[int, Field("hypotheses that a speech decoder keeps beside each other")] = 1
     precision: Annotated[
-        str,
-        Field(
-            group="Model and engine",
-            known="formats",
-            help="what the products are computed in: fp32, tf32, fp16, bf16, fp8, int8",
-        ),
+        str, engine_field("what the products are computed in: fp32, tf32, fp16, bf16, fp8, int8", known="formats")
     ] = "fp16"
     engine: Annotated[str, ENGINE] = NETWORK_ENGINE
     engine_version: Annotated[str | None, RELEASE] = None
-    engine_mode: Annotated[
-        str | None, Field(group="Model and engine", help="eager, compiled, or another mode of the engine")
-    ] = None
-    count: Annotated[int, Field(group="Accelerators", reads="integer", help="accelerators that run it")] = 1
-    tp: Annotated[int, Field(group="Layout", reads="integer", help="ranks that share one copy")] = 1
-    saturated: Annotated[
-        bool, Field(reads="flag", help="throughput of many batches in flight rather than the latency of one")
-    ] = False
+    engine_mode: Annotated[str | None, engine_field("eager, compiled, or another mode of the engine")] = None
+    count: Annotated[int, accelerator_field("accelerators that run it")] = 1
+    tp: Annotated[int, layout_field("ranks that share one copy")] = 1
+    saturated: Annotated[bool, Field("throughput of many batches in flight rather than the latency of one")] = False
     rate_per_s: Annotated[
-        float | None, Field(reads="1/s", help="samples that arrive over all accelerators, where no batch drives it")
+        float | None, Field("samples that arrive over all accelerators, where no batch drives it", "1/s")
     ] = None
     flop: Annotated[
-        float | None,
-        Field(
-            group="Model and engine",
-            reads="count",
-            help="FLOP of one sample where the case knows it better than the catalogue",
-        ),
+        float | None, engine_field("FLOP of one sample where the case knows it better than the catalogue")
     ] = None
     activation_values: Annotated[
-        float | None,
-        Field(
-            group="Model and engine",
-            reads="count",
-            help="values of activations of one sample, where the case knows them",
-        ),
+        float | None, engine_field("values of activations of one sample, where the case knows them")
     ] = None
     accelerator_fraction: Annotated[float, FRACTION] = 1.0
     links: Annotated[Links, LINKS] = Links()

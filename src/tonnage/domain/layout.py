@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from tonnage.domain.requests.adapters import Adapters
-from tonnage.domain.requests.field import Field, Group
+from tonnage.domain.requests.field import Group, layout_field
 
 __all__ = [
     "NETWORK_ENGINE",
@@ -41,10 +41,10 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     degree: ep = 1 shards every expert over the tp x dp ranks, ep > 1 gives whole experts to ranks.
     """
 
-    tp: Annotated[int, Field(reads="integer", group="Layout", help="tensor-parallel ranks of one replica")] = 1
-    pp: Annotated[int, Field(reads="integer", group="Layout", help="pipeline stages")] = 1
-    dp: Annotated[int, Field(reads="integer", group="Layout", help="data-parallel attention")] = 1
-    ep: Annotated[int, Field(reads="integer", group="Layout", help="expert-parallel ranks")] = 1
+    tp: Annotated[int, layout_field("tensor-parallel ranks of one replica")] = 1
+    pp: Annotated[int, layout_field("pipeline stages")] = 1
+    dp: Annotated[int, layout_field("data-parallel attention")] = 1
+    ep: Annotated[int, layout_field("expert-parallel ranks")] = 1
 
     @property
     def ranks(self) -> int:
@@ -59,9 +59,9 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Disaggregation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Separate prefill and decode workers, with their own layouts and counts."""
 
-    prefill_workers: Annotated[int, Field(group="Layout", reads="integer", help="workers that only read prompts")]
+    prefill_workers: Annotated[int, layout_field("workers that only read prompts")]
     prefill: Annotated[Layout, Group(name="prefill")]
-    decode_workers: Annotated[int, Field(group="Layout", reads="integer", help="workers that only write answers")]
+    decode_workers: Annotated[int, layout_field("workers that only write answers")]
     decode: Annotated[Layout, Group(name="decode")]
 
 

@@ -29,7 +29,7 @@ from tonnage.domain.requests.case_fields import (
     RUNS_ON,
     SETTINGS,
 )
-from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group
+from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group, accelerator_field, training_field
 
 __all__ = ["ALGORITHMS", "NOTHING_FITTED", "Algorithm", "RlCase", "RlCoefficients", "RlResult"]
 
@@ -61,96 +61,56 @@ class RlCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
 
     model: Annotated[Any, MODEL]
     accelerator: Annotated[str, RUNS_ON]
-    count: Annotated[
-        int, Field(group="Accelerators", reads="integer", help="accelerators for rollout and training together")
-    ]
-    prompts_per_step: Annotated[int, Field(reads="integer", help="prompts of one step")]
-    responses_per_prompt: Annotated[int, Field(reads="integer", help="responses to each prompt")]
-    prompt_tokens: Annotated[float, Field(reads="tokens", help="mean of a prompt")]
-    response_tokens: Annotated[float, Field(reads="tokens", help="mean of a response as generated, cut ones included")]
-    max_response_tokens: Annotated[float, Field(reads="tokens", help="where responses are cut")]
-    algorithm: Annotated[Algorithm, Field(group="Training", help="how the policy is updated")] = "grpo"
+    count: Annotated[int, accelerator_field("accelerators for rollout and training together")]
+    prompts_per_step: Annotated[int, Field("prompts of one step")]
+    responses_per_prompt: Annotated[int, Field("responses to each prompt")]
+    prompt_tokens: Annotated[float, Field("mean of a prompt", "tokens")]
+    response_tokens: Annotated[float, Field("mean of a response as generated, cut ones included", "tokens")]
+    max_response_tokens: Annotated[float, Field("where responses are cut", "tokens")]
+    algorithm: Annotated[Algorithm, training_field("how the policy is updated")] = "grpo"
     train_batch: Annotated[
-        int | None,
-        Field(
-            group="Training", reads="integer", help="responses of an optimizer step; absent = all of the step's at once"
-        ),
+        int | None, training_field("responses of an optimizer step; absent = all of the step's at once")
     ] = None
     rollout_count: Annotated[
         int | None,
-        Field(
-            group="Accelerators",
-            reads="integer",
-            help="accelerators that only generate; absent = the same ones generate and train in turn",
-        ),
+        accelerator_field("accelerators that only generate; absent = the same ones generate and train in turn"),
     ] = None
     staleness: Annotated[
-        int,
-        Field(
-            group="Training",
-            reads="integer",
-            low=-1.0,
-            help="steps that a response may be older than the weights it trains; 0 = on policy",
-        ),
+        int, training_field("steps that a response may be older than the weights it trains; 0 = on policy", low=-1.0)
     ] = 0
-    partial_rollouts: Annotated[
-        bool, Field(group="Training", reads="flag", help="responses are carried on over an update of the weights")
-    ] = False
+    partial_rollouts: Annotated[bool, training_field("responses are carried on over an update of the weights")] = False
     rollout_layout: Annotated[Layout, Group(name="rollout_layout")] = Layout()
     train_layout: Annotated[TrainCaseLayout, Group(name="train_layout")] = TrainCaseLayout()
-    precision: Annotated[
-        str, Field(group="Training", known="formats", help="what the products of training are computed in")
-    ] = "bf16"
+    precision: Annotated[str, training_field("what the products of training are computed in", known="formats")] = "bf16"
     rollout_precision: Annotated[Precision | None, FORMATS] = None
     engine: Annotated[str, ENGINE] = SERVING_ENGINE
     engine_options: Annotated[dict[str, Any], SETTINGS] = {}
-    framework: Annotated[
-        str | None, Field(group="Training", help="trainer; absent = what large trainings usually run on")
-    ] = None
-    recompute: Annotated[
-        Literal["none", "selective", "full"] | None,
-        RECOMPUTE,
-    ] = None
+    framework: Annotated[str | None, training_field("trainer; absent = what large trainings usually run on")] = None
+    recompute: Annotated[Literal["none", "selective", "full"] | None, RECOMPUTE] = None
     optimizer: Annotated[str, OPTIMIZER] = "adamw"
     old_policy: Annotated[
-        bool,
-        Field(
-            group="Training",
-            reads="flag",
-            help="log-probabilities under the policy that trains are computed before it changes",
-        ),
+        bool, training_field("log-probabilities under the policy that trains are computed before it changes")
     ] = True
     reference: Annotated[
-        bool,
-        Field(
-            group="Training",
-            reads="flag",
-            help="log-probabilities under a frozen reference are computed as well (a KL penalty)",
-        ),
+        bool, training_field("log-probabilities under a frozen reference are computed as well (a KL penalty)")
     ] = True
     kept: Annotated[
         float | None,
-        Field(
-            group="Training",
-            reads="fraction",
-            help="share of the responses that is trained on; absent = all, or what dynamic sampling keeps",
+        training_field(
+            "share of the responses that is trained on; absent = all, or what dynamic sampling keeps", "fraction"
         ),
     ] = None
-    turns: Annotated[float, Field(reads="count", help="of a conversation with an environment")] = 1.0
-    environment_s: Annotated[
-        float, Field(reads="s", low=MAY_BE_NOTHING, help="the environment's answer to one turn")
-    ] = 0.0
+    turns: Annotated[float, Field("of a conversation with an environment")] = 1.0
+    environment_s: Annotated[float, Field("the environment's answer to one turn", "s", low=MAY_BE_NOTHING)] = 0.0
     observation_tokens: Annotated[
-        float, Field(reads="tokens", low=MAY_BE_NOTHING, help="what the environment adds to the context each time")
+        float, Field("what the environment adds to the context each time", "tokens", low=MAY_BE_NOTHING)
     ] = 0.0
-    reward_s: Annotated[
-        float, Field(reads="s", low=MAY_BE_NOTHING, help="CPU time to score or verify one response")
-    ] = 0.0
-    reward_cores: Annotated[
-        float | None, Field(reads="count", help="CPU cores that score; absent = enough to keep up with generation")
-    ] = None
+    reward_s: Annotated[float, Field("CPU time to score or verify one response", "s", low=MAY_BE_NOTHING)] = 0.0
+    reward_cores: Annotated[float | None, Field("CPU cores that score; absent = enough to keep up with generation")] = (
+        None
+    )
     lengths: Annotated[
-        str, Field(known="profiles", help="profile whose distribution of answers the responses' lengths follow")
+        str, Field("profile whose distribution of answers the responses' lengths follow", known="profiles")
     ] = "reasoning"
     links: Annotated[Links, LINKS] = Links()
     accelerators_per_node: Annotated[int | None, PER_NODE] = None

@@ -23,7 +23,7 @@ from tonnage.domain.lifecycle import LifecyclePlan
 from tonnage.domain.machine import LocalAnswer
 from tonnage.domain.own_plan import OwnPlan
 from tonnage.domain.plan import ServePlan
-from tonnage.domain.requests.field import Field, groups_of
+from tonnage.domain.requests.field import Field, accelerator_field, groups_of
 from tonnage.domain.requests.table import REQUESTS
 from tonnage.domain.rl_plan import RlPlan
 from tonnage.domain.sessions import TraceSessions
@@ -86,7 +86,7 @@ def _form(struct: type[msgspec.Struct]) -> tuple[Field, ...]:
     found = list(request_fields(struct))
     for group in groups_of(struct):
         if group.many:
-            found.append(Field(name=group.name, help=group.help))
+            found.append(Field(group.help, name=group.name))
         else:
             inner = [f for f in request_fields(group.of) if f.name != "model" and f.reads != "entries"]
             found += [msgspec.structs.replace(field, name=f"{group.name}.{field.name}") for field in inner]
@@ -104,10 +104,7 @@ _SIMULATE_FIRST: Final = (
 )  # fmt: skip
 _COMPARE_FIELDS: Final = (
     *(field for field in _SIMULATE_FIELDS if field.name != "capacity"),
-    Field(
-        name="ways",
-        help="a name and what differs, a line each; left out: static, dynamic, continuous and disaggregated",
-    ),
+    Field("a name and what differs, a line each; left out: static, dynamic, continuous and disaggregated", name="ways"),
 )
 
 _QUICKER: Final = (
@@ -121,30 +118,30 @@ _SHORTER: Final = (
 LLAMA_8B: Final = "meta-llama/Llama-3.1-8B-Instruct"
 
 _EXPLAIN_FIELDS: Final = (
-    Field(name="file", help="a plan or prediction as JSON, or a case as YAML: pasted, or chosen as a file"),
-    Field(name="option", help="which option of a plan, from 1", reads="integer", low=0, high=1000),
+    Field("a plan or prediction as JSON, or a case as YAML: pasted, or chosen as a file", name="file"),
+    Field("which option of a plan, from 1", "integer", name="option", low=0, high=1000),
 )
 _DIAGNOSE_FIELDS: Final = (
-    Field(name="file", help="a scraped metrics page, or results of a measurement: pasted, or chosen as a file"),
-    Field(name="accelerator", help="accelerator of the system, for its peaks", group="Accelerators"),
-    Field(name="model", help="the model that runs: the plan that would do is shown"),
+    Field("a scraped metrics page, or results of a measurement: pasted, or chosen as a file", name="file"),
+    accelerator_field("accelerator of the system, for its peaks", name="accelerator"),
+    Field("the model that runs: the plan that would do is shown", name="model"),
 )
 _ADVISE_FIELDS: Final = (
     *_form(REQUESTS["adopt"]),
-    Field(name="page", help="metrics page of one replica, or a measurement of it: pasted, or chosen as a file"),
-    Field(name="reuse", help="of a prompt, what an earlier prompt began with: 40%", reads="fraction"),
-    Field(name="log", help="requests as a gateway logged them, CSV or JSON lines: replayed on each change"),
-    Field(name="upgrade", help="the change to expect of a release, and a canary: vllm@0.27"),
+    Field("metrics page of one replica, or a measurement of it: pasted, or chosen as a file", name="page"),
+    Field("of a prompt, what an earlier prompt began with: 40%", "fraction", name="reuse"),
+    Field("requests as a gateway logged them, CSV or JSON lines: replayed on each change", name="log"),
+    Field("the change to expect of a release, and a canary: vllm@0.27", name="upgrade"),
 )
 LOCAL_FIELDS: Final = (
-    Field(name="accelerator", help='such as "RTX 4090", "M4 Max 64GB", "2 x RTX 3090", "Ryzen AI Max 395", "CPU"',
-          group="Accelerators"),
-    Field(name="memory", help="of the host, or the one that both share", reads="bytes", group="Accelerators"),
-    Field(name="host_bandwidth", help="of host memory", reads="bytes/s", group="Accelerators"),
-    Field(name="context", help="tokens of one request, prompt and output", reads="tokens"),
-    Field(name="min_speed", help="output wanted, in tokens/s"),
-    Field(name="model", help="a model, or a word that names hold"),
-    Field(name="every_format", help="every format of every model", reads="flag"),
+    accelerator_field('such as "RTX 4090", "M4 Max 64GB", "2 x RTX 3090", "Ryzen AI Max 395", "CPU"',
+                      name="accelerator"),
+    accelerator_field("of the host, or the one that both share", "bytes", name="memory"),
+    accelerator_field("of host memory", "bytes/s", name="host_bandwidth"),
+    Field("tokens of one request, prompt and output", "tokens", name="context"),
+    Field("output wanted, in tokens/s", name="min_speed"),
+    Field("a model, or a word that names hold", name="model"),
+    Field("every format of every model", "flag", name="every_format"),
 )  # fmt: skip
 
 OWN_LENGTHS: Final = "own"
@@ -324,7 +321,7 @@ QUESTIONS: Final[dict[str, Question]] = {
         Question(
             path="trace", title="Sessions of a request log", button="Read the log",
             about="A log with block ids in; its sessions, and how much of its prompts caches of some sizes find, out.",
-            fields=(Field(name="file", help="a request log, CSV or JSON lines with hash_ids: pasted, or a file"),),
+            fields=(Field("a request log, CSV or JSON lines with hash_ids: pasted, or a file", name="file"),),
             answers=TraceSessions, written=("file",), essentials=("file",), example={"file": LOG},
             instead="give a part of the log, or ask on the command line, which has no limit",
         ),

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from tonnage.domain.requests.field import Field
+from tonnage.domain.requests.field import Field, search_field
 
 __all__ = ["AccuracyRequest", "LeftOut"]
 
@@ -19,18 +19,14 @@ class AccuracyRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     files: tuple[str, ...] = ()
     """Tables with the columns of measurements/README.md; empty = those of the checkout."""
-    blocks: Annotated[
-        tuple[str, ...], Field(name="block", reads="list", help="only this block; may be given several times")
-    ] = ()
-    limit: Annotated[int | None, Field(reads="integer", help="at most this many rows of each block")] = None
-    by: Annotated[By | None, Field(help="split each block further")] = None
+    blocks: Annotated[tuple[str, ...], Field("only this block; may be given several times", name="block")] = ()
+    limit: Annotated[int | None, Field("at most this many rows of each block")] = None
+    by: Annotated[By | None, Field("split each block further")] = None
     leave_out: Annotated[
-        LeftOut | None, Field(help="score what fits say that never saw the row's group (tools/calibration/left_out.py)")
+        LeftOut | None, Field("score what fits say that never saw the row's group (tools/calibration/left_out.py)")
     ] = None
     predictor: Annotated[
-        str | None, Field(help="score what this command answers to the same rows (docs/how-to/referee.md)")
+        str | None, Field("score what this command answers to the same rows (docs/how-to/referee.md)")
     ] = None
-    layouts: Annotated[
-        bool, Field(reads="flag", help="hold published training layouts against the search too (15 s)")
-    ] = False
-    workers: Annotated[int, Field(reads="integer", high=256, group="Search", help="processes")] = 1
+    layouts: Annotated[bool, Field("hold published training layouts against the search too (15 s)")] = False
+    workers: Annotated[int, search_field("processes", high=256)] = 1

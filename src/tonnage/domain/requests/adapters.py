@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from tonnage.domain.requests.field import MAY_BE_NOTHING, Field
+from tonnage.domain.requests.field import MAY_BE_NOTHING, engine_field
 
 __all__ = ["AdapterFields", "Adapters"]
 
@@ -17,24 +17,20 @@ class AdapterFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """LoRA adapters of a base model, each request for one of them."""
 
     adapters: Annotated[
-        int | None,
-        Field(reads="integer", group=_GROUP, high=1e6, help="LoRA adapters served on the model, each request for one"),
+        int | None, engine_field("LoRA adapters served on the model, each request for one", high=1e6)
     ] = None
-    adapter_rank: Annotated[int, Field(reads="integer", group=_GROUP, high=65536, help="their largest rank")] = 16
+    adapter_rank: Annotated[int, engine_field("their largest rank", high=65536)] = 16
     adapter_skew: Annotated[
         float,
-        Field(
-            reads="count",
-            group=_GROUP,
+        engine_field(
+            "how unevenly they are asked for: exponent of Zipf's law; 0 = all alike, 1 = the second half as often",
             low=MAY_BE_NOTHING,
             high=10.0,
-            help="how unevenly they are asked for: exponent of Zipf's law; 0 = all alike, 1 = the second half as often",
         ),
     ] = 0.0
     """The i-th most popular is asked for in proportion to i to the minus this. [-]"""
     adapter_targets: Annotated[
-        str | None,
-        Field(group=_GROUP, help="matrices that they adapt: 'q_proj,v_proj' or 'attention'; otherwise all linear"),
+        str | None, engine_field("matrices that they adapt: 'q_proj,v_proj' or 'attention'; otherwise all linear")
     ] = None
 
 

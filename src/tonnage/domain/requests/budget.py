@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from tonnage.domain.requests.common import MODEL
-from tonnage.domain.requests.field import Field, Group
+from tonnage.domain.requests.field import Field, Group, objective_field, training_field
 from tonnage.domain.requests.serve import Serve
 
 __all__ = ["Budget"]
@@ -21,33 +21,25 @@ _FOUND: frozenset[str] = frozenset({
 class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The largest load, the best model, or the best training run that an amount of money buys."""
 
-    amount: Annotated[str, Field(group="Objectives", help='what may be spent: "$3,000/month", "$4/h", "$50,000"')]
+    amount: Annotated[str, objective_field('what may be spent: "$3,000/month", "$4/h", "$50,000"')]
     """As written."""
     purpose: Annotated[
         Literal["serving", "training", "finetuning"],
-        Field(group="Objectives", help="what it is for: serving, training or finetuning; money without a time trains"),
+        objective_field("what it is for: serving, training or finetuning; money without a time trains"),
     ] = "serving"
     model: Annotated[str | None, MODEL] = None
     """Absent = the best of those that people run, by published quality."""
     serve: Annotated[Serve | None, Group(without=_FOUND)] = None
     """Lengths, objectives and filters of the service."""
     rate_per_s: Annotated[
-        float | None,
-        Field(name="rate", reads="1/s", high=1e7, help="requests that the best model must carry: 2/s"),
+        float | None, Field("requests that the best model must carry: 2/s", "1/s", name="rate", high=1e7)
     ] = None
     tokens: Annotated[
-        float | None,
-        Field(reads="tokens", group="Training", high=1e16, help="tokens there are to train on; else as many as pay"),
+        float | None, training_field("tokens there are to train on; else as many as pay", "tokens", high=1e16)
     ] = None
     deadline_s: Annotated[
         float | None,
-        Field(
-            name="deadline",
-            reads="s",
-            group="Objectives",
-            high=20 * 8760 * 3600.0,
-            help="longest time for a training run: 30 days",
-        ),
+        objective_field("longest time for a training run: 30 days", "s", name="deadline", high=20 * 8760 * 3600.0),
     ] = None
     usd_per_h: float | None = None
     """Of a service. [USD/h]"""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from tonnage.domain.requests.field import Field
+from tonnage.domain.requests.field import accelerator_field, engine_field, layout_field
 
 __all__ = ["CalibrateRequest"]
 
@@ -16,45 +16,26 @@ class CalibrateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
     models: Annotated[
         tuple[str, ...],
-        Field(
+        engine_field(
+            "model that ran, as every question takes it; one for all, or one a measurement in order",
             name="model",
-            reads="list",
-            group="Model and engine",
             known="models",
-            help="model that ran, as every question takes it; one for all, or one a measurement in order",
         ),
     ] = ()
     accelerator: Annotated[
         str | None,
-        Field(
-            group="Accelerators",
-            known="names of accelerators",
-            help="accelerator it ran on: id, name, or one of your own; required",
+        accelerator_field(
+            "accelerator it ran on: id, name, or one of your own; required", known="names of accelerators"
         ),
     ] = None
-    engine: Annotated[
-        str | None, Field(group="Model and engine", help="engine; as the measurement says without this")
-    ] = None
-    engine_version: Annotated[str | None, Field(group="Model and engine", help="release of the engine")] = None
+    engine: Annotated[str | None, engine_field("engine; as the measurement says without this")] = None
+    engine_version: Annotated[str | None, engine_field("release of the engine")] = None
     settings: Annotated[
-        tuple[str, ...],
-        Field(
-            name="option", reads="list", group="Model and engine", help="engine setting, NAME=VALUE: max_num_seqs=16"
-        ),
+        tuple[str, ...], engine_field("engine setting, NAME=VALUE: max_num_seqs=16", name="option")
     ] = ()
     weights: Annotated[
-        str | None,
-        Field(
-            group="Model and engine",
-            known="formats",
-            help="format of the weights, where not the checkpoint's own: fp8, int4, …",
-        ),
+        str | None, engine_field("format of the weights, where not the checkpoint's own: fp8, int4, …", known="formats")
     ] = None
-    tp: Annotated[
-        int | None,
-        Field(reads="integer", group="Layout", help="tensor-parallel ranks of the replica that was measured"),
-    ] = None
-    pp: Annotated[int | None, Field(reads="integer", group="Layout", help="pipeline stages of it")] = None
-    machine: Annotated[
-        str | None, Field(group="Accelerators", help="name of the machine to remember; this one's without it")
-    ] = None
+    tp: Annotated[int | None, layout_field("tensor-parallel ranks of the replica that was measured")] = None
+    pp: Annotated[int | None, layout_field("pipeline stages of it")] = None
+    machine: Annotated[str | None, accelerator_field("name of the machine to remember; this one's without it")] = None

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import msgspec
 
 from tonnage.domain.requests.common import TERMS
-from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group
+from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group, offer_field, owning_field
 
 __all__ = ["OwnedMachine", "RentOrBuyRequest"]
 
@@ -17,105 +17,54 @@ _OWNING: Final = "Cost of owning"
 class OwnedMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything that the cost of owning one machine follows from. Money is in USD, VAT excluded."""
 
-    accelerators: Annotated[float, Field(reads="count", group=_OWNING, high=1e5, help="accelerators of the machine")]
-    purchase: Annotated[float, Field(reads="USD", group=_OWNING, high=1e10, help="price of the machine without VAT")]
+    accelerators: Annotated[float, owning_field("accelerators of the machine", high=1e5)]
+    purchase: Annotated[float, owning_field("price of the machine without VAT", "USD", high=1e10)]
     """[USD]"""
-    power: Annotated[float, Field(reads="W", group=_OWNING, high=1e9, help="the most power it draws")]
+    power: Annotated[float, owning_field("the most power it draws", "W", high=1e9)]
     """The most it draws at the wall, accelerators, hosts and fans together. [W]"""
-    years: Annotated[float, Field(reads="years", group=_OWNING, high=20.0, help="it is kept")]
+    years: Annotated[float, owning_field("it is kept", "years", high=20.0)]
     """It is kept. [years]"""
-    load: Annotated[
-        float,
-        Field(reads="fraction", group=_OWNING, low=MAY_BE_NOTHING, high=1.0, help="share of that power while it works"),
-    ]
+    load: Annotated[float, owning_field("share of that power while it works", "fraction", low=MAY_BE_NOTHING, high=1.0)]
     """Share of that power while it works. [-]"""
-    idle: Annotated[
-        float,
-        Field(reads="fraction", group=_OWNING, low=MAY_BE_NOTHING, high=1.0, help="share of that power while it waits"),
-    ]
+    idle: Annotated[float, owning_field("share of that power while it waits", "fraction", low=MAY_BE_NOTHING, high=1.0)]
     """Share of that power while it waits. [-]"""
-    pue: Annotated[
-        float,
-        Field(
-            reads="count", group=_OWNING, low=0.999, high=5.0, help="power of the building over power of its machines"
-        ),
-    ]
-    electricity: Annotated[float, Field(reads="USD/kWh", group=_OWNING, high=10.0, help="tariff")]
+    pue: Annotated[float, owning_field("power of the building over power of its machines", low=0.999, high=5.0)]
+    electricity: Annotated[float, owning_field("tariff", "USD/kWh", high=10.0)]
     """[USD/kWh]"""
     hosting: Annotated[
-        float,
-        Field(
-            reads="USD/kW-month",
-            group=_OWNING,
-            low=MAY_BE_NOTHING,
-            high=1e5,
-            help="rent of the room by contracted power",
-        ),
+        float, owning_field("rent of the room by contracted power", "USD/kW-month", low=MAY_BE_NOTHING, high=1e5)
     ]
     """Rent of the room it stands in, by contracted power. [USD/kW-month]"""
     network: Annotated[
-        float,
-        Field(reads="USD", group=_OWNING, low=MAY_BE_NOTHING, high=1e9, help="its share of switches, adapters, cables"),
+        float, owning_field("its share of switches, adapters, cables", "USD", low=MAY_BE_NOTHING, high=1e9)
     ]
     """Its share of switches, adapters and cables. [USD]"""
-    storage: Annotated[
-        float, Field(reads="USD", group=_OWNING, low=MAY_BE_NOTHING, high=1e9, help="storage bought beside it")
-    ]
+    storage: Annotated[float, owning_field("storage bought beside it", "USD", low=MAY_BE_NOTHING, high=1e9)]
     """Bought beside it. [USD]"""
-    staff: Annotated[
-        float, Field(reads="USD/year", group=_OWNING, low=MAY_BE_NOTHING, high=1e9, help="people who run it")
-    ]
+    staff: Annotated[float, owning_field("people who run it", "USD/year", low=MAY_BE_NOTHING, high=1e9)]
     """[USD/year]"""
     spares: Annotated[
-        float,
-        Field(reads="fraction", group=_OWNING, low=MAY_BE_NOTHING, high=1.0, help="spare parts, share of the purchase"),
+        float, owning_field("spare parts, share of the purchase", "fraction", low=MAY_BE_NOTHING, high=1.0)
     ]
     """Share of the purchase kept as spare parts. [-]"""
     support: Annotated[
-        float,
-        Field(
-            reads="fraction",
-            group=_OWNING,
-            low=MAY_BE_NOTHING,
-            high=1.0,
-            help="vendor's support a year, share of the purchase",
-        ),
+        float, owning_field("vendor's support a year, share of the purchase", "fraction", low=MAY_BE_NOTHING, high=1.0)
     ]
     """Vendor's support, share of the purchase. [1/year]"""
     insurance: Annotated[
-        float,
-        Field(
-            reads="fraction",
-            group=_OWNING,
-            low=MAY_BE_NOTHING,
-            high=1.0,
-            help="insurance a year, share of the purchase",
-        ),
+        float, owning_field("insurance a year, share of the purchase", "fraction", low=MAY_BE_NOTHING, high=1.0)
     ]
     """Share of the purchase. [1/year]"""
-    interest: Annotated[
-        float, Field(reads="fraction", group=_OWNING, low=MAY_BE_NOTHING, high=1.0, help="interest a year")
-    ]
+    interest: Annotated[float, owning_field("interest a year", "fraction", low=MAY_BE_NOTHING, high=1.0)]
     """[1/year]"""
     resale_3y: Annotated[
         float,
-        Field(
-            reads="fraction",
-            group=_OWNING,
-            low=MAY_BE_NOTHING,
-            high=1.0,
-            help="share of the purchase it sells for after three years",
-        ),
+        owning_field("share of the purchase it sells for after three years", "fraction", low=MAY_BE_NOTHING, high=1.0),
     ]
     """Share of the purchase that it still sells for after three years. [-]"""
-    interruptions: Annotated[
-        float,
-        Field(reads="count", group=_OWNING, low=MAY_BE_NOTHING, high=1e3, help="stops a year of one accelerator"),
-    ]
+    interruptions: Annotated[float, owning_field("stops a year of one accelerator", low=MAY_BE_NOTHING, high=1e3)]
     """Of any cause, of one accelerator. [1/year]"""
-    repair: Annotated[
-        float, Field(reads="s", group=_OWNING, low=MAY_BE_NOTHING, high=3e7, help="from a stop until it works again")
-    ]
+    repair: Annotated[float, owning_field("from a stop until it works again", "s", low=MAY_BE_NOTHING, high=3e7)]
     """From an interruption until it works again. [s]"""
 
 
@@ -124,53 +73,30 @@ class RentOrBuyRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
     server: Annotated[
         str,
-        Field(
-            name="machine", known="machines", help="machine of the ownership table or accelerator: l40s-8gpu-pcie, H100"
-        ),
+        Field("machine of the ownership table or accelerator: l40s-8gpu-pcie, H100", name="machine", known="machines"),
     ]
     accelerator: str
-    utilisation: Annotated[float, Field(reads="fraction", high=1.0, help="share of hours with useful work: 70 %")] = 0.7
+    utilisation: Annotated[float, Field("share of hours with useful work: 70 %", "fraction", high=1.0)] = 0.7
     """Share of the machine's hours with useful work: the threshold of the best-known rule, so that the answer says at
     once on which side of it the prices lie. [-]"""
-    country: Annotated[str, Field(help="whose electricity: US, DE, US-TX")] = "US"
+    country: Annotated[str, Field("whose electricity: US, DE, US-TX")] = "US"
     """Whose tariff and where the machine stands."""
     given: Annotated[dict[str, float], Group(of=OwnedMachine)] = {}
     """Inputs in place of the catalogue's, by name, in the units of `OwnedMachine`."""
-    providers: Annotated[
-        tuple[str, ...],
-        Field(name="provider", reads="list", group="Offers", known="providers", help="only these providers"),
-    ] = ()
+    providers: Annotated[tuple[str, ...], offer_field("only these providers", name="provider", known="providers")] = ()
     countries: Annotated[
         tuple[str, ...],
-        Field(
-            name="rent_country",
-            reads="list",
-            group="Offers",
-            known="all countries",
-            help="only offers in these countries (two letters)",
-        ),
+        offer_field("only offers in these countries (two letters)", name="rent_country", known="all countries"),
     ] = ()
-    eu: Annotated[bool | None, Field(reads="flag", group="Offers", help="only offers in the European Union")] = None
-    terms: Annotated[
-        tuple[str, ...], Field(name="term", reads="list", group="Offers", choices=TERMS, help="only these terms")
-    ] = ()
+    eu: Annotated[bool | None, offer_field("only offers in the European Union")] = None
+    terms: Annotated[tuple[str, ...], offer_field("only these terms", name="term", choices=TERMS)] = ()
     """Empty = all of them."""
-    community: Annotated[
-        bool, Field(reads="flag", group="Offers", help="include community marketplaces and brokers")
-    ] = False
+    community: Annotated[bool, offer_field("include community marketplaces and brokers")] = False
     rent_usd_per_hour: Annotated[
-        float | None,
-        Field(
-            name="rent",
-            reads="USD/h",
-            group="Offers",
-            high=1e5,
-            help="compare with this price of an accelerator-hour only",
-        ),
+        float | None, offer_field("compare with this price of an accelerator-hour only", "USD/h", name="rent", high=1e5)
     ] = None
     """A price per accelerator and hour to compare with, in place of the offers'. [USD/h]"""
     rent_decline: Annotated[
-        float,
-        Field(reads="fraction", group="Offers", low=MAY_BE_NOTHING, high=2.0, help="yearly fall of rental prices"),
+        float, offer_field("yearly fall of rental prices", "fraction", low=MAY_BE_NOTHING, high=2.0)
     ] = 0.0
     """Yearly fall of rental prices over the machine's life. [1/year]"""

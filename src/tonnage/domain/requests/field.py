@@ -6,7 +6,7 @@ import math
 import types
 import typing
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, Union
 
 import msgspec
@@ -14,8 +14,9 @@ import msgspec
 from tonnage.errors import UnknownName
 
 __all__ = [
-    "ALIASES", "GROUPS", "MAY_BE_NOTHING", "Attribute", "Field", "Group", "attributes_of", "fields_of", "groups_of",
-    "refuse_unknown_names", "usual_of",
+    "ALIASES", "GROUPS", "MAY_BE_NOTHING", "Attribute", "Field", "Group", "accelerator_field", "attributes_of",
+    "engine_field", "fields_of", "groups_of", "layout_field", "objective_field", "offer_field", "owning_field",
+    "refuse_unknown_names", "reliability_field", "search_field", "training_field", "usual_of",
 ]  # fmt: skip
 
 ALIASES: Final = {
@@ -70,13 +71,18 @@ MAY_BE_NOTHING: Final = -1e-9
 """Lower bound of a number that may be 0, for bounds themselves are not reached."""
 
 
-class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """One field as people write it; `fields_of` fills in what the attribute says already."""
+class Field(msgspec.Struct, frozen=True):
+    """
+    One field as people write it: its help, then what it reads, then the rest by name.
+
+    `attributes_of` fills in what the attribute says already.
+    """
 
     help: str
     reads: str = "text"
     """A dimension of `units`, or text, list, flag, integer; mapping and numbers are read as JSON and YAML have them.
-    entries: a list of mappings, each with the fields of the struct in `entries`."""
+    entries: a list of mappings, each with the fields of the struct in `entries`. Where nothing is said, the type of the
+    attribute tells: `READS_BY_TYPE`."""
     group: str = "Workload"
     """One of `GROUPS`."""
     name: str = ""
@@ -101,6 +107,20 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     """Struct of one entry."""
     default: Any = None
     """Of the attribute; None = chosen by the planner, or required."""
+
+
+engine_field: Final = partial(Field, group="Model and engine")
+layout_field: Final = partial(Field, group="Layout")
+training_field: Final = partial(Field, group="Training")
+accelerator_field: Final = partial(Field, group="Accelerators")
+offer_field: Final = partial(Field, group="Offers")
+objective_field: Final = partial(Field, group="Objectives")
+reliability_field: Final = partial(Field, group="Reliability")
+owning_field: Final = partial(Field, group="Cost of owning")
+search_field: Final = partial(Field, group="Search")
+
+READS_BY_TYPE: Final = {bool: "flag", int: "integer", float: "count", tuple[str, ...]: "list", dict: "mapping"}
+"""What a field reads whose declaration does not say, by the type of its attribute; text for all others."""
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,6 +169,7 @@ def attributes_of(struct: type[msgspec.Struct]) -> tuple[Attribute, ...]:
             msgspec.structs.replace(
                 mark,
                 name=mark.name or info.name,
+                reads=_reads(mark, members),
                 whole=int in members or mark.reads == "integer",
                 choices=_choices(mark, members),
                 aliases=tuple(ALIASES.get(mark.name or info.name, "").split()),
@@ -220,6 +241,14 @@ def usual_of(struct: type[msgspec.Struct]) -> dict[str, Any]:
     """Values of fields that are not given, where a question has others than the struct of the group."""
     places = (group for attribute in attributes_of(struct) for group in attribute.groups if not group.name)
     return {name: value for group in places for name, value in group.usual.items()}
+
+
+def _reads(mark: Field, members: tuple[Any, ...]) -> str:
+    """As stated, or as the type of the attribute says; choices that stand for numbers are texts."""
+    if mark.reads != "text" or mark.means:
+        return mark.reads
+    known = (READS_BY_TYPE.get(one) or READS_BY_TYPE.get(typing.get_origin(one)) for one in members)
+    return next(filter(None, known), "text")
 
 
 def _choices(mark: Field, members: tuple[Any, ...]) -> tuple[str, ...]:

@@ -7,7 +7,17 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from tonnage.domain.requests.common import CONFIDENCE, TERMS, Filters, Lengths, LoadShape
-from tonnage.domain.requests.field import Field, Group
+from tonnage.domain.requests.field import (
+    MAY_BE_NOTHING,
+    Field,
+    Group,
+    accelerator_field,
+    objective_field,
+    offer_field,
+    reliability_field,
+    search_field,
+    training_field,
+)
 from tonnage.domain.requests.infer import Infer
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.requests.train import FineTune, Train
@@ -43,15 +53,13 @@ RUN_FIELDS: Final = frozenset({
     "lora_rank", "deadline", "optimizer", "framework", "checkpoint", "validation", "extend_context", "count", "spares",
 })  # fmt: skip
 """Fields that mean something for those alone."""
-_SLICES: Final = Field(
-    name="slices", reads="flag", group="Accelerators", help="replicas may run on slices of an accelerator (MIG)"
-)
+_SLICES: Final = accelerator_field("replicas may run on slices of an accelerator (MIG)", "flag", name="slices")
 
 
 class Bucket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Requests of like lengths."""
 
-    share: Annotated[float, Field(reads="fraction", high=1.0, help="of the requests")]
+    share: Annotated[float, Field("of the requests", "fraction", high=1.0)]
     """Of all requests. [-]"""
     lengths: Annotated[Lengths, Group(without=frozenset({"traffic"}))]
     edges: tuple[float, float] | None = None
@@ -62,11 +70,11 @@ class FleetWorkload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """One of several loads: answers within objectives, a pile to be worked off, samples, runs of training, or work for
     host cores."""
 
-    name: Annotated[str, Field(help="what the answer calls it")]
+    name: Annotated[str, Field("what the answer calls it")]
     kind: Annotated[
         Literal["serve", "batch", "infer", "train", "finetune", "cpu"],
         Field(
-            help="serve: within objectives; batch: so many items a day; infer: samples through a network that decodes "
+            "serve: within objectives; batch: so many items a day; infer: samples through a network that decodes "
             "no text; train, finetune: runs of training, one every so often; cpu: work for host cores"
         ),
     ] = "serve"
@@ -78,12 +86,11 @@ class FleetWorkload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """train, finetune: one of the runs; its deadline is from start to end, pauses counted."""
     every_s: Annotated[
         float | None,
-        Field(
+        training_field(
+            "train, finetune: time from the start of a run to that of the next: 7 days; otherwise the deadline",
+            "s",
             name="every_run",
-            reads="s",
-            group="Training",
             high=8760 * 3600.0,
-            help="train, finetune: time from the start of a run to that of the next: 7 days; otherwise the deadline",
         ),
     ] = None
     """train, finetune: from the start of a run to that of the next. [s]"""
@@ -92,33 +99,25 @@ class FleetWorkload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     shape: LoadShape = LoadShape()
     buckets: Annotated[
         tuple[Bucket, ...],
-        Field(reads="integer", high=MAX_BUCKETS, help="number of buckets of like lengths, or each of them"),
+        Field("number of buckets of like lengths, or each of them", "integer", high=MAX_BUCKETS),
         Group(name="buckets", many=True),
     ] = ()
-    items_per_day: Annotated[
-        float | None, Field(name="items", reads="count", high=1e13, help="batch: to be done every day")
-    ] = None
+    items_per_day: Annotated[float | None, Field("batch: to be done every day", name="items", high=1e13)] = None
     """batch: to be done every day."""
-    window: Annotated[tuple[int, int] | None, Field(help="deferred work: hours of the day it may run in, 22-6")] = None
+    window: Annotated[tuple[int, int] | None, Field("deferred work: hours of the day it may run in, 22-6")] = None
     """batch: hours of the day from and until which it may run; absent = any."""
     cpu_s: Annotated[
-        float | None,
-        Field(name="cpu_time", reads="s", high=1e5, help="cpu: time of one virtual core that a request takes"),
+        float | None, Field("cpu: time of one virtual core that a request takes", "s", name="cpu_time", high=1e5)
     ] = None
     """cpu: seconds of one virtual core that a request takes. [s]"""
     spot_share: Annotated[
-        float,
-        Field(reads="fraction", group="Reliability", low=-1e-9, high=1.0, help="share that may run on spot capacity"),
+        float, reliability_field("share that may run on spot capacity", "fraction", low=MAY_BE_NOTHING, high=1.0)
     ] = 0.0
     """May run on capacity that is taken back. [-]"""
     survives: Annotated[
         float,
-        Field(
-            reads="fraction",
-            group="Reliability",
-            low=-1e-9,
-            high=1.0,
-            help="share still carried when one failure domain is lost",
+        reliability_field(
+            "share still carried when one failure domain is lost", "fraction", low=MAY_BE_NOTHING, high=1.0
         ),
     ] = 0.0
     """Share of the load still carried when any one failure domain is lost. [-]"""
@@ -149,36 +148,25 @@ class FleetWorkload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class OwnMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Accelerators that are there already: bought, or reserved before."""
 
-    name: Annotated[str, Field(help="what the answer calls it")]
-    accelerator: Annotated[
-        str, Field(group="Accelerators", known="planned accelerators", help="kind of accelerator that is there")
-    ]
-    count: Annotated[int, Field(reads="integer", group="Accelerators", high=1e6, help="how many")]
-    per_node: Annotated[
-        int, Field(reads="integer", group="Accelerators", high=16, help="of one machine: 1, 2, 4, 8 or 16")
-    ]
+    name: Annotated[str, Field("what the answer calls it")]
+    accelerator: Annotated[str, accelerator_field("kind of accelerator that is there", known="planned accelerators")]
+    count: Annotated[int, accelerator_field("how many", high=1e6)]
+    per_node: Annotated[int, accelerator_field("of one machine: 1, 2, 4, 8 or 16", high=16)]
     usd_per_hour: Annotated[
-        float,
-        Field(reads="USD/h", group="Offers", low=-1e-9, high=1e5, help="what one machine costs; 0 = it is paid for"),
+        float, offer_field("what one machine costs; 0 = it is paid for", "USD/h", low=MAY_BE_NOTHING, high=1e5)
     ] = 0.0
     """Of one node: electricity, or what the reservation costs. [USD/h]"""
-    vcpus: Annotated[
-        float | None, Field(reads="count", group="Accelerators", high=1e5, help="virtual cores of one machine")
-    ] = None
+    vcpus: Annotated[float | None, accelerator_field("virtual cores of one machine", high=1e5)] = None
 
 
 class FleetQuota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """At most so many accelerators of whatever the other fields name."""
 
-    most: Annotated[
-        int, Field(reads="integer", group="Accelerators", low=-1.0, high=1e7, help="accelerators at once; 0 = none")
-    ]
-    accelerator: Annotated[str | None, Field(group="Accelerators", known="accelerators", help="only of this kind")] = (
-        None
-    )
-    provider: Annotated[str | None, Field(group="Offers", known="providers", help="only at this provider")] = None
-    region: Annotated[str | None, Field(group="Offers", known="regions", help="only in this region")] = None
-    term: Annotated[str | None, Field(group="Offers", choices=TERMS, help="only on this term")] = None
+    most: Annotated[int, accelerator_field("accelerators at once; 0 = none", low=-1.0, high=1e7)]
+    accelerator: Annotated[str | None, accelerator_field("only of this kind", known="accelerators")] = None
+    provider: Annotated[str | None, offer_field("only at this provider", known="providers")] = None
+    region: Annotated[str | None, offer_field("only in this region", known="regions")] = None
+    term: Annotated[str | None, offer_field("only on this term", choices=TERMS)] = None
 
     def label(self) -> str:
         """A few words that name it: "16 h100-sxm5-80gb on-demand"."""
@@ -210,45 +198,19 @@ class FleetRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         tuple[FleetQuota, ...],
         Group(name="quotas", many=True, help="most accelerators of a kind, provider, region or term: most, and whose"),
     ] = ()
-    zones: Annotated[
-        int,
-        Field(
-            reads="integer",
-            group="Reliability",
-            high=16,
-            help="failure domains of a region, any one of which may be lost",
-        ),
-    ] = 1
+    zones: Annotated[int, reliability_field("failure domains of a region, any one of which may be lost", high=16)] = 1
     """Failure domains of every region."""
-    lost_zones: Annotated[
-        int,
-        Field(reads="integer", group="Reliability", high=8, help="zones that may be lost at once, if more than one"),
-    ] = 1
+    lost_zones: Annotated[int, reliability_field("zones that may be lost at once, if more than one", high=8)] = 1
     """Of them, how many may be lost at once."""
     budget_usd_per_h: Annotated[
         float | None,
-        Field(
-            name="budget",
-            reads="USD/h",
-            bare=True,
-            group="Objectives",
-            high=1e7,
-            help="most to spend, on average over the hours",
-        ),
+        objective_field("most to spend, on average over the hours", "USD/h", name="budget", bare=True, high=1e7),
     ] = None
     confidence: Annotated[float, CONFIDENCE] = 0.8
     """Of every workload that does not state its own."""
-    max_kinds: Annotated[
-        int | None,
-        Field(reads="integer", group="Accelerators", high=64, help="most kinds of accelerator in the fleet"),
-    ] = None
+    max_kinds: Annotated[int | None, accelerator_field("most kinds of accelerator in the fleet", high=64)] = None
     """Hosts without accelerators do not count."""
-    quick: Annotated[
-        bool,
-        Field(
-            reads="flag",
-            group="Search",
-            help="by averages alone: nothing is simulated, other fleets are not looked for",
-        ),
-    ] = False
+    quick: Annotated[bool, search_field("by averages alone: nothing is simulated, other fleets are not looked for")] = (
+        False
+    )
     """By the mean-field approximation alone: nothing is simulated, other fleets are not looked for."""

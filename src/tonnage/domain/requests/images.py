@@ -19,18 +19,15 @@ MAX_SIDE: Final = 20_000.0
 class ImageFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Images that come with each request."""
 
-    images: Annotated[
-        float | None, Field(reads="count", high=1e4, help="images of a request, on average, for models that see")
-    ] = None
-    image_size: Annotated[str | None, Field(help="their size in pixels: 1024x768, or one side of a square")] = None
+    images: Annotated[float | None, Field("images of a request, on average, for models that see", high=1e4)] = None
+    image_size: Annotated[str | None, Field("their size in pixels: 1024x768, or one side of a square")] = None
     image_hits: Annotated[
         float | None,
-        Field(reads="fraction", low=MAY_BE_NOTHING, high=0.999, help="share of images whose encoding is kept, as seen"),
+        Field("share of images whose encoding is kept, as seen", "fraction", low=MAY_BE_NOTHING, high=0.999),
     ] = None
     """Stated instead of computed from `distinct_images`. [-]"""
     distinct_images: Annotated[
-        float | None,
-        Field(reads="count", high=1e12, help="different images that requests draw from: what is kept of them"),
+        float | None, Field("different images that requests draw from: what is kept of them", high=1e12)
     ] = None
     """Each asked for equally often, which is the least that a cache of encodings can give."""
 
@@ -38,18 +35,15 @@ class ImageFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 class Images(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Images of a mean request as the model's own rule cuts them up: by their size, or patches and tokens as stated."""
 
-    per_request: Annotated[float, Field(reads="count", high=1e4, help="images of a request, whose tokens isl holds")]
-    size: Annotated[str | None, Field(help="in pixels, 1024x768, in the place of patches, tokens and tiles")] = None
-    patches: Annotated[float, Field(reads="count", high=1e6, help="patches of an image, or of one of its tiles")] = 0.0
-    tokens: Annotated[float, Field(reads="tokens", high=1e6, help="tokens that one image is in the prompt")] = 0.0
-    tiles: Annotated[float, Field(reads="count", high=1e3, help="tiles of an image, each a pass of the encoder")] = 1.0
+    per_request: Annotated[float, Field("images of a request, whose tokens isl holds", high=1e4)]
+    size: Annotated[str | None, Field("in pixels, 1024x768, in the place of patches, tokens and tiles")] = None
+    patches: Annotated[float, Field("patches of an image, or of one of its tiles", high=1e6)] = 0.0
+    tokens: Annotated[float, Field("tokens that one image is in the prompt", "tokens", high=1e6)] = 0.0
+    tiles: Annotated[float, Field("tiles of an image, each a pass of the encoder", high=1e3)] = 1.0
     hits: Annotated[
-        float | None,
-        Field(reads="fraction", low=MAY_BE_NOTHING, high=0.999, help="share of these images whose encoding is kept"),
+        float | None, Field("share of these images whose encoding is kept", "fraction", low=MAY_BE_NOTHING, high=0.999)
     ] = None
-    distinct: Annotated[
-        float | None, Field(reads="count", high=1e12, help="different images that are drawn from, equally often")
-    ] = None
+    distinct: Annotated[float | None, Field("different images that are drawn from, equally often", high=1e12)] = None
 
     @property
     def prompt_tokens(self) -> float:

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from tonnage.domain.requests.common import MODEL
-from tonnage.domain.requests.field import Field, Group
+from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group, search_field
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.requests.train import FineTune, Train
 
@@ -24,13 +24,9 @@ class LifecycleRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
         Group(of=Train, name="train", help="a field of `plan train`, as often as needed"),
     ]
     serve: Annotated[Serve, Group(name="serve", help="a field of `plan serve`: rate=4/s")]
-    months: Annotated[float, Field(reads="count", high=600.0, help="in service")]
+    months: Annotated[float, Field("in service", high=600.0)]
     """In service. [months]"""
-    retrainings: Annotated[
-        float, Field(reads="count", low=-1e-9, high=1e4, help="times it is made again while it serves")
-    ] = 0.0
+    retrainings: Annotated[float, Field("times it is made again while it serves", low=MAY_BE_NOTHING, high=1e4)] = 0.0
     """Times the model is made again while it serves."""
-    quick: Annotated[
-        bool, Field(reads="flag", group="Search", help="both halves and their bill alone, serving by averages")
-    ] = False
+    quick: Annotated[bool, search_field("both halves and their bill alone, serving by averages")] = False
     """Both halves and their bill alone, serving by averages: no one kind for both, no smaller ways."""

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import msgspec
 
 from tonnage.domain.requests.common import MODEL
-from tonnage.domain.requests.field import Field, Group
+from tonnage.domain.requests.field import Group, accelerator_field, objective_field, owning_field
 from tonnage.domain.requests.fleet import FleetWorkload
 from tonnage.domain.requests.serve import Serve
 
@@ -37,8 +37,7 @@ class Own(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What accelerators that are there serve best, what they share, and what is missing."""
 
     own: Annotated[
-        tuple[OwnedGroup, ...],
-        Field(reads="list", group="Accelerators", help="what is there: 8 x A100 80GB, 4 x L40S, M4 Max 64GB"),
+        tuple[OwnedGroup, ...], accelerator_field("what is there: 8 x A100 80GB, 4 x L40S, M4 Max 64GB", "list")
     ]
     serve: Annotated[Serve, Group(without=_BESIDE)]
     """Lengths of requests, and filters on what may be rented beside."""
@@ -48,45 +47,26 @@ class Own(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         tuple[FleetWorkload, ...],
         Group(name="workloads", many=True, help="what they shall carry, with the fields of `plan fleet`"),
     ] = ()
-    min_speed: Annotated[
-        float, Field(reads="count", group="Objectives", high=1e4, help="output of one request, in tokens/s: 20")
-    ] = 20.0
+    min_speed: Annotated[float, objective_field("output of one request, in tokens/s: 20", high=1e4)] = 20.0
     """[tokens/s]"""
     host_bytes: Annotated[
         float | None,
-        Field(
-            name="host_memory",
-            reads="bytes",
-            group="Accelerators",
-            high=1e14,
-            help="of the machine around a consumer's card",
-        ),
+        accelerator_field("of the machine around a consumer's card", "bytes", name="host_memory", high=1e14),
     ] = None
     engine_stated: bool = False
     """The serving engines of `serve` were asked for: they answer on a person's own card, too."""
-    one_box: Annotated[
-        bool, Field(reads="flag", group="Accelerators", help="all groups sit in one machine, and may share a model")
-    ] = False
+    one_box: Annotated[bool, accelerator_field("all groups sit in one machine, and may share a model")] = False
     network_bytes_per_s: Annotated[
         float | None,
-        Field(
-            name="network",
-            reads="bytes/s",
-            group="Accelerators",
-            high=1e13,
-            help="between machines, to run one model over all of them (RPC): 10 Gbit/s",
+        accelerator_field(
+            "between machines, to run one model over all of them (RPC): 10 Gbit/s", "bytes/s", name="network", high=1e13
         ),
     ] = None
     site_power_w: Annotated[
-        float | None,
-        Field(name="site_power", reads="W", group="Cost of owning", high=1e11, help="what the site may draw: 2 MW"),
+        float | None, owning_field("what the site may draw: 2 MW", "W", name="site_power", high=1e11)
     ] = None
     rack_power_w: Annotated[
-        float | None,
-        Field(name="rack_power", reads="W", group="Cost of owning", high=1e7, help="what one rack may draw: 40 kW"),
+        float | None, owning_field("what one rack may draw: 40 kW", "W", name="rack_power", high=1e7)
     ] = None
-    electricity: Annotated[
-        float | None,
-        Field(reads="USD/kWh", group="Cost of owning", high=10.0, help="what power costs: $0.15/kWh"),
-    ] = None
+    electricity: Annotated[float | None, owning_field("what power costs: $0.15/kWh", "USD/kWh", high=10.0)] = None
     """[USD/kWh]"""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from tonnage.domain.requests.field import Field
+from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, engine_field
 
 __all__ = ["SessionFields"]
 
@@ -18,56 +18,48 @@ class SessionFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     profile: str | None = None
     """Of the traffic whose sessions these are, where the lengths are not its own."""
-    reuse: Annotated[
-        bool, Field(reads="flag", help="prompts find the cache of their session again; no = every prompt in full")
-    ] = True
+    reuse: Annotated[bool, Field("prompts find the cache of their session again; no = every prompt in full")] = True
     prefix_hits: Annotated[
         float | None,
-        Field(reads="fraction", low=-1e-9, high=0.999, help="share of prompt tokens found in the cache, as measured"),
+        Field("share of prompt tokens found in the cache, as measured", "fraction", low=MAY_BE_NOTHING, high=0.999),
     ] = None
     """Stated instead of computed from sessions: the same for every option, however much cache it has. [-]"""
-    turns: Annotated[float | None, Field(reads="count", low=_ABOVE, high=1e4, help="mean turns of a session")] = None
+    turns: Annotated[float | None, Field("mean turns of a session", low=_ABOVE, high=1e4)] = None
     turn_gap_s: Annotated[
         float | None,
-        Field(name="turn_gap", reads="s", high=86400.0 * 7, help="from one turn to the next: answer, tools, thinking"),
+        Field("from one turn to the next: answer, tools, thinking", "s", name="turn_gap", high=86400.0 * 7),
     ] = None
     """Mean. [s]"""
     system_prompt: Annotated[
-        float | None, Field(reads="tokens", low=-1e-9, high=1e7, help="tokens that every session begins with")
+        float | None, Field("tokens that every session begins with", "tokens", low=MAY_BE_NOTHING, high=1e7)
     ] = None
     branching: Annotated[
         float | None,
-        Field(reads="fraction", low=-1e-9, high=1.0, help="share of turns that keep only part of their context"),
+        Field("share of turns that keep only part of their context", "fraction", low=MAY_BE_NOTHING, high=1.0),
     ] = None
     success_rate: Annotated[
-        float | None, Field(reads="fraction", high=1.0, help="share of sessions that solve their task, for its cost")
+        float | None, Field("share of sessions that solve their task, for its cost", "fraction", high=1.0)
     ] = None
     kv_host_bytes: Annotated[
-        float | None,
-        Field(name="kv_host", reads="bytes", group="Model and engine", help="host memory of a node for cache: 1 TiB"),
+        float | None, engine_field("host memory of a node for cache: 1 TiB", "bytes", name="kv_host")
     ] = None
     kv_host_bytes_per_s: Annotated[
         float | None,
-        Field(
+        engine_field(
+            "between host memory and all accelerators of a node; absent = each one's own link",
+            "bytes/s",
             name="kv_host_link",
-            reads="bytes/s",
-            group="Model and engine",
-            help="between host memory and all accelerators of a node; absent = each one's own link",
         ),
     ] = None
     kv_nvme_bytes: Annotated[
-        float | None,
-        Field(name="kv_nvme", reads="bytes", group="Model and engine", help="local disks of a node for cache: 8 TB"),
+        float | None, engine_field("local disks of a node for cache: 8 TB", "bytes", name="kv_nvme")
     ] = None
     kv_nvme_bytes_per_s: Annotated[
-        float | None,
-        Field(name="kv_nvme_link", reads="bytes/s", group="Model and engine", help="reading from them, of a node"),
+        float | None, engine_field("reading from them, of a node", "bytes/s", name="kv_nvme_link")
     ] = None
     kv_store_bytes: Annotated[
-        float | None,
-        Field(name="kv_store", reads="bytes", group="Model and engine", help="cache store that all replicas share"),
+        float | None, engine_field("cache store that all replicas share", "bytes", name="kv_store")
     ] = None
     kv_store_bytes_per_s: Annotated[
-        float | None,
-        Field(name="kv_store_link", reads="bytes/s", group="Model and engine", help="reading from it, of a node"),
+        float | None, engine_field("reading from it, of a node", "bytes/s", name="kv_store_link")
     ] = None

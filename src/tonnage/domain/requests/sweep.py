@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from tonnage.domain.requests.field import Field
+from tonnage.domain.requests.field import Field, search_field
 
 __all__ = ["Ask", "Sweep"]
 
@@ -17,24 +17,14 @@ Ask = Literal["plan", "fit", "simulate", "predict"]
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     """What a sweep file says, and where its questions are worked on."""
 
-    ask: Annotated[Ask, Field(name="sweep", help="what is asked at each point")]
-    base: Annotated[dict[str, Any], Field(reads="mapping", help="fields that all points share")] = {}
-    grid: Annotated[
-        dict[str, tuple[Any, ...]],
-        Field(reads="mapping", help="field, with dots for groups, and the list of its values"),
-    ]
+    ask: Annotated[Ask, Field("what is asked at each point", name="sweep")]
+    base: Annotated[dict[str, Any], Field("fields that all points share")] = {}
+    grid: Annotated[dict[str, tuple[Any, ...]], Field("field, with dots for groups, and the list of its values")]
     take: Annotated[
-        dict[str, str],
-        Field(
-            reads="mapping", help="column and its path into the answer, options.0.cost.value; absent = the usual ones"
-        ),
+        dict[str, str], Field("column and its path into the answer, options.0.cost.value; absent = the usual ones")
     ] = {}
-    workers: Annotated[
-        int | None, Field(reads="integer", group="Search", high=1024, help="processes; absent = one a core")
-    ] = None
-    ray: Annotated[
-        str | None, Field(group="Search", help="work on this Ray cluster instead; local = one on this machine")
-    ] = None
+    workers: Annotated[int | None, search_field("processes; absent = one a core", high=1024)] = None
+    ray: Annotated[str | None, search_field("work on this Ray cluster instead; local = one on this machine")] = None
 
     @property
     def size(self) -> int:
