@@ -44,9 +44,8 @@ from tonnage.domain.rl_plan import RlOption
 from tonnage.domain.train_plan import TrainOption
 from tonnage.errors import TonnageError
 from tonnage.planning.ask import answer
-from tonnage.planning.requests.rl import rl_request
+from tonnage.planning.requests.jobs import finetune_request, rl_request, train_request
 from tonnage.planning.requests.serve import serve_request
-from tonnage.planning.requests.train import finetune_request, train_request
 from tonnage.planning.rl.plan import rl_options
 from tonnage.planning.serve.plan import serve_options
 from tonnage.planning.train.job import PATIENCE_S

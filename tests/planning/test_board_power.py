@@ -23,8 +23,8 @@ from tonnage.planning.deployment import case_of
 from tonnage.planning.fleet.plan import plan_fleet
 from tonnage.planning.own.groups import answer_group
 from tonnage.planning.predict.predict import predict
+from tonnage.planning.requests.composed import own_request
 from tonnage.planning.requests.fleet import fleet_request
-from tonnage.planning.requests.own import own_request
 from tonnage.planning.requests.serve import batch_request, serve_request
 from tonnage.planning.serve.plan import plan_serve
 from tonnage.planning.simulate.simulate import simulate

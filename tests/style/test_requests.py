@@ -21,7 +21,7 @@ BESIDE = {"web/questions.py": "lists of groups and the ways of a comparison, as 
 """Modules that make a `Field` of their own, and why."""
 DERIVED = {
     ("traffic", "planning/requests/serve.py"): "lengths where neither they nor a profile are given: chat's",
-    ("seq_len", "planning/requests/train.py"): "the shortest sequence that a number of tokens is held against",
+    ("seq_len", "planning/requests/jobs.py"): "the shortest sequence that a number of tokens is held against",
     ("kind", "planning/requests/fleet.py"): "of a workload, from the fields it has",
     ("survives", "planning/requests/fleet.py"): "from the number of zones",
     ("spot_share", "planning/requests/fleet.py"): "from the kind of workload",

@@ -16,8 +16,8 @@ from tonnage.domain.precision import Precision
 from tonnage.planning.cost.rent_or_buy import FASTEST_DECLINE, rent_or_buy
 from tonnage.planning.lifecycle.plan import plan_lifecycle
 from tonnage.planning.predict.serving import predict_serve
+from tonnage.planning.requests.composed import lifecycle_request
 from tonnage.planning.requests.cost import rent_or_buy_request
-from tonnage.planning.requests.lifecycle import lifecycle_request
 from tonnage.pricing.owning import resale_share
 
 __all__ = ["MONEY", "RuleOfThumb"]

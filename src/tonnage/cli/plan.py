@@ -246,7 +246,7 @@ def _inventory(text: str) -> dict[str, Any]:
     if text.endswith((".yaml", ".yml")):
         return {name: value for name, value in read_mapping(text).items() if name != "plan"}
     from tonnage.measure.machine.recorded import read_inventory
-    from tonnage.planning.requests.own import inventory_fields
+    from tonnage.planning.requests.composed import inventory_fields
 
     return inventory_fields(read_inventory(text))
 

@@ -42,14 +42,14 @@ def _question(kind: str, read_in: str, *, planned_in: str = "") -> Question:
 QUESTIONS: Final[dict[str, Question]] = {
     "serve": _question("serve", "serve"),
     "batch": _question("batch", "serve"),
-    "train": _question("train", "train"),
-    "finetune": _question("finetune", "train", planned_in="train"),
-    "rl": _question("rl", "rl"),
-    "infer": _question("infer", "infer"),
-    "lifecycle": _question("lifecycle", "lifecycle"),
+    "train": _question("train", "jobs"),
+    "finetune": _question("finetune", "jobs", planned_in="train"),
+    "rl": _question("rl", "jobs"),
+    "infer": _question("infer", "jobs"),
+    "lifecycle": _question("lifecycle", "composed"),
     "fleet": _question("fleet", "fleet"),
-    "own": _question("own", "own"),
-    "budget": _question("budget", "budget"),
+    "own": _question("own", "composed"),
+    "budget": _question("budget", "composed"),
 }
 """Every kind of plan, in the order people meet them."""
 

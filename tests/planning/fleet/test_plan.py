@@ -173,7 +173,7 @@ def test_a_spare_replica_is_one_more_and_holds_without_it() -> None:
 
 def test_samples_take_as_many_accelerators_as_their_own_plan_says() -> None:
     from tonnage.planning.infer.plan import plan_infer
-    from tonnage.planning.requests.infer import infer_request
+    from tonnage.planning.requests.jobs import infer_request
 
     fields = {key: value for key, value in CAMERAS.items() if key not in {"name", "kind"}} | {"streams": 400}
     where = {"accelerator": "L4", "provider": "gcp"}

@@ -13,8 +13,8 @@ from tonnage.errors import BadRequest
 from tonnage.planning.fleet.hours import hours_of, paces_of
 from tonnage.planning.fleet.plan import plan_fleet
 from tonnage.planning.plans import plan_of_text
+from tonnage.planning.requests.composed import own_request
 from tonnage.planning.requests.fleet import fleet_request
-from tonnage.planning.requests.own import own_request
 from tonnage.report.answers import document_of
 from tonnage.report.document import as_json
 

@@ -12,7 +12,7 @@ from tonnage.domain.lifecycle import LifecyclePlan
 from tonnage.errors import BadRequest
 from tonnage.planning.lifecycle.plan import plan_lifecycle
 from tonnage.planning.lifecycle.savings import _is_student, smaller_sibling
-from tonnage.planning.requests.lifecycle import lifecycle_request
+from tonnage.planning.requests.composed import lifecycle_request
 from tonnage.report.answers import show
 
 TODAY = date(2026, 11, 21)

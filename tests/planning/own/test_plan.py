@@ -21,7 +21,7 @@ from tonnage.planning.ask import answer
 from tonnage.planning.own.local import LocalRequest, local
 from tonnage.planning.own.machine import machine_named
 from tonnage.planning.own.mixed import Device, fill_fastest, share_evenly
-from tonnage.planning.requests.own import inventory_fields
+from tonnage.planning.requests.composed import inventory_fields
 from tonnage.report.answers import document_of, print_blocks
 
 TODAY = date(2026, 11, 22)

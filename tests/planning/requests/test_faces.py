@@ -24,8 +24,8 @@ from tonnage.errors import BadRequest, TonnageError
 from tonnage.planning.predict.case_lines import case_of_object
 from tonnage.planning.request_schema import case_schemas
 from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
+from tonnage.planning.requests.composed import lifecycle_request
 from tonnage.planning.requests.described import describe_fields
-from tonnage.planning.requests.lifecycle import lifecycle_request
 from tonnage.planning.requests.reading import in_base_units, request_fields
 from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.requests.simulate import simulation_of

@@ -14,7 +14,7 @@ from tonnage.domain.rl_plan import RlPlan
 from tonnage.errors import BadRequest
 from tonnage.planning.ask import answer
 from tonnage.planning.plans import plan_of_text
-from tonnage.planning.requests.rl import rl_request
+from tonnage.planning.requests.jobs import rl_request
 from tonnage.planning.rl.plan import plan_rl
 from tonnage.pricing.energy import IDLE_DRAW
 from tonnage.report.answers import document_of, explanation_of

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.domain.train_plan import TrainOption
 from tonnage.planning.host import USUAL_LOAD
-from tonnage.planning.requests.train import train_request
+from tonnage.planning.requests.jobs import train_request
 from tonnage.planning.train.machine import with_electricity
 from tonnage.planning.train.plan import plan_train
 

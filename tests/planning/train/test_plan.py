@@ -13,7 +13,7 @@ from tonnage.domain.plan import PLAN_SCHEMA
 from tonnage.domain.train_plan import PAYS, TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.planning.error_model import chance_within
-from tonnage.planning.requests.train import finetune_request, train_request
+from tonnage.planning.requests.jobs import finetune_request, train_request
 from tonnage.planning.train.plan import plan_train
 
 TODAY = date(2026, 11, 21)

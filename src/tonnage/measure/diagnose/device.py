@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from tonnage.domain.diagnosis import Evidence, Fact, Missing, Verdict
-from tonnage.measure.diagnose import limits
-from tonnage.measure.diagnose.limits import fact
+from tonnage.measure.diagnose.limits import (
+    DISK_BUSY,
+    DRAM,
+    EMPTY_DRAM,
+    EMPTY_TENSOR,
+    HOST_BUSY,
+    LINK,
+    MBU,
+    MFU,
+    TENSOR,
+    THROTTLED,
+    Rule,
+    Seen,
+    fact,
+    known_facts,
+    rule,
+)
 
 __all__ = ["RULES"]
-
-Found = Verdict | Missing | None
 
 PROFILING: Final = (
     "dcgm-exporter with DCGM_FI_PROF_PIPE_TENSOR_ACTIVE and DCGM_FI_PROF_DRAM_ACTIVE among its counters "
@@ -22,64 +36,50 @@ VIOLATIONS: Final = (
 )
 
 
-def throttled(e: Evidence) -> Found:
+def throttled(e: Evidence) -> Verdict | Missing | None:
     """The clock is held down by power or heat."""
-    shares = (("power", e.power_throttled_share), ("temperature", e.thermal_throttled_share))
-    if all(value is None for _, value in shares) and not e.throttle_reasons:
-        if "accelerator" not in e.kinds:
-            return None
-        return Missing(verdict="throttled", needs="time spent throttled, or the reasons", how=VIOLATIONS)
+    causes = (("power", e.power_throttled_share), ("temperature", e.thermal_throttled_share))
+    shares = {name: value for name, value in causes if value is not None}
+    if not shares and not e.throttle_reasons:
+        missing = Missing(verdict="throttled", needs="time spent throttled, or the reasons", how=VIOLATIONS)
+        return missing if "accelerator" in e.kinds else None
     facts = [
-        fact(f"clock held down by {name}", value, limit=limits.THROTTLED)
-        for name, value in shares
-        if value is not None and value >= limits.THROTTLED.value
+        fact(f"clock held down by {name}", value, limit=THROTTLED)
+        for name, value in shares.items()
+        if value >= THROTTLED.value
     ]
-    if not facts and not (e.throttle_reasons and all(value is None for _, value in shares)):
+    if not facts and shares:
         return None
-    if e.temperature_c is not None:
-        facts.append(fact("temperature, most", e.temperature_c, unit="degC"))
-    if e.power_w is not None:
-        facts.append(fact("power, mean", e.power_w, unit="W"))
-    heat = (e.thermal_throttled_share or 0.0) >= limits.THROTTLED.value or any(
-        "temperature" in reason for reason in e.throttle_reasons
-    )
-    why = "heat" if heat else "power"
+    facts += known_facts(e, "temperature_c", "power_w")
+    heat = shares.get("temperature", 0.0) >= THROTTLED.value or any("temperature" in one for one in e.throttle_reasons)
     named = f" ({', '.join(e.throttle_reasons)})" if e.throttle_reasons else ""
     return Verdict(
         name="throttled",
-        sentence=f"The accelerator's clock is held down by {why}{named}.",
+        sentence=f"The accelerator's clock is held down by {'heat' if heat else 'power'}{named}.",
         facts=tuple(facts) or tuple(Fact(name=reason, value=1.0, unit="count") for reason in e.throttle_reasons),
         remedy="settings",
         next_step="check air flow, dust and inlet temperature"
         if heat
         else "raise the power limit (nvidia-smi -pl) if the node's supply allows; work at the cap is no fault",
-        gain=max((value for _, value in shares if value is not None), default=None),
+        gain=max(shares.values(), default=None),
     )
 
 
-def compute_bound(e: Evidence) -> Found:
-    """Matrix units are the limit."""
-    return _bound(e, by="compute")
+_ACTIVE: Final = (
+    ("compute", "tensor_active", TENSOR, "cycles with matrix units at work"),
+    ("bandwidth", "dram_active", DRAM, "cycles with memory at work"),
+)
+_REACHED: Final = (
+    ("compute", "mfu", MFU, "FLOP/s of the work, of the peak"),
+    ("bandwidth", "mbu", MBU, "bytes/s of the work, of the peak"),
+)
+"""Limit, what shows it in the evidence, threshold, and its name."""
 
 
-def bandwidth_bound(e: Evidence) -> Found:
-    """Memory traffic is the limit."""
-    return _bound(e, by="bandwidth")
-
-
-def _bound(e: Evidence, *, by: str) -> Found:
-    """Which of the two is the limit: the one nearer to what it reaches, if it is near at all."""
-    if e.tensor_active is not None and e.dram_active is not None:
-        of = {
-            "compute": (e.tensor_active, limits.TENSOR, "cycles with matrix units at work"),
-            "bandwidth": (e.dram_active, limits.DRAM, "cycles with memory at work"),
-        }
-    elif e.mfu is not None and e.mbu is not None:
-        of = {
-            "compute": (e.mfu, limits.MFU, "FLOP/s of the work, of the peak"),
-            "bandwidth": (e.mbu, limits.MBU, "bytes/s of the work, of the peak"),
-        }
-    else:
+def _bound(e: Evidence, *, by: str) -> Verdict | Missing | None:
+    """Whether matrix units or memory traffic is the limit: the one nearer to what it reaches, if it is near at all."""
+    known = next((rows for rows in (_ACTIVE, _REACHED) if all(getattr(e, row[1]) is not None for row in rows)), None)
+    if known is None:
         if by == "bandwidth" or "host" in e.kinds[:1]:
             return None  # said once, by the other
         return Missing(
@@ -87,95 +87,84 @@ def _bound(e: Evidence, *, by: str) -> Found:
             needs="how busy matrix units and memory are (utilisation does not tell)",
             how=PROFILING,
         )
-    value, limit, name = of[by]
-    other = of["bandwidth" if by == "compute" else "compute"]
+    own, other = ((getattr(e, field), limit, name) for _, field, limit, name in sorted(known, key=lambda r: r[0] != by))
+    value, limit, name = own
     if value < limit.value or value / limit.value < other[0] / other[1].value:
         return None
-    facts = [fact(name, value, limit=limit), fact(other[2], other[0], limit=other[1])]
-    if e.utilisation is not None:
-        facts.append(fact("utilisation", e.utilisation))
-    if by == "compute":
-        sentence = f"Matrix units are the limit: {value:.0%} {name.partition(' ')[0]} at work or reached."
-        step = "fewer bits for weights and activations (FP8), then accelerators with more FLOP/s per dollar"
-    else:
-        sentence = f"Memory bandwidth is the limit: {value:.0%} of the peak or of all cycles."
-        step = (
-            "larger batches if latency allows, fewer bits for weights and cache, then accelerators with more bandwidth"
-        )
+    compute = by == "compute"
     return Verdict(
         name=f"{by}-bound",
-        sentence=sentence,
-        facts=tuple(facts),
+        sentence=f"Matrix units are the limit: {value:.0%} {name.partition(' ')[0]} at work or reached."
+        if compute
+        else f"Memory bandwidth is the limit: {value:.0%} of the peak or of all cycles.",
+        facts=(
+            fact(name, value, limit=limit),
+            fact(other[2], other[0], limit=other[1]),
+            *known_facts(e, "utilisation"),
+        ),
         remedy="accelerator",
-        next_step=step,
+        next_step="fewer bits for weights and activations (FP8), then accelerators with more FLOP/s per dollar"
+        if compute
+        else "larger batches if latency allows, fewer bits for weights and cache, then accelerators with more "
+        "bandwidth",
         gain=min(1.0, value),
     )
 
 
-def under_utilised(e: Evidence) -> Found:
+@rule(
+    "under-utilised",
+    "code",
+    "CUDA graphs (no --enforce-eager) and larger batches; fewer Python steps between kernels; a faster processor "
+    "before a faster accelerator",
+)
+def under_utilised(e: Evidence) -> Seen | None:
     """There is work, and neither matrix units nor memory do much of it: the host is what it waits for."""
     if e.tensor_active is None or e.dram_active is None:
-        return None  # said by compute_bound
+        return None  # said by `_bound`
     working = (e.running or 0.0) >= 1.0 or (e.utilisation or 0.0) >= 0.5
-    idle = e.tensor_active < limits.EMPTY_TENSOR.value and e.dram_active < limits.EMPTY_DRAM.value
+    idle = e.tensor_active < EMPTY_TENSOR.value and e.dram_active < EMPTY_DRAM.value
     stalled = e.parts is not None and e.step_s is not None  # training: its own parts say what stalls
     if not (working and idle) or stalled:
         return None
-    facts = [
-        fact("cycles with matrix units at work", e.tensor_active, limit=limits.EMPTY_TENSOR),
-        fact("cycles with memory at work", e.dram_active, limit=limits.EMPTY_DRAM),
-    ]
-    if e.utilisation is not None:
-        facts.append(fact("utilisation", e.utilisation))
-    if e.running is not None:
-        facts.append(fact("requests running, mean", e.running, unit="requests"))
-    if e.cpu_busy is not None:
-        facts.append(fact("processors busy", e.cpu_busy))
     small = "kernels are small or far apart" if (e.utilisation or 0.0) >= 0.5 else "it waits for the host"
-    return Verdict(
-        name="under-utilised",
-        sentence=f"There is work, but the accelerator does little of it: {small}.",
-        facts=tuple(facts),
-        remedy="code",
-        next_step="CUDA graphs (no --enforce-eager) and larger batches; fewer Python steps between kernels; a faster "
-        "processor before a faster accelerator",
-        gain=1.0 - max(e.tensor_active / limits.TENSOR.value, e.dram_active / limits.DRAM.value),
+    return (
+        f"There is work, but the accelerator does little of it: {small}.",
+        known_facts(e, "utilisation", "running", "cpu_busy", tensor_active=EMPTY_TENSOR, dram_active=EMPTY_DRAM),
+        1.0 - max(e.tensor_active / TENSOR.value, e.dram_active / DRAM.value),
     )
 
 
-def link_bound(e: Evidence) -> Found:
+@rule(
+    "communication-bound",
+    "accelerator",
+    "less tensor and more data parallelism, collectives of fewer bits, then faster links",
+)
+def link_bound(e: Evidence) -> Seen | None:
     """Links between accelerators are the limit, by their own counters."""
-    if e.link_bytes_per_s is None or e.link_peak_bytes_per_s is None:
+    if e.link_bytes_per_s is None or not e.link_peak_bytes_per_s:
         return None
     share = e.link_bytes_per_s / e.link_peak_bytes_per_s
-    if share < limits.LINK.value:
+    if share < LINK.value:
         return None
-    return Verdict(
-        name="communication-bound",
-        sentence=f"The links between accelerators are at {share:.0%} of their peak.",
-        facts=(fact("link traffic, of the peak", share, limit=limits.LINK),),
-        remedy="accelerator",
-        next_step="less tensor and more data parallelism, collectives of fewer bits, then faster links",
-        gain=share,
-    )
+    said = f"The links between accelerators are at {share:.0%} of their peak."
+    return said, [fact("link traffic, of the peak", share, limit=LINK)], share
 
 
-def host_bound(e: Evidence) -> Found:
+def host_bound(e: Evidence) -> Verdict | None:
     """Processors or a disk of the host are full while accelerators wait."""
-    busy = e.cpu_busy is not None and e.cpu_busy >= limits.HOST_BUSY.value
-    disk = e.disk_busy is not None and e.disk_busy >= limits.DISK_BUSY.value
-    waits = e.tensor_active is not None and e.tensor_active < limits.EMPTY_TENSOR.value
-    if not (busy or disk) or not waits or "serving" in e.kinds:
+    full = {
+        name: limit
+        for name, limit in (("cpu_busy", HOST_BUSY), ("disk_busy", DISK_BUSY))
+        if (getattr(e, name) or 0.0) >= limit.value
+    }
+    waits = e.tensor_active is not None and e.tensor_active < EMPTY_TENSOR.value
+    if not full or not waits or "serving" in e.kinds:
         return None
-    facts = [fact("cycles with matrix units at work", e.tensor_active or 0.0, limit=limits.EMPTY_TENSOR)]
-    if busy:
-        facts.append(fact("processors busy", e.cpu_busy or 0.0, limit=limits.HOST_BUSY))
-    if disk:
-        facts.append(fact("busiest disk busy", e.disk_busy or 0.0, limit=limits.DISK_BUSY))
+    disk = "disk_busy" in full
     return Verdict(
         name="input-bound",
         sentence=f"The accelerator waits while the host's {'disk is' if disk else 'processors are'} full.",
-        facts=tuple(facts),
+        facts=tuple(known_facts(e, tensor_active=EMPTY_TENSOR, **full)),
         remedy="code",
         next_step="cache or decode the data beforehand"
         + (", local NVMe" if disk else ", more loader processes or decoding on the accelerator")
@@ -183,4 +172,11 @@ def host_bound(e: Evidence) -> Found:
     )
 
 
-RULES: Final = (throttled, host_bound, link_bound, compute_bound, bandwidth_bound, under_utilised)
+RULES: Final[tuple[Rule, ...]] = (
+    throttled,
+    host_bound,
+    link_bound,
+    partial(_bound, by="compute"),
+    partial(_bound, by="bandwidth"),
+    under_utilised,
+)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from tonnage.domain.diagnosis import DIAGNOSIS_SCHEMA, Diagnosis, Evidence, Missing, Verdict
 from tonnage.measure.diagnose import device, serving, training
+from tonnage.measure.diagnose.limits import Rule
 
 __all__ = ["RULES", "judge"]
-
-Rule = Callable[[Evidence], Verdict | Missing | None]
 
 RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "serving": serving.RULES,

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from tonnage.domain.diagnosis import Evidence, Fact
+from tonnage.domain.diagnosis import Evidence, Fact, Missing, Remedy, Verdict
 
-__all__ = ["Limit", "fact", "has_enough_requests"]
+__all__ = ["Limit", "Rule", "fact", "known_facts", "rule"]
+
+Rule = Callable[[Evidence], Verdict | Missing | None]
+Seen = tuple[str, Iterable[Fact], float | None]
+"""A sentence, the facts that it rests on, and the most that removing the limit brings."""
 
 
 class Limit(NamedTuple):
@@ -48,6 +53,34 @@ WORSE: Final = Limit(0.10, "ours: twice the 5 % by which repeated runs differ")
 MIN_REQUESTS: Final = 20.0
 """Requests below which a mean says little. [requests]"""
 
+_NAMES: Final = {
+    "waiting": ("requests waiting, mean", "requests"),
+    "waiting_most": ("requests waiting, most", "requests"),
+    "running": ("requests running, mean", "requests"),
+    "running_most": ("requests running, most", "requests"),
+    "kv_used_most": ("KV cache in use, most", "share"),
+    "idle_share": ("readings with nothing to do", "share"),
+    "failed_share": ("requests failed or aborted", "share"),
+    "first_s": ("time to first token, first requests", "s"),
+    "later_s": ("time to first token, later", "s"),
+    "utilisation": ("utilisation", "share"),
+    "tensor_active": ("cycles with matrix units at work", "share"),
+    "dram_active": ("cycles with memory at work", "share"),
+    "temperature_c": ("temperature, most", "degC"),
+    "power_w": ("power, mean", "W"),
+    "cpu_busy": ("processors busy", "share"),
+    "disk_busy": ("busiest disk busy", "share"),
+    "step_s": ("step", "s"),
+    "kernel_s": ("mean kernel", "s"),
+    "hidden_communication_s": ("collectives hidden behind computing", "s"),
+    "scaling_efficiency": ("scaling efficiency", "share"),
+    "slowest_share": ("slowest over median rank, less 1", "share"),
+    "memory_reserved_bytes": ("memory held", "bytes"),
+    "memory_peak_bytes": ("memory in use, most", "bytes"),
+    "alloc_retries": ("times the allocator had to start again", "count"),
+}
+"""What a value of the evidence is called as a fact, and its unit."""
+
 
 def fact(name: str, value: float, *, unit: str = "share", limit: Limit | None = None) -> Fact:
     """A number with the threshold that it is held against."""
@@ -56,6 +89,28 @@ def fact(name: str, value: float, *, unit: str = "share", limit: Limit | None = 
     )
 
 
-def has_enough_requests(evidence: Evidence) -> bool:
-    """Whether as many requests finished as a mean of them needs."""
-    return evidence.requests is not None and evidence.requests >= MIN_REQUESTS
+def known_facts(evidence: Evidence, *names: str, **held: Limit) -> list[Fact]:
+    """Values of the evidence as facts, those held against a threshold first; what no source states is left out."""
+    return [
+        fact(_NAMES[name][0], value, unit=_NAMES[name][1], limit=held.get(name))
+        for name in (*held, *names)
+        if (value := getattr(evidence, name)) is not None
+    ]
+
+
+def rule(name: str, remedy: Remedy, next_step: str) -> Callable[[Callable[[Evidence], Seen | Missing | None]], Rule]:
+    """A rule whose verdict is always called the same and always leads to the same step."""
+
+    def named(look: Callable[[Evidence], Seen | Missing | None]) -> Rule:
+        def judged(evidence: Evidence) -> Verdict | Missing | None:
+            seen = look(evidence)
+            if seen is None or isinstance(seen, Missing):
+                return seen
+            sentence, facts, gain = seen
+            return Verdict(
+                name=name, sentence=sentence, facts=tuple(facts), remedy=remedy, next_step=next_step, gain=gain
+            )
+
+        return judged
+
+    return named

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -12,7 +12,7 @@ from tonnage.domain.diagnosis import Evidence, Fact, LoadLevel
 from tonnage.domain.measurement import Measurement, Point
 from tonnage.domain.train_measurement import StepTimes, TrainMeasurement, TrainRun
 from tonnage.measure.diagnose.limits import fact
-from tonnage.measure.diagnose.window import evidence_of
+from tonnage.measure.diagnose.window import evidence_of, merge_readings
 from tonnage.measure.knee import objective_missed
 from tonnage.measure.records import Log
 
@@ -71,45 +71,13 @@ def evidence_of_log(log: Log, measurement: Measurement, *, source: str = "") -> 
     parts = {one.segment for one in log.segments if one.stage == stage}
     readings = [scrape.reading for scrape in log.scrapes if scrape.segment in parts]
     if readings:
-        seen = evidence_of(readings)
-        fields = (
-            "kinds",
-            "engine",
-            "accelerator",
-            "window_s",
-            "samples",
-            "running",
-            "running_most",
-            "running_limit",
-            "waiting",
-            "waiting_most",
-            "idle_share",
-            "kv_used",
-            "kv_used_most",
-            "preemptions",
-            "queue_s",
-            "prefill_s",
-            "utilisation",
-            "sm_active",
-            "tensor_active",
-            "dram_active",
-            "temperature_c",
-            "power_w",
-            "memory_used_share",
-            "power_throttled_share",
-            "thermal_throttled_share",
-            "throttle_reasons",
-            "link_bytes_per_s",
-            "flop_per_s",
-            "memory_bytes_per_s",
-            "cpu_busy",
-            "cpu_iowait",
-            "disk_busy",
-        )
-        given = {name: getattr(seen, name) for name in fields if getattr(seen, name) not in (None, ())}
-        given["kinds"] = tuple(dict.fromkeys((*whole.kinds, *seen.kinds)))
-        whole = replace(whole, **given)
+        client = replace(whole, **dict.fromkeys(_BY_SERVER))
+        whole = merge_readings([client, evidence_of(readings), replace(whole, sources=())])
     return replace(whole, **_first_and_later(log))
+
+
+_BY_SERVER: Final = ("engine", "running_most", "waiting_most", "kv_used_most", "preemptions", "queue_s")
+"""What the server's own pages say better than the client's summary of them."""
 
 
 def _first_and_later(log: Log) -> dict[str, float]:

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
-from tonnage.domain.diagnosis import Evidence, Fact, Missing, Verdict
+from tonnage.domain.diagnosis import Evidence, Missing, Verdict
 from tonnage.domain.engine_spec import ServerMetrics
 from tonnage.engines.registry import server_metrics
-from tonnage.measure.diagnose import limits
-from tonnage.measure.diagnose.limits import fact, has_enough_requests
+from tonnage.measure.diagnose.limits import (
+    CLIENT,
+    COLD,
+    FAILING,
+    IDLE,
+    KNEE,
+    KV_EMPTY,
+    KV_FULL,
+    MIN_REQUESTS,
+    PREEMPTED,
+    QUEUED,
+    WAITING,
+    WORSE,
+    Rule,
+    Seen,
+    fact,
+    known_facts,
+    rule,
+)
 from tonnage.units import show
 
 __all__ = ["RULES"]
-
-Found = Verdict | Missing | None
 
 NO_PAGE: Final = "give the engine's /metrics page (SGLang: --enable-metrics, llama.cpp: --metrics), or a measurement"
 """Where it is not known which server runs."""
@@ -22,77 +36,56 @@ MORE_CACHE: Final = "a cache of fewer bits, shorter contexts, or fewer requests 
 """The same of settings that make more room."""
 
 
-def client_late(e: Evidence) -> Found:
+@rule(
+    "client-bound",
+    "measure",
+    "give the client a core of its own or less load, and measure again before changing anything",
+)
+def client_late(e: Evidence) -> Seen | None:
     """The measuring client is late itself: latencies hold its delay."""
-    if e.client_delay_s is None or e.ttft_s is None or e.client_delay_s <= limits.CLIENT.value * e.ttft_s:
+    if e.client_delay_s is None or not e.ttft_s or e.client_delay_s <= CLIENT.value * e.ttft_s:
         return None
-    return Verdict(
-        name="client-bound",
-        sentence=f"The measuring client is late by {e.client_delay_s * 1e3:.3g} ms itself; latencies here hold it.",
-        facts=(fact("client delay, p99, of time to first token", e.client_delay_s / e.ttft_s, limit=limits.CLIENT),),
-        remedy="measure",
-        next_step="give the client a core of its own or less load, and measure again before changing anything",
-    )
+    said = f"The measuring client is late by {e.client_delay_s * 1e3:.3g} ms itself; latencies here hold it."
+    return said, [fact("client delay, p99, of time to first token", e.client_delay_s / e.ttft_s, limit=CLIENT)], None
 
 
-def failing(e: Evidence) -> Found:
+@rule("failing", "code", "read the server's log for the first failure; time-outs of clients count as aborted")
+def failing(e: Evidence) -> Seen | None:
     """Requests fail."""
-    if e.failed_share is None or e.failed_share <= limits.FAILING.value or not e.requests:
+    if e.failed_share is None or e.failed_share <= FAILING.value or not e.requests:
         return None
-    return Verdict(
-        name="failing",
-        sentence=f"{e.failed_share:.0%} of the requests fail or are given up.",
-        facts=(fact("requests failed or aborted", e.failed_share, limit=limits.FAILING),),
-        remedy="code",
-        next_step="read the server's log for the first failure; time-outs of clients count as aborted",
-        gain=e.failed_share,
-    )
+    said = f"{e.failed_share:.0%} of the requests fail or are given up."
+    return said, known_facts(e, failed_share=FAILING), e.failed_share
 
 
-def memory_capacity(e: Evidence) -> Found:
+def memory_capacity(e: Evidence) -> Verdict | Missing | None:
     """The cache is full: requests wait for blocks, or are thrown out and computed again."""
+    page = _page(e.engine)
     if e.kv_used_most is None:
-        return Missing(verdict="memory-capacity bound", needs="share of the KV cache in use", how=_how_kv(e.engine))
-    share = e.preemptions / e.requests if e.preemptions is not None and e.requests else 0.0
-    full, waits = e.kv_used_most >= limits.KV_FULL.value, (e.waiting or 0.0) > 0.0
-    preempts = share >= limits.PREEMPTED.value
-    if not (preempts or (full and waits)):
-        return None
-    facts: list[Fact] = [fact("KV cache in use, most", e.kv_used_most, limit=limits.KV_FULL)]
+        how = (page.cache_unstated or page.queue_advice) if page else NO_PAGE
+        return Missing(verdict="memory-capacity bound", needs="share of the KV cache in use", how=how)
+    facts, share = known_facts(e, kv_used_most=KV_FULL), 0.0
     if e.preemptions is not None and e.requests:
-        facts.append(fact("preemptions per request", share, limit=limits.PREEMPTED))
-    if e.waiting is not None:
-        facts.append(fact("requests waiting, mean", e.waiting, unit="requests"))
-    if e.running is not None:
-        facts.append(fact("requests running, mean", e.running, unit="requests"))
+        share = e.preemptions / e.requests
+        facts.append(fact("preemptions per request", share, limit=PREEMPTED))
+    preempts = share >= PREEMPTED.value
+    if not (preempts or (e.kv_used_most >= KV_FULL.value and (e.waiting or 0.0) > 0.0)):
+        return None
     what = f"{e.preemptions:,.0f} preemptions in {e.requests:,.0f} requests" if preempts else "new requests wait for it"
     return Verdict(
         name="memory-capacity bound",
         sentence=f"The KV cache is full ({e.kv_used_most:.0%} in use at most): {what}.",
-        facts=tuple(facts),
+        facts=(*facts, *known_facts(e, "waiting", "running")),
         remedy="accelerator",
-        next_step=f"first settings: {_more_cache(e.engine)}; then more memory: tensor parallelism, a larger card",
+        next_step=f"first settings: {page.cache_advice if page else MORE_CACHE}; then more memory: tensor parallelism, "
+        "a larger card",
         gain=_queue_share(e) or share,
     )
 
 
-def _more_cache(engine: str | None) -> str:
-    page = _pages().get(engine or "")
-    return page.cache_advice if page is not None else MORE_CACHE
-
-
-def _how_queue(engine: str | None) -> str:
-    page = _pages().get(engine or "")
-    return page.queue_advice if page is not None else NO_PAGE
-
-
-def _how_kv(engine: str | None) -> str:
-    page = _pages().get(engine or "")
-    return page.cache_unstated if page is not None and page.cache_unstated else _how_queue(engine)
-
-
-def _pages() -> Mapping[str, ServerMetrics]:
-    return {page.name: page for page in server_metrics()}
+def _page(engine: str | None) -> ServerMetrics | None:
+    """What is known of an engine's metrics page."""
+    return next((page for page in server_metrics() if page.name == engine), None)
 
 
 def _queue_share(e: Evidence) -> float | None:
@@ -101,29 +94,32 @@ def _queue_share(e: Evidence) -> float | None:
     return None if e.queue_s is None or not whole else min(1.0, e.queue_s / whole)
 
 
-def queueing(e: Evidence) -> Found:
+def queueing(e: Evidence) -> Verdict | Missing | None:
     """Requests wait although the cache has room: there are too few seats or too few replicas."""
     share = _queue_share(e)
     if share is None and e.waiting is None:
-        return Missing(verdict="queueing", needs="time or requests in the queue", how=_how_queue(e.engine))
-    facts: list[Fact] = []
-    long = share is not None and has_enough_requests(e) and share >= limits.QUEUED.value
-    many = e.waiting is not None and e.waiting >= limits.WAITING.value and (e.samples or 0) > 1
+        page = _page(e.engine)
+        how = page.queue_advice if page else NO_PAGE
+        return Missing(verdict="queueing", needs="time or requests in the queue", how=how)
+    long = share is not None and (e.requests or 0.0) >= MIN_REQUESTS and share >= QUEUED.value
+    many = e.waiting is not None and e.waiting >= WAITING.value and (e.samples or 0) > 1
     if not (long or many):
         return None
+    facts = []
     if share is not None and e.queue_s is not None:
-        facts.append(fact("queueing, share of time to first token", share, limit=limits.QUEUED))
-        facts.append(fact("queueing, mean", e.queue_s, unit="s"))
-    if e.waiting is not None:
-        facts.append(fact("requests waiting, mean", e.waiting, unit="requests", limit=limits.WAITING))
-    seats = e.running_limit is not None and e.running_most is not None and e.running_most >= e.running_limit
-    if seats and e.running_limit is not None:
+        facts += [
+            fact("queueing, share of time to first token", share, limit=QUEUED),
+            fact("queueing, mean", e.queue_s, unit="s"),
+        ]
+    facts += known_facts(e, waiting=WAITING)
+    first = ""
+    if e.running_limit is not None and e.running_most is not None and e.running_most >= e.running_limit:
         facts.append(fact("requests running, of the engine's limit", e.running_limit, unit="requests"))
+        if e.kv_used_most is not None and e.kv_used_most < KV_FULL.value:
+            first = "raise the engine's limit of running requests, for its cache has room; then "
     said = f"{e.waiting or 0.0:.3g} requests wait on average"
     if e.queue_s and e.ttft_s:
         said = f"{show(e.queue_s, 's')} of {show(e.ttft_s, 's')} to the first token is waiting"
-    room = e.kv_used_most is not None and e.kv_used_most < limits.KV_FULL.value
-    first = "raise the engine's limit of running requests, for its cache has room; then " if seats and room else ""
     return Verdict(
         name="queueing",
         sentence=f"Requests queue: {said}.",
@@ -134,7 +130,7 @@ def queueing(e: Evidence) -> Found:
     )
 
 
-def past_knee(e: Evidence) -> Found:
+def past_knee(e: Evidence) -> Verdict | Missing | None:
     """p95 grows faster than throughput."""
     if len(e.levels) < 2:
         return Missing(
@@ -143,23 +139,20 @@ def past_knee(e: Evidence) -> Found:
             how="`tonnage measure serve URL --sweep`, or a window over which the load varies",
         )
     levels = sorted(e.levels, key=lambda level: level.level)
-    best = max(levels, key=lambda level: level.requests_per_s / level.p95_s)
-    last = levels[-1]
-    if best is last or last.level <= best.level:
+    best, last = max(levels, key=lambda level: level.requests_per_s / level.p95_s), levels[-1]
+    if last.level <= best.level:
         return None
     slower, more = last.p95_s / best.p95_s, last.requests_per_s / best.requests_per_s
-    if slower - 1.0 <= limits.WORSE.value or slower <= limits.KNEE.value * more:
+    if slower - 1.0 <= WORSE.value or slower <= KNEE.value * more:
         return None
     return Verdict(
         name="p95 growing faster than throughput",
         sentence=f"Above a load of {best.level:.3g} p95 grows faster than throughput: at {last.level:.3g} it is "
         f"{slower:.3g} times as long for {more:.3g} times the requests.",
         facts=(
-            fact("growth of p95 over growth of throughput", slower / more, unit="count", limit=limits.KNEE),
-            fact(f"p95 at {best.level:.3g}", best.p95_s, unit="s"),
-            fact(f"p95 at {last.level:.3g}", last.p95_s, unit="s"),
-            fact(f"throughput at {best.level:.3g}", best.requests_per_s, unit="requests/s"),
-            fact(f"throughput at {last.level:.3g}", last.requests_per_s, unit="requests/s"),
+            fact("growth of p95 over growth of throughput", slower / more, unit="count", limit=KNEE),
+            *(fact(f"p95 at {one.level:.3g}", one.p95_s, unit="s") for one in (best, last)),
+            *(fact(f"throughput at {one.level:.3g}", one.requests_per_s, unit="requests/s") for one in (best, last)),
         ),
         remedy="capacity",
         next_step=f"hold each replica at a load of about {best.level:.3g} and add replicas beyond it",
@@ -167,7 +160,12 @@ def past_knee(e: Evidence) -> Found:
     )
 
 
-def over_provisioned(e: Evidence) -> Found:
+@rule(
+    "over-provisioned",
+    "capacity",
+    "check that the window holds the peak; then fewer replicas, a smaller card, or scale to zero",
+)
+def over_provisioned(e: Evidence) -> Seen | Missing | None:
     """Far less load than the server could take: nothing waits, the cache is nearly empty, few run."""
     if e.waiting_most is None or e.running_most is None or (e.samples or 0) < 2:
         return Missing(
@@ -175,68 +173,59 @@ def over_provisioned(e: Evidence) -> Found:
             needs="running and waiting requests over a window of its usual load",
             how="a Prometheus server, or --window for a live endpoint, over hours that include the peak",
         )
-    if e.waiting_most > 0 or e.slo_missed or (e.failed_share or 0.0) > limits.FAILING.value:
+    if e.waiting_most > 0 or e.slo_missed or (e.failed_share or 0.0) > FAILING.value:
         return None
-    idle = e.idle_share is not None and e.idle_share >= limits.IDLE.value
-    roomy = e.kv_used_most is not None and e.kv_used_most < limits.KV_EMPTY.value
-    seats = e.running_limit is None or e.running_most <= limits.KV_EMPTY.value * e.running_limit
+    idle = e.idle_share is not None and e.idle_share >= IDLE.value
+    roomy = e.kv_used_most is not None and e.kv_used_most < KV_EMPTY.value
+    seats = e.running_limit is None or e.running_most <= KV_EMPTY.value * e.running_limit
     if not ((roomy and seats) or (idle and (roomy or e.kv_used_most is None))):
         return None
-    facts = [
-        fact("requests waiting, most", e.waiting_most, unit="requests"),
-        fact("requests running, most", e.running_most, unit="requests"),
-    ]
-    if e.kv_used_most is not None:
-        facts.append(fact("KV cache in use, most", e.kv_used_most, limit=limits.KV_EMPTY))
-    if e.idle_share is not None:
-        facts.append(fact("readings with nothing to do", e.idle_share, limit=limits.IDLE))
+    facts = [*known_facts(e, "waiting_most", "running_most"), *known_facts(e, kv_used_most=KV_EMPTY, idle_share=IDLE)]
     seen = f"over {e.window_s / 3600:.3g} h" if e.window_s and e.window_s >= 600 else "in this short window"
-    return Verdict(
-        name="over-provisioned",
-        sentence=f"More is rented than is used {seen}: nothing ever waits, and at most {e.running_most:.3g} requests "
-        "run at once.",
-        facts=tuple(facts),
-        remedy="capacity",
-        next_step="check that the window holds the peak; then fewer replicas, a smaller card, or scale to zero",
-        gain=e.idle_share,
-    )
+    said = f"nothing ever waits, and at most {e.running_most:.3g} requests run at once."
+    return f"More is rented than is used {seen}: {said}", facts, e.idle_share
 
 
-def cold_start(e: Evidence) -> Found:
+@rule(
+    "cold start",
+    "settings",
+    "send warm-up requests before a replica takes traffic, keep compiled kernels and graphs in a cache that outlives "
+    "the container, and keep one replica warm",
+)
+def cold_start(e: Evidence) -> Seen | None:
     """The first requests take far longer: weights are loaded, graphs captured, kernels compiled."""
-    if e.first_s is None or e.later_s is None:
+    if e.first_s is None or e.later_s is None or not 0.0 < COLD.value * e.later_s <= e.first_s:
         return None
-    if e.later_s <= 0 or e.first_s < limits.COLD.value * e.later_s:
-        return None
-    return Verdict(
-        name="cold start",
-        sentence=f"The first requests wait {show(e.first_s, 's')} for a token, later ones {show(e.later_s, 's')}.",
-        facts=(
-            fact("first over later time to first token", e.first_s / e.later_s, unit="count", limit=limits.COLD),
-            fact("time to first token, first requests", e.first_s, unit="s"),
-            fact("time to first token, later", e.later_s, unit="s"),
-        ),
-        remedy="settings",
-        next_step="send warm-up requests before a replica takes traffic, keep compiled kernels and graphs in a cache "
-        "that outlives the container, and keep one replica warm",
-    )
+    facts = [
+        fact("first over later time to first token", e.first_s / e.later_s, unit="count", limit=COLD),
+        *known_facts(e, "first_s", "later_s"),
+    ]
+    said = f"The first requests wait {show(e.first_s, 's')} for a token, later ones {show(e.later_s, 's')}."
+    return said, facts, None
 
 
-def regression(e: Evidence) -> Found:
+@rule(
+    "regression",
+    "code",
+    "compare versions and settings of both runs (`tonnage history show`); go back unless it is meant",
+)
+def regression(e: Evidence) -> Seen | None:
     """Worse than an earlier measurement of the same load."""
-    worse = [one for one in e.baseline if one.value > limits.WORSE.value]
+    worse = [one for one in e.baseline if one.value > WORSE.value]
     if not worse:
         return None
     most = max(worse, key=lambda one: one.value)
-    return Verdict(
-        name="regression",
-        sentence=f"Worse than the baseline: {most.name} by {most.value:.0%}.",
-        facts=tuple(worse),
-        remedy="code",
-        next_step="compare versions and settings of both runs (`tonnage history show`); go back unless it is meant",
-        gain=most.value,
-    )
+    return f"Worse than the baseline: {most.name} by {most.value:.0%}.", worse, most.value
 
 
-RULES: Final = (client_late, failing, regression, memory_capacity, queueing, past_knee, cold_start, over_provisioned)
+RULES: Final[tuple[Rule, ...]] = (
+    client_late,
+    failing,
+    regression,
+    memory_capacity,
+    queueing,
+    past_knee,
+    cold_start,
+    over_provisioned,
+)
 """What limits more comes first."""

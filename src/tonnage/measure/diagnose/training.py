@@ -4,171 +4,158 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.domain.diagnosis import Evidence, Fact, Missing, Verdict
-from tonnage.measure.diagnose import limits
-from tonnage.measure.diagnose.limits import fact
+from tonnage.domain.diagnosis import Evidence, Missing
+from tonnage.measure.diagnose.limits import (
+    CHECKPOINT,
+    COMMUNICATION,
+    FRAGMENTED,
+    INPUT_HIGH,
+    INPUT_SOME,
+    LAUNCH,
+    NEARLY_FULL,
+    STRAGGLER,
+    Rule,
+    Seen,
+    fact,
+    known_facts,
+    rule,
+)
 
 __all__ = ["RULES"]
-
-Found = Verdict | Missing | None
 
 STEPS: Final = "`tonnage measure train -- python train.py`, or the probe inside the script"
 
 
-def input_bound(e: Evidence) -> Found:
+def _part_s(e: Evidence, name: str) -> float | None:
+    """One part of a step; None where it, or the step, is not known. [s]"""
+    found: float | None = getattr(e.parts, name, None)
+    return found if e.step_s else None
+
+
+@rule(
+    "input-bound",
+    "code",
+    "more loader processes, pinned memory and prefetch, decoding beforehand or on the accelerator, data on local NVMe; "
+    "another accelerator would wait as long",
+)
+def input_bound(e: Evidence) -> Seen | Missing | None:
     """The step waits for its data."""
-    if e.parts is None or e.parts.input_s is None or not e.step_s:
+    waits = _part_s(e, "input_s")
+    if waits is None or not e.step_s:
         return Missing(verdict="input-bound", needs="waiting for data in a step", how=STEPS)
-    share = e.parts.input_s / e.step_s
-    if share < limits.INPUT_SOME.value:
+    share = waits / e.step_s
+    if share < INPUT_SOME.value:
         return None
-    high = share >= limits.INPUT_HIGH.value
+    high = share >= INPUT_HIGH.value
     facts = [
-        fact("waiting for data, of a step", share, limit=limits.INPUT_HIGH if high else limits.INPUT_SOME),
-        fact("waiting for data", e.parts.input_s, unit="s"),
-        fact("step", e.step_s, unit="s"),
+        fact("waiting for data, of a step", share, limit=INPUT_HIGH if high else INPUT_SOME),
+        fact("waiting for data", waits, unit="s"),
+        *known_facts(e, "step_s", "cpu_busy", "disk_busy"),
     ]
-    facts += [
-        fact(name, value)
-        for name, value in (("processors busy", e.cpu_busy), ("busiest disk busy", e.disk_busy))
-        if value is not None
-    ]
-    return Verdict(
-        name="input-bound",
-        sentence=f"{share:.0%} of each step waits for data: {'highly' if high else 'moderately'} input-bound.",
-        facts=tuple(facts),
-        remedy="code",
-        next_step="more loader processes, pinned memory and prefetch, decoding beforehand or on the accelerator, "
-        "data on local NVMe; another accelerator would wait as long",
-        gain=share,
-    )
+    return f"{share:.0%} of each step waits for data: {'highly' if high else 'moderately'} input-bound.", facts, share
 
 
-def communication_bound(e: Evidence) -> Found:
+@rule(
+    "communication-bound",
+    "accelerator",
+    "first code: larger micro-batches or gradient accumulation, overlap, collectives of fewer bits, sharding inside a "
+    "node only; then faster links, or fewer and larger accelerators",
+)
+def communication_bound(e: Evidence) -> Seen | Missing | None:
     """Collectives that nothing hides."""
-    if e.parts is None or e.parts.communication_s is None or not e.step_s:
+    exposed = _part_s(e, "communication_s")
+    if exposed is None or not e.step_s:
         if e.devices is not None and e.devices < 2:
             return None
         return Missing(verdict="communication-bound", needs="exposed collectives in a step", how=STEPS)
-    share = e.parts.communication_s / e.step_s
-    if share < limits.COMMUNICATION.value:
+    share = exposed / e.step_s
+    # Where the others wait for one, straggler says it.
+    if share < COMMUNICATION.value or (e.slowest_share or 0.0) >= STRAGGLER.value:
         return None
-    if e.slowest_share is not None and e.slowest_share >= limits.STRAGGLER.value:
-        return None  # the others wait for one: said by straggler
     facts = [
-        fact("collectives that nothing hides, of a step", share, limit=limits.COMMUNICATION),
-        fact("collectives that nothing hides", e.parts.communication_s, unit="s"),
+        fact("collectives that nothing hides, of a step", share, limit=COMMUNICATION),
+        fact("collectives that nothing hides", exposed, unit="s"),
+        *known_facts(e, "hidden_communication_s", "scaling_efficiency"),
     ]
-    if e.hidden_communication_s is not None:
-        facts.append(fact("collectives hidden behind computing", e.hidden_communication_s, unit="s"))
-    if e.scaling_efficiency is not None:
-        facts.append(fact("scaling efficiency", e.scaling_efficiency))
-    return Verdict(
-        name="communication-bound",
-        sentence=f"{share:.0%} of each step is collectives that nothing hides.",
-        facts=tuple(facts),
-        remedy="accelerator",
-        next_step="first code: larger micro-batches or gradient accumulation, overlap, collectives of fewer bits, "
-        "sharding inside a node only; then faster links, or fewer and larger accelerators",
-        gain=share,
-    )
+    return f"{share:.0%} of each step is collectives that nothing hides.", facts, share
 
 
-def straggler(e: Evidence) -> Found:
+@rule("straggler", "code", "balance what each rank gets (lengths, experts, stages); look at the clocks of a slow host")
+def straggler(e: Evidence) -> Seen | None:
     """One rank computes longer and all others wait for it."""
-    if e.slowest_share is None or e.slowest_share < limits.STRAGGLER.value:
+    slower = e.slowest_share
+    if slower is None or slower < STRAGGLER.value:
         return None
-    return Verdict(
-        name="straggler",
-        sentence=f"One rank computes {e.slowest_share:.0%} longer than the median, and the others wait for it.",
-        facts=(fact("slowest over median rank, less 1", e.slowest_share, limit=limits.STRAGGLER),),
-        remedy="code",
-        next_step="balance what each rank gets (lengths, experts, stages); look at the clocks of a slow host",
-        gain=e.slowest_share / (1.0 + e.slowest_share),
-    )
+    said = f"One rank computes {slower:.0%} longer than the median, and the others wait for it."
+    return said, known_facts(e, slowest_share=STRAGGLER), slower / (1.0 + slower)
 
 
-def checkpoint_bound(e: Evidence) -> Found:
+@rule(
+    "checkpoint-bound",
+    "code",
+    "write asynchronously (torch.distributed.checkpoint.async_save), to local disks first, or less often",
+)
+def checkpoint_bound(e: Evidence) -> Seen | None:
     """Steps wait for checkpoints."""
-    if e.parts is None or e.parts.checkpoint_s is None or not e.step_s:
+    share = (_part_s(e, "checkpoint_s") or 0.0) / (e.step_s or 1.0)
+    if share < CHECKPOINT.value:
         return None
-    share = e.parts.checkpoint_s / e.step_s
-    if share < limits.CHECKPOINT.value:
-        return None
-    return Verdict(
-        name="checkpoint-bound",
-        sentence=f"{share:.0%} of the time goes into checkpoints.",
-        facts=(fact("checkpoints, of a step", share, limit=limits.CHECKPOINT),),
-        remedy="code",
-        next_step="write asynchronously (torch.distributed.checkpoint.async_save), to local disks first, or less often",
-        gain=share,
-    )
+    said = f"{share:.0%} of the time goes into checkpoints."
+    return said, [fact("checkpoints, of a step", share, limit=CHECKPOINT)], share
 
 
-def launch_bound(e: Evidence) -> Found:
+@rule(
+    "under-utilised",
+    "code",
+    "torch.compile or CUDA graphs, larger micro-batches, no .item() or print between steps",
+)
+def launch_bound(e: Evidence) -> Seen | None:
     """The accelerator has gaps that neither data nor collectives explain: kernels come too slowly."""
     if e.busy_s is None or not e.step_s:
         return None
-    parts = e.parts
-    known = (
-        sum(value for value in (parts.input_s, parts.communication_s, parts.checkpoint_s) if value) if parts else 0.0
-    )
+    known = sum(_part_s(e, name) or 0.0 for name in ("input_s", "communication_s", "checkpoint_s"))
     share = (e.step_s - e.busy_s - known) / e.step_s
-    if share < limits.LAUNCH.value:
+    if share < LAUNCH.value:
         return None
-    facts: list[Fact] = [fact("accelerator without a kernel, of a step", share, limit=limits.LAUNCH)]
-    if e.kernel_s is not None:
-        facts.append(fact("mean kernel", e.kernel_s, unit="s"))
-    if e.utilisation is not None:
-        facts.append(fact("utilisation", e.utilisation))
-    return Verdict(
-        name="under-utilised",
-        sentence=f"The accelerator has nothing to run in {share:.0%} of each step, and data is not the reason.",
-        facts=tuple(facts),
-        remedy="code",
-        next_step="torch.compile or CUDA graphs, larger micro-batches, no .item() or print between steps",
-        gain=share,
-    )
+    facts = [
+        fact("accelerator without a kernel, of a step", share, limit=LAUNCH),
+        *known_facts(e, "kernel_s", "utilisation"),
+    ]
+    said = f"The accelerator has nothing to run in {share:.0%} of each step, and data is not the reason."
+    return said, facts, share
 
 
-def memory_capacity(e: Evidence) -> Found:
+@rule(
+    "memory-capacity bound",
+    "accelerator",
+    "recompute activations, shard optimizer and weights (FSDP), smaller micro-batches; then more memory",
+)
+def memory_capacity(e: Evidence) -> Seen | None:
     """Memory is full: the allocator had to give back and start again."""
-    if (e.memory_capacity_bytes is None or e.memory_peak_bytes is None) and e.alloc_retries is None:
+    facts, full = known_facts(e, "alloc_retries"), False
+    if e.memory_peak_bytes is not None and e.memory_capacity_bytes:
+        used = e.memory_peak_bytes / e.memory_capacity_bytes
+        facts.append(fact("memory in use, most", used, limit=NEARLY_FULL))
+        full = used >= NEARLY_FULL.value
+    if not (e.alloc_retries or full) or _held_share(e) >= FRAGMENTED.value:  # which fragmentation says
         return None
-    full = (
-        e.memory_peak_bytes is not None
-        and e.memory_capacity_bytes is not None
-        and e.memory_peak_bytes >= limits.NEARLY_FULL.value * e.memory_capacity_bytes
-    )
-    if not e.alloc_retries and not full:
-        return None
-    if _held_share(e) >= limits.FRAGMENTED.value:
-        return None  # said by fragmentation
-    facts = []
-    if e.alloc_retries is not None:
-        facts.append(fact("times the allocator had to start again", e.alloc_retries, unit="count"))
-    if e.memory_peak_bytes is not None and e.memory_capacity_bytes is not None:
-        facts.append(
-            fact("memory in use, most", e.memory_peak_bytes / e.memory_capacity_bytes, limit=limits.NEARLY_FULL)
-        )
-    return Verdict(
-        name="memory-capacity bound",
-        sentence="Memory is full: the next longer batch fails, and the allocator already starts again."
-        if e.alloc_retries
-        else "Memory is full: the next longer batch fails.",
-        facts=tuple(facts),
-        remedy="accelerator",
-        next_step="recompute activations, shard optimizer and weights (FSDP), smaller micro-batches; then more memory",
-    )
+    more = ", and the allocator already starts again" if e.alloc_retries else ""
+    return f"Memory is full: the next longer batch fails{more}.", facts, None
 
 
 def _held_share(e: Evidence) -> float:
+    """Of the memory, what the allocator holds and no tensor uses; 0 where it is not known."""
     if e.memory_reserved_bytes is None or e.memory_peak_bytes is None or not e.memory_capacity_bytes:
         return 0.0
     return (e.memory_reserved_bytes - e.memory_peak_bytes) / e.memory_capacity_bytes
 
 
-def fragmentation(e: Evidence) -> Found:
+@rule(
+    "fragmentation",
+    "settings",
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or batches padded to few lengths; no larger card",
+)
+def fragmentation(e: Evidence) -> Seen | Missing | None:
     """The allocator holds much that no tensor uses, and memory is nearly gone."""
     if e.memory_reserved_bytes is None or e.memory_peak_bytes is None or not e.memory_capacity_bytes:
         return Missing(
@@ -178,22 +165,16 @@ def fragmentation(e: Evidence) -> Found:
         )
     held = _held_share(e)
     tight = e.memory_reserved_bytes >= 0.9 * e.memory_capacity_bytes
-    if held < limits.FRAGMENTED.value or not (tight or e.alloc_retries):
+    if held < FRAGMENTED.value or not (tight or e.alloc_retries):
         return None
-    return Verdict(
-        name="fragmentation",
-        sentence=f"{held:.0%} of the memory is held by the allocator and used by no tensor.",
-        facts=(
-            fact("memory held and not used", held, limit=limits.FRAGMENTED),
-            fact("memory held", e.memory_reserved_bytes, unit="bytes"),
-            fact("memory in use, most", e.memory_peak_bytes, unit="bytes"),
-        ),
-        remedy="settings",
-        next_step="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or batches padded to few lengths; no larger card",
-    )
+    facts = [
+        fact("memory held and not used", held, limit=FRAGMENTED),
+        *known_facts(e, "memory_reserved_bytes", "memory_peak_bytes"),
+    ]
+    return f"{held:.0%} of the memory is held by the allocator and used by no tensor.", facts, None
 
 
-RULES: Final = (
+RULES: Final[tuple[Rule, ...]] = (
     input_bound,
     communication_bound,
     straggler,

@@ -33,10 +33,9 @@ from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.domain.requests.sessions import SessionFields
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.errors import BadRequest, UnitError, UnknownName, echo
-from tonnage.planning.requests.infer import infer_request
+from tonnage.planning.requests.jobs import finetune_request, infer_request, train_request
 from tonnage.planning.requests.reading import build, in_base_units, read_fields
 from tonnage.planning.requests.serve import read_filters, read_shape, refuse_adapters, serve_request
-from tonnage.planning.requests.train import finetune_request, train_request
 from tonnage.units import show
 
 __all__ = ["fleet_request"]
