@@ -134,8 +134,8 @@ def local(accelerator: str | None = None, *, additions: Additions | None = None,
     """
     from tonnage.catalog import NOTHING
     from tonnage.measure.machine.detect import inventory_here, programs
-    from tonnage.planning.own.ask import local_request, machine_of_fields
     from tonnage.planning.own.local import local as answer
+    from tonnage.planning.own.local import local_request, machine_of_fields
     from tonnage.planning.own.machine import machine_found
     from tonnage.report.answers import with_html_view
 

@@ -328,7 +328,7 @@ def _machine(path: Path) -> object:
 
 
 def _owned(data: bytes) -> object:
-    from tonnage.planning.own.names import read_owned
+    from tonnage.planning.own.machine import read_owned
 
     return read_owned(data.decode("utf-8", "replace"))
 

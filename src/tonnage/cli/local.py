@@ -52,8 +52,8 @@ def local(
     from tonnage.catalog import gather
     from tonnage.measure.machine.detect import inventory_here, programs
     from tonnage.measure.machine.recorded import read_inventory
-    from tonnage.planning.own.ask import local_request, machine_of_fields
     from tonnage.planning.own.local import local as answer_local
+    from tonnage.planning.own.local import local_request, machine_of_fields
     from tonnage.planning.own.machine import machine_found
 
     own = gather(paths=folders, overrides=overrides)

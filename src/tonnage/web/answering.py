@@ -59,8 +59,7 @@ def _fit(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> F
 
 
 def _local(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> LocalAnswer:
-    from tonnage.planning.own.ask import local_request, machine_of_fields
-    from tonnage.planning.own.local import local
+    from tonnage.planning.own.local import local, local_request, machine_of_fields
 
     known = {field.name: field for field in LOCAL_FIELDS}
     for name, value in request.items():

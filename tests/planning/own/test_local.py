@@ -10,8 +10,7 @@ from tonnage.domain.machine import DeviceGroup, Inventory
 from tonnage.domain.precision import Precision
 from tonnage.engines.at_home import spread_engine
 from tonnage.errors import BadRequest, TonnageError
-from tonnage.planning.own.ask import local_request, machine_of_fields
-from tonnage.planning.own.local import LocalRequest, local
+from tonnage.planning.own.local import LocalRequest, local, local_request, machine_of_fields
 from tonnage.planning.own.machine import machine_found, machine_named
 from tonnage.planning.own.speed import Asked, Speed, speed_of, speed_with
 from tonnage.planning.predict.predict import predict

@@ -3,7 +3,7 @@
 import pytest
 
 from tonnage.errors import BadRequest, TonnageError, UnknownName
-from tonnage.planning.own.names import is_unified, processor_named, read_owned
+from tonnage.planning.own.machine import is_unified, processor_named, read_owned
 from tonnage.units import GiB
 
 

@@ -20,7 +20,7 @@ from tonnage.catalog.engines import formats, names_parts_of
 from tonnage.catalog.hub import resolve
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.fit import FitAnswer, FitRequest, FitRow, Largest, Rule
-from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.layout import Engine
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision, number_format
 from tonnage.engines.registry import assumptions, engine_name, unsupported_reason
@@ -37,6 +37,7 @@ from tonnage.planning.fit.serving import (
     check_layout,
     demand_of,
     holds_it,
+    layout_of,
     serving_row,
     smallest_serving,
 )
@@ -296,8 +297,7 @@ def _model_fits(model: Model, accelerator: Accelerator, request: FitRequest) -> 
     context = request.context or min(CONTEXT, own)
     if context > own and not request.extend_context:
         return False
-    layout = Layout(tp=request.tp or 1, pp=request.pp or 1, dp=request.dp or 1, ep=request.ep or 1)
-    if not legal(model, layout).ok:
+    if not legal(model, layout_of(request)).ok:
         return False
     return holds_it(model, accelerator, request=msgspec.structs.replace(request, context=context))
 
@@ -324,8 +324,6 @@ def _models_sentence(found: list[Model], *, known: int, named: Accelerator, bill
 
 
 def _bare(billions: int, additions: Additions) -> Model:
-    from tonnage.catalog.hub import resolve
-
     return resolve(f"{billions}B", additions=additions, offline=True)
 
 

@@ -6,9 +6,11 @@ Such a model keeps nothing between requests: what is resident is weights and the
 
 from __future__ import annotations
 
+from typing import Any
+
 from tonnage.catalog import NOTHING, Additions
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.answer import Verdict
+from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.case import InferCase
 from tonnage.domain.fit import FitRequest, FitRow, Largest
 from tonnage.domain.model import Model
@@ -17,7 +19,7 @@ from tonnage.errors import BadRequest
 from tonnage.optimize.largest import largest_whole
 from tonnage.units import show
 
-__all__ = ["PRECISION", "is_network", "network_row", "samples_of", "smallest_network"]
+__all__ = ["PRECISION", "is_network", "memory_row", "network_row", "samples_of", "smallest_network"]
 
 PRECISION = "fp16"
 MAX_BATCH = 65536
@@ -57,39 +59,49 @@ def network_row(
     solved = request.solve if request.solve in {"batch", "concurrency"} else None
     batch = most if solved and most else samples_of(request)
     memory = memory_of(setup, batch_times(setup, batch))
+    largest = Largest(
+        what=solved or "batch",
+        value=float(most),
+        unit="samples",
+        given=case.precision,
+        binds="memory" if most < MAX_BATCH else "the largest looked at",
+    )
+    return memory_row(
+        accelerator,
+        memory,
+        said=f"a batch of {batch:,}",
+        nearest=f"a batch of {most:,}" if most else "an accelerator with more memory",
+        count=1,
+        layout={},
+        precision=precision_of(case.precision).by_name(),
+        largest=(largest,) if most else (),
+        notes=batch_times(setup, 1).stages.notes,
+    )
+
+
+def memory_row(
+    accelerator: Accelerator, memory: Quantity, *, said: str, nearest: str | None = None, **row: Any
+) -> FitRow:
+    """A row whose need is held against all that a process sees of one device; `said` is what needs it."""
+    limit = accelerator.driver_memory_bytes
+    short = memory.value - limit
     verdict = Verdict(ok=True)
-    if memory.value > usable:
-        short = memory.value - usable
+    if short > 0.0:
         biggest = max(memory.parts, key=lambda part: part.value)
         verdict = refusal(
             "memory",
-            f"a batch of {batch:,} exceeds {show(usable, 'bytes')} by {show(short, 'bytes')}; largest part: "
-            f"{biggest.name}",
+            f"{said} exceeds {show(limit, 'bytes')} by {show(short, 'bytes')}; largest part: {biggest.name}",
             short_by=short,
-            nearest=f"a batch of {most:,}" if most else "an accelerator with more memory",
+            nearest=nearest,
         )
     return FitRow(
         accelerator=accelerator.id,
         name=accelerator.name,
-        count=1,
-        layout={},
-        precision=precision_of(case.precision).by_name(),
         verdict=verdict,
-        total_bytes=usable,
-        limit_bytes=usable,
+        total_bytes=limit,
+        limit_bytes=limit,
         memory=memory,
-        largest=(
-            Largest(
-                what=solved or "batch",
-                value=float(most),
-                unit="samples",
-                given=case.precision,
-                binds="memory" if most < MAX_BATCH else "the largest looked at",
-            ),
-        )
-        if most
-        else (),
-        notes=batch_times(setup, 1).stages.notes,
+        **row,
     )
 
 

@@ -24,7 +24,17 @@ from tonnage.optimize.layouts import legal
 from tonnage.physics.memory import cache_layers, checkpoint_precision, state_bytes_per_sequence, weight_bytes
 from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
 
-__all__ = ["CONTEXT", "MAX_RANKS", "check_layout", "demand_of", "holds_it", "serving_row", "smallest_serving"]
+__all__ = [
+    "CONTEXT",
+    "MAX_RANKS",
+    "check_layout",
+    "demand_of",
+    "holds_it",
+    "layout_of",
+    "serving_row",
+    "smallest_serving",
+    "with_solution",
+]
 
 CONTEXT: Final = 8192
 """Context of one request when none is given, or the model's own when that is shorter. Said in the answer. [tokens]"""
@@ -34,9 +44,9 @@ MAX_RANKS: Final = 64
 
 def serving_row(model: Model, accelerator: Accelerator, *, request: FitRequest) -> FitRow:
     """One accelerator in the arrangement asked for (one device when none is), with largest values and remedies."""
-    layout = _layout(request)
+    layout = layout_of(request)
     largest = _largest(model, accelerator, layout=layout, request=request)
-    request = _with_solution(request, largest)
+    request = with_solution(request, largest)
     row, pool = _try(model, accelerator, layout=layout, request=request)
     remedies = () if row.verdict.ok else tuple(_remedies(model, accelerator, request=request, largest=largest))
     verdict = row.verdict
@@ -46,7 +56,7 @@ def serving_row(model: Model, accelerator: Accelerator, *, request: FitRequest) 
     return msgspec.structs.replace(row, largest=largest, remedies=remedies, verdict=verdict, kv_tokens=pool.tokens)
 
 
-def _with_solution(request: FitRequest, largest: tuple[Largest, ...]) -> FitRequest:
+def with_solution(request: FitRequest, largest: tuple[Largest, ...]) -> FitRequest:
     """The request with what was asked for put in, so that its row shows the largest value filling the memory."""
     value = next((int(found.value) for found in largest if found.what == request.solve), 0)
     if value < 1:
@@ -59,7 +69,7 @@ def smallest_serving(model: Model, accelerator: Accelerator, *, request: FitRequ
     given = request.tp or request.pp or request.dp
     precision, _ = _precision(model, accelerator, request=request)
     least = weight_bytes(model, precision).value
-    layouts = iter([_layout(request)]) if given else _arrangements(model, accelerator, engine=request.engine)
+    layouts = iter([layout_of(request)]) if given else _arrangements(model, accelerator, engine=request.engine)
     for layout in layouts:
         if least / layout.ranks > accelerator.driver_memory_bytes:
             continue
@@ -71,7 +81,7 @@ def smallest_serving(model: Model, accelerator: Accelerator, *, request: FitRequ
 
 def holds_it(model: Model, accelerator: Accelerator, *, request: FitRequest) -> bool:
     """Whether the arrangement asked for holds the model and the demand."""
-    return _try(model, accelerator, layout=_layout(request), request=request)[1].verdict.ok
+    return _try(model, accelerator, layout=layout_of(request), request=request)[1].verdict.ok
 
 
 def _try(model: Model, accelerator: Accelerator, *, layout: Layout, request: FitRequest) -> tuple[FitRow, KvPool]:
@@ -183,7 +193,8 @@ def _precision(model: Model, accelerator: Accelerator, *, request: FitRequest) -
     return own, tuple(notes)
 
 
-def _layout(request: FitRequest) -> Layout:
+def layout_of(request: FitRequest) -> Layout:
+    """The degrees that are asked for; one rank of each that is not."""
     return Layout(tp=request.tp or 1, pp=request.pp or 1, dp=request.dp or 1, ep=request.ep or 1)
 
 
@@ -245,7 +256,7 @@ def _remedies(
 
     def holds(**changed: Any) -> FitRow | None:
         tried = msgspec.structs.replace(request, **changed)
-        row, pool = _try(model, accelerator, layout=_layout(tried), request=tried)
+        row, pool = _try(model, accelerator, layout=layout_of(tried), request=tried)
         return row if pool.verdict.ok else None
 
     for found in reversed(largest):
@@ -276,7 +287,7 @@ def _remedies(
 
 
 def check_layout(model: Model, request: FitRequest) -> None:
-    layout = _layout(request)
+    layout = layout_of(request)
     verdict = legal(model, layout)
     if not verdict.ok:
         raise BadRequest(f"{verdict.limit}: {verdict.reason}; the nearest that works is {verdict.nearest}")

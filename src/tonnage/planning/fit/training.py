@@ -14,19 +14,18 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.answer import Verdict
 from tonnage.domain.case import TrainCase, TrainCaseLayout
 from tonnage.domain.fit import FitRequest, FitRow, Largest, Rule
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision, number_format
-from tonnage.domain.refusal import refusal
 from tonnage.domain.training import Method, Recompute
 from tonnage.errors import BadRequest
 from tonnage.optimize.largest import largest_whole
 from tonnage.physics.memory import checkpoint_precision, weight_bytes
 from tonnage.physics.parameters import parameters
 from tonnage.physics.rules import adapter_rule_bytes, training_rule_bytes
-from tonnage.planning.fit.network import is_network
+from tonnage.planning.fit.network import is_network, memory_row
+from tonnage.planning.fit.serving import with_solution
 from tonnage.units import show, whole_percent
 
 if TYPE_CHECKING:
@@ -53,9 +52,8 @@ def training_row(model: Model, accelerator: Accelerator, *, request: FitRequest)
     row = _row(chosen)
     row = msgspec.structs.replace(row, notes=(*row.notes, _trade(choose, request, count)))
     largest = _largest(choose, request, chosen)
-    value = next((int(found.value) for found in largest if found.what == request.solve), 0)
-    if value >= 1:
-        solved = msgspec.structs.replace(request, **{str(request.solve).replace("-", "_"): value})
+    solved = with_solution(request, largest)
+    if solved is not request:
         row = _row(choose(solved, count))
     if row.verdict.ok:
         return msgspec.structs.replace(row, largest=largest)
@@ -175,28 +173,15 @@ def _precision(request: FitRequest) -> str:
 
 
 def _row(chosen: Chosen) -> FitRow:
-    setup, layout, accelerator = chosen.setup, chosen.setup.layout, chosen.setup.accelerator
-    limit = accelerator.driver_memory_bytes
-    short = chosen.memory.value - limit
-    verdict = Verdict(ok=True)
-    if not chosen.fits:
-        biggest = max(chosen.memory.parts, key=lambda part: part.value)
-        verdict = refusal(
-            "memory",
-            f"the peak exceeds {show(limit, 'bytes')} by {show(short, 'bytes')}; largest part: {biggest.name}",
-            short_by=short,
-        )
+    setup, layout = chosen.setup, chosen.setup.layout
     degrees = {n: d for n in ("tp", "pp", "cp", "ep", "dp") if isinstance(d := getattr(layout, n), int) and d > 1}
-    return FitRow(
-        accelerator=accelerator.id,
-        name=accelerator.name,
+    return memory_row(
+        setup.accelerator,
+        chosen.memory,
+        said="the peak",
         count=layout.ranks,
         layout={**degrees, "sharding": layout.sharding, "recompute": setup.recompute},
         precision={"compute": setup.precision, "weights": setup.weights, "optimizer": setup.optimizer},
-        verdict=verdict,
-        total_bytes=limit,
-        limit_bytes=limit,
-        memory=chosen.memory,
         notes=(*chosen.notes, *_tight(chosen)),
     )
 

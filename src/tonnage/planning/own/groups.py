@@ -39,9 +39,8 @@ from tonnage.planning.board_power import SUM, arriving_load, spread
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.host import LoadShare
 from tonnage.planning.own.local import CONTEXT, LocalRequest, local, top_rows
-from tonnage.planning.own.machine import host_of
-from tonnage.planning.own.names import is_unified
-from tonnage.planning.own.power import group_power, power_of, tariff
+from tonnage.planning.own.machine import host_of, is_unified, with_memory
+from tonnage.planning.own.stock import group_power, power_of, tariff
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.option import Candidate
 from tonnage.planning.serve.plan import BY_NEARNESS, outcome_of
@@ -63,11 +62,7 @@ OWN_TERM: Final = "on-demand"
 def part_of(group: OwnedGroup, additions: Additions) -> Accelerator:
     """The accelerator of a group, with the memory that the group states."""
     part = catalog.accelerator(group.accelerator, additions)
-    if group.memory_bytes is None:
-        return part
-    share = (part.usable_memory_bytes or part.memory_bytes) / part.memory_bytes
-    usable = None if part.usable_memory_bytes is None else share * group.memory_bytes
-    return replace(part, memory_bytes=group.memory_bytes, usable_memory_bytes=usable)
+    return part if group.memory_bytes is None else with_memory(part, group.memory_bytes)
 
 
 def site_of(group: OwnedGroup, part: Accelerator) -> Site:
@@ -91,9 +86,8 @@ def answer_group(request: Own, group: OwnedGroup, *, additions: Additions) -> Ow
     by_engine = stated or part.segment in SERVED
     served = list(_best_rows(request, group, part, additions=additions)) if by_engine else []
     rows = served if stated else served or _at_home(request, group, part, additions=additions)
-    if (
-        served and not stated and part.segment == "workstation"
-    ):  # what no serving engine runs there, one request at a time
+    if served and not stated and part.segment == "workstation":
+        # What no serving engine runs there, one request at a time.
         alone = _at_home(request, group, part, in_host=False, additions=additions)
         rows = [*served, *(row for row in alone if all(row.model != other.model for other in served))]
     rows.sort(key=lambda row: (row.per_request < request.min_speed, -(row.quality or 0.0)))
@@ -125,7 +119,7 @@ def _best_rows(request: Own, group: OwnedGroup, part: Accelerator, *, additions:
         longest = request.serve.lengths.prompt_tokens + request.serve.lengths.output_tokens
         if not model.layers or (model.max_context or longest) < longest:
             continue
-        asked = replace(request.serve, model=name, slo=Slo(tpot_s=1.0 / request.min_speed, percentile=50.0), quick=True)
+        asked = _asked(request, name)
         best = _most_output(asked, model, site=site, count=group.count)
         if isinstance(best, Candidate):
             found += 1
@@ -140,10 +134,8 @@ def _none_because(request: Own, group: OwnedGroup, part: Accelerator, *, stated:
     """Why nothing runs on a group: of a model that is named, what it lacks."""
     names, model = ", ".join(request.serve.engines), request.model
     if stated and model is not None:
-        asked = replace(
-            request.serve, model=model, slo=Slo(tpot_s=1.0 / request.min_speed, percentile=50.0), quick=True
-        )
-        found = _most_output(asked, resolve(model, additions=additions), site=site_of(group, part), count=group.count)
+        resolved = resolve(model, additions=additions)
+        found = _most_output(_asked(request, model), resolved, site=site_of(group, part), count=group.count)
         why = found.verdict.reason if isinstance(found, Infeasible) else "it has no kernels for it there"
         return f"{names} does not serve {model}: {why}; leave out --engine to ask llama.cpp as well"
     if stated:
@@ -152,6 +144,11 @@ def _none_because(request: Own, group: OwnedGroup, part: Accelerator, *, stated:
         machine = _machine_of(request, group, part, additions=additions)
         return local(_local_request(request), machine, additions=additions).sentence.rstrip(".")
     return "no downloadable model fits in its memory, or no engine is known to run there"
+
+
+def _asked(request: Own, model: str) -> Serve:
+    """The service that a model is judged by: each request at the wanted speed, by averages."""
+    return replace(request.serve, model=model, slo=Slo(tpot_s=1.0 / request.min_speed, percentile=50.0), quick=True)
 
 
 def models_of(request: Own) -> list[str]:
@@ -319,13 +316,7 @@ def _machine_of(request: Own, group: OwnedGroup, part: Accelerator, *, additions
 
 def _local_row(row: LocalRow, *, cards: int, copies: int) -> OwnRow:
     each = row.decode_per_s
-    all_of = Quantity(
-        value=each.value * copies,
-        unit="tokens/s",
-        basis=each.basis,
-        low=_times(each.low, copies),
-        high=_times(each.high, copies),
-    )
+    low, high = (None if bound is None else bound * copies for bound in (each.low, each.high))
     return OwnRow(
         model=row.model,
         engine=row.engine,
@@ -333,17 +324,13 @@ def _local_row(row: LocalRow, *, cards: int, copies: int) -> OwnRow:
         layout=f"layers over {cards}" if cards > 1 else ONE_CARD,
         replicas=copies,
         concurrency=float(copies),
-        output_tokens_per_s=all_of,
+        output_tokens_per_s=replace(each, value=each.value * copies, low=low, high=high),
         per_request=each.value,
         quality=row.quality,
         moved_bytes=row.offload.moved_bytes,
         board_w=None if row.board_w is None else row.board_w.value,
         command=row.commands[0][1] if row.commands else "",
     )
-
-
-def _times(value: float | None, factor: float) -> float | None:
-    return None if value is None else value * factor
 
 
 def _rental_price(request: Own, part: Accelerator, count: int, additions: Additions) -> float | None:

@@ -28,7 +28,7 @@ from tonnage.planning.own.groups import answer_group, part_of
 from tonnage.planning.own.local import no_files
 from tonnage.planning.own.machine import host_of
 from tonnage.planning.own.mixed import mixed_rows
-from tonnage.planning.own.power import group_power, site_answer, tariff
+from tonnage.planning.own.stock import group_power, site_answer, tariff
 from tonnage.planning.serve.limits import check_context
 from tonnage.pricing.energy import IDLE_DRAW
 from tonnage.units import show

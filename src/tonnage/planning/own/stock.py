@@ -1,9 +1,10 @@
 """
-What is there already as a place for any plan: `--own "8 x A100 80GB, 4 x L40S"` leaves nothing to rent.
+What do owned accelerators draw and cost, what would a site's power feed, and what are they as a place for any plan?
 
-A kind becomes one site. Its machines can be used in part, so that each usual size is offered at its share of what a
-full machine's power costs; of one part there are never more than are owned (`Offer.stock`). How machines of one's own
-are joined is not known: parts with a fast link among them are taken to have an adapter each, as rented ones have.
+`--own "8 x A100 80GB, 4 x L40S"` leaves nothing to rent. A kind becomes one site. Its machines can be used in part, so
+that each usual size is offered at its share of what a full machine's power costs; of one part there are never more than
+are owned (`Offer.stock`). How machines of one's own are joined is not known: parts with a fast link among them are
+taken to have an adapter each, as rented ones have.
 """
 
 from __future__ import annotations
@@ -11,21 +12,141 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.money import Offer, Price
+from tonnage.domain.own_plan import OwnedAnswer, PowerCap, SiteAnswer
 from tonnage.domain.requests.common import Filters
-from tonnage.errors import BadRequest
-from tonnage.planning.host import USUAL_LOAD
-from tonnage.planning.own.names import read_owned
-from tonnage.planning.own.power import USUAL_TARIFF, power_of
+from tonnage.domain.requests.own import Own
+from tonnage.errors import BadRequest, Unmeasured
+from tonnage.physics.power_cap import capped_clock
+from tonnage.planning.host import USUAL_LOAD, LoadShare, machine_draw, machine_power
+from tonnage.planning.own.machine import read_owned
 from tonnage.pricing.bills import HOURS_PER_MONTH
+from tonnage.pricing.energy import energy_kwh
 from tonnage.pricing.owning import HOURS_PER_YEAR
 
-__all__ = ["SIZES", "OwnedOffers", "machine_size", "owned_counts", "owned_offers", "unpriced_offers"]
+__all__ = [
+    "SIZES",
+    "GroupPower",
+    "OwnedOffers",
+    "group_power",
+    "machine_size",
+    "owned_counts",
+    "owned_offers",
+    "power_of",
+    "site_answer",
+    "tariff",
+    "unpriced_offers",
+]
+
+
+CAPS: Final = (1.0, 0.8, 0.6)
+AT_HOME: Final = frozenset({"consumer", "apple", "edge"})
+"""Segments without a cooled room around them."""
+
+
+class GroupPower(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a group at work."""
+
+    machine_watts: float
+    """What its machines are rated for. [W]"""
+    watts: float
+    """On average under its load, cooling included. [W]"""
+    board_watts: float
+    """Of that, the boards alone. [W]"""
+    usd_per_month: float
+    source: str
+
+
+def tariff(request: Own | None = None) -> float:
+    """What power costs: as stated, or the planning value for the United States. [USD/kWh]"""
+    stated = request.electricity if request else None
+    return stated or catalog.parameter("electricity_default", "US").value
+
+
+def group_power(
+    request: Own, part: Accelerator, *, count: int, load: LoadShare = USUAL_LOAD, busy: float = 1.0
+) -> GroupPower | None:
+    """The same at what the request's power costs."""
+    return power_of(part, count=count, usd_per_kwh=tariff(request), load=load, busy=busy)
+
+
+def power_of(
+    part: Accelerator, *, count: int, usd_per_kwh: float, load: LoadShare = USUAL_LOAD, busy: float = 1.0
+) -> GroupPower | None:
+    """
+    What so many accelerators draw with their hosts and cooling; None where the part's power is not published.
+
+    Parameters
+    ----------
+    load : LoadShare, optional
+        Of the boards while they work; absent = nobody has said at what.
+    busy : float, optional
+        Share of time at work. [-]
+    """
+    try:
+        machine = machine_power(part, count=count)
+    except Unmeasured:
+        return None
+    drawn = machine_draw(machine, load=load, busy=busy)
+    watts = drawn.watts * _pue(part)
+    month = energy_kwh(power_w=watts, hours=HOURS_PER_MONTH) * usd_per_kwh
+    return GroupPower(
+        machine_watts=machine.watts,
+        watts=watts,
+        board_watts=drawn.board_watts,
+        usd_per_month=month,
+        source=machine.source,
+    )
+
+
+def _pue(part: Accelerator) -> float:
+    """Power of the building over that of the machines in it. [-]"""
+    return catalog.parameter("pue", "office_workstation" if part.segment in AT_HOME else "modern_ai_dc").value
+
+
+def site_answer(request: Own, groups: tuple[OwnedAnswer, ...], *, additions: Additions) -> SiteAnswer | None:
+    """What the site's power feeds of the group that makes the most of it, at the board limit and below."""
+    if request.site_power_w is None:
+        return None
+    able = [one for one in groups if one.rows and one.power_w]
+    if not able:
+        return None
+    best = max(able, key=lambda one: one.rows[0].output_tokens_per_s.value / (one.power_w or 1.0))
+    part = catalog.accelerator(best.accelerator, additions)
+    row, watts, limit = best.rows[0], best.power_w or 0.0, part.power_w or 0.0
+    pue = _pue(part)
+    each = row.output_tokens_per_s.value / best.count
+    # What the boards draw of it, which a limit holds; hosts and fans stay as they are.
+    boards = min(row.board_w or 0.0, limit) * pue
+    caps = []
+    for share in CAPS:
+        held = min(boards, share * limit * pue)
+        per_accelerator = watts / best.count - boards + held
+        clock = capped_clock(power_share=share)
+        rate = each / (row.prompt_share / clock + 1.0 - row.prompt_share)
+        fed = int(request.site_power_w // per_accelerator)
+        caps.append(
+            PowerCap(
+                share=share,
+                accelerators=fed,
+                tokens_per_s=fed * rate,
+                tokens_per_s_per_mw=rate / per_accelerator * 1e6,
+            )
+        )
+    return SiteAnswer(
+        site_power_w=request.site_power_w,
+        owned_power_w=sum(one.power_w or 0.0 for one in groups),
+        group=best.name,
+        model=row.model,
+        caps=tuple(caps),
+    )
+
 
 SIZES: Final = (8, 4, 2, 1)
 """Accelerators of usual machines, and of the parts of one that a replica takes."""
@@ -77,7 +198,7 @@ def unpriced_offers(filters: Filters, part: Accelerator, *, provider: str) -> tu
     says that its price is unknown, and stands after all that have one. Empty where nothing is known of its power.
     """
     drawn, like = _with_power(part)
-    power = power_of(drawn, count=1, usd_per_kwh=catalog.parameter(*USUAL_TARIFF).value)
+    power = power_of(drawn, count=1, usd_per_kwh=tariff())
     if power is None:
         return ()
     bought, years = part.street_price_usd or part.launch_price_usd, catalog.parameter(*USEFUL_LIFE).value
@@ -149,7 +270,7 @@ def _sized(filters: Filters, part: Accelerator, *, held: int, each: float, sourc
 
 def _power_usd_per_hour(part: Accelerator, *, count: int) -> tuple[float, str]:
     """What an hour of one accelerator at work costs in power, with its share of the machine and of cooling. [USD/h]"""
-    power = power_of(part, count=count, usd_per_kwh=catalog.parameter(*USUAL_TARIFF).value)
+    power = power_of(part, count=count, usd_per_kwh=tariff())
     if power is None:
         raise BadRequest(
             f"own: what {part.name} draws is not published; say what an hour costs you: --price '{part.id}=$0.10/h'"

@@ -21,7 +21,7 @@ from tonnage.domain.requests.lifecycle import LifecycleRequest
 from tonnage.domain.requests.own import Own, OwnedGroup
 from tonnage.domain.requests.serve import Serve
 from tonnage.errors import BadRequest, echo
-from tonnage.planning.own.names import MOST_GROUPS, read_owned
+from tonnage.planning.own.machine import MOST_GROUPS, read_owned
 from tonnage.planning.own.stock import machine_size
 from tonnage.planning.requests.fleet import fleet_request
 from tonnage.planning.requests.jobs import finetune_request, train_request
