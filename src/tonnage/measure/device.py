@@ -12,8 +12,9 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date
+from functools import partial
 from typing import Any, Final
 
 from tonnage.domain.measurement import DEVICE_SCHEMA, DeviceMeasurement, Rate
@@ -22,6 +23,11 @@ from tonnage.errors import BadRequest, echo
 __all__ = ["device_toml", "measure_device"]
 
 Run = Callable[[], Any]
+Clock = Callable[[Run, int], float]
+"""Seconds of so many runs."""
+
+_PRODUCTS: Final = ("product", "convolution", "depthwise", "attention")
+"""Benchmarks whose runs are counted in FLOP; all others in bytes, but for starts."""
 
 _FORMATS: Final = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 _SIDES: Final = {True: (256, 512, 1024), False: (2048, 4096, 8192)}
@@ -67,10 +73,10 @@ def measure_device(device: str = "cpu", *, threads: int | None = None, seconds: 
         used = torch.get_num_threads() if kind == "cpu" else None
         clock = _clock(torch, kind, used or 1)
         with torch.no_grad():
-            rates = tuple(_all(torch, device, clock=clock, kind=kind, seconds=seconds))
+            rates = tuple(_rates(_benches(torch, device, cpu=kind == "cpu"), clock=clock, seconds=seconds))
     finally:
         torch.set_num_threads(before)
-    name, memory, power = _facts(torch, device, kind)
+    name, memory = _facts(torch, device, kind)
     return DeviceMeasurement(
         schema=DEVICE_SCHEMA,
         id=_id(name, used),
@@ -78,7 +84,6 @@ def measure_device(device: str = "cpu", *, threads: int | None = None, seconds: 
         kind=kind,
         rates=rates,
         memory_bytes=memory,
-        power_w=power,
         threads=used,
         library=f"torch {torch.__version__}",
         date=date.today().isoformat(),
@@ -87,11 +92,7 @@ def measure_device(device: str = "cpu", *, threads: int | None = None, seconds: 
 
 def device_toml(found: DeviceMeasurement) -> str:
     """The measurement as a file of additions: `--additions FILE` makes the device an accelerator like any other."""
-    products = {
-        r.dtype: max(x.value for x in found.rates if x.name == "product" and x.dtype == r.dtype)
-        for r in found.rates
-        if r.name == "product"
-    }
+    products = {r.dtype: found.best("product", r.dtype) or 0.0 for r in found.rates if r.name == "product"}
     most = products.get("fp32") or min(products.values())
     copies = sorted((_megabytes(r) * 1e6, r.value) for r in found.rates if r.name == "copy")
     memory = copies[-1][1]
@@ -107,10 +108,9 @@ def device_toml(found: DeviceMeasurement) -> str:
         f'id = "{found.id}"',
         f'name = "{_plain(found.name)}"',
         f'segment = "{"cpu" if found.kind == "cpu" else "workstation"}"',
-        *([f'architecture = "{found.kind}"'] if found.kind != "cpu" else ['architecture = "x86"']),
+        f'architecture = "{"x86" if found.kind == "cpu" else found.kind}"',
         f'memory = "{found.memory_bytes / 2**30:.4g} GiB"',
         f'memory_bw = "{memory / 1e9:.4g} GB/s"',
-        *([f'power = "{found.power_w:.0f} W"'] if found.power_w else []),
     ]
     lines += [
         f'peak.{dtype} = "{rate / 1e12:.4g} TFLOP/s"'
@@ -172,28 +172,33 @@ def _present(torch: Any, device: str) -> str:
     return "rocm" if kind == "cuda" and getattr(torch.version, "hip", None) else kind
 
 
-def _clock(torch: Any, kind: str, threads: int) -> Callable[[Run, int], float]:
-    """Seconds of so many runs: of the processor's own threads, or until the device is done."""
+def _clock(torch: Any, kind: str, threads: int) -> Clock:
+    """Of the processor's own threads, or until the device is done."""
 
     def busy(run: Run, count: int) -> float:
-        wall, own = time.perf_counter(), time.process_time()
-        for _ in range(count):
-            run()
-        return min(time.perf_counter() - wall, (time.process_time() - own) / threads)
+        own = time.process_time()
+        wall = _wall_s(run, count)
+        return min(wall, (time.process_time() - own) / threads)
 
     def synced(run: Run, count: int) -> float:
         wait = getattr(torch, {"rocm": "cuda"}.get(kind, kind)).synchronize
         wait()
         begun = time.perf_counter()
-        for _ in range(count):
-            run()
+        _wall_s(run, count)
         wait()
         return time.perf_counter() - begun
 
     return busy if kind == "cpu" else synced
 
 
-def _best(run: Run, clock: Callable[[Run, int], float], *, seconds: float) -> tuple[float, int]:
+def _wall_s(run: Run, count: int) -> float:
+    begun = time.perf_counter()
+    for _ in range(count):
+        run()
+    return time.perf_counter() - begun
+
+
+def _best(run: Run, clock: Clock, *, seconds: float) -> tuple[float, int]:
     """The shortest time of one run, and how many were made: seven rounds, fewer of a run that outlasts its share."""
     run()
     once = max(clock(run, 1), 1e-7)
@@ -202,34 +207,27 @@ def _best(run: Run, clock: Callable[[Run, int], float], *, seconds: float) -> tu
     return min([once, *rounds]), 1 + count * len(rounds)
 
 
-def _all(torch: Any, device: str, *, clock: Callable[[Run, int], float], kind: str, seconds: float) -> Iterator[Rate]:
-    benches = list(_benches(torch, device, cpu=kind == "cpu"))
-    for name, dtype, shape, amount, make in benches:
-        try:
-            run = make()
-            took, count = _best(run, clock, seconds=seconds / len(benches))
-        except (RuntimeError, NotImplementedError):
-            continue  # a format or an operation the device lacks, or memory that is not free
-        unit = (
-            "bytes/s"
-            if name in {"copy", "pass", "function", "pooling", "upload", "peer copy"}
-            else "s"
-            if name == "start"
-            else "FLOP/s"
-        )
-        value = took / amount if name == "start" else amount / took
-        yield Rate(name=name, dtype=dtype, shape=shape, value=value, unit=unit, repetitions=count)
-
-
 Bench = tuple[str, str, str, float, Callable[[], Run]]
 """Name, format, shape as text, what one run does, and how it is made ready."""
+
+
+def _rates(benches: Iterable[Bench], *, clock: Clock, seconds: float) -> Iterator[Rate]:
+    listed = list(benches)
+    for name, dtype, shape, amount, make in listed:
+        try:
+            took, count = _best(make(), clock, seconds=seconds / len(listed))
+        except (RuntimeError, NotImplementedError):
+            continue  # a format or an operation the device lacks, or memory that is not free
+        unit = "s" if name == "start" else "FLOP/s" if name in _PRODUCTS else "bytes/s"
+        value = took / amount if name == "start" else amount / took
+        yield Rate(name=name, dtype=dtype, shape=shape, value=value, unit=unit, repetitions=count)
 
 
 def _benches(torch: Any, device: str, *, cpu: bool) -> Iterator[Bench]:
     for dtype, known in _FORMATS.items():
         kind = getattr(torch, known)
         for side in _SIDES[cpu]:
-            yield "product", dtype, f"{side}^3", 2.0 * side**3, _product(torch, device, kind, side)
+            yield "product", dtype, f"{side}^3", 2.0 * side**3, partial(_product, torch, device, kind, side)
     fast = "fp32" if cpu else "fp16"
     kind = getattr(torch, _FORMATS[fast])
     batch = 1 if cpu else 64
@@ -237,136 +235,107 @@ def _benches(torch: Any, device: str, *, cpu: bool) -> Iterator[Bench]:
         for name, groups, kernel in (("convolution", 1, 3), ("convolution", 1, 1), ("depthwise", channels, 3)):
             flop = 2.0 * kernel**2 * channels * channels / groups * side**2 * batch
             shape = f"{batch}x{channels}x{side}x{side}, {kernel}x{kernel}"
-            yield name, fast, shape, flop, _convolution(torch, device, kind, (batch, channels, side, groups, kernel))
+            yield (
+                name,
+                fast,
+                shape,
+                flop,
+                partial(_convolution, torch, device, kind, (batch, channels, side, groups, kernel)),
+            )
     heads, length = (8, 512) if cpu else (64, 2048)
     yield (
         "attention",
         fast,
         f"{heads} heads, {length} tokens, width 64",
         4.0 * heads * length**2 * 64,
-        _attention(torch, device, kind, (heads, length)),
+        partial(_attention, torch, device, kind, (heads, length)),
     )
     for size in _PASSED if cpu else ():
-        yield "pass", "", f"{size / 1e6:g} MB, x + x", 2.0 * size, _pass(torch, device, int(size / 4), "add")
+        yield "pass", "", f"{size / 1e6:g} MB, x + x", 2.0 * size, partial(_pass, torch, device, int(size / 4), "add")
     for what in ("gelu", "softmax", "layer_norm") if cpu else ():
-        yield "function", "", f"1 MB, {what}", 2e6, _pass(torch, device, 250_000, what)
+        yield "function", "", f"1 MB, {what}", 2e6, partial(_pass, torch, device, 250_000, what)
     if cpu:
         shape = "1x64x56x56, 3x3, stride 2"
-        yield "pooling", "", shape, 4.0 * 64 * (56**2 + 28**2), _pooling(torch, device)
+        yield "pooling", "", shape, 4.0 * 64 * (56**2 + 28**2), partial(_pooling, torch, device)
     for size in _COPIED[cpu]:
-        yield "copy", "", f"{size / 1e6:.0f} MB", 2.0 * size, _copy(torch, device, int(size / 4))
-    yield "start", "", "100 tiny additions", 100.0, _start(torch, device)
+        yield "copy", "", f"{size / 1e6:.0f} MB", 2.0 * size, partial(_copy, torch, device, int(size / 4))
+    yield "start", "", "100 tiny additions", 100.0, partial(_start, torch, device)
     if device.startswith("cuda"):
-        yield "upload", "", "256 MB", 256e6, _upload(torch, device, int(64e6))
+        yield "upload", "", "256 MB", 256e6, partial(_upload, torch, device, int(64e6))
         if torch.cuda.device_count() > 1:
-            yield "peer copy", "", "256 MB", 256e6, _peer(torch, int(64e6))
+            yield "peer copy", "", "256 MB", 256e6, partial(_peer, torch, int(64e6))
 
 
-def _product(torch: Any, device: str, kind: Any, side: int) -> Callable[[], Run]:
-    def make() -> Run:
-        left, right = (torch.randn(side, side, device=device).to(kind) for _ in range(2))
-        out = torch.empty(side, side, device=device, dtype=kind)
-        return lambda: torch.mm(left, right, out=out)
-
-    return make
+def _product(torch: Any, device: str, kind: Any, side: int) -> Run:
+    left, right = (torch.randn(side, side, device=device).to(kind) for _ in range(2))
+    out = torch.empty(side, side, device=device, dtype=kind)
+    return lambda: torch.mm(left, right, out=out)
 
 
-def _convolution(torch: Any, device: str, kind: Any, shape: tuple[int, ...]) -> Callable[[], Run]:
+def _convolution(torch: Any, device: str, kind: Any, shape: tuple[int, ...]) -> Run:
     batch, channels, side, groups, kernel = shape
-
-    def make() -> Run:
-        net = torch.nn.Conv2d(channels, channels, kernel, padding=kernel // 2, groups=groups, bias=False).to(
-            device, kind
-        )
-        data = torch.randn(batch, channels, side, side, device=device).to(kind)
-        if not device.startswith("cpu"):
-            net, data = (part.to(memory_format=torch.channels_last) for part in (net, data))
-        return lambda: net(data)
-
-    return make
+    net = torch.nn.Conv2d(channels, channels, kernel, padding=kernel // 2, groups=groups, bias=False).to(device, kind)
+    data = torch.randn(batch, channels, side, side, device=device).to(kind)
+    if not device.startswith("cpu"):
+        net, data = (part.to(memory_format=torch.channels_last) for part in (net, data))
+    return lambda: net(data)
 
 
-def _attention(torch: Any, device: str, kind: Any, shape: tuple[int, int]) -> Callable[[], Run]:
+def _attention(torch: Any, device: str, kind: Any, shape: tuple[int, int]) -> Run:
     heads, length = shape
-
-    def make() -> Run:
-        q, k, v = (torch.randn(1, heads, length, 64, device=device).to(kind) for _ in range(3))
-        return lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v)
-
-    return make
+    q, k, v = (torch.randn(1, heads, length, 64, device=device).to(kind) for _ in range(3))
+    return lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v)
 
 
-def _copy(torch: Any, device: str, values: int) -> Callable[[], Run]:
-    def make() -> Run:
-        source, target = torch.zeros(values, device=device), torch.zeros(values, device=device)
-        return lambda: target.copy_(source)
-
-    return make
+def _copy(torch: Any, device: str, values: int) -> Run:
+    source, target = torch.zeros(values, device=device), torch.zeros(values, device=device)
+    return lambda: target.copy_(source)
 
 
-def _pass(torch: Any, device: str, values: int, what: str) -> Callable[[], Run]:
+def _pass(torch: Any, device: str, values: int, what: str) -> Run:
     """One pass into memory that is asked for anew, as every operation of an eager framework does."""
-
-    def make() -> Run:
-        width = 500
-        data = torch.randn(max(values // width, 1), width, device=device)
-        functional = torch.nn.functional
-        return {
-            "add": lambda: torch.add(data, data),
-            "gelu": lambda: functional.gelu(data),
-            "softmax": lambda: functional.softmax(data, -1),
-            "layer_norm": lambda: functional.layer_norm(data, (width,)),
-        }[what]
-
-    return make
+    width = 500
+    data = torch.randn(max(values // width, 1), width, device=device)
+    functional = torch.nn.functional
+    return {
+        "add": lambda: torch.add(data, data),
+        "gelu": lambda: functional.gelu(data),
+        "softmax": lambda: functional.softmax(data, -1),
+        "layer_norm": lambda: functional.layer_norm(data, (width,)),
+    }[what]
 
 
-def _pooling(torch: Any, device: str) -> Callable[[], Run]:
-    def make() -> Run:
-        data = torch.randn(1, 64, 56, 56, device=device)
-        return lambda: torch.nn.functional.max_pool2d(data, 3, 2, 1)
-
-    return make
+def _pooling(torch: Any, device: str) -> Run:
+    data = torch.randn(1, 64, 56, 56, device=device)
+    return lambda: torch.nn.functional.max_pool2d(data, 3, 2, 1)
 
 
-def _start(torch: Any, device: str) -> Callable[[], Run]:
-    def make() -> Run:
-        small = torch.zeros(16, device=device)
+def _start(torch: Any, device: str) -> Run:
+    small = torch.zeros(16, device=device)
 
-        def run() -> None:
-            for _ in range(100):
-                torch.add(small, small)
+    def run() -> None:
+        for _ in range(100):
+            torch.add(small, small)
 
-        return run
-
-    return make
+    return run
 
 
-def _upload(torch: Any, device: str, values: int) -> Callable[[], Run]:
-    def make() -> Run:
-        source, target = torch.zeros(values).pin_memory(), torch.zeros(values, device=device)
-        return lambda: target.copy_(source, non_blocking=True)
-
-    return make
+def _upload(torch: Any, device: str, values: int) -> Run:
+    source, target = torch.zeros(values).pin_memory(), torch.zeros(values, device=device)
+    return lambda: target.copy_(source, non_blocking=True)
 
 
-def _peer(torch: Any, values: int) -> Callable[[], Run]:
-    def make() -> Run:
-        source, target = (torch.zeros(values, device=f"cuda:{place}") for place in (0, 1))
-        return lambda: target.copy_(source, non_blocking=True)
-
-    return make
+def _peer(torch: Any, values: int) -> Run:
+    source, target = (torch.zeros(values, device=f"cuda:{place}") for place in (0, 1))
+    return lambda: target.copy_(source, non_blocking=True)
 
 
-def _facts(torch: Any, device: str, kind: str) -> tuple[str, float, float | None]:
-    """Name, memory that a process can use, and power limit where the driver says it."""
-    if kind in {"cuda", "rocm"}:
-        known = torch.cuda.get_device_properties(device)
-        return str(known.name), float(known.total_memory), None
-    if kind == "xpu":
-        known = torch.xpu.get_device_properties(device)
-        return str(known.name), float(known.total_memory), None
-    return _processor(), _host_memory(), None
+def _facts(torch: Any, device: str, kind: str) -> tuple[str, float]:
+    """Name, and memory that a process can use. [bytes]"""
+    if kind not in {"cuda", "rocm", "xpu"}:
+        return _processor(), _host_memory()
+    known = (torch.xpu if kind == "xpu" else torch.cuda).get_device_properties(device)
+    return str(known.name), float(known.total_memory)
 
 
 def _processor() -> str:
@@ -398,41 +367,24 @@ def _by_numpy(seconds: float) -> DeviceMeasurement:
     """Products and copies alone, where there is no PyTorch; threads are the library's own."""
     import numpy as np
 
-    rates = []
-
-    def clock(run: Run, count: int) -> float:
-        begun = time.perf_counter()
-        for _ in range(count):
-            run()
-        return time.perf_counter() - begun
-
-    for side in _SIDES[True]:
+    def product(side: int) -> Run:
         left = np.ones((side, side), dtype=np.float32)
-        out = np.empty_like(left)
-        took, count = _best(lambda a=left, o=out: np.matmul(a, a, out=o), clock, seconds=seconds / 6)  # type: ignore[misc]
-        rates.append(
-            Rate(
-                name="product",
-                dtype="fp32",
-                shape=f"{side}^3",
-                value=2.0 * side**3 / took,
-                unit="FLOP/s",
-                repetitions=count,
-            )
-        )
-    for size in _COPIED[True]:
+        return partial(np.matmul, left, left, out=np.empty_like(left))
+
+    def copy(size: float) -> Run:
         source = np.zeros(int(size / 4), dtype=np.float32)
-        target = np.empty_like(source)
-        took, count = _best(lambda a=source, b=target: np.copyto(b, a), clock, seconds=seconds / 6)  # type: ignore[misc]
-        rates.append(
-            Rate(name="copy", shape=f"{size / 1e6:.0f} MB", value=2.0 * size / took, unit="bytes/s", repetitions=count)
-        )
+        return partial(np.copyto, np.empty_like(source), source)
+
+    benches: list[Bench] = [
+        *(("product", "fp32", f"{n}^3", 2.0 * n**3, partial(product, n)) for n in _SIDES[True]),
+        *(("copy", "", f"{size / 1e6:.0f} MB", 2.0 * size, partial(copy, size)) for size in _COPIED[True]),
+    ]
     return DeviceMeasurement(
         schema=DEVICE_SCHEMA,
         id=_id(_processor(), None),
         name=_processor(),
         kind="cpu",
-        rates=tuple(rates),
+        rates=tuple(_rates(benches, clock=_wall_s, seconds=seconds)),
         memory_bytes=_host_memory(),
         library=f"numpy {np.__version__}",
         date=date.today().isoformat(),

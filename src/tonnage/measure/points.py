@@ -9,7 +9,7 @@ by name, so that no number is lost.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -87,15 +87,8 @@ def read_pasted(text: str, *, prompt_tokens: float | None = None, output_tokens:
     >>> point.tpot_s.mean, point.concurrency
     (0.021, 32.0)
     """
-    if len(text) > 500:
-        raise BadRequest(f"a pasted row has {len(text)} characters; give one load, in at most 500")
-    found, rest = _take_numbers(text)
-    left = _FILLING.sub("", rest)
-    if left:
-        raise BadRequest(
-            f"'{echo(text)}': '{echo(left)}' is not understood; write as 'TTFT 300 ms, TPOT 21 ms at 32 clients, "
-            "1024/256 tokens'"
-        )
+    example = "write as 'TTFT 300 ms, TPOT 21 ms at 32 clients, 1024/256 tokens'"
+    found, _ = _take_numbers(text, _PATTERNS, what="load", example=example)
     prompt, answer = found.get("prompt", prompt_tokens), found.get("answer", output_tokens)
     if not prompt or not answer:
         raise BadRequest(f"'{echo(text)}': lengths are missing; add '1024/256 tokens' (prompt/answer)")
@@ -149,23 +142,8 @@ def read_pasted_training(text: str) -> TrainMeasurement:
     >>> found.device, run.devices, run.step_s, run.samples_per_step, run.tokens_per_step, run.memory.peak_bytes
     ('H100', 8, 1.9, 8.0, 32768.0, 61000000000.0)
     """
-    if len(text) > 500:
-        raise BadRequest(f"a pasted row has {len(text)} characters; give one run, in at most 500")
-    found, rest, part = {}, text, None
-    for name, pattern in _TRAINING.items():
-        match = re.search(pattern, rest, re.IGNORECASE)
-        if match is None:
-            continue
-        parts = match.groupdict()
-        value = _number(parts["value"])
-        if parts.get("unit"):
-            value = read(f"{value:.12g} {parts['unit'].replace('µ', 'u')}", "s", field=name)
-        found[name], part = value, parts.get("part") or part
-        rest = rest[: match.start()] + " " + rest[match.end() :]
-    left = _FILLING.sub("", rest)
     example = "write as 'step 1.9 s, peak 61 GB at batch 8 seq 4096 on 8 H100'"
-    if left:
-        raise BadRequest(f"'{echo(text)}': '{echo(left)}' is not understood; {example}")
+    found, part = _take_numbers(text, _TRAINING, what="run", example=example)
     for name, said in (("batch", "the batch of a step"), ("devices", "the number of accelerators")):
         if not found.get(name):
             raise BadRequest(f"'{echo(text)}': {said} is missing; {example}")
@@ -183,22 +161,28 @@ def read_pasted_training(text: str) -> TrainMeasurement:
     return TrainMeasurement(schema=TRAIN_MEASUREMENT_SCHEMA, tool="pasted", device=part if named else None, runs=(run,))
 
 
-def _take_numbers(text: str) -> tuple[dict[str, float], str]:
-    """Numbers by name, and what no pattern takes."""
+def _take_numbers(
+    text: str, patterns: Mapping[str, str], *, what: str, example: str
+) -> tuple[dict[str, float], str | None]:
+    """Numbers by name, and the part that is named; what no pattern takes is refused."""
+    if len(text) > 500:
+        raise BadRequest(f"a pasted row has {len(text)} characters; give one {what}, in at most 500")
     found: dict[str, float] = {}
-    for name, pattern in _PATTERNS.items():
-        match = re.search(pattern, text, re.IGNORECASE)
+    rest, part = text, None
+    for name, pattern in patterns.items():
+        match = re.search(pattern, rest, re.IGNORECASE)
         if match is None:
             continue
-        text = text[: match.start()] + " " + text[match.end() :]
-        parts = match.groupdict()
-        if name == "lengths":
-            found |= {"prompt": _number(parts["prompt"]), "answer": _number(parts["answer"])}
-        elif parts.get("unit"):
-            found[name] = read(f"{_number(parts['value']):.12g} {parts['unit'].replace('µ', 'u')}", "s", field=name)
-        else:
-            found[name] = _number(parts["value"] or parts.get("named") or "")
-    return found, text
+        rest = rest[: match.start()] + " " + rest[match.end() :]
+        said = {key: value for key, value in match.groupdict().items() if value}
+        unit, part = said.pop("unit", "").replace("µ", "u"), said.pop("part", part)
+        for key, value in said.items():
+            number = _number(value)
+            number = read(f"{number:.12g} {unit}", "s", field=name) if unit else number
+            found[name if key in {"value", "named"} else key] = number
+    if left := _FILLING.sub("", rest):
+        raise BadRequest(f"'{echo(text)}': '{echo(left)}' is not understood; {example}")
+    return found, part
 
 
 def _number(text: str) -> float:

@@ -9,7 +9,7 @@ segment (one segment a start of the client), on a clock that no one can set.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -21,8 +21,8 @@ from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.measure.files import read_whole, refuse_heavy
 
-__all__ = ["LOG_SCHEMA", "Header", "Log", "Outcome", "Scrape", "Segment", "Spec", "StageEnd", "append", "create",
-           "read_log", "reopen", "sync"]  # fmt: skip
+__all__ = ["LOG_SCHEMA", "Header", "Line", "Log", "Outcome", "Scrape", "Segment", "Spec", "StageEnd", "append",
+           "create", "log_of", "read_log", "reopen", "sync"]  # fmt: skip
 
 LOG_SCHEMA = "tonnage.measurement-log/1"
 
@@ -202,13 +202,18 @@ def read_log(path: Path) -> Log:
         raise BadFact(f"'{echo(path)}': {error}") from None
     if not decoded or not isinstance(decoded[0], Header) or decoded[0].schema != LOG_SCHEMA:
         raise BadFact(f"'{echo(path)}' does not start with a line of schema {LOG_SCHEMA}")
+    return log_of(decoded[0], decoded, complete_bytes=complete)
+
+
+def log_of(header: Header, lines: Sequence[Line], *, complete_bytes: int = 0) -> Log:
+    """The lines of a file, sorted by what they are."""
     return Log(
-        header=decoded[0],
-        segments=tuple(_only(Segment, decoded)),
-        outcomes=tuple(_only(Outcome, decoded)),
-        ends=tuple(_only(StageEnd, decoded)),
-        scrapes=tuple(_only(Scrape, decoded)),
-        complete_bytes=complete,
+        header=header,
+        segments=tuple(_only(Segment, lines)),
+        outcomes=tuple(_only(Outcome, lines)),
+        ends=tuple(_only(StageEnd, lines)),
+        scrapes=tuple(_only(Scrape, lines)),
+        complete_bytes=complete_bytes,
     )
 
 

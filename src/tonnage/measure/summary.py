@@ -10,6 +10,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import asdict, replace
+
 from tonnage.domain.measurement import (
     MAX_CACHED_SHARE,
     MEASUREMENT_SCHEMA,
@@ -22,9 +24,9 @@ from tonnage.domain.measurement import (
 from tonnage.domain.requests.common import Slo
 from tonnage.measure.knee import knee_of
 from tonnage.measure.records import Log, Outcome
-from tonnage.simulation.metrics import Objectives, Summary, e2e_s, goodput_per_s, summary, tpot_s, ttft_s
+from tonnage.simulation.metrics import Objectives, e2e_s, goodput_per_s, summary, tpot_s, ttft_s
 
-__all__ = ["cached_notes", "is_late", "latency", "measurement_of", "objectives_of", "point_of"]
+__all__ = ["cached_notes", "is_late", "latency", "measurement_of", "objectives_of", "point_of", "ratio"]
 
 SLOW_CLIENT_S = 0.005
 MAX_LATE_SHARE = 0.05
@@ -39,14 +41,15 @@ def objectives_of(slo: Slo) -> Objectives:
     return Objectives(ttft_s=slo.ttft_s, tpot_s=slo.tpot_s, e2e_s=slo.e2e_s)
 
 
+def ratio(total: float | None, count: float | None) -> float | None:
+    """A total over what it is of; absent where one is not known or nothing is counted."""
+    return total / count if total is not None and count else None
+
+
 def latency(values: Sequence[float]) -> Latency | None:
     """Mean and percentiles; absent without values."""
-    found: Summary | None = summary(values) if len(values) else None
-    if found is None:
-        return None
-    return Latency(
-        count=found.count, mean=found.mean, p50=found.p50, p90=found.p90, p95=found.p95, p99=found.p99, most=found.most
-    )
+    found = summary(values) if len(values) else None
+    return None if found is None else Latency(**asdict(found))
 
 
 def point_of(load: Load, outcomes: Iterable[Outcome], *, slo: Slo, lag_s: float | None = None) -> Point:
@@ -60,8 +63,9 @@ def point_of(load: Load, outcomes: Iterable[Outcome], *, slo: Slo, lag_s: float 
     written = sum(o.output_tokens or 0 for o in good)
     read = [o.prompt_tokens for o in good if o.prompt_tokens is not None]
     late = latency([o.sent_s - o.intended_s for o in counted])
-    delays = [value for value in (late.p99 if late is not None else None, lag_s) if value is not None]
+    delays = [value for value in (late and late.p99, lag_s) if value is not None]
     has_slo = any(value is not None for value in (slo.ttft_s, slo.tpot_s, slo.e2e_s))
+    lengths = [o.output_tokens for o in good if o.output_tokens is not None]
     return Point(
         rate_per_s=load.rate_per_s,
         concurrency=load.concurrency,
@@ -70,13 +74,13 @@ def point_of(load: Load, outcomes: Iterable[Outcome], *, slo: Slo, lag_s: float 
         failures=dict(Counter(o.failure for o in counted if o.failure is not None)),
         duration_s=span or None,
         arrivals_s=sum(_arrivals_s(counted, segment) for segment in {o.segment for o in counted}) or None,
-        prompt_tokens=sum(read) / len(read) if read else None,
-        output_tokens=written / len(good) if good else None,
-        output_least=min((o.output_tokens for o in good if o.output_tokens is not None), default=None),
-        output_most=max((o.output_tokens for o in good if o.output_tokens is not None), default=None),
-        requests_per_s=len(good) / span if span > 0 else None,
-        output_tokens_per_s=written / span if span > 0 else None,
-        total_tokens_per_s=(written + sum(read)) / span if span > 0 and len(read) == len(good) > 0 else None,
+        prompt_tokens=ratio(sum(read), len(read)),
+        output_tokens=ratio(written, len(good)),
+        output_least=min(lengths, default=None),
+        output_most=max(lengths, default=None),
+        requests_per_s=ratio(len(good), span),
+        output_tokens_per_s=ratio(written, span),
+        total_tokens_per_s=ratio(written + sum(read), span) if len(read) == len(good) > 0 else None,
         goodput_per_s=goodput_per_s(ttft=ttft, tpot=tpot, e2e=e2e, objectives=objectives_of(slo), span_s=span)
         if has_slo and span > 0
         else None,
@@ -84,7 +88,7 @@ def point_of(load: Load, outcomes: Iterable[Outcome], *, slo: Slo, lag_s: float 
         tpot_s=latency([value for value in tpot if not math.isnan(value)]),
         itl_s=latency([gap for o in good for gap in o.gap_s]),
         e2e_s=latency(e2e),
-        client_delay_s=max(delays) if delays else None,
+        client_delay_s=max(delays, default=None),
         cached_share=_cached_share(good),
     )
 
@@ -108,8 +112,6 @@ def _arrivals_s(outcomes: Sequence[Outcome], segment: int) -> float:
 
 def measurement_of(log: Log) -> Measurement:
     """The whole file: a point for each stage, the knee of a sweep, and what to know about it."""
-    from msgspec.structs import replace
-
     spec = log.header.spec
     loads = {segment.stage: segment.load for segment in log.segments}
     points = []

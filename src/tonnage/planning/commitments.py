@@ -24,7 +24,7 @@ from tonnage.domain.requests.common import Filters
 from tonnage.pricing.commitments import TERM_YEARS, weigh
 from tonnage.pricing.owning import HOURS_PER_YEAR
 
-__all__ = ["commitments_assumed", "price_fall_of", "weigh_terms"]
+__all__ = ["commitments_assumed", "on_demand_prices", "price_fall_of", "weigh_terms"]
 
 SHORTEST: Final = 1.0 / 12.0
 """Of a contract that prices are held against; in less they hardly move. [years]"""
@@ -57,7 +57,7 @@ def weigh_terms(
     if not offers or not (years or filters.quotes):
         return offers
     fall = price_fall_of(filters, offers[0].accelerator, additions=additions)
-    elsewhere = min(_on_demand(known), default=None)
+    elsewhere = min(on_demand_prices(known), default=None)
 
     def held(offer: Offer) -> Offer:
         own = {offer.prices[0].term: offer.contract.hours / HOURS_PER_YEAR} if offer.contract else {}
@@ -75,7 +75,7 @@ def weigh_terms(
     return [held(offer) for offer in offers]
 
 
-def _on_demand(known: Iterable[Offer]) -> Iterable[tuple[float, str]]:
+def on_demand_prices(known: Iterable[Offer]) -> Iterable[tuple[float, str]]:
     """On-demand prices of one accelerator that their sellers state, with the seller. [USD/h]"""
     for offer in known:
         price = offer.usd_per_hour("on-demand")

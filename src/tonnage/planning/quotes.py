@@ -20,6 +20,7 @@ from tonnage.domain.money import Contract, Offer, Price
 from tonnage.domain.requests.common import Filters
 from tonnage.domain.requests.quotes import Quote
 from tonnage.errors import BadRequest, UnknownName, echo
+from tonnage.planning.commitments import on_demand_prices
 from tonnage.planning.files import read_text, read_written
 
 __all__ = ["CONTRACT", "check_quotes", "quote_offers", "quotes_of_file"]
@@ -113,17 +114,7 @@ def quote_offers(filters: Filters, part: Accelerator, *, known: Iterable[Offer])
     mine = [(number, quote) for number, quote in enumerate(filters.quotes, start=1) if quote.accelerator == part.id]
     if not mine:
         return []
-    cheapest = min(
-        (
-            (price / offer.count, offer.provider)
-            for offer in known
-            if (price := offer.usd_per_hour("on-demand")) is not None
-            and offer.trust == "primary"
-            and offer.kind == "instance"
-            and offer.count >= 1
-        ),
-        default=(None, ""),
-    )
+    cheapest = min(on_demand_prices(known), default=(None, ""))
     return [_offer(filters, part, quote, number=number, bridge=cheapest) for number, quote in mine]
 
 

@@ -186,7 +186,7 @@ def _unpriced(filters: Filters, accelerator: Accelerator) -> list[Offer]:
     return list(unpriced_offers(filters, accelerator, provider=NOBODY))
 
 
-def none_passes(excluded: Iterable[Rejection], *, usual: str = "filter") -> Verdict:
+def none_passes(excluded: Iterable[Rejection]) -> Verdict:
     """
     The filter that stands in the way when no offer is left: of the accelerators that came closest, the last one.
 
@@ -197,8 +197,8 @@ def none_passes(excluded: Iterable[Rejection], *, usual: str = "filter") -> Verd
     if unpriced:
         return unpriced[0]
     order = [*ACCELERATOR_TESTS, *OFFER_TESTS]
-    counts = Counter(loser.verdict.limit or usual for loser in excluded)
-    last = max(counts, key=lambda name: (order.index(name) if name in order else -1, counts[name]), default=usual)
+    counts = Counter(loser.verdict.limit or "filter" for loser in excluded)
+    last = max(counts, key=lambda name: (order.index(name) if name in order else -1, counts[name]), default="filter")
     number = counts[last]
     nearest = f"drop or widen '{last}'" + (ADD_YOURS if last == "term" else "")
     return refusal(

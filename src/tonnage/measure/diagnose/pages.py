@@ -117,9 +117,7 @@ def is_prometheus(url: str, *, key: str | None = None) -> bool:
     return status == 200 and isinstance(found, dict) and found.get("status") == "success"
 
 
-def readings_between(
-    url: str, *, window_s: float, step_s: float | None = None, match: str | None = None, key: str | None = None
-) -> list[Reading]:
+def readings_between(url: str, *, window_s: float, match: str | None = None, key: str | None = None) -> list[Reading]:
     """
     Everything known here that the server has of the last `window_s`, as readings at its steps.
 
@@ -133,7 +131,7 @@ def readings_between(
     BadRequest
         The server refuses the query.
     """
-    step = step_s or max(1.0, window_s / MAX_POINTS)
+    step = max(1.0, window_s / MAX_POINTS)
     names = "|".join(re.escape(name).replace("\\", "\\\\") for name in all_names())
     labels = f'__name__=~"{names}"' + (f", {match}" if match else "")
     now = time.time()

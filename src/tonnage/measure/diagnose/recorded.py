@@ -9,8 +9,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tonnage.domain.diagnosis import Evidence, Fact, LoadLevel
-from tonnage.domain.measurement import Measurement, Point
-from tonnage.domain.train_measurement import StepTimes, TrainMeasurement, TrainRun
+from tonnage.domain.measurement import Latency, Measurement, Point, ServerState
+from tonnage.domain.train_measurement import DeviceActivity, StepTimes, TrainMeasurement, TrainRun
 from tonnage.measure.diagnose.limits import fact
 from tonnage.measure.diagnose.window import evidence_of, merge_readings
 from tonnage.measure.knee import objective_missed
@@ -33,28 +33,29 @@ def evidence_of_measurement(measurement: Measurement, *, source: str = "") -> Ev
         )
     top = points[-1]
     missed = objective_missed(top, measurement.slo)
-    state = top.server
+    state = top.server or ServerState(engine="")
+    ttft, tpot, e2e = (found or Latency() for found in (top.ttft_s, top.tpot_s, top.e2e_s))
     found = {
         "requests": float(top.completed),
         "failed_share": top.failed / (top.completed + top.failed),
         "requests_per_s": top.requests_per_s,
         "prompt_tokens": top.prompt_tokens,
         "output_tokens": top.output_tokens,
-        "ttft_s": top.ttft_s.mean if top.ttft_s else None,
-        "ttft_p95_s": top.ttft_s.p95 if top.ttft_s else None,
-        "tpot_s": top.tpot_s.mean if top.tpot_s else None,
-        "e2e_s": top.e2e_s.mean if top.e2e_s else None,
-        "e2e_p95_s": top.e2e_s.p95 if top.e2e_s else None,
+        "ttft_s": ttft.mean,
+        "ttft_p95_s": ttft.p95,
+        "tpot_s": tpot.mean,
+        "e2e_s": e2e.mean,
+        "e2e_p95_s": e2e.p95,
         "queue_s": _client_queue_s(points),
         "levels": _levels(points),
         "slo_missed": (missed,) if missed else (),
         "client_delay_s": top.client_delay_s,
-        "running_most": state.running if state else None,
-        "waiting_most": state.waiting if state else None,
-        "kv_used_most": state.kv_used if state else None,
+        "running_most": state.running,
+        "waiting_most": state.waiting,
+        "kv_used_most": state.kv_used,
         "cached_share": top.cached_share,
-        "preemptions": state.preemptions if state else None,
-        "engine": state.engine if state else None,
+        "preemptions": state.preemptions,
+        "engine": state.engine or None,
     }
     given = {name: value for name, value in found.items() if value is not None}
     return replace(Evidence(kinds=("serving",), sources=(source,), model=measurement.model), **given)
@@ -120,7 +121,7 @@ def _levels(points: Sequence[Point]) -> tuple[LoadLevel, ...] | None:
 def evidence_of_training(measurement: TrainMeasurement, *, source: str = "") -> Evidence:
     """A measured training run: the one with the most devices."""
     run = measurement.runs[-1]
-    seen = run.activity
+    seen = run.activity or DeviceActivity()
     memory = run.memory
     found: dict[str, Any] = {
         "accelerator": measurement.device,
@@ -135,18 +136,14 @@ def evidence_of_training(measurement: TrainMeasurement, *, source: str = "") -> 
         "memory_capacity_bytes": memory.capacity_bytes,
         "alloc_retries": None if memory.alloc_retries is None else float(memory.alloc_retries),
         "samples": run.steps,
+        "busy_s": seen.busy_s,
+        "kernel_s": seen.kernel_s,
+        "copies_s": seen.copies_s,
+        "utilisation": seen.utilisation,
+        "flop_per_s": seen.flop_per_s,
+        "memory_bytes_per_s": seen.memory_bytes_per_s,
+        "throttle_reasons": seen.throttle_reasons,
     }
-    if seen is not None:
-        found |= {
-            "busy_s": seen.busy_s,
-            "kernel_s": seen.kernel_s,
-            "copies_s": seen.copies_s,
-            "utilisation": seen.utilisation,
-            "flop_per_s": seen.flop_per_s,
-            "memory_bytes_per_s": seen.memory_bytes_per_s,
-        }
-        if seen.throttle_reasons:
-            found["throttle_reasons"] = seen.throttle_reasons
     given = {name: value for name, value in found.items() if value is not None}
     return replace(Evidence(kinds=("training",), sources=(source,), parts=run.parts), **given)
 

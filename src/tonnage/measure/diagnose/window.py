@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from tonnage.domain.diagnosis import Evidence, Histogram, LoadLevel, Reading
 from tonnage.measure.metrics import COUNTERS
+from tonnage.measure.summary import ratio
 
 __all__ = ["evidence_of", "growth", "merge_readings", "percentile"]
 
@@ -136,11 +137,7 @@ def percentile(found: Histogram, rank: float) -> float | None:
 
 
 def _average(found: Histogram | None) -> float | None:
-    return found.total / found.count if found is not None and found.count else None
-
-
-def _ratio(total: float | None, count: float | None) -> float | None:
-    return total / count if total is not None and count else None
+    return None if found is None else ratio(found.total, found.count)
 
 
 def _cached_share(readings: Sequence[Reading]) -> float | None:
@@ -152,7 +149,7 @@ def _cached_share(readings: Sequence[Reading]) -> float | None:
     cached, computed = growth(readings, "cached_tokens"), growth(readings, "prompt_tokens")
     if cached is None:
         return _mean(readings, "cache_hit_rate")
-    return _ratio(cached, growth(readings, "queried_tokens") or cached + (computed or 0.0))
+    return ratio(cached, growth(readings, "queried_tokens") or cached + (computed or 0.0))
 
 
 def _serving(readings: Sequence[Reading], window: float) -> dict[str, Any]:
@@ -160,8 +157,8 @@ def _serving(readings: Sequence[Reading], window: float) -> dict[str, Any]:
     e2e, ttft = hist("e2e_s"), hist("ttft_s")
     finished = growth(readings, "requests")
     done = e2e.count if e2e is not None else finished
-    prompt = _ratio(growth(readings, "prompt_tokens"), done) or _average(hist("prompt_length"))
-    output = _ratio(growth(readings, "output_tokens"), done) or _average(hist("output_length"))
+    prompt = ratio(growth(readings, "prompt_tokens"), done) or _average(hist("prompt_length"))
+    output = ratio(growth(readings, "output_tokens"), done) or _average(hist("output_length"))
     aborted = growth(readings, "aborted")
     waiting = "waiting" if _series(readings, "waiting") else "pending"
     kv = _series(readings, "kv_used") or [
@@ -176,8 +173,8 @@ def _serving(readings: Sequence[Reading], window: float) -> dict[str, Any]:
     ]
     return {
         "requests": done,
-        "failed_share": _ratio(aborted, (done or 0.0) + (aborted or 0.0)),
-        "requests_per_s": _ratio(done, window),
+        "failed_share": ratio(aborted, (done or 0.0) + (aborted or 0.0)),
+        "requests_per_s": ratio(done, window),
         "prompt_tokens": prompt,
         "output_tokens": output,
         "running": _mean(readings, "running"),
@@ -190,14 +187,12 @@ def _serving(readings: Sequence[Reading], window: float) -> dict[str, Any]:
         "kv_used_most": max(kv, default=None),
         "preemptions": growth(readings, "preemptions"),
         "cached_share": _cached_share(readings),
-        "queue_s": _average(hist("queue_s"))
-        if hist("queue_s")
-        else _ratio(growth(readings, "queue_total_s"), finished),
+        "queue_s": _average(hist("queue_s")) if hist("queue_s") else ratio(growth(readings, "queue_total_s"), finished),
         "prefill_s": _average(hist("prefill_s")),
         "ttft_s": _average(ttft),
         "ttft_p95_s": percentile(ttft, 0.95) if ttft is not None else None,
         "tpot_s": _average(hist("tpot_s")),
-        "e2e_s": _average(e2e) if e2e is not None else _ratio(growth(readings, "e2e_total_s"), finished),
+        "e2e_s": _average(e2e) if e2e is not None else ratio(growth(readings, "e2e_total_s"), finished),
         "e2e_p95_s": percentile(e2e, 0.95) if e2e is not None else None,
         "levels": _levels(readings, window),
     }
@@ -236,16 +231,16 @@ def _accelerator(readings: Sequence[Reading], window: float) -> dict[str, Any]:
             for name in ("utilisation", "sm_active", "tensor_active", "dram_active", "power_w")
         },
         "temperature_c": _most(readings, "temperature_c"),
-        "memory_used_share": _ratio(used, whole),
+        "memory_used_share": ratio(used, whole),
         "memory_capacity_bytes": whole,
         "power_throttled_share": min(1.0, power / window) if over and power is not None else None,
         "thermal_throttled_share": min(1.0, heat / window) if over and heat is not None else None,
         "throttle_reasons": tuple(name for bit, name in THROTTLED.items() if any(value & bit for value in bits))
         or None,
         # An engine that does not count its work exports zero, which is not none done.
-        "flop_per_s": _ratio(growth(readings, "flop_each") or None, window) if over else None,
-        "memory_bytes_per_s": _ratio(growth(readings, "read_bytes_each") or None, window) if over else None,
-        "link_bytes_per_s": _ratio(growth(readings, "link_bytes"), window) if over else None,
+        "flop_per_s": ratio(growth(readings, "flop_each") or None, window) if over else None,
+        "memory_bytes_per_s": ratio(growth(readings, "read_bytes_each") or None, window) if over else None,
+        "link_bytes_per_s": ratio(growth(readings, "link_bytes"), window) if over else None,
     }
 
 

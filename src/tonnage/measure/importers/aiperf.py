@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
-from tonnage.measure.summary import cached_notes, latency
+from tonnage.measure.summary import cached_notes, latency, ratio
 from tonnage.simulation.metrics import tpot_s
 
 __all__ = ["read", "recognise"]
@@ -24,13 +24,13 @@ RANKS = ("p50", "p90", "p95", "p99")
 def recognise(document: Any) -> bool:
     """Whether it is aiperf's summary, or its lines of requests."""
     if isinstance(document, list):
-        first = document[0] if document and isinstance(document[0], dict) else {}
-        return isinstance(first.get("metadata"), dict) and "credit_issued_ns" in first["metadata"]
-    return isinstance(document, dict) and ("aiperf_version" in document or _is_line(document))
+        return any(map(_is_line, document[:1]))
+    return _is_line(document) or (isinstance(document, dict) and "aiperf_version" in document)
 
 
-def _is_line(document: Mapping[str, Any]) -> bool:
-    return isinstance(document.get("metadata"), dict) and "credit_issued_ns" in document["metadata"]
+def _is_line(document: Any) -> bool:
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    return isinstance(metadata, dict) and "credit_issued_ns" in metadata
 
 
 def read(document: Any) -> Measurement:
@@ -57,7 +57,7 @@ def _from_summary(document: Mapping[str, Any]) -> Measurement:
             f"aiperf counts {theirs:.1f} output tokens a request where the server counts {servers:.1f}: rates here are "
             "the server's, and its TPOT, which divides by its own count, is left out (the per-request file gives it)."
         )
-    own_rate = written / seconds if written is not None and seconds else _average(document, "output_token_throughput")
+    own_rate = ratio(written, seconds)
     urls = endpoint.get("urls") or [None]
     prompt = _average(document, "usage_prompt_tokens") or _average(document, "input_sequence_length")
     cached = _average(document, "usage_prompt_cache_read_tokens")
@@ -71,12 +71,12 @@ def _from_summary(document: Mapping[str, Any]) -> Measurement:
         prompt_tokens=prompt,
         output_tokens=servers or theirs,
         requests_per_s=_average(document, "request_throughput"),
-        output_tokens_per_s=own_rate,
+        output_tokens_per_s=_average(document, "output_token_throughput") if own_rate is None else own_rate,
         goodput_per_s=_average(document, "goodput"),
         ttft_s=_latency(document, "time_to_first_token"),
         tpot_s=None if differs else _latency(document, "inter_token_latency"),
         e2e_s=_latency(document, "request_latency"),
-        cached_share=cached / prompt if cached is not None and prompt else None,
+        cached_share=ratio(cached, prompt),
     )
     return Measurement(
         schema=MEASUREMENT_SCHEMA,
@@ -148,8 +148,8 @@ def _from_lines(lines: Sequence[Mapping[str, Any]]) -> Measurement:
         completed=len(good),
         failures={"errors": failed} if failed else {},
         duration_s=span,
-        prompt_tokens=read_ / len(good) if good else None,
-        output_tokens=written / len(good) if good else None,
+        prompt_tokens=ratio(read_, len(good)),
+        output_tokens=ratio(written, len(good)),
         requests_per_s=len(good) / span,
         output_tokens_per_s=written / span,
         total_tokens_per_s=(written + read_) / span,

@@ -20,7 +20,7 @@ from tonnage.simulation.metrics import e2e_s, tpot_s, ttft_s
 
 __all__ = ["read", "recognise"]
 
-RANKS = {"p50": "p50", "p90": "p90", "p95": "p95", "p99": "p99"}
+RANKS = ("p50", "p90", "p95", "p99")
 
 
 def recognise(document: Any) -> bool:
@@ -117,7 +117,7 @@ def _latency(metric: Mapping[str, Any] | None, seconds: float) -> Latency | None
     found = (metric or {}).get("successful")
     if not found or not found["count"]:
         return None
-    ranks = {ours: found["percentiles"][theirs] * seconds for ours, theirs in RANKS.items()}
+    ranks = {rank: found["percentiles"][rank] * seconds for rank in RANKS}
     return Latency(count=found["count"], mean=found["mean"] * seconds, most=found["max"] * seconds, **ranks)
 
 

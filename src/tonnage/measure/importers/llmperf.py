@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
-from tonnage.measure.summary import latency
+from tonnage.measure.summary import latency, ratio
 
 __all__ = ["read", "recognise"]
 
@@ -46,7 +46,6 @@ def _from_summary(document: Mapping[str, Any]) -> Measurement:
     errors = int(document.get("results_number_errors") or 0)
     completed = int(document["results_num_completed_requests"])
     tokens = document.get("results_number_output_tokens_mean")
-    per_minute = document.get("results_num_completed_requests_per_min")
     version = document.get("version")
     return Measurement(
         schema=MEASUREMENT_SCHEMA,
@@ -63,7 +62,7 @@ def _from_summary(document: Mapping[str, Any]) -> Measurement:
                 output_tokens=tokens,
                 output_least=document.get("results_number_output_tokens_min"),
                 output_most=document.get("results_number_output_tokens_max"),
-                requests_per_s=per_minute / 60.0 if per_minute is not None else None,
+                requests_per_s=ratio(document.get("results_num_completed_requests_per_min"), 60.0),
                 output_tokens_per_s=document.get("results_mean_output_throughput_token_per_s"),
                 ttft_s=_latency(document, "ttft_s", completed),
                 e2e_s=_latency(document, "end_to_end_latency_s", completed),
@@ -100,8 +99,8 @@ def _from_requests(rows: Sequence[Mapping[str, Any]]) -> Measurement:
                 requests=len(rows),
                 completed=len(good),
                 failures={"errors": failed} if failed else {},
-                prompt_tokens=sum(read_in) / len(read_in) if read_in else None,
-                output_tokens=sum(written) / len(written) if written else None,
+                prompt_tokens=ratio(sum(read_in), len(read_in)),
+                output_tokens=ratio(sum(written), len(written)),
                 output_least=min(written, default=None),
                 output_most=max(written, default=None),
                 ttft_s=latency([float(row["ttft_s"]) for row in good]),

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
+from tonnage.measure.summary import ratio
 
 __all__ = ["read", "recognise"]
 
@@ -115,7 +116,7 @@ def _measurement(found: Mapping[str, Any]) -> Measurement:
             Point(
                 rate_per_s=(found["scheduled"] or found["target"]) if server else None,
                 completed=int(queries),
-                output_tokens=tokens / rate if tokens and rate else None,
+                output_tokens=ratio(tokens or None, rate),
                 requests_per_s=rate,
                 output_tokens_per_s=tokens,
                 ttft_s=_latency(found["ttft"]) if server else None,

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Measurement
-from tonnage.measure.records import LOG_SCHEMA, Header, Log, Outcome, Scrape, Segment, StageEnd
+from tonnage.measure.records import LOG_SCHEMA, Header, Line, log_of
 from tonnage.measure.summary import measurement_of
 
 __all__ = ["read", "recognise"]
@@ -25,16 +25,7 @@ def read(document: Any) -> Measurement:
     if isinstance(document, dict) and document["schema"] == MEASUREMENT_SCHEMA:
         return msgspec.convert(document, Measurement)
     rows = document if isinstance(document, list) else [document]
-    found = [msgspec.convert(row, Header | Segment | Outcome | Scrape | StageEnd) for row in rows]
+    found = [msgspec.convert(row, Line) for row in rows]
     if not isinstance(found[0], Header):
         raise ValueError("the first line is no header")
-    return measurement_of(
-        Log(
-            header=found[0],
-            segments=tuple(line for line in found if isinstance(line, Segment)),
-            outcomes=tuple(line for line in found if isinstance(line, Outcome)),
-            ends=tuple(line for line in found if isinstance(line, StageEnd)),
-            scrapes=tuple(line for line in found if isinstance(line, Scrape)),
-            complete_bytes=0,
-        )
-    )
+    return measurement_of(log_of(found[0], found))

@@ -13,6 +13,7 @@ import math
 from typing import Any
 
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
+from tonnage.measure.summary import ratio
 
 __all__ = ["read", "recognise"]
 
@@ -54,8 +55,8 @@ def read(document: dict[str, Any]) -> Measurement:
                 completed=completed,
                 failures={"failed": failed} if failed else {},
                 duration_s=document["duration"],
-                prompt_tokens=prompts / completed if completed and prompts is not None else None,
-                output_tokens=written / completed if completed else None,
+                prompt_tokens=ratio(prompts, completed),
+                output_tokens=ratio(written, completed),
                 requests_per_s=document["request_throughput"],
                 output_tokens_per_s=document["output_throughput"],
                 total_tokens_per_s=document.get("total_token_throughput"),

@@ -8,12 +8,13 @@ manual pages of sinfo and scontrol.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from tonnage.domain.machine import DeviceGroup, Inventory
+from tonnage.domain.machine import Inventory
 from tonnage.errors import BadFact
-from tonnage.measure.machine.text import check_size, json_object, number_in, whole_count
+from tonnage.measure.machine.text import Device, check_size, counted_devices, json_object, number_in, whole_count
 from tonnage.units import GB, GiB, KiB, MiB
 
 __all__ = ["dmi_bytes_per_s", "kubernetes_nodes", "proc", "slurm_nodes", "slurm_sinfo"]
@@ -41,7 +42,7 @@ _SERVER: Final = re.compile(r"xeon|epyc|threadripper", re.IGNORECASE)
 _CLIENT_CHANNELS: Final = 2
 
 
-def proc(cpuinfo: str, meminfo: str, *, memory_bytes_per_s: float | None = None) -> Inventory:
+def proc(cpuinfo: str, meminfo: str) -> Inventory:
     """
     Processor and memory from the texts of /proc/cpuinfo and /proc/meminfo.
 
@@ -69,7 +70,6 @@ def proc(cpuinfo: str, meminfo: str, *, memory_bytes_per_s: float | None = None)
         cpu=told.get("model name") or told.get("hardware") or told.get("cpu", ""),
         cores=None if cores is None else int(cores) * sockets,
         host_memory_bytes=float(total[1]) * KiB,
-        host_bytes_per_s=memory_bytes_per_s,
     )
 
 
@@ -110,7 +110,7 @@ def kubernetes_nodes(text: str) -> Inventory:
     items = json_object(text, tool=tool).get("items")
     if not isinstance(items, list):
         raise BadFact(f"{tool}: no list 'items'; give the list of nodes, not one node or a table")
-    counts: dict[tuple[str, float | None], int] = {}
+    counts: Counter[Device] = Counter()
     notes: list[str] = []
     memory: list[float] = []
     for item in items:
@@ -125,11 +125,12 @@ def kubernetes_nodes(text: str) -> Inventory:
             notes.append(f"{count} accelerators of a node without a product label are left out")
             continue
         each = number_in(labels.get("nvidia.com/gpu.memory", ""))
-        key = (name.replace("-", " "), None if each is None else each * MiB)
-        counts[key] = counts.get(key, 0) + count
-    devices = tuple(DeviceGroup(name=n, count=count, memory_bytes=m) for (n, m), count in counts.items())
+        counts[name.replace("-", " "), None if each is None else each * MiB] += count
     return Inventory(
-        evidence=tool, devices=devices, host_memory_bytes=min(memory, default=None), notes=tuple(dict.fromkeys(notes))
+        evidence=tool,
+        devices=counted_devices(counts),
+        host_memory_bytes=min(memory, default=None),
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 
@@ -174,20 +175,18 @@ def slurm_nodes(text: str) -> Inventory:
 
 
 def _slurm(tool: str, nodes: Iterable[tuple[str, tuple[str, float | None]]]) -> Inventory:
-    counts: dict[str, int] = {}
+    counts: Counter[Device] = Counter()
     memory: list[float] = []
-    unnamed = 0
     for _, (gres, mebibytes) in nodes:
         for name, count in _GRES.findall(gres):
-            if name:
-                counts[name] = counts.get(name, 0) + int(count)
-            else:
-                unnamed += int(count)
+            counts[name, None] += int(count)
         if mebibytes is not None:
             memory.append(mebibytes * MiB)
+    unnamed = counts.pop(("", None), 0)
     notes = () if not unnamed else (f"{unnamed} accelerators whose GRES has no type are left out",)
-    devices = tuple(DeviceGroup(name=name, count=count) for name, count in counts.items())
-    return Inventory(evidence=tool, devices=devices, host_memory_bytes=min(memory, default=None), notes=notes)
+    return Inventory(
+        evidence=tool, devices=counted_devices(counts), host_memory_bytes=min(memory, default=None), notes=notes
+    )
 
 
 def _inside(item: object, *path: str) -> Mapping[str, Any]:

@@ -7,10 +7,17 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tonnage.domain.machine import DeviceGroup
 from tonnage.errors import BadFact, echo
 from tonnage.foreign import plain_text
 
-__all__ = ["MOST_BYTES", "MOST_DEVICES", "check_size", "json_object", "number_in", "whole_count"]
+__all__ = [
+    "MOST_BYTES", "MOST_DEVICES", "Device", "check_size", "counted_devices", "json_object", "json_value", "number_in",
+    "whole_count",
+]  # fmt: skip
+
+Device = tuple[str, float | None]
+"""Name and memory, as a tool states them. [bytes]"""
 
 MOST_BYTES: Final = 32 * 1024 * 1024
 """Larger than the node list of ten thousand nodes."""
@@ -43,13 +50,30 @@ def json_object(text: str, *, tool: str) -> Mapping[str, Any]:
     BadFact
         It is no JSON, or no object.
     """
-    try:
-        found = json.loads(check_size(text, tool=tool))
-    except (ValueError, RecursionError) as error:
-        raise BadFact(f"{tool}: the output is no JSON ({echo(str(error))}); ask the tool for JSON") from None
+    found = json_value(text, tool=tool, ask="ask the tool for JSON")
     if not isinstance(found, dict):
         raise BadFact(f"{tool}: an object is expected, the output is a {type(found).__name__}")
     return found
+
+
+def json_value(text: str, *, tool: str, ask: str) -> Any:
+    """
+    What a tool printed as JSON; `ask` is how to make it do so.
+
+    Raises
+    ------
+    BadFact
+        It is no JSON.
+    """
+    try:
+        return json.loads(check_size(text, tool=tool))
+    except (ValueError, RecursionError) as error:
+        raise BadFact(f"{tool}: the output is no JSON ({echo(str(error))}); {ask}") from None
+
+
+def counted_devices(counts: Mapping[Device, int]) -> tuple[DeviceGroup, ...]:
+    """Devices that were counted by name and memory."""
+    return tuple(DeviceGroup(name=name, count=n, memory_bytes=memory) for (name, memory), n in counts.items())
 
 
 def number_in(value: object) -> float | None:

@@ -10,15 +10,23 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from xml.etree import ElementTree
 
 from tonnage.domain.machine import DeviceGroup, Inventory
 from tonnage.errors import BadFact, echo
-from tonnage.measure.machine.text import MOST_DEVICES, check_size, json_object, number_in
+from tonnage.measure.machine.text import (
+    MOST_DEVICES,
+    Device,
+    check_size,
+    counted_devices,
+    json_object,
+    json_value,
+    number_in,
+)
 from tonnage.units import GB, GiB, MiB
 
 __all__ = [
@@ -142,10 +150,7 @@ def amd_smi(text: str) -> Inventory:
         It is no JSON, or no GPU in it has a market name.
     """
     tool = "amd-smi static --json"
-    try:
-        read = json.loads(check_size(text, tool=tool))
-    except (ValueError, RecursionError) as error:
-        raise BadFact(f"{tool}: the output is no JSON ({echo(str(error))}); ask for --json") from None
+    read = json_value(text, tool=tool, ask="ask for --json")
     gpus = read.get("gpu_data") if isinstance(read, dict) else read
     if not isinstance(gpus, list):
         raise BadFact(f"{tool}: a list of GPUs is expected, the output is a {type(read).__name__}")
@@ -194,19 +199,16 @@ def system_profiler(text: str) -> Inventory:
     )
 
 
-def group_devices(found: Iterable[tuple[str, float | None]], *, node: str = "") -> tuple[DeviceGroup, ...]:
+def group_devices(found: Iterable[tuple[str, float | None]]) -> tuple[DeviceGroup, ...]:
     """Equal devices together, in the order they come; those without a name are left out."""
-    counts: dict[tuple[str, float | None], int] = {}
+    counts: Counter[Device] = Counter()
     for number, (name, memory) in enumerate(found):
         if number >= MOST_DEVICES:
             raise BadFact(f"more than {MOST_DEVICES:,} devices are no machine's")
         if name.strip().lower() not in _PLACEHOLDERS:
             # Drivers reserve a little more on a card that drives a display: compare by whole gigabytes.
-            key = (" ".join(name.split()), None if memory is None else round(memory / GB) * GB)
-            counts[key] = counts.get(key, 0) + 1
-    return tuple(
-        DeviceGroup(name=name, count=count, memory_bytes=memory, node=node) for (name, memory), count in counts.items()
-    )
+            counts[" ".join(name.split()), None if memory is None else round(memory / GB) * GB] += 1
+    return counted_devices(counts)
 
 
 def _mebibytes(text: str | None) -> float | None:

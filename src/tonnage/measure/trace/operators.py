@@ -243,40 +243,23 @@ def _conv_name(groups: int, inputs: float) -> str:
 
 
 def _convolution(call: Call, samples: int) -> TracedOperator:
-    data, weight = call.args[0], call.args[1]
-    groups = int(call.args[8])
-    transposed = bool(call.args[6])
-    out = call.results[0]
-    kernel = _numel(weight) / (weight.shape[0] * weight.shape[1])
+    """Forward, or backward as a product for each gradient that is wanted."""
+    backward = call.name == "convolution_backward"
+    data, weight, *_ = call.args[backward:]
+    out = call.args[0] if backward else call.results[0]
+    transposed, groups = bool(call.args[6 + backward]), int(call.args[8 + backward])
+    products = sum(map(bool, call.args[10][:2])) if backward else 1
     # Each weight meets every pixel of the side that is not spread: outputs, or inputs of a transposed one.
-    pixels = _numel(data if transposed else out) / (data.shape[1] if transposed else out.shape[1])
-    flop = 2.0 * pixels * _numel(weight)
-    width = float(weight.shape[0 if not transposed else 1] * (groups if transposed else 1))
-    terms = float(weight.shape[1] if not transposed else weight.shape[0] / groups) * kernel
+    side = data if transposed else out
+    pixels = _numel(side) / side.shape[1]
+    width, terms = float(weight.shape[0]) / groups, float(weight.shape[1])
+    if transposed and not backward:
+        width, terms = terms, width
     return _product(
         call,
         samples,
-        flop=flop,
-        shape=(pixels, width / groups, terms),
-        groups=float(groups),
-        kind="convolution",
-        name=_conv_name(groups, float(data.shape[1])),
-    )
-
-
-def _convolution_backward(call: Call, samples: int) -> TracedOperator:
-    grad, data, weight = call.args[:3]
-    transposed, groups, wanted = bool(call.args[7]), int(call.args[9]), call.args[10]
-    kernel = _numel(weight) / (weight.shape[0] * weight.shape[1])
-    pixels = _numel(data if transposed else grad) / (data.shape[1] if transposed else grad.shape[1])
-    passes = float(bool(wanted[0])) + float(bool(wanted[1]))
-    flop = passes * 2.0 * pixels * _numel(weight)
-    shape = (pixels, float(weight.shape[0]) / groups, float(weight.shape[1]) * kernel)
-    return _product(
-        call,
-        samples,
-        flop=flop,
-        shape=shape,
+        flop=2.0 * products * pixels * _numel(weight),
+        shape=(pixels, width, terms * _numel(weight) / (weight.shape[0] * weight.shape[1])),
         groups=float(groups),
         kind="convolution",
         name=_conv_name(groups, float(data.shape[1])),
@@ -344,8 +327,7 @@ def _recurrent(call: Call, samples: int) -> TracedOperator:
 _PRODUCTS: Final[dict[str, Callable[[Call, int], TracedOperator]]] = {
     **dict.fromkeys(("mm", "bmm", "addmm", "baddbmm", "_scaled_mm"), _mm),
     "linear": _linear,
-    **dict.fromkeys(("convolution", "_convolution", "convolution_overrideable"), _convolution),
-    "convolution_backward": _convolution_backward,
+    **dict.fromkeys(("convolution", "_convolution", "convolution_overrideable", "convolution_backward"), _convolution),
     **dict.fromkeys(
         (
             "_scaled_dot_product_flash_attention_for_cpu",

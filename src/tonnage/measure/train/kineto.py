@@ -20,12 +20,12 @@ import msgspec
 from tonnage.domain.train_measurement import (
     TRAIN_MEASUREMENT_SCHEMA,
     DeviceActivity,
-    StepTimes,
     TrainMeasurement,
     TrainRun,
 )
 from tonnage.errors import BadFact, echo
 from tonnage.measure.files import read_whole, refuse_heavy
+from tonnage.measure.train.records import mean, mean_parts
 from tonnage.version import __version__
 
 __all__ = ["measurement_of_trace"]
@@ -67,9 +67,9 @@ def measurement_of_trace(path: Path) -> TrainMeasurement:
     run = TrainRun(
         devices=world,
         steps=len(steps),
-        step_s=_mean(step.ended - step.begun for step in steps),
+        step_s=mean([step.ended - step.begun for step in steps]),
         step_most_s=max(step.ended - step.begun for step in steps),
-        parts=_mean_parts([parts for parts, _ in cut]),
+        parts=mean_parts([parts for parts, _ in cut]),
         activity=_mean_activity([activity for _, activity in cut if activity is not None]),
     )
     return TrainMeasurement(
@@ -199,7 +199,7 @@ def _of_device(
     activity = DeviceActivity(
         busy_s=_length(_union(inside)),
         kernels=float(len(counted)),
-        kernel_s=_mean(counted) if counted else None,
+        kernel_s=mean(counted) if counted else None,
         communication_s=_length(talking) or None,
         copies_s=_length(_union(copies)) or None,
         hidden_communication_s=_length(_both(talking, compute)) if talking else None,
@@ -258,16 +258,6 @@ def _length(spans: Iterable[tuple[float, float]]) -> float:
     return sum(ended - begun for begun, ended in spans)
 
 
-def _mean(values: Iterable[float]) -> float:
-    listed = list(values)
-    return sum(listed) / len(listed)
-
-
-def _mean_parts(parts: Sequence[dict[str, float]]) -> StepTimes:
-    seen = {name for own in parts for name in own}
-    return StepTimes(**{f"{name}_s": _mean(own.get(name, 0.0) for own in parts) for name in sorted(seen)})
-
-
 def _mean_activity(found: Sequence[DeviceActivity]) -> DeviceActivity | None:
     if not found:
         return None
@@ -275,5 +265,5 @@ def _mean_activity(found: Sequence[DeviceActivity]) -> DeviceActivity | None:
     columns: dict[str, list[float]] = {
         name: [x for own in found if (x := getattr(own, name)) is not None] for name in names
     }
-    known: dict[str, Any] = {name: _mean(values) for name, values in columns.items() if values}
+    known: dict[str, Any] = {name: mean(values) for name, values in columns.items() if values}
     return DeviceActivity(**known)

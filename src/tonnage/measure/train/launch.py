@@ -23,14 +23,13 @@ from tonnage.domain.train_measurement import (
     TRAIN_MEASUREMENT_SCHEMA,
     CheckpointTimes,
     RankSteps,
-    StepTimes,
     TrainMeasurement,
     TrainMemory,
     TrainRun,
 )
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.measure.train.probe import FOLDER
-from tonnage.measure.train.records import PHASES, RankLog, Stepped, read_ranks
+from tonnage.measure.train.records import RankLog, Stepped, mean, mean_parts, read_ranks
 
 __all__ = ["Bounds", "measure_train", "measurement_of", "ranks_of", "run_of"]
 
@@ -177,9 +176,6 @@ def ranks_of(folder: Path) -> list[tuple[RankLog, ...]]:
     return runs
 
 
-_MEMORY: Final = tuple(name for name in TrainMemory.__struct_fields__)
-
-
 def run_of(ranks: Sequence[RankLog], *, warmup: int = WARMUP) -> TrainRun:
     """
     One run at one number of devices.
@@ -201,8 +197,8 @@ def run_of(ranks: Sequence[RankLog], *, warmup: int = WARMUP) -> TrainRun:
         RankSteps(
             rank=log.header.rank,
             host=log.header.host,
-            step_s=_mean([step.step_s for step in counted[log.header.rank]]),
-            parts=_parts([step.phases for step in counted[log.header.rank]]),
+            step_s=mean([step.step_s for step in counted[log.header.rank]]),
+            parts=mean_parts([step.phases for step in counted[log.header.rank]]),
         )
         for log in ranks
     ]
@@ -224,12 +220,12 @@ def run_of(ranks: Sequence[RankLog], *, warmup: int = WARMUP) -> TrainRun:
         step_p95_s=_rank(times, 0.95),
         step_most_s=times[-1],
         parts=slowest.parts,
-        hidden_communication_s=_mean(hidden) if hidden else None,
-        collective_bytes=_mean([step.collective_bytes for step in own]) or None,
+        hidden_communication_s=mean(hidden) if hidden else None,
+        collective_bytes=mean([step.collective_bytes for step in own]) or None,
         collectives=_collectives([step.collectives for step in own]),
-        tokens_per_step=_mean([_all(counted, i, "tokens") for i in range(len(own))]) or None,
-        samples_per_step=_mean([_all(counted, i, "samples") for i in range(len(own))]) or None,
-        micro_batches=_mean([float(step.forwards) for step in own]) or None,
+        tokens_per_step=mean([_all(counted, i, "tokens") for i in range(len(own))]) or None,
+        samples_per_step=mean([_all(counted, i, "samples") for i in range(len(own))]) or None,
+        micro_batches=mean([float(step.forwards) for step in own]) or None,
         memory=_memory(ranks),
         ranks=tuple(found),
         notes=(*notes, *((f"{missing} ranks wrote nothing: their samples are missing",) if missing else ())),
@@ -286,15 +282,9 @@ def _per_device(run: TrainRun) -> float | None:
     return None if rate is None else rate / run.devices
 
 
-def _parts(phases: Sequence[dict[str, float]]) -> StepTimes:
-    """Means by phase; one that no step had is absent."""
-    seen = {name for step in phases for name in step}
-    return StepTimes(**{f"{name}_s": _mean([s.get(name, 0.0) for s in phases]) for name in PHASES if name in seen})
-
-
 def _collectives(counts: Sequence[dict[str, int]]) -> dict[str, float]:
     names = {name for step in counts for name in step}
-    return {name: _mean([float(step.get(name, 0)) for step in counts]) for name in sorted(names)}
+    return {name: mean([float(step.get(name, 0)) for step in counts]) for name in sorted(names)}
 
 
 def _all(counted: Mapping[int, Sequence[Stepped]], index: int, field: str) -> float:
@@ -303,7 +293,7 @@ def _all(counted: Mapping[int, Sequence[Stepped]], index: int, field: str) -> fl
 
 def _memory(ranks: Sequence[RankLog]) -> TrainMemory:
     """The most of any rank, number by number."""
-    values = {name: [getattr(log.held, name) for log in ranks] for name in _MEMORY}
+    values = {name: [getattr(log.held, name) for log in ranks] for name in TrainMemory.__struct_fields__}
     return TrainMemory(
         **{
             name: max(x for x in own if x is not None)
@@ -323,14 +313,10 @@ def _checkpoint(ranks: Sequence[RankLog]) -> CheckpointTimes | None:
     sizes = [line.size_bytes for line in lines if line.wrote and line.size_bytes is not None]
     return CheckpointTimes(
         writes=max(len(own) for own in writes),
-        write_s=max((_mean(own) for own in writes if own), default=None),
-        restore_s=max((_mean(own) for own in reads if own), default=None),
+        write_s=max((mean(own) for own in writes if own), default=None),
+        restore_s=max((mean(own) for own in reads if own), default=None),
         size_bytes=max(sizes, default=None),
     )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
 
 
 def _rank(ordered: Sequence[float], share: float) -> float:

@@ -5,17 +5,41 @@ A line is whole or absent, so a run that is killed loses nothing that a reader n
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from tonnage.domain.train_measurement import StepTimes
 from tonnage.errors import BadFact, echo
 from tonnage.measure.files import read_whole, refuse_heavy
 
-__all__ = ["PHASES", "Checkpointed", "Header", "Held", "RankLog", "Stepped", "read_rank", "read_ranks"]
+__all__ = [
+    "PHASES",
+    "Checkpointed",
+    "Header",
+    "Held",
+    "RankLog",
+    "Stepped",
+    "mean",
+    "mean_parts",
+    "read_rank",
+    "read_ranks",
+]
 
 PHASES: Final = ("input", "forward", "backward", "communication", "optimizer", "checkpoint", "other")
+
+
+def mean(values: Sequence[float]) -> float:
+    """Of no values, 0."""
+    return sum(values) / len(values) if values else 0.0
+
+
+def mean_parts(steps: Sequence[Mapping[str, float]]) -> StepTimes:
+    """Means by phase; one that no step had is absent. [s]"""
+    seen = {name for step in steps for name in step}
+    return StepTimes(**{f"{name}_s": mean([s.get(name, 0.0) for s in steps]) for name in PHASES if name in seen})
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, tag="header", omit_defaults=True):
