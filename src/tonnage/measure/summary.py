@@ -63,7 +63,7 @@ def point_of(load: Load, outcomes: Iterable[Outcome], *, slo: Slo, lag_s: float 
     written = sum(o.output_tokens or 0 for o in good)
     read = [o.prompt_tokens for o in good if o.prompt_tokens is not None]
     late = latency([o.sent_s - o.intended_s for o in counted])
-    delays = [value for value in (late and late.p99, lag_s) if value is not None]
+    delays = [value for value in (late.p99 if late else None, lag_s) if value is not None]
     has_slo = any(value is not None for value in (slo.ttft_s, slo.tpot_s, slo.e2e_s))
     lengths = [o.output_tokens for o in good if o.output_tokens is not None]
     return Point(
