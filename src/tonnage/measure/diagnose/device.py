@@ -114,7 +114,7 @@ def _bound(e: Evidence, *, by: str) -> Verdict | Missing | None:
 @rule(
     "under-utilised",
     "code",
-    "CUDA graphs (no --enforce-eager) and larger batches; fewer Python steps between kernels; a faster processor "
+    step="CUDA graphs (no --enforce-eager) and larger batches; fewer Python steps between kernels; a faster processor "
     "before a faster accelerator",
 )
 def under_utilised(e: Evidence) -> Seen | None:
@@ -137,7 +137,7 @@ def under_utilised(e: Evidence) -> Seen | None:
 @rule(
     "communication-bound",
     "accelerator",
-    "less tensor and more data parallelism, collectives of fewer bits, then faster links",
+    step="less tensor and more data parallelism, collectives of fewer bits, then faster links",
 )
 def link_bound(e: Evidence) -> Seen | None:
     """Links between accelerators are the limit, by their own counters."""

@@ -98,7 +98,7 @@ def known_facts(evidence: Evidence, *names: str, **held: Limit) -> list[Fact]:
     ]
 
 
-def rule(name: str, remedy: Remedy, next_step: str) -> Callable[[Callable[[Evidence], Seen | Missing | None]], Rule]:
+def rule(name: str, remedy: Remedy, *, step: str) -> Callable[[Callable[[Evidence], Seen | Missing | None]], Rule]:
     """A rule whose verdict is always called the same and always leads to the same step."""
 
     def named(look: Callable[[Evidence], Seen | Missing | None]) -> Rule:
@@ -107,9 +107,7 @@ def rule(name: str, remedy: Remedy, next_step: str) -> Callable[[Callable[[Evide
             if seen is None or isinstance(seen, Missing):
                 return seen
             sentence, facts, gain = seen
-            return Verdict(
-                name=name, sentence=sentence, facts=tuple(facts), remedy=remedy, next_step=next_step, gain=gain
-            )
+            return Verdict(name=name, sentence=sentence, facts=tuple(facts), remedy=remedy, next_step=step, gain=gain)
 
         return judged
 

@@ -39,7 +39,7 @@ MORE_CACHE: Final = "a cache of fewer bits, shorter contexts, or fewer requests 
 @rule(
     "client-bound",
     "measure",
-    "give the client a core of its own or less load, and measure again before changing anything",
+    step="give the client a core of its own or less load, and measure again before changing anything",
 )
 def client_late(e: Evidence) -> Seen | None:
     """The measuring client is late itself: latencies hold its delay."""
@@ -49,7 +49,7 @@ def client_late(e: Evidence) -> Seen | None:
     return said, [fact("client delay, p99, of time to first token", e.client_delay_s / e.ttft_s, limit=CLIENT)], None
 
 
-@rule("failing", "code", "read the server's log for the first failure; time-outs of clients count as aborted")
+@rule("failing", "code", step="read the server's log for the first failure; time-outs of clients count as aborted")
 def failing(e: Evidence) -> Seen | None:
     """Requests fail."""
     if e.failed_share is None or e.failed_share <= FAILING.value or not e.requests:
@@ -163,7 +163,7 @@ def past_knee(e: Evidence) -> Verdict | Missing | None:
 @rule(
     "over-provisioned",
     "capacity",
-    "check that the window holds the peak; then fewer replicas, a smaller card, or scale to zero",
+    step="check that the window holds the peak; then fewer replicas, a smaller card, or scale to zero",
 )
 def over_provisioned(e: Evidence) -> Seen | Missing | None:
     """Far less load than the server could take: nothing waits, the cache is nearly empty, few run."""
@@ -189,7 +189,7 @@ def over_provisioned(e: Evidence) -> Seen | Missing | None:
 @rule(
     "cold start",
     "settings",
-    "send warm-up requests before a replica takes traffic, keep compiled kernels and graphs in a cache that outlives "
+    step="send warm-up requests before a replica takes traffic, keep compiled kernels and graphs in a cache that outlives "
     "the container, and keep one replica warm",
 )
 def cold_start(e: Evidence) -> Seen | None:
@@ -207,7 +207,7 @@ def cold_start(e: Evidence) -> Seen | None:
 @rule(
     "regression",
     "code",
-    "compare versions and settings of both runs (`tonnage history show`); go back unless it is meant",
+    step="compare versions and settings of both runs (`tonnage history show`); go back unless it is meant",
 )
 def regression(e: Evidence) -> Seen | None:
     """Worse than an earlier measurement of the same load."""

@@ -35,7 +35,7 @@ def _part_s(e: Evidence, name: str) -> float | None:
 @rule(
     "input-bound",
     "code",
-    "more loader processes, pinned memory and prefetch, decoding beforehand or on the accelerator, data on local NVMe; "
+    step="more loader processes, pinned memory and prefetch, decoding beforehand or on the accelerator, data on local NVMe; "
     "another accelerator would wait as long",
 )
 def input_bound(e: Evidence) -> Seen | Missing | None:
@@ -58,7 +58,7 @@ def input_bound(e: Evidence) -> Seen | Missing | None:
 @rule(
     "communication-bound",
     "accelerator",
-    "first code: larger micro-batches or gradient accumulation, overlap, collectives of fewer bits, sharding inside a "
+    step="first code: larger micro-batches or gradient accumulation, overlap, collectives of fewer bits, sharding inside a "
     "node only; then faster links, or fewer and larger accelerators",
 )
 def communication_bound(e: Evidence) -> Seen | Missing | None:
@@ -80,7 +80,11 @@ def communication_bound(e: Evidence) -> Seen | Missing | None:
     return f"{share:.0%} of each step is collectives that nothing hides.", facts, share
 
 
-@rule("straggler", "code", "balance what each rank gets (lengths, experts, stages); look at the clocks of a slow host")
+@rule(
+    "straggler",
+    "code",
+    step="balance what each rank gets (lengths, experts, stages); look at the clocks of a slow host",
+)
 def straggler(e: Evidence) -> Seen | None:
     """One rank computes longer and all others wait for it."""
     slower = e.slowest_share
@@ -93,7 +97,7 @@ def straggler(e: Evidence) -> Seen | None:
 @rule(
     "checkpoint-bound",
     "code",
-    "write asynchronously (torch.distributed.checkpoint.async_save), to local disks first, or less often",
+    step="write asynchronously (torch.distributed.checkpoint.async_save), to local disks first, or less often",
 )
 def checkpoint_bound(e: Evidence) -> Seen | None:
     """Steps wait for checkpoints."""
@@ -107,7 +111,7 @@ def checkpoint_bound(e: Evidence) -> Seen | None:
 @rule(
     "under-utilised",
     "code",
-    "torch.compile or CUDA graphs, larger micro-batches, no .item() or print between steps",
+    step="torch.compile or CUDA graphs, larger micro-batches, no .item() or print between steps",
 )
 def launch_bound(e: Evidence) -> Seen | None:
     """The accelerator has gaps that neither data nor collectives explain: kernels come too slowly."""
@@ -128,7 +132,7 @@ def launch_bound(e: Evidence) -> Seen | None:
 @rule(
     "memory-capacity bound",
     "accelerator",
-    "recompute activations, shard optimizer and weights (FSDP), smaller micro-batches; then more memory",
+    step="recompute activations, shard optimizer and weights (FSDP), smaller micro-batches; then more memory",
 )
 def memory_capacity(e: Evidence) -> Seen | None:
     """Memory is full: the allocator had to give back and start again."""
@@ -153,7 +157,7 @@ def _held_share(e: Evidence) -> float:
 @rule(
     "fragmentation",
     "settings",
-    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or batches padded to few lengths; no larger card",
+    step="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or batches padded to few lengths; no larger card",
 )
 def fragmentation(e: Evidence) -> Seen | Missing | None:
     """The allocator holds much that no tensor uses, and memory is nearly gone."""
