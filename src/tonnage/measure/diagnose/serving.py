@@ -189,8 +189,8 @@ def over_provisioned(e: Evidence) -> Seen | Missing | None:
 @rule(
     "cold start",
     "settings",
-    step="send warm-up requests before a replica takes traffic, keep compiled kernels and graphs in a cache that outlives "
-    "the container, and keep one replica warm",
+    step="send warm-up requests before a replica takes traffic, keep compiled kernels and graphs in a cache that "
+    "outlives the container, and keep one replica warm",
 )
 def cold_start(e: Evidence) -> Seen | None:
     """The first requests take far longer: weights are loaded, graphs captured, kernels compiled."""

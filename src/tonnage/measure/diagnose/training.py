@@ -35,8 +35,8 @@ def _part_s(e: Evidence, name: str) -> float | None:
 @rule(
     "input-bound",
     "code",
-    step="more loader processes, pinned memory and prefetch, decoding beforehand or on the accelerator, data on local NVMe; "
-    "another accelerator would wait as long",
+    step="more loader processes, pinned memory and prefetch, decoding beforehand or on the accelerator, data on local "
+    "NVMe; another accelerator would wait as long",
 )
 def input_bound(e: Evidence) -> Seen | Missing | None:
     """The step waits for its data."""
@@ -58,8 +58,8 @@ def input_bound(e: Evidence) -> Seen | Missing | None:
 @rule(
     "communication-bound",
     "accelerator",
-    step="first code: larger micro-batches or gradient accumulation, overlap, collectives of fewer bits, sharding inside a "
-    "node only; then faster links, or fewer and larger accelerators",
+    step="first code: larger micro-batches or gradient accumulation, overlap, collectives of fewer bits, sharding "
+    "inside a node only; then faster links, or fewer and larger accelerators",
 )
 def communication_bound(e: Evidence) -> Seen | Missing | None:
     """Collectives that nothing hides."""
