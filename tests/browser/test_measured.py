@@ -13,7 +13,7 @@ from tonnage.catalog import Additions
 from tonnage.catalog.additions import save_calibration
 from tonnage.domain.calibration import Calibration, Stretch
 from tonnage.web import jobs
-from tonnage.web.limits import Limits
+from tonnage.web.records import Limits
 
 MODEL = "meta-llama/Meta-Llama-3.1-8B"
 QUESTION = f"/plan/serve?model={MODEL}&rate=4/s&traffic=chat&tpot=50+ms&accelerator=H100&quick=true"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.validation.samples import sample
 
-from tonnage.report.out_of_sample import duel_rows, duel_sentence
+from tonnage.report.out_of_sample import DUELS, duel_sentence
 from tonnage.validation.grouping import Labels
 from tonnage.validation.peers import MEAN, medians_by_source
 from tonnage.validation.rows import Row
@@ -50,6 +50,6 @@ def test_only_numbers_that_both_predict_count_and_the_mean_is_over_sources(tmp_p
     assert (lines["few"].theirs_coverage, lines[MEAN].theirs) == (1.0, pytest.approx(0.3))
     assert "nearer than ours in 1 of 2 groups" in duel_sentence("x", found)
     assert "have read 1 of them" in duel_sentence("x", found)
-    shown = {row[1]: row for row in duel_rows(found)}
+    shown = {row[1]: row for row in DUELS.rows(found)}
     assert shown["many"][7] == "theirs" and "theirs in sample" in shown["many"][-1]
     assert shown["few"][7] == "ours" and "2 not by both" in shown["few"][-1]

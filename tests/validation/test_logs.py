@@ -12,7 +12,7 @@ from tests.traces import ROOT, trace_file
 
 from tonnage.errors import BadFact
 from tonnage.planning.simulate.replay import Stretch, from_physics, read_log, read_logs, replay_setup, stretch_model
-from tonnage.report.out_of_sample import log_page, log_rows
+from tonnage.report.out_of_sample import LOGS, log_page
 from tonnage.validation.logs import COLUMNS, FILE, MEASURED, PHYSICS, log_errors, read_facts, refresh_facts, write_facts
 
 NAME = "RTX4090_Llama-3.1-8B"
@@ -98,8 +98,8 @@ def test_facts_are_kept_and_scored(tmp_path: Path) -> None:
     page = "\n".join(log_page([found]))
     assert "| RTX4090 | Llama-3.1-8B-Instruct | tp1xdp1xep1 | physics |" in page
     assert "predicted 2026-01-02" in page
-    assert len(log_rows([found])) == 2
-    assert log_rows([]) == log_page([]) == []
+    assert len(LOGS.rows([found])) == 2
+    assert LOGS.rows([]) == log_page([]) == []
     fitted = dict(kept[3], by="fitted on X")
     assert [row[6] for row in refresh_facts(tmp_path, [fitted], date="2026-01-03")][-1] == "fitted on X"
 

@@ -6,7 +6,7 @@ import pytest
 from tests.validation.samples import sample
 
 from tonnage.domain.accuracy import Regret
-from tonnage.report.out_of_sample import confidence_page, regret_page
+from tonnage.report.out_of_sample import REGRET, confidence_page
 from tonnage.validation.left_out import left_out_predictions
 from tonnage.validation.regret import Latencies, confidence_regrets, latencies_of, regret_lines, reliability
 from tonnage.validation.rows import Row, read_rows
@@ -77,9 +77,9 @@ def test_other_lengths_and_engines_are_other_questions() -> None:
 
 
 def test_the_page_says_who_and_when() -> None:
-    text = "\n".join(regret_page(regret_lines(ROWS, said=TRUTH, who="family left out")))
+    text = "\n".join(REGRET.page(regret_lines(ROWS, said=TRUTH, who="family left out")))
     assert "family left out | 10 ms" in text and "| all |" in text
-    assert regret_page([]) == []
+    assert REGRET.page([]) == []
 
 
 def test_left_out_predictions_decide_well_too() -> None:

@@ -20,7 +20,7 @@ def page_address() -> Iterator[str]:
     pytest.importorskip("litestar")
     pytest.importorskip("uvicorn")
     from tonnage.web import jobs
-    from tonnage.web.limits import Limits
+    from tonnage.web.records import Limits
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jobs, "NICE", 0)  # beside other tests a polite worker would get no time at all

@@ -9,7 +9,7 @@ import pytest
 from tests.web.conftest import serving
 
 from tonnage.web.guard import is_loopback
-from tonnage.web.limits import Limits
+from tonnage.web.records import Limits
 
 httpx = pytest.importorskip("httpx")
 pytest.importorskip("litestar", reason="the web extra brings it")

@@ -13,7 +13,7 @@ import pytest
 from tests.web.conftest import serving
 from tools.attack.server import LONG, MODEL, Server, family, served
 
-from tonnage.web.limits import Limits
+from tonnage.web.records import Limits
 
 httpx = pytest.importorskip("httpx")
 pytest.importorskip("litestar", reason="the web extra brings it")

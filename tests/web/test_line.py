@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from tonnage.web.limits import Busy
 from tonnage.web.line import Line
+from tonnage.web.records import Busy
 
 
 def line(**changes: float) -> Line:

@@ -29,7 +29,7 @@ from tonnage.web.answering import answer_form
 from tonnage.web.measured import CHOICE
 from tonnage.web.pages import Shown, question_page
 from tonnage.web.questions import QUESTIONS
-from tonnage.web.settings import Settings
+from tonnage.web.records import Settings
 from tonnage.web.tasks import predict
 from tonnage.web.tool_results import call
 

@@ -15,8 +15,7 @@ from tests.patience import PATIENCE_S
 
 from tonnage.catalog import NOTHING
 from tonnage.errors import TonnageError
-from tonnage.web.limits import Limits, TooLong, TooMuchMemory, WorkerLost
-from tonnage.web.settings import Settings
+from tonnage.web.records import Limits, Settings, TooLong, TooMuchMemory, WorkerLost
 from tonnage.web.worker import ANSWER
 from tonnage.web.workers import Lane, spawn_context
 

@@ -40,17 +40,13 @@ def answer_s(path: str, fields: dict[str, str]) -> float:
     """
     from tonnage.catalog import NOTHING
     from tonnage.web.questions import QUESTIONS, at_first, nest_form_names
-    from tonnage.web.settings import Settings
+    from tonnage.web.records import Settings
     from tonnage.web.tasks import TASKS
 
     settings, start = Settings(additions=NOTHING), time.process_time()
-
-    def told(*_: int) -> None:
-        """Nobody looks how far it is."""
-
     request = at_first(QUESTIONS[path], fields) or nest_form_names(fields)
-    kept = TASKS["ask"](settings, told, path=path, request=request)
-    page = TASKS["page"](settings, told, path=path, given=fields, kept=("key", kept), waits=False, note="")
+    kept = TASKS["ask"](settings, path=path, request=request)
+    page = TASKS["page"](settings, path=path, given=fields, kept=("key", kept), waits=False, note="")
     seconds = time.process_time() - start
     assert 'class="card answer"' in page, path
     return seconds

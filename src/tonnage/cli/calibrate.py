@@ -8,10 +8,19 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import Grouped, own_facts, own_facts_options, request_options, show_progress, why_option
+from tonnage.cli.options import (
+    Grouped,
+    json_option,
+    output_of,
+    own_facts,
+    own_facts_options,
+    reads,
+    request_options,
+    show_progress,
+    why_option,
+)
 from tonnage.domain.requests.calibrate import CalibrateRequest
 from tonnage.domain.requests.field import fields_of
-from tonnage.units import read
 
 __all__ = ["calibrate"]
 
@@ -28,10 +37,10 @@ __all__ = ["calibrate"]
 )
 @click.option("--isl", type=float, help="prompt tokens of pasted rows that state none")
 @click.option("--osl", type=float, help="answer tokens of pasted rows that state none")
-@click.option("--window", default="10s", show_default=True, help="how long a metrics page is read")
+@click.option("--window", default="10s", show_default=True, callback=reads("s"), help="how long a metrics page is read")
 @click.option("--out", type=click.Path(dir_okay=False), help="file to write; the user folder's without this")
 @why_option
-@click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.calibrate/1")
+@json_option("calibrate")
 @own_facts_options
 def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
     """
@@ -48,21 +57,17 @@ def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
     from tonnage.planning.calibrate.calibrate import calibrate as answer
     from tonnage.planning.calibrate.training import calibrate_training, train_rows_of
     from tonnage.planning.requests.calibrate import calibrate_request, check_engine, stacks_of
-    from tonnage.report.answers import show_document
-    from tonnage.report.calibrate import calibrated_document
-    from tonnage.report.document import as_json as json_text
     from tonnage.report.wording import plural
 
-    additions = own_facts(options)
+    output, additions = output_of(options), own_facts(options)
     asked = calibrate_request(
         {field.name: options[field.name] for field in fields_of(CalibrateRequest)}, additions=additions
     )
-    window_s = read(options["window"], "s", field="--window")
     trained = read_training(measurements, options["pasted"])
     if not trained:
         check_engine(asked)
     lengths = (options["isl"], options["osl"])
-    found = [] if trained else read_points(measurements, options["pasted"], lengths=lengths, window_s=window_s)
+    found = [] if trained else read_points(measurements, options["pasted"], lengths=lengths, window_s=options["window"])
     machine = asked.machine or platform.node()
     with show_progress(f"fitting to {plural(len(trained or found), 'measurement')}"):
         if trained:
@@ -72,9 +77,6 @@ def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
             runs = list(zip(found, stacks_of(found, asked), strict=True))
             fitted = answer(runs, additions=additions, machine=machine)
     path = None
-    if options["out"] or not options["as_json"]:
+    if options["out"] or not output.as_json:
         path = save_calibration(fitted.calibration, Path(options["out"]) if options["out"] else None)
-    if options["as_json"]:
-        click.echo(json_text(fitted))
-    else:
-        show_document(calibrated_document(fitted, path=str(path), own=options["out"] is None), why=options["why"])
+    output.show(fitted, path=str(path), own=options["out"] is None)

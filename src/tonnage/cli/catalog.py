@@ -10,19 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 from click.core import ParameterSource
 
 from tonnage.catalog.additions import TEMPLATE, Additions, gather
 from tonnage.catalog.filters import Order, Wanted
-from tonnage.cli.options import name_argument, on_terminal
+from tonnage.cli.options import json_option, name_argument, on_terminal, output_of, reads, today_option
 from tonnage.domain.listing import AcceleratorCard, Listing
-from tonnage.units import read
-
-if TYPE_CHECKING:
-    from tonnage.report.document import Document
 
 __all__ = ["catalog"]
 
@@ -31,13 +27,10 @@ FIRST_ROWS: Final = 16
 Command = Callable[..., None]
 
 
-def _quantity(dimension: str, sign: str) -> Callable[[click.Context, click.Parameter, str | None], float | None]:
-    """A callback that reads a quantity with its unit; the sign that the option means anyhow may stand before it."""
-
-    def convert(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-        return None if value is None else read(value.strip().removeprefix(sign), dimension, field=param.opts[0])
-
-    return convert
+def _print_template(ctx: click.Context, parameter: click.Parameter, asked: bool) -> None:
+    if asked:
+        click.echo(TEMPLATE, nl=False)
+        ctx.exit()
 
 
 @click.group()
@@ -55,11 +48,11 @@ _OF_PART: Final = (
     click.option("--vendor", "vendors", multiple=True, help="NVIDIA, AMD, Intel …; repeat for several"),
     click.option("--segment", "segments", multiple=True, help="datacenter, workstation, consumer, edge …"),
     click.option("--precision", "precisions", multiple=True, help="has a unit for fp8, fp4, int8, bf16 …"),
-    click.option("--memory", "memory_bytes", callback=_quantity("bytes", ">="), help="at least, such as '80 GB'"),
+    click.option("--memory", "memory_bytes", callback=reads("bytes", sign=">="), help="at least, such as '80 GB'"),
     click.option(
-        "--bandwidth", "memory_bytes_per_s", callback=_quantity("bytes/s", ">="), help="at least, such as '2 TB/s'"
+        "--bandwidth", "memory_bytes_per_s", callback=reads("bytes/s", sign=">="), help="at least, such as '2 TB/s'"
     ),
-    click.option("--power", "power_w", callback=_quantity("W", "<="), help="at most, such as '300 W'"),
+    click.option("--power", "power_w", callback=reads("W", sign="<="), help="at most, such as '300 W'"),
     click.option("--ecc/--no-ecc", "ecc", default=None, help="memory with or without ECC"),
     click.option("--mig/--no-mig", "mig", default=None, help="can be partitioned, or not"),
     click.option("--nvlink/--no-nvlink", "nvlink", default=None, help="NVLink to other accelerators, or none"),
@@ -71,7 +64,7 @@ _OF_OFFER: Final = (
     click.option("--eu", is_flag=True, help="in a member state of the EU"),
     click.option("--spot", is_flag=True, help="with a spot price"),
     click.option(
-        "--max-price", "usd_per_hour", callback=_quantity("USD/h", "<="), help="per accelerator, such as '$2.50/h'"
+        "--max-price", "usd_per_hour", callback=reads("USD/h", sign="<="), help="per accelerator, such as '$2.50/h'"
     ),
     click.option("--marketplace/--no-marketplace", default=True, help="with price snapshots that state no licence"),
     click.option("--history", is_flag=True, help="with superseded prices and retiring series"),
@@ -81,13 +74,20 @@ _OUTPUT: Final = (
     click.option("--reverse", is_flag=True, help="the other way round"),
     click.option("--wide", is_flag=True, help="every column"),
     click.option("--all", "every", is_flag=True, help="every row, on a terminal too"),
-    click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.catalog/1"),
-    click.option("--today", type=click.DateTime(["%Y-%m-%d"]), help="count the age of prices from this date"),
+    json_option("catalog"),
+    today_option,
 )
 _OWN: Final = (
     click.option("--additions", "paths", multiple=True, metavar="PATH", help="your own facts: a TOML file or folder"),
     click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a fact"),
-    click.option("--template", is_flag=True, help="print a file of additions to start from"),
+    click.option(
+        "--template",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_print_template,
+        help="print a file of additions to start from",
+    ),
 )
 
 
@@ -112,13 +112,10 @@ def _limit(default: int) -> tuple[Callable[[Command], Command], ...]:
 def accelerators_command(names: tuple[str, ...], **options: Any) -> None:
     """Accelerators: memory, bandwidth, dense peaks, link, power, cheapest prices. One NAME shows every fact."""
     asked = _sort_options(options)
-    if asked is None:
-        return
     from tonnage.catalog.listings import accelerator_card, accelerators_listing
 
     if len(names) == 1:
-        card = accelerator_card(names[0], wanted=asked.wanted(), today=asked.today, additions=asked.additions)
-        _show_card(card, as_json=asked.as_json)
+        _show(accelerator_card(names[0], wanted=asked.wanted(), today=asked.today, additions=asked.additions), asked)
     else:
         wanted = asked.wanted(accelerators=names)
         listing = accelerators_listing(wanted, order=asked.order, today=asked.today, additions=asked.additions)
@@ -137,8 +134,6 @@ def offers_command(check: bool, **options: Any) -> None:
     instead what speaks against prices of the book; filters do not apply to it.
     """
     asked = _sort_options(options)
-    if asked is None:
-        return
     if check:
         from tonnage.catalog.offer_audit import offers_audit
 
@@ -155,8 +150,6 @@ def offers_command(check: bool, **options: Any) -> None:
 def providers_command(**options: Any) -> None:
     """Providers and their terms; certifications are the vendors' own statements."""
     asked = _sort_options(options)
-    if asked is None:
-        return
     from tonnage.catalog.listings import providers_listing
 
     _show(providers_listing(asked.wanted(), order=asked.order, today=asked.today, additions=asked.additions), asked)
@@ -175,8 +168,6 @@ def prices_command(names: tuple[str, ...], every_day: bool, plot: str | None, **
     included. A fall is of sellers with two prices ninety days apart, where three have them.
     """
     asked = _sort_options(options)
-    if asked is None:
-        return
     from tonnage.catalog.price_history import prices_listing
 
     found = prices_listing(
@@ -196,9 +187,9 @@ def prices_command(names: tuple[str, ...], every_day: bool, plot: str | None, **
 @click.option("--model", "models", metavar="ID", multiple=True, help="ask the hub for this model again instead")
 @click.option("--rollback", is_flag=True, help="back to the prices fetched before")
 @click.option("--drop", is_flag=True, help="back to the shipped prices")
-@click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.refresh/1")
+@json_option("refresh")
 def refresh_command(
-    providers: tuple[str, ...], *, models: tuple[str, ...], rollback: bool, drop: bool, as_json: bool
+    providers: tuple[str, ...], *, models: tuple[str, ...], rollback: bool, drop: bool, **options: Any
 ) -> None:
     """
     Fetch today's on-demand and spot prices, of these providers or of all that gpuhunt publishes.
@@ -211,9 +202,8 @@ def refresh_command(
         if providers or rollback or drop:
             raise click.UsageError("--model goes with no provider, --rollback or --drop: prices and models apart")
         from tonnage.catalog.refresh import refresh_models
-        from tonnage.report.calibrate import refreshed_models_document
 
-        _print(refresh_models(models), refreshed_models_document, as_json=as_json)
+        output_of(options).show(refresh_models(models))
         return
     if rollback or drop:
         from tonnage.catalog import snapshots
@@ -223,20 +213,8 @@ def refresh_command(
         click.echo(f"{'the prices before' if rollback else 'the shipped prices'} hold again for {told}")
         return
     from tonnage.catalog.refresh import refresh
-    from tonnage.report.calibrate import refreshed_document
 
-    _print(refresh(providers), refreshed_document, as_json=as_json)
-
-
-def _print(found: Any, report: Callable[[Any], Document], *, as_json: bool) -> None:
-    if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.encode(found))
-    else:
-        from tonnage.report.answers import show_document
-
-        show_document(report(found))
+    output_of(options).show(refresh(providers))
 
 
 @catalog.command("models")
@@ -250,8 +228,6 @@ def models_command(names: tuple[str, ...], *, kinds: tuple[str, ...], **options:
     With a NAME, as you would write it anywhere: which model it is taken as, and what each part of it says.
     """
     asked = _sort_options(options)
-    if asked is None:
-        return
     from tonnage.catalog import models
     from tonnage.catalog.listings import models_listing
 
@@ -268,8 +244,6 @@ def traces_command(fetch: str | None, folder: str | None, **options: Any) -> Non
         _fetch(fetch, folder)
         return
     asked = _sort_options(options)
-    if asked is None:
-        return
     from tonnage.catalog.listings import traces_listing
     from tonnage.catalog.traces import public_traces
 
@@ -305,15 +279,12 @@ class Asked(NamedTuple):
         return Wanted(**self.filters, **more)
 
 
-def _sort_options(options: dict[str, Any]) -> Asked | None:
-    """The options sorted by what they are for; nothing when only the template was wanted."""
-    if options.pop("template", False):
-        click.echo(TEMPLATE, nl=False)
-        return None
+def _sort_options(options: dict[str, Any]) -> Asked:
+    """The options sorted by what they are for."""
     said = click.get_current_context().get_parameter_source("limit") is not ParameterSource.DEFAULT
     every, limit = options.pop("every"), options.pop("limit")
     order = Order(sort=options.pop("sort"), reverse=options.pop("reverse"), limit=0 if every and not said else limit)
-    today = options.pop("today")
+    today = options.pop("today") or date.today()
     additions = gather(paths=options.pop("paths", ()), overrides=options.pop("overrides", ()))
     return Asked(
         as_json=options.pop("as_json"),
@@ -321,28 +292,18 @@ def _sort_options(options: dict[str, Any]) -> Asked | None:
         most=None if every or said or not on_terminal() else FIRST_ROWS,
         filters=options,
         order=order,
-        today=today.date() if today else date.today(),
+        today=today,
         additions=additions,
     )
 
 
-def _show(listing: Listing, asked: Asked) -> None:
+def _show(found: Listing | AcceleratorCard, asked: Asked) -> None:
+    from tonnage.report.document import as_json
+    from tonnage.report.listing import show_card, show_listing
+
     if asked.as_json:
-        from tonnage.report.document import as_json
-
-        click.echo(as_json(listing))
+        click.echo(as_json(found))
+    elif isinstance(found, AcceleratorCard):
+        show_card(found)
     else:
-        from tonnage.report.listing import show_listing
-
-        show_listing(listing, wide=asked.wide, most=asked.most)
-
-
-def _show_card(card: AcceleratorCard, *, as_json: bool) -> None:
-    if as_json:
-        from tonnage.report.document import as_json as text
-
-        click.echo(text(card))
-    else:
-        from tonnage.report.listing import show_card
-
-        show_card(card)
+        show_listing(found, wide=asked.wide, most=asked.most)

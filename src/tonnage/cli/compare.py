@@ -6,28 +6,26 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import own_facts, own_facts_options, watch_bar, why_option
-from tonnage.cli.simulate import print_simulated
+from tonnage.cli.options import (
+    json_option,
+    output_of,
+    own_facts,
+    own_facts_options,
+    plot_option,
+    watch_bar,
+    why_option,
+)
 
 __all__ = ["compare"]
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False, allow_dash=True))
-@click.option("--plot", type=click.Path(dir_okay=False), help="draw it, too: FILE.svg, .png, or .html with the report")
+@plot_option
 @why_option
-@click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.compare/1")
+@json_option("compare")
 @own_facts_options
-@click.pass_context
-def compare(
-    ctx: click.Context,
-    /,
-    files: tuple[str, ...],
-    plot: str | None,
-    as_json: bool,
-    why: bool,
-    **facts: Any,
-) -> None:
+def compare(files: tuple[str, ...], **options: Any) -> None:
     """
     Answers side by side (- = standard input).
 
@@ -46,14 +44,10 @@ def compare(
       as it is: {}
     """
     from tonnage.planning.compare.files import compare_files
-    from tonnage.report.picture import check_path
 
-    if plot is not None:
-        check_path(plot)
-    additions = own_facts(facts)
-    found = compare_files(files, additions=additions, watch=watch_bar())
+    found = compare_files(files, additions=own_facts(options), watch=watch_bar())
     asked = [*_models(files), f"{len(found.sides)} configurations: {', '.join(found.sides)}"]
-    print_simulated(ctx, found, plot=plot, as_json=as_json, why=why, question=asked)
+    output_of(options).show(found, question=asked)
 
 
 def _models(files: tuple[str, ...]) -> list[str]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from tonnage.cli.options import show_progress
+from tonnage.cli.options import json_option, output_of, show_progress
 from tonnage.errors import BadRequest
 
 __all__ = ["data"]
-
-_JSON = click.option("--json", "as_json", is_flag=True, help="the answer as JSON")
 
 
 @click.group(invoke_without_command=True)
@@ -33,42 +32,30 @@ def data(ctx: click.Context) -> None:
 @data.command("update")
 @click.option("--from", "sources", multiple=True, metavar="URL|FILE",
               help="server, mirror or file, tried in this order  [TONNAGE_DATA_URL]")  # fmt: skip
-@_JSON
-def update_command(sources: tuple[str, ...], as_json: bool) -> None:
+@json_option()
+def update_command(sources: tuple[str, ...], **options: Any) -> None:
     """Fetch the newest release, check its signature, and keep it beside the others; a file needs no network."""
     from tonnage.data.archive import trusted_keys
     from tonnage.data.update import sources_of, update
-    from tonnage.report.answers import show_document
-    from tonnage.report.data import update_document
-    from tonnage.report.document import as_json as document
 
     with show_progress("fetching data") as tell:
         found = update(sources_of(sources), keys=trusted_keys(), watch=tell)
-    if as_json:
-        click.echo(document(found))
-    else:
-        show_document(update_document(found))
+    output_of(options).show(found)
 
 
 @data.command("diff")
 @click.argument("before", required=False)
 @click.argument("now", required=False)
-@click.option("--all", "every", is_flag=True, help="every table, with its first rows")
-@_JSON
-def diff_command(before: str | None, now: str | None, every: bool, as_json: bool) -> None:
+@click.option("--all", "show_all", is_flag=True, help="every table, with its first rows")
+@json_option()
+def diff_command(before: str | None, now: str | None, **options: Any) -> None:
     """What differs between two releases: VERSION, `shipped` or a FILE each  [shipped, and the one in use]"""
     from tonnage.catalog.rows import SHIPPED, choose_data
     from tonnage.data.diff import DataDiff, diff_of
-    from tonnage.report.answers import show_document
-    from tonnage.report.data import diff_document
-    from tonnage.report.document import as_json as document
 
     names = (before or SHIPPED, now or choose_data().version)
     found = DataDiff(before=names[0], now=names[1], tables=diff_of(_tables(names[0]), _tables(names[1])))
-    if as_json:
-        click.echo(document(found))
-    else:
-        show_document(diff_document(found, every=every))
+    output_of(options).show(found)
 
 
 def _tables(name: str) -> dict[str, bytes]:

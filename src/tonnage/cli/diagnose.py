@@ -6,22 +6,22 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import additions_option, why_option
-from tonnage.units import read
+from tonnage.cli.options import additions_option, json_option, output_of, own_facts, reads, struct_of, why_option
 
 __all__ = ["diagnose"]
-
-
-def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    return None if value is None else read(value, "s", field=param.opts[0])
 
 
 @click.command()
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.option(
-    "--window", callback=_seconds, help="how long to look: 10 s of a live endpoint, the last 1 h of Prometheus"
+    "--window",
+    "window_s",
+    callback=reads("s"),
+    help="how long to look: 10 s of a live endpoint, the last 1 h of Prometheus",
 )
-@click.option("--every", default="1s", show_default=True, callback=_seconds, help="between looks at a live endpoint")
+@click.option(
+    "--every", "every_s", default="1s", show_default=True, callback=reads("s"), help="between looks at a live endpoint"
+)
 @click.option("--match", help="""labels that series of Prometheus must have: 'job="llm"'""")
 @click.option(
     "--baseline", help="what got worse since an earlier measurement: its file, its number in the history, or last"
@@ -30,7 +30,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 @click.option("--accelerator", help="what it runs on, where no source says so: peaks come from the catalogue")
 @click.option("--key-env", help="environment variable with a bearer token for addresses")
 @why_option
-@click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.diagnosis/1")
+@json_option("diagnosis")
 @additions_option
 def diagnose(sources: tuple[str, ...], **options: Any) -> None:
     """
@@ -40,22 +40,14 @@ def diagnose(sources: tuple[str, ...], **options: Any) -> None:
     window), or a file: a scraped page, results of `tonnage measure serve` or `train`, a report of another tool. No
     verdict rests on accelerator utilisation alone; what is missing is said, and how to have it.
     """
-    from tonnage.catalog import gather
     from tonnage.measure.diagnose.sources import Watch
     from tonnage.measure.diagnose.sources import diagnose as answer
     from tonnage.planning.remedy import stated_facts, with_plan
-    from tonnage.report.answers import show
-    from tonnage.report.document import as_json
 
-    additions = gather(paths=options["folders"])
-    watch = Watch(
-        window_s=options["window"], every_s=options["every"], match=options["match"], key_env=options["key_env"]
-    )
+    additions = own_facts(options)
+    watch = struct_of(Watch, options)
     known = stated_facts(accelerator=options["accelerator"], model=options["model"], additions=additions)
     found = answer(*sources, watch=watch, baseline=options["baseline"], known=known)
     if options["model"]:
         found = with_plan(found, model=options["model"], additions=additions)
-    if options["as_json"]:
-        click.echo(as_json(found))
-    else:
-        show(found, why=options["why"])
+    output_of(options).show(found)

@@ -8,9 +8,12 @@ import click
 
 from tonnage.cli.options import (
     Grouped,
+    json_option,
     name_argument,
+    output_of,
     own_facts,
     own_facts_options,
+    plot_option,
     request_options,
     show_options,
     show_progress,
@@ -19,8 +22,6 @@ from tonnage.domain.requests.fit import FitRequest
 
 __all__ = ["fit"]
 
-INFEASIBLE = 3
-
 
 @click.command("fit", cls=Grouped)
 @name_argument("model", "models", required=False)
@@ -28,20 +29,9 @@ INFEASIBLE = 3
 @own_facts_options
 @click.option("--offline", is_flag=True, help="read nothing over the network")
 @show_options("accelerators", most=500)
-@click.option("--plot", "picture", metavar="FILE", help="draw it: .svg, .png, or .html with the whole report")
-@click.option("--json", "as_json", is_flag=True, help="the whole answer as JSON")
-@click.pass_context
-def fit(
-    ctx: click.Context,
-    /,
-    offline: bool,
-    top: int | None,
-    show_all: bool,
-    why: bool,
-    picture: str | None,
-    as_json: bool,
-    **fields: Any,
-) -> None:
+@plot_option
+@json_option()
+def fit(offline: bool, **fields: Any) -> None:
     """
     Does MODEL fit, what takes the memory, and how far is it from the limit?
 
@@ -54,20 +44,7 @@ def fit(
     from tonnage.planning.fit.fit import fit as answer_fit
     from tonnage.planning.requests.fit import fit_request
 
-    own = own_facts(fields)
+    output, own = output_of(fields), own_facts(fields)
     with show_progress("checking what fits: accelerators, layouts, formats"):
         answer = answer_fit(fit_request(fields), additions=own, offline=offline or None)
-    if picture is not None:
-        from tonnage.report.answers import plot
-
-        plot(answer, picture)
-    if as_json:
-        from tonnage.report.document import as_json as json_text
-
-        click.echo(json_text(answer))
-    else:
-        from tonnage.report.answers import show
-
-        show(answer, top=top, every=show_all, why=why)
-    if not answer.fits:
-        ctx.exit(INFEASIBLE)
+    output.show(answer)

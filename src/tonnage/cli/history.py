@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from tonnage.cli.options import json_option, output_of
 from tonnage.errors import BadFact, BadRequest
 
 __all__ = ["history", "keep_measurement"]
@@ -51,20 +52,14 @@ def keep_measurement(noun: Any) -> None:
 @click.option("--kind", help="serve, train, device")
 @click.option("--model", help="only of this model")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.history/1")
+@json_option("history")
 @click.pass_context
-def list_(ctx: click.Context, kind: str | None, model: str | None, limit: int, as_json: bool) -> None:
+def list_(ctx: click.Context, /, kind: str | None, model: str | None, limit: int, **options: Any) -> None:
     """Entries, the latest first."""
     from tonnage.measure.history import entries
-    from tonnage.report.answers import show_document
-    from tonnage.report.calibrate import history_document
-    from tonnage.report.document import as_json as json_text
 
     found = entries(_place(ctx), kind=kind, model=model, most=limit)
-    if as_json:
-        click.echo(json_text(found))
-    else:
-        show_document(history_document(found))
+    output_of(options).show(found)
     for why in found.damaged:
         click.echo(f"tonnage: left out: {why}", err=True)
 
@@ -79,8 +74,7 @@ def show(ctx: click.Context, number: int, as_json: bool) -> None:
 
     from tonnage.domain.measurement import Measurement
     from tonnage.measure.history import entry
-    from tonnage.report.answers import show_document
-    from tonnage.report.measure import measurement_document
+    from tonnage.report.answers import show as print_answer
 
     found = entry(_place(ctx), number)
     assert found.document is not None
@@ -91,7 +85,7 @@ def show(ctx: click.Context, number: int, as_json: bool) -> None:
             measured = msgspec.json.decode(found.document, type=Measurement)
         except msgspec.MsgspecError as error:
             raise BadFact(f"history: measurement {number} is damaged ({error})") from None
-        show_document(measurement_document(measured), why=True)
+        print_answer(measured, why=True)
 
 
 @history.command()

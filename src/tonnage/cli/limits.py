@@ -11,7 +11,7 @@ from tonnage.errors import BadRequest
 from tonnage.units import MiB, read
 
 if TYPE_CHECKING:
-    from tonnage.web.limits import Limits
+    from tonnage.web.records import Limits
 
 __all__ = ["limit_options", "limits_of"]
 
@@ -45,7 +45,7 @@ def limits_of(options: dict[str, Any]) -> Limits:
     BadRequest
         A quantity cannot be read, or is too small or too large.
     """
-    from tonnage.web.limits import Limits
+    from tonnage.web.records import Limits
 
     time_s = read(options["time_limit"], "s", field="--time-limit")
     memory_bytes = read(options["memory_limit"], "bytes", field="--memory-limit")

@@ -6,11 +6,9 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import additions_option
+from tonnage.cli.options import json_option, output_of, own_facts, own_facts_options
 
 __all__ = ["local"]
-
-INFEASIBLE = 3
 
 
 @click.command("local")
@@ -25,21 +23,9 @@ INFEASIBLE = 3
 @click.option("--all", "every_format", is_flag=True, help="every format of every model")
 @click.option("--top", type=click.IntRange(1, 500), default=10, show_default=True, help="rows to show")
 @click.option("--why", is_flag=True, help="also what was assumed, and which models do not fit")
-@click.option("--set", "overrides", multiple=True, metavar="ID.FIELD=VALUE", help="what-if on a catalogue fact")
-@additions_option
-@click.option("--json", "as_json", is_flag=True, help="the whole answer as JSON")
-@click.pass_context
-def local(
-    ctx: click.Context,
-    /,
-    overrides: tuple[str, ...],
-    folders: tuple[str, ...],
-    top: int,
-    why: bool,
-    as_json: bool,
-    recorded: str | None,
-    **fields: Any,
-) -> None:
+@own_facts_options
+@json_option()
+def local(recorded: str | None, **fields: Any) -> None:
     """
     Which models run on this machine, in which format, how fast, and what starts them?
 
@@ -49,14 +35,13 @@ def local(
     tonnage local -a "M4 Max 64GB" --context 32k
     tonnage local --from nvidia-smi.xml
     """
-    from tonnage.catalog import gather
     from tonnage.measure.machine.detect import inventory_here, programs
     from tonnage.measure.machine.recorded import read_inventory
     from tonnage.planning.own.local import local as answer_local
     from tonnage.planning.own.local import local_request, machine_of_fields
     from tonnage.planning.own.machine import machine_found
 
-    own = gather(paths=folders, overrides=overrides)
+    output, own = output_of(fields), own_facts(fields)
     request = local_request(fields)
     if fields.get("accelerator") is not None:
         machine = machine_of_fields(fields, additions=own)
@@ -64,14 +49,4 @@ def local(
         machine = machine_found(read_inventory(recorded), additions=own)
     else:
         machine = machine_found(inventory_here(), engines=programs(), additions=own)
-    answer = answer_local(request, machine, additions=own)
-    if as_json:
-        from tonnage.report.document import as_json as json_text
-
-        click.echo(json_text(answer))
-    else:
-        from tonnage.report.answers import show
-
-        show(answer, top=top, why=why)
-    if not answer.feasible:
-        ctx.exit(INFEASIBLE)
+    output.show(answer_local(request, machine, additions=own))

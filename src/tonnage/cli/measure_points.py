@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from tonnage.cli.history import keep_measurement
-from tonnage.cli.options import show_progress, why_option
-from tonnage.units import read
+from tonnage.cli.options import json_option, output_of, reads, show_progress, why_option
 
 __all__ = ["plan", "quick"]
 
@@ -18,8 +17,8 @@ __all__ = ["plan", "quick"]
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @why_option
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable (schema tonnage.measure_plan/1).")
-def plan(file: str, as_json: bool, why: bool) -> None:
+@json_option("measure_plan")
+def plan(file: str, **options: Any) -> None:
     """
     Which measurements most raise the chance that a serving plan's choice is right (FILE of `tonnage plan serve -o`).
 
@@ -29,9 +28,6 @@ def plan(file: str, as_json: bool, why: bool) -> None:
     from tonnage.errors import BadRequest
     from tonnage.planning.calibrate.worth import measure_plan
     from tonnage.planning.plans import read_plan
-    from tonnage.report.answers import show_document
-    from tonnage.report.calibrate import measure_plan_document
-    from tonnage.report.document import as_json as json_text
 
     given = read_plan(file)
     if not isinstance(given, ServePlan):
@@ -40,10 +36,7 @@ def plan(file: str, as_json: bool, why: bool) -> None:
         )
     with show_progress("weighing what measurements may say"):
         found = measure_plan(given)
-    if as_json:
-        click.echo(json_text(found))
-    else:
-        show_document(measure_plan_document(found), why=why)
+    output_of(options).show(found)
 
 
 @click.command()
@@ -61,12 +54,21 @@ def plan(file: str, as_json: bool, why: bool) -> None:
 )
 @click.option("--isl", type=int, default=1024, show_default=True, help="Prompt tokens.")
 @click.option("--osl", type=int, default=128, show_default=True, help="Answer tokens.")
-@click.option("--time", "duration", default="5 min", show_default=True, help="Of all three points together, at most.")
+@click.option(
+    "--time",
+    "duration_s",
+    default="5 min",
+    show_default=True,
+    callback=reads("s"),
+    help="Of all three points together, at most.",
+)
 @click.option("--key-env", help="Environment variable that holds the API key (OPENAI_API_KEY without this).")
-@click.option("--output", type=click.Path(file_okay=False), default=".", help="Folder of the three files of results.")
+@click.option(
+    "--output", "folder", type=click.Path(file_okay=False), default=".", help="Folder of the three files of results."
+)
 @click.option("--out", type=click.Path(dir_okay=False), help="File of the calibration; the user folder's without this.")
 @why_option
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable (schema tonnage.calibrate/1).")
+@json_option("calibrate")
 def quick(url: str, **options: Any) -> None:
     """
     Three points of the endpoint at URL (alone, some, many at once), and the calibration they make, in five minutes.
@@ -79,16 +81,13 @@ def quick(url: str, **options: Any) -> None:
     from tonnage.planning.calibrate.calibrate import calibrate as answer
     from tonnage.planning.calibrate.loads import refuse_unknown
     from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
-    from tonnage.report.answers import show_document
-    from tonnage.report.calibrate import calibrated_document
-    from tonnage.report.document import as_json as json_text
 
     specs = quick_specs(
         url,
         options["model"],
         lengths=(options["isl"], options["osl"]),
         most=options["most"],
-        duration_s=read(options["duration"], "s", field="--time"),
+        duration_s=options["duration_s"],
     )
     told = {name: options[name] for name in ("accelerator", "engine", "engine_version", "weights", "tp")}
     model, additions = options["known_as"] or options["model"], gather()
@@ -97,12 +96,9 @@ def quick(url: str, **options: Any) -> None:
     (stack,) = stacks_of([ahead], asked)
     refuse_unknown(ahead, stack, additions=additions)
     with show_progress("measuring three loads"):
-        measured = measure_quick(specs, Path(options["output"]), key_env=options["key_env"])
+        measured = measure_quick(specs, Path(options["folder"]), key_env=options["key_env"])
     keep_measurement(measured)
     with show_progress("fitting"):
         fitted = answer([(measured, stack)], additions=additions, machine=platform.node())
     path = save_calibration(fitted.calibration, Path(options["out"]) if options["out"] else None)
-    if options["as_json"]:
-        click.echo(json_text(fitted))
-    else:
-        show_document(calibrated_document(fitted, path=str(path), own=options["out"] is None), why=options["why"])
+    output_of(options).show(fitted, path=str(path), own=options["out"] is None)

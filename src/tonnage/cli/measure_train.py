@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tonnage.cli.history import keep_measurement
-from tonnage.cli.options import why_option
+from tonnage.cli.options import json_option, output_of, reads, struct_of, why_option
 from tonnage.errors import BadRequest, echo
-from tonnage.units import read
 
 if TYPE_CHECKING:
     from tonnage.domain.train_measurement import TrainMeasurement
@@ -23,12 +22,19 @@ __all__ = ["train"]
 @click.option("--devices", help="start it by torchrun at each of these numbers of devices: 1,2,4")
 @click.option("--steps", type=click.IntRange(1), help="end each run after so many steps that count")
 @click.option("--warmup", type=click.IntRange(0), default=3, show_default=True, help="steps left out at the start")
-@click.option("--duration", default="30min", show_default=True, help="end each run after so long")
+@click.option(
+    "--duration",
+    "duration_s",
+    default="30min",
+    show_default=True,
+    callback=reads("s"),
+    help="end each run after so long",
+)
 @click.option("--keep", type=click.Path(file_okay=False), help="folder for the records of every rank")
 @click.option("--from", "source", type=click.Path(exists=True), help="read a probe's folder or a trace")
 @click.option("--output", type=click.Path(dir_okay=False), help="write the measurement there (JSON)")
 @why_option
-@click.option("--json", "as_json", is_flag=True, help="machine-readable, schema tonnage.train_measurement/1")
+@json_option("train_measurement")
 def train(command: tuple[str, ...], **options: Any) -> None:
     """
     Run COMMAND (after --) with a probe inside, and tell what its steps wait for.
@@ -39,20 +45,11 @@ def train(command: tuple[str, ...], **options: Any) -> None:
     \b
     tonnage measure train --devices 1,2 --steps 50 -- python train.py --batch 8
     """
-    from tonnage.report.answers import show_document
-    from tonnage.report.document import as_json as json_text
-    from tonnage.report.measure import train_measurement_document
-
     if bool(command) == bool(options["source"]):
         raise BadRequest("give either a command after --, as in -- python train.py, or --from with what was recorded")
     found = _read(Path(options["source"]), options) if options["source"] else _run(command, options)
     keep_measurement(found)
-    if options["output"]:
-        Path(options["output"]).write_text(json_text(found), encoding="utf-8")
-    if options["as_json"]:
-        click.echo(json_text(found))
-    else:
-        show_document(train_measurement_document(found), why=options["why"])
+    output_of(options).show(found)
     if found.stopped and found.stopped.startswith("the command ended"):
         raise BadRequest(f"{found.stopped}; what was measured before is above")
 
@@ -60,13 +57,10 @@ def train(command: tuple[str, ...], **options: Any) -> None:
 def _run(command: tuple[str, ...], options: dict[str, Any]) -> TrainMeasurement:
     from tonnage.measure.train.launch import Bounds, measure_train
 
-    bounds = Bounds(
-        steps=options["steps"], warmup=options["warmup"], duration_s=read(options["duration"], "s", field="--duration")
-    )
     return measure_train(
         command,
         devices=_devices(options["devices"]),
-        bounds=bounds,
+        bounds=struct_of(Bounds, options),
         folder=Path(options["keep"]) if options["keep"] else None,
         watch=lambda text: click.echo(text, err=True),
     )

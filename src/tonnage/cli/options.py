@@ -10,8 +10,10 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import date, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -19,27 +21,39 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from tonnage.domain.requests.field import GROUPS, Field, groups_of
+from tonnage.units import read
 
 if TYPE_CHECKING:
     from tonnage.catalog import Additions
 
 __all__ = [
     "Grouped",
+    "Output",
     "additions_option",
     "complete_from",
+    "day_option",
+    "json_option",
     "name_argument",
     "on_terminal",
+    "output_of",
     "own_facts",
     "own_facts_options",
+    "plot_option",
+    "reads",
     "request_groups",
     "request_options",
     "show_options",
     "show_progress",
+    "struct_of",
+    "today_option",
     "watch_bar",
     "why_option",
 ]
 
 Command = Callable[..., None]
+INFEASIBLE: Final = 3
+INTERRUPTED: Final = 130
+"""Stopped by Ctrl-C, with the best found so far if there was one."""
 
 
 class _Option(click.Option):
@@ -183,6 +197,7 @@ def name_argument(name: str, known: str, **more: Any) -> Callable[[Command], Com
 
 
 Shown = TypeVar("Shown", bound=Callable[..., Any])
+Struct = TypeVar("Struct", bound=msgspec.Struct)
 QUIET_S: Final = 2.0
 """Shorter work says nothing while it runs. [s]"""
 BETWEEN_S: Final = 0.1
@@ -224,14 +239,28 @@ def own_facts_options(command: Shown) -> Shown:
 
 
 def own_facts(options: dict[str, Any]) -> Additions:
-    """The user's own facts and what-ifs, as `--set` and `--additions` name them."""
+    """The user's own facts and what-ifs, as `--additions` and, where the command has it, `--set` name them."""
     from tonnage.catalog import gather
 
-    return gather(paths=options.pop("folders"), overrides=options.pop("overrides"))
+    return gather(paths=options.pop("folders"), overrides=options.pop("overrides", ()))
+
+
+def reads(unit: str, *, sign: str = "") -> Callable[[click.Context, click.Parameter, str | None], float | None]:
+    """A callback that reads a quantity with its unit; the sign that the option means anyhow may stand before it."""
+
+    def convert(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+        return None if value is None else read(value.strip().removeprefix(sign), unit, field=param.opts[0])
+
+    return convert
+
+
+def struct_of(struct: type[Struct], options: Mapping[str, object], **more: object) -> Struct:
+    """The struct of those options that are its fields, and of what they come to together."""
+    return struct(**{name: options[name] for name in struct.__struct_fields__ if name in options} | more)
 
 
 def show_options(of: str, *, most: int = 200) -> Callable[[Shown], Shown]:
-    """Adds `--why`, `--all` and `--top`, which `report.answers.show` takes as why, every (here `show_all`) and top."""
+    """Adds `--why`, `--all` and `--top`: how much of an answer is printed."""
 
     def decorate(command: Shown) -> Shown:
         command = click.option("--top", type=click.IntRange(1, most), help=f"so many {of}, by rank")(command)
@@ -239,6 +268,83 @@ def show_options(of: str, *, most: int = 200) -> Callable[[Shown], Shown]:
         return why_option(command)
 
     return decorate
+
+
+def json_option(schema: str = "") -> Callable[[Shown], Shown]:
+    """Adds `--json`, whose help names the schema that the answer says."""
+    told = f"machine-readable, schema tonnage.{schema}/1" if schema else "the whole answer as JSON"
+    return click.option("--json", "as_json", is_flag=True, help=told)
+
+
+def plot_option(command: Shown) -> Shown:
+    """Adds `--plot`, refused before the work where nothing could be drawn."""
+    return click.option(
+        "--plot",
+        metavar="FILE",
+        callback=_drawable,
+        help="draw it, too: FILE.svg, .png, or .html with the whole report",
+    )(command)
+
+
+def _drawable(ctx: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
+    if path is not None:
+        from tonnage.report.picture import check_path
+
+        check_path(path)
+    return path
+
+
+def day_option(name: str, *, help: str) -> Callable[[Shown], Shown]:
+    """Adds an option that is a date."""
+
+    def day(ctx: click.Context, parameter: click.Parameter, given: datetime | None) -> date | None:
+        return None if given is None else given.date()
+
+    return click.option(name, type=click.DateTime(["%Y-%m-%d"]), callback=day, help=help)
+
+
+today_option: Final = day_option("--today", help="count the age of prices from this date")
+
+
+class Output(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of an answer is printed, and where else it goes."""
+
+    top: int | None = None
+    show_all: bool = False
+    why: bool = False
+    as_json: bool = False
+    plot: str | None = None
+    output: str | None = None
+    """File that takes the answer as JSON."""
+
+    def show(self, answer: object, **about: Any) -> None:
+        """
+        Write, print and draw an answer, and end with the code of one that was cut off or cannot be done.
+
+        `about` goes to its report: where it was written, say.
+        """
+        from tonnage.report import answers
+        from tonnage.report.document import as_json
+
+        if self.output is not None:
+            Path(self.output).write_text(as_json(answer) + "\n", encoding="utf-8")
+        if self.as_json:
+            click.echo(as_json(answer))
+        else:
+            answers.show(answer, top=self.top, every=self.show_all, why=self.why, **about)
+        if self.plot is not None:
+            answers.plot(answer, self.plot)
+        stopped = getattr(answer, "unfinished", "") or getattr(answer, "partial", False)
+        if isinstance(stopped, str) and stopped:
+            click.echo(f"tonnage: {stopped}", err=True)
+        done = getattr(answer, "feasible", getattr(answer, "fits", True))
+        if stopped or not done:
+            click.get_current_context().exit(INTERRUPTED if stopped else INFEASIBLE)
+
+
+def output_of(options: dict[str, Any]) -> Output:
+    """What `--why`, `--json` and their like say, taken out of the options of the command."""
+    return Output(**{name: options.pop(name) for name in Output.__struct_fields__ if name in options})
 
 
 @contextmanager

@@ -6,32 +6,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import click
-import msgspec
 
 from tonnage.cli import remark_date
 from tonnage.cli.options import (
     Grouped,
+    json_option,
     name_argument,
+    output_of,
     own_facts,
     own_facts_options,
+    plot_option,
     request_groups,
     request_options,
     show_options,
     show_progress,
+    today_option,
 )
 from tonnage.domain.requests.table import REQUESTS
 
 __all__ = ["plan"]
 
-INFEASIBLE = 3
-INTERRUPTED = 130
-"""Stopped by Ctrl-C, with the best found so far if there was one."""
+OF_MODEL: Final = {
+    "serve": """
+    Accelerators, layout and replicas that serve MODEL at this load, within the objectives, cheapest first.
+
+    \b
+    tonnage plan serve Llama-3.1-70B --rate 4/s --traffic chat --ttft "1 s" --tpot "50 ms"
+    tonnage plan serve 8B --users 500 --traffic rag --ttft "2 s" --eu --quick
+    tonnage plan serve Qwen/Qwen3-32B --concurrency 32 --traffic code -a H100 --why
+    """,
+    "batch": """
+    The cheapest way to answer so many prompts with MODEL by a deadline, and what more speed would cost.
+
+    \b
+    tonnage plan batch 8B --items 50M --deadline "8 h" --prompt-tokens 400 --output-tokens 60
+    """,
+    "train": """
+    Accelerators, layout, time and cost of pre-training MODEL on so many tokens, by a deadline or within a budget.
+
+    \b
+    tonnage plan train 8B --tokens 100B --deadline "30 days" --seq-len 8192
+    """,
+    "finetune": """
+    Accelerators, layout, time and cost of adapting MODEL to a data set: LoRA, QLoRA, DoRA or in full.
+
+    \b
+    tonnage plan finetune 8B --method lora --examples 50k --tokens-per-example 800 --deadline "24 h"
+    """,
+    "rl": """
+    Accelerators for rollout and for training of MODEL by PPO, GRPO, RLOO or DAPO: split, layouts, time and cost.
+
+    \b
+    tonnage plan rl 8B --steps 200 --prompts-per-step 64 --response-tokens 2000 -a H100 --count 16
+    """,
+    "infer": """
+    Accelerators for cameras, images, texts or audio through MODEL, which decodes no text, and how much is used.
+
+    \b
+    tonnage plan infer ultralytics/yolov8m --streams 20 --fps 25 --latency "200 ms"
+    """,
+    "lifecycle": """
+    Make MODEL here, serve it there: one bill, one timeline, and whether one kind of accelerator could do both.
+    """,
+}
+"""Kinds of plan whose one argument is a model: what their help says, with questions that run."""
 
 
 class _Plan(click.Group):
@@ -80,171 +123,67 @@ def _output_options(function: Command) -> Command:
     """Options that every kind of plan has."""
     for option in (
         own_facts_options,
-        click.option("--today", type=click.DateTime(["%Y-%m-%d"]), help="count the age of prices from this date"),
+        today_option,
         click.option(
             "--output", "-o", type=click.Path(dir_okay=False), help="also write the plan as JSON to this file"
         ),
-        click.option("--plot", metavar="FILE", help="draw it, too: FILE.svg, .png, or .html with the whole report"),
+        plot_option,
         show_options("options"),
-        click.option("--json", "as_json", is_flag=True, help="the whole plan as JSON"),
+        json_option(),
     ):
         function = option(function)
     return function
 
 
-class _Output(msgspec.Struct, frozen=True, kw_only=True):
-    """Options that every kind of plan has: what-ifs, the day prices are aged from, and where the answer goes."""
+def _add_kind(kind: str, told: str) -> None:
+    """A command for a plan whose one argument is a model."""
 
-    overrides: tuple[str, ...] = ()
-    folders: tuple[str, ...] = ()
-    today: datetime | None = None
-    output: str | None = None
-    plot: str | None = None
-    top: int | None = None
-    show_all: bool = False
-    why: bool = False
-    as_json: bool = False
+    @name_argument("model", "models")
+    @request_options(REQUESTS[kind])
+    @request_groups(REQUESTS[kind])
+    @_output_options
+    def answer_flags(**options: Any) -> None:
+        _answer(kind, options)
 
-
-@plan.command("serve", cls=Grouped)
-@name_argument("model", "models")
-@request_options(REQUESTS["serve"])
-@_output_options
-@click.pass_context
-def _serve(ctx: click.Context, /, **options: Any) -> None:
-    """
-    Accelerators, layout and replicas that serve MODEL at this load, within the objectives, cheapest first.
-
-    \b
-    tonnage plan serve Llama-3.1-70B --rate 4/s --traffic chat --ttft "1 s" --tpot "50 ms"
-    tonnage plan serve 8B --users 500 --traffic rag --ttft "2 s" --eu --quick
-    tonnage plan serve Qwen/Qwen3-32B --concurrency 32 --traffic code -a H100 --why
-    """
-    _from_flags(ctx, "serve", options)
+    plan.command(kind, cls=Grouped, help=told)(answer_flags)
 
 
-@plan.command("batch", cls=Grouped)
-@name_argument("model", "models")
-@request_options(REQUESTS["batch"])
-@_output_options
-@click.pass_context
-def _batch(ctx: click.Context, /, **options: Any) -> None:
-    """
-    The cheapest way to answer so many prompts with MODEL by a deadline, and what more speed would cost.
-
-    \b
-    tonnage plan batch 8B --items 50M --deadline "8 h" --prompt-tokens 400 --output-tokens 60
-    """
-    _from_flags(ctx, "batch", options)
-
-
-@plan.command("train", cls=Grouped)
-@name_argument("model", "models")
-@request_options(REQUESTS["train"])
-@_output_options
-@click.pass_context
-def _train(ctx: click.Context, /, **options: Any) -> None:
-    """
-    Accelerators, layout, time and cost of pre-training MODEL on so many tokens, by a deadline or within a budget.
-
-    \b
-    tonnage plan train 8B --tokens 100B --deadline "30 days" --seq-len 8192
-    """
-    _from_flags(ctx, "train", options)
-
-
-@plan.command("finetune", cls=Grouped)
-@name_argument("model", "models")
-@request_options(REQUESTS["finetune"])
-@_output_options
-@click.pass_context
-def _finetune(ctx: click.Context, /, **options: Any) -> None:
-    """
-    Accelerators, layout, time and cost of adapting MODEL to a data set: LoRA, QLoRA, DoRA or in full.
-
-    \b
-    tonnage plan finetune 8B --method lora --examples 50k --tokens-per-example 800 --deadline "24 h"
-    """
-    _from_flags(ctx, "finetune", options)
-
-
-@plan.command("rl", cls=Grouped)
-@name_argument("model", "models")
-@request_options(REQUESTS["rl"])
-@_output_options
-@click.pass_context
-def _rl(ctx: click.Context, /, **options: Any) -> None:
-    """
-    Accelerators for rollout and for training of MODEL by PPO, GRPO, RLOO or DAPO: split, layouts, time and cost.
-
-    \b
-    tonnage plan rl 8B --steps 200 --prompts-per-step 64 --response-tokens 2000 -a H100 --count 16
-    """
-    _from_flags(ctx, "rl", options)
-
-
-@plan.command("infer", cls=Grouped)
-@name_argument("model", "models")
-@request_options(REQUESTS["infer"])
-@_output_options
-@click.pass_context
-def _infer(ctx: click.Context, /, **options: Any) -> None:
-    """
-    Accelerators for cameras, images, texts or audio through MODEL, which decodes no text, and how much is used.
-
-    \b
-    tonnage plan infer ultralytics/yolov8m --streams 20 --fps 25 --latency "200 ms"
-    """
-    _from_flags(ctx, "infer", options)
-
-
-@plan.command("lifecycle", cls=Grouped)
-@name_argument("model", "models")
-@request_options(REQUESTS["lifecycle"])
-@request_groups(REQUESTS["lifecycle"])
-@_output_options
-@click.pass_context
-def _lifecycle(ctx: click.Context, /, **options: Any) -> None:
-    """Make MODEL here, serve it there: one bill, one timeline, and whether one kind of accelerator could do both."""
-    _from_flags(ctx, "lifecycle", options)
+for _kind, _told in OF_MODEL.items():
+    _add_kind(_kind, _told)
 
 
 @plan.command("fleet", cls=Grouped)
 @click.argument("path", metavar="REQUEST.yaml")
 @request_options(REQUESTS["fleet"])
 @_output_options
-@click.pass_context
-def _fleet(ctx: click.Context, /, path: str, **options: Any) -> None:
+def _fleet(path: str, **options: Any) -> None:
     """The cheapest mix of accelerators and terms, by the hour, for the workloads that a file lists; flags override."""
-    from tonnage.planning.files import read_mapping
-
-    output = _Output(**{name: options.pop(name) for name in _Output.__struct_fields__})
-    fields = {name: value for name, value in read_mapping(path).items() if name != "plan"}
-    _answer(ctx, "fleet", {**fields, **{name: value for name, value in options.items() if value is not None}}, output)
+    _answer("fleet", options, given=_fields_in(path))
 
 
 @plan.command("own", cls=Grouped)
 @click.argument("own", metavar="INVENTORY")
 @request_options(REQUESTS["own"], argument="own")
 @_output_options
-@click.pass_context
-def _own(ctx: click.Context, /, own: str, **options: Any) -> None:
+def _own(own: str, **options: Any) -> None:
     """What INVENTORY serves best: "8 x A100 80GB, 4 x L40S", a request file, or recorded output of nvidia-smi …"""
-    output = _Output(**{name: options.pop(name) for name in _Output.__struct_fields__})
-    stated = {name: value for name, value in options.items() if value is not None}
-    _answer(ctx, "own", {**_inventory(own), **stated}, output)
+    _answer("own", options, given=_inventory(own))
+
+
+def _fields_in(path: str) -> dict[str, Any]:
+    from tonnage.planning.files import read_mapping
+
+    return {name: value for name, value in read_mapping(path).items() if name != "plan"}
 
 
 def _inventory(text: str) -> dict[str, Any]:
     """The fields of a request file, the devices of a tool's recorded output, or the text itself."""
     from pathlib import Path
 
-    if not (text.endswith((".yaml", ".yml")) or Path(text).is_file()):
-        return {"own": text}
-    from tonnage.planning.files import read_mapping
-
     if text.endswith((".yaml", ".yml")):
-        return {name: value for name, value in read_mapping(text).items() if name != "plan"}
+        return _fields_in(text)
+    if not Path(text).is_file():
+        return {"own": text}
     from tonnage.measure.machine.recorded import read_inventory
     from tonnage.planning.requests.composed import inventory_fields
 
@@ -257,43 +196,34 @@ def _inventory(text: str) -> dict[str, Any]:
 @click.option("--for", "purpose_for", metavar="PURPOSE", help="the same as --purpose")
 @request_options(REQUESTS["budget"], argument=("amount", "model"))
 @_output_options
-@click.pass_context
-def _budget(ctx: click.Context, /, purpose_for: str | None, **options: Any) -> None:
+def _budget(purpose_for: str | None, **options: Any) -> None:
     """The largest rate, the best model or the best run that AMOUNT buys: "$3,000/month" MODEL, "$50,000"."""
     options["purpose"] = options.get("purpose") or purpose_for
-    _from_flags(ctx, "budget", options)
-
-
-def _from_flags(ctx: click.Context, kind: str, options: dict[str, Any]) -> None:
-    output = _Output(**{name: options.pop(name) for name in _Output.__struct_fields__})
-    _answer(ctx, kind, options, output)
+    _answer("budget", options)
 
 
 @click.command("REQUEST")
 @click.argument("path")
 @_output_options
-@click.pass_context
-def _from_file(ctx: click.Context, /, path: str, **options: Any) -> None:
+def _from_file(path: str, **options: Any) -> None:
     """Answer the request in a YAML or JSON file (`-` = standard input)."""
     from tonnage.planning.ask import kind_of
     from tonnage.planning.files import read_mapping
 
     kind, fields = kind_of(read_mapping(path), source=path)
-    _answer(ctx, kind, fields, _Output(**options))
+    _answer(kind, options, given=fields)
 
 
-def _answer(ctx: click.Context, kind: str, fields: dict[str, Any], output: _Output) -> None:
+def _answer(kind: str, options: dict[str, Any], *, given: Mapping[str, Any] | None = None) -> None:
+    """The plan for what a file says and flags override."""
     from msgspec.structs import replace
 
     from tonnage.planning import ask
     from tonnage.planning.core.stop import UNFINISHED, ends_at_best, stop_asked
-    from tonnage.report import answers, picture
-    from tonnage.report.document import as_json
 
-    if output.plot is not None:
-        picture.check_path(output.plot)
-    additions = own_facts({"folders": output.folders, "overrides": output.overrides})
-    today = output.today.date() if output.today else None
+    output, today, additions = output_of(options), options.pop("today"), own_facts(options)
+    stated = {name: value for name, value in options.items() if value is not None}
+    fields = options if given is None else {**given, **stated}
     remark_date(today, additions)
     # A fleet says from the start how long it looks already; other plans rarely take so long.
     quiet_s = 0.5 if kind == "fleet" else None
@@ -306,17 +236,4 @@ def _answer(ctx: click.Context, kind: str, fields: dict[str, Any], output: _Outp
         answer = ask.answer(kind, fields, additions=additions, today=today)
         if not quick and stop_asked():
             answer = replace(answer, unfinished=UNFINISHED)
-    if output.output is not None:
-        with open(output.output, "w", encoding="utf-8") as file:
-            file.write(as_json(answer) + "\n")
-    if output.as_json:
-        click.echo(as_json(answer))
-    else:
-        answers.show(answer, top=output.top, every=output.show_all, why=output.why)
-    if output.plot is not None:
-        answers.plot(answer, output.plot)
-    if answer.unfinished:
-        click.echo(f"tonnage: {answer.unfinished}", err=True)
-        ctx.exit(INTERRUPTED)
-    if not answer.feasible:
-        ctx.exit(INFEASIBLE)
+    output.show(answer)

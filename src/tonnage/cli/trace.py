@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from tonnage.cli.options import why_option
+from tonnage.cli.options import output_of, why_option
 
 __all__ = ["trace"]
 
@@ -20,16 +21,7 @@ __all__ = ["trace"]
 @click.option("--out", "-o", type=click.Path(dir_okay=False), help="File to write; absent = NAME.profile.json.")
 @why_option
 @click.option("--json", "as_json", is_flag=True, help="The profile itself on standard output, and no file.")
-def trace(
-    target: str,
-    inputs: tuple[str, ...],
-    samples: int | None,
-    name: str | None,
-    training: bool,
-    out: str | None,
-    as_json: bool,
-    why: bool,
-) -> None:
+def trace(target: str, out: str | None, **options: Any) -> None:
     """
     Say what sessions a request log holds; or count what a PyTorch module computes, without its weights.
 
@@ -44,34 +36,19 @@ def trace(
     tonnage trace net.py:make_net --input 1x3x224x224
     tonnage trace my_models:Encoder --input ids=1x128:int64 --out encoder.profile.json
     """
+    output = output_of(options)
     if ":" not in target:
-        show_sessions(target, why=why, as_json_text=as_json)
+        from tonnage.planning.sessions.logs import trace_sessions
+
+        output.show(trace_sessions(target))
         return
     from tonnage.measure.trace import parse_input, trace_named
-    from tonnage.report.document import as_json as json_text
-
-    specs = [parse_input(text) for text in inputs]
-    profile = trace_named(target, specs, samples=samples, name=name or "", training=training)
-    if as_json:
-        click.echo(json_text(profile))
-        return
-    from tonnage.report.answers import show_document
-    from tonnage.report.trace import profile_document
-
-    path = Path(out or f"{profile.name}.profile.json")
-    path.write_text(json_text(profile) + "\n", encoding="utf-8")
-    show_document(profile_document(profile, path=str(path)), why=why)
-
-
-def show_sessions(log: str, *, why: bool, as_json_text: bool) -> None:
-    """The sessions of a request log."""
-    from tonnage.planning.sessions.logs import trace_sessions
-    from tonnage.report.answers import show_document
     from tonnage.report.document import as_json
-    from tonnage.report.sessions import trace_document
 
-    found = trace_sessions(log)
-    if as_json_text:
-        click.echo(as_json(found))
-    else:
-        show_document(trace_document(found), why=why)
+    specs = [parse_input(text) for text in options["inputs"]]
+    name, samples, training = options["name"] or "", options["samples"], options["training"]
+    profile = trace_named(target, specs, samples=samples, name=name, training=training)
+    path = Path(out or f"{profile.name}.profile.json")
+    if not output.as_json:
+        path.write_text(as_json(profile) + "\n", encoding="utf-8")
+    output.show(profile, path=str(path))

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import own_facts, own_facts_options, show_options, show_progress
+from tonnage.cli.options import json_option, output_of, own_facts, own_facts_options, show_options, show_progress
 
 __all__ = ["verify"]
 
@@ -18,19 +18,9 @@ DIFFERENT = 1
 @own_facts_options
 @show_options("differences")
 @click.option("--badge", type=click.Path(dir_okay=False), metavar="FILE.svg", help="draw the outcome, for a document")
-@click.option("--json", "as_json", is_flag=True, help='the answer as JSON, "schema": "tonnage.verify/1"')
+@json_option("verify")
 @click.pass_context
-def verify(
-    ctx: click.Context,
-    /,
-    path: str,
-    top: int | None,
-    show_all: bool,
-    why: bool,
-    badge: str | None,
-    as_json: bool,
-    **facts: Any,
-) -> None:
+def verify(ctx: click.Context, /, path: str, badge: str | None, **options: Any) -> None:
     """
     Make a kept plan again from its own request and day, and hold it against the file.
 
@@ -40,15 +30,10 @@ def verify(
     """
     from tonnage.errors import BadRequest
     from tonnage.planning.verify import verify as verified
-    from tonnage.report.answers import show
-    from tonnage.report.document import as_json as document
 
     with show_progress("planning again"):
-        found = verified(path, additions=own_facts(facts))
-    if as_json:
-        click.echo(document(found))
-    else:
-        show(found, top=top, every=show_all, why=why)
+        found = verified(path, additions=own_facts(options))
+    output_of(options).show(found)
     if badge is not None:
         from tonnage.report.check import badge as drawn
 

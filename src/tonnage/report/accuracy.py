@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -22,33 +23,24 @@ from tonnage.domain.accuracy import (
 )
 from tonnage.report.document import Block, Document, Headline, Note, Text, grid
 from tonnage.report.out_of_sample import (
+    DUELS,
+    POINTS,
+    REGRET,
+    Sheet,
+    align_columns,
     aside_page,
     confidence_page,
-    confidence_rows,
-    duel_rows,
+    confidence_text,
     duel_sentence,
     log_page,
-    log_rows,
-    points_page,
-    points_rows,
-    regret_page,
-    regret_rows,
-    reliability_rows,
+    log_text,
+    markdown_table,
+    percent,
     standing_rows,
     standings_page,
 )
 
-__all__ = [
-    "Page",
-    "accuracy_document",
-    "as_markdown",
-    "as_text",
-    "networks_page",
-    "sentence",
-    "training_page",
-    "training_rows",
-    "worst_first",
-]
+__all__ = ["Page", "accuracy_document", "as_markdown", "as_text", "sentence", "worst_first"]
 
 HEADER = ("block", "kind", "quantity", "rows", "predicted", "median", "mean", "p90", "bias", "covered", "± width")
 MOST_CRASHES = 10
@@ -100,9 +92,9 @@ def accuracy_document(report: AccuracyReport) -> Document:
                 line.figure,
                 f"{line.groups}",
                 f"{line.rows:,}",
-                _percent(line.mean),
-                _percent(line.coverage_mean),
-                f"{line.worst_group} {_percent(line.worst)}",
+                percent(line.mean),
+                percent(line.coverage_mean),
+                f"{line.worst_group} {percent(line.worst)}",
             )
             for line in standings[:FIRST_ROWS]
         ]
@@ -114,9 +106,9 @@ def accuracy_document(report: AccuracyReport) -> Document:
                 line.block,
                 line.quantity,
                 f"{line.predicted:,} of {line.rows:,}",
-                _percent(line.median_ape),
-                _percent(line.p90_ape),
-                _percent(line.coverage_90),
+                percent(line.median_ape),
+                percent(line.p90_ape),
+                percent(line.coverage_90),
             )
             for line in worst_first(report.blocks)[:FIRST_ROWS]
         ]
@@ -142,46 +134,31 @@ def as_text(report: AccuracyReport) -> str:
     parts = [sentence(report)]
     if report.out_of_sample.standings:
         parts += ["", "By groups that weigh the same, each left out of what is fitted:", ""]
-        parts += [_align_columns(standing_rows(report.out_of_sample))]
-    if report.points:
-        parts += ["", "Published rows as points of their model on their stack (--calibration published):", ""]
-        parts += [_align_columns(points_rows(report.points))]
+        parts += [align_columns(standing_rows(report.out_of_sample))]
+    parts += POINTS.text(report.points)
     if report.duels:
-        parts += ["", duel_sentence(report.predictor, report.duels), "", _align_columns(duel_rows(report.duels))]
-    parts += ["", _align_columns([header, *rows])]
-    if report.training:
-        parts += ["", "Training, group by group:", "", _align_columns(training_rows(report.training))]
-    if report.networks:
-        parts += [
-            "",
-            "Networks and single streams, group by group:",
-            "",
-            _align_columns(training_rows(report.networks)),
-        ]
-    if report.regret:
-        parts += ["", "Picks by these predictions among measured configurations (tokens/s per accelerator):", ""]
-        parts += [_align_columns(regret_rows(report.regret))]
-    if report.confidence:
-        parts += ["", "Picks by their chance of keeping the limit, a miss or no answer counted as nothing:", ""]
-        parts += [
-            _align_columns(confidence_rows(report.confidence)),
-            "",
-            _align_columns(reliability_rows(report.reliability)),
-        ]
-    if report.logs:
-        parts += ["", "Request logs played again, predicted over measured, less one:", ""]
-        parts += [_align_columns(log_rows(report.logs))]
+        told = duel_sentence(report.predictor, report.duels)
+        parts += ["", told, "", align_columns(DUELS.rows(report.duels))]
+    parts += [
+        "",
+        align_columns([header, *rows]),
+        *TRAINING.text(report.training),
+        *NETWORKS.text(report.networks),
+        *REGRET.text(report.regret),
+        *confidence_text(report.confidence, report.reliability),
+        *log_text(report.logs),
+    ]
     calm = [line for line in report.blocks if _differs(line)]
     if calm:
         lines = [
-            (line.block, line.quantity, f"{line.below_knee:,}", _percent(line.below_knee_median_ape)) for line in calm
+            (line.block, line.quantity, f"{line.below_knee:,}", percent(line.below_knee_median_ape)) for line in calm
         ]
         parts += ["", "Latencies below the knee only (above it they are queueing):", ""]
-        parts += [_align_columns([("block", "quantity", "rows", "median"), *lines])]
+        parts += [align_columns([("block", "quantity", "rows", "median"), *lines])]
     skipped = _count_skipped(report)
     if skipped:
         parts += ["", "Not predicted (rows x quantities):", ""]
-        parts += [_align_columns([(block, f"{number:,}", why) for (block, why), number in skipped])]
+        parts += [align_columns([(block, f"{number:,}", why) for (block, why), number in skipped])]
     if report.out_of_memory:
         parts += ["", f"Runs that did not fit: {report.out_of_memory_found} of {report.out_of_memory} predicted so."]
     if report.crashes:
@@ -208,23 +185,23 @@ def as_markdown(report: AccuracyReport, page: Page) -> str:
         "that interval as a share of the prediction. `fits` counts wrong verdicts under *mean*.",
         sentence(report),
         *standings_page(report.out_of_sample),
-        *points_page(report.points),
+        *POINTS.page(report.points),
         *aside_page(page.aside),
         "## In sample, over all blocks",
         "Each row weighs the same here, and most were read by the fits that predict them.",
-        _table([*HEADER[1:], "baseline median"], [_overall(line, page) for line in page.overall]),
+        markdown_table([*HEADER[1:], "baseline median"], [_overall(line, page) for line in page.overall]),
         "Baselines: " + "; ".join(name for name, _ in page.baselines) + "." if page.baselines else "",
         *_unseen(page),
-        *training_page(report.training),
-        *networks_page(report.networks),
+        *TRAINING.page(report.training),
+        *NETWORKS.page(report.networks),
         *_peers(page),
-        *regret_page(page.regret),
+        *REGRET.page(page.regret),
         *confidence_page(page.confidence, page.reliability),
         *log_page(report.logs),
         "## Block by block, worst first",
         _blocks(report, page),
         "## Not predicted",
-        _table(
+        markdown_table(
             ["block", "rows x quantities", "reason"],
             [[block, f"{number:,}", why] for (block, why), number in _count_skipped(report)],
         ),
@@ -245,11 +222,11 @@ def _blocks(report: AccuracyReport, page: Page) -> str:
     for line in worst_first(report.blocks):
         cells = _cells(line, False)
         own = page.left_out.get((line.block, line.kind, line.quantity), {})
-        left = [" / ".join(_percent(own.get(kind)) for kind in kinds)] if kinds else []
+        left = [" / ".join(percent(own.get(kind)) for kind in kinds)] if kinds else []
         why = page.explanations.get((line.block, line.quantity)) or page.explanations.get((line.block, "*"), "")
         loud = line.median_ape is None or line.median_ape > NOTABLE or (line.mean_ape or 0) > NOTABLE
         rows.append([*cells[:6], *left, *cells[6:], why if loud else ""])
-    return _table(header, rows)
+    return markdown_table(header, rows)
 
 
 def _kinds(page: Page) -> list[str]:
@@ -266,15 +243,15 @@ def _unseen(page: Page) -> list[str]:
         medians = page.left_out.get(("all", line.kind, line.quantity))
         outside = next((o for o in page.unseen if (o.kind, o.quantity) == (line.kind, line.quantity)), None)
         if medians:
-            inside = [_percent(outside.coverage_90), _percent(outside.half_width)] if outside else ["-", "-"]
-            cells = [_percent(medians.get(kind)) for kind in kinds]
-            rows.append([line.kind, line.quantity, _percent(line.median_ape), *cells, *inside])
+            inside = [percent(outside.coverage_90), percent(outside.half_width)] if outside else ["-", "-"]
+            cells = [percent(medians.get(kind)) for kind in kinds]
+            rows.append([line.kind, line.quantity, percent(line.median_ape), *cells, *inside])
     return [
         "## Each row without its accelerator, family, engine, source",
         "Median errors over rows with all rows of one accelerator, model family, engine or source taken out of every "
         "fit, in turn (`python tools/calibration/left_out.py`). *Covered* counts every number once for each of these, "
         "inside the interval that its level then has.",
-        _table(
+        markdown_table(
             ["kind", "quantity", "in sample", *(f"without its {kind}" for kind in kinds), "covered", "± width"], rows
         ),
     ]
@@ -293,7 +270,7 @@ def _peers(page: Page) -> list[str]:
             f"{line.rows:,}",
             *_beside(line.ours_median, line.theirs_median),
             *_beside(line.ours_mean, line.theirs_mean),
-            _percent(line.left_out_median),
+            percent(line.left_out_median),
         ]
         for line in page.peers
     ]
@@ -304,12 +281,12 @@ def _peers(page: Page) -> list[str]:
         "Its own estimate of the same serving rows (`make peers`; [how it was asked](../tools/peers/README.md)), "
         "scored on exactly the rows that both predict. Ours are in sample: the overheads of engines are fitted on "
         "these rows, among others; the last column is not.",
-        _table(header, rows),
+        markdown_table(header, rows),
     ]
 
 
 def _beside(ours: float, theirs: float) -> tuple[str, str]:
-    return f"{_percent(ours)} / {_percent(theirs)}", f"{ours / theirs:.2f}" if theirs else "-"
+    return f"{percent(ours)} / {percent(theirs)}", f"{ours / theirs:.2f}" if theirs else "-"
 
 
 def _overall(line: BlockErrors, page: Page) -> list[str]:
@@ -317,7 +294,7 @@ def _overall(line: BlockErrors, page: Page) -> list[str]:
         next((o.median_ape for o in own if (o.kind, o.quantity) == (line.kind, line.quantity)), None)
         for _, own in page.baselines
     ]
-    shown = " / ".join(_percent(rival) for rival in rivals) if any(rival is not None for rival in rivals) else ""
+    shown = " / ".join(percent(rival) for rival in rivals) if any(rival is not None for rival in rivals) else ""
     return [*_cells(line, False)[1:], shown]
 
 
@@ -330,12 +307,12 @@ def _cells(line: BlockErrors, grouped: bool) -> tuple[str, ...]:
         line.quantity,
         f"{line.rows:,}",
         f"{line.predicted:,}",
-        _percent(line.median_ape),
-        _percent(line.mean_ape),
-        _percent(line.p90_ape),
-        _percent(line.bias, signed=True),
-        _percent(line.coverage_90),
-        _percent(line.half_width),
+        percent(line.median_ape),
+        percent(line.mean_ape),
+        percent(line.p90_ape),
+        percent(line.bias, signed=True),
+        percent(line.coverage_90),
+        percent(line.half_width),
     )
 
 
@@ -349,32 +326,6 @@ def _count_skipped(report: AccuracyReport) -> list[tuple[tuple[str, str], int]]:
 
 def _differs(line: BlockErrors) -> bool:
     return line.below_knee is not None and line.below_knee != line.predicted
-
-
-def _percent(share: float | None, *, signed: bool = False) -> str:
-    if share is None:
-        return "-"
-    shown = f"{share * 100:+.1f}" if signed else f"{share * 100:.1f}"
-    return f"{shown} %" if abs(share) < 100 else f"{share:.1e} x"
-
-
-def _align_columns(rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their widest cell; numbers to the right, the last column as it is."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-
-    def cell(value: str, width: int) -> str:
-        return value.rjust(width) if value[:1] in "+-0123456789" else value.ljust(width)
-
-    return "\n".join(
-        "  " + "  ".join(cell(value, width) for value, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-    return "\n".join([line(header), line(["---"] * len(header)), *(line(row) for row in rows)]) if rows else "None."
 
 
 TRAINING_HEADER = ("group", "figure", "numbers", "value", "to reach", "reached")
@@ -396,29 +347,6 @@ device` measured just before ([measurements/own](../measurements/own/runs.csv)):
 the device's file, then run; the best of many runs in seconds of the one thread, for the machine was shared."""
 
 
-def training_rows(figures: Sequence[Figure]) -> list[tuple[str, ...]]:
-    """Header and one row per figure."""
-    return [TRAINING_HEADER, *(_training_row(line) for line in figures)] if figures else []
-
-
-def training_page(figures: Sequence[Figure]) -> list[str]:
-    """The section of the page; nothing where no training row was scored."""
-    if not figures:
-        return []
-    header, *rows = training_rows(figures)
-    lines = [header, tuple("---" for _ in header), *rows]
-    return [_TRAINING_HEAD, "\n".join("| " + " | ".join(line) + " |" for line in lines)]
-
-
-def networks_page(figures: Sequence[Figure]) -> list[str]:
-    """The same table for networks and single streams."""
-    if not figures:
-        return []
-    header, *rows = training_rows(figures)
-    lines = [header, tuple("---" for _ in header), *rows]
-    return [_NETWORKS, "\n".join("| " + " | ".join(line) + " |" for line in lines)]
-
-
 def _training_row(line: Figure) -> tuple[str, ...]:
     met = line.met
     stated = line.at_most is not None or line.at_least is not None
@@ -438,3 +366,7 @@ def _bounds(line: Figure) -> str:
     if line.at_most is not None:
         return f"at most {line.at_most:.0%}"
     return f"at least {line.at_least:.0%}" if line.at_least is not None else "-"
+
+
+TRAINING: Final = Sheet("Training, group by group:", _TRAINING_HEAD, TRAINING_HEADER, _training_row)
+NETWORKS: Final = Sheet("Networks and single streams, group by group:", _NETWORKS, TRAINING_HEADER, _training_row)

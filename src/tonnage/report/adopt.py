@@ -7,7 +7,18 @@ from typing import Any, Final
 from tonnage.domain.adoption import Adoption, Running
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainOption
-from tonnage.report.document import Block, Column, Command, Document, Headline, Note, Table, Text, grid, text_section
+from tonnage.report.document import (
+    Block,
+    Column,
+    Command,
+    Document,
+    Headline,
+    Note,
+    Table,
+    Text,
+    grid,
+    sections,
+)
 from tonnage.report.names import engine_name, model_name, provider_name, with_names
 from tonnage.report.wording import degrees, plural
 from tonnage.units import show
@@ -23,7 +34,7 @@ ASSUMED: Final = 3
 """Findings and assumptions on the first screen; the rest stand under --why."""
 
 
-def adoption_document(answer: Adoption, *, top: int | None = None, every: bool = False) -> Document:
+def adoption_document(answer: Adoption) -> Document:
     """The adoption as blocks."""
     first: list[Block] = [
         Text(text=_read(answer.running)),
@@ -131,14 +142,16 @@ def _row(label: str, option: ServeOption | TrainOption) -> tuple[str, ...]:
 
 def _why(answer: Adoption) -> tuple[Block, ...]:
     running = answer.running
-    return (
-        *text_section("Answer", [answer.sentence]),
-        *text_section("Settings that were read", [f"{s.written}: {s.name} {s.value}" for s in running.settings]),
-        *text_section("Where it runs", [running.machine.words] if running.machine.words else []),
-        *text_section("What was noticed", answer.findings),
-        *text_section("Assumptions", answer.assumed),
-        *text_section("Settings that change no number here", running.ignored),
-        *text_section("Settings that the listed release does not know", running.unknown),
-        *text_section("Today", [answer.current.sentence] if answer.current is not None else []),
-        *text_section("Better", [answer.better.sentence] if answer.better is not None else []),
+    return sections(
+        {
+            "Answer": answer.sentence,
+            "Settings that were read": [f"{s.written}: {s.name} {s.value}" for s in running.settings],
+            "Where it runs": running.machine.words,
+            "What was noticed": answer.findings,
+            "Assumptions": answer.assumed,
+            "Settings that change no number here": running.ignored,
+            "Settings that the listed release does not know": running.unknown,
+            "Today": answer.current.sentence if answer.current is not None else None,
+            "Better": answer.better.sentence if answer.better is not None else None,
+        }
     )

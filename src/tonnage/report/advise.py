@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tonnage.domain.advice import Action, Advice, State
-from tonnage.report.document import Block, Column, Document, Headline, Note, Table, Text, grid, text_section
+from tonnage.report.document import (
+    Block,
+    Column,
+    Document,
+    Headline,
+    Note,
+    Table,
+    Text,
+    grid,
+    sections,
+)
 from tonnage.report.names import with_names
 from tonnage.units import show
 
@@ -15,9 +25,9 @@ SHOWN = 5
 """Actions on the first screen; the rest stand under --why."""
 
 
-def advice_document(answer: Advice, *, top: int = SHOWN, every: bool = False) -> Document:
+def advice_document(answer: Advice, *, most: int | None = None) -> Document:
     """The advice as blocks; so many actions, or every one."""
-    shown = answer.actions if every else answer.actions[:top]
+    shown = answer.actions[: most or SHOWN]
     seen = answer.seen
     measured = [f"TTFT {show(seen.ttft_s, 's')}"] if seen.ttft_s else []
     measured += [f"TPOT {show(seen.tpot_s, 's')}"] if seen.tpot_s else []
@@ -34,12 +44,14 @@ def advice_document(answer: Advice, *, top: int = SHOWN, every: bool = False) ->
         *([Note(text=answer.calibrated)] if answer.calibrated else []),
         *(Note(text=f"assumed: {text}") for text in answer.assumed[:2]),
     ]
-    why = (
-        *text_section("Answer", [answer.sentence]),
-        *text_section("What limits it", [f"{verdict.name}: {verdict.sentence}" for verdict in answer.verdicts]),
-        *text_section("Actions", [_line(action) for action in answer.actions]),
-        *text_section("Assumptions", answer.assumed),
-        *text_section("What was noticed", answer.findings),
+    why = sections(
+        {
+            "Answer": answer.sentence,
+            "What limits it": [f"{verdict.name}: {verdict.sentence}" for verdict in answer.verdicts],
+            "Actions": [_line(action) for action in answer.actions],
+            "Assumptions": answer.assumed,
+            "What was noticed": answer.findings,
+        }
     )
     return with_names(Document(first=tuple(first), why=why))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from tonnage.report.document import Block, Document, Text
+from tonnage.report.document import EVERY, Block, Document, Text
 from tonnage.report.terminal import print_blocks
 
 if TYPE_CHECKING:
@@ -29,54 +29,78 @@ __all__ = [
     "with_html_view",
 ]  # fmt: skip
 
-DOCUMENTS: Final[dict[str, str]] = {
-    "ServePlan": "tonnage.report.serve:serve_document",
-    "TrainPlan": "tonnage.report.train:train_document",
-    "BatchPlan": "tonnage.report.batch:batch_document",
-    "LifecyclePlan": "tonnage.report.lifecycle:lifecycle_document",
-    "InferPlan": "tonnage.report.infer:infer_document",
-    "FleetPlan": "tonnage.report.fleet:fleet_document",
-    "FitAnswer": "tonnage.report.fit:fit_document",
-    "RentOrBuy": "tonnage.report.cost:rent_or_buy_document",
-    "Simulated": "tonnage.report.simulation:simulation_document",
-    "Diagnosis": "tonnage.report.diagnose:diagnosis_document",
-    "Comparison": "tonnage.report.simulation:comparison_document",
-    "Check": "tonnage.report.check:check_document",
-    "Verification": "tonnage.report.check:verification_document",
-    "LocalAnswer": "tonnage.report.local:local_document",
-    "Adoption": "tonnage.report.adopt:adoption_document",
-    "Advice": "tonnage.report.advise:advice_document",
-    "TraceSessions": "tonnage.report.sessions:trace_document",
-    "Breakdown": "tonnage.report.breakdown:breakdown_answer",
-    "RlPlan": "tonnage.report.rl:rl_document",
-    "OwnPlan": "tonnage.report.own:own_document",
-    "BudgetPlan": "tonnage.report.budget:budget_document",
+_LONG: Final[dict[str, str]] = {
+    "LifecyclePlan": "lifecycle:lifecycle_document",
+    "FleetPlan": "fleet:fleet_document",
+    "OwnPlan": "own:own_document",
+    "BudgetPlan": "budget:budget_document",
+    "FitAnswer": "fit:fit_document",
+    "RentOrBuy": "cost:rent_or_buy_document",
+    "Diagnosis": "diagnose:diagnosis_document",
+    "Check": "check:check_document",
+    "Verification": "check:verification_document",
+    "LocalAnswer": "local:local_document",
+    "Advice": "advise:advice_document",
+    "DataDiff": "data:diff_document",
 }
 """
-Name of an answer's type -> its report, as "module:function", so that one kind loads no other's; each report takes the
-answer, `top` and `every`.
+Name of an answer's type -> its report, as "module:function", so that one kind loads no other's. These take `most`, the
+number of rows that are asked for.
 """
-
-EXPLANATIONS: Final[dict[str, str]] = {
-    "ServePlan": "tonnage.report.serve_option:explain_serve_plan",
-    "TrainPlan": "tonnage.report.train:explain_train_plan",
-    "BatchPlan": "tonnage.report.batch:explain_batch_plan",
-    "InferPlan": "tonnage.report.infer:explain_infer_plan",
-    "FleetPlan": "tonnage.report.fleet:explain_fleet_plan",
-    "LifecyclePlan": "tonnage.report.lifecycle:explain_lifecycle_plan",
-    "RlPlan": "tonnage.report.rl:explain_rl_plan",
-    "OwnPlan": "tonnage.report.own:explain_own_plan",
-    "BudgetPlan": "tonnage.report.budget:explain_budget_plan",
+_SHORT: Final[dict[str, str]] = {
+    "Simulated": "simulation:simulation_document",
+    "Comparison": "simulation:comparison_document",
+    "RlResult": "points:prediction_document",
+    "Adoption": "adopt:adoption_document",
+    "TraceSessions": "sessions:trace_document",
+    "Breakdown": "breakdown:breakdown_answer",
+    "Measurement": "measure:measurement_document",
+    "Capacity": "measure:capacity_document",
+    "TrainBudget": "measure:budget_document",
+    "DeviceMeasurement": "measure:device_document",
+    "TrainMeasurement": "measure:train_measurement_document",
+    "Calibrated": "calibrate:calibrated_document",
+    "MeasurePlan": "calibrate:measure_plan_document",
+    "History": "calibrate:history_document",
+    "Refreshed": "calibrate:refreshed_document",
+    "RefreshedModels": "calibrate:refreshed_models_document",
+    "Profile": "trace:profile_document",
+    "Updated": "data:update_document",
 }
-"""Name of a plan's type -> the report that opens one of its options, or its bill where it has none to choose from."""
+"""The same of answers that are shown whole."""
+_RANKED: Final = {
+    "ServePlan": "serve",
+    "TrainPlan": "train",
+    "BatchPlan": "batch",
+    "InferPlan": "infer",
+    "RlPlan": "rl",
+}
+"""Name of a plan's type that ranks options -> the module with its `PAGE`."""
+_WHOLE: Final = {
+    "FleetPlan": "fleet:explain_fleet_plan",
+    "LifecyclePlan": "lifecycle:explain_lifecycle_plan",
+    "OwnPlan": "own:explain_own_plan",
+    "BudgetPlan": "budget:explain_budget_plan",
+}
+"""Name of a type of the other plans -> the report that opens its bill."""
+DOCUMENTS: Final = frozenset((*_LONG, *_SHORT, *_RANKED))
+"""Types that have a report."""
+EXPLANATIONS: Final = frozenset((*_WHOLE, *_RANKED))
+"""Types of plan that can be opened."""
 
 Answer = TypeVar("Answer")
 
 
-def document_of(answer: Any, *, top: int | None = None, every: bool = False) -> Document:
+def document_of(answer: Any, *, top: int | None = None, every: bool = False, **about: object) -> Document:
     """The answer as blocks; `top` options where it has many, or every one; otherwise the five of a first screen."""
-    document: Document = _report(DOCUMENTS, answer)(answer, top=top, every=every)
-    return _measured(document, answer)
+    kind, most = type(answer).__name__, EVERY if every else top
+    if kind in _RANKED:
+        from tonnage.report.page import page_document
+
+        return _measured(page_document(answer, _found(f"{_RANKED[kind]}:PAGE"), most=most), answer)
+    if kind in _LONG:
+        return _measured(_found(_LONG[kind])(answer, most=most), answer)
+    return _measured(_found(_SHORT[kind])(answer, **about), answer)
 
 
 def explanation_of(plan: Any, *, rank: int = 1) -> Document:
@@ -88,8 +112,12 @@ def explanation_of(plan: Any, *, rank: int = 1) -> Document:
     BadRequest
         The plan has no option of that rank.
     """
-    document: Document = _report(EXPLANATIONS, plan)(plan, rank=rank)
-    return _measured(document, plan)
+    kind = type(plan).__name__
+    if kind in _RANKED:
+        from tonnage.report.page import explained
+
+        return _measured(explained(plan, _found(f"{_RANKED[kind]}:PAGE"), rank=rank), plan)
+    return _measured(_found(_WHOLE[kind])(plan, rank=rank), plan)
 
 
 def _measured(document: Document, answer: Any) -> Document:
@@ -106,10 +134,9 @@ def explains(answer: Any) -> bool:
     return type(answer).__name__ in EXPLANATIONS
 
 
-def _report(by: dict[str, str], answer: Any) -> Callable[..., Document]:
-    module, _, name = by[type(answer).__name__].partition(":")
-    report: Callable[..., Document] = getattr(importlib.import_module(module), name)
-    return report
+def _found(where: str) -> Any:
+    module, _, name = where.partition(":")
+    return getattr(importlib.import_module(f"tonnage.report.{module}"), name)
 
 
 def blocks_of(answer: Any, *, top: int | None = None) -> tuple[Block, ...]:
@@ -126,14 +153,20 @@ def show_document(document: Document, *, why: bool = False) -> None:
 
 
 def show(
-    answer: Any, *, top: int | None = None, every: bool = False, why: bool = False, question: Sequence[str] = ()
+    answer: Any,
+    *,
+    top: int | None = None,
+    every: bool = False,
+    why: bool = False,
+    question: Sequence[str] = (),
+    **about: object,
 ) -> None:
     """
     Print an answer: its first screen, with `why` the reasons below it.
 
-    `question` stands above an answer that does not hold its own: a simulation, a comparison.
+    `question` stands above an answer that does not hold its own: a simulation, a comparison; `about` goes on.
     """
-    document = document_of(answer, top=top, every=every)
+    document = document_of(answer, top=top, every=every, **about)
     if question:
         asked = Text(text=" · ".join(part for part in question if part))
         document = msgspec.structs.replace(document, first=(asked, *document.first))
@@ -179,7 +212,7 @@ def plot(answer: Any, path: str) -> None:
 
 
 def _show_breakdown(answer: Any) -> str:
-    if type(answer).__name__ not in EXPLANATIONS or not getattr(answer, "options", ()):
+    if not explains(answer) or not getattr(answer, "options", ()):
         return ""
     from tonnage.report import html
 
@@ -203,10 +236,11 @@ def _as_html(answer: Any) -> str:
     """An answer or chart as a notebook shows it, in its own style; tables stand in without the `plots` extra."""
     from tonnage.report import html
     from tonnage.report.charts.chart import Chart
+    from tonnage.report.document import grid
 
     drawn = importlib.util.find_spec("vl_convert") is not None
     if isinstance(answer, Chart):
-        table = html.table(answer.columns, answer.rows, caption=answer.title)
+        table = html.table(grid(answer.columns, answer.rows), caption=answer.title)
         return html.scoped(html.figures([answer]) if drawn else table)
     if drawn:
         return html.scoped(fragment(answer))

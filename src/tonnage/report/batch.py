@@ -5,71 +5,38 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.domain.batch_plan import BatchOption, BatchPlan, TradeOff
-from tonnage.report.document import Block, Column, Document, Meter, Table, grid, section, text_section
-from tonnage.report.names import engine_title, model_name, product, provider_name, with_names
+from tonnage.report.document import Column, Contents, Meter, Table, grid
+from tonnage.report.names import engine_title, model_name, product
+from tonnage.report.page import COST, PROVIDER, REGION, TERM, TIME, Page, at
 from tonnage.report.screen import (
-    Pick,
     Ranking,
     cheaper_stored,
     closest_break_even,
-    columns_of,
-    first_screen,
     held_text,
-    left_out,
-    no_plan,
     parts_of,
     price_dates,
-    rows_shown,
     run_price,
-    short_names,
     stale_text,
     used_of,
 )
 from tonnage.report.wording import (
-    break_even_text,
     chance_text,
     degrees,
     interval,
-    made_note,
     meter,
     money,
     need_text,
-    option_at_rank,
     parts_table,
     percent,
     plural,
-    rejections,
     rental_text,
-    shortages_text,
-    spread_usd,
     value_with_bounds,
 )
 from tonnage.units import show
 
-__all__ = ["batch_document", "explain_batch_plan"]
+__all__ = ["PAGE"]
 
-SHOWN: Final = 8
-"""Options whose verdict stands under --why."""
 RANKING: Final = Ranking(price=lambda option: option.cost.value, speed=lambda option: option.wall_s.value)
-
-
-def batch_document(plan: BatchPlan, *, top: int | None = None, every: bool = False) -> Document:
-    """The plan as blocks; `top` options in the table, or every one."""
-    if not plan.options:
-        return with_names(
-            Document(first=no_plan(plan, question=_question(plan), what="configurations"), why=_why(plan))
-        )
-    rows, best = rows_shown(plan, RANKING, top=top, every=every), plan.options[0]
-    first = first_screen(
-        question=_question(plan),
-        answer=_recommendation(best),
-        meters=_meters(plan, best),
-        table=_table([plan.options[row.place] for row in rows], rows),
-        risks=_risks(plan, best),
-        measure=plan.measure_first,
-        rest=left_out(plan.rejected, hidden=len(plan.options) - len(rows)),
-    )
-    return with_names(Document(first=first, why=_why(plan)))
 
 
 def _question(plan: BatchPlan) -> list[str]:
@@ -85,7 +52,7 @@ def _question(plan: BatchPlan) -> list[str]:
     ]
 
 
-def _recommendation(best: BatchOption) -> str:
+def _recommendation(_: BatchPlan, best: BatchOption) -> str:
     c = best.configuration
     how = f"{plural(best.replicas, 'replica')}, {degrees(c)}, {c.precision.stored.upper()}"
     run = engine_title(c.engine.name, c.engine)
@@ -105,32 +72,13 @@ def _meters(plan: BatchPlan, best: BatchOption) -> list[Meter]:
     ]  # fmt: skip
 
 
-def _table(options: list[BatchOption], rows: list[Pick]) -> Table:
-    short = short_names(o.configuration.accelerator for o in options)
-    columns = (
-        Column("", spare=1), Column("accelerators", wraps=True), Column("layout", spare=4), Column("time", wraps=True),
-        Column("cost", wraps=True), Column("$/1k items", True, spare=5), Column("kWh", True, spare=7),
-        Column("kg CO2", True, spare=8), Column("evidence"), Column("provider", spare=3), Column("term", spare=2),
-        Column("region", spare=6),
-    )  # fmt: skip
-    cells = [
-        (
-            label,
-            used_of(o.accelerators, o.bill, name=short[o.configuration.accelerator]),
-            f"{o.replicas}x{degrees(o.configuration)} {o.configuration.precision.stored.upper()}",
-            interval(o.wall_s),
-            spread_usd(o.cost),
-            f"{o.usd_per_thousand_items:,.3g}",
-            "" if o.kwh is None else f"{o.kwh:,.0f}",
-            "" if o.kg_co2 is None else f"{o.kg_co2:,.0f}",
-            o.basis + ("" if o.chance is None else f", {chance_text(o.chance)}"),
-            provider_name(o.bill.provider),
-            o.bill.term,
-            o.bill.region,
-        )
-        for label, o in zip(columns_of(rows), options, strict=True)
-    ]
-    return Table(columns=columns, rows=tuple(cells), options=tuple(row.place for row in rows))
+def _layout(option: BatchOption) -> str:
+    c = option.configuration
+    return f"{option.replicas}x{degrees(c)} {c.precision.stored.upper()}"
+
+
+def _whole(number: float | None) -> str:
+    return "" if number is None else f"{number:,.0f}"
 
 
 def _risks(plan: BatchPlan, best: BatchOption) -> list[str]:
@@ -176,36 +124,12 @@ def _cheaper(plan: BatchPlan, best: BatchOption) -> str:
 # Why
 
 
-def _why(plan: BatchPlan) -> tuple[Block, ...]:
-    shown = plan.options[:SHOWN]
-    tie = " [not distinguishable from option 1 (within error)]"
-    blocks: list[Block] = [
-        *text_section("Answer", [plan.sentence] if plan.options else []),
-        *text_section(
-            "Why this one, why not the others",
-            [f"{i + 1}. {o.verdict}{tie if o.ties and i else ''}" for i, o in enumerate(shown)],
-        ),
-        *section("Time-cost trade-off: nothing else is both cheaper and faster", _frontier(plan.frontier)),
-        *text_section("More expensive but faster: one accelerator against one", plan.card_for_card),
-        *text_section("Spot or on-demand", [plan.spot_against] if plan.spot_against else []),
-        *text_section("What would change this", [break_even_text(flip) for flip in plan.break_even]),
-        *text_section(
-            "Hosts too small for the accelerators",
-            [f"{i + 1}. {text}" for i, o in enumerate(shown) if (text := shortages_text(o.needs))],
-        ),
-        *text_section("Quality impact of quantisation", [change.told for change in plan.quality]),
-        *text_section("What relaxing one constraint buys", plan.relaxing),
-        *rejections("Ruled out", plan.rejected),
-        *text_section("Assumptions", plan.provenance.assumed),
-        *text_section(
-            "Inputs",
-            [
-                f"{plan.evaluated} configurations evaluated",
-                *(f"{name}: {day}" for name, day in sorted(plan.provenance.catalogue.items())),
-            ],
-        ),
-    ]
-    return tuple(blocks)
+def _why(plan: BatchPlan) -> dict[str, Contents]:
+    return {
+        "Time-cost trade-off: nothing else is both cheaper and faster": _frontier(plan.frontier),
+        "More expensive but faster: one accelerator against one": plan.card_for_card,
+        "Spot or on-demand": plan.spot_against,
+    }
 
 
 def _frontier(frontier: tuple[TradeOff, ...]) -> Table | None:
@@ -225,31 +149,15 @@ def _frontier(frontier: tuple[TradeOff, ...]) -> Table | None:
     return grid(heads, rows) if rows else None
 
 
-def explain_batch_plan(plan: BatchPlan, *, rank: int = 1) -> Document:
-    """
-    What the option of that rank is made of; a plan without options says why.
-
-    Raises
-    ------
-    BadRequest
-        The plan has no option of that rank.
-    """
-    if not plan.options:
-        return batch_document(plan)
-    option = option_at_rank(plan.options, rank)
-    blocks: list[Block] = [
-        *section(f"Option {rank}: {option.configuration.label()}", option.verdict),
-        *section("Cost of the job", parts_table(option.cost)),
-        *section("Memory of one accelerator", parts_table(option.memory)),
-        *text_section("Time", _time(plan, option)),
-        *text_section("Electricity and carbon", _energy(option)),
-        *text_section("What the host must bring", [need_text(need) for need in option.needs]),
-        *text_section("Sources", [*option.sources, *(option.energy.sources if option.energy else ())]),
-        *text_section("Assumptions", plan.provenance.assumed),
-        made_note(plan.provenance),
-    ]
-    question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
-    return with_names(Document(first=question, why=tuple(blocks)))
+def _parts(plan: BatchPlan, option: BatchOption) -> dict[str, Contents]:
+    return {
+        "Cost of the job": parts_table(option.cost),
+        "Memory of one accelerator": parts_table(option.memory),
+        "Time": _time(plan, option),
+        "Electricity and carbon": _energy(option),
+        "What the host must bring": [need_text(need) for need in option.needs],
+        "Sources": [*option.sources, *(option.energy.sources if option.energy else ())],
+    }
 
 
 def _time(plan: BatchPlan, option: BatchOption) -> list[str]:
@@ -273,3 +181,19 @@ def _energy(option: BatchOption) -> list[str]:
         return ["the accelerator's power is not published"]
     carbon = "the grid of this region is not known" if option.kg_co2 is None else f"{option.kg_co2:,.1f} kg CO2"
     return [f"{option.kwh:,.1f} kWh at {show(option.energy.power_w, 'W')} with PUE {option.energy.pue:g}; {carbon}"]
+
+
+CELLS: Final = (
+    (Column("layout", spare=4), _layout), TIME, COST,
+    (Column("$/1k items", number=True, spare=5), lambda option: f"{option.usd_per_thousand_items:,.3g}"),
+    (Column("kWh", number=True, spare=7), lambda option: _whole(option.kwh)),
+    (Column("kg CO2", number=True, spare=8), lambda option: _whole(option.kg_co2)),
+    (Column("evidence"), lambda o: o.basis + ("" if o.chance is None else f", {chance_text(o.chance)}")),
+    at(PROVIDER, 3), at(TERM, 2), at(REGION, 6),
+)  # fmt: skip
+PAGE: Final = Page(
+    question=_question, ranking=lambda _: RANKING, answer=_recommendation, meters=_meters,
+    cells=lambda *_: CELLS, risks=_risks, why=_why, name=lambda option: option.configuration.label(), parts=_parts,
+    tried="configurations", used=lambda option, name: used_of(option.accelerators, option.bill, name=name),
+    looked=lambda plan: f"{plan.evaluated} configurations evaluated",
+)  # fmt: skip

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from tonnage.domain.budget_plan import Affordable, AffordableRun, BudgetPlan
 from tonnage.domain.requests.common import Slo
-from tonnage.report.document import Column, Document, Meter, Note, Section, Table, grid, section, text_section
+from tonnage.report.document import (
+    Block,
+    Column,
+    Document,
+    Meter,
+    Note,
+    Section,
+    Table,
+    grid,
+    sections,
+)
 from tonnage.report.names import model_name, part_name, with_names
+from tonnage.report.page import explained_whole
 from tonnage.report.screen import first_screen, held_text, price_dates, stale_text
 from tonnage.report.serve import chance_name, latency_meters, serve_question
 from tonnage.report.wording import (
     chance_text,
     degrees,
-    made_note,
     money,
     option_at_rank,
-    parts_table,
     percent,
     rental_text,
     spread_usd,
@@ -29,13 +39,13 @@ UNKNOWN: Final = "–"
 REST: Final = "Why, assumptions, sources: --why."
 
 
-def budget_document(plan: BudgetPlan, *, top: int | None = None, every: bool = False) -> Document:
+def budget_document(plan: BudgetPlan, *, most: int | None = None) -> Document:
     """The plan as blocks; `top` models in the table, or every one."""
     why = _why(plan)
     if not plan.feasible:
         first = first_screen(question=_question(plan), answer=plan.sentence, good=False, rest=Note(hint=REST))
     elif plan.models:
-        first = _serving(plan, rows=len(plan.models) if every else top or len(plan.models))
+        first = _serving(plan, plan.models[: most or len(plan.models)])
     else:
         first = _runs(plan)
     return with_names(Document(first=first, why=why))
@@ -51,9 +61,8 @@ def explain_budget_plan(plan: BudgetPlan, *, rank: int = 1) -> Document:
         It has no line of that rank.
     """
     option_at_rank(plan.models or plan.runs or plan.tunes or (plan,), rank)
-    opened = section("Bill of the first, opened", parts_table(plan.bill)) if plan.bill is not None else ()
-    question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
-    return with_names(Document(first=question, why=(*_why(plan), *opened, made_note(plan.provenance))))
+    title = "Bill of the first, opened"
+    return explained_whole(plan, _why(plan), question=_question(plan), bill=plan.bill, title=title)
 
 
 def _question(plan: BudgetPlan) -> list[str]:
@@ -67,7 +76,7 @@ def _question(plan: BudgetPlan) -> list[str]:
     return [*named, request.amount, rate, *asked, price_dates(plan.provenance)]
 
 
-def _serving(plan: BudgetPlan, *, rows: int) -> tuple:  # type: ignore[type-arg]
+def _serving(plan: BudgetPlan, models: Sequence[Affordable]) -> tuple[Block, ...]:
     best = plan.models[0]
     option, request = best.option, plan.request
     rate = show(best.rate_per_s, "1/s").replace("/s", " req/s")
@@ -91,14 +100,14 @@ def _serving(plan: BudgetPlan, *, rows: int) -> tuple:  # type: ignore[type-arg]
         question=_question(plan),
         answer=f"{rate} of {of}   {what}   {rental_text(option.bill)}   {money(best.usd_per_month)}/month",
         meters=meters,
-        table=_models(plan.models[:rows], benchmark=plan.benchmark),
+        table=_models(models, benchmark=plan.benchmark),
         risks=[step, held_text(option.bill) or stale_text(option.bill, plan.provenance.made), f"{simulate}."],
         measure=plan.measure_first,
         rest=Note(hint=REST),
     )
 
 
-def _models(models: tuple[Affordable, ...], *, benchmark: str) -> Table:
+def _models(models: Sequence[Affordable], *, benchmark: str) -> Table:
     columns = (
         Column("model"), Column(benchmark, True), Column("req/s", True), Column("tokens/s", True, spare=1),
         Column("accelerators"), Column("layout", spare=3), Column("meets", True), Column("$/month", True),
@@ -121,7 +130,7 @@ def _models(models: tuple[Affordable, ...], *, benchmark: str) -> Table:
     return Table(columns=columns, rows=rows)
 
 
-def _runs(plan: BudgetPlan) -> tuple:  # type: ignore[type-arg]
+def _runs(plan: BudgetPlan) -> tuple[Block, ...]:
     if not plan.runs:
         tunes = _tunes(plan)
         return first_screen(
@@ -218,10 +227,12 @@ def _why(plan: BudgetPlan) -> tuple[Section, ...]:
         for one in plan.models
     ]
     quality = [f"scores are {plan.benchmark} of the released weights as each publisher ran it"] if plan.models else []
-    return (
-        *text_section("Answer", [plan.sentence]),
-        *text_section("Bills", bills),
-        *section("Fine-tunes for the same money, one pass", _tunes(plan) if plan.tunes else None),
-        *text_section("Laws", laws),
-        *text_section("Assumptions", [*plan.provenance.assumed, *quality]),
+    return sections(
+        {
+            "Answer": plan.sentence,
+            "Bills": bills,
+            "Fine-tunes for the same money, one pass": _tunes(plan) if plan.tunes else None,
+            "Laws": laws,
+            "Assumptions": [*plan.provenance.assumed, *quality],
+        }
     )

@@ -9,7 +9,17 @@ import msgspec
 from tonnage.domain.calibration import Calibrated, CalibrationError, MeasurePlan
 from tonnage.domain.listing import Refresh, Refreshed, RefreshedModel, RefreshedModels
 from tonnage.domain.measurement import History
-from tonnage.report.document import Block, Command, Document, Headline, Note, Text, grid, section, text_section
+from tonnage.report.document import (
+    Block,
+    Command,
+    Document,
+    Headline,
+    Note,
+    Text,
+    grid,
+    sections,
+)
+from tonnage.report.metrics import METRICS
 from tonnage.report.names import with_names
 from tonnage.units import show
 
@@ -61,7 +71,7 @@ def calibrated_document(found: Calibrated, *, path: str = "", own: bool = False)
     return with_names(
         Document(
             first=tuple(first),
-            why=(*section("Every load", loads if more > 0 else None), *text_section("Notes", found.notes)),
+            why=sections({"Every load": loads if more > 0 else None, "Notes": found.notes}),
         )
     )
 
@@ -74,9 +84,7 @@ def _row(error: CalibrationError) -> tuple[str, ...]:
     timed = error.unit in {"s", "bytes"}
     measured = show(error.measured, error.unit) if timed else f"{error.measured:,.3g} tokens/s"
     shares = (error.before, error.after, error.left_out)
-    name = {"ttft_s": "TTFT", "tpot_s": "TPOT", "step_s": "step", "memory_peak_bytes": "peak memory"}.get(
-        error.quantity, "throughput"
-    )
+    name = METRICS[error.quantity].title if timed else "throughput"
     model = error.model.rpartition("/")[2]
     return (
         model,
@@ -108,7 +116,7 @@ def measure_plan_document(found: MeasurePlan) -> Document:
     if rows:
         first.append(Command(text="Measure with `tonnage measure quick URL`; plan again with what it wrote."))
     first.append(Note(text=f"{found.competing} options compete.", hint="Notes: --why."))
-    return with_names(Document(first=tuple(first), why=tuple(text_section("Notes", found.notes))))
+    return with_names(Document(first=tuple(first), why=tuple(sections({"Notes": found.notes}))))
 
 
 def history_document(history: History) -> Document:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 
 from tonnage.domain.compare import Change, Check, Verification
 from tonnage.report.document import Block, Column, Document, Headline, Note, Table, Text
@@ -16,10 +17,10 @@ FIRST_ROWS = 12
 """Figures of the first screen, those that moved first."""
 
 
-def check_document(check: Check, *, top: int | None = None, every: bool = False) -> Document:
+def check_document(check: Check, *, most: int | None = None) -> Document:
     """A check as blocks: the sentence, what moved first, then every figure."""
     moved_first = sorted(check.changes, key=lambda change: not change.beyond)
-    shown = moved_first if every else moved_first[: top or FIRST_ROWS]
+    shown = moved_first[: most or FIRST_ROWS]
     rest = len(moved_first) - len(shown)
     made = f"Kept plan: {check.made_before}. Made now: {check.made_now}."
     more = f"{rest} more figures: --why." if rest else ""
@@ -28,20 +29,20 @@ def check_document(check: Check, *, top: int | None = None, every: bool = False)
         _figures(shown),
         Note(text=made, hint=more),
     )
-    return with_names(Document(first=first, why=(_figures(list(check.changes)),) if rest else ()))
+    return with_names(Document(first=first, why=(_figures(check.changes),) if rest else ()))
 
 
-def _figures(changes: list[Change]) -> Table:
+def _figures(changes: Sequence[Change]) -> Table:
     columns = (Column(""), Column("before", wraps=True), Column("now", wraps=True), Column("change", True), Column(""))
     return Table(columns=columns, rows=tuple((*_cells(c), "changed" if c.beyond else "") for c in changes))
 
 
-def verification_document(found: Verification, *, top: int | None = None, every: bool = False) -> Document:
+def verification_document(found: Verification, *, most: int | None = None) -> Document:
     """A verification as blocks: the sentence, versions, figures of the leading option that moved, first differences."""
     columns = (Column("where", wraps=True), Column("before", wraps=True), Column("now", wraps=True))
-    shown = found.first if every else found.first[: top or FIRST_ROWS]
+    shown = tuple(found.first[: most or FIRST_ROWS])
     blocks: list[Block] = [Headline(text=found.sentence, good=found.same)]
-    blocks += [_figures(list(found.changes))] if found.changes else []
+    blocks += [_figures(found.changes)] if found.changes else []
     blocks += [Table(columns=columns, rows=shown, title="First differences")] if shown and not found.changes else []
     data = f"data {found.data_before}" if found.data_before else "data not said"
     file = f"File: tonnage {found.version_before}, {data}."

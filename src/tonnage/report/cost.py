@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from tonnage.domain.cost import Input, Rent, RentOrBuy, Swing
-from tonnage.report.document import Column, Document, Meter, Note, Table, grid, section, text_section
+from tonnage.report.document import (
+    Column,
+    Document,
+    Meter,
+    Note,
+    Table,
+    grid,
+    sections,
+)
 from tonnage.report.names import product, provider_name, with_names
 from tonnage.report.screen import first_screen
 from tonnage.report.wording import chance, chance_text, limits, money, percent, plural
@@ -18,9 +27,9 @@ INPUTS: Final = 12
 """Sensitivities under --why; all of them are in the JSON."""
 
 
-def rent_or_buy_document(answer: RentOrBuy, *, top: int | None = None, every: bool = False) -> Document:
+def rent_or_buy_document(answer: RentOrBuy, *, most: int | None = None) -> Document:
     """The answer as blocks; `top` prices in the table, or every one."""
-    rents = answer.rents if every else answer.rents[: top or FIRST_ROWS]
+    rents = answer.rents[: most or FIRST_ROWS]
     hidden = len(answer.rents) - len(rents)
     owned = answer.owned_usd_per_used_hour
     largest = max(answer.tornado, key=lambda swing: swing.width, default=None)
@@ -44,14 +53,14 @@ def rent_or_buy_document(answer: RentOrBuy, *, top: int | None = None, every: bo
             + "Where the money goes, sensitivities, inputs: --why."
         ),
     )
-    why = (
-        *section("Where the money of owning goes", _owning(answer)),
-        *section("What decides it: one input at a time, over its band", _tornado(answer)),
-        *text_section(
-            "What the rules of thumb become", [f"{c.rule}: {c.verdict}; {c.computed}" for c in answer.claims]
-        ),
-        *section("Inputs", _inputs(answer.inputs)),
-        *text_section("Assumptions", answer.assumed),
+    why = sections(
+        {
+            "Where the money of owning goes": _owning(answer),
+            "What decides it: one input at a time, over its band": _tornado(answer),
+            "What the rules of thumb become": [f"{c.rule}: {c.verdict}; {c.computed}" for c in answer.claims],
+            "Inputs": _inputs(answer.inputs),
+            "Assumptions": answer.assumed,
+        }
     )
     return with_names(Document(first=first, why=why))
 
@@ -93,7 +102,7 @@ def _usd_per_used_hour(answer: RentOrBuy, rent: Rent) -> float:
     return rent.lifetime_usd / answer.owning.value * answer.owned_usd_per_used_hour.value
 
 
-def _rents(answer: RentOrBuy, rents: tuple[Rent, ...]) -> Table:
+def _rents(answer: RentOrBuy, rents: Sequence[Rent]) -> Table:
     columns = (
         Column("rent from"), Column("term"), Column("$/h", True, spare=1), Column("$/used h", True),
         Column("useful", True, spare=5),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tonnage.catalog.rows import choose_data, data_version, installed_versions, shipped_version
-from tonnage.report.document import Block, Document, Headline, Note, Text, grid, section
+from tonnage.report.document import EVERY, Block, Document, Headline, Note, Text, grid, sections
 from tonnage.report.wording import plural
 
 __all__ = ["checked_document", "diff_document", "status_document", "update_document"]
@@ -48,12 +48,12 @@ def update_document(found: Any) -> Document:
     return Document(first=(Headline(text=said), *notes))
 
 
-def diff_document(found: Any, *, every: bool) -> Document:
+def diff_document(found: Any, *, most: int | None = None) -> Document:
     """Tables that differ, and by how much prices moved."""
-    tables = found.tables if every else found.tables[:FIRST]
+    tables, every = found.tables[: most or FIRST], most == EVERY
     if not tables:
         return Document(first=(Headline(text=f"Data {found.before} and {found.now} are the same."),))
-    rows = [
+    cells = [
         (
             one.name,
             _count(one.new),
@@ -65,10 +65,10 @@ def diff_document(found: Any, *, every: bool) -> Document:
     ]
     verb = "differs" if len(found.tables) == 1 else "differ"
     title = f"{plural(len(found.tables), 'table')} {verb} between data {found.before} and {found.now}."
-    blocks: list[Block] = [Headline(text=title), grid(["table~", "new>", "gone>", "changed>", "prices>"], rows)]
+    blocks: list[Block] = [Headline(text=title), grid(["table~", "new>", "gone>", "changed>", "prices>"], cells)]
     if every:
         for one in tables:
-            blocks += section(one.name, *one.rows) if one.rows else ()
+            blocks += sections({one.name: one.rows}) if one.rows else ()
     elif len(found.tables) > FIRST:
         blocks.append(Note(text=f"{len(found.tables) - FIRST} more tables.", hint="All, and the rows of each: --all."))
     else:

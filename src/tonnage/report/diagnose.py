@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from tonnage.domain.diagnosis import Diagnosis, Verdict
-from tonnage.report.document import Block, Column, Command, Document, Headline, Note, Section, Table, Text, text_section
+from tonnage.report.document import (
+    Block,
+    Column,
+    Command,
+    Document,
+    Headline,
+    Note,
+    Section,
+    Table,
+    Text,
+    sections,
+)
 from tonnage.report.names import with_names
 from tonnage.units import show
 
@@ -21,14 +32,14 @@ FINDINGS = 3
 UNITS = {"s", "bytes", "bytes/s", "W", "tokens"}
 
 
-def diagnosis_document(diagnosis: Diagnosis, *, top: int | None = None, every: bool = False) -> Document:
+def diagnosis_document(diagnosis: Diagnosis, *, most: int | None = None) -> Document:
     """A diagnosis as blocks: each finding with its next step; under --why its evidence and what is not known."""
     first: list[Block] = [Headline(text=diagnosis.sentence), Note(text=_about(diagnosis))]
-    shown = diagnosis.verdicts if every else diagnosis.verdicts[: top or FINDINGS]
+    shown = diagnosis.verdicts[: most or FINDINGS]
     if shown:
         columns = (Column("finding", wraps=True), Column("evidence", wraps=True), Column("next step", wraps=True))
-        rows = tuple((_title(v), _strongest(v), f"{REMEDIES[v.remedy]}: {v.next_step}") for v in shown)
-        first.append(Table(columns=columns, rows=rows))
+        told = tuple((_title(v), _strongest(v), f"{REMEDIES[v.remedy]}: {v.next_step}") for v in shown)
+        first.append(Table(columns=columns, rows=told))
     if diagnosis.plan is not None:
         first.append(Text(text=f"Instead: {diagnosis.plan}"))
     if diagnosis.plan_command is not None:
@@ -36,8 +47,8 @@ def diagnosis_document(diagnosis: Diagnosis, *, top: int | None = None, every: b
     more = len(diagnosis.verdicts) - len(shown)
     first.append(Note(hint=(f"{more} more findings: --all. " if more else "") + "Evidence, what is not known: --why."))
     why: list[Block] = [_finding(verdict) for verdict in diagnosis.verdicts]
-    why += text_section(
-        "Not known", [f"{one.verdict}: needs {one.needs}. To have it: {one.how}." for one in diagnosis.missing]
+    why += sections(
+        {"Not known": [f"{one.verdict}: needs {one.needs}. To have it: {one.how}." for one in diagnosis.missing]}
     )
     return with_names(Document(first=tuple(first), why=tuple(why)))
 

@@ -6,15 +6,18 @@ say why. Blocks hold finished words and numbers, no characters of layout, so tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
 __all__ = [
+    "EVERY",
     "Block",
     "Column",
     "Command",
+    "Contents",
     "Document",
     "Headline",
     "Meter",
@@ -26,6 +29,7 @@ __all__ = [
     "as_json",
     "grid",
     "section",
+    "sections",
     "text_section",
 ]  # fmt: skip
 
@@ -96,6 +100,10 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="t
     """Places of the plan's options that the rows are, for links from each row; empty = rows of something else."""
 
 
+EVERY: Final = sys.maxsize
+"""In place of a number of rows: all of them."""
+
+
 class Text(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="text"):
     """A line of text."""
 
@@ -129,6 +137,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag=
 
 
 Block = Headline | Meters | Table | Text | Note | Command | Section
+Contents = Block | str | None | Iterable[Block | str | None]
+"""Of a section: a block or text, or several."""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,15 +155,31 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.first, *self.why)
 
 
+def sections(contents: Mapping[str, Contents]) -> tuple[Section, ...]:
+    """
+    Sections of blocks and lines of text under those titles; one that says nothing is left out.
+
+    Examples
+    --------
+    >>> [one.title for one in sections({"Answer": "8 x B200", "Spot": "", "Notes": ["a", "b"]})]
+    ['Answer', 'Notes']
+    """
+    found = []
+    for title, held in contents.items():
+        listed: Iterable[Any] = (held,) if held is None or isinstance(held, str | msgspec.Struct) else held
+        kept = tuple(Text(text=block) if isinstance(block, str) else block for block in listed if block)
+        found += [Section(title=title, blocks=kept)] if kept else []
+    return tuple(found)
+
+
 def section(title: str, *blocks: Block | str | None) -> tuple[Section, ...]:
     """A section of blocks and lines of text; nothing where none of them says anything."""
-    kept: list[Any] = [Text(text=block) if isinstance(block, str) else block for block in blocks if block]
-    return (Section(title=title, blocks=tuple(kept)),) if kept else ()
+    return sections({title: blocks})
 
 
 def text_section(title: str, texts: Iterable[str]) -> tuple[Section, ...]:
     """A section of lines of text; nothing where there are none."""
-    return section(title, *texts)
+    return sections({title: texts})
 
 
 def grid(

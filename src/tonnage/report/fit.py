@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tonnage.domain.fit import FitAnswer, FitRow, Rule
-from tonnage.report.document import Block, Column, Document, Meter, Note, Table, Text, grid, section, text_section
+from tonnage.report.document import (
+    Block,
+    Column,
+    Document,
+    Meter,
+    Note,
+    Table,
+    Text,
+    grid,
+    sections,
+)
 from tonnage.report.names import engine_title, model_name, product, with_names
 from tonnage.report.screen import first_screen
 from tonnage.report.wording import limits, meter, plural
@@ -24,12 +34,12 @@ LARGEST_FIRST: Final = 3
 MODELS_FIRST: Final = 6
 
 
-def fit_document(answer: FitAnswer, *, top: int | None = None, every: bool = False) -> Document:
+def fit_document(answer: FitAnswer, *, most: int | None = None) -> Document:
     """The answer as blocks; `top` accelerators in the table, or every one."""
-    rows = answer.rows if every else answer.rows[: top or FIRST_ROWS]
+    shown = answer.rows[: most or FIRST_ROWS]
     asked = bool(answer.request.accelerators)
     single = len(answer.rows) == 1
-    hidden = len(answer.rows) - len(rows)
+    hidden = len(answer.rows) - len(shown)
     small = f"{plural(answer.too_small, 'accelerator')} too small." if answer.too_small else ""
     more = f"{plural(hidden, 'more accelerator')}: --all. " if hidden > 0 else ""
     first = first_screen(
@@ -37,7 +47,7 @@ def fit_document(answer: FitAnswer, *, top: int | None = None, every: bool = Fal
         answer=_recommendation(answer),
         good=answer.fits,
         meters=[_meter(answer.rows[0])] if answer.rows else [],
-        table=_stack(answer.rows[0], most=FIRST_PARTS) if single and asked else _overview(rows) if rows else None,
+        table=_stack(answer.rows[0], most=FIRST_PARTS) if single and asked else _overview(shown) if shown else None,
         risks=[
             _models(answer.rows[:1]),
             *(f"Risk: {note}" for note in (answer.rows[0].notes[:2] if answer.rows else ())),
@@ -146,7 +156,7 @@ def _parts(row: FitRow) -> Iterator[tuple[str, float, str, str]]:
         yield "small parts", small, "", "each under 0.2 % of the limit (all in the JSON)"
 
 
-def _overview(rows: tuple[FitRow, ...]) -> Table:
+def _overview(rows: Sequence[FitRow]) -> Table:
     cells = []
     for row in rows:
         room = show(row.free_bytes, "bytes") if row.free_bytes >= 0 else f"short {show(-row.free_bytes, 'bytes')}"
@@ -178,18 +188,17 @@ def _degrees(row: FitRow) -> str:
 def _why(answer: FitAnswer) -> tuple[Block, ...]:
     asked = bool(answer.request.accelerators)
     stacks = answer.rows[:MOST_STACKS] if asked or len(answer.rows) == 1 else answer.rows[:1]
-    blocks: list[Block] = [
-        *text_section("Answer", [answer.sentence]),
-        *section("Memory, part by part", *(_stack(row) for row in stacks)),
-        *text_section("Largest that fits", _largest(answer.rows) if asked else []),
-        *text_section("What would make it fit", _remedies(answer.rows)),
-        *section("Rules of thumb beside it", _rules(answer.rules)),
-        *text_section(
-            "Notes", dict.fromkeys(note for row in answer.rows[: MOST_STACKS if asked else 1] for note in row.notes)
-        ),
-        *text_section("Assumptions", answer.assumed),
-    ]
-    return tuple(blocks)
+    return sections(
+        {
+            "Answer": answer.sentence,
+            "Memory, part by part": (_stack(row) for row in stacks),
+            "Largest that fits": _largest(answer.rows) if asked else None,
+            "What would make it fit": _remedies(answer.rows),
+            "Rules of thumb beside it": _rules(answer.rules),
+            "Notes": dict.fromkeys(note for row in answer.rows[: MOST_STACKS if asked else 1] for note in row.notes),
+            "Assumptions": answer.assumed,
+        }
+    )
 
 
 def _models(rows: tuple[FitRow, ...]) -> str:

@@ -14,10 +14,20 @@ from tonnage.domain.fleet_plan import (
     HourRange,
     PoolInstances,
 )
-from tonnage.report.document import Block, Column, Document, Meter, Section, Table, grid, section, text_section
+from tonnage.report.document import (
+    Block,
+    Column,
+    Document,
+    Meter,
+    Table,
+    grid,
+    sections,
+)
+from tonnage.report.metrics import OBJECTIVES, objectives
 from tonnage.report.names import model_name, part_name, provider_name, with_names
+from tonnage.report.page import explained_whole
 from tonnage.report.screen import ROWS, by_averages, first_screen, left_out, no_plan, price_dates
-from tonnage.report.wording import commitment_text, made_note, money, parts_table, plural, shortages_text
+from tonnage.report.wording import commitment_text, money, plural, shortages_text
 from tonnage.units import show, whole_percent
 
 __all__ = ["explain_fleet_plan", "fleet_document"]
@@ -34,12 +44,12 @@ LEFT_OUT: Final = 8
 """Accelerators left out that --why names."""
 
 
-def fleet_document(plan: FleetPlan, *, top: int | None = None, every: bool = False) -> Document:
+def fleet_document(plan: FleetPlan, *, most: int | None = None) -> Document:
     """The plan as blocks; `top` kinds of instance in the table, or every one."""
     if plan.bill is None:
         return with_names(Document(first=no_plan(plan, question=_question(plan), what="accelerators"), why=_why(plan)))
     largest = sorted(plan.instances, key=lambda one: -one.usd_per_month)
-    shown = largest if every else largest[: top or ROWS]
+    shown = largest[: most or ROWS]
     first = first_screen(
         question=_question(plan),
         answer=_recommendation(plan),
@@ -127,14 +137,10 @@ def _meters(plan: FleetPlan) -> list[Meter]:
     meters = []
     normal = [check for check in plan.checks if not check.lost]
     for check in normal[:ROWS]:
-        times = [
-            (n, v) for n, v in (("TTFT", check.ttft_s), ("TPOT", check.tpot_s), ("E2E", check.e2e_s)) if v is not None
-        ][:2]
         wanted = _limits(plan, check.workload)
         seen = ", ".join(
-            f"{name} {show(value, 's')}{f' of {show(wanted[name], unit)}' if name in wanted else ''}"
-            for name, value in times
-            for unit in ("s",)
+            f"{name} {show(value, 's')}" + (f" of {show(wanted[name], 's')}" if name in wanted else "")
+            for name, value in _times(check)[:2]
         )
         at = f"p{check.percentile:g} " if check.requests else ""
         verdict = f"holds{_sure(plan, check)}" if check.meets else "MISSES"
@@ -165,18 +171,20 @@ def _run_text(run: FleetRun) -> str:
     )
 
 
+def _times(check: FleetCheck) -> list[tuple[str, float]]:
+    """What was seen of each latency. [s]"""
+    seen = ((metric.title, getattr(check, metric.name)) for metric in OBJECTIVES)
+    return [(title, value) for title, value in seen if value is not None]
+
+
 def _limits(plan: FleetPlan, workload: str) -> dict[str, float]:
     """Objectives of a workload by name. [s]"""
     asked = next((one for one in plan.request.workloads if one.name == workload), None)
-    if asked is None or asked.serve is None:
-        return (
-            {}
-            if asked is None or asked.infer is None or asked.infer.latency_s is None
-            else {"E2E": asked.infer.latency_s}
-        )
-    slo = asked.serve.slo
-    named_limits = {"TTFT": slo.ttft_s, "TPOT": slo.tpot_s, "E2E": slo.e2e_s}
-    return {name: limit for name, limit in named_limits.items() if limit is not None}
+    if asked is None:
+        return {}
+    if asked.serve is not None:
+        return {metric.title: limit for metric, limit in objectives(asked.serve.slo)}
+    return {} if asked.infer is None or asked.infer.latency_s is None else {"E2E": asked.infer.latency_s}
 
 
 def _risks(plan: FleetPlan, *, hidden: int) -> list[str]:
@@ -207,44 +215,37 @@ def _why(plan: FleetPlan, *, left: int = LEFT_OUT) -> tuple[Block, ...]:
         for limit in plan.binds
     ]
     looked = f"{plan.evaluated} configurations evaluated, {plan.simulated} simulated"
-    blocks: list[Section] = [
-        *text_section("Answer", [plan.sentence]),
-        *section("Instances, by the hour", _instances(plan.instances) if plan.instances else None),
-        *section(
-            "Replicas on them",
-            _replicas(plan) if plan.replicas else None,
-            "what slices take is computed by their share of the accelerator; no slice has been measured"
-            if slices
-            else None,
-        ),
-        *section("One month", _bill(plan)),
-        *text_section("Simulated in its hardest hour", [_check(check) for check in plan.checks]),
-        *text_section("Runs of training", [_run_text(run) for run in plan.runs]),
-        *text_section("Other fleets", [_other(one) for one in plan.alternatives]),
-        *text_section("What binds", saved),
-        *text_section(
-            "Hosts too small for the accelerators",
-            [f"{one.workload} on {one.where}: {text}" for one in plan.replicas if (text := shortages_text(one.needs))],
-        ),
-        *text_section("Ruled out", [f"{one.what}: {one.verdict.reason or 'no'}" for one in plan.rejected[:left]]),
-        *text_section(
-            "How sure",
-            [f"{looked}; at most {plan.gap:.1%} cheaper by another choice of the same replicas"]
+    return sections(
+        {
+            "Answer": plan.sentence,
+            "Instances, by the hour": _instances(plan.instances) if plan.instances else None,
+            "Replicas on them": (
+                _replicas(plan) if plan.replicas else None,
+                "what slices take is computed by their share of the accelerator; no slice has been measured"
+                if slices
+                else None,
+            ),
+            "One month": _bill(plan),
+            "Simulated in its hardest hour": [_check(check) for check in plan.checks],
+            "Runs of training": [_run_text(run) for run in plan.runs],
+            "Other fleets": [_other(one) for one in plan.alternatives],
+            "What binds": saved,
+            "Hosts too small for the accelerators": [
+                f"{one.workload} on {one.where}: {text}" for one in plan.replicas if (text := shortages_text(one.needs))
+            ],
+            "Ruled out": [f"{one.what}: {one.verdict.reason or 'no'}" for one in plan.rejected[:left]],
+            "How sure": f"{looked}; at most {plan.gap:.1%} cheaper by another choice of the same replicas"
             if plan.bill is not None
-            else [],
-        ),
-        *text_section("Assumptions", plan.provenance.assumed),
-    ]
-    return tuple(blocks)
+            else None,
+            "Assumptions": plan.provenance.assumed,
+        }
+    )
 
 
 def explain_fleet_plan(plan: FleetPlan, *, rank: int = 1) -> Document:
     """The plan with every line of its bill and all that was left out, each with where it comes from."""
-    why: list[Block] = list(_why(plan, left=len(plan.rejected)))
-    if plan.bill is not None and plan.bill.parts:
-        why += section("The month's bill, opened", parts_table(plan.bill))
-    question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
-    return with_names(Document(first=question, why=(*why, made_note(plan.provenance))))
+    why = _why(plan, left=len(plan.rejected))
+    return explained_whole(plan, why, question=_question(plan), bill=plan.bill, title="The month's bill, opened")
 
 
 def _instances(shown: Sequence[PoolInstances], *, first: bool = False) -> Table:
@@ -302,11 +303,7 @@ def _bill(plan: FleetPlan) -> Table | None:
 
 def _check(check: FleetCheck) -> str:
     hour = f"{DAYS[check.hour // 24 % 7]} " if check.hour >= 24 else ""
-    times = [
-        f"{name} {show(value, 's')}"
-        for name, value in (("TTFT", check.ttft_s), ("TPOT", check.tpot_s))
-        if value is not None
-    ]
+    times = [f"{name} {show(value, 's')}" for name, value in _times(check) if name != "E2E"]
     if not times and check.e2e_s is not None:
         times = [f"mean latency {show(check.e2e_s, 's')}, computed"]
     held = times if not check.requests else [f"p{check.percentile:g} {', '.join(times)}"]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from tonnage.report.charts.chart import Chart
-from tonnage.report.document import Block, Command, Headline, Meter, Meters, Note, Section, Table
+from tonnage.report.document import Block, Command, Headline, Meter, Meters, Note, Section, Table, grid
 
 __all__ = ["STYLE", "blocks", "escape", "figures", "folding_section", "report", "scoped", "standalone", "table"]
 
@@ -90,10 +90,8 @@ def _block(block: Block) -> str:
     if isinstance(block, Meters):
         return f'<ul class="meters">{"".join(map(_meter, block.meters))}</ul>'
     if isinstance(block, Table):
-        heads = tuple(column.head for column in block.columns)
-        numeric = tuple(column.number for column in block.columns)
         title = f"<p><strong>{escape(block.title)}</strong></p>" if block.title else ""
-        return title + table(heads, block.rows, numeric=numeric, caption=block.title or "options")
+        return title + table(block, caption=block.title or "options")
     if isinstance(block, Section):
         return f"<h2>{escape(block.title)}</h2>{blocks(block.blocks)}"
     if isinstance(block, Command):
@@ -125,7 +123,7 @@ def figures(charts: Iterable[Chart], *, picture: Callable[[Chart], str] | None =
         f"<figcaption><b>{escape(chart.title)}</b> {escape(chart.says)}</figcaption>"
         f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(chart.title)}">{drawn(chart)}</div>'
         f"<details><summary>{escape(chart.title)}: the numbers</summary>"
-        f"{table(chart.columns, chart.rows, caption=chart.title)}</details></figure>"
+        f"{table(grid(chart.columns, chart.rows), caption=chart.title)}</details></figure>"
         for chart in charts
     )
 
@@ -150,20 +148,15 @@ def folding_section(title: str, content: str, *, shown: bool = False) -> str:
     return f"<details{' open' if shown else ''}><summary><strong>{escape(title)}</strong></summary>{content}</details>"
 
 
-def table(
-    columns: tuple[str, ...],
-    rows: Iterable[tuple[str, ...]],
-    *,
-    numeric: tuple[bool, ...] = (),
-    caption: str = "",
-) -> str:
+def table(given: Table, *, caption: str) -> str:
     """A table in a box that scrolls by itself on narrow screens; columns without a word are left out."""
-    lines = tuple(rows)
-    shown = [place for place in range(len(columns)) if not lines or any(line[place].strip() for line in lines)]
-    kinds = [' class="n"' if numeric and numeric[place] else "" for place in shown]
+    lines = given.rows
+    shown = [place for place in range(len(given.columns)) if not lines or any(line[place].strip() for line in lines)]
+    columns = [given.columns[place] for place in shown]
+    kinds = [' class="n"' if column.number else "" for column in columns]
     head = "".join(
-        f'<th scope="col"{kind}>{escape(name)}</th>' if name else f"<td{kind}></td>"
-        for name, kind in zip((columns[place] for place in shown), kinds, strict=True)
+        f'<th scope="col"{kind}>{escape(column.head)}</th>' if column.head else f"<td{kind}></td>"
+        for column, kind in zip(columns, kinds, strict=True)
     )
     body = "".join(
         "<tr>"
@@ -171,10 +164,9 @@ def table(
         + "</tr>"
         for line in lines
     )
-    named = f"<caption hidden>{escape(caption)}</caption>" if caption else ""
-    label = escape(caption or "table")
+    named = f"<caption hidden>{escape(caption)}</caption>"
     return (
-        f'<div class="scroll" tabindex="0" role="group" aria-label="{label}"><table>{named}'
+        f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(caption)}"><table>{named}'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tonnage.domain.images import EncoderWay
 from tonnage.domain.plan import ServePlan
 from tonnage.report.charts.chart import Chart, axis, layer_charts, records
-from tonnage.report.document import Block, Note, grid, section, text_section
+from tonnage.report.document import Contents, Note, grid
 from tonnage.units import show
 
-__all__ = ["image_blocks", "image_line", "images_chart"]
+__all__ = ["image_line", "image_sections", "images_chart"]
 
 
 def image_line(plan: ServePlan) -> str:
@@ -16,11 +16,11 @@ def image_line(plan: ServePlan) -> str:
     return "" if plan.images is None else plan.images.sentence
 
 
-def image_blocks(plan: ServePlan) -> tuple[Block, ...]:
+def image_sections(plan: ServePlan) -> dict[str, Contents]:
     """What an image is, and what each place for the encoder costs on the first option's accelerators."""
     found = plan.images
     if found is None:
-        return ()
+        return {}
     rows = [
         (
             f"{way.name} (this plan)" if _chosen(plan, way) else way.name,
@@ -43,11 +43,10 @@ def image_blocks(plan: ServePlan) -> tuple[Block, ...]:
         "req/s of one replica or unit, and prices, by averages at the confidence asked for; no instance: none that is"
         " rented holds a unit of so many"
     )
-    return (
-        *text_section("Images", [found.sentence, size]),
-        *section("Where images are encoded", grid(heads, rows)),
-        Note(text=note),
-    )
+    return {
+        "Images": [found.sentence, size],
+        "Where images are encoded": [grid(heads, rows), Note(text=note)],
+    }
 
 
 def _price(way: EncoderWay) -> str:

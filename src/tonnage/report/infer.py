@@ -8,40 +8,25 @@ import msgspec
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.infer_plan import InferOption, InferPlan
-from tonnage.report.document import Block, Column, Document, Meter, Table, section, text_section
-from tonnage.report.names import engine_title, model_name, product, provider_name, with_names
-from tonnage.report.screen import (
-    Pick,
-    Ranking,
-    columns_of,
-    explain_option,
-    first_screen,
-    held_text,
-    left_out,
-    no_plan,
-    price_dates,
-    rows_shown,
-    short_names,
-    stale_text,
-)
+from tonnage.report.document import Column, Contents, Meter
+from tonnage.report.names import engine_title, model_name, product, provider_name
+from tonnage.report.page import EVIDENCE, SHOWN, Page
+from tonnage.report.screen import Ranking, held_text, price_dates, stale_text
 from tonnage.report.wording import (
     bill_lines,
     chance_text,
-    limits,
+    interval,
     meter,
     money,
     parts_table,
     plural,
-    rejections,
     rental_text,
     shortages_text,
 )
 from tonnage.units import show
 
-__all__ = ["account_lines", "explain_infer_plan", "infer_document"]
+__all__ = ["PAGE", "account_lines"]
 
-SHOWN: Final = 8
-"""Options whose verdict stands under --why."""
 UNKNOWN: Final = "–"
 SELDOM: Final = 0.1
 """Rates below are said by the hour. [1/s]"""
@@ -49,27 +34,13 @@ WHOLE: Final = 10.0
 """Numbers from here on have no decimals."""
 
 
-def infer_document(plan: InferPlan, *, top: int | None = None, every: bool = False) -> Document:
-    """The plan as blocks; `top` options in the table, or every one."""
-    if not plan.options:
-        return with_names(Document(first=no_plan(plan, question=_question(plan), what="accelerators"), why=_why(plan)))
-    ranking = _ranking(plan)
-    rows, best = rows_shown(plan, ranking, top=top, every=every), plan.options[0]
-    first = first_screen(
-        question=_question(plan),
-        answer=_recommendation(best),
-        meters=_meters(plan, best),
-        table=_table([plan.options[row.place] for row in rows], rows),
-        risks=[
-            held_text(best.bill),
-            f"Smaller: {plan.smaller}" if plan.smaller else "",
-            stale_text(best.bill, plan.provenance.made),
-            f"Host: {text}" if (text := shortages_text(best.needs)) else "",
-        ],
-        measure=plan.measure_first,
-        rest=left_out(plan.rejected, what="accelerators", hidden=len(plan.options) - len(rows)),
-    )
-    return with_names(Document(first=first, why=_why(plan)))
+def _risks(plan: InferPlan, best: InferOption) -> list[str]:
+    return [
+        held_text(best.bill),
+        f"Smaller: {plan.smaller}" if plan.smaller else "",
+        stale_text(best.bill, plan.provenance.made),
+        f"Host: {text}" if (text := shortages_text(best.needs)) else "",
+    ]
 
 
 def _ranking(plan: InferPlan) -> Ranking:
@@ -109,7 +80,7 @@ def _load(plan: InferPlan) -> str:
     return show(rate, "1/s").replace("k/s", ",000/s").replace("/", " samples/")
 
 
-def _recommendation(best: InferOption) -> str:
+def _recommendation(_: InferPlan, best: InferOption) -> str:
     run = f"{best.precision.upper()}, batch {best.batch}, {engine_title(best.engine)}"
     lead = f"{best.count} x {product(best.accelerator)}   {run}"
     if best.bill is not None:
@@ -144,35 +115,6 @@ def _meters(plan: InferPlan, best: InferOption) -> list[Meter]:
     ]
 
 
-def _table(options: list[InferOption], rows: list[Pick]) -> Table:
-    short = short_names(o.accelerator for o in options)
-    columns = (
-        Column("", spare=1), Column("accelerators", wraps=True), Column("format", spare=4),
-        Column("batch", True, spare=8), Column("cost", True), Column("latency", wraps=True),
-        Column("capacity", wraps=True),
-        Column("used", True, spare=6), Column("power", True, spare=7), Column("evidence"), Column("engine", spare=5),
-        Column("provider", spare=3),
-    )  # fmt: skip
-    cells = [
-        (
-            label,
-            f"{o.count} x {short[o.accelerator]}",
-            o.precision.upper(),
-            str(o.batch),
-            _cost(o),
-            f"{show(o.latency_s.value, 's')}{f' ({limits(o.latency_s)})' if limits(o.latency_s) else ''}",
-            _capacity(o.count, o.capacity_per_s),
-            f"{o.used:.0%}".replace("%", " %"),
-            show(o.power_w, "W") if o.power_w is not None else UNKNOWN,
-            o.basis,
-            engine_title(o.engine),
-            provider_name(o.bill.provider) if o.bill else "to buy",
-        )
-        for label, o in zip(columns_of(rows), options, strict=True)
-    ]
-    return Table(columns=columns, rows=tuple(cells), options=tuple(row.place for row in rows))
-
-
 def _cost(option: InferOption) -> str:
     if option.bill is not None:
         return f"${option.bill.usd_per_hour:,.2f}/h"
@@ -190,26 +132,13 @@ def _capacity(count: int, each: Quantity) -> str:
 # Why
 
 
-def _why(plan: InferPlan) -> tuple[Block, ...]:
+def _why(plan: InferPlan) -> dict[str, Contents]:
     shown = plan.options[:SHOWN]
-    blocks: list[Block] = [
-        *text_section("Answer", [plan.sentence] if plan.options else []),
-        *text_section(
-            "Why this one, why not the others",
-            [f"{i}. {o.accelerator}: {o.verdict}" for i, o in enumerate(shown, start=1)],
-        ),
-        *text_section("What the money buys", account_lines(shown[0]) if shown else []),
-        *text_section(
-            "Hosts too small for the accelerators",
-            [f"{i}. {text}" for i, o in enumerate(shown, start=1) if (text := shortages_text(o.needs))],
-        ),
-        *text_section("Sources of decoder rates", sorted({option.source for option in shown if option.source})),
-        *text_section("Smaller", [plan.smaller] if plan.smaller else []),
-        *rejections("Ruled out", plan.rejected),
-        *text_section("What relaxing one constraint buys", plan.relaxing),
-        *text_section("Assumptions", plan.provenance.assumed),
-    ]
-    return tuple(blocks)
+    return {
+        "What the money buys": account_lines(shown[0]) if shown else None,
+        "Sources of decoder rates": sorted({option.source for option in shown if option.source}),
+        "Smaller": plan.smaller,
+    }
 
 
 def account_lines(option: InferOption) -> list[str]:
@@ -245,25 +174,14 @@ def account_lines(option: InferOption) -> list[str]:
     return summary
 
 
-def explain_infer_plan(plan: InferPlan, *, rank: int = 1) -> Document:
-    """What the option of that rank is made of; a BadRequest where the plan has none of that rank."""
-    return explain_option(
-        plan,
-        rank,
-        question=_question(plan),
-        name=lambda option: f"{option.count} x {option.accelerator} {option.precision} {option.engine}",
-        parts=_option_parts,
-    )
-
-
-def _option_parts(plan: InferPlan, option: InferOption) -> list[Block]:
-    return [
-        *section("Memory of one accelerator", parts_table(option.memory)),
-        *text_section("What one does, and how many that takes", _count(plan, option)),
-        *text_section("Bill", [] if option.bill is None else bill_lines(option.bill)),
-        *text_section("What the money buys", account_lines(option)),
-        *text_section("Sources of decoder rates", [option.source] if option.source else []),
-    ]
+def _option_parts(plan: InferPlan, option: InferOption) -> dict[str, Contents]:
+    return {
+        "Memory of one accelerator": parts_table(option.memory),
+        "What one does, and how many that takes": _count(plan, option),
+        "Bill": bill_lines(option.bill) if option.bill is not None else None,
+        "What the money buys": account_lines(option),
+        "Sources of decoder rates": option.source,
+    }
 
 
 def _count(plan: InferPlan, option: InferOption) -> list[str]:
@@ -278,3 +196,31 @@ def _count(plan: InferPlan, option: InferOption) -> list[str]:
         *([] if option.decode_used is None else [f"video decoders in use: {option.decode_used:.0%}"]),
         f"latency {show(option.latency_s.value, 's')}: filling the batch, waiting, running",
     ]
+
+
+CELLS: Final = (
+    (Column("format", spare=4), lambda option: option.precision.upper()),
+    (Column("batch", number=True, spare=8), lambda option: str(option.batch)),
+    (Column("cost", number=True), _cost),
+    (Column("latency", wraps=True), lambda option: interval(option.latency_s)),
+    (Column("capacity", wraps=True), lambda option: _capacity(option.count, option.capacity_per_s)),
+    (Column("used", number=True, spare=6), lambda option: f"{option.used:.0%}".replace("%", " %")),
+    (Column("power", number=True, spare=7), lambda o: UNKNOWN if o.power_w is None else show(o.power_w, "W")),
+    EVIDENCE,
+    (Column("engine", spare=5), lambda option: engine_title(option.engine)),
+    (Column("provider", spare=3), lambda option: provider_name(option.bill.provider) if option.bill else "to buy"),
+)
+PAGE: Final = Page(
+    question=_question,
+    ranking=_ranking,
+    answer=_recommendation,
+    meters=_meters,
+    cells=lambda *_: CELLS,
+    risks=_risks,
+    why=_why,
+    name=lambda option: f"{option.count} x {option.accelerator} {option.precision} {option.engine}",
+    parts=_option_parts,
+    lost="accelerators",
+    used=lambda option, name: f"{option.count} x {name}",
+    lead=lambda option: f"{option.accelerator}: ",
+)

@@ -5,8 +5,18 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.domain.lifecycle import LifecyclePlan, SavingsOption
-from tonnage.report.document import Block, Column, Document, Meter, Section, Table, grid, section, text_section
+from tonnage.report.document import (
+    Block,
+    Column,
+    Document,
+    Meter,
+    Section,
+    Table,
+    grid,
+    sections,
+)
 from tonnage.report.names import model_name, part_name, provider_name, with_names
+from tonnage.report.page import explained
 from tonnage.report.screen import (
     ROWS,
     Pick,
@@ -19,9 +29,10 @@ from tonnage.report.screen import (
     short_names,
     stale_text,
 )
+from tonnage.report.serve import PAGE as SERVE_PAGE
 from tonnage.report.serve import chance_name, latency_meters, serve_question
-from tonnage.report.serve_option import explain_serve_plan
-from tonnage.report.train import explain_train_plan, train_question
+from tonnage.report.train import PAGE as TRAIN_PAGE
+from tonnage.report.train import train_question
 from tonnage.report.wording import (
     chance_text,
     degrees,
@@ -40,10 +51,9 @@ TYPES: Final = 8
 """Accelerators that could do both, under --why."""
 
 
-def lifecycle_document(plan: LifecyclePlan, *, top: int | None = None, every: bool = False) -> Document:
+def lifecycle_document(plan: LifecyclePlan, *, most: int | None = None) -> Document:
     """The plan as blocks; `top` kinds of accelerator that could do both, or every one."""
-    kinds = len(plan.one_type) if every else top or TYPES
-    why = _why(plan, kinds=kinds)
+    why = _why(plan, kinds=most or TYPES)
     if plan.bill is None:
         return with_names(
             Document(first=first_screen(question=_question(plan), answer=plan.sentence, good=False), why=why)
@@ -150,19 +160,20 @@ def _why(plan: LifecyclePlan, *, kinds: int) -> tuple[Section, ...]:
     # What the life says of its prices, its halves need not say again.
     again = [text for text in assumed if text not in plan.provenance.assumed and text.startswith("prices exclude VAT")]
     nearest = plan.binding.nearest if plan.binding is not None else None
-    return (
-        *text_section("Answer", [plan.sentence]),
-        *text_section("Training", [plan.make.sentence]),
-        *text_section("Serving", [plan.serve.sentence]),
-        *section("Bill", _bill(plan), electricity if plan.bill is not None else None),
-        *section("One kind of accelerator for both", plan.one_type_text, _types(plan, kinds)),
-        *text_section("Savings options", [_lever(lever) for lever in plan.savings]),
-        *text_section(
-            "Timeline",
-            [f"{show(stone.after_s, 's') if stone.after_s else 'start'}: {stone.what}" for stone in plan.timeline],
-        ),
-        *text_section("Nearest", [nearest] if nearest else []),
-        *text_section("Assumptions", dict.fromkeys(text for text in assumed if text not in again)),
+    return sections(
+        {
+            "Answer": plan.sentence,
+            "Training": plan.make.sentence,
+            "Serving": plan.serve.sentence,
+            "Bill": (_bill(plan), electricity if plan.bill is not None else None),
+            "One kind of accelerator for both": (plan.one_type_text, _types(plan, kinds)),
+            "Savings options": [_lever(lever) for lever in plan.savings],
+            "Timeline": [
+                f"{show(stone.after_s, 's') if stone.after_s else 'start'}: {stone.what}" for stone in plan.timeline
+            ],
+            "Nearest": nearest,
+            "Assumptions": dict.fromkeys(text for text in assumed if text not in again),
+        }
     )
 
 
@@ -206,10 +217,10 @@ def explain_lifecycle_plan(plan: LifecyclePlan, *, rank: int = 1) -> Document:
     """
     why: list[Block] = list(_why(plan, kinds=ROWS))
     if plan.bill is not None:
-        why += section("The whole bill, opened", parts_table(plan.bill))
+        why += sections({"The whole bill, opened": parts_table(plan.bill)})
     for title, half in (
-        ("Training", explain_train_plan(plan.make, rank=rank)),
-        ("Serving", explain_serve_plan(plan.serve, rank=rank)),
+        ("Training", explained(plan.make, TRAIN_PAGE, rank=rank)),
+        ("Serving", explained(plan.serve, SERVE_PAGE, rank=rank)),
     ):
         why += [
             Section(title=f"{title}: {block.title}", blocks=block.blocks) if isinstance(block, Section) else block

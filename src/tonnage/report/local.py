@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.machine import LocalAnswer, LocalRow, Offload
-from tonnage.report.document import Block, Column, Command, Document, Headline, Note, Section, Table, text_section
+from tonnage.report.document import (
+    Block,
+    Column,
+    Command,
+    Document,
+    Headline,
+    Note,
+    Section,
+    Table,
+    sections,
+)
 from tonnage.report.names import model_name, with_names
 
 __all__ = ["local_document"]
@@ -18,26 +28,28 @@ UNKNOWN: Final = "–"
 GB: Final = 1e9
 
 
-def local_document(answer: LocalAnswer, *, top: int | None = None, every: bool = False) -> Document:
+def local_document(answer: LocalAnswer, *, most: int | None = None) -> Document:
     """The answer as blocks; `top` rows in the table, or every one."""
-    rows = answer.all_rows or answer.rows
-    most = len(rows) if every else top or TOP
+    found = answer.all_rows or answer.rows
+    shown = found[: most or TOP]
     first: list[Block] = [Headline(text=answer.sentence, good=answer.feasible)]
-    if rows:
-        first.append(_table(rows[:most], benchmark=answer.benchmark))
+    if found:
+        first.append(_table(shown, benchmark=answer.benchmark))
     if answer.rows:
         best = answer.rows[0]
         commands = tuple(Command(text=f"{engine}: {command}") for engine, command in best.commands)
         first.append(Section(title=f"Start {_short(best.model)}", blocks=commands))
-    first += [Note(text=text) for text in _evidence(rows[:most])]
-    first.append(Note(hint=_rest(answer, len(rows), most)))
-    found = (
-        *text_section("Found on this machine", [", ".join(answer.engines)] if answer.engines else []),
-        *text_section("Assumptions", answer.assumed),
-        *text_section("Notes", answer.notes),
-        *text_section("Does not fit", [f"{model}: {lack}" for model, lack in answer.infeasible]),
+    first += [Note(text=text) for text in _evidence(shown)]
+    first.append(Note(hint=_rest(answer, len(found), len(shown))))
+    why = sections(
+        {
+            "Found on this machine": ", ".join(answer.engines) if answer.engines else None,
+            "Assumptions": answer.assumed,
+            "Notes": answer.notes,
+            "Does not fit": [f"{model}: {lack}" for model, lack in answer.infeasible],
+        }
     )
-    return with_names(Document(first=tuple(first), why=found))
+    return with_names(Document(first=tuple(first), why=why))
 
 
 def _table(rows: Iterable[LocalRow], *, benchmark: str) -> Table:
@@ -77,7 +89,7 @@ def _interval(found: Quantity) -> str:
     return f"{_three(found.value)} ({_three(low)}-{_three(high)})"
 
 
-def _evidence(rows: tuple[LocalRow, ...]) -> list[str]:
+def _evidence(rows: Sequence[LocalRow]) -> list[str]:
     """How rates are founded, in a line: nearly always the same for a whole machine."""
     if not rows:
         return []

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from tonnage.domain.measurement import Capacity, DeviceMeasurement, Latency, Measurement, Point
-from tonnage.domain.requests.common import Slo
 from tonnage.domain.train_measurement import StepTimes, TrainBudget, TrainMeasurement, TrainRun
 from tonnage.report.document import (
     Block,
@@ -19,9 +18,9 @@ from tonnage.report.document import (
     Table,
     Text,
     grid,
-    section,
-    text_section,
+    sections,
 )
+from tonnage.report.metrics import OBJECTIVES, objectives_text
 from tonnage.units import show
 
 __all__ = [
@@ -64,10 +63,11 @@ def sentence(measurement: Measurement) -> str:
     parts = [f"{best.completed:,} requests answered at {_load(best)}"]
     if best.output_tokens_per_s is not None:
         parts.append(f"{best.output_tokens_per_s:,.0f} output tokens/s")
-    for name, found in (("TTFT", best.ttft_s), ("TPOT", best.tpot_s)):
+    for metric in OBJECTIVES[:2]:
+        found = getattr(best, metric.name)
         if found is not None:
             rank, value = ("p95", found.p95) if found.p95 is not None else ("p99", found.p99)
-            parts += [f"{rank} {name} {show(value, 's')}"] if value is not None else []
+            parts += [f"{rank} {metric.title} {show(value, 's')}"] if value is not None else []
     failed = f"; {_failures(best)}" if best.failures else ""
     return ", ".join(parts) + failed + "."
 
@@ -78,7 +78,7 @@ def measurement_document(measurement: Measurement) -> Document:
     kept = [(head, spare, cell) for head, spare, cell in _COLUMNS if any(cell(p) for p in measurement.points)]
     columns = tuple(Column(head, head != "load", spare=spare) for head, spare, _ in kept)
     rows = tuple(tuple(cell(point) or UNKNOWN for _, _, cell in kept) for point in measurement.points)
-    wanted = _slo(measurement.slo)
+    wanted = objectives_text(measurement.slo)
     notes = [f"Load {point.level:g} stopped: {point.stopped}" for point in measurement.points if point.stopped]
     notes += [f"Load {point.level:g}: {_failures(point)}" for point in measurement.points if point.failures]
     notes += measurement.notes
@@ -88,8 +88,8 @@ def measurement_document(measurement: Measurement) -> Document:
     first += (
         [Note(hint=f"{len(notes)} notes{', every load' if len(rows) > FIRST_ROWS else ''}: --why.")] if notes else []
     )
-    whole = section("Every load", Table(columns=columns, rows=rows) if len(rows) > FIRST_ROWS else None)
-    return Document(first=tuple(first), why=(*whole, *text_section("Notes", notes)))
+    whole = sections({"Every load": Table(columns=columns, rows=rows) if len(rows) > FIRST_ROWS else None})
+    return Document(first=tuple(first), why=(*whole, *sections({"Notes": notes})))
 
 
 def _tool(measurement: Measurement) -> str:
@@ -104,12 +104,6 @@ def _load(point: Point) -> str:
 
 def _failures(point: Point) -> str:
     return ", ".join(f"{count} failed: {kind}" for kind, count in point.failures.items())
-
-
-def _slo(slo: Slo) -> str:
-    limits = (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("E2E", slo.e2e_s))
-    said = [f"{name} <= {show(limit, 's')}" for name, limit in limits if limit is not None]
-    return f"p{slo.percentile:g} " + ", ".join(said) if said else ""
 
 
 def _number(value: float | None, form: str | None = None) -> str:
@@ -168,7 +162,7 @@ def capacity_sentence(capacity: Capacity) -> str:
 
 def capacity_document(capacity: Capacity) -> Document:
     """Replicas for a load."""
-    return Document(first=(Headline(text=capacity_sentence(capacity)), *text_section("Why", capacity.reasons)))
+    return Document(first=(Headline(text=capacity_sentence(capacity)), *sections({"Why": capacity.reasons})))
 
 
 def budget_sentence(budget: TrainBudget) -> str:
@@ -190,7 +184,7 @@ def budget_document(budget: TrainBudget) -> Document:
         begin, end = phase.begin or show(phase.begin_s, "s"), phase.end or show(phase.end_s, "s")
         rows.append((phase.name, begin.replace("T", " "), end.replace("T", " "), _three(phase.accelerator_hours)))
     table = grid(["phase", "from", "to", "accelerator-hours>"], rows)
-    return Document(first=(Headline(text=budget_sentence(budget)), table, *text_section("Why", budget.reasons)))
+    return Document(first=(Headline(text=budget_sentence(budget)), table, *sections({"Why": budget.reasons})))
 
 
 def device_document(found: DeviceMeasurement, *, path: str) -> Document:
@@ -266,10 +260,8 @@ def train_measurement_document(found: TrainMeasurement) -> Document:
     )
     return Document(
         first=(*first, *([Note(hint=f"Memory, checkpoints, {len(notes)} notes: --why.")] if notes else [])),
-        why=(
-            *text_section("Memory of the fullest rank", _memory(found.runs[-1])),
-            *text_section("Checkpoints", _checkpoints(found)),
-            *text_section("Notes", notes),
+        why=sections(
+            {"Memory of the fullest rank": _memory(found.runs[-1]), "Checkpoints": _checkpoints(found), "Notes": notes}
         ),
     )
 

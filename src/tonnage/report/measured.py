@@ -15,16 +15,13 @@ import msgspec
 
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.report.document import Block, Document, Headline, Meters, Section, Table, Text, grid
+from tonnage.report.metrics import METRICS
 from tonnage.report.names import engine_name, model_name, part_name
 from tonnage.report.screen import TEXT_LINES, lines_of
 from tonnage.report.wording import plural
 
 __all__ = ["HINT", "OWN", "PUBLISHED", "measured_line", "with_measured"]
 
-QUANTITIES: Final = {
-    "tpot_s": "TPOT", "ttft_s": "TTFT", "output_tokens_per_s": "output rate", "step_s": "step", "e2e_s": "end to end",
-    "requests_per_s": "request rate", "memory_peak_bytes": "memory",
-}  # fmt: skip
 OWN: Final = "Your measurements"
 PUBLISHED: Final = "Published measurements"
 NAMED: Final = 2
@@ -61,7 +58,7 @@ def _stacks(uses: Sequence[CalibrationUse]) -> str:
 
 def _moved(use: CalibrationUse, most: int | None = None) -> str:
     told = [
-        f"{QUANTITIES.get(one.quantity, one.quantity)} x{one.factor:.2f}"
+        f"{METRICS[one.quantity].title if one.quantity in METRICS else one.quantity} x{one.factor:.2f}"
         for one in use.moved
         if abs(math.log(one.factor)) >= SHOWN
     ]

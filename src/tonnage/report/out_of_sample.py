@@ -1,9 +1,9 @@
-"""Parts of the accuracy report: rows left out, another program beside ours, picks by prediction, replayed logs."""
+"""Tables of the accuracy report: errors on rows left out, another program's, picks by prediction, replayed logs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from tonnage.domain.accuracy import (
     ConfidenceRegret,
@@ -19,21 +19,75 @@ from tonnage.domain.accuracy import (
 )
 
 __all__ = [
+    "DUELS",
+    "LOGS",
+    "POINTS",
+    "REGRET",
+    "Sheet",
+    "align_columns",
     "aside_page",
     "confidence_page",
-    "confidence_rows",
-    "duel_rows",
+    "confidence_text",
     "duel_sentence",
     "log_page",
-    "log_rows",
-    "points_page",
-    "points_rows",
-    "regret_page",
-    "regret_rows",
-    "reliability_rows",
+    "log_text",
+    "markdown_table",
+    "percent",
     "standing_rows",
     "standings_page",
 ]
+
+
+class Sheet(NamedTuple):
+    """A table with a row for each of some lines."""
+
+    title: str
+    """Before it in a text."""
+    about: str
+    """Before it on the page: a heading, and what its columns mean."""
+    header: tuple[str, ...]
+    row: Callable[..., tuple[str, ...]]
+
+    def rows(self, lines: Sequence[object]) -> list[tuple[str, ...]]:
+        """Header and one row a line; none without lines."""
+        return [self.header, *map(self.row, lines)] if lines else []
+
+    def text(self, lines: Sequence[object]) -> list[str]:
+        """Title and table for a terminal."""
+        return ["", self.title, "", align_columns(self.rows(lines))] if lines else []
+
+    def page(self, lines: Sequence[object]) -> list[str]:
+        """The section of the page."""
+        return [self.about, markdown_table(self.header, self.rows(lines)[1:])] if lines else []
+
+
+def percent(share: float | None, *, signed: bool = False) -> str:
+    """ "12.3 %"; a dash for none, and a factor from a hundredfold on."""
+    if share is None:
+        return "-"
+    shown = f"{share * 100:+.1f}" if signed else f"{share * 100:.1f}"
+    return f"{shown} %" if abs(share) < 100 else f"{share:.1e} x"
+
+
+def align_columns(rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as their widest cell; numbers to the right, the last column as it is."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+
+    def cell(value: str, width: int) -> str:
+        return value.rjust(width) if value[:1] in "+-0123456789" else value.ljust(width)
+
+    return "\n".join(
+        "  " + "  ".join(cell(value, width) for value, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of the page."""
+    if not rows:
+        return "None."
+    lines = (header, ["---"] * len(header), *rows)
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |" for cells in lines)
+
 
 STANDING_HEADER: Final = ("figure", "left out", "groups", "numbers", "mean of medians", "median of medians",
                           "worst group", "covered, mean", "covered, least", "± width")  # fmt: skip
@@ -80,13 +134,13 @@ def standings_page(found: OutOfSample) -> list[str]:
     if not found.standings:
         return []
     header, *rows = standing_rows(found)
-    parts = [_STANDING_HEAD, _table(header, rows)]
+    parts = [_STANDING_HEAD, markdown_table(header, rows)]
     if found.unseen:
-        parts += [_UNSEEN, _table(header, [_standing(line) for line in found.unseen])]
+        parts += [_UNSEEN, markdown_table(header, [*map(_standing, found.unseen)])]
     named = ("figure", "source", "numbers", "median", "mean", "bias", "covered", "± width", "open setting")
-    parts += [_SOURCES, _table(named, [_group(line) for line in found.sources])]
+    parts += [_SOURCES, markdown_table(named, [*map(_group, found.sources)])]
     named = ("figure", "family", *named[2:])
-    parts += ["### Family by family", _table(named, [_group(line) for line in found.families])]
+    parts += ["### Family by family", markdown_table(named, [*map(_group, found.families)])]
     return parts
 
 
@@ -107,11 +161,11 @@ def aside_page(found: Sequence[SetAside]) -> list[str]:
                 )
             )
     header = ("rows", "predicted", "figure", "without", "its worst source", "with them", "its worst source")
-    return [_ASIDE, _table(header, rows)] if rows else []
+    return [_ASIDE, markdown_table(header, rows)] if rows else []
 
 
 def _mean(line: Standing | None) -> tuple[str, str]:
-    return ("-", "-") if line is None else (_percent(line.mean), f"{line.worst_group} {_percent(line.worst)}")
+    return ("-", "-") if line is None else (percent(line.mean), f"{line.worst_group} {percent(line.worst)}")
 
 
 def _place(every: Sequence[Standing], line: Standing) -> tuple[int, int]:
@@ -122,18 +176,18 @@ def _place(every: Sequence[Standing], line: Standing) -> tuple[int, int]:
 def _standing(line: Standing) -> tuple[str, ...]:
     over = f", {line.over_40} over 40 %" if line.over_40 else ""
     over += f" ({line.over_40_unknown} with an open setting)" if line.over_40_unknown else ""
-    least = f"{_percent(line.coverage_least)} ({line.coverage_least_group})" if line.coverage_least_group else "-"
+    least = f"{percent(line.coverage_least)} ({line.coverage_least_group})" if line.coverage_least_group else "-"
     return (
         line.figure,
         _LEFT_OUT[line.left_out],
         f"{line.groups}",
         f"{line.rows:,}",
-        _percent(line.mean),
-        _percent(line.median),
-        f"{line.worst_group} {_percent(line.worst)}{over}",
-        _percent(line.coverage_mean),
+        percent(line.mean),
+        percent(line.median),
+        f"{line.worst_group} {percent(line.worst)}{over}",
+        percent(line.coverage_mean),
         least,
-        _percent(line.half_width),
+        percent(line.half_width),
     )
 
 
@@ -143,35 +197,18 @@ def _group(line: GroupErrors) -> tuple[str, ...]:
         line.figure,
         line.group,
         numbers,
-        _percent(line.median_ape),
-        _percent(line.mean_ape),
-        _percent(line.bias, signed=True),
-        _percent(line.coverage_90),
-        _percent(line.half_width),
+        percent(line.median_ape),
+        percent(line.mean_ape),
+        percent(line.bias, signed=True),
+        percent(line.coverage_90),
+        percent(line.half_width),
         line.unknown,
     )
-
-
-def _percent(share: float | None, *, signed: bool = False) -> str:
-    if share is None:
-        return "-"
-    return f"{share * 100:+.1f} %" if signed else f"{share * 100:.1f} %"
-
-
-def _table(header: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
-    head = list(header)
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |" for cells in lines)
 
 
 DUEL_HEADER: Final = ("figure", "source", "numbers", "theirs", "ours, source out", "ours, family out",
                       "ours, as shipped", "nearer", "their cover", "note")  # fmt: skip
 MEAN: Final = "mean"
-
-
-def duel_rows(lines: Sequence[Duel]) -> list[tuple[str, ...]]:
-    """Header and one row for each figure and source; none without numbers that both predict."""
-    return [DUEL_HEADER, *(_duel_row(line) for line in lines)] if lines else []
 
 
 def duel_sentence(name: str, lines: Sequence[Duel]) -> str:
@@ -194,14 +231,13 @@ def _duel_row(line: Duel) -> tuple[str, ...]:
     notes = ["theirs in sample"] if line.theirs_fitted else []
     notes += [f"{line.asked - line.rows:,} not by both"] if line.asked > line.rows else []
     return (
-        line.figure, line.source, f"{line.rows:,}", _duel_percent(line.theirs), _duel_percent(line.ours_source),
-        _duel_percent(line.ours_family), _duel_percent(line.ours), "theirs" if line.theirs < _ours(line) else "ours",
-        _duel_percent(line.theirs_coverage), ", ".join(notes),
+        line.figure, line.source, f"{line.rows:,}", percent(line.theirs), percent(line.ours_source),
+        percent(line.ours_family), percent(line.ours), "theirs" if line.theirs < _ours(line) else "ours",
+        percent(line.theirs_coverage), ", ".join(notes),
     )  # fmt: skip
 
 
-def _duel_percent(share: float | None) -> str:
-    return "-" if share is None else f"{share * 100:.1f} %"
+DUELS: Final = Sheet("", "", DUEL_HEADER, _duel_row)
 
 
 _POINTS_HEAD: Final = """## Published rows as points of their stack
@@ -218,29 +254,25 @@ _POINTS_HEADER: Final = ("left out", "quantity", "numbers", "without points", "w
                          "with", "p90 without", "p90 with", "runs worse by 2 points")  # fmt: skip
 
 
-def points_rows(lines: Sequence[PointsTaught]) -> list[tuple[str, ...]]:
-    """Header and one row per line."""
-    return [_POINTS_HEADER, *map(_points_row, lines)] if lines else []
-
-
-def points_page(lines: Sequence[PointsTaught]) -> list[str]:
-    """The section of the page; nothing where not all serving rows were scored."""
-    header, *rows = points_rows(lines) or [()]
-    return [_POINTS_HEAD, _table(header, rows)] if lines else []
-
-
 def _points_row(line: PointsTaught) -> tuple[str, ...]:
     shares = line.taught_before, line.taught_after, line.taught_before_p90, line.taught_after_p90, line.worse
     return (
         f"its {line.left_out}",
         line.quantity,
         f"{line.numbers:,}",
-        _percent(line.before),
+        percent(line.before),
         f"{line.taught:,}",
         f"{line.runs:,}",
-        *map(_percent, shares),
+        *map(percent, shares),
     )
 
+
+POINTS: Final = Sheet(
+    "Published rows as points of their model on their stack (--calibration published):",
+    _POINTS_HEAD,
+    _POINTS_HEADER,
+    _points_row,
+)
 
 USUAL_MS: Final = (20.0, 35.0, 50.0)
 """Limits over which the mean is taken; 10 ms is met by few configurations. [ms]"""
@@ -257,20 +289,6 @@ counts it as 0, *at its own TPOT* compares it with the best at the time per toke
 the mean of all that keep the limit. *Left out* are predictions of fits that never saw the row's group."""
 
 
-def regret_rows(regrets: Sequence[Regret]) -> list[tuple[str, ...]]:
-    """Header and one row per line."""
-    return [REGRET_HEADER, *(_regret_row(line) for line in regrets)] if regrets else []
-
-
-def regret_page(regrets: Sequence[Regret]) -> list[str]:
-    """The section of the page; nothing where no serving point was scored."""
-    if not regrets:
-        return []
-    header, *rows = regret_rows(regrets)
-    lines = [header, tuple("---" for _ in header), *rows]
-    return [_REGRET_HEAD, "\n".join("| " + " | ".join(line) + " |" for line in lines)]
-
-
 _CONFIDENCE_HEAD: Final = """### Decided by chance
 
 The same questions, answered as a plan answers them: the best among the configurations whose chance of keeping the limit
@@ -284,13 +302,11 @@ _RELIABILITY_HEAD: Final = """Picks at any of these confidences and limits, by t
 many kept the limit: said and kept are equal where chances are true, and *kept* above *said* is caution."""
 
 
-def confidence_rows(lines: Sequence[ConfidenceRegret]) -> list[tuple[str, ...]]:
-    """Header and one row per rule; none without lines."""
-    if not lines:
-        return []
-    limits = lines[0].limits_ms
+def _confidence(lines: Sequence[ConfidenceRegret]) -> Sheet:
+    limits = lines[0].limits_ms if lines else ()
     header = ("predicted by", "rule", "questions", "none has it", *(f"{ms:g} ms" for ms in limits), "mean")
-    return [header, *(_confidence_row(line) for line in lines)]
+    title = "Picks by their chance of keeping the limit, a miss or no answer counted as nothing:"
+    return Sheet(title, _CONFIDENCE_HEAD, header, _confidence_row)
 
 
 def _confidence_row(line: ConfidenceRegret) -> tuple[str, ...]:
@@ -301,31 +317,24 @@ def _confidence_row(line: ConfidenceRegret) -> tuple[str, ...]:
     return (line.who or "this fit", line.rule, f"{line.questions}", f"{line.unanswered}", *shares)
 
 
-def reliability_rows(lines: Sequence[Reliability]) -> list[tuple[str, ...]]:
-    """Header and one row per range of chances; none without lines."""
-    header = ("predicted by", "chance said", "picks", "mean chance", "kept the limit")
-    rows = [
-        (
-            one.who or "this fit",
-            f"{one.low:.0%} to {one.high:.0%}",
-            f"{one.plans}",
-            f"{one.said:.0%}",
-            f"{one.held:.0%}",
-        )
-        for one in lines
-    ]
-    return [header, *rows] if rows else []
+def _reliability_row(one: Reliability) -> tuple[str, ...]:
+    return (one.who or "this fit", f"{one.low:.0%} to {one.high:.0%}", f"{one.plans}", f"{one.said:.0%}",
+            f"{one.held:.0%}")  # fmt: skip
+
+
+_RELIABILITY: Final = Sheet(
+    "", _RELIABILITY_HEAD, ("predicted by", "chance said", "picks", "mean chance", "kept the limit"), _reliability_row
+)
 
 
 def confidence_page(lines: Sequence[ConfidenceRegret], held: Sequence[Reliability]) -> list[str]:
     """The section of the page on choosing by chance: reached / kept by limit, then the reliability of the chances."""
-    if not lines:
-        return []
-    tables = []
-    for rows in (confidence_rows(lines), reliability_rows(held)):
-        ruled = [rows[0], tuple("---" for _ in rows[0]), *rows[1:]] if rows else []
-        tables.append("\n".join("| " + " | ".join(row) + " |" for row in ruled))
-    return [_CONFIDENCE_HEAD, tables[0], _RELIABILITY_HEAD, tables[1]]
+    return [*_confidence(lines).page(lines), *_RELIABILITY.page(held)]
+
+
+def confidence_text(lines: Sequence[ConfidenceRegret], held: Sequence[Reliability]) -> list[str]:
+    """The same for a terminal."""
+    return [*_confidence(lines).text(lines), *_RELIABILITY.text(held)[2:]]
 
 
 def _regret_row(line: Regret) -> tuple[str, ...]:
@@ -345,7 +354,13 @@ def _regret_row(line: Regret) -> tuple[str, ...]:
     )
 
 
-LOG_HEADER: Final = ("log", "model", "layout", "predicted by", "TTFT p50 / p90 / p95 / p99", "TPOT", "E2E", "largest")
+REGRET: Final = Sheet(
+    "Picks by these predictions among measured configurations (tokens/s per accelerator):",
+    _REGRET_HEAD,
+    REGRET_HEADER,
+    _regret_row,
+)
+
 PHYSICS: Final = "physics"
 
 _LOG_HEAD: Final = """## Request logs of real engines, played again
@@ -360,20 +375,19 @@ has come: an error of the rate comes back twice or more in TTFT.
 `python tools/calibration/logs.py FOLDER --write` refreshes the table from the logs."""
 
 
-def log_rows(errors: Sequence[LogErrors]) -> list[tuple[str, ...]]:
-    """Header and one row per log and prediction; none without logs."""
-    rows = [_log_row(line) for line in sorted(errors, key=lambda line: (line.by != PHYSICS, line.by, line.log))]
-    return [LOG_HEADER, *rows] if rows else []
-
-
 def log_page(errors: Sequence[LogErrors]) -> list[str]:
     """The section of the page; nothing without logs."""
-    if not errors:
-        return []
-    header, *rows = log_rows(errors)
-    lines = [header, tuple("---" for _ in header), *rows]
     sources = "; ".join(sorted({f"{line.source}, predicted {line.date}" for line in errors}))
-    return [_LOG_HEAD, "\n".join("| " + " | ".join(line) + " |" for line in lines), f"Logs: {sources}."]
+    return [*LOGS.page(_log_order(errors)), f"Logs: {sources}."] if errors else []
+
+
+def log_text(errors: Sequence[LogErrors]) -> list[str]:
+    """The same for a terminal."""
+    return LOGS.text(_log_order(errors))
+
+
+def _log_order(errors: Sequence[LogErrors]) -> list[LogErrors]:
+    return sorted(errors, key=lambda line: (line.by != PHYSICS, line.by, line.log))
 
 
 def _log_row(line: LogErrors) -> tuple[str, ...]:
@@ -386,3 +400,11 @@ def _log_row(line: LogErrors) -> tuple[str, ...]:
         *(" / ".join(f"{error:+.0%}" for error in errors) for errors in (line.ttft, line.tpot, line.e2e)),
         f"{largest:.0%}",
     )
+
+
+LOGS: Final = Sheet(
+    "Request logs played again, predicted over measured, less one:",
+    _LOG_HEAD,
+    ("log", "model", "layout", "predicted by", "TTFT p50 / p90 / p95 / p99", "TPOT", "E2E", "largest"),
+    _log_row,
+)

@@ -6,11 +6,23 @@ from collections.abc import Sequence
 from typing import Final
 
 from tonnage.domain.own_plan import OwnedAnswer, OwnPlan, OwnRow
-from tonnage.report.document import Block, Column, Document, Meter, Note, Section, Table, grid, section, text_section
+from tonnage.report.document import (
+    EVERY,
+    Block,
+    Column,
+    Document,
+    Meter,
+    Note,
+    Section,
+    Table,
+    grid,
+    sections,
+)
 from tonnage.report.fleet import fleet_document
 from tonnage.report.names import model_name, part_name, provider_name, with_names
+from tonnage.report.page import explained_whole
 from tonnage.report.screen import first_screen
-from tonnage.report.wording import made_note, money, option_at_rank, parts_table, percent, plural
+from tonnage.report.wording import money, option_at_rank, percent, plural
 from tonnage.units import show
 
 __all__ = ["explain_own_plan", "own_document"]
@@ -23,18 +35,17 @@ WHOLE: Final = 0.995
 REST: Final = "Why, assumptions, sources: --why"
 
 
-def own_document(plan: OwnPlan, *, top: int | None = None, every: bool = False) -> Document:
+def own_document(plan: OwnPlan, *, most: int | None = None) -> Document:
     """The plan as blocks; `top` models of each group, or every one."""
     able = [group for group in plan.groups if group.rows]
-    most = max(1, (LINES if plan.shared is None else LINES - 2) // max(1, len(able)))
-    shown = None if every else top or most
-    hidden = 0 if shown is None else sum(max(0, len(group.rows) - shown) for group in able)
+    shown = most or max(1, (LINES if plan.shared is None else LINES - 2) // max(1, len(able)))
+    hidden = sum(max(0, len(group.rows) - shown) for group in able)
     first = first_screen(
         question=_question(plan),
         answer=_headline(plan),
         good=plan.feasible,
         meters=_meters(plan),
-        table=_table(able if every or top else able[:LINES], most=shown, benchmark=plan.benchmark) if able else None,
+        table=_table(able if most else able[:LINES], most=shown, benchmark=plan.benchmark) if able else None,
         risks=[_in_host(plan), _short_of(plan), _mixed_line(plan), *_idle(plan)],
         measure=plan.measure_first,
         rest=Note(hint=(f"{plural(hidden, 'more row')}: --all. " if hidden else "") + f"{REST}."),
@@ -52,9 +63,8 @@ def explain_own_plan(plan: OwnPlan, *, rank: int = 1) -> Document:
         There is no group of that rank.
     """
     option_at_rank(plan.groups, rank)
-    opened = section("Electricity, opened", parts_table(plan.electricity)) if plan.electricity is not None else ()
-    question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
-    return with_names(Document(first=question, why=(*_why(plan), *opened, made_note(plan.provenance))))
+    title = "Electricity, opened"
+    return explained_whole(plan, _why(plan), question=_question(plan), bill=plan.electricity, title=title)
 
 
 def _question(plan: OwnPlan) -> list[str]:
@@ -122,7 +132,7 @@ def _meters(plan: OwnPlan) -> list[Meter]:
     return meters
 
 
-def _table(groups: Sequence[OwnedAnswer], *, most: int | None, benchmark: str) -> Table:
+def _table(groups: Sequence[OwnedAnswer], *, most: int, benchmark: str) -> Table:
     columns = (
         Column("group"), Column("model"), Column("format"), Column(benchmark, True, spare=2),
         Column("layout", spare=4), Column("tokens/s", True), Column("at once", True, spare=1),
@@ -221,17 +231,19 @@ def _why(plan: OwnPlan) -> tuple[Block, ...]:
     commands = [f"{group.name}: {group.rows[0].command}" for group in able if group.rows[0].command]
     shared = fleet_document(plan.shared).why if plan.shared is not None else ()
     return (
-        *text_section("Answer", [plan.sentence]),
-        *section("Every group", _table(able, most=None, benchmark=plan.benchmark) if able else None),
-        *text_section(
-            "Nothing runs on", [f"{group.name}: {group.none_because}" for group in plan.groups if not group.rows]
+        *sections(
+            {
+                "Answer": plan.sentence,
+                "Every group": _table(able, most=EVERY, benchmark=plan.benchmark) if able else None,
+                "Nothing runs on": [f"{group.name}: {group.none_because}" for group in plan.groups if not group.rows],
+                "Power and money": _power(plan),
+                "One model over all cards": _mixed_table(plan),
+                "The site": _site(plan),
+                "What starts the first model": commands,
+            }
         ),
-        *section("Power and money", _power(plan)),
-        *section("One model over all cards", _mixed_table(plan)),
-        *section("The site", *_site(plan)),
-        *text_section("What starts the first model", commands),
         *(Section(title=f"Workloads: {one.title}", blocks=one.blocks) for one in shared if isinstance(one, Section)),
-        *text_section("Assumptions", plan.provenance.assumed),
+        *sections({"Assumptions": plan.provenance.assumed}),
     )
 
 

@@ -22,14 +22,15 @@ from tonnage.report.document import (
     Section,
     Table,
     Text,
-    text_section,
+    sections,
 )
 from tonnage.report.measured import HINT, with_measured
+from tonnage.report.metrics import METRICS
 from tonnage.report.names import engine_title, model_name, part_name, product, with_names
 from tonnage.report.wording import plural, span
 from tonnage.units import show
 
-__all__ = ["Predicted", "near_text", "predictions_document", "sweep_document"]
+__all__ = ["Predicted", "near_text", "prediction_document", "predictions_document", "sweep_document"]
 
 ROWS: Final = 12
 """Cases or points of a first screen."""
@@ -41,14 +42,6 @@ MOST_NEAR: Final = 3
 MLPERF: Final = "mlcommons/"
 UNVERIFIED: Final = "MLPerf: figures derived from results, and predictions beside them, are not verified by MLCommons."
 """What its rules ask of whoever shows other figures beside its results."""
-NUMBERS: Final = {
-    "ttft_s": ("TTFT", "s"), "tpot_s": ("TPOT", "s"), "e2e_s": ("end to end", "s"),
-    "output_tokens_per_s": ("output tokens/s", ""), "step_s": ("step", "s"),
-    "tokens_per_s_per_accelerator": ("tokens/s each", ""), "samples_per_s": ("samples/s", ""),
-    "samples_per_s_per_accelerator": ("samples/s each", ""), "latency_s": ("latency", "s"),
-    "board_w": ("power each", "W"),
-}  # fmt: skip
-"""Field of a result -> what it is called and the unit it is shown in, in the order of columns."""
 NEAR_NUMBERS: Final = {
     "ttft_ms": ("TTFT", " ms"), "tpot_ms": ("TPOT", " ms"), "e2e_ms": ("end to end", " ms"),
     "output_tokens_per_s": ("output", " tokens/s"), "step_time_s": ("step", " s"), "samples_per_s": ("", " samples/s"),
@@ -77,7 +70,7 @@ def predictions_document(found: Sequence[Predicted], *, every: bool = False) -> 
     refused = [f"case {place}: {one.error}" for place, one in enumerate(found, 1) if one.error]
     first = _single(answered[0]) if len(found) == 1 and answered else _several(found, refused, every=every)
     rest = "All that is known, as JSON: --json. Parts of each number: --why, or tonnage explain."
-    why: list[Block] = [*text_section("Refused", refused)]
+    why: list[Block] = [*sections({"Refused": refused})]
     if len(found) == 1:
         first = (*first, *_published_sections(found[0], most=MOST_NEAR))
         why += _published_sections(found[0]) if len(found[0].near) > MOST_NEAR else ()
@@ -89,6 +82,11 @@ def predictions_document(found: Sequence[Predicted], *, every: bool = False) -> 
     document = with_names(Document(first=(*first, Note(hint=rest)), why=tuple(why)))
     uses = {use: None for one in answered for use in getattr(one.result, "calibrations", ())}
     return with_measured(document, None, uses=tuple(uses))
+
+
+def prediction_document(result: Result, *, case: Case) -> Document:
+    """One prediction as blocks."""
+    return predictions_document([Predicted(case, result)])
 
 
 def _single(one: Predicted) -> tuple[Block, ...]:
@@ -113,7 +111,7 @@ def _published_sections(one: Predicted, *, of: str = "this case", most: int | No
     """Published results near a case, the nearest first: what was measured, what is not as asked, and the source."""
     shown = one.near[:most]
     mark = (UNVERIFIED,) if any(near.result.source.startswith(MLPERF) for near in shown) else ()
-    return text_section(f"Published near {of}", (*map(near_text, shown), *mark))
+    return sections({f"Published near {of}": (*map(near_text, shown), *mark)})
 
 
 def near_text(near: Near) -> str:
@@ -145,7 +143,7 @@ def _tables(found: Sequence[Predicted]) -> Iterator[Table]:
     """A table a kind of case, in the order in which kinds come."""
     for kind in dict.fromkeys(type(one.case) for one in found if one.result is not None):
         rows = [(one, _cells(one)) for one in found if type(one.case) is kind]
-        names = [name for name, _ in NUMBERS.values() if any(name in cells for _, cells in rows)]
+        names = [metric.title for metric in METRICS.values() if any(metric.title in cells for _, cells in rows)]
         columns = (
             Column("case", wraps=True), Column("accelerators", wraps=True), Column("software", spare=9),
             Column("load", spare=6),
@@ -156,16 +154,14 @@ def _tables(found: Sequence[Predicted]) -> Iterator[Table]:
             columns=columns,
             rows=tuple(
                 (
-                    one.case.id or what.model,
-                    what.parts,
-                    what.software,
-                    what.load,
+                    one.case.id or model,
+                    *what,
                     *(cells.get(name, "") for name in names),
                     one.result.basis if one.result.fits else "does not fit",
                 )
                 for one, cells in rows
                 if one.case is not None and one.result is not None
-                for what in (_describe_case(one.case, brief=True),)
+                for model, *what in (_describe_case(one.case, brief=True),)
             ),
         )
 
@@ -183,12 +179,12 @@ def _cells(one: Predicted) -> dict[str, str]:
 
 def _numbers(result: Result) -> Iterator[tuple[str, str, float, float | None, float | None]]:
     """Name, unit, value and the bounds of 90 % of such cases."""
-    for field, (name, unit) in NUMBERS.items():
-        value = getattr(result, field, None)
+    for metric in METRICS.values():
+        value = getattr(result, metric.name, None)
         if isinstance(value, Quantity):
-            yield name, unit, value.value, value.low, value.high
-        elif isinstance(value, Latency):
-            yield name, unit, value.mean, value.low, value.high
+            yield metric.title, metric.unit, value.value, value.low, value.high
+        elif isinstance(value, Latency) and metric.name != "itl_s":
+            yield metric.title, metric.unit, value.mean, value.low, value.high
 
 
 def _between(low: float | None, high: float | None, unit: str) -> str:
@@ -203,27 +199,22 @@ def _amount(value: float, unit: str) -> str:
     return show(value, unit) if unit else f"{value:,.3g}" if value < 1e3 else f"{value:,.0f}"
 
 
-class _Asked(NamedTuple):
-    """A case in words."""
-
-    model: str
-    parts: str
-    software: str
-    load: str
+Asked = tuple[str, str, str, str]
+"""A case in words: model, accelerators, software, load."""
 
 
-def _describe_case(case: Case | RlCase, *, brief: bool = False) -> _Asked:
+def _describe_case(case: Case | RlCase, *, brief: bool = False) -> Asked:
     model = model_name(case.model) if isinstance(case.model, str) else str(getattr(case.model, "id", "own model"))
     part = part_name(case.accelerator) if brief else product(case.accelerator)
     if isinstance(case, RlCase):
         responses = f"{case.prompts_per_step} x {case.responses_per_prompt} responses of {case.response_tokens:,.0f}"
         split = f" ({case.rollout_count} for rollout)" if case.rollout_count else ""
-        return _Asked(model, f"{case.count} x {part}{split}", case.framework or "", f"{case.algorithm}, {responses}")
+        return (model, f"{case.count} x {part}{split}", case.framework or "", f"{case.algorithm}, {responses}")
     if isinstance(case, InferCase):
-        return _Asked(model, f"{case.count} x {part}", case.engine, f"batch {case.batch}")
+        return (model, f"{case.count} x {part}", case.engine, f"batch {case.batch}")
     if isinstance(case, TrainCase):
         batch = f"batch {case.global_batch}" if case.global_batch else ""
-        return _Asked(model, f"{case.count} x {part}", case.framework or "", " ".join((case.method, batch)).strip())
+        return (model, f"{case.count} x {part}", case.framework or "", " ".join((case.method, batch)).strip())
     t, layout = case.traffic, case.layout
     degrees = " ".join(layout.degrees()).upper()
     load = (
@@ -238,7 +229,7 @@ def _describe_case(case: Case | RlCase, *, brief: bool = False) -> _Asked:
         else f"{'batch' if t.static else 'burst'} of {t.batch}"
     )
     where = f"{layout.ranks * case.replicas} x {part} {degrees}".strip()
-    return _Asked(model, where, engine_title(case.engine), f"{load}, {case.isl:g} in / {case.osl:g} out")
+    return (model, where, engine_title(case.engine), f"{load}, {case.isl:g} in / {case.osl:g} out")
 
 
 def _case(case: Case) -> str:
@@ -252,7 +243,7 @@ def _open_prediction(one: Predicted) -> tuple[Block, ...]:
     assert case is not None and result is not None
     numbers = result.opened if isinstance(result, ServeResult | TrainResult | RlResult) else ()
     if not numbers:
-        return text_section(_case(case), result.notes)
+        return sections({_case(case): result.notes})
     kind = "serve" if isinstance(result, ServeResult) else "train"
     opened = Breakdown(schema=BREAKDOWN_SCHEMA, kind=kind, label=_case(case), numbers=numbers, notes=result.notes)  # type: ignore[arg-type]
     return breakdown_document(opened).blocks

@@ -7,70 +7,38 @@ from typing import Final
 from tonnage.domain.answer import Quantity
 from tonnage.domain.requests.rl import Rl
 from tonnage.domain.rl_plan import RlOption, RlPlan
-from tonnage.report.document import Block, Column, Document, Meter, Table, section, text_section
-from tonnage.report.names import model_name, product, provider_name, with_names
-from tonnage.report.screen import (
-    Pick,
-    Ranking,
-    columns_of,
-    explain_option,
-    first_screen,
-    held_text,
-    left_out,
-    no_plan,
-    price_dates,
-    rows_shown,
-    run_price,
-    short_names,
-    stale_text,
-)
+from tonnage.report.document import Column, Contents, Meter
+from tonnage.report.names import model_name, product
+from tonnage.report.page import COST, PROVIDER, SURE, TERM, TIME, Page, at
+from tonnage.report.screen import Ranking, held_text, price_dates, run_price, stale_text
 from tonnage.report.train import electricity_of_run
 from tonnage.report.wording import (
     bill_lines,
     chance,
     chance_text,
-    decisions,
-    interval,
-    limits,
+    meter,
     need_text,
     parts_table,
     plural,
-    rejections,
     rental_text,
-    spread_usd,
 )
 from tonnage.units import show
 
-__all__ = ["explain_rl_plan", "rl_document", "rl_question"]
+__all__ = ["PAGE", "rl_question"]
 
-SHOWN: Final = 8
-"""Options whose verdict stands under --why."""
 RANKING: Final = Ranking(price=lambda option: option.cost.value, speed=lambda option: option.run.wall_s.value)
 
 
-def rl_document(plan: RlPlan, *, top: int | None = None, every: bool = False) -> Document:
-    """The plan as blocks; `top` options in the table, or every one."""
-    if not plan.options:
-        return with_names(Document(first=no_plan(plan, question=_question(plan), what="accelerators"), why=_why(plan)))
-    rows, best = rows_shown(plan, RANKING, top=top, every=every), plan.options[0]
-    first = first_screen(
-        question=_question(plan),
-        answer=_recommendation(best),
-        meters=_meters(plan, best),
-        table=_table([plan.options[row.place] for row in rows], rows),
-        risks=[
-            _memory_risk(plan, best),
-            held_text(best.bill, run=True),
-            f"Off policy: {plan.off_policy}" if plan.off_policy else "",
-            _next_split(plan),
-            f"Cheaper, less sure: {plan.cheaper_at_risk}" if plan.cheaper_at_risk else "",
-            _cores(best),
-            stale_text(best.bill, plan.provenance.made),
-        ],
-        measure=plan.measure_first,
-        rest=left_out(plan.rejected, hidden=len(plan.options) - len(rows)),
-    )
-    return with_names(Document(first=first, why=_why(plan)))
+def _risks(plan: RlPlan, best: RlOption) -> list[str]:
+    return [
+        _memory_risk(plan, best),
+        held_text(best.bill, run=True),
+        f"Off policy: {plan.off_policy}" if plan.off_policy else "",
+        _next_split(plan),
+        f"Cheaper, less sure: {plan.cheaper_at_risk}" if plan.cheaper_at_risk else "",
+        _cores(best),
+        stale_text(best.bill, plan.provenance.made),
+    ]
 
 
 def _memory_risk(plan: RlPlan, best: RlOption) -> str:
@@ -100,7 +68,7 @@ def _question(plan: RlPlan) -> list[str]:
     return [model_name(plan.request.model), *rl_question(plan.request), price_dates(plan.provenance)]
 
 
-def _recommendation(best: RlOption) -> str:
+def _recommendation(_: RlPlan, best: RlOption) -> str:
     price = run_price(best.cost, wall_s=best.run.wall_s.value, usd_per_hour=best.bill.usd_per_hour)
     return (
         f"{best.accelerators} x {product(best.case.accelerator)}   {_split(best)}   {rental_text(best.bill)}   {price}"
@@ -126,57 +94,14 @@ def _phase(option: RlOption, name: str) -> float:
 
 
 def _meters(plan: RlPlan, best: RlOption) -> list[Meter]:
-    request = plan.request
-    wall = Meter(name="time", value=show(best.run.wall_s.value, "s"), interval=limits(best.run.wall_s))
-    if request.deadline_s is not None:
-        wall = Meter(
-            name="time",
-            value=show(best.run.wall_s.value, "s"),
-            limit=show(request.deadline_s, "s"),
-            interval=limits(best.run.wall_s),
-            chance=chance_text(chance(best.run.wall_s, request.deadline_s)),
-            share=best.run.wall_s.value / request.deadline_s,
-        )
+    phases = (Meter(name=name, value=show(_phase(best, name), "s")) for name in ("rollout", "training", "weights"))
     return [
-        Meter(name="step", value=show(best.step_s.value, "s"), interval=limits(best.step_s)),
+        meter("step", best.step_s),
         *([Meter(name="bound by", value=best.binds)] if best.binds else []),
-        Meter(name="rollout", value=show(_phase(best, "rollout"), "s")),
-        Meter(name="training", value=show(_phase(best, "training"), "s")),
-        Meter(name="weights", value=show(_phase(best, "weights"), "s")),
-        wall,
-        Meter(
-            name="memory", value=show(best.memory.value, "bytes"), limit=show(best.limit_bytes, "bytes"),
-            interval=limits(best.memory), chance=chance_text(chance(best.memory, best.limit_bytes)),
-            share=best.memory.value / best.limit_bytes,
-        ),
-    ]  # fmt: skip
-
-
-def _table(options: list[RlOption], rows: list[Pick]) -> Table:
-    short = short_names(option.case.accelerator for option in options)
-    columns = (
-        Column("", spare=1), Column("accelerators", wraps=True), Column("split", wraps=True, spare=4),
-        Column("step", True), Column("time", wraps=True), Column("cost", wraps=True), Column("binds", spare=5),
-        Column("tokens/s each", True, spare=6), Column("evidence"), Column("provider", spare=3),
-        Column("term", spare=7),
-    )  # fmt: skip
-    cells = [
-        (
-            label,
-            f"{o.accelerators} x {short[o.case.accelerator]}",
-            _split(o),
-            show(o.step_s.value, "s"),
-            interval(o.run.wall_s),
-            spread_usd(o.cost),
-            o.binds,
-            f"{o.tokens_per_s_per_accelerator.value:,.0f}",
-            o.basis + ("" if o.sure else ", unsure"),
-            provider_name(o.bill.provider),
-            o.bill.term,
-        )
-        for label, o in zip(columns_of(rows), options, strict=True)
+        *phases,
+        meter("time", best.run.wall_s, limit=plan.request.deadline_s),
+        meter("memory", best.memory, limit=best.limit_bytes),
     ]
-    return Table(columns=columns, rows=tuple(cells))
 
 
 def _next_split(plan: RlPlan) -> str:
@@ -198,33 +123,18 @@ def _cores(best: RlOption) -> str:
     return f"Rewards: {need.need:,.0f} CPU cores keep up with generation ({need.why})." if need else ""
 
 
-def _why(plan: RlPlan) -> tuple[Block, ...]:
-    blocks: list[Block] = [*text_section("Answer", [plan.sentence] if plan.options else [])]
-    if plan.options:
-        best, shown = plan.options[0], plan.options[:SHOWN]
-        blocks += [
-            *text_section("Why this one, why not the others", [f"{i}. {o.verdict}" for i, o in enumerate(shown, 1)]),
-            *text_section("One step", _tree_lines(best.step)),
-            *text_section("Splits of these accelerators", _splits(plan)),
-            *text_section("Off policy", [plan.off_policy] if plan.off_policy else []),
-            *text_section("Cheaper, at a risk", [plan.cheaper_at_risk] if plan.cheaper_at_risk else []),
-            *text_section("Rates", _rates(best)),
-            *text_section("Host and storage", [need_text(need) for need in best.needs]),
-        ]
-    blocks += [
-        *decisions(plan.trail),
-        *text_section("What relaxing one constraint buys", plan.relaxing),
-        *rejections("Ruled out, or at least twice as expensive", plan.rejected),
-        *text_section("Assumptions", plan.provenance.assumed),
-        *text_section(
-            "Inputs",
-            [
-                f"{plan.evaluated} layouts evaluated",
-                *(f"{name}: {day}" for name, day in sorted(plan.provenance.catalogue.items())),
-            ],
-        ),
-    ]
-    return tuple(blocks)
+def _why(plan: RlPlan) -> dict[str, Contents]:
+    if not plan.options:
+        return {}
+    best = plan.options[0]
+    return {
+        "One step": _tree_lines(best.step),
+        "Splits of these accelerators": _splits(plan),
+        "Off policy": plan.off_policy,
+        "Cheaper, at a risk": plan.cheaper_at_risk,
+        "Rates": _rates(best),
+        "Host and storage": [need_text(need) for need in best.needs],
+    }
 
 
 def _splits(plan: RlPlan) -> list[str]:
@@ -257,24 +167,37 @@ def _tree_lines(node: Quantity, depth: int = 0) -> list[str]:
     return [*lines, *(line for part in node.parts for line in _tree_lines(part, depth + 1))]
 
 
-def explain_rl_plan(plan: RlPlan, *, rank: int = 1) -> Document:
-    """What the option of that rank is made of; a BadRequest where the plan has none of that rank."""
-    return explain_option(
-        plan,
-        rank,
-        question=_question(plan),
-        name=lambda option: f"{option.accelerators} x {option.case.accelerator}",
-        parts=_option_parts,
-    )
+def _option_parts(plan: RlPlan, option: RlOption) -> dict[str, Contents]:
+    return {
+        "One step": _tree_lines(option.step),
+        "Memory of an accelerator that trains": parts_table(option.memory),
+        "Memory of an accelerator that generates": parts_table(option.rollout_memory),
+        "Rates": _rates(option),
+        "Host and storage": [need_text(need) for need in option.needs],
+        "Cost of the run": parts_table(option.cost),
+        "Bill": bill_lines(option.bill),
+    }
 
 
-def _option_parts(plan: RlPlan, option: RlOption) -> list[Block]:
-    return [
-        *text_section("One step", _tree_lines(option.step)),
-        *section("Memory of an accelerator that trains", parts_table(option.memory)),
-        *section("Memory of an accelerator that generates", parts_table(option.rollout_memory)),
-        *text_section("Rates", _rates(option)),
-        *text_section("Host and storage", [need_text(need) for need in option.needs]),
-        *section("Cost of the run", parts_table(option.cost)),
-        *text_section("Bill", bill_lines(option.bill)),
-    ]
+CELLS: Final = (
+    (Column("split", wraps=True, spare=4), _split),
+    (Column("step", number=True), lambda option: show(option.step_s.value, "s")), TIME, COST,
+    (Column("binds", spare=5), lambda option: option.binds),
+    (Column("tokens/s each", number=True, spare=6), lambda o: f"{o.tokens_per_s_per_accelerator.value:,.0f}"),
+    SURE, at(PROVIDER, 3), at(TERM, 7),
+)  # fmt: skip
+PAGE: Final = Page(
+    question=_question,
+    ranking=lambda _: RANKING,
+    answer=_recommendation,
+    meters=_meters,
+    cells=lambda *_: CELLS,
+    risks=_risks,
+    why=_why,
+    name=lambda option: f"{option.accelerators} x {option.case.accelerator}",
+    parts=_option_parts,
+    ruled_out="Ruled out, or at least twice as expensive",
+    looked=lambda plan: f"{plan.evaluated} layouts evaluated",
+    hosts=False,
+    linked=False,
+)

@@ -19,7 +19,6 @@ from tonnage.domain.plan import BY_AVERAGES, Bill, BreakEven, Provenance, Reject
 from tonnage.domain.refusal import FILTERED, ruled_out
 from tonnage.report.document import (
     Block,
-    Document,
     Headline,
     Meter,
     Meters,
@@ -27,16 +26,13 @@ from tonnage.report.document import (
     Table,
     Text,
     grid,
-    section,
 )
-from tonnage.report.names import part_name, product, with_names
+from tonnage.report.names import part_name, product
 from tonnage.report.wording import (
     break_even_text,
-    closing_sections,
     commitment_text,
     contract_text,
     money,
-    option_at_rank,
     percent,
     plural,
 )
@@ -44,7 +40,7 @@ from tonnage.units import show
 
 __all__ = [
     "ROWS", "Pick", "Ranking", "by_averages", "capacity_meter", "cheaper_stored", "closest_break_even", "columns_of",
-    "explain_option", "first_screen", "held_text", "left_out", "lines_of", "no_plan", "parts_of", "picks",
+    "first_screen", "held_text", "left_out", "lines_of", "no_plan", "parts_of", "picks",
     "price_dates", "rows_shown", "run_price", "short_names", "stale_text", "used_of", "weeks_old",
 ]  # fmt: skip
 
@@ -85,7 +81,7 @@ def picks(plan: Any) -> list[Pick]:
     return list(first.values())
 
 
-def rows_shown(plan: Any, ranking: Ranking, *, top: int | None, every: bool = False) -> list[Pick]:
+def rows_shown(plan: Any, ranking: Ranking, *, top: int | None) -> list[Pick]:
     """
     Options of the table. Unless asked for so many or for all: the choices, then those by rank that no other beats in
     price and speed and that cost at least as much as the first and at most three times; five in all. What is cheaper
@@ -93,8 +89,8 @@ def rows_shown(plan: Any, ranking: Ranking, *, top: int | None, every: bool = Fa
     """
     named, options = picks(plan), plan.options
     names = {pick.place: pick.name for pick in named}
-    if every or top is not None:
-        return [Pick(names.get(i, ""), i) for i in range(len(options) if every else min(top or 0, len(options)))]
+    if top is not None:
+        return [Pick(names.get(i, ""), i) for i in range(min(top, len(options)))]
     points = [(ranking.price(option), ranking.speed(option)) for option in options]
     most = MAX_TIMES * points[0][0] if points else math.inf
     rest = [
@@ -189,43 +185,6 @@ def _nearest(losers: Sequence[Rejection]) -> str:
     best = min(known, key=lambda loser: loser.verdict.short_by or 0.0) if known else losers[0]
     said = best.verdict.nearest or best.verdict.reason or ""
     return f"{best.what}: {said}" if said else best.what
-
-
-def explain_option(
-    plan: Any,
-    rank: int,
-    *,
-    question: Sequence[str],
-    name: Callable[[Any], str],
-    parts: Callable[[Any, Any], Sequence[Block]],
-) -> Document:
-    """
-    The option of that rank opened into its parts, then how the plan was made; only that where it has no options.
-
-    Parameters
-    ----------
-    plan : RankedPlan
-    rank : int
-        Counted from one.
-    question : sequence of str
-        In parts of a line.
-    name : callable
-        Option -> what its heading calls it.
-    parts : callable
-        (plan, option) -> sections.
-
-    Raises
-    ------
-    BadRequest
-        The plan has no option of that rank.
-    """
-    blocks: list[Block] = []
-    if plan.options:
-        option = option_at_rank(plan.options, rank)
-        blocks += [*section(f"Option {rank}: {name(option)}", option.verdict), *parts(plan, option)]
-    blocks += closing_sections(getattr(plan, "trail", ()), plan.rejected, made=plan.provenance, title="Ruled out")
-    screen = first_screen(question=question, answer=plan.sentence, good=plan.feasible)
-    return with_names(Document(first=screen, why=tuple(blocks)))
 
 
 def left_out(

@@ -11,90 +11,46 @@ from tonnage.domain.fleet import FleetDay, FleetWay
 from tonnage.domain.plan import Capacity, ServeOption, ServePlan
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
-from tonnage.report.document import Block, Column, Document, Meter, Section, Table, text_section
-from tonnage.report.names import engine_title, model_name, part_name, product, provider_name, with_names
+from tonnage.report.document import EVERY, Column, Contents, Meter
+from tonnage.report.metrics import OBJECTIVES, objectives, objectives_text
+from tonnage.report.names import engine_title, model_name, part_name, product
+from tonnage.report.page import EVIDENCE, MEETS, PROVIDER, REGION, Cell, Page, at
 from tonnage.report.screen import (
-    Pick,
     Ranking,
     by_averages,
     capacity_meter,
     cheaper_stored,
     closest_break_even,
-    columns_of,
-    first_screen,
     held_text,
-    left_out,
-    no_plan,
     price_dates,
-    rows_shown,
-    short_names,
     stale_text,
     used_of,
 )
+from tonnage.report.serve_option import option_parts
 from tonnage.report.wording import (
     account_texts,
-    break_even_text,
     chance_text,
-    decisions,
     degrees,
     expected_text,
     meter,
     money,
     percent,
     plural,
-    rejections,
     rental_text,
-    shortages_text,
 )
 from tonnage.units import show
 
-__all__ = ["BINDS", "chance_name", "latency_meters", "plan_question", "serve_document", "serve_question"]
+__all__ = ["PAGE", "chance_name", "latency_meters", "serve_question"]
 
-BINDS: Final = {
-    "kv": "KV cache",
-    "ttft": "TTFT",
-    "tpot": "TPOT",
-    "e2e": "E2E",
-    "batch": "concurrent sequences",
-    "compute": "arithmetic",
-}
-"""What stops a replica from taking more, in words."""
 WORTH_A_LINE: Final = 0.02
 """Savings below are not said on the first screen. [-]"""
-WORTH_OFFERS: Final = 3
-"""Other offers of one option that are listed under --why."""
-
-
 TOKENS_CHEAPER = 3.0
 """Times an API's price from which the first screen says so."""
 
 
-def serve_document(plan: ServePlan, *, top: int | None = None, every: bool = False) -> Document:
-    """The plan as blocks; `top` options in the table, or every one."""
-    if not plan.options:
-        first = no_plan(plan, question=plan_question(plan), what="configurations")
-        return with_names(Document(first=first, why=_why(plan)))
-    ranking = _ranking(plan)
-    rows = rows_shown(plan, ranking, top=top, every=every)
-    if _open(plan.request) and top is None and not every:
-        rows = [Pick("", i) for i in sorted(plan.frontier or (0,))[:5]]
-    hidden = len(plan.options) - len(rows)
-    best = plan.options[0]
-    first = first_screen(
-        question=plan_question(plan),
-        answer=_recommendation(plan, best),
-        meters=_meters(plan, best),
-        table=_table(plan, rows, every=every),
-        risks=_risks(plan, best),
-        measure=plan.measure_first,
-        rest=left_out(plan.rejected, hidden=hidden),
-    )
-    return with_names(Document(first=first, why=_why(plan)))
-
-
 def serve_question(request: Serve) -> list[str]:
     """The load and the objectives, in parts of a line."""
-    lengths, slo = request.lengths, request.slo
+    lengths = request.lengths
     shape = f"{lengths.prompt_tokens:,.0f} in / {lengths.output_tokens:,.0f} out"
     parts = [f"{lengths.profile} ({shape})" if lengths.profile else f"{shape} tokens"]
     if request.rate_per_s is not None:
@@ -104,8 +60,7 @@ def serve_question(request: Serve) -> list[str]:
         parts += [plural(count, noun)] if count is not None else []
     if request.shape.on_s and request.shape.off_s:
         parts.append(f"on {show(request.shape.on_s, 's')}, off {show(request.shape.off_s, 's')}")
-    wanted = [f"{name} <= {show(limit, 's')}" for name, limit in _objectives(request)]
-    parts.append(f"p{slo.percentile:g} {', '.join(wanted)}" if wanted else "no objectives")
+    parts.append(objectives_text(request.slo) or "no objectives")
     filters = request.filters
     place = ["EU"] if filters.eu else []
     place += [*filters.countries, *filters.providers, *filters.regions, *map(str.upper, filters.certifications)]
@@ -123,14 +78,13 @@ def _rate(per_s: float) -> str:
     return show(per_s, "1/s").replace("/s", " req/s").replace("/min", " req/min").replace("/h", " req/h")
 
 
-def _objectives(request: Serve) -> list[tuple[str, float]]:
-    slo = request.slo
-    named_limits = (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("E2E", slo.e2e_s))
-    return [(name, limit) for name, limit in named_limits if limit is not None]
-
-
 def _open(request: Serve) -> bool:
-    return not _objectives(request)
+    return not objectives(request.slo)
+
+
+def _few(plan: ServePlan) -> list[int]:
+    """The frontier of price and latency, where no objective is given."""
+    return sorted(plan.frontier or (0,))[:5] if _open(plan.request) else []
 
 
 def _ranking(plan: ServePlan) -> Ranking:
@@ -166,14 +120,16 @@ def _recommendation(plan: ServePlan, best: ServeOption) -> str:
 def latency_meters(slo: Slo, seen: Capacity, *, at: str = "") -> list[Meter]:
     """First token and later ones against their objectives; the chance is of all together: `chance_name` names it."""
     return [
-        msgspec.structs.replace(meter(f"{name}{at}", value, limit=limit), chance="")
-        for name, value, limit in (("TTFT", seen.ttft_s, slo.ttft_s), ("TPOT", seen.tpot_s, slo.tpot_s))
+        msgspec.structs.replace(
+            meter(f"{one.title}{at}", getattr(seen, one.name), limit=getattr(slo, one.name)), chance=""
+        )
+        for one in OBJECTIVES[:2]
     ]
 
 
 def chance_name(request: Serve) -> str:
     """What the chance of an option is of."""
-    return "chance of meeting " + ("all objectives" if len(_objectives(request)) > 1 else "it")
+    return "chance of meeting " + ("all objectives" if len(objectives(request.slo)) > 1 else "it")
 
 
 def _meters(plan: ServePlan, best: ServeOption) -> list[Meter]:
@@ -189,40 +145,23 @@ def _meters(plan: ServePlan, best: ServeOption) -> list[Meter]:
     return [*meters, *_certainty(plan, best)]
 
 
-def _table(plan: ServePlan, rows: list[Pick], *, every: bool = False) -> Table:
-    options = [plan.options[row.place] for row in rows]
-    short = short_names(o.configuration.accelerator for o in options)
-    at = f"p{plan.request.slo.percentile:g}"
-    columns = (
-        Column("", spare=1), Column("accelerators", wraps=True),
+def _cells(plan: ServePlan, most: int | None) -> tuple[Cell, ...]:
+    rank = f"p{plan.request.slo.percentile:g}"
+    ttft, tpot, _ = (f"{metric.title} {rank}" for metric in OBJECTIVES)
+    return (
         # Of all options many differ in nothing else: the layout stays, on a second line where it has to.
-        Column("layout", wraps=every, spare=0 if every else 4), Column("$/h", True),
-        Column(f"TTFT {at}", wraps=True), Column(f"TPOT {at}", wraps=True), Column("req/s", True, spare=6),
-        Column("meets", True, spare=3), Column("evidence"), Column("provider", spare=5), Column("region", spare=7),
+        (Column("layout", wraps=most == EVERY, spare=0 if most == EVERY else 4), _layout),
+        (Column("$/h", number=True), lambda option: f"{option.bill.usd_per_hour:,.2f}"),
+        (Column(ttft, wraps=True), lambda option: _spread(option.capacity.ttft_s)),
+        (Column(tpot, wraps=True), lambda option: _spread(option.capacity.tpot_s)),
+        (Column("req/s", number=True, spare=6), lambda o: show(o.replicas * o.capacity.max_rate_per_s.value, "count")),
+        at(MEETS, 3), EVIDENCE, at(PROVIDER, 5), at(REGION, 7),
     )  # fmt: skip
-    cells = [
-        (
-            label,
-            used_of(o.accelerators, o.bill, name=short[o.configuration.accelerator]),
-            " ".join(
-                (
-                    f"{o.replicas}x{degrees(o.configuration)}",
-                    o.configuration.precision.stored.upper(),
-                    *o.configuration.settings(),
-                )
-            ),
-            f"{o.bill.usd_per_hour:,.2f}",
-            _spread(o.capacity.ttft_s),
-            _spread(o.capacity.tpot_s),
-            show(o.replicas * o.capacity.max_rate_per_s.value, "count"),
-            chance_text(o.chance),
-            str(o.basis),
-            provider_name(o.bill.provider),
-            o.bill.region,
-        )
-        for label, o in zip(columns_of(rows), options, strict=True)
-    ]
-    return Table(columns=columns, rows=tuple(cells), options=tuple(row.place for row in rows))
+
+
+def _layout(option: ServeOption) -> str:
+    c = option.configuration
+    return " ".join((f"{option.replicas}x{degrees(c)}", c.precision.stored.upper(), *c.settings()))
 
 
 def _spread(quantity: Quantity) -> str:
@@ -330,56 +269,34 @@ def _failure(plan: ServePlan) -> str:
 # Why
 
 
-def _why(plan: ServePlan) -> tuple[Block, ...]:
-    options = plan.options
-    shown = options[:8]
-    blocks: list[Block] = [
-        *text_section("Answer", [plan.sentence] if options else []),
-        *text_section("Why this one, why not the others", [_verdict(i, o) for i, o in enumerate(shown)]),
-        *text_section("What the money buys", account_texts(options[0]) if options else []),
-        *text_section("Buy tokens instead", _tokens(plan)),
-        *text_section("Cheaper, at a risk", [plan.cheaper_at_risk] if plan.cheaper_at_risk else []),
-        *text_section("Why not fewer", [plan.why_not_fewer] if plan.why_not_fewer else []),
-        *text_section("Headroom", _choices(plan)),
-        *_sessions(plan),
-        *_images(plan),
-        *text_section("Disaggregated serving", [plan.pools.sentence] if plan.pools else []),
-        *(_day(plan.day) if plan.day is not None else ()),
-        *text_section("What would change this", [break_even_text(flip) for flip in plan.break_even]),
-        *text_section(
-            "Hosts too small for the accelerators",
-            [f"{i + 1}. {text}" for i, o in enumerate(shown) if (text := shortages_text(o.needs))],
-        ),
-        *text_section("Quality impact of quantisation", [change.told for change in plan.quality]),
-        *decisions(plan.trail),
-        *text_section("What relaxing one constraint buys", plan.relaxing),
-        *rejections("Ruled out", plan.rejected),
-        *text_section("Assumptions", plan.provenance.assumed),
-        *text_section(
-            "Inputs",
-            [
-                f"{plan.evaluated} configurations evaluated, {plan.simulated} of them simulated",
-                *(f"{name}: {day}" for name, day in sorted(plan.provenance.catalogue.items())),
-            ],
-        ),
-    ]
-    return tuple(blocks)
+def _why(plan: ServePlan) -> dict[str, Contents]:
+    return {
+        "What the money buys": account_texts(plan.options[0]) if plan.options else None,
+        "Buy tokens instead": _tokens(plan),
+        "Cheaper, at a risk": plan.cheaper_at_risk,
+        "Why not fewer": plan.why_not_fewer,
+        "Headroom": _choices(plan),
+        **_sessions(plan),
+        **_images(plan),
+        "Disaggregated serving": plan.pools.sentence if plan.pools else None,
+        **(_day(plan.day) if plan.day is not None else {}),
+    }
 
 
-def _sessions(plan: ServePlan) -> tuple[Block, ...]:
+def _sessions(plan: ServePlan) -> dict[str, Contents]:
     if plan.sessions is None:
-        return ()
-    from tonnage.report.sessions import session_blocks
+        return {}
+    from tonnage.report.sessions import session_sections
 
-    return session_blocks(plan)
+    return session_sections(plan)
 
 
-def _images(plan: ServePlan) -> tuple[Block, ...]:
+def _images(plan: ServePlan) -> dict[str, Contents]:
     if plan.images is None:
-        return ()
-    from tonnage.report.images import image_blocks
+        return {}
+    from tonnage.report.images import image_sections
 
-    return image_blocks(plan)
+    return image_sections(plan)
 
 
 def _choices(plan: ServePlan) -> list[str]:
@@ -391,12 +308,7 @@ def _choices(plan: ServePlan) -> list[str]:
     ]
 
 
-def _verdict(index: int, option: ServeOption) -> str:
-    tie = " [not distinguishable from option 1 (within error)]" if option.ties and index else ""
-    return f"{index + 1}. {option.verdict}{tie}"
-
-
-def _day(day: FleetDay) -> tuple[Section, ...]:
+def _day(day: FleetDay) -> dict[str, Contents]:
     ways = [*map(_way, day.ways), f"cheapest that meets the objectives: {day.best}"]
     how = [
         *(f"{way.name}: {way.arithmetic}{'; ' + way.note if way.note else ''}" for way in day.ways),
@@ -406,7 +318,7 @@ def _day(day: FleetDay) -> tuple[Section, ...]:
         f"{day.valleys.replica_hours_per_day:,.1f} replica-hours a day unused (${day.valleys.usd_per_day:,.2f}): "
         f"{show(day.valleys.output_tokens_per_day / 1e6, 'count')}M output tokens of batch work",
     ]
-    return (*text_section(f"While the load varies ({day.shape})", ways), *text_section("How it was computed", how))
+    return {f"While the load varies ({day.shape})": ways, "How it was computed": how}
 
 
 def _base_text(day: FleetDay | None) -> str:
@@ -432,4 +344,9 @@ def _way(way: FleetWay) -> str:
     return f"{way.name}: {replicas}, ${way.usd_per_hour:,.2f}/h, ${way.usd_per_month:,.0f} a month{cold}{missed}"
 
 
-# One option opened
+PAGE: Final = Page(
+    question=plan_question, ranking=_ranking, few=_few, answer=_recommendation, meters=_meters, cells=_cells,
+    risks=_risks, why=_why, name=lambda option: option.configuration.label(), parts=option_parts,
+    tried="configurations", used=lambda option, name: used_of(option.accelerators, option.bill, name=name),
+    looked=lambda plan: f"{plan.evaluated} configurations evaluated, {plan.simulated} of them simulated",
+)  # fmt: skip

@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from tonnage.domain.plan import PoolWorkers, ServeOption, ServePlan
-from tonnage.report.document import Block, Document, section, text_section
-from tonnage.report.screen import explain_option
-from tonnage.report.serve import BINDS, plan_question
+from tonnage.report.document import Contents
 from tonnage.report.wording import bill_lines, need_text, offer_text, parts_table, value_with_bounds
 from tonnage.units import show
 
-__all__ = ["explain_serve_plan"]
+__all__ = ["BINDS", "option_parts"]
+
+BINDS: Final = {
+    "kv": "KV cache",
+    "ttft": "TTFT",
+    "tpot": "TPOT",
+    "e2e": "E2E",
+    "batch": "concurrent sequences",
+    "compute": "arithmetic",
+}
+"""What stops a replica from taking more, in words."""
 
 
-def explain_serve_plan(plan: ServePlan, *, rank: int = 1) -> Document:
-    """What the option of that rank is made of; a BadRequest where the plan has none of that rank."""
-    return explain_option(
-        plan, rank, question=plan_question(plan), name=lambda option: option.configuration.label(), parts=_parts
-    )
-
-
-def _parts(plan: ServePlan, option: ServeOption) -> list[Block]:
-    return [
-        *section("Memory of one accelerator", parts_table(option.memory)),
-        *text_section("Capacity of one replica", _capacity(option)),
-        *text_section("Replicas", _replicas(plan, option)),
-        *text_section("Bill", _bill(option)),
-        *text_section("What the money buys", _delivers(option)),
-        *text_section("Electricity and carbon", _energy(option)),
-        *text_section("What the host must bring", [need_text(need) for need in option.needs]),
-        *text_section("Other offers", [offer_text(bill) for bill in option.other_offers]),
-    ]
+def option_parts(plan: ServePlan, option: ServeOption) -> dict[str, Contents]:
+    """What an option is made of."""
+    return {
+        "Memory of one accelerator": parts_table(option.memory),
+        "Capacity of one replica": _capacity(option),
+        "Replicas": _replicas(plan, option),
+        "Bill": _bill(option),
+        "What the money buys": _delivers(option),
+        "Electricity and carbon": _energy(option),
+        "What the host must bring": [need_text(need) for need in option.needs],
+        "Other offers": [offer_text(bill) for bill in option.other_offers],
+    }
 
 
 def _capacity(option: ServeOption) -> list[str]:

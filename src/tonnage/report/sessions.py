@@ -6,11 +6,11 @@ from typing import Final
 
 from tonnage.domain.plan import ServePlan
 from tonnage.domain.sessions import CacheSize, SessionCosts, Spread, TraceSessions
-from tonnage.report.document import Block, Document, Headline, Note, Text, grid, section, text_section
+from tonnage.report.document import Block, Contents, Document, Headline, Note, Text, grid, sections
 from tonnage.report.wording import plural
 from tonnage.units import show
 
-__all__ = ["cache_line", "session_blocks", "trace_document"]
+__all__ = ["cache_line", "session_sections", "trace_document"]
 
 TRUSTED: Final = 5.0
 """Points by which halves of a log may differ before it is said."""
@@ -46,11 +46,11 @@ def _own(found: SessionCosts) -> float:
     return next((size.tokens for size in found.sizes if size.now), 0.0)
 
 
-def session_blocks(plan: ServePlan) -> tuple[Block, ...]:
+def session_sections(plan: ServePlan) -> dict[str, Contents]:
     """Hits, tiers, money over cache size, routers, and the cost of a session."""
     found = plan.sessions
     if found is None or not plan.options or plan.options[0].reuse is None:
-        return ()
+        return {}
     reuse = plan.options[0].reuse
     each = f"${found.usd_per_session:.3g} a session of {plural(round(found.turns, 1), 'turn')}"
     solved = f", ${found.usd_per_solved:.3g} a solved task" if found.usd_per_solved is not None else ""
@@ -81,10 +81,10 @@ def session_blocks(plan: ServePlan) -> tuple[Block, ...]:
         for size in found.sizes
     ]
     heads = ["cache", "tokens a replica>", "found again>", "req/s a replica>", "replicas>", "$/h>"]
-    return (*text_section("Sessions", lines), *section("What cache buys", grid(heads, rows)))
+    return {"Sessions": lines, "What cache buys": grid(heads, rows)}
 
 
-def trace_document(found: TraceSessions, *, top: int | None = None, every: bool = False) -> Document:
+def trace_document(found: TraceSessions) -> Document:
     """A log's sessions: what they are, and what caches of some sizes have of its prompts."""
     span = f"{found.requests:,} requests in {show(found.span_s, 's')}" if found.span_s > 0 else "1 request"
     question = f"{found.source} · {span}, {found.prompt_tokens:,.0f} in / {found.output_tokens:,.0f} out"
@@ -138,8 +138,8 @@ def _classes(found: TraceSessions) -> tuple[Block, ...]:
     ]
     heads = ["sessions>", "first prompt>", "new a turn>", "answer>", "go on after turn 1 2 3+>", "gap>", "branch>"]
     shared = [f"{tokens:,.0f} tokens begin {share:.0%} of the sessions" for tokens, share in found.profile.shared[:8]]
-    fitted = section("Fitted sessions (medians)", grid(heads, rows))
-    return (*fitted, *text_section("Shared beginnings", shared or ["none that 2 % of the requests share"]))
+    fitted = sections({"Fitted sessions (medians)": grid(heads, rows)})
+    return (*fitted, *sections({"Shared beginnings": shared or ["none that 2 % of the requests share"]}))
 
 
 def _middle(spread: Spread) -> float:

@@ -8,7 +8,8 @@ from typing import Final
 from tonnage.domain.case import Latency
 from tonnage.domain.compare import Compared, Comparison
 from tonnage.domain.simulate import FleetSeen, Occupancy, Simulated, Simulation
-from tonnage.report.document import Block, Column, Document, Meter, Note, Table, section, text_section
+from tonnage.report.document import Column, Document, Meter, Note, Table, sections
+from tonnage.report.metrics import objectives_text
 from tonnage.report.names import engine_title, model_name, product, with_names
 from tonnage.report.screen import first_screen
 from tonnage.report.wording import figure_name, percent, span
@@ -28,12 +29,12 @@ TELLING: Final = ("goodput", "p95 ttft", "p95 tpot", "p95 e2e", "output tokens",
 """Figures of many sides; all of them are in the JSON."""
 
 
-def simulation_document(found: Simulated, *, top: int | None = None, every: bool = False) -> Document:
+def simulation_document(found: Simulated) -> Document:
     """A simulation as blocks."""
     good = found.slo_met is not False and found.fits
     if found.ttft_s is None:
         first = first_screen(question=[], answer=found.sentence, good=good, rest=Note(hint="Assumptions: --why."))
-        return with_names(Document(first=first, why=text_section("Assumptions", found.assumed)))
+        return with_names(Document(first=first, why=sections({"Assumptions": found.assumed})))
     risks = [found.why] if found.why and not good else []
     if found.capacity is not None:
         c = found.capacity
@@ -50,14 +51,16 @@ def simulation_document(found: Simulated, *, top: int | None = None, every: bool
         risks=risks,
         rest=Note(hint="Rates, use over time, assumptions: --why; a row for each request: --requests FILE."),
     )
-    blocks: list[Block] = [
-        *text_section("Rates", _rates(found)),
-        *text_section("Replicas", [] if found.fleet is None else _fleet(found.fleet)),
-        *text_section("Over time", _over_time(found.occupancy) if found.occupancy else []),
-        *text_section("Capacity of one replica within the objectives", _capacity(found)),
-        *text_section("Assumptions", [*found.assumed, *([found.licence] if found.licence else [])]),
-    ]
-    return with_names(Document(first=first, why=tuple(blocks)))
+    why = sections(
+        {
+            "Rates": _rates(found),
+            "Replicas": _fleet(found.fleet) if found.fleet is not None else None,
+            "Over time": _over_time(found.occupancy) if found.occupancy else None,
+            "Capacity of one replica within the objectives": _capacity(found),
+            "Assumptions": [*found.assumed, *([found.licence] if found.licence else [])],
+        }
+    )
+    return with_names(Document(first=first, why=why))
 
 
 def simulation_question(asked: Simulation) -> list[str]:
@@ -70,17 +73,7 @@ def simulation_question(asked: Simulation) -> list[str]:
     shape = traffic.profile or (traffic.trace and "a request log") or ""
     if traffic.prompt_tokens is not None and traffic.output_tokens is not None:
         shape = f"{traffic.prompt_tokens:,.0f} in / {traffic.output_tokens:,.0f} out"
-    slo = asked.slo
-    wanted = (
-        []
-        if slo is None
-        else [
-            f"{label} <= {show(limit, 's')}"
-            for label, limit in (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("E2E", slo.e2e_s))
-            if limit is not None
-        ]
-    )
-    goal = f"p{slo.percentile:g} {', '.join(wanted)}" if slo is not None and wanted else "no objectives"
+    goal = (objectives_text(asked.slo) if asked.slo is not None else "") or "no objectives"
     pools = asked.disaggregation
     split = f"{count} x" if pools is None else f"{pools.prefill_workers}P{pools.decode_workers}D on"
     machine = f"{split} {product(asked.accelerator)}"
@@ -193,7 +186,7 @@ def _line(values: tuple[float, ...]) -> str:
 # Several answers side by side
 
 
-def comparison_document(found: Comparison, *, top: int | None = None, every: bool = False) -> Document:
+def comparison_document(found: Comparison) -> Document:
     """Several answers side by side as blocks: one row a figure, the best of each marked."""
     wide = len(found.sides) > WIDE
     whole = _by_side(found) if wide else _by_figure(found, found.figures)
@@ -207,10 +200,7 @@ def comparison_document(found: Comparison, *, top: int | None = None, every: boo
         risks=[f"Note: {text}" for text in found.assumed[:1]],
         rest=Note(text=f"{BEST} best of its kind.", hint=f"All {len(found.figures)} figures, assumptions: --why."),
     )
-    why = (
-        *section("Every figure", whole, Note(text=f"{BEST} best of its kind")),
-        *text_section("Assumptions", found.assumed),
-    )
+    why = sections({"Every figure": (whole, Note(text=f"{BEST} best of its kind")), "Assumptions": found.assumed})
     return with_names(Document(first=first, why=why))
 
 

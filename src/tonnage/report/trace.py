@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from tonnage.domain.profile import Profile, TracedOperator
-from tonnage.report.document import Command, Document, Headline, grid, section, text_section
+from tonnage.report.document import Command, Document, Headline, grid, sections
 
 __all__ = ["profile_document", "sentence"]
 
@@ -42,8 +42,8 @@ def profile_document(profile: Profile, *, path: str) -> Document:
         Headline(text=sentence(profile)), grid(heads, rows[:FIRST_ROWS]),
         Command(text=f"Written to {path}, which stands wherever a model does: tonnage fit {path}"),
     )  # fmt: skip
-    whole = section("Every operator", grid(heads, rows)) if len(rows) > FIRST_ROWS else ()
-    return Document(first=first, why=(*whole, *text_section("Unexpected", profile.notes)))
+    whole = sections({"Every operator": grid(heads, rows)}) if len(rows) > FIRST_ROWS else ()
+    return Document(first=first, why=(*whole, *sections({"Unexpected": profile.notes})))
 
 
 def _totals(operators: list[TracedOperator]) -> tuple[float, float, float, float]:

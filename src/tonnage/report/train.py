@@ -8,28 +8,12 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.rl_plan import RlOption
 from tonnage.domain.train_plan import ScalingPoint, TrainOption, TrainPlan
-from tonnage.report.document import Block, Column, Document, Meter, Table, section, text_section
-from tonnage.report.names import model_name, product, provider_name, with_names
-from tonnage.report.screen import (
-    Pick,
-    Ranking,
-    closest_break_even,
-    columns_of,
-    explain_option,
-    first_screen,
-    held_text,
-    left_out,
-    no_plan,
-    price_dates,
-    rows_shown,
-    run_price,
-    short_names,
-    stale_text,
-)
+from tonnage.report.document import Column, Contents, Meter
+from tonnage.report.names import model_name, product
+from tonnage.report.page import COST, PROVIDER, REGION, SURE, TERM, TIME, Page, at
+from tonnage.report.screen import Ranking, closest_break_even, held_text, price_dates, run_price, stale_text
 from tonnage.report.wording import (
     bill_lines,
-    break_even_text,
-    decisions,
     interval,
     meter,
     need_text,
@@ -37,34 +21,13 @@ from tonnage.report.wording import (
     parts_table,
     percent,
     plural,
-    rejections,
     rental_text,
-    spread_usd,
 )
 from tonnage.units import show
 
-__all__ = ["electricity_of_run", "explain_train_plan", "train_document", "train_question"]
+__all__ = ["PAGE", "electricity_of_run", "train_question"]
 
-SHOWN: Final = 8
-"""Options whose verdict stands under --why."""
 RANKING: Final = Ranking(price=lambda option: option.cost.value, speed=lambda option: option.run.wall_s.value)
-
-
-def train_document(plan: TrainPlan, *, top: int | None = None, every: bool = False) -> Document:
-    """The plan as blocks; `top` options in the table, or every one."""
-    if not plan.options:
-        return with_names(Document(first=no_plan(plan, question=_question(plan), what="accelerators"), why=_why(plan)))
-    rows, best = rows_shown(plan, RANKING, top=top, every=every), plan.options[0]
-    first = first_screen(
-        question=_question(plan),
-        answer=_recommendation(best),
-        meters=_meters(plan, best),
-        table=_table([plan.options[row.place] for row in rows], rows),
-        risks=_risks(plan, best),
-        measure=plan.measure_first,
-        rest=left_out(plan.rejected, hidden=len(plan.options) - len(rows)),
-    )
-    return with_names(Document(first=first, why=_why(plan)))
 
 
 def train_question(request: Train | FineTune) -> list[str]:
@@ -95,7 +58,7 @@ def _question(plan: TrainPlan) -> list[str]:
     return [model_name(plan.request.model), *train_question(plan.request), price_dates(plan.provenance)]
 
 
-def _recommendation(best: TrainOption) -> str:
+def _recommendation(_: TrainPlan, best: TrainOption) -> str:
     c = best.configuration
     how = f"{_degrees(best)}, {c.precision.upper()}, {c.software}"
     price = run_price(best.cost, wall_s=best.run.wall_s.value, usd_per_hour=best.bill.usd_per_hour)
@@ -123,32 +86,6 @@ def _meters(plan: TrainPlan, best: TrainOption) -> list[Meter]:
     ]  # fmt: skip
 
 
-def _table(options: list[TrainOption], rows: list[Pick]) -> Table:
-    short = short_names(o.configuration.accelerator for o in options)
-    columns = (
-        Column("", spare=1), Column("accelerators", wraps=True), Column("layout", spare=4), Column("time", wraps=True),
-        Column("cost", wraps=True), Column("MFU", True, spare=5), Column("memory", True, spare=6), Column("evidence"),
-        Column("provider", spare=3), Column("region", spare=7), Column("term", spare=8),
-    )  # fmt: skip
-    cells = [
-        (
-            label,
-            f"{o.accelerators} x {short[o.configuration.accelerator]}",
-            _degrees(o),
-            interval(o.run.wall_s),
-            spread_usd(o.cost),
-            f"{o.mfu:.0%}",
-            f"{o.memory.value / o.limit_bytes:.0%}",
-            o.basis + ("" if o.sure else ", unsure"),
-            provider_name(o.bill.provider),
-            o.bill.region,
-            o.bill.term,
-        )
-        for label, o in zip(columns_of(rows), options, strict=True)
-    ]
-    return Table(columns=columns, rows=tuple(cells), options=tuple(row.place for row in rows))
-
-
 def _risks(plan: TrainPlan, best: TrainOption) -> list[str]:
     return [
         held_text(best.bill, run=True),
@@ -164,63 +101,35 @@ def _risks(plan: TrainPlan, best: TrainOption) -> list[str]:
 # Why
 
 
-def _why(plan: TrainPlan) -> tuple[Block, ...]:
-    blocks: list[Block] = [*text_section("Answer", [plan.sentence] if plan.options else [])]
-    if plan.options:
-        best, shown = plan.options[0], plan.options[:SHOWN]
-        blocks += [
-            *text_section("Why this one, why not the others", [_verdict(i, o) for i, o in enumerate(shown)]),
-            *text_section("Cheaper, at a risk", [plan.cheaper_at_risk] if plan.cheaper_at_risk else []),
-            *text_section("Cost against time: nothing else is both cheaper and faster", _frontier(plan)),
-            *text_section("Memory of the fullest accelerator", [_memory(best)]),
-            *text_section("One step", [_parts(best.step_s)]),
-            *text_section("The run", _run(best)),
-            *text_section("Timeline", _timeline(best)),
-            *text_section("Host and storage", [need_text(need) for need in best.needs]),
-            *text_section("More accelerators", [plan.stops_paying] if plan.stops_paying else []),
-            *text_section("Spot", [plan.spot] if plan.spot else []),
-        ]
-    blocks += [
-        *text_section("What would change this", [break_even_text(flip) for flip in plan.break_even]),
-        *decisions(plan.trail),
-        *text_section("What relaxing one constraint buys", plan.relaxing),
-        *rejections("Ruled out, or at least twice as expensive", plan.rejected),
-        *text_section("Assumptions", plan.provenance.assumed),
-        *text_section(
-            "Inputs",
-            [
-                f"{plan.evaluated} layouts evaluated",
-                *(f"{name}: {day}" for name, day in sorted(plan.provenance.catalogue.items())),
-            ],
-        ),
-    ]
-    return tuple(blocks)
+def _why(plan: TrainPlan) -> dict[str, Contents]:
+    if not plan.options:
+        return {}
+    best = plan.options[0]
+    return {
+        "Cheaper, at a risk": plan.cheaper_at_risk,
+        "Cost against time: nothing else is both cheaper and faster": _frontier(plan),
+        "Memory of the fullest accelerator": _memory(best),
+        "One step": _parts(best.step_s),
+        "The run": _run(best),
+        "Timeline": _timeline(best),
+        "Host and storage": [need_text(need) for need in best.needs],
+        "More accelerators": plan.stops_paying,
+        "Spot": plan.spot,
+    }
 
 
-def explain_train_plan(plan: TrainPlan, *, rank: int = 1) -> Document:
-    """What the option of that rank is made of; a BadRequest where the plan has none of that rank."""
-    return explain_option(
-        plan, rank, question=_question(plan), name=lambda option: option.configuration.label(), parts=_option_parts
-    )
-
-
-def _option_parts(plan: TrainPlan, option: TrainOption) -> list[Block]:
-    return [
-        *section("Memory of one accelerator", parts_table(option.memory)),
-        *section("One step", parts_table(option.step_s)),
-        *text_section("The run", _run(option)),
-        *text_section("Timeline", _timeline(option)),
-        *text_section("Host and storage", [need_text(need) for need in option.needs]),
-        *section("Cost of the run", parts_table(option.cost)),
-        *text_section("Bill", _bill(option)),
-        *text_section("Other offers", [offer_text(bill) for bill in option.other_offers]),
-        *text_section("Scaling", [_point(point) for point in plan.scaling if option is plan.options[0]]),
-    ]
-
-
-def _verdict(index: int, option: TrainOption) -> str:
-    tie = " [not distinguishable from option 1 (within error)]" if option.ties and index else ""
-    return f"{index + 1}. {option.verdict}{tie}"
+def _option_parts(plan: TrainPlan, option: TrainOption) -> dict[str, Contents]:
+    return {
+        "Memory of one accelerator": parts_table(option.memory),
+        "One step": parts_table(option.step_s),
+        "The run": _run(option),
+        "Timeline": _timeline(option),
+        "Host and storage": [need_text(need) for need in option.needs],
+        "Cost of the run": parts_table(option.cost),
+        "Bill": _bill(option),
+        "Other offers": [offer_text(bill) for bill in option.other_offers],
+        "Scaling": [_point(point) for point in plan.scaling if option is plan.options[0]],
+    }
 
 
 def _frontier(plan: TrainPlan) -> list[str]:
@@ -319,3 +228,25 @@ def _bill(option: TrainOption) -> list[str]:
     )
     total = f"{show(bill.usd_per_hour, 'USD/h')} for {billed}{beside} = {interval(option.cost)}"
     return [*bill_lines(bill), total, *([bill.notes] if bill.notes else [])]
+
+
+CELLS: Final = (
+    (Column("layout", spare=4), _degrees), TIME, COST,
+    (Column("MFU", number=True, spare=5), lambda option: f"{option.mfu:.0%}"),
+    (Column("memory", number=True, spare=6), lambda option: f"{option.memory.value / option.limit_bytes:.0%}"),
+    SURE, at(PROVIDER, 3), at(REGION, 7), at(TERM, 8),
+)  # fmt: skip
+PAGE: Final = Page(
+    question=_question,
+    ranking=lambda _: RANKING,
+    answer=_recommendation,
+    meters=_meters,
+    cells=lambda *_: CELLS,
+    risks=_risks,
+    why=_why,
+    name=lambda option: option.configuration.label(),
+    parts=_option_parts,
+    ruled_out="Ruled out, or at least twice as expensive",
+    looked=lambda plan: f"{plan.evaluated} layouts evaluated",
+    hosts=False,
+)

@@ -31,11 +31,10 @@ from tonnage.web.guard import (
     json_object,
 )
 from tonnage.web.jobs import Jobs, key_of
-from tonnage.web.kept import Kept
-from tonnage.web.limits import Busy, Limits, TooLong, TooMuchMemory, WorkerLost
 from tonnage.web.listings import LISTINGS
 from tonnage.web.openapi import openapi
 from tonnage.web.questions import QUESTIONS, at_first, nest_form_names
+from tonnage.web.records import Busy, Kept, Limits, Settings, TooLong, TooMuchMemory, WorkerLost
 from tonnage.web.replies import (
     JSON,
     Asked,
@@ -48,11 +47,11 @@ from tonnage.web.replies import (
     jobs_of,
     json_reply,
     kept_of,
+    made,
     still_here,
     wants_csv,
     wants_json,
 )
-from tonnage.web.settings import Settings
 
 __all__ = ["application"]
 
@@ -169,7 +168,7 @@ def _health(request: Asked) -> Response[bytes]:
 
 @get("/")
 async def _index(request: Asked) -> Response[str]:
-    return html_reply(await jobs_of(request).quick.run("front", {}, client=client_of(request)))
+    return html_reply(await made(request, "front"))
 
 
 @get("/example")
@@ -178,12 +177,12 @@ async def _example(request: Asked) -> Response[str]:
     jobs, client, question = jobs_of(request), client_of(request), QUESTIONS[pages.EXAMPLE]
     asked = at_first(question, question.example) or nest_form_names(question.example)
     key, kept = await jobs.ask(question.path, request=asked, client=client)
-    return html_reply(await jobs.quick.run("example", {"key": key, "kept": kept}, client=client))
+    return html_reply(await made(request, "example", key=key, kept=kept))
 
 
 @get("/accuracy")
 async def _accuracy(request: Asked) -> Response[str]:
-    return html_reply(await jobs_of(request).quick.run("accuracy", {}, client=client_of(request)))
+    return html_reply(await made(request, "accuracy"))
 
 
 def _list_route(path: str) -> Any:
@@ -194,9 +193,7 @@ def _list_route(path: str) -> Any:
         form = given.pop("format", "json" if wants_json(request) else "csv" if wants_csv(request) else "html")
         if form not in ("html", "csv", "json"):
             raise BadRequest(f"format: csv or json is expected, not '{form[:20]}'")
-        shown = await jobs_of(request).quick.run(
-            "listing", {"path": path, "given": given, "form": form}, client=client_of(request)
-        )
+        shown = await made(request, "listing", path=path, given=given, form=form)
         if form == "json":
             return json_reply(shown)
         return csv_reply(shown) if form == "csv" else html_reply(shown)
@@ -243,10 +240,8 @@ def _question(path: str) -> Any:
             return html_reply(pages.question_page(question, given={}))
 
         async def page(kept: tuple[str, Kept] | None, *, waits: bool = False, note: str = "") -> str:
-            shown: str = await jobs.quick.run(
-                "page",
-                {"path": path, "given": given, "kept": kept, "waits": waits, "note": note, "every": every},
-                client=client,
+            shown: str = await made(
+                request, "page", path=path, given=given, kept=kept, waits=waits, note=note, every=every
             )
             return shown
 
@@ -310,7 +305,7 @@ async def _answer(request: Asked) -> Response[Any]:
     jobs = jobs_of(request)
     if name.endswith(".csv"):
         found = still_here(jobs, name.removesuffix(".csv"))
-        return csv_reply(await jobs.quick.run("options", {"kept": found}, client=client_of(request)))
+        return csv_reply(await made(request, "options", kept=found))
     return json_reply(still_here(jobs_of(request), name.removesuffix(".json")).document)
 
 
@@ -352,11 +347,7 @@ async def _compare(request: Asked) -> Response[str]:
         )
     columns = [await answer_of(request, text) for text in named]
     others = jobs.sentences([key for key, _ in columns])
-    return html_reply(
-        await jobs.quick.run(
-            "compare", {"columns": columns, "left": named[0], "others": others}, client=client_of(request)
-        )
-    )
+    return html_reply(await made(request, "compare", columns=columns, left=named[0], others=others))
 
 
 @get("/what-ifs/{key:str}")
@@ -364,7 +355,7 @@ async def _what_ifs(request: Asked) -> Response[str]:
     """A kept question changed in a few ways, and what each moves."""
     jobs, client = jobs_of(request), client_of(request)
     found = await kept_of(request)
-    same, changes = await jobs.quick.run("changes", {"kept": found}, client=client)
+    same, changes = await made(request, "changes", kept=found)
     base = await jobs.ask(found.path, request=same, client=client)
     asked: list[tuple[Any, str, Kept | str]] = []
     for change, changed in changes:
@@ -374,31 +365,26 @@ async def _what_ifs(request: Asked) -> Response[str]:
             raise
         except TonnageError as wrong:
             asked.append((change, "", str(wrong)))
-    return html_reply(
-        await jobs.quick.run("changes_page", {"path": found.path, "base": base, "asked": asked}, client=client)
-    )
+    return html_reply(await made(request, "changes_page", path=found.path, base=base, asked=asked))
 
 
 @get("/export/{key:str}")
 async def _export(request: Asked) -> Response[Any]:
     """The files that start a kept plan on a target; without a target, where it can be started."""
-    jobs, key = jobs_of(request), request.path_params["key"]
+    key = request.path_params["key"]
     found = await kept_of(request)
     asked = {name: request.query_params.get(name, "") for name in ("to", "option", "checkpoint", "of")}
-    reply, page = await jobs.quick.run("export", {"kept": found, "key": key, "asked": asked}, client=client_of(request))
+    reply, page = await made(request, "export", kept=found, key=key, asked=asked)
     return json_reply(msgspec.json.encode(reply)) if wants_json(request) else html_reply(page)
 
 
 @get("/numbers/{key:str}")
 async def _numbers(request: Asked) -> Response[Any]:
     """TTFT, TPOT or the step time of a kept plan's option, opened down to operators and overheads."""
-    jobs = jobs_of(request)
     found = await kept_of(request)
     rank = request.query_params.get("option", "1")
     key = request.path_params["key"]
-    document, page = await jobs.quick.run(
-        "numbers", {"kept": found, "rank": rank, "key": key}, client=client_of(request)
-    )
+    document, page = await made(request, "numbers", kept=found, rank=rank, key=key)
     return json_reply(document) if wants_json(request) else html_reply(page)
 
 
@@ -406,9 +392,7 @@ async def _numbers(request: Asked) -> Response[Any]:
 async def _models(request: Asked) -> Response[bytes]:
     """Keep an uploaded config.json; the name that questions can use for it."""
     body = await request.body()
-    name = await jobs_of(request).quick.run(
-        "keep_model", {"config": json_object(body), "text": body}, client=client_of(request)
-    )
+    name = await made(request, "keep_model", config=json_object(body), text=body)
     return json_reply(msgspec.json.encode({"model": name}))
 
 
@@ -419,7 +403,7 @@ async def _files(request: Asked) -> Response[bytes]:
     text = body.get("text")
     if set(body) != {"text"} or not isinstance(text, str) or not text.strip():
         raise BadRequest("text: the content of a file is expected, and nothing beside it")
-    name = await jobs_of(request).quick.run("keep_text", {"text": text}, client=client_of(request))
+    name = await made(request, "keep_text", text=text)
     return json_reply(msgspec.json.encode({"file": name}))
 
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from tonnage.web.guard import LARGEST_BODY, Asgi, answer_sentence
-from tonnage.web.limits import Limits
+from tonnage.web.records import Limits
 
 __all__ = ["bound_body"]
 

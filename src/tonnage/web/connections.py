@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from tonnage.web.limits import Limits
+from tonnage.web.records import Limits
 
 __all__ = ["protocol"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Awaitable, Callable, Iterable
 from ipaddress import ip_address
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import msgspec
@@ -60,11 +60,8 @@ DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 
 
-class Refusal(NamedTuple):
-    """Why a request goes no further."""
-
-    status: int
-    why: str
+Refusal = tuple[int, str]
+"""Status, and why a request goes no further."""
 
 
 def guard_app(app: Asgi, *, hosts: tuple[str, ...], token: str = "") -> Asgi:
@@ -94,7 +91,7 @@ def guard_app(app: Asgi, *, hosts: tuple[str, ...], token: str = "") -> Asgi:
         given = _headers(scope)
         refusal = _refusal(scope, given, hosts)
         if refusal is not None:
-            return await answer_sentence(sealed, refusal.status, why=refusal.why)
+            return await answer_sentence(sealed, refusal[0], why=refusal[1])
         if token and not _knows(given, token):
             if scope["method"] == "GET" and _is(dict(_query(scope)).get("token", ""), token):
                 return await _remember(sealed, scope, token)
@@ -168,11 +165,11 @@ def _headers(scope: Any) -> dict[str, str]:
 def _refusal(scope: Any, given: dict[str, str], hosts: tuple[str, ...]) -> Refusal | None:
     names = [name.lower() for name, _ in scope["headers"]]
     if any(names.count(name) > 1 for name in (b"host", b"origin", b"content-type", b"sec-fetch-site")):
-        return Refusal(400, "Host, Origin, Content-Type and Sec-Fetch-Site may each be given once")
+        return (400, "Host, Origin, Content-Type and Sec-Fetch-Site may each be given once")
     netloc = _netloc(given.get("host", ""), "http")
     if netloc is None or not (netloc[0] in hosts or _is_own_address(netloc[0], scope)):
         host = echo(given.get("host", ""))
-        return Refusal(403, f"this page answers to {', '.join(dict.fromkeys(hosts))}, not to '{host}'")
+        return (403, f"this page answers to {', '.join(dict.fromkeys(hosts))}, not to '{host}'")
     return _from_elsewhere(scope, given) or _wrong_type(scope, given)
 
 
@@ -182,13 +179,13 @@ def _from_elsewhere(scope: Any, given: dict[str, str]) -> Refusal | None:
     if origin is not None and origin != "null":
         scheme, separator, rest = origin.partition("://")
         if not separator or scheme not in DEFAULT_PORTS or _netloc(rest, scheme) is None:
-            return Refusal(400, f"Origin: '{echo(origin)}' is no origin; one looks like http://localhost:8042")
+            return (400, f"Origin: '{echo(origin)}' is no origin; one looks like http://localhost:8042")
         if _netloc(rest, scheme) != _netloc(given["host"], scheme):
-            return Refusal(403, "requests from other sites are refused")
+            return (403, "requests from other sites are refused")
     if origin == "null" or (_is_cross(given) and not _is_led(scope, given) and not _is_light(scope)):
-        return Refusal(403, "requests from other sites are refused")
+        return (403, "requests from other sites are refused")
     if _is_cross(given) and scope["method"] not in ("GET", "HEAD"):
-        return Refusal(403, "requests from other sites are refused")
+        return (403, "requests from other sites are refused")
     return None
 
 
@@ -200,7 +197,7 @@ def _wrong_type(scope: Any, given: dict[str, str]) -> Refusal | None:
     if scope["method"] != "POST" or kind == "application/json" or read_only:
         return None
     was = f"not '{echo(kind)}'" if kind else "and none was given"
-    return Refusal(415, f"Content-Type: application/json is expected, {was}; with curl, use --json")
+    return (415, f"Content-Type: application/json is expected, {was}; with curl, use --json")
 
 
 def _is_cross(given: dict[str, str]) -> bool:

@@ -16,10 +16,8 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.errors import TonnageError
-from tonnage.web.kept import Kept
-from tonnage.web.limits import Limits, TooLong
 from tonnage.web.questions import QUESTIONS
-from tonnage.web.settings import Settings
+from tonnage.web.records import Kept, Limits, Settings, TooLong
 from tonnage.web.workers import Lane, fork_context, spawn_context
 
 __all__ = ["QUICK", "Jobs", "key_of"]

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from tonnage.web.limits import Busy
+from tonnage.web.records import Busy
 
 __all__ = ["Line"]
 

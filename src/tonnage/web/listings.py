@@ -9,7 +9,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -43,33 +43,28 @@ class _Kind(NamedTuple):
     read: Callable[[catalog.Additions], Listing]
 
 
-def _accelerators(additions: catalog.Additions) -> Listing:
-    return accelerators_listing(today=datetime.now(UTC).date(), additions=additions)
-
-
-def _models(additions: catalog.Additions) -> Listing:
-    return models_listing(catalog.models(additions), today=datetime.now(UTC).date())
-
-
-def _offers(additions: catalog.Additions) -> Listing:
-    return offers_listing(today=datetime.now(UTC).date(), additions=additions)
+def _today() -> date:
+    return datetime.now(UTC).date()
 
 
 LISTINGS: Final[dict[str, _Kind]] = {
     "accelerators": _Kind(
         "Accelerators", "Memory, bandwidth, peaks, power and the lowest price of one; marketplaces counted in.",
         ("id", "price", "provider", "memory", "bandwidth", "bf16", "fp8", "power", "link", "as_of"),
-        ("vendor", "segment", "status", "memory_type"), "id", part_name, "price", _accelerators,
+        ("vendor", "segment", "status", "memory_type"), "id", part_name, "price",
+        lambda additions: accelerators_listing(today=_today(), additions=additions),
     ),
     "models": _Kind(
         "Models", "Counts as their publishers state them, absent where no source gives any.",
         ("id", "family", "kind", "parameters", "active", "layers", "context", "native_dtype", "licence"),
-        ("kind", "family", "licence", "native_dtype"), "id", model_name, "id", _models,
+        ("kind", "family", "licence", "native_dtype"), "id", model_name, "id",
+        lambda additions: models_listing(catalog.models(additions), today=_today()),
     ),
     "prices": _Kind(
         "Prices", "Offers by the price of one accelerator-hour, each with its date.",
         ("accelerator", "price", "provider", "instance_type", "count", "region", "spot", "reserved_1y", "as_of"),
-        ("provider", "country", "marketplace", "accelerator"), "accelerator", part_name, "price", _offers,
+        ("provider", "country", "marketplace", "accelerator"), "accelerator", part_name, "price",
+        lambda additions: offers_listing(today=_today(), additions=additions),
     ),
 }  # fmt: skip
 """Path -> the table that it shows."""
@@ -119,7 +114,7 @@ def listing_view(path: str, given: Mapping[str, str], *, additions: catalog.Addi
     page = max(1, int(given["page"])) if given.get("page", "").isdecimal() else 1
     shown = rows[(page - 1) * PAGE : page * PAGE]
     units = {column.name: column.unit for column in listing.columns}
-    today = datetime.now(UTC).date()
+    today = _today()
     asked = {name: value for name, value in given.items() if name != "page" and value}
     sort = asked.get("sort", kind.sort)
     heads = tuple(
@@ -204,11 +199,7 @@ def counts(additions: catalog.Additions) -> list[tuple[str, str, str, str]]:
 
 def cheapest_rows(additions: catalog.Additions, names: Sequence[str]) -> list[tuple[str, str, str, str]]:
     """Name, memory, bandwidth and lowest on-demand price of some accelerators."""
-    found = accelerators_listing(
-        catalog.filters.Wanted(accelerators=tuple(names)),
-        today=datetime.now(UTC).date(),
-        additions=additions,
-    )
+    found = accelerators_listing(catalog.filters.Wanted(accelerators=tuple(names)), today=_today(), additions=additions)
     return [
         (
             part_name(row["id"]),

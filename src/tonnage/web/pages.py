@@ -24,15 +24,14 @@ from tonnage.domain.train_plan import TrainPlan
 from tonnage.export import Offered
 from tonnage.report import html
 from tonnage.report.answers import explains, explanation_of
-from tonnage.report.document import Section
+from tonnage.report.document import Section, grid
 from tonnage.report.names import in_names, model_name
 from tonnage.report.wording import figure_name
 from tonnage.version import __version__
-from tonnage.web.kept import Kept
-from tonnage.web.limits import Limits
 from tonnage.web.listings import LISTINGS, ListingView, accuracy_rows, cheapest_rows, counts
 from tonnage.web.measured import CHOICE, NONE
 from tonnage.web.questions import LENGTHS, OWN_LENGTHS, QUESTIONS, Question, field_problems, nest_form_names
+from tonnage.web.records import Kept, Limits
 from tonnage.web.view import answer_view, linked_picture, without_commands
 from tonnage.web.what_if import WhatIf, changes_text, form_fields, moved_figures, value, what_ifs
 
@@ -98,11 +97,13 @@ def front_page(additions: catalog.Additions = catalog.NOTHING) -> str:
          row["numbers"])
         for row in figures[:8]
     ]  # fmt: skip
-    heads = ("quantity", "error", "covered", "numbers")
+    heads = ("quantity", "error>", "covered>", "numbers>")
     about = "Each source of measurements left out of every fit: mean error, and the share inside the 90 % interval."
-    found = html.table(heads, rows, numeric=(False, True, True, True), caption="Accuracy")
-    prices = html.table(("accelerator", "memory", "bandwidth", "lowest $/h"), cheapest_rows(additions, SHOWN_FIRST),
-                        numeric=(False, True, True, True), caption="Lowest on-demand prices")  # fmt: skip
+    found = html.table(grid(heads, rows), caption="Accuracy")
+    prices = html.table(
+        grid(("accelerator", "memory>", "bandwidth>", "lowest $/h>"), cheapest_rows(additions, SHOWN_FIRST)),
+        caption="Lowest on-demand prices",
+    )
     return _asking(
         question, values=question.example, error="", front=True, counts=counts(additions),
         cheapest=Markup(prices), accuracy=Markup(f"<p class='note'>{about}</p>{found}"),
@@ -186,17 +187,17 @@ def listing_page(view: ListingView) -> str:
 def accuracy_page() -> str:
     """How far predictions were off, on what no fit had seen first."""
     rows = accuracy_rows()
-    heads = ("figure", "groups", "numbers", "mean of medians", "median of medians", "worst group", "covered, mean",
-             "covered, least", "± width")  # fmt: skip
+    heads = ("figure", "groups>", "numbers>", "mean of medians>", "median of medians>", "worst group",
+             "covered, mean>", "covered, least", "± width>")  # fmt: skip
     told = {
         "its source": ("Its source left out", "Each row predicted as if its source had never been seen."),
         "its family": ("Its model family left out", "Each row predicted as if no model of its family had been seen."),
         "nothing (in sample)": ("In sample", "As shipped: the fits have read most of these rows."),
     }
     tables = [
-        (name, about, Markup(html.table(
-            heads, [tuple(row[head] for head in heads) for row in rows if row["left out"] == group],
-            numeric=(False, True, True, True, True, False, True, False, True), caption=name)))
+        (name, about, Markup(html.table(grid(
+            heads, [tuple(row[head.rstrip(">")] for head in heads) for row in rows if row["left out"] == group]),
+            caption=name)))
         for group, (name, about) in told.items()
     ]  # fmt: skip
     return _fill("accuracy.html", title="Accuracy", tables=tables, listing="accuracy")
@@ -219,8 +220,8 @@ def compare_page(columns: Sequence[tuple[str, Kept]], *, left: str, others: Sequ
          "" if change.relative is None else "the same" if change.relative == 0 else f"{change.relative:+.1%}")
         for change in moved
     ]  # fmt: skip
-    heads = ("figure", "first", "second", "second over first")
-    table = html.table(heads, rows, numeric=(False, True, True, True), caption="Both, figure by figure") if rows else ""
+    heads = ("figure", "first>", "second>", "second over first>")
+    table = html.table(grid(heads, rows), caption="Both, figure by figure") if rows else ""
     recent = [{"key": key, "text": sentence} for key, sentence in reversed(others)]
     return _fill("compare.html", title="Compare", columns=told, recent=recent, left=left,
                    table=Markup(table))  # fmt: skip
@@ -302,14 +303,17 @@ def _routes() -> list[dict[str, Any]]:
             content = told.get("requestBody", {}).get("content", {}).get("application/json", {})
             rows = [(one["name"], one["in"], one.get("description", "")) for one in told.get("parameters", ())]
             rows += _fields_of(content.get("schema", {}))
-            fields = html.table(("field", "type", "what it says"), rows, caption=f"{method} {path}") if rows else ""
+            fields = (
+                html.table(grid(("field", "type", "what it says"), rows), caption=f"{method} {path}") if rows else ""
+            )
             example = content.get("example", PREDICTED if path == "/predict" else None)
             answers = "; ".join(
                 f"{status} {reply['description'][:1].lower()}{reply['description'][1:]}"
                 for status, reply in sorted(told["responses"].items()) if status < "500"
             )  # fmt: skip
             found.append({"method": method.upper(), "path": path, "summary": told["summary"], "answers": answers,
-                          "body": "" if example is None else _one_line(example), "fields": Markup(fields)})  # fmt: skip
+                          "body": "" if example is None else msgspec.json.encode(example).decode(),
+                          "fields": Markup(fields)})  # fmt: skip
     return found
 
 
@@ -439,10 +443,6 @@ def _environment() -> Environment:
         profiles=tuple(profiles()),
     )
     return environment
-
-
-def _one_line(request: Mapping[str, Any]) -> str:
-    return msgspec.json.encode(request).decode()
 
 
 def error_document(why: str) -> bytes:

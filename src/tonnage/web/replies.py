@@ -10,13 +10,13 @@ from litestar.exceptions import HTTPException
 
 from tonnage.web.guard import NOT_ASKED, is_loopback, single_fields
 from tonnage.web.jobs import Jobs
-from tonnage.web.kept import Kept
 from tonnage.web.openapi import ANSWER_KEY
 from tonnage.web.questions import QUESTIONS, nest_form_names
+from tonnage.web.records import Kept
 
 __all__ = [
     "JSON", "Asked", "answer_of", "answer_reply", "client_of", "csv_reply", "fields_of", "html_reply", "jobs_of",
-    "json_reply", "kept_of", "still_here", "wants_csv", "wants_json",
+    "json_reply", "kept_of", "made", "still_here", "wants_csv", "wants_json",
 ]  # fmt: skip
 
 JSON: Final = "application/json"
@@ -27,6 +27,11 @@ def jobs_of(request: Asked) -> Jobs:
     """The questions under way."""
     found: Jobs = request.app.state.jobs
     return found
+
+
+async def made(request: Asked, task: str, **arguments: object) -> Any:
+    """What a quick task makes of kept answers, or of no more than its arguments."""
+    return await jobs_of(request).quick.run(task, arguments, client=client_of(request))
 
 
 def client_of(request: Asked) -> str:

@@ -14,11 +14,10 @@ import msgspec
 
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.web.answering import answer_form
-from tonnage.web.kept import Kept
 from tonnage.web.measured import chosen
 from tonnage.web.models import store_model, store_text, with_uploaded_models
 from tonnage.web.questions import QUESTIONS, parse_form_lists
-from tonnage.web.settings import Settings, Told
+from tonnage.web.records import Kept, Settings
 from tonnage.web.tool_results import Result, call
 
 __all__ = ["MAX_CASES", "TASKS"]
@@ -26,14 +25,14 @@ __all__ = ["MAX_CASES", "TASKS"]
 MAX_CASES: Final = 200
 
 
-def ask(settings: Settings, told: Told, *, path: str, request: dict[str, Any]) -> Kept:
+def ask(settings: Settings, *, path: str, request: dict[str, Any]) -> Kept:
     """The answer to one question."""
     question = QUESTIONS[path]
     inner = with_uploaded_models(parse_form_lists(question, request), folder=Path(settings.uploads))
-    return _keep(path, request, answer_form(question, inner, additions=settings.additions, watch=told))
+    return _keep(path, request, answer_form(question, inner, additions=settings.additions, watch=settings.told))
 
 
-def predict(settings: Settings, _: Told, *, body: Mapping[str, Any]) -> bytes:
+def predict(settings: Settings, *, body: Mapping[str, Any]) -> bytes:
     """Many cases in, as many predictions or sentences out, in their order."""
     from tonnage.planning.predict.case_lines import case_of_object
     from tonnage.planning.predict.predict import predict as predicted
@@ -53,7 +52,7 @@ def predict(settings: Settings, _: Told, *, body: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode({"results": [one(case) for case in cases]})
 
 
-def tool(settings: Settings, _: Told, *, name: str, arguments: dict[str, Any]) -> Result:
+def tool(settings: Settings, *, name: str, arguments: dict[str, Any]) -> Result:
     """The result of one tool for assistants."""
 
     return call(name, arguments, additions=settings.additions)
@@ -61,7 +60,6 @@ def tool(settings: Settings, _: Told, *, name: str, arguments: dict[str, Any]) -
 
 def page(
     settings: Settings,
-    _: Told,
     *,
     path: str,
     given: Mapping[str, str],
@@ -77,21 +75,21 @@ def page(
     return pages.question_page(QUESTIONS[path], given=given, shown=shown, error=note, additions=settings.additions)
 
 
-def front(settings: Settings, _: Told) -> str:
+def front(settings: Settings) -> str:
     """The first page."""
     from tonnage.web import pages
 
     return pages.front_page(settings.additions)
 
 
-def example(_: Settings, __: Told, *, key: str, kept: Kept) -> str:
+def example(_: Settings, *, key: str, kept: Kept) -> str:
     """The answer beside the question of the first page."""
     from tonnage.web import pages
 
     return pages.example_page(key, kept)
 
 
-def listing(settings: Settings, _: Told, *, path: str, given: Mapping[str, str], form: str) -> str | bytes:
+def listing(settings: Settings, *, path: str, given: Mapping[str, str], form: str) -> str | bytes:
     """A table of the catalogue as a page, as CSV or as JSON."""
     from tonnage.web import listings, pages
 
@@ -102,14 +100,14 @@ def listing(settings: Settings, _: Told, *, path: str, given: Mapping[str, str],
     return pages.listing_page(listings.listing_view(path, given, additions=settings.additions))
 
 
-def accuracy(_: Settings, __: Told) -> str:
+def accuracy(_: Settings) -> str:
     """How far predictions were off."""
     from tonnage.web import pages
 
     return pages.accuracy_page()
 
 
-def options(_: Settings, __: Told, *, kept: Kept) -> str:
+def options(_: Settings, *, kept: Kept) -> str:
     """Every option of a kept answer as CSV, as its table shows them."""
     import csv
     import io
@@ -126,16 +124,14 @@ def options(_: Settings, __: Told, *, kept: Kept) -> str:
     return held.getvalue()
 
 
-def compare(
-    _: Settings, __: Told, *, columns: Sequence[tuple[str, Kept]], left: str, others: Sequence[tuple[str, str]]
-) -> str:
+def compare(_: Settings, *, columns: Sequence[tuple[str, Kept]], left: str, others: Sequence[tuple[str, str]]) -> str:
     """The page of one or two kept answers side by side."""
     from tonnage.web import pages
 
     return pages.compare_page(columns, left=left, others=others)
 
 
-def changes(_: Settings, __: Told, *, kept: Kept) -> tuple[dict[str, Any], list[tuple[Any, dict[str, Any]]]]:
+def changes(_: Settings, *, kept: Kept) -> tuple[dict[str, Any], list[tuple[Any, dict[str, Any]]]]:
     """The question as its changes are asked, and each change with its request."""
     from tonnage.web.what_if import WhatIf, form_fields, request_of, what_ifs
 
@@ -147,7 +143,7 @@ def changes(_: Settings, __: Told, *, kept: Kept) -> tuple[dict[str, Any], list[
 
 
 def changes_page(
-    _: Settings, __: Told, *, path: str, base: tuple[str, Kept], asked: Sequence[tuple[Any, str, Kept | str]]
+    _: Settings, *, path: str, base: tuple[str, Kept], asked: Sequence[tuple[Any, str, Kept | str]]
 ) -> str:
     """What each change of a question moves."""
     from tonnage.web import pages
@@ -156,7 +152,7 @@ def changes_page(
     return pages.what_ifs_page(path, base=(base[0], base[1].answer), asked=found)
 
 
-def chart(_: Settings, __: Told, *, kept: Kept, name: str, theme: str, form: str) -> bytes | None:
+def chart(_: Settings, *, kept: Kept, name: str, theme: str, form: str) -> bytes | None:
     """One picture of a kept answer, drawn or as its Vega-Lite document; absent where it has none of that name."""
     from tonnage.report.charts import charts_of
     from tonnage.report.charts.chart import specification, svg
@@ -170,7 +166,7 @@ def chart(_: Settings, __: Told, *, kept: Kept, name: str, theme: str, form: str
     )
 
 
-def vega(_: Settings, __: Told) -> bytes:
+def vega(_: Settings) -> bytes:
     """The library that draws charts in a browser, from the package that draws them here."""
     from tonnage.report.charts.chart import renderer
 
@@ -178,7 +174,7 @@ def vega(_: Settings, __: Told) -> bytes:
     return bundle.encode()
 
 
-def export(settings: Settings, _: Told, *, kept: Kept, key: str, asked: dict[str, str]) -> tuple[Any, str]:
+def export(settings: Settings, *, kept: Kept, key: str, asked: dict[str, str]) -> tuple[Any, str]:
     """The files that start a kept plan on a target, and their page; where it can be started, where none is named."""
     from tonnage import export
     from tonnage.planning.launchable import launchable_option
@@ -198,7 +194,7 @@ def export(settings: Settings, _: Told, *, kept: Kept, key: str, asked: dict[str
     return {"files": written}, pages.files_page(written, title=f"{known.title}: files", about=about)
 
 
-def numbers(settings: Settings, _: Told, *, kept: Kept, rank: str, key: str) -> tuple[bytes, str]:
+def numbers(settings: Settings, *, kept: Kept, rank: str, key: str) -> tuple[bytes, str]:
     """The times of a kept plan's option, opened: as JSON, and their page."""
     from tonnage.planning.breakdown import case_of_option, explain_plan
     from tonnage.planning.near import near
@@ -221,12 +217,12 @@ def _rank(text: str) -> int:
     return int(text)
 
 
-def keep_model(settings: Settings, _: Told, *, config: Mapping[str, Any], text: bytes) -> str:
+def keep_model(settings: Settings, *, config: Mapping[str, Any], text: bytes) -> str:
     """The name under which questions can use an uploaded configuration."""
     return store_model(config, text, folder=Path(settings.uploads))
 
 
-def keep_text(settings: Settings, _: Told, *, text: str) -> str:
+def keep_text(settings: Settings, *, text: str) -> str:
     """The name under which questions can use a text that is too long for an address."""
     return store_text(text, folder=Path(settings.uploads))
 

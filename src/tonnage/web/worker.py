@@ -20,8 +20,10 @@ from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
+import msgspec
+
 from tonnage.errors import TonnageError
-from tonnage.web.settings import Settings, Told
+from tonnage.web.records import Settings, Told
 
 __all__ = ["ANSWER", "BROKEN", "MEMORY", "PROGRESS", "READY", "REFUSED", "work"]
 
@@ -50,6 +52,7 @@ def work(connection: Connection, settings: Settings, *, warm: str) -> None:
     """
     _settle(settings)
     tasks = import_module("tonnage.web.tasks").TASKS
+    settings = msgspec.structs.replace(settings, told=_progress_sender(connection))
     import_module(warm)
     if settings.replicas:
         from tonnage.planning.replica import keep_replicas
@@ -59,7 +62,7 @@ def work(connection: Connection, settings: Settings, *, warm: str) -> None:
         connection.send((READY, None))
         while True:
             name, arguments = connection.recv()
-            connection.send(_outcome(partial(tasks[name], settings, _progress_sender(connection), **arguments)))
+            connection.send(_outcome(partial(tasks[name], settings, **arguments)))
 
 
 def _progress_sender(connection: Connection) -> Told:

@@ -25,9 +25,8 @@ from typing import Any, Final, TypeVar
 
 from tonnage.errors import TonnageError
 from tonnage.units import GiB
-from tonnage.web.limits import Limits, TooLong, TooMuchMemory, WorkerLost
 from tonnage.web.line import Line
-from tonnage.web.settings import Settings, Told
+from tonnage.web.records import Limits, Settings, Told, TooLong, TooMuchMemory, WorkerLost
 from tonnage.web.worker import ANSWER, BROKEN, MEMORY, PROGRESS, READY, REFUSED, work
 
 __all__ = ["Lane", "fork_context", "spawn_context", "stop_starts"]

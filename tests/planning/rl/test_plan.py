@@ -18,7 +18,7 @@ from tonnage.planning.requests.jobs import rl_request
 from tonnage.planning.rl.plan import plan_rl
 from tonnage.pricing.energy import IDLE_DRAW
 from tonnage.report.answers import document_of, explanation_of
-from tonnage.report.charts.rl import rl_charts
+from tonnage.report.charts import charts_of
 from tonnage.report.document import as_json
 
 DAY = date(2026, 11, 22)
@@ -109,7 +109,7 @@ def test_the_plan_is_kept_shown_and_drawn(apart: RlPlan) -> None:
     document, opened = document_of(apart), explanation_of(apart)
     assert document.first and opened.why
     assert "Another split" in str(document.first)
-    assert rl_charts(apart)[0].name == "phases"
+    assert charts_of(apart)[0].name == "phases"
 
 
 def test_python_asks_the_same(shared: RlPlan) -> None:

@@ -11,7 +11,7 @@ from tonnage.errors import BadRequest
 from tonnage.planning.ask import answer
 from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.sessions.reuse import drawn_turns, profile_of
-from tonnage.report.serve import serve_document
+from tonnage.report.answers import document_of
 from tonnage.simulation.session_steady import steady_turns
 
 SMALL = {
@@ -78,7 +78,7 @@ def test_a_session_costs_its_turns_and_a_solved_task_more(agents: ServePlan) -> 
 
 
 def test_the_first_screen_says_what_is_found_again(agents: ServePlan) -> None:
-    said = str(serve_document(agents))
+    said = str(document_of(agents))
     assert agents.options[0].reuse is not None
     allowed = f"(sessions allow {agents.options[0].reuse.unbounded:.0%})"
     assert f"prompt tokens found again {allowed}" in said and "What cache buys" in said

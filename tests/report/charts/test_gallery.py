@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import tonnage
 from tonnage.domain.answer import Quantity
 from tonnage.report.charts import Chart, charts_of, specification
-from tonnage.report.charts.memory import Stack, memory_chart
+from tonnage.report.charts.memory import memory_chart
 from tonnage.report.charts.owning import _owned_line
 from tonnage.units import read
 
@@ -64,9 +65,8 @@ def test_memory_bands_sum_to_the_whole() -> None:
         Quantity(name="KV cache", value=3 * GIB),
         Quantity(name="CUDA graphs", value=1 * GIB),
     )
-    chart = memory_chart(
-        (Stack(label="a", memory=Quantity.of_parts("bytes", parts), limit_bytes=8 * GIB),) * 2,
-    )
+    option = SimpleNamespace(memory=Quantity.of_parts("bytes", parts), limit_bytes=8 * GIB)
+    chart = memory_chart((option, option), lambda _: "a")
     assert chart is not None
     drawn = chart.body["data"]["values"]
     assert {value["accelerator"] for value in drawn} == {"a", "a (2)"}

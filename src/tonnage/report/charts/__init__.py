@@ -10,52 +10,134 @@ from tonnage.domain.compare import Comparison
 from tonnage.domain.cost import RentOrBuy
 from tonnage.domain.fit import FitAnswer
 from tonnage.domain.fleet_plan import FleetPlan
-from tonnage.domain.infer_plan import InferPlan
+from tonnage.domain.infer_plan import InferOption, InferPlan
 from tonnage.domain.lifecycle import LifecyclePlan
 from tonnage.domain.plan import ServePlan
-from tonnage.domain.rl_plan import RlPlan
+from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.domain.sessions import TraceSessions
 from tonnage.domain.simulate import Simulated
 from tonnage.domain.train_plan import TrainPlan
-from tonnage.report.charts.chart import Chart, specification
+from tonnage.report.charts.chart import Chart, axis, layer_charts, records, specification
 from tonnage.report.charts.fleet import fleet_charts
-from tonnage.report.charts.inference import infer_charts
-from tonnage.report.charts.memory import Stack, memory_chart
+from tonnage.report.charts.memory import memory_chart
+from tonnage.report.charts.options import Axis, options_chart, point_of
 from tonnage.report.charts.owning import cost_charts
-from tonnage.report.charts.rl import rl_charts
 from tonnage.report.charts.serving import serve_charts, trace_charts
 from tonnage.report.charts.simulation import comparison_charts, simulation_charts
 from tonnage.report.charts.training import batch_charts, timeline_chart, train_charts
+from tonnage.report.names import part_name
+from tonnage.units import show
 
 __all__ = ["Chart", "charts_of", "specification"]
+
+Drawn = tuple[Chart | None, ...]
+"""Pictures, and None for those that have nothing to show."""
 
 
 def charts_of(answer: object) -> tuple[Chart, ...]:
     """The pictures of an answer, the most telling first; none for kinds without."""
-    drawn: tuple[Chart, ...] = _GALLERY.get(type(answer), lambda _: ())(answer)
-    return drawn
+    drawn = _GALLERY.get(type(answer), lambda _: ())(answer)
+    return tuple(chart for chart in drawn if chart is not None)
 
 
-def _fit_charts(answer: FitAnswer) -> tuple[Chart, ...]:
-    stacks = tuple(
-        Stack(label=f"{row.count} x {row.name}", memory=row.memory, limit_bytes=row.limit_bytes) for row in answer.rows
+def _fit_charts(answer: FitAnswer) -> Drawn:
+    return (memory_chart(answer.rows, lambda row: f"{row.count} x {row.name}"),)
+
+
+def _lifecycle_charts(plan: LifecyclePlan) -> Drawn:
+    return (*serve_charts(plan.serve), timeline_chart(plan.timeline))
+
+
+def _infer_charts(plan: InferPlan) -> Drawn:
+    return (_latency_and_price(plan), memory_chart(plan.options[:5], _infer_label))
+
+
+def _latency_and_price(plan: InferPlan) -> Chart | None:
+    """Latency against the price of an hour; None where nothing is rented."""
+    points = [
+        point_of(
+            _infer_label(option),
+            option.latency_s,
+            scale=1e3,
+            usd=option.bill.usd_per_hour,
+            evidence=str(option.basis),
+            rank=rank,
+        )
+        for rank, option in enumerate(plan.options, 1)
+        if option.bill is not None
+    ]
+    limit = plan.request.latency_s
+    time = Axis("mean latency", "ms", None if limit is None else 1e3 * limit)
+    return options_chart(points, time=time, money=Axis("Price", "USD/h"))
+
+
+def _infer_label(option: InferOption) -> str:
+    return f"{option.count} x {part_name(option.accelerator)} {option.precision.upper()}"
+
+
+MOST_OPTIONS: Final = 6
+"""Of reinforcement learning whose memory and phases are drawn."""
+
+
+def _rl_charts(plan: RlPlan) -> Drawn:
+    if not plan.options:
+        return ()
+    return (_phases(plan), memory_chart(plan.options[:MOST_OPTIONS], _rl_label))
+
+
+def _rl_label(option: RlOption) -> str:
+    return f"{option.accelerators} x {part_name(option.case.accelerator)}"
+
+
+def _phases(plan: RlPlan) -> Chart:
+    """Seconds of a step by phase: of the splits where the two sides are apart, else of the options."""
+    rows: list[tuple[Any, ...]] = []
+    if plan.splits:
+        what = "accelerators that generate + that train"
+        for split in plan.splits:
+            label = f"{split.rollout} + {split.training}"
+            rows += [(label, "rollout", split.rollout_s), (label, "training", split.training_s)]
+    else:
+        what = "option"
+        for rank, option in enumerate(plan.options[:MOST_OPTIONS], 1):
+            label = f"{rank}: {_rl_label(option)}"
+            rows += [(label, name, seconds) for name, seconds in _seconds(option)]
+    columns = ("where", "phase", "seconds")
+    body = layer_charts(
+        records(columns, rows),
+        {
+            "mark": {"type": "bar"},
+            "encoding": {
+                "y": axis("where", what, kind="nominal", sort=None),
+                "x": axis("seconds", "time of a step (s), less is better"),
+                "color": {"field": "phase", "type": "nominal", "title": "phase"},
+                "yOffset": {"field": "phase"},
+            },
+        },
     )
-    chart = memory_chart(stacks)
-    return () if chart is None else (chart,)
+    longest = max(rows, key=lambda row: row[2])
+    return Chart(
+        name="phases",
+        title="Rollout against training time",
+        says=f"Time of a step by phase; the longest is {longest[1]} of {longest[0]} with {show(longest[2], 's')}.",
+        body=body,
+        columns=(what, "phase", "time"),
+        rows=tuple((where, phase, show(seconds, "s")) for where, phase, seconds in rows),
+    )
 
 
-def _lifecycle_charts(plan: LifecyclePlan) -> tuple[Chart, ...]:
-    timeline = timeline_chart(plan.timeline)
-    return (*serve_charts(plan.serve), *(() if timeline is None else (timeline,)))
+def _seconds(option: RlOption) -> list[tuple[str, float]]:
+    phases = [phase for part in option.step.parts for phase in (part.parts if part.rule == "max" else (part,))]
+    return [(phase.name, phase.value) for phase in phases]
 
 
-_GALLERY: Final[dict[type, Callable[[Any], tuple[Chart, ...]]]] = {
+_GALLERY: Final[dict[type, Callable[[Any], Drawn]]] = {
     ServePlan: serve_charts,
     TrainPlan: train_charts,
     BatchPlan: batch_charts,
     LifecyclePlan: _lifecycle_charts,
-    InferPlan: infer_charts,
-    RlPlan: rl_charts,
+    InferPlan: _infer_charts,
+    RlPlan: _rl_charts,
     FleetPlan: fleet_charts,
     RentOrBuy: cost_charts,
     FitAnswer: _fit_charts,

@@ -19,9 +19,11 @@ __all__ = [
     "COLOURS",
     "Chart",
     "axis",
+    "colour",
     "layer_charts",
     "log_axis",
     "log_ends",
+    "names",
     "records",
     "renderer",
     "specification",
@@ -94,6 +96,16 @@ def log_axis(field: str, title: str, *, ends: tuple[float, float], **more: Any) 
     }
     scale = {"type": "log", "domain": [low, high], "nice": False, **more.pop("scale", {})}
     return axis(field, title, scale=scale, axis={**shown, **more.pop("axis", {})}, **more)
+
+
+def names(field: str, title: str = "") -> dict[str, Any]:
+    """A position channel of names, in the order in which they come."""
+    return axis(field, title, kind="nominal", sort=None)
+
+
+def colour(field: str) -> dict[str, Any]:
+    """A colour for each value of a field, in the order in which they come."""
+    return {"field": field, "type": "nominal", "title": None, "sort": None}
 
 
 def layer_charts(data: dict[str, Any], *layers: dict[str, Any]) -> dict[str, Any]:

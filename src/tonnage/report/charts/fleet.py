@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.domain.fleet_plan import FleetPlan, PoolInstances
-from tonnage.report.charts.chart import Chart, axis, records
+from tonnage.report.charts.chart import Chart, axis, colour, records
 
 __all__ = ["fleet_charts"]
 
 MOST_LINES: Final = 12
 
 
-def fleet_charts(plan: FleetPlan) -> tuple[Chart, ...]:
+def fleet_charts(plan: FleetPlan) -> tuple[Chart | None, ...]:
     """Instances by the hour and the bill; none when nothing carries the load."""
-    return tuple(chart for chart in (_by_hour(plan), _bill(plan)) if chart is not None)
+    return _by_hour(plan), _bill(plan)
 
 
 def _by_hour(plan: FleetPlan) -> Chart | None:
@@ -40,7 +40,7 @@ def _by_hour(plan: FleetPlan) -> Chart | None:
                 axis={"labelAngle": 0, "labelOverlap": True},
             ),
             "y": axis("count", "instances" if whole else "instances, mean of the hour", aggregate="sum", stack="zero"),
-            "color": {"field": "instance", "type": "nominal", "title": None, "sort": None},
+            "color": colour("instance"),
         },
     }
     return Chart(

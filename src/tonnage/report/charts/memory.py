@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-import msgspec
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from tonnage.domain.answer import Quantity
-from tonnage.report.charts.chart import Chart, axis, layer_charts, records
+from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, records
 from tonnage.units import show
 
-__all__ = ["Stack", "memory_chart"]
+__all__ = ["memory_chart"]
+
+Bar = tuple[str, Quantity, float | None]
+"""Its name, what fills it, and what may be used. [bytes]"""
 
 GIB: Final = 1024.0**3
 MOST: Final = 8
@@ -28,33 +31,33 @@ GROUPS: Final = (
 OTHER: Final = "engine and libraries"
 
 
-class Stack(msgspec.Struct, frozen=True, kw_only=True):
-    """One bar: whose memory, what is in it, and the lines drawn across."""
+def memory_chart(options: Sequence[Any], label: Callable[..., str]) -> Chart | None:
+    """
+    The memory of each option as a horizontal bar, with the line it must stay under; None when there are none.
 
-    label: str
-    memory: Quantity
-    limit_bytes: float | None = None
-    """What may be used. [bytes]"""
-
-
-def memory_chart(stacks: tuple[Stack, ...]) -> Chart | None:
-    """The stacks as horizontal bars; None when there are none."""
-    drawn = _named_apart(stacks[:MOST])
+    Parameters
+    ----------
+    options : sequence
+        What has `memory` and `limit_bytes`.
+    label : callable
+        Option -> the name of its bar.
+    """
+    drawn = _named_apart([(label(one), one.memory, one.limit_bytes) for one in options[:MOST]])
     if not drawn:
         return None
     values = [
-        (stack.label, band, size / GIB, order)
-        for stack in drawn
-        for order, (band, size) in enumerate(_bands(stack.memory).items())
+        (name, band, size / GIB, order)
+        for name, memory, _ in drawn
+        for order, (band, size) in enumerate(_bands(memory).items())
     ]
-    limits = [(stack.label, stack.limit_bytes / GIB) for stack in drawn if stack.limit_bytes is not None]
-    y = axis("accelerator", "", kind="nominal", sort=[stack.label for stack in drawn])
+    limits = [(name, limit / GIB) for name, _, limit in drawn if limit is not None]
+    y = axis("accelerator", "", kind="nominal", sort=[name for name, _, _ in drawn])
     bars = {
         "mark": {"type": "bar", "tooltip": True},
         "encoding": {
             "y": y,
             "x": axis("gib", "memory of one accelerator [GiB]", stack="zero"),
-            "color": {"field": "part", "type": "nominal", "title": None, "sort": None},
+            "color": colour("part"),
             "order": {"field": "order"},
         },
     }
@@ -63,16 +66,15 @@ def memory_chart(stacks: tuple[Stack, ...]) -> Chart | None:
         "mark": {"type": "tick", "thickness": 4, "size": 36, "tooltip": True},
         "encoding": {"y": y, "x": axis("limit", "memory of one accelerator [GiB]")},
     }
-    rows = tuple(
-        (stack.label, band, show(size, "bytes")) for stack in drawn for band, size in _bands(stack.memory).items()
-    ) + tuple((stack.label, "may use", show(stack.limit_bytes, "bytes")) for stack in drawn if stack.limit_bytes)
+    rows = [(name, band, show(size, "bytes")) for name, memory, _ in drawn for band, size in _bands(memory).items()]
+    rows += [(name, "may use", show(limit, "bytes")) for name, _, limit in drawn if limit]
     return Chart(
         name="memory",
         title="What fills the memory",
         says="Memory of one accelerator, opened into parts; the upright line is what may be used of it.",
         body=layer_charts(records(("accelerator", "part", "gib", "order"), values), bars, *([line] if limits else [])),
         columns=("accelerator", "part", "size"),
-        rows=rows,
+        rows=tuple(rows),
         height=44 * len(drawn) + 20,
     )
 
@@ -87,12 +89,11 @@ def _bands(memory: Quantity) -> dict[str, float]:
     return {band: size for band, size in sums.items() if size > 0}
 
 
-def _named_apart(stacks: tuple[Stack, ...]) -> tuple[Stack, ...]:
+def _named_apart(bars: Sequence[Bar]) -> list[Bar]:
     """Bars of the same name would be drawn as one."""
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     named = []
-    for stack in stacks:
-        seen[stack.label] = seen.get(stack.label, 0) + 1
-        again = f"{stack.label} ({seen[stack.label]})" if seen[stack.label] > 1 else stack.label
-        named.append(msgspec.structs.replace(stack, label=again))
-    return tuple(named)
+    for name, memory, limit in bars:
+        seen[name] += 1
+        named.append((f"{name} ({seen[name]})" if seen[name] > 1 else name, memory, limit))
+    return named

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tonnage.domain.cost import Rent, RentOrBuy
-from tonnage.report.charts.chart import Chart, axis, layer_charts, log_axis, log_ends, records
+from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, log_ends, names, records
 from tonnage.report.names import provider_name
 
 __all__ = ["cost_charts"]
@@ -15,9 +15,9 @@ MOST_SWINGS: Final = 10
 USES: Final = tuple(use / 100 for use in range(5, 101, 5))
 
 
-def cost_charts(answer: RentOrBuy) -> tuple[Chart, ...]:
+def cost_charts(answer: RentOrBuy) -> tuple[Chart | None, ...]:
     """Break-even and tornado; what cannot be drawn is left out."""
-    return tuple(chart for chart in (_break_even(answer), _tornado(answer)) if chart is not None)
+    return _break_even(answer), _tornado(answer)
 
 
 def _break_even(answer: RentOrBuy) -> Chart | None:
@@ -39,14 +39,14 @@ def _break_even(answer: RentOrBuy) -> Chart | None:
     x = axis("use", "share of hours with useful work", axis={"format": "%"})
     ends = log_ends([value[2] for value in values])
     y = log_axis("usd", "USD per accelerator and hour of useful work", ends=ends)
-    colour = {"field": "way", "type": "nominal", "title": None, "sort": None}
+    shade = colour("way")
     body = layer_charts(
         records(("way", "use", "usd"), values),
-        {"mark": {"type": "line", "tooltip": True}, "encoding": {"x": x, "y": y, "color": colour}},
+        {"mark": {"type": "line", "tooltip": True}, "encoding": {"x": x, "y": y, "color": shade}},
         {
             "data": records(("way", "use", "usd"), crossings),
             "mark": {"type": "point", "filled": True, "size": 90, "tooltip": True},
-            "encoding": {"x": x, "y": y, "color": colour},
+            "encoding": {"x": x, "y": y, "color": shade},
         },
     )
     rows: list[tuple[str, ...]] = [
@@ -98,7 +98,7 @@ def _tornado(answer: RentOrBuy) -> Chart | None:
         {
             "mark": {"type": "bar", "tooltip": True, "height": 14},
             "encoding": {
-                "y": axis("input", "", kind="nominal", sort=None),
+                "y": names("input"),
                 "x": axis("low", "USD per used hour, owned", scale={"zero": False}),
                 "x2": {"field": "high"},
             },

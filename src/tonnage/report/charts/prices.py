@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.domain.listing import Listing
-from tonnage.report.charts.chart import Chart, axis, layer_charts, records
+from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, records
 
 __all__ = ["price_chart"]
 
@@ -27,17 +27,17 @@ def price_chart(listing: Listing) -> tuple[Chart, ...]:
         for row in path
     ]
     x = axis("date", "day of the prices", kind="temporal")
-    colour = {"field": "accelerator", "type": "nominal", "title": None, "sort": None}
+    shade = colour("accelerator")
     y = axis("market", "USD per accelerator-hour, on demand", scale={"type": "log"})
     body = layer_charts(
         records(("accelerator", "date", "market", "low", "high", "sellers"), values),
         {
             "mark": {"type": "area", "opacity": 0.15},
-            "encoding": {"x": x, "y": axis("low", "", scale={"type": "log"}), "y2": {"field": "high"}, "color": colour},
+            "encoding": {"x": x, "y": axis("low", "", scale={"type": "log"}), "y2": {"field": "high"}, "color": shade},
         },
         {
             "mark": {"type": "line", "point": True, "interpolate": "step-after", "tooltip": True},
-            "encoding": {"x": x, "y": y, "color": colour},
+            "encoding": {"x": x, "y": y, "color": shade},
         },
     )
     rows = [(name, day, f"{price:.2f}", f"{low:.2f}-{high:.2f}", f"{n:g}") for name, day, price, low, high, n in values]

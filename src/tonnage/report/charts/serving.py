@@ -10,9 +10,10 @@ from tonnage.domain.plan import LoadPoint, ServeOption, ServePlan
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.roofline import Roofline
 from tonnage.domain.sessions import TraceSessions
-from tonnage.report.charts.chart import COLOURS, Chart, axis, layer_charts, log_axis, log_ends, records
-from tonnage.report.charts.memory import Stack, memory_chart
+from tonnage.report.charts.chart import COLOURS, Chart, axis, colour, layer_charts, log_axis, log_ends, records
+from tonnage.report.charts.memory import memory_chart
 from tonnage.report.charts.options import Axis, options_chart, point_of
+from tonnage.report.metrics import OBJECTIVES, objectives
 from tonnage.report.names import part_name
 from tonnage.units import show
 
@@ -24,18 +25,14 @@ MOST_LINES: Final = 5
 USES: Final = tuple(use / 100 for use in (5, 7, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100))
 
 
-def serve_charts(plan: ServePlan) -> tuple[Chart, ...]:
+def serve_charts(plan: ServePlan) -> tuple[Chart | None, ...]:
     """Every picture of a feasible plan; none when nothing works."""
     if not plan.options:
         return ()
-    stacks = tuple(
-        Stack(label=_label(option), memory=option.memory, limit_bytes=option.limit_bytes) for option in plan.options[:5]
-    )
-    drawn = (
-        _price_and_latency(plan), _latency_by_load(plan), _cost_by_use(plan), memory_chart(stacks),
+    return (
+        _price_and_latency(plan), _latency_by_load(plan), _cost_by_use(plan), memory_chart(plan.options[:5], _label),
         roofline_chart(plan.roofline), _hits_by_cache(plan), _images(plan),
     )  # fmt: skip
-    return tuple(chart for chart in drawn if chart is not None)
 
 
 def _images(plan: ServePlan) -> Chart | None:
@@ -49,12 +46,9 @@ def _images(plan: ServePlan) -> Chart | None:
 def _price_and_latency(plan: ServePlan) -> Chart | None:
     """Price against the objective that has least room; TPOT where none is given."""
     slo, first = plan.request.slo, plan.options[0].capacity
-    limits = {"TTFT": slo.ttft_s, "TPOT": slo.tpot_s}
-    used = {
-        name: getattr(first, field).value / limit for name, field in LATENCIES if (limit := limits[name]) is not None
-    }
-    name = max(used, key=lambda name: used[name]) if used else "TPOT"
-    field, limit = dict(LATENCIES)[name], limits[name]
+    used = {metric: getattr(first, metric.name).value / limit for metric, limit in objectives(slo) if metric in DRAWN}
+    metric = max(used, key=lambda metric: used[metric]) if used else DRAWN[1]
+    field, limit = metric.name, getattr(slo, metric.name)
     scale, unit = (1.0, "s") if (limit or getattr(first, field).value) >= 2.0 else (1e3, "ms")
     points = [
         point_of(
@@ -69,7 +63,7 @@ def _price_and_latency(plan: ServePlan) -> Chart | None:
         # Power alone is no price: beside rents it would look like the cheapest.
         if option.bill.trust != "unknown" or plan.options[0].bill.trust == "unknown"
     ]
-    time = Axis(f"p{slo.percentile:g} {name}", unit, None if limit is None else scale * limit)
+    time = Axis(f"p{slo.percentile:g} {metric.title}", unit, None if limit is None else scale * limit)
     return options_chart(points, time=time, money=Axis("Price", "USD/h"))
 
 
@@ -86,7 +80,7 @@ def _latency_by_load(plan: ServePlan) -> Chart | None:
         knee_per_s=seen.knee_per_s,
         most_per_s=seen.low_per_s,
         peak_per_s=peak,
-        own={name: getattr(best.capacity, field).value for name, field in LATENCIES},
+        own={metric.title: getattr(best.capacity, metric.name).value for metric in DRAWN},
     )
 
 
@@ -119,7 +113,7 @@ def _cost_by_use(plan: ServePlan) -> Chart:
             "encoding": {
                 "x": axis("use", "share of the capacity that is used", axis={"format": "%"}),
                 "y": log_axis("usd", "USD per million output tokens", ends=log_ends([value[2] for value in values])),
-                "color": {"field": "option", "type": "nominal", "title": None, "sort": None},
+                "color": colour("option"),
             },
         },
     )
@@ -202,7 +196,8 @@ def _label(option: ServeOption) -> str:
 
 MOST_PRICES: Final = 5
 """Prices that an axis names one by one."""
-LATENCIES: Final = (("TTFT", "ttft_s"), ("TPOT", "tpot_s"))
+DRAWN: Final = OBJECTIVES[:2]
+"""Latencies that are drawn."""
 
 
 def load_chart(
@@ -234,27 +229,27 @@ def load_chart(
     if len(tried) < 2:
         return None
     values = [
-        (name, point.rate_per_s, *seen, point.passed)
-        for name, field in LATENCIES
+        (metric.title, point.rate_per_s, *seen, point.passed)
+        for metric in DRAWN
         for point in tried
-        if (seen := getattr(point, field)) is not None and seen[0] > 0
+        if (seen := getattr(point, metric.name)) is not None and seen[0] > 0
     ]
-    limits = [(name, limit) for name, field in LATENCIES if (limit := getattr(slo, field)) is not None]
+    limits = [(metric.title, limit) for metric, limit in objectives(slo) if metric in DRAWN]
     marks = [(f"most {show(most_per_s, 'count')}/s", most_per_s)]
     if knee_per_s < max(point.rate_per_s for point in tried):  # at the last rate tried nothing queues yet
         marks.append((f"knee {show(knee_per_s, 'count')}/s", knee_per_s))
     if peak_per_s is not None:
         marks.append((f"your load {show(peak_per_s, 'count')}/s", peak_per_s))
-    placed = [(*mark, place) for place, mark in enumerate(sorted(marks, key=_rate_of))]
+    placed = [(*mark, place) for place, mark in enumerate(sorted(marks, key=lambda mark: mark[1]))]
     x = axis("rate", "requests/s of one replica", scale={"domain": [0, 1.02 * values[-1][1]], "nice": False})
     drawn = [seconds for value in values for seconds in value[2:5]] + [limit for _, limit in limits]
     y = log_axis("p95", "seconds (down is better)", ends=log_ends(drawn))
-    colour = {"field": "latency", "type": "nominal", "title": None, "sort": None}
+    shade = colour("latency")
     layers: list[dict[str, Any]] = [
         {"mark": {"type": "area", "opacity": 0.2},
-         "encoding": {"x": x, "y": {**y, "field": "p50"}, "y2": {"field": "p99"}, "color": colour}},
+         "encoding": {"x": x, "y": {**y, "field": "p50"}, "y2": {"field": "p99"}, "color": shade}},
         {"mark": {"type": "line", "point": True, "tooltip": {"content": "data"}},
-         "encoding": {"x": x, "y": y, "color": colour}},
+         "encoding": {"x": x, "y": y, "color": shade}},
         {"data": records(("mark", "rate", "place"), placed), "mark": {"type": "rule", "opacity": 0.6},
          "encoding": {"x": x}},
         # They may lie close: each writes its name on a line of its own.
@@ -263,10 +258,10 @@ def load_chart(
            "encoding": {"x": x, "text": {"field": "mark"}}}
           for mark in placed),
     ]  # fmt: skip
-    layers += _own_load(own or {}, peak_per_s, tried, x=x, y=y, colour=colour)
+    layers += _own_load(own or {}, peak_per_s, tried, x=x, y=y, colour=shade)
     if limits:
         layers.append({"data": records(("latency", "limit"), limits), "mark": {"type": "rule", "strokeDash": [5, 4]},
-                       "encoding": {"y": {**y, "field": "limit"}, "color": colour}})  # fmt: skip
+                       "encoding": {"y": {**y, "field": "limit"}, "color": shade}})  # fmt: skip
     dashed = "; dashed are the objectives" if limits else ""
     return Chart(
         name="load",
@@ -295,11 +290,11 @@ def _own_load(
     if peak_per_s is None or not own:
         return []
     here = [(name, peak_per_s, value) for name, value in own.items() if value > 0]
-    first = min(tried, key=_point_rate)
+    first = min(tried, key=lambda point: point.rate_per_s)
     ways = [
-        (name, first.rate_per_s, seen[1])
-        for name, field in LATENCIES
-        if first.rate_per_s > peak_per_s and name in own and (seen := getattr(first, field)) is not None
+        (metric.title, first.rate_per_s, seen[1])
+        for metric in DRAWN
+        if first.rate_per_s > peak_per_s and metric.title in own and (seen := getattr(first, metric.name)) is not None
     ]
     encoding = {"x": x, "y": y, "color": colour}
     return [
@@ -314,14 +309,6 @@ def _own_load(
             "encoding": encoding,
         },
     ]
-
-
-def _point_rate(point: LoadPoint) -> float:
-    return point.rate_per_s
-
-
-def _rate_of(mark: tuple[str, float]) -> float:
-    return mark[1]
 
 
 TERA: Final = 1e12
@@ -380,7 +367,7 @@ def roofline_chart(roof: Roofline | None) -> Chart | None:
             "encoding": {
                 "x": x,
                 "y": y,
-                "color": {"field": "phase", "type": "nominal", "title": None, "sort": None},
+                "color": colour("phase"),
                 "size": {
                     "field": "share",
                     "type": "quantitative",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.domain.case import Latency
 from tonnage.domain.compare import Comparison
 from tonnage.domain.simulate import Simulated
-from tonnage.report.charts.chart import Chart, axis, layer_charts, log_axis, log_ends, records
+from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, log_ends, names, records
+from tonnage.report.metrics import METRICS, OBJECTIVES
 from tonnage.units import show
 
 __all__ = ["comparison_charts", "simulation_charts"]
@@ -15,19 +15,16 @@ __all__ = ["comparison_charts", "simulation_charts"]
 PERCENTILES: Final = ("p50", "p90", "p95", "p99")
 
 
-def simulation_charts(found: Simulated) -> tuple[Chart, ...]:
+def simulation_charts(found: Simulated) -> tuple[Chart | None, ...]:
     """Latencies and the timeline; none when nothing could run."""
-    return tuple(chart for chart in (_latencies(found), _over_time(found)) if chart is not None)
+    return _latencies(found), _over_time(found)
 
 
 def _latencies(found: Simulated) -> Chart | None:
-    named: tuple[tuple[str, Latency | None], ...] = (
-        ("TTFT", found.ttft_s), ("TPOT", found.tpot_s), ("ITL", found.itl_s), ("E2E", found.e2e_s)
-    )  # fmt: skip
     values = [
-        (name, percentile, seconds)
-        for name, latency in named
-        if latency is not None
+        (METRICS[name].title, percentile, seconds)
+        for name in ("ttft_s", "tpot_s", "itl_s", "e2e_s")
+        if (latency := getattr(found, name)) is not None
         for percentile in PERCENTILES
         if (seconds := getattr(latency, percentile))
     ]
@@ -37,9 +34,9 @@ def _latencies(found: Simulated) -> Chart | None:
         "data": records(("latency", "percentile", "seconds"), values),
         "mark": {"type": "point", "filled": True, "size": 90, "tooltip": True},
         "encoding": {
-            "y": axis("latency", "", kind="nominal", sort=None),
+            "y": names("latency"),
             "x": log_axis("seconds", "seconds (left is better)", ends=log_ends([value[2] for value in values])),
-            "color": {"field": "percentile", "type": "nominal", "title": None, "sort": None},
+            "color": colour("percentile"),
         },
     }
     return Chart(
@@ -71,7 +68,7 @@ def _over_time(found: Simulated) -> Chart | None:
             "encoding": {
                 "x": x,
                 "y": axis("requests", "requests"),
-                "color": {"field": "kind", "type": "nominal", "title": None, "sort": None},
+                "color": colour("kind"),
             },
         },
         {
@@ -96,7 +93,6 @@ def _over_time(found: Simulated) -> Chart | None:
     )
 
 
-COMPARED: Final = (("TTFT", "ttft"), ("TPOT", "tpot"), ("E2E", "e2e"))
 COMPARED_AT: Final = ("p50", "p95", "p99")
 
 
@@ -104,10 +100,10 @@ def comparison_charts(found: Comparison) -> tuple[Chart, ...]:
     """Latencies by side; none where the sides have no percentiles."""
     figures = {row.what: row.values for row in found.figures}
     values = [
-        (side, name, percentile, seconds)
-        for name, key in COMPARED
+        (side, metric.title, percentile, seconds)
+        for metric in OBJECTIVES
         for percentile in COMPARED_AT
-        for side, seconds in zip(found.sides, figures.get(f"{percentile} {key}", ()), strict=False)
+        for side, seconds in zip(found.sides, figures.get(f"{percentile} {metric.title.lower()}", ()), strict=False)
         if isinstance(seconds, float) and seconds > 0
     ]
     if not values:
@@ -116,10 +112,10 @@ def comparison_charts(found: Comparison) -> tuple[Chart, ...]:
         "data": records(("side", "latency", "percentile", "seconds"), values),
         "mark": {"type": "point", "filled": True, "size": 80, "tooltip": True},
         "encoding": {
-            "y": axis("side", "", kind="nominal", sort=None),
+            "y": names("side"),
             "x": log_axis("seconds", "seconds (left is better)", ends=log_ends([value[3] for value in values])),
-            "color": {"field": "latency", "type": "nominal", "title": None, "sort": None},
-            "shape": {"field": "percentile", "type": "nominal", "title": None, "sort": None},
+            "color": colour("latency"),
+            "shape": colour("percentile"),
         },
     }
     chart = Chart(

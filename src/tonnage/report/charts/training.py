@@ -9,8 +9,8 @@ from typing import Any, Final
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.train_plan import PAYS, Milestone, TrainOption, TrainPlan
-from tonnage.report.charts.chart import Chart, axis, layer_charts, log_axis, log_ends, records
-from tonnage.report.charts.memory import Stack, memory_chart
+from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, log_ends, names, records
+from tonnage.report.charts.memory import memory_chart
 from tonnage.report.charts.options import Axis, Point, options_chart, point_of
 from tonnage.report.names import in_names, part_name
 from tonnage.units import show
@@ -27,28 +27,24 @@ DAYS_FROM: Final = 72.0
 """Jobs that last longer are drawn in days. [h]"""
 
 
-def train_charts(plan: TrainPlan) -> tuple[Chart, ...]:
+def train_charts(plan: TrainPlan) -> tuple[Chart | None, ...]:
     """Every picture of a feasible plan; none when nothing works."""
     if not plan.options:
         return ()
     points = [_point(n, option, option.run.wall_s) for n, option in enumerate(plan.options, 1)]
-    drawn = (
+    return (
         _time_and_cost(points, deadline_s=plan.request.deadline_s),
         _scaling(plan),
-        memory_chart(_stacks(plan.options)),
+        memory_chart(plan.options[:MOST_STACKS], _label),
         timeline_chart(plan.options[0].timeline),
     )
-    return tuple(chart for chart in drawn if chart is not None)
 
 
-def batch_charts(plan: BatchPlan) -> tuple[Chart, ...]:
+def batch_charts(plan: BatchPlan) -> tuple[Chart | None, ...]:
     """Every picture of a feasible plan; none when nothing works."""
-    if not plan.options:
-        return ()
-    deadline_s = getattr(plan.request, "deadline_s", None)
     points = [_point(n, option, option.wall_s) for n, option in enumerate(plan.options, 1)]
-    drawn = (_time_and_cost(points, deadline_s=deadline_s), memory_chart(_stacks(plan.options)))
-    return tuple(chart for chart in drawn if chart is not None)
+    drawn = _time_and_cost(points, deadline_s=plan.request.deadline_s)
+    return (drawn, memory_chart(plan.options[:MOST_STACKS], _label))
 
 
 def _point(rank: int, option: TrainOption | BatchOption, wall_s: Quantity) -> Point:
@@ -56,11 +52,8 @@ def _point(rank: int, option: TrainOption | BatchOption, wall_s: Quantity) -> Po
     return point_of(name, wall_s, scale=1.0 / HOUR_S, usd=option.cost.value, evidence=str(option.basis), rank=rank)
 
 
-def _stacks(options: Sequence[TrainOption | BatchOption]) -> tuple[Stack, ...]:
-    return tuple(
-        Stack(label=in_names(option.configuration.label()), memory=option.memory, limit_bytes=option.limit_bytes)
-        for option in options[:MOST_STACKS]
-    )
+def _label(option: TrainOption | BatchOption) -> str:
+    return in_names(option.configuration.label())
 
 
 def _time_and_cost(points: Sequence[Point], *, deadline_s: float | None) -> Chart | None:
@@ -92,7 +85,7 @@ def _scaling(plan: TrainPlan) -> Chart | None:
         *_end_layers(plan, x=x),
         {
             "mark": {"type": "line", "point": True, "tooltip": {"content": "data"}},
-            "encoding": {"x": x, "y": y, "color": {"field": "kind", "type": "nominal", "title": None, "sort": None}},
+            "encoding": {"x": x, "y": y, "color": colour("kind")},
         },
     )
     return Chart(
@@ -147,7 +140,7 @@ def timeline_chart(milestones: tuple[Milestone, ...]) -> Chart | None:
         for m in milestones
     ]
     x = axis("after", f"{unit} after the start")
-    y = axis("what", "", kind="nominal", sort=None)
+    y = names("what")
     body = layer_charts(
         records(("start", "after", "what", "date", "says", "late"), values),
         {

@@ -1,15 +1,23 @@
-"""How long, how much and how many: every bound of the page, the HTTP API and the tools for assistants, in one place."""
+"""What a server, its workers and their tasks pass to each other: limits, settings, kept answers, and refusals.
+
+An answer that is kept for the pictures, comparisons and files that ask for it again travels as the bytes of its record,
+which only the server's own processes write and read; the server itself never looks inside, so that no answer, however
+large, holds up others.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import Final
+import pickle
+from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 
+from tonnage.catalog import Additions
 from tonnage.errors import TonnageError
 
-__all__ = ["Busy", "Limits", "TooLong", "TooMuchMemory", "WorkerLost"]
+__all__ = ["Busy", "Kept", "Limits", "Settings", "Told", "TooLong", "TooMuchMemory", "WorkerLost"]
 
 MIN_WORKERS: Final = 2
 """One simulation that is followed may run for long; another question must find a worker beside it."""
@@ -65,3 +73,45 @@ class TooMuchMemory(TonnageError):
 
 class WorkerLost(TonnageError):
     """The process that worked on a question ended, or failed in a way that is our mistake."""
+
+
+Told = Callable[[int, int], None]
+"""Takes how much is done, and of how much."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What every task of one server shares."""
+
+    additions: Additions
+    uploads: str = ""
+    """Folder of uploaded configurations; empty where none are taken."""
+    memory_bytes: float = 0.0
+    """At most; 0 sets no bound. [bytes]"""
+    nice: int = 0
+    """Added to the priority's number, so that planning leaves the processor to quick answers."""
+    told: Told | None = None
+    """Takes how far a task is; absent where nobody asks."""
+    replicas: int = 0
+    """Kept from one question to the next, which mostly changes the load; 0 keeps none."""
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """A question and its answer, for the pictures and comparisons that ask for it again."""
+
+    path: str
+    request: dict[str, Any]
+    document: bytes
+    """As JSON, the same bytes as the command line's `--json`."""
+    sentence: str
+    record: bytes
+    """The answer itself, for another worker."""
+
+    @property
+    def answer(self) -> Any:
+        """The answer as its noun."""
+        return pickle.loads(self.record)
+
+    @property
+    def size_bytes(self) -> int:
+        """What keeping it takes. [bytes]"""
+        return len(self.document) + len(self.record)

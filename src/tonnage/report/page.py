@@ -1,0 +1,206 @@
+"""A plan of ranked options as a document: what is particular to its kind stands in a `Page`, the rest is here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from tonnage.domain.answer import Quantity
+from tonnage.domain.plan import PlanHeader, RankedPlan
+from tonnage.report.document import (
+    Block,
+    Column,
+    Contents,
+    Document,
+    Meter,
+    Table,
+    sections,
+)
+from tonnage.report.names import provider_name, with_names
+from tonnage.report.screen import (
+    Pick,
+    Ranking,
+    columns_of,
+    first_screen,
+    left_out,
+    no_plan,
+    rows_shown,
+    short_names,
+)
+from tonnage.report.wording import (
+    break_even_text,
+    chance_text,
+    closing_sections,
+    decisions,
+    interval,
+    made_note,
+    option_at_rank,
+    parts_table,
+    rejections,
+    shortages_text,
+    spread_usd,
+)
+
+__all__ = [
+    "COST", "EVIDENCE", "MEETS", "PROVIDER", "REGION", "SHOWN", "SURE", "TERM", "TIME", "Cell", "Page", "at",
+    "explained", "explained_whole", "page_document",
+]  # fmt: skip
+
+Ranked = RankedPlan[Any, Any]
+SHOWN: Final = 8
+"""Options whose verdict stands under --why."""
+TIE: Final = " [not distinguishable from option 1 (within error)]"
+
+
+Cell = tuple[Column, Callable[..., str]]
+"""A column of options, and what it says of one."""
+
+
+def at(cell: Cell, spare: int) -> Cell:
+    """The column, left out so early where there is little room."""
+    return msgspec.structs.replace(cell[0], spare=spare), cell[1]
+
+
+TIME: Final = (Column("time", wraps=True), lambda o: interval(o.wall_s if hasattr(o, "wall_s") else o.run.wall_s))
+COST: Final = (Column("cost", wraps=True), lambda option: spread_usd(option.cost))
+MEETS: Final = (Column("meets", number=True), lambda option: chance_text(option.chance))
+EVIDENCE: Final = (Column("evidence"), lambda option: str(option.basis))
+SURE: Final = (Column("evidence"), lambda option: option.basis + ("" if option.sure else ", unsure"))
+PROVIDER: Final = (Column("provider"), lambda option: provider_name(option.bill.provider))
+REGION: Final = (Column("region"), lambda option: option.bill.region)
+TERM: Final = (Column("term"), lambda option: option.bill.term)
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """What a kind of plan says of itself."""
+
+    question: Callable[..., list[str]]
+    """The question again, in parts of a line."""
+    ranking: Callable[..., Ranking]
+    """How the options of a plan compare."""
+    answer: Callable[..., str]
+    """(plan, first option) -> the recommendation."""
+    meters: Callable[..., list[Meter]]
+    cells: Callable[..., Sequence[Cell]]
+    """Columns of the table after the choice and the accelerators."""
+    risks: Callable[..., Sequence[str]]
+    why: Callable[..., Mapping[str, Contents]]
+    """Reasons that other kinds do not have."""
+    name: Callable[..., str]
+    """An option in the heading of what opens it."""
+    parts: Callable[..., Mapping[str, Contents]]
+    """(plan, option) -> what opens it."""
+    lead: Callable[..., str] = lambda _: ""
+    """What stands before the verdict of an option."""
+    ruled_out: str = "Ruled out"
+    looked: Callable[..., str] = lambda _: ""
+    """How many were looked at; empty leaves out the inputs."""
+    hosts: bool = True
+    """Whether hosts that are too small have a section of their own."""
+    few: Callable[..., Sequence[int]] = lambda _: ()
+    """Places of the options that a first screen shows where no objective says which is best."""
+    tried: str = "accelerators"
+    """What is counted where nothing works."""
+    lost: str = "configurations"
+    """What is counted where something does."""
+    used: Callable[..., str] = lambda option, name: f"{option.accelerators} x {name}"
+    """(option, short name) -> its accelerators."""
+    linked: bool = True
+    """Rows lead to the option that they are."""
+
+
+def page_document(plan: Ranked, page: Page, *, most: int | None) -> Document:
+    """The plan as blocks: what is decided upon, and why it is so."""
+    question = page.question(plan)
+    if plan.options:
+        few, best = () if most else page.few(plan), plan.options[0]
+        picks = [Pick("", i) for i in few] or rows_shown(plan, page.ranking(plan), top=most)
+        first = first_screen(
+            question=question,
+            answer=page.answer(plan, best),
+            meters=page.meters(plan, best),
+            table=_table(plan, page, picks, page.cells(plan, most)),
+            risks=page.risks(plan, best),
+            measure=plan.measure_first,
+            rest=left_out(plan.rejected, what=page.lost, hidden=len(plan.options) - len(picks)),
+        )
+    else:
+        first = no_plan(plan, question=question, what=page.tried)
+    return with_names(Document(first=first, why=_reasons(plan, page)))
+
+
+def _table(plan: Ranked, page: Page, picks: Sequence[Pick], cells: Sequence[Cell]) -> Table:
+    """Options under the heads of those cells, behind the choice that each is and its accelerators."""
+    options = [plan.options[pick.place] for pick in picks]
+    ids = [getattr(option, "configuration", option).accelerator for option in options]
+    short = short_names(ids)
+    rows = tuple(
+        (label, page.used(option, short[id]), *(of(option) for _, of in cells))
+        for label, option, id in zip(columns_of(picks), options, ids, strict=True)
+    )
+    columns = (Column("", spare=1), Column("accelerators", wraps=True), *(column for column, _ in cells))
+    return Table(columns=columns, rows=rows, options=tuple(pick.place for pick in picks) if page.linked else ())
+
+
+def _reasons(plan: Ranked, page: Page) -> tuple[Block, ...]:
+    """Why it is so: the answer and the verdicts, what is particular to the kind, then what every kind ends with."""
+    shown, dates = plan.options[:SHOWN], sorted(plan.provenance.catalogue.items())
+    looked = page.looked(plan)
+    return (
+        *sections(
+            {
+                "Answer": plan.sentence if shown else None,
+                "Why this one, why not the others": [
+                    f"{i}. {page.lead(o)}{o.verdict}{TIE if i > 1 and getattr(o, 'ties', False) else ''}"
+                    for i, o in enumerate(shown, 1)
+                ],
+                **page.why(plan),
+                "What would change this": map(break_even_text, plan.break_even),
+                "Hosts too small for the accelerators": [
+                    f"{i}. {text}" for i, o in enumerate(shown, 1) if page.hosts and (text := shortages_text(o.needs))
+                ],
+                "Quality impact of quantisation": [change.told for change in plan.quality],
+            }
+        ),
+        *decisions(plan.trail),
+        *sections({"What relaxing one constraint buys": plan.relaxing}),
+        *rejections(page.ruled_out, plan.rejected),
+        *sections(
+            {
+                "Assumptions": plan.provenance.assumed,
+                "Inputs": [looked, *(f"{name}: {day}" for name, day in dates)] if looked else None,
+            }
+        ),
+    )
+
+
+def explained(plan: Ranked, page: Page, *, rank: int) -> Document:
+    """
+    The option of that rank opened into its parts, then how the plan was made; only that where it has no options.
+
+    Raises
+    ------
+    BadRequest
+        The plan has no option of that rank.
+    """
+    blocks: list[Block] = []
+    if plan.options:
+        option = option_at_rank(plan.options, rank)
+        blocks += [
+            *sections({f"Option {rank}: {page.name(option)}": option.verdict}),
+            *sections(page.parts(plan, option)),
+        ]
+    blocks += closing_sections(plan.trail, plan.rejected, made=plan.provenance, title="Ruled out")
+    screen = first_screen(question=page.question(plan), answer=plan.sentence, good=plan.feasible)
+    return with_names(Document(first=screen, why=tuple(blocks)))
+
+
+def explained_whole(
+    plan: PlanHeader[Any], why: Sequence[Block], *, question: Sequence[str], bill: Quantity | None, title: str
+) -> Document:
+    """A plan without options to choose from: all its reasons, and its bill opened under that title."""
+    opened = sections({title: parts_table(bill)}) if bill is not None and bill.parts else ()
+    screen = first_screen(question=question, answer=plan.sentence, good=plan.feasible)
+    return with_names(Document(first=screen, why=(*why, *opened, made_note(plan.provenance))))
