@@ -28,7 +28,6 @@ ALLOWED = {
     "export/batch.py": ({"vllm"}, "the engine whose offline class the exported loop calls"),
     "adopt/jobs.py": ({"axolotl", "trl"}, "reads the files of these programs"),
     "adopt/manifests.py": ({"vllm"}, "what platforms that name no engine start"),
-    "planning/simulate/replay.py": ({"vllm"}, "plays logs that one engine writes"),
 }
 """File, the names it may say, and why."""
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from tests.traces import ROOT, trace_file
+from tools.calibration.logs import PHYSICS, refresh_facts, write_facts
+from tools.calibration.replay import Stretch, from_physics, read_log, read_logs, replay_setup, stretch_model
 
 from tonnage.errors import BadFact
-from tonnage.planning.simulate.replay import Stretch, from_physics, read_log, read_logs, replay_setup, stretch_model
 from tonnage.report.out_of_sample import LOGS, log_page
-from tonnage.validation.logs import COLUMNS, FILE, MEASURED, PHYSICS, log_errors, read_facts, refresh_facts, write_facts
+from tonnage.validation.logs import COLUMNS, FILE, MEASURED, log_errors, read_facts
 
 NAME = "RTX4090_Llama-3.1-8B"
 KWARGS: dict[str, Any] = {

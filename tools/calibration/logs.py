@@ -1,9 +1,9 @@
 """
 Two factors and a host time from one request log, tested on the others: what does a log of one GPU say of another?
 
-    python tools/calibration/logs.py FOLDER [--write]
+    python -m tools.calibration.logs FOLDER [--write]
 
-Steps by datasheet and generic curve, no kernel table and no fit of any part (`planner.simulate.replay.stretched`), with
+Steps by datasheet and generic curve, no kernel table and no fit of any part (`replay.stretch_model`), with
 three numbers set by the twelve percentiles of one log: what memory bounds, what arithmetic bounds, host time of a step.
 Parts that accumulate at half rate run their products at the listed peak, whatever the log says. With --write the
 percentiles go to measurements/logs.csv, beside those measured and those of the physics.
@@ -12,23 +12,31 @@ percentiles go to measurements/logs.csv, beside those measured and those of the 
 from __future__ import annotations
 
 import argparse
+import csv
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tonnage.planning.simulate.replay import (
-    QUANTITIES,
+from tools.calibration.replay import (
     EngineLog,
     Percentiles,
     Stretch,
+    from_physics,
     read_logs,
     replay_setup,
     stretch_model,
 )
-from tonnage.validation.logs import COLUMNS, FILE, facts_of, log_errors, read_facts, refresh_facts, write_facts
 
+from tonnage.domain.case import Links
+from tonnage.planning.deployment import THROUGH_HOST
+from tonnage.validation.logs import COLUMNS, FILE, MEASURED, QUANTITIES, log_errors, read_facts
+
+SOURCE = "casys-kaist/LLMServingSim bench/examples (MIT)"
+PHYSICS = "physics"
+HOSTED = "physics, links through the host"
+"""Of logs of several accelerators beside each other: as if they had no peer access, which no log says."""
 ROOT = Path(__file__).parents[2]
 STEPS = (0.25, 0.1, 0.04, 0.015, 0.006)
 """Widths of the search in the logarithm of each factor, one after the other."""
@@ -37,6 +45,55 @@ HOST_S = (2e-4, 1e-3, 4e-3)
 """Where searches begin: memory, arithmetic and host trade against each other, so one alone ends where it began."""
 FITTED_ON = ("RTX4090_Llama-3.1-8B", "RTXPRO6000_Llama-3.1-8B")
 """Logs of one accelerator each: no collective enters. Both logs of the same model on two kinds of GPU."""
+
+
+def refresh_facts(folder: Path, kept: Iterable[dict[str, str]], *, date: str) -> list[list[str]]:
+    """
+    Rows of the file of facts for the logs of a folder: measured and from the physics; rows by fits stay as they are.
+    """
+    rows: list[list[str]] = []
+    for log in read_logs(folder):
+        found, preemptions = from_physics(replay_setup(log))
+        rows += facts_of(log, log.measured, by=MEASURED, date=date)
+        rows += facts_of(log, found, by=PHYSICS, date=date, preemptions=preemptions)
+        if log.layout.ranks > 1:
+            found, preemptions = from_physics(replay_setup(log, links=Links(intra=THROUGH_HOST)))
+            rows += facts_of(log, found, by=HOSTED, date=date, preemptions=preemptions)
+    fitted = [row for row in kept if row["by"] not in (MEASURED, PHYSICS, HOSTED)]
+    return rows + [[row[column] for column in COLUMNS] for row in fitted]
+
+
+def facts_of(
+    log: EngineLog, found: Percentiles, *, by: str, date: str, preemptions: int | None = None
+) -> list[list[str]]:
+    """Rows of the file of facts: percentiles of one log, measured or by one prediction."""
+    layout = "x".join(f"{name}{getattr(log.layout, name)}" for name in ("tp", "dp", "ep"))
+    told = "" if preemptions is None else str(preemptions)
+    return [
+        [
+            log.name,
+            log.model,
+            log.accelerator,
+            layout,
+            f"vllm {log.version}",
+            str(len(log.requests.prompt)),
+            by,
+            name,
+            *(f"{value:.5g}" for value in found[name]),
+            told,
+            date,
+            SOURCE,
+        ]
+        for name in QUANTITIES
+    ]
+
+
+def write_facts(path: Path, rows: Iterable[list[str]]) -> None:
+    """The file of facts."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows(rows)
 
 
 def loss(found: Percentiles, measured: Percentiles) -> float:

@@ -372,7 +372,7 @@ say whether theirs did. *fitted on*: datasheet and generic curve, no kernel tabl
 bounds, what arithmetic bounds, host time of a step) set by the percentiles of that one log, and the size of the cache
 as the engine printed it. These logs bring requests faster than their engines answer, so a queue grows until the last
 has come: an error of the rate comes back twice or more in TTFT.
-`python tools/calibration/logs.py FOLDER --write` refreshes the table from the logs."""
+`python -m tools.calibration.logs FOLDER --write` refreshes the table from the logs."""
 
 
 def log_page(errors: Sequence[LogErrors]) -> list[str]:

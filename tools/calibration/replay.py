@@ -3,7 +3,7 @@
 A log is a folder's `NAME__vllm_requests.jsonl.gz` (one line a request: lengths, when the engine queued it, first and
 last token) and `NAME__vllm_meta.json.gz` (model, version, settings), as LLMServingSim publishes them. TTFT counts
 from the engine's queue. Beside the steps that a user's case gets (`from_physics`) stand steps by datasheet and generic
-curve with a few factors (`stretched`), which one log may set and another test.
+curve with a few factors (`stretch_model`), which one log may set and another test.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -28,16 +28,15 @@ from tonnage.planning.replica_arrays import ReplicaArrays, replica_arrays
 from tonnage.simulation.simulated import Limits, Requests, StepArrays, requests_of, step_arrays
 from tonnage.simulation.step_parts import Placement
 from tonnage.simulation.steps import StepGrid, step_grid, step_table
+from tonnage.validation.logs import QUANTITIES
 
 if TYPE_CHECKING:
     from tonnage.simulation.serving import Simulated
 
 __all__ = [
-    "QUANTITIES", "EngineLog", "Percentiles", "Replayed", "Stretch", "from_physics", "read_log", "read_logs",
+    "EngineLog", "Percentiles", "Replayed", "Stretch", "from_physics", "read_log", "read_logs",
     "replay_setup", "stretch_model",
 ]  # fmt: skip
-
-QUANTITIES: Final = ("ttft_s", "tpot_s", "e2e_s")
 
 Percentiles = dict[str, tuple[float, ...]]
 """The 50th, 90th, 95th and 99th percentile of each quantity."""
