@@ -5,11 +5,12 @@ import pytest
 
 import tonnage
 from tonnage.domain.case import ServeCase
+from tonnage.planning.error_model import ErrorModel
 from tonnage.planning.predict.predict import predict
 from tonnage.planning.predict.serving import Additions, resolve
-from tonnage.planning.replica import queueing_of, steady_state
+from tonnage.planning.replica import with_queueing
 from tonnage.planning.serve.traffic import open_load
-from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, at_concurrency, mean_step
+from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, Steady, mean_step
 
 STACKS = {
     "short prompts, launches of TensorRT-LLM": ("meta-llama/Llama-2-70b-hf", "h200-sxm-141gb", "trtllm", 2, 220, 290),
@@ -22,9 +23,9 @@ STACKS = {
 def test_latencies_at_half_of_capacity_are_those_of_the_simulator(name: str) -> None:
     model, accelerator, engine, tp, prompt, output = STACKS[name]
     asked = {"model": model, "accelerator": accelerator, "engine": engine, "layout": {"tp": tp}}
-    times, load = opened({**asked, "isl": prompt, "osl": output, "traffic": {"rate_per_s": 1.0}})
-    rate = 0.5 * at_concurrency(times, load, concurrency=min(load.max_concurrency, times.batches[-1])).rate_per_s
-    point, _ = steady_state(times, load, rate_per_s=rate)
+    state = opened({**asked, "isl": prompt, "osl": output, "traffic": {"rate_per_s": 1.0}})
+    rate = 0.5 * state.at(state.most).rate_per_s
+    point, _ = state.at_rate(rate)
     lengths = {"prompt_tokens": prompt, "output_tokens": output, "length_spread": [1.0, 1.0]}
     seen = tonnage.simulate(
         **asked, traffic={**lengths, "rate": f"{rate:.6f}/s", "requests": 2000, "process": "poisson"}
@@ -59,11 +60,11 @@ def test_beyond_capacity_a_first_token_has_no_latest_time() -> None:
     assert calm.ttft_s.high < 1.0 and not any("without end" in note for note in calm.notes)
     assert over.saturated and over.ttft_s.high == float("inf") > over.tpot_s.high
     assert any("300 requests/s arrive" in note and "without end" in note for note in over.notes)
-    times, load = opened({**asked, "traffic": {"rate_per_s": 3.0}})
-    most = at_concurrency(times, load, concurrency=min(load.max_concurrency, times.batches[-1])).rate_per_s
-    near = queueing_of(times, load, rate_per_s=0.9 * most, error=1.3)
+    state = opened({**asked, "traffic": {"rate_per_s": 3.0}})
+    errors = ErrorModel(kind="serve", level="known-host:steady:dense:calibrated:vllm")
+    near = with_queueing(errors, state, rate_per_s=0.9 * state.at(state.most).rate_per_s).queueing
     assert near["tpot_s"][1] < near["ttft_s"][1] < float("inf"), "overload is possible there, not predicted"
 
 
-def opened(case: dict[str, object]) -> tuple[ReplicaTimes, ReplicaLoad]:
+def opened(case: dict[str, object]) -> Steady:
     return open_load(resolve(msgspec.convert(case, ServeCase), additions=Additions()))

@@ -179,9 +179,8 @@ def test_a_fleet_takes_what_a_plan_takes() -> None:
     from tonnage.catalog.hub import resolve as model_of
     from tonnage.planning.deployment import resolve
     from tonnage.planning.replica import build_replica, replica_of
-    from tonnage.planning.serve.option import load_of
+    from tonnage.planning.serve.option import state_of
     from tonnage.planning.sites import sites
-    from tonnage.simulation.capacity import largest_concurrency
 
     request, options = planned(
         {
@@ -202,7 +201,7 @@ def test_a_fleet_takes_what_a_plan_takes() -> None:
             model=model, accelerator=places[c.accelerator, c.intra_link], configuration=c, lengths=request.lengths
         )
         assert replica.times is not None
-        best, _ = largest_concurrency(replica.times, load_of(request, replica))
+        best, _ = state_of(request, replica).largest()
         assert best is not None and best.rate_per_s == option.capacity.max_rate_per_s.value
         if c.intra_link is None:
             at = resolve(case_of(request, c, Traffic(rate_per_s=1.0)))

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, at_concurrency, at_rate, largest_concurrency
+from tonnage.domain.requests.common import Slo
+from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, Steady, at_concurrency
 
 TIMES = ReplicaTimes(
     batches=(1.0, 8.0, 64.0, 256.0),
@@ -33,7 +34,7 @@ def test_more_load_never_shortens_a_latency(concurrency: float, more: float) -> 
 
 
 def test_without_objectives_memory_binds() -> None:
-    point, limit = largest_concurrency(TIMES, LOAD)
+    point, limit = Steady(TIMES, LOAD).largest()
     assert limit == "kv"
     assert point is not None and point.concurrency == pytest.approx(200.0)
 
@@ -42,8 +43,7 @@ def test_without_objectives_memory_binds() -> None:
     ("field", "value", "limit"), [("tpot_s", 0.02, "tpot"), ("ttft_s", 0.5, "ttft"), ("e2e_s", 10.0, "e2e")]
 )
 def test_the_binding_objective_is_named_and_met(field: str, value: float, limit: str) -> None:
-    load = ReplicaLoad(output_tokens=211, output_tail_tokens=451, max_concurrency=200.0, **{field: value})  # type: ignore[arg-type]
-    point, binds = largest_concurrency(TIMES, load)
+    point, binds = Steady(TIMES, msgspec.structs.replace(LOAD, slo=Slo(**{field: value}))).largest()
     assert binds == limit
     assert point is not None
     reached = {"tpot": point.tpot_tail_s, "ttft": point.ttft_tail_s, "e2e": point.e2e_tail_s}[limit]
@@ -51,20 +51,19 @@ def test_the_binding_objective_is_named_and_met(field: str, value: float, limit:
 
 
 def test_an_impossible_objective_is_an_answer() -> None:
-    load = ReplicaLoad(output_tokens=211, output_tail_tokens=451, tpot_s=0.001)
-    assert largest_concurrency(TIMES, load) == (None, "tpot")
+    load = msgspec.structs.replace(LOAD, slo=Slo(tpot_s=0.001))
+    assert Steady(TIMES, load).largest() == (None, "tpot")
 
 
 def test_burstier_arrivals_lower_capacity() -> None:
-    calm = ReplicaLoad(output_tokens=211, output_tail_tokens=451, ttft_s=0.4, max_concurrency=200.0)
-    bursty = ReplicaLoad(output_tokens=211, output_tail_tokens=451, ttft_s=0.4, max_concurrency=200.0, dispersion=8.0)
-    a, _ = largest_concurrency(TIMES, calm)
-    b, _ = largest_concurrency(TIMES, bursty)
+    calm = msgspec.structs.replace(LOAD, slo=Slo(ttft_s=0.4))
+    a, _ = Steady(TIMES, calm).largest()
+    b, _ = Steady(TIMES, msgspec.structs.replace(calm, dispersion=8.0)).largest()
     assert a is not None and b is not None and b.rate_per_s < a.rate_per_s
 
 
 def test_at_rate_finds_the_rate() -> None:
-    assert at_rate(TIMES, LOAD, rate_per_s=4.0).rate_per_s == pytest.approx(4.0, rel=0.01)
+    assert Steady(TIMES, LOAD).at_rate(4.0)[0].rate_per_s == pytest.approx(4.0, rel=0.01)
 
 
 def test_short_answers_behind_long_prompts_have_the_longest_tail() -> None:

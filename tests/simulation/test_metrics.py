@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadRequest
 from tonnage.simulation.metrics import (
-    Objectives,
     e2e_s,
     goodput_per_s,
     itl_s,
@@ -35,11 +35,11 @@ def test_one_token_has_no_time_per_token() -> None:
 
 def test_goodput_needs_all_objectives_at_once() -> None:
     ttft, tpot = np.array([0.1, 0.9, 0.1, 0.1]), np.array([0.02, 0.02, 0.09, math.nan])
-    e2e = np.array([1.0, 1.0, 1.0, math.nan])
-    both = Objectives(ttft_s=0.5, tpot_s=0.05)
-    assert goodput_per_s(ttft=ttft, tpot=tpot, e2e=e2e, objectives=both, span_s=2.0) == 0.5
+    seen = {"ttft_s": ttft, "tpot_s": tpot, "e2e_s": np.array([1.0, 1.0, 1.0, math.nan])}
+    both = Slo(ttft_s=0.5, tpot_s=0.05)
+    assert goodput_per_s(seen, both, span_s=2.0) == 0.5
     with pytest.raises(BadRequest, match="span_s"):
-        goodput_per_s(ttft=ttft, tpot=tpot, e2e=e2e, objectives=both, span_s=0.0)
+        goodput_per_s(seen, both, span_s=0.0)
 
 
 def test_percentiles_are_numpys() -> None:

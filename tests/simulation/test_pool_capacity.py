@@ -6,18 +6,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import Precision
+from tonnage.domain.requests.common import Slo
 from tonnage.planning.replica import build_replica
 from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.capacity_search import arrays_of, draw_requests, front_requests, point_of, unit_player
-from tonnage.planning.serve.option import load_of
+from tonnage.planning.serve.option import state_of
 from tonnage.simulation.arrivals import at_rate
-from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes
+from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, Steady
 from tonnage.simulation.pool_capacity import Unit
 
 TIMES = ReplicaTimes(
@@ -31,9 +33,9 @@ TIMES = ReplicaTimes(
 LOAD = ReplicaLoad(output_tokens=211, output_tail_tokens=451, max_concurrency=200.0)
 
 
-def unit(prefill: int = 1, decode: int = 1, **load: float) -> Unit:
-    limits = ReplicaLoad(output_tokens=211, output_tail_tokens=451, max_concurrency=200.0, **load)
-    return Unit(times=TIMES, load=limits if load else LOAD, prefill=prefill, decode=decode, transfer_s=0.002)
+def unit(prefill: int = 1, decode: int = 1, **limits: float) -> Unit:
+    worker = Steady(TIMES, replace(LOAD, slo=Slo(**limits)))
+    return Unit(one=worker, prefill=prefill, decode=decode, transfer_s=0.002)
 
 
 @given(st.floats(0.05, 100.0), st.floats(1.0, 2.0))
@@ -86,7 +88,7 @@ def test_the_simulator_says_nearly_the_same(model: str, part: str, layout: Layou
     arrays = arrays_of(request, replica, requests=few)
     ratios = []
     for workers in ((1, 1), (3, 1)):
-        made = Unit(replica.times, load_of(request, replica), *workers, transfer_s=0.0)
+        made = Unit(state_of(request, replica), *workers, transfer_s=0.0)
         for share in (0.3, 0.6):
             rate = share * made.at(made.most).rate_per_s
             said, over = made.at_rate(rate)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from tests.simulation.test_serving import table
 
+from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadRequest
 from tonnage.simulation.simulated import Limits, Requests, StepArrays, requests_of
-from tonnage.simulation.slo import Slo, fluid_bound, slo_capacity
+from tonnage.simulation.slo import fluid_bound, slo_capacity
 
 SEATS = 64
 LIMITS = Limits(max_num_seqs=SEATS, budget=2048, block_tokens=16, num_blocks=4000)
@@ -60,12 +61,12 @@ def test_less_cache_lowers_capacity_and_is_named() -> None:
     wide = slo_capacity(TIMES, LIMITS, requests=requests, slo=slo)
     tight = slo_capacity(TIMES, LIMITS._replace(num_blocks=500), requests=requests, slo=slo)
     assert tight.rate_per_s < wide.rate_per_s
-    assert tight.binding == "kv" and "cache" in tight.why
+    assert tight.resource == "kv" and "cache" in tight.cause
 
 
 def test_few_seats_are_named() -> None:
     found = slo_capacity(TIMES, LIMITS._replace(max_num_seqs=8), requests=chat(8000), slo=Slo(ttft_s=1.0))
-    assert found.binding == "batch limit"
+    assert found.resource == "batch limit"
 
 
 def test_what_nothing_meets_has_no_capacity() -> None:
@@ -74,18 +75,9 @@ def test_what_nothing_meets_has_no_capacity() -> None:
     assert found.limit == "tpot"
 
 
-def test_gaps_and_goodput_bind_too() -> None:
-    requests = chat(8000)
-    loose = slo_capacity(TIMES, LIMITS, requests=requests, slo=Slo(ttft_s=0.5))
-    gaps = slo_capacity(TIMES, LIMITS, requests=requests, slo=Slo(ttft_s=0.5, itl_s=0.022))
-    assert gaps.rate_per_s < loose.rate_per_s and gaps.limit == "itl"
-    both = slo_capacity(TIMES, LIMITS, requests=requests, slo=Slo(ttft_s=0.5, tpot_s=0.03, goodput=0.99))
-    assert both.rate_per_s < loose.rate_per_s
-
-
 def test_twenty_simulations_at_most() -> None:
     found = slo_capacity(TIMES, LIMITS, requests=chat(4000), slo=Slo(ttft_s=0.5), start=1e-3)
-    assert len(found.probes) <= 20
+    assert found.simulations <= 20
 
 
 @pytest.mark.parametrize(

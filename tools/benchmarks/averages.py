@@ -26,10 +26,10 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve import decide, plan
 from tonnage.planning.serve.capacity_search import SearchedCapacity, draw_requests, point_at, search_capacity
-from tonnage.planning.serve.option import Candidate, load_of, needed_of
+from tonnage.planning.serve.option import Candidate, needed_of
 from tonnage.planning.serve.variations import sure_cost
 from tonnage.planning.sites import sites
-from tonnage.simulation.capacity import Point, at_rate
+from tonnage.simulation.capacity import Point
 
 TRAFFIC: Final = ("chat", "code", "rag", "long-chat", "summarise", "reasoning", "agent", "batch")
 PAIRS: Final = (
@@ -93,12 +93,11 @@ def compared(traffic: str, model_name: str, accelerator: str, *, ttft: str, tpot
 
 def latencies(one: Compared) -> Iterator[tuple[float, Point, Point]]:
     """At shares of the simulated capacity: by averages, and simulated."""
-    if one.simulated is None or one.averages.replica.times is None:
+    if one.simulated is None:
         return
-    load = load_of(one.request, one.averages.replica)
     for share in SHARES:
         rate = share * one.simulated.best.rate_per_s
-        by = at_rate(one.averages.replica.times, load, rate_per_s=rate)
+        by, _ = one.averages.state.at_rate(rate)
         yield share, by, point_at(one.request, one.search, share=rate)
 
 

@@ -92,7 +92,8 @@ def _preempting() -> float:
 
 
 def _search(replica: Any) -> float:
-    from tonnage.simulation.slo import Slo, slo_capacity
+    from tonnage.domain.requests.common import Slo
+    from tonnage.simulation.slo import slo_capacity
 
     requests = _chat(1.0, 20_000)
     start = time.process_time()

@@ -36,7 +36,6 @@ from tonnage.planning.replica import replica_of
 from tonnage.planning.serve.traffic import open_load
 from tonnage.planning.sessions.logs import hits_over_size
 from tonnage.planning.sessions.reuse import reused_at
-from tonnage.simulation.capacity import at_concurrency
 from tonnage.simulation.session_steady import steady_turns
 
 ROOT = Path(__file__).parents[2]
@@ -108,8 +107,8 @@ def closed_loop(run: Run, *, host_bytes: float | None) -> Served:
         request = Serve(model="", lengths=lengths, rate_per_s=rate, sessions=SessionFields(kv_host_bytes=of_node))
         token_s = plain.times.prefill_s / prompt
         found, _ = reused_at(request, plain, turns=turns, rate_per_s=rate, token_s=token_s)
-        times, load = open_load(_with_hits(at, 1.0 - found.computed_tokens / prompt))
-        point = at_concurrency(times, load, concurrency=min(load.max_concurrency, run.clients))
+        state = open_load(_with_hits(at, 1.0 - found.computed_tokens / prompt))
+        point = state.at(min(state.load.max_concurrency, run.clients))
         if abs(CONVERSATIONS / point.rate_per_s / gap_s - 1.0) < CLOSE:
             break
         gap_s = (gap_s * CONVERSATIONS / point.rate_per_s) ** 0.5

@@ -24,9 +24,9 @@ from tonnage.domain.measurement import (
 from tonnage.domain.requests.common import Slo
 from tonnage.measure.knee import knee_of
 from tonnage.measure.records import Log, Outcome
-from tonnage.simulation.metrics import Objectives, e2e_s, goodput_per_s, summary, tpot_s, ttft_s
+from tonnage.simulation.metrics import e2e_s, goodput_per_s, summary, tpot_s, ttft_s
 
-__all__ = ["cached_notes", "is_late", "latency", "measurement_of", "objectives_of", "point_of", "ratio"]
+__all__ = ["cached_notes", "is_late", "latency", "measurement_of", "point_of", "ratio"]
 
 SLOW_CLIENT_S = 0.005
 MAX_LATE_SHARE = 0.05
@@ -34,11 +34,6 @@ MAX_LATE_SHARE = 0.05
 MIN_LATE_S = 0.001
 """Below which a clock and a scheduler cannot tell."""
 MIN_REQUESTS = 30
-
-
-def objectives_of(slo: Slo) -> Objectives:
-    """The thresholds of an objective, without its percentile."""
-    return Objectives(ttft_s=slo.ttft_s, tpot_s=slo.tpot_s, e2e_s=slo.e2e_s)
 
 
 def ratio(total: float | None, count: float | None) -> float | None:
@@ -64,7 +59,6 @@ def point_of(load: Load, outcomes: Iterable[Outcome], *, slo: Slo, lag_s: float 
     read = [o.prompt_tokens for o in good if o.prompt_tokens is not None]
     late = latency([o.sent_s - o.intended_s for o in counted])
     delays = [value for value in (late.p99 if late else None, lag_s) if value is not None]
-    has_slo = any(value is not None for value in (slo.ttft_s, slo.tpot_s, slo.e2e_s))
     lengths = [o.output_tokens for o in good if o.output_tokens is not None]
     return Point(
         rate_per_s=load.rate_per_s,
@@ -81,8 +75,8 @@ def point_of(load: Load, outcomes: Iterable[Outcome], *, slo: Slo, lag_s: float 
         requests_per_s=ratio(len(good), span),
         output_tokens_per_s=ratio(written, span),
         total_tokens_per_s=ratio(written + sum(read), span) if len(read) == len(good) > 0 else None,
-        goodput_per_s=goodput_per_s(ttft=ttft, tpot=tpot, e2e=e2e, objectives=objectives_of(slo), span_s=span)
-        if has_slo and span > 0
+        goodput_per_s=goodput_per_s({"ttft_s": ttft, "tpot_s": tpot, "e2e_s": e2e}, slo, span_s=span)
+        if slo.limits and span > 0
         else None,
         ttft_s=latency(ttft),
         tpot_s=latency([value for value in tpot if not math.isnan(value)]),

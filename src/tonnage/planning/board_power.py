@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -22,7 +22,6 @@ from tonnage.physics.transformer import Tokens
 from tonnage.physics.work import Operator
 from tonnage.planning.deployment import Deployment
 from tonnage.planning.host import LoadShare
-from tonnage.planning.replica import steady_state
 from tonnage.pricing.energy import (
     IDLE_DRAW,
     PRODUCT_DRAW,
@@ -32,9 +31,12 @@ from tonnage.pricing.energy import (
     board_share,
     busy_share,
 )
-from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes
+from tonnage.simulation.capacity import Steady
 from tonnage.simulation.served import Served
 from tonnage.simulation.step_parts import Placement, placed_work
+
+if TYPE_CHECKING:
+    from tonnage.simulation.pool_capacity import Unit
 
 __all__ = [
     "SUM",
@@ -127,12 +129,10 @@ def arriving_load(at: Deployment, *, rate_per_s: float, tpot_s: float, e2e_s: fl
     return serving_load(at, running=running / busy, tpot_s=tpot_s, requests_per_s=rate_per_s / busy), busy
 
 
-def load_at_rate(
-    at: Deployment, times: ReplicaTimes, *, load: ReplicaLoad, rate_per_s: float
-) -> tuple[LoadShare, float]:
-    """The same from the steady state of a replica at a rate, or at the most that it takes."""
-    point, _ = steady_state(times, load, rate_per_s=rate_per_s)
-    whole = point.ttft_mean_s + max(0.0, load.output_tokens - 1.0) * point.tpot_mean_s
+def load_at_rate(at: Deployment, state: Steady | Unit, *, rate_per_s: float) -> tuple[LoadShare, float]:
+    """The same from the steady state at a rate, or at the most that is taken."""
+    point, _ = state.at_rate(rate_per_s)
+    whole = point.means(state.load.output_tokens)["e2e_s"]
     return arriving_load(at, rate_per_s=point.rate_per_s, tpot_s=point.tpot_mean_s, e2e_s=whole)
 
 

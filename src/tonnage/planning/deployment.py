@@ -52,7 +52,7 @@ from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.collectives import has_link
 from tonnage.physics.memory import resolve_precision
 from tonnage.physics.vision import known_images
-from tonnage.planning.error_model import basis_of_tier, serve_level
+from tonnage.planning.error_model import ErrorModel, basis_of_tier, serve_level
 from tonnage.planning.speculation import check_beams, speculation_of, with_published_acceptance
 from tonnage.simulation.adapter_loads import with_adapters
 from tonnage.simulation.adapters import adapter_parts, with_room_for_adapters
@@ -102,16 +102,14 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         tier = "generic" if self.times.unknown else tier  # a guessed host, however well kernels are known
         return basis_of_tier(tier, overheads_borrowed=self.times.borrowed, calibrated=self.calibration is not None)
 
-    def level(self, basis: Basis, *, load: str) -> str:
-        """What the width of its intervals is looked up by under a class of load."""
-        known = self.calibration is not None or self.times.host_measured
-        model, engine = self.placement.model, self.times.engine
-        return serve_level(model, basis=basis, load=load, engine=engine, host_known=known)
-
-    def calibrated(self, in_flight: float | None = None) -> Calibration | None:
-        """The user's own, as sure as it is here with so many requests in flight; published rows narrow no interval."""
-        own = self.calibration
-        return own if own is None or self.drift is None else self.drift.surely(in_flight)
+    def errors(self, basis: Basis, *, load: str, in_flight: float | None = None) -> ErrorModel:
+        """The error model under a class of load, and of the user's own measurements with so many requests in flight."""
+        own, engine = self.calibration, self.times.engine
+        known = own is not None or self.times.host_measured
+        level = serve_level(self.placement.model, basis=basis, load=load, engine=engine, host_known=known)
+        # Published rows narrow no interval.
+        surely = own if own is None or self.drift is None else self.drift.surely(in_flight)
+        return ErrorModel(kind="serve", level=level, calibration=surely)
 
     @property
     def max_num_seqs(self) -> float:

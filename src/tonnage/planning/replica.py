@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -22,7 +22,7 @@ from tonnage.physics.transformer import Tokens
 from tonnage.planning.deployment import Deployment, case_of, deploy
 from tonnage.planning.error_model import ErrorModel, load_class, load_ends
 from tonnage.planning.length_spread import LEAST_PREFILL, Beside, lasting_answer, prompt_work
-from tonnage.simulation.capacity import Point, ReplicaLoad, ReplicaTimes, at_concurrency, at_rate, quantile_factor
+from tonnage.simulation.capacity import Point, ReplicaTimes, Steady, quantile_factor
 from tonnage.simulation.steps import (
     StepGrid,
     StepTable,
@@ -32,6 +32,9 @@ from tonnage.simulation.steps import (
     step_parts,
     step_table,
 )
+
+if TYPE_CHECKING:
+    from tonnage.simulation.pool_capacity import Unit
 
 __all__ = [
     "MOST_CACHE",
@@ -44,9 +47,8 @@ __all__ = [
     "mixes_prompts",
     "prefill_launch_s",
     "prefill_tokens",
-    "queueing_of",
     "replica_of",
-    "steady_state",
+    "with_queueing",
 ]  # fmt: skip
 
 BATCH_SIZES: Final = (1.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0)
@@ -62,10 +64,6 @@ _SEVERAL: Final = 1.001
 """Prompts that a step's budget holds, from which what many add is told from what one adds. [-]"""
 MOST_CACHE: Final = 1e12
 """Stands for a cache that nothing limits. [tokens]"""
-
-
-SteadyState = Callable[[float], tuple[Point, bool]]
-"""A rate -> what requests see there, and whether it is more than can be taken."""
 
 
 class Replica(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,35 +100,22 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
         """With every default filled in."""
         return self.deployment.engine
 
-    def errors(
-        self, point: Point, *, prompt_tokens: float, load: ReplicaLoad | None = None, state: SteadyState | None = None
-    ) -> ErrorModel:
-        """
-        The error model at a point of the steady state; `load` is given where requests arrive at a rate of their own.
-
-        `state` stands for the replica's steady states where several workers share its load.
-        """
-        errors = self.errors_under(load_class(point.concurrency, prompt_tokens), in_flight=point.concurrency)
-        if load is None or self.times is None:
-            return errors
-        queueing = queueing_of(self.times, load, rate_per_s=point.rate_per_s, error=errors.service_factor, state=state)
-        return msgspec.structs.replace(errors, queueing=queueing)
-
-    def errors_under(self, load: str, *, in_flight: float | None = None) -> ErrorModel:
-        """The error model under a class of load, and of what was measured at a load, its queue apart."""
-        at = self.deployment
-        level = at.level(self.basis, load=load)
-        return ErrorModel(kind="serve", level=level, calibration=at.calibrated(in_flight))
+    def errors(self, point: Point, *, prompt_tokens: float, state: Steady | Unit | None) -> ErrorModel:
+        """The error model at a point of the steady `state`, which is given where requests arrive at a rate."""
+        load = load_class(point.concurrency, prompt_tokens)
+        errors = self.deployment.errors(self.basis, load=load, in_flight=point.concurrency)
+        return errors if state is None else with_queueing(errors, state, rate_per_s=point.rate_per_s)
 
     def loads(self, prompt_tokens: float, top: float) -> Iterator[tuple[ErrorModel, float]]:
         """Error models of loads in their order, each with the requests in flight up to which it holds."""
-        if self.deployment.drift is None or self.deployment.calibration is None:
-            yield from ((self.errors_under(name), end) for name, end in load_ends(prompt_tokens))
+        at = self.deployment
+        if at.drift is None or at.calibration is None:
+            yield from ((at.errors(self.basis, load=name), end) for name, end in load_ends(prompt_tokens))
             return
         from tonnage.planning.drift import load_steps
 
         for load, end in load_steps(top):
-            yield self.errors_under(load_class(load, prompt_tokens), in_flight=load), end
+            yield at.errors(self.basis, load=load_class(load, prompt_tokens), in_flight=load), end
 
 
 def build_replica(*, model: Model, accelerator: Accelerator, configuration: Configuration, lengths: Lengths) -> Replica:
@@ -180,14 +165,12 @@ def replica_of(deployment: Deployment, lengths: Lengths) -> Replica:
     whole = lengths.prompt_tokens + lengths.output_tokens
     times, tier = _times(deployment, lengths)
     basis = deployment.basis(tier)
-    level = deployment.level(basis, load="steady")
-    errors = ErrorModel(kind="serve", level=level, calibration=deployment.calibrated())
     return Replica(
         deployment=deployment,
         kv_tokens=_cache_tokens(deployment, whole),
         times=times,
         basis=basis,
-        rate_factor=errors.factor("output_tokens_per_s"),
+        rate_factor=deployment.errors(basis, load="steady").factor("output_tokens_per_s"),
     )
 
 
@@ -217,43 +200,25 @@ def concurrency_limit(at: Deployment, lengths: Lengths) -> float:
     return min(held, at.max_num_seqs)
 
 
-def steady_state(times: ReplicaTimes, load: ReplicaLoad, *, rate_per_s: float) -> tuple[Point, bool]:
-    """What requests see at a rate, and whether the rate is more than the replica takes: then at its most."""
-    most = at_concurrency(times, load, concurrency=max(0.01, min(load.max_concurrency, times.batches[-1])))
-    if most.rate_per_s <= rate_per_s:
-        return most, True
-    return at_rate(times, load, rate_per_s=rate_per_s), False
-
-
-def queueing_of(
-    times: ReplicaTimes, load: ReplicaLoad, *, rate_per_s: float, error: float, state: SteadyState | None = None
-) -> dict[str, tuple[float, float]]:
+def with_queueing(errors: ErrorModel, state: Steady | Unit, *, rate_per_s: float) -> ErrorModel:
     """
-    What the queue makes of latencies at a rate, if every step takes 1 / error or error times as long. [-]
+    The error model with what the queue makes of latencies at a rate, if every step takes 1 / error or error times.
 
     With all steps k times as long, T(rate; k D) = k T(k rate; D): the k is the interval's own factor, what is left is
     the steady state at k times the rate. Where that is more than the replica takes, first tokens wait as long as the
     overload has lasted: `MOST_QUEUEING` times where overload is possible, without end where it is what is predicted.
     """
-    (known, _), (less, _), (more, full) = (
-        state(rate_per_s * k) if state else steady_state(times, load, rate_per_s=rate_per_s * k)
-        for k in (1.0, 1.0 / error, error)
-    )
+    error = errors.service_factor
+    (known, _), (less, _), (more, full) = (state.at_rate(rate_per_s * k) for k in (1.0, 1.0 / error, error))
     over = rate_per_s > known.rate_per_s * _AT_CAPACITY
-    found = {}
-    for name in ("ttft", "tpot", "e2e"):
-        base, low, high = (_latency(point, name, load) for point in (known, less, more))
-        end = min(MOST_QUEUEING, max(1.0, high / base))
-        if full and name != "tpot":
+    base, low, high = (point.means(state.load.output_tokens) for point in (known, less, more))
+    queueing = {}
+    for name in base:
+        end = min(MOST_QUEUEING, max(1.0, high[name] / base[name]))
+        if full and name != "tpot_s":
             end = math.inf if over else MOST_QUEUEING
-        found[f"{name}_s"] = max(1.0 / MOST_QUEUEING, min(1.0, low / base)), end
-    return found
-
-
-def _latency(point: Point, name: str, load: ReplicaLoad) -> float:
-    """Mean TTFT, TPOT or end-to-end latency of a point. [s]"""
-    ttft, tpot = point.ttft_mean_s, point.tpot_mean_s
-    return {"ttft": ttft, "tpot": tpot, "e2e": ttft + max(0.0, load.output_tokens - 1.0) * tpot}[name]
+        queueing[name] = max(1.0 / MOST_QUEUEING, min(1.0, low[name] / base[name])), end
+    return msgspec.structs.replace(errors, queueing=queueing)
 
 
 def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:

@@ -28,6 +28,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from tonnage.domain.requests.common import Slo
+
 __all__ = [
     "LONE",
     "MOST_BUSY",
@@ -35,12 +37,11 @@ __all__ = [
     "Point",
     "ReplicaLoad",
     "ReplicaTimes",
+    "Steady",
     "at_concurrency",
-    "at_rate",
     "decode_step_s",
     "first_broken",
     "interpolated",
-    "largest_concurrency",
     "mean_step",
     "quantile_factor",
 ]
@@ -100,10 +101,7 @@ class ReplicaLoad(msgspec.Struct, frozen=True, kw_only=True):
     """How answers spread: share of the requests, and tokens after the first; empty = all alike. [-, tokens]"""
     dispersion: float = 1.0
     """Variance over mean of arrivals in a second; 1 = Poisson. [-]"""
-    percentile: float = 95.0
-    ttft_s: float | None = None
-    tpot_s: float | None = None
-    e2e_s: float | None = None
+    slo: Slo = Slo()
     max_concurrency: float = math.inf
     """KV cache and batch limits. [requests]"""
 
@@ -118,6 +116,11 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     ttft_mean_s: float
     ttft_tail_s: float
     e2e_tail_s: float
+
+    def means(self, output_tokens: float) -> dict[str, float]:
+        """Mean latencies of answers of so many tokens, by name. [s]"""
+        ttft, tpot = self.ttft_mean_s, self.tpot_mean_s
+        return {"ttft_s": ttft, "tpot_s": tpot, "e2e_s": ttft + max(0.0, output_tokens - 1.0) * tpot}
 
 
 class MeanStep(NamedTuple):
@@ -149,7 +152,7 @@ def mean_step(times: ReplicaTimes, load: ReplicaLoad, *, concurrency: float) -> 
     wait = seen * (0.5 + busy) + total * _wait_for_budget(prompts, times.step_share, load.dispersion)
     beside = 0.0 if times.separate else decode_s * max(1.0, times.step_share)
     own = max(times.prefill_s, times.request_s + first + beside)
-    share = load.percentile / 100.0
+    share = load.slo.percentile / 100.0
     uneven = min(1.0, variance / (total * total))
     # What is left of equal steps is spread evenly; of very different ones, exponentially, and of these only those who
     # come while prompts are computed wait for more than a step of answers.
@@ -225,7 +228,7 @@ def _tail_step_s(times: ReplicaTimes, load: ReplicaLoad, step: MeanStep, concurr
     Over all answers the logarithm is taken as normal, and no step adds more than a full budget.
     """
     decode_s, total, rate = step.decode_s, step.total_s, step.rate_per_s
-    z, added = quantile_factor(load.percentile), total - decode_s
+    z, added = quantile_factor(load.slo.percentile), total - decode_s
     crowded = decode_step_s(times, concurrency + math.sqrt(concurrency * load.dispersion)) - decode_s
     if added <= 0.0:
         return total + z * crowded
@@ -267,64 +270,72 @@ def interpolated(batches: tuple[float, ...], factors: tuple[float, ...], *, conc
     return factors[i - 1] + share * (factors[i] - factors[i - 1])
 
 
-def largest_concurrency(
-    times: ReplicaTimes, load: ReplicaLoad, *, known: dict[float, Point] | None = None
-) -> tuple[Point, str] | tuple[None, str]:
-    """
-    The highest load that meets every objective, and what stops it.
+class Steady(NamedTuple):
+    """A replica and its load: the steady states that it may be in."""
 
-    Parameters
-    ----------
-    times : ReplicaTimes
-    load : ReplicaLoad
-    known : dict of float to Point, optional
-        Concurrency -> the steady state there, filled as it is computed: whoever asks again under other objectives, all
-        else alike, keeps it, because the bisection halves the same interval.
+    times: ReplicaTimes
+    load: ReplicaLoad
 
-    Returns
-    -------
-    (Point, str)
-        The steady state at capacity and the limit that binds there: "kv" (the concurrency limit),
-        "ttft", "tpot" or "e2e". (None, limit) when even a single request misses an objective.
-    """
-    seen = {} if known is None else known
+    @property
+    def most(self) -> float:
+        """The largest concurrency that is looked at. [requests]"""
+        return max(LONE, min(self.load.max_concurrency, self.times.batches[-1]))
 
-    def at(concurrency: float) -> Point:
-        if concurrency not in seen:
-            seen[concurrency] = at_concurrency(times, load, concurrency=concurrency)
-        return seen[concurrency]
+    def at(self, concurrency: float) -> Point:
+        """The steady state in which so many requests decode together."""
+        return at_concurrency(self.times, self.load, concurrency=concurrency)
 
-    broken = first_broken(at(LONE), load)
-    if broken:
-        return None, broken
-    top = min(load.max_concurrency, times.batches[-1])
-    point = at(max(top, LONE))
-    limit = first_broken(point, load)
-    if limit is None:
-        return point, "kv"
-    low, high = LONE, top
-    for _ in range(24):
-        middle = math.sqrt(low * high)
-        broken = first_broken(at(middle), load)
-        low, high, limit = (low, middle, broken) if broken else (middle, high, limit)
-        if high / low < 1.005:
-            break
-    return at(low), limit
+    def at_rate(self, rate_per_s: float) -> tuple[Point, bool]:
+        """What requests see at a rate, and whether the rate is more than the replica takes: then at its most."""
+        full = self.at(self.most)
+        if full.rate_per_s <= rate_per_s:
+            return full, True
+        low, high = 1e-3, min(self.load.max_concurrency, self.times.batches[-1])
+        for _ in range(30):
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if self.at(middle).rate_per_s < rate_per_s else (low, middle)
+            if high / low < 1.002:
+                break
+        point = self.at(high)
+        return msgspec.structs.replace(point, rate_per_s=min(rate_per_s, point.rate_per_s)), False
 
+    def largest(self, known: dict[float, Point] | None = None) -> tuple[Point, str] | tuple[None, str]:
+        """
+        The highest load that meets every objective, and what stops it.
 
-def at_rate(times: ReplicaTimes, load: ReplicaLoad, *, rate_per_s: float) -> Point:
-    """The steady state at an arrival rate below capacity, by bisection on concurrency."""
-    low, high = 1e-3, min(load.max_concurrency, times.batches[-1])
-    for _ in range(30):
-        middle = math.sqrt(low * high)
-        if at_concurrency(times, load, concurrency=middle).rate_per_s < rate_per_s:
-            low = middle
-        else:
-            high = middle
-        if high / low < 1.002:
-            break
-    point = at_concurrency(times, load, concurrency=high)
-    return msgspec.structs.replace(point, rate_per_s=min(rate_per_s, point.rate_per_s))
+        Parameters
+        ----------
+        known : dict of float to Point, optional
+            Concurrency -> the steady state there, filled as it is computed: whoever asks again under other objectives,
+            all else alike, keeps it, because the bisection halves the same interval.
+
+        Returns
+        -------
+        (Point, str)
+            The steady state at capacity and the limit that binds there: "kv" (the concurrency limit),
+            "ttft", "tpot" or "e2e". (None, limit) when even a single request misses an objective.
+        """
+        seen = {} if known is None else known
+
+        def at(concurrency: float) -> Point:
+            if concurrency not in seen:
+                seen[concurrency] = self.at(concurrency)
+            return seen[concurrency]
+
+        broken = first_broken(at(LONE), self.load.slo)
+        if broken:
+            return None, broken
+        low, high = LONE, min(self.load.max_concurrency, self.times.batches[-1])
+        limit = first_broken(at(self.most), self.load.slo)
+        if limit is None:
+            return at(self.most), "kv"
+        for _ in range(24):
+            middle = math.sqrt(low * high)
+            broken = first_broken(at(middle), self.load.slo)
+            low, high, limit = (low, middle, broken) if broken else (middle, high, limit)
+            if high / low < 1.005:
+                break
+        return at(low), limit
 
 
 @lru_cache(maxsize=64)
@@ -346,13 +357,13 @@ def quantile_factor(percentile: float) -> float:
     return t - numerator / denominator
 
 
-def first_broken(point: Point, load: ReplicaLoad) -> str | None:
+def first_broken(point: Point, slo: Slo) -> str | None:
     """The objective that a point misses, TPOT first; none = it meets all."""
-    if load.tpot_s is not None and point.tpot_tail_s > load.tpot_s:
+    if slo.tpot_s is not None and point.tpot_tail_s > slo.tpot_s:
         return "tpot"
-    if load.ttft_s is not None and point.ttft_tail_s > load.ttft_s:
+    if slo.ttft_s is not None and point.ttft_tail_s > slo.ttft_s:
         return "ttft"
-    if load.e2e_s is not None and point.e2e_tail_s > load.e2e_s:
+    if slo.e2e_s is not None and point.e2e_tail_s > slo.e2e_s:
         return "e2e"
     return None
 

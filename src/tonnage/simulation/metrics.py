@@ -14,26 +14,19 @@ compare. All times are seconds on one clock; arguments may be numbers or arrays.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import msgspec
 
+from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadRequest
 
-__all__ = ["PERCENTILES", "Objectives", "Summary", "e2e_s", "goodput_per_s", "itl_s", "quantile", "summary", "tpot_s",
+__all__ = ["PERCENTILES", "Summary", "e2e_s", "goodput_per_s", "itl_s", "quantile", "summary", "tpot_s",
            "ttft_s"]  # fmt: skip
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
-
-
-class Objectives(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a request must meet to count; absent = no such objective. [s]"""
-
-    ttft_s: float | None = None
-    tpot_s: float | None = None
-    e2e_s: float | None = None
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -80,9 +73,9 @@ def itl_s(token_s: Sequence[float]) -> list[float]:
     return [later - earlier for earlier, later in pairwise(token_s)]
 
 
-def goodput_per_s(*, ttft: Any, tpot: Any, e2e: Any, objectives: Objectives, span_s: float) -> float:
+def goodput_per_s(latencies: Mapping[str, Any], slo: Slo, *, span_s: float) -> float:
     """
-    Requests per second of the span that met every objective at once.
+    Requests per second of the span that met every objective at once, by their latencies of each name (`ttft_s`, …).
 
     A request of one token has no TPOT and cannot miss it; one that never answered meets nothing.
     """
@@ -90,10 +83,9 @@ def goodput_per_s(*, ttft: Any, tpot: Any, e2e: Any, objectives: Objectives, spa
         raise BadRequest(f"span_s {span_s:g} must be above 0 to count requests per second")
     import numpy as np
 
-    good = np.isfinite(np.asarray(e2e, float))
-    for values, limit in ((ttft, objectives.ttft_s), (tpot, objectives.tpot_s), (e2e, objectives.e2e_s)):
-        if limit is not None:
-            good &= ~(np.asarray(values, float) > limit)
+    good = np.isfinite(np.asarray(latencies["e2e_s"], float))
+    for name, limit in slo.limits.items():
+        good &= ~(np.asarray(latencies[name], float) > limit)
     return float(good.sum()) / span_s
 
 

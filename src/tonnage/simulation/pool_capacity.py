@@ -28,7 +28,7 @@ from tonnage.simulation.capacity import (
     Point,
     ReplicaLoad,
     ReplicaTimes,
-    at_concurrency,
+    Steady,
     decode_step_s,
     first_broken,
     quantile_factor,
@@ -49,9 +49,8 @@ PRECISE: Final = 1.005
 class Unit(NamedTuple):
     """Workers of both kinds, all of one configuration, and what arrives at them."""
 
-    times: ReplicaTimes
-    """Of a worker."""
-    load: ReplicaLoad
+    one: Steady
+    """A worker, and what arrives at the unit."""
     prefill: int
     decode: int
     transfer_s: float
@@ -62,9 +61,19 @@ class Unit(NamedTuple):
     """Workers that encode images before prompts start."""
 
     @property
+    def times(self) -> ReplicaTimes:
+        """Of a worker."""
+        return self.one.times
+
+    @property
+    def load(self) -> ReplicaLoad:
+        """What arrives at the unit."""
+        return self.one.load
+
+    @property
     def most(self) -> float:
         """The largest concurrency of a decode worker that both sides keep up with. [requests]"""
-        top = max(LONE, min(self.load.max_concurrency, self.times.batches[-1]))
+        top = self.one.most
         least = self._most_prompts() if self.prefill else math.inf
         if self.encoders is not None:
             least = min(least, MOST_BUSY * self.encoders.most)
@@ -81,7 +90,7 @@ class Unit(NamedTuple):
         point = self._apart(concurrency) if self.prefill else self._together(concurrency)
         if self.encoders is None:
             return point
-        share = self.load.percentile / 100.0
+        share = self.load.slo.percentile / 100.0
         delay, beyond = self.encoders.first_s(point.rate_per_s, dispersion=self.load.dispersion, share=share)
         mean = point.ttft_mean_s + delay
         tail = mean + math.hypot(point.ttft_tail_s - point.ttft_mean_s, beyond)
@@ -90,16 +99,16 @@ class Unit(NamedTuple):
 
     def _together(self, concurrency: float) -> Point:
         """Workers that compute prompts and answers, as replicas do."""
-        one = at_concurrency(self.times, self.load, concurrency=concurrency)
+        one = self.one.at(concurrency)
         return replace(one, rate_per_s=one.rate_per_s * self.decode, concurrency=concurrency * self.decode)
 
     def _apart(self, concurrency: float) -> Point:
         """Prompts on workers of their own."""
         step_s, rate = decode_step_s(self.times, concurrency), self._rate(concurrency)
-        z, load = quantile_factor(self.load.percentile), self.load
+        z, load = quantile_factor(self.load.slo.percentile), self.load
         crowded = decode_step_s(self.times, concurrency + z * math.sqrt(concurrency * load.dispersion))
         own_s, wait_s, beyond_s = self._first(rate / self.prefill)
-        share = load.percentile / 100.0
+        share = load.slo.percentile / 100.0
         mean = self.times.request_s + own_s + wait_s + self.transfer_s + step_s / 2.0
         longer = self.times.prefill_tail_s - self.times.prefill_s
         tail = mean + math.hypot(beyond_s, longer, step_s * (share - 0.5))
@@ -126,16 +135,16 @@ class Unit(NamedTuple):
 
     def largest(self) -> tuple[Point, str] | tuple[None, str]:
         """The highest load that meets every objective, and what stops it; none = not even a lone request does."""
-        broken = first_broken(self.at(LONE), self.load)
+        broken = first_broken(self.at(LONE), self.load.slo)
         if broken:
             return None, broken
         low, high = LONE, self.most
-        limit = first_broken(self.at(high), self.load)
+        limit = first_broken(self.at(high), self.load.slo)
         if limit is None:
             return self.at(high), "kv" if high >= min(self.load.max_concurrency, self.times.batches[-1]) else "prefill"
         while high / low > PRECISE:
             middle = math.sqrt(low * high)
-            broken = first_broken(self.at(middle), self.load)
+            broken = first_broken(self.at(middle), self.load.slo)
             low, high, limit = (low, middle, broken) if broken else (middle, high, limit)
         return self.at(low), limit
 
@@ -153,7 +162,7 @@ class Unit(NamedTuple):
 
     def _uneven(self) -> float:
         """Standard deviation of a prompt's time over its mean, of lengths whose logarithm is normal. [-]"""
-        z = quantile_factor(self.load.percentile)
+        z = quantile_factor(self.load.slo.percentile)
         ratio = self.times.prefill_tail_s / self.times.prefill_s
         sigma = z - math.sqrt(max(0.0, z * z - 2.0 * math.log(max(1.0, ratio))))
         return math.sqrt(math.expm1(sigma * sigma))
@@ -173,7 +182,7 @@ class Unit(NamedTuple):
             step = min(longest, alone + more * (gathered - 1.0 + math.exp(-gathered)))
         gathered = rate * step
         busy = step / (step + math.exp(-gathered) / max(rate, 1e-12))
-        share, uneven = self.load.percentile / 100.0, self._uneven()
+        share, uneven = self.load.slo.percentile / 100.0, self._uneven()
         each = longest / room
         used = min(MOST_BUSY, rate * each)
         waits = math.pow(used, math.sqrt(2.0 * (self.prefill + 1.0)) - 1.0) / (self.prefill * (1.0 - used))

@@ -15,33 +15,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import msgspec
-
+from tonnage.domain.plan import LoadPoint, SimulatedCapacity
+from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadRequest
 from tonnage.simulation.arrivals import at_rate
-from tonnage.simulation.metrics import Objectives, Summary, goodput_per_s, summary
-from tonnage.simulation.serving import Simulated, gap_quantile, simulate
+from tonnage.simulation.metrics import Summary, summary
+from tonnage.simulation.serving import Simulated, simulate
 from tonnage.simulation.simulated import Limits, Requests, StepArrays
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "Binding",
-    "Probe",
-    "Slo",
-    "SloCapacity",
-    "fluid_bound",
-    "probe_at",
-    "resource",
-    "saturated_capacity",
-    "settled_requests",
-    "slo_capacity",
-]
-
-Binding = Literal["kv", "batch limit", "compute", "bandwidth", "host"]
+__all__ = ["fluid_bound", "probe_at", "resource", "saturated_capacity", "settled_requests", "slo_capacity"]
 
 PRECISION: Final = 0.01
 """Distance of the capacity from a rate that fails, and of the rates that are tried. [-]"""
@@ -63,60 +50,14 @@ WIDEST: Final = 4.0
 """Times the least rate that fails, and the same below it: what a draw finds farther away is no other number. [-]"""
 
 
-class Slo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Objectives with the percentile at which each must hold; absent = none. [s]"""
-
-    ttft_s: float | None = None
-    tpot_s: float | None = None
-    itl_s: float | None = None
-    e2e_s: float | None = None
-    percentile: float = 95.0
-    goodput: float | None = None
-    """Share of requests that must meet TTFT, TPOT and E2E all at once. [-]"""
-
-
-class Probe(msgspec.Struct, frozen=True, kw_only=True):
+class Probe(NamedTuple):
     """One rate tried: what was seen, and the first thing that failed."""
 
-    rate_per_s: float
-    passed: bool
+    point: LoadPoint
     failed: str
-    ttft_s: Summary | None
-    tpot_s: Summary | None
-    e2e_s: Summary | None
-    itl_p95_s: float | None
-    goodput_per_s: float
-    running: float
-    """Requests in the batch, on average over the run. [requests]"""
-    in_flight: float = 0.0
-    """Sent and not yet answered, by Little's law. [requests]"""
-    misses: dict[str, tuple[float, ...]] = {}
+    ttft_mean_s: float
+    misses: dict[str, tuple[float, ...]]
     """Share of requests over each objective, by block."""
-
-
-class SloCapacity(msgspec.Struct, frozen=True, kw_only=True):
-    """The largest rate within the objectives, how sure it is, and what stands in the way of more."""
-
-    rate_per_s: float
-    """0 = not even a lone request meets them. [1/s]"""
-    low_per_s: float
-    """5th percentile of the bootstrap: the value to plan with."""
-    high_per_s: float
-    binding: Binding | None
-    """The resource that binds at capacity."""
-    limit: str
-    """The objective that fails beyond it: ttft, tpot, itl, e2e, goodput, or "backlog"."""
-    cause: str
-    """What the replica's time goes to there."""
-    knee_per_s: float
-    """Largest rate tried whose mean time to first token is at most twice that of the least rate tried."""
-    probes: tuple[Probe, ...]
-    simulated_requests: int
-
-    @property
-    def why(self) -> str:
-        """What stands in the way of more, in a few words."""
-        return f"beyond it {self.limit} fails: {self.cause}"
 
 
 def slo_capacity(
@@ -129,9 +70,11 @@ def slo_capacity(
     start: float | None = None,
     precision: float = PRECISION,
     player: Callable[[Requests], Simulated] | None = None,
-) -> SloCapacity:
+) -> SimulatedCapacity:
     """
     The largest rate at which these requests meet the objectives, by bisection in the logarithm of the rate.
+
+    Its limit may be the "backlog", too.
 
     Parameters
     ----------
@@ -161,39 +104,40 @@ def slo_capacity(
         sent = _at(requests, rate)
         runs[k] = player(sent) if player else simulate(table, limits, requests=sent, delivery_s=delivery_s)
         probes[k] = _probe(runs[k], rate, slo=slo)
-        return probes[k].passed
+        return probes[k].point.passed
 
     first = round(math.log(min(start or bound / 2.0, bound * 2.0)) / step)
     stride = NEAR if start else round(0.34 / step)
     _bisect(passes, first=first, least=math.floor(math.log(bound * SLOWEST) / step), stride=max(1, stride))
-    if any(probe.passed for probe in probes.values()):
+    if any(probe.point.passed for probe in probes.values()):
         _widen(passes, probes, slo=slo, step=step)
     ordered = tuple(probes[k] for k in sorted(probes))
-    failing = next((k for k in sorted(probes) if not probes[k].passed), None)
+    failing = next((k for k in sorted(probes) if probes[k].failed), None)
     # Percentiles are not monotone near the edge: only what lies below every failure counts.
     passing = max((k for k in probes if failing is None or k < failing), default=None)
-    best = probes[passing].rate_per_s if passing is not None else 0.0
+    best = probes[passing].point.rate_per_s if passing is not None else 0.0
     limit = probes[failing].failed if failing is not None else "none found"
     shown = runs[passing if passing is not None else min(probes)]
     seen = runs[failing] if failing is not None else shown
-    binding, cause = (None, "") if player else resource(seen, limits)
+    binding, cause = ("", "") if player else resource(seen, limits)
     least, most = _bootstrap(ordered, best, slo) if best else (0.0, 0.0)
-    return SloCapacity(
+    return SimulatedCapacity(
         rate_per_s=best,
         low_per_s=least,
         high_per_s=most,
-        binding=binding,
         limit=limit,
+        resource=binding,
         cause=cause,
         knee_per_s=_knee(ordered),
-        probes=ordered,
-        simulated_requests=len(probes) * len(requests.prompt),
+        simulations=len(probes),
+        requests=len(probes) * len(requests.prompt),
+        tried=tuple(probe.point for probe in ordered),
     )
 
 
-def probe_at(play: Callable[[Requests], Simulated], *, requests: Requests, slo: Slo, rate_per_s: float) -> Probe:
+def probe_at(play: Callable[[Requests], Simulated], *, requests: Requests, slo: Slo, rate_per_s: float) -> LoadPoint:
     """One rate, played and judged as the search does; objectives may be absent. [1/s]"""
-    return _probe(play(_at(requests, rate_per_s)), rate_per_s, slo=slo)
+    return _probe(play(_at(requests, rate_per_s)), rate_per_s, slo=slo).point
 
 
 def _bisect(passes: Callable[[int], bool], *, first: int, least: int, stride: int) -> None:
@@ -219,7 +163,7 @@ def _widen(passes: Callable[[int], bool], probes: dict[int, Probe], *, slo: Slo,
     few = TAIL - 2.0 / DRAWS
     while len(probes) < MOST_PROBES:
         ordered = sorted(probes)
-        edge = next((k for k in ordered if not probes[k].passed), ordered[-1])
+        edge = next((k for k in ordered if probes[k].failed), ordered[-1])
         over = _excess(tuple(probes[k] for k in ordered), slo) > 0
         if over[0].mean() > few and edge - ordered[0] < farthest:
             passes(ordered[0] - down)
@@ -273,8 +217,8 @@ def fluid_bound(table: StepArrays, limits: Limits, *, requests: Requests) -> flo
 
 
 def _check(requests: Requests, slo: Slo) -> None:
-    if all(x is None for x in (slo.ttft_s, slo.tpot_s, slo.itl_s, slo.e2e_s)):
-        raise BadRequest("no objective is given; state at least one of ttft, tpot, itl, e2e")
+    if not slo.limits:
+        raise BadRequest("no objective is given; state at least one of ttft, tpot, e2e")
     if not 0 < slo.percentile < 100:
         raise BadRequest(f"percentile {slo.percentile:g} must lie between 0 and 100, as in 95")
     needed = 20.0 / (1.0 - slo.percentile / 100.0)
@@ -289,46 +233,26 @@ def _at(requests: Requests, rate: float) -> Requests:
 
 
 def _probe(run: Simulated, rate: float, *, slo: Slo) -> Probe:
-    import numpy as np
-
     kept = settled_requests(run)
-    ttft, tpot, e2e = run.ttft_s[kept], run.tpot_s[kept], run.e2e_s[kept]
-    objectives = Objectives(ttft_s=slo.ttft_s, tpot_s=slo.tpot_s, e2e_s=slo.e2e_s)
-    allowed = 1.0 - slo.percentile / 100.0
+    ttft, tpot = summary(run.ttft_s[kept]), summary(run.tpot_s[kept])
+    assert ttft is not None, "whoever is played has a first token"
     misses: dict[str, tuple[float, ...]] = {}
     failed = ""
-    every = np.zeros(len(e2e), bool)
-    for name, values, most in (("ttft", ttft, slo.ttft_s), ("tpot", tpot, slo.tpot_s), ("e2e", e2e, slo.e2e_s)):
-        if most is None:
-            continue
-        over = values > most
-        every |= over
+    for name, most in slo.limits.items():
+        over = getattr(run, name)[kept] > most
         misses[name] = _by_block(over)
-        if not failed and over.mean() > allowed:
-            failed = name
-    if slo.goodput is not None:
-        misses["goodput"] = _by_block(every)
-        failed = failed or ("goodput" if every.mean() > 1.0 - slo.goodput else "")
-    gap = gap_quantile(run.gaps, slo.percentile / 100.0)
-    if slo.itl_s is not None and gap is not None and gap > slo.itl_s:
-        failed = failed or "itl"
+        if not failed and over.mean() > 1.0 - slo.percentile / 100.0:
+            failed = name.removesuffix("_s")
     if _growing(run):
         failed = failed or "backlog"
-    sent = run.requests.sent_s[kept]
-    span = float(sent[-1] - sent[0]) or 1.0
-    return Probe(
-        rate_per_s=rate,
-        passed=not failed,
-        failed=failed,
-        ttft_s=summary(ttft),
-        tpot_s=summary(tpot),
-        e2e_s=summary(e2e),
-        itl_p95_s=gap_quantile(run.gaps, 0.95),
-        goodput_per_s=goodput_per_s(ttft=ttft, tpot=tpot, e2e=e2e, objectives=objectives, span_s=span),
-        running=float((run.last_s - run.started_s).sum() / max(run.busy_s, 1e-12)),
-        in_flight=rate * float(e2e.mean()),
-        misses=misses,
+    point = LoadPoint(
+        rate_per_s=rate, ttft_s=_tails(ttft), tpot_s=None if tpot is None else _tails(tpot), passed=not failed
     )
+    return Probe(point, failed, ttft.mean, misses)
+
+
+def _tails(found: Summary) -> tuple[float, float, float]:
+    return found.p50, found.p95, found.p99
 
 
 def settled_requests(run: Simulated) -> slice:
@@ -357,7 +281,7 @@ def _growing(run: Simulated) -> bool:
     return last > GROWTH * middle and last - middle > 0.5 * stay
 
 
-def resource(run: Simulated, limits: Limits) -> tuple[Binding, str]:
+def resource(run: Simulated, limits: Limits) -> tuple[str, str]:
     """What the time of a run went to: waiting for cache or slots, else the kind of step that fills it; and in words."""
     busy = max(run.busy_s, 1e-12)
     starved = float(run.timeline.used_blocks.max() if len(run.timeline.used_blocks) else 0.0)
@@ -373,12 +297,9 @@ def resource(run: Simulated, limits: Limits) -> tuple[Binding, str]:
 
 
 def _knee(ordered: tuple[Probe, ...]) -> float:
-    """See `SloCapacity.knee_per_s`."""
-    seen = [p for p in ordered if p.ttft_s is not None]
-    if not seen:
-        return 0.0
-    base = min(p.ttft_s.mean for p in seen if p.ttft_s)
-    return max((p.rate_per_s for p in seen if p.ttft_s and p.ttft_s.mean <= 2.0 * base), default=0.0)
+    """The largest rate tried whose mean time to first token is at most twice that of the least rate tried."""
+    base = min(probe.ttft_mean_s for probe in ordered)
+    return max(probe.point.rate_per_s for probe in ordered if probe.ttft_mean_s <= 2.0 * base)
 
 
 def _excess(ordered: tuple[Probe, ...], slo: Slo) -> NDArray[Any]:
@@ -388,10 +309,9 @@ def _excess(ordered: tuple[Probe, ...], slo: Slo) -> NDArray[Any]:
     pick = np.random.default_rng(0).integers(0, BLOCKS, (DRAWS, BLOCKS))
     over = np.full((len(ordered), DRAWS), -np.inf)
     for i, probe in enumerate(ordered):
-        for name, blocks in probe.misses.items():
-            allowed = 1.0 - (slo.goodput if name == "goodput" and slo.goodput else slo.percentile / 100.0)
-            over[i] = np.maximum(over[i], np.array(blocks)[pick].mean(axis=1) - allowed)
-        if not probe.passed and probe.failed in {"itl", "backlog"}:
+        for blocks in probe.misses.values():
+            over[i] = np.maximum(over[i], np.array(blocks)[pick].mean(axis=1) - (1.0 - slo.percentile / 100.0))
+        if probe.failed == "backlog":
             over[i] = np.maximum(over[i], 1.0)
     return over
 
@@ -400,7 +320,7 @@ def _bootstrap(ordered: tuple[Probe, ...], best: float, slo: Slo) -> tuple[float
     """5th and 95th percentile of the capacity over draws of blocks, the same blocks at every rate."""
     import numpy as np
 
-    rates = np.array([p.rate_per_s for p in ordered])
+    rates = np.array([probe.point.rate_per_s for probe in ordered])
     over = _excess(ordered, slo)
     if not np.isfinite(over).all():
         return best, best

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.domain.plan import Configuration
+from tonnage.domain.plan import Configuration, SimulatedCapacity
+from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.simulate import SimulationTraffic
 from tonnage.planning.requests.serve import serve_request
@@ -25,11 +26,10 @@ from tonnage.planning.serve.plan import _configurations, outcome_of
 from tonnage.planning.simulate.traffic import traffic_of
 from tonnage.planning.sites import sites
 from tonnage.simulation.simulated import StepArrays
-from tonnage.simulation.slo import Slo as Limit
-from tonnage.simulation.slo import SloCapacity, slo_capacity
+from tonnage.simulation.slo import slo_capacity
 
 TODAY = date(2026, 11, 21)
-SLO = Limit(ttft_s=1.0, tpot_s=0.05)
+SLO = Slo(ttft_s=1.0, tpot_s=0.05)
 TIMES = tuple(name for name in StepArrays._fields if name not in {"ranks", "uneven", "mixed_attention"})
 SMALL = (0.98, 0.99, 0.995, 1.0, 1.005, 1.01, 1.02)
 """Step times over those of the catalogue, as a refit moves them. [-]"""
@@ -60,15 +60,15 @@ def looked_at(accelerator: str, ranks: int) -> tuple[Serve, float, SearchedCapac
     )
 
 
-def at(share: float, seen: SearchedCapacity, *, start: float) -> SloCapacity:
-    table = seen.arrays.table
+def at(share: float, seen: SearchedCapacity, *, start: float) -> SimulatedCapacity:
+    table = seen.trial.arrays.table
     slower = table._replace(**{name: getattr(table, name) * share for name in TIMES})
     return slo_capacity(
         slower,
-        seen.arrays.limits,
-        requests=seen.requests,
+        seen.trial.arrays.limits,
+        requests=seen.trial.requests,
         slo=SLO,
-        delivery_s=seen.arrays.delivery_s,
+        delivery_s=seen.trial.arrays.delivery_s,
         start=start,
         precision=PRECISION[True],
     )
@@ -106,11 +106,11 @@ def test_other_requests_find_the_same() -> None:
             seed=seed,
         )
         found = slo_capacity(
-            seen.arrays.table,
-            seen.arrays.limits,
+            seen.trial.arrays.table,
+            seen.trial.arrays.limits,
             requests=traffic_of(traffic).requests,
             slo=SLO,
-            delivery_s=seen.arrays.delivery_s,
+            delivery_s=seen.trial.arrays.delivery_s,
         )
         assert found.low_per_s <= seen.found.high_per_s and seen.found.low_per_s <= found.high_per_s
         assert found.rate_per_s == pytest.approx(seen.found.rate_per_s, rel=0.06)

@@ -16,10 +16,9 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.planning.error_model import chance_of
 from tonnage.planning.requests.serve import serve_request
 from tonnage.planning.serve.chance import Curve, Odds
-from tonnage.planning.serve.option import Candidate, load_of
+from tonnage.planning.serve.option import Candidate
 from tonnage.planning.serve.plan import _configurations, outcome_of
 from tonnage.planning.sites import sites
-from tonnage.simulation.capacity import ReplicaLoad
 
 LOADS = ("rate", "concurrency")
 
@@ -104,9 +103,5 @@ def test_near_its_capacity_a_replica_is_less_likely_to_keep_up() -> None:
 
 def test_the_curve_is_the_replicas_own() -> None:
     asked, one = candidate("rate")
-    again = Curve(replace(asked, rate_per_s=7.0), one.replica, load=_load(asked, one))
+    again = Curve(replace(asked, rate_per_s=7.0), one.replica, state=one.state)
     assert again.loads == one.odds.curve.loads and again.latencies == one.odds.curve.latencies
-
-
-def _load(asked: Serve, one: Candidate) -> ReplicaLoad:
-    return load_of(asked, one.replica)

@@ -45,7 +45,7 @@ from tonnage.planning.core.header import (
 from tonnage.planning.core.moved_losers import alone, moved_losers
 from tonnage.planning.core.ranking import choices, job_traits, surely_cheapest, unlikely, with_verdicts
 from tonnage.planning.deployment import case_of, deploy
-from tonnage.planning.error_model import ErrorModel, chance_of, end_at
+from tonnage.planning.error_model import chance_of, end_at
 from tonnage.planning.quality import apply_quality_floor, changes_among
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.traffic import served_latency
@@ -248,8 +248,7 @@ def _work(request: Batch, model: Model, configuration: Configuration, *, additio
         return Infeasible(configuration=configuration, verdict=limits.too_little_cache(whole, at.pool.tokens))
     found, tier = served_latency(at)
     basis = at.basis(tier)
-    level = at.level(basis, load="saturated")
-    errors = ErrorModel(kind="serve", level=level, calibration=at.calibrated(found.running))
+    errors = at.errors(basis, load="saturated", in_flight=found.running)
     return Work(
         configuration=configuration,
         job=Job(

@@ -37,11 +37,11 @@ from tonnage.planning.quality import apply_quality_floor
 from tonnage.planning.replica import Replica
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.chance import Curve, Odds
-from tonnage.planning.serve.option import has_objectives, load_of
+from tonnage.planning.serve.option import has_objectives, most_of
 from tonnage.planning.serve.variations import Variations
 from tonnage.planning.sessions.reuse import reusing_replica
 from tonnage.planning.sites import Site
-from tonnage.simulation.capacity import Point, at_concurrency, largest_concurrency
+from tonnage.simulation.capacity import Point
 from tonnage.units import whole_percent
 
 __all__ = [
@@ -319,14 +319,17 @@ def _evaluate(search: _Search, run: Configuration) -> Candidate | Infeasible:
     for bucket in range(len(workload.buckets)):
         asked = lengths_served(search.allowed, workload, bucket=bucket)
         replica = reusing_replica(asked, run, model=search.model, accelerator=search.part)
-        point = _point(asked, replica, run)
-        points.append(point if isinstance(point, Point) else None)
-        sure = isinstance(point, Point) and has_objectives(asked)
-        odds.append(Odds(Curve(asked, replica, load=load_of(asked, replica)), asked.slo) if sure else None)
-        if isinstance(point, Infeasible):
-            why = point
-            if point.verdict.limit == "memory":
-                return point
+        most = most_of(asked, replica, configuration=run)
+        if not isinstance(most, Infeasible):
+            state, point, _ = most
+            points.append(point)
+            odds.append(Odds(Curve(asked, replica, state=state), asked.slo) if has_objectives(asked) else None)
+            continue
+        points.append(None)
+        odds.append(None)
+        why = most
+        if why.verdict.limit == "memory":
+            return why
     if why is not None and not any(points):
         return why
     found = Candidate(
@@ -367,24 +370,6 @@ def too_unsure(what: str, chance: float, *, asked: float, does: str = "meets the
         reason=f"{what} {does} with {known} % at best, {whole_percent(asked)} asked for",
         nearest=f"confidence {known} %" if known else "looser objectives",
     )
-
-
-def _point(asked: Serve, replica: Replica, run: Configuration) -> Point | Infeasible:
-    if not replica.verdict.ok or replica.times is None:
-        return Infeasible(configuration=run, verdict=replica.verdict)
-    unable = limits.misses_context(asked, replica)
-    if unable is not None:
-        return Infeasible(configuration=run, verdict=unable)
-    load = load_of(asked, replica)
-    if load.max_concurrency < 1:
-        need = asked.lengths.prompt_tokens + asked.lengths.output_tokens
-        return Infeasible(configuration=run, verdict=limits.too_little_cache(need, replica.kv_tokens))
-    best, binds = largest_concurrency(replica.times, load)
-    if best is None:
-        alone = at_concurrency(replica.times, load, concurrency=0.01)
-        verdict: Verdict = limits.misses_objective(asked, alone, limit=binds)
-        return Infeasible(configuration=run, verdict=verdict, alone=alone)
-    return best
 
 
 def _best(workload: FleetWorkload, here: list[Candidate]) -> list[Candidate]:

@@ -29,7 +29,7 @@ from tonnage.planning.fleet.hours import Hours, ranges
 from tonnage.planning.fleet.problem import FleetContext, Solution
 from tonnage.planning.fleet.stock import Stock
 from tonnage.planning.host import sampling_needs, serving_needs
-from tonnage.planning.serve.option import load_of
+from tonnage.planning.serve.option import state_of
 from tonnage.pricing.bills import HOURS_PER_MONTH, hourly_usd
 from tonnage.pricing.energy import IDLE_DRAW
 from tonnage.units import show
@@ -161,8 +161,8 @@ def _board_w(workload: FleetWorkload, chance: Candidate | None, *, rate_per_s: f
         return None
     if chance.replica.times is None or rate_per_s <= 0.0:
         return None
-    at, asked = chance.replica.deployment, load_of(workload.serve, chance.replica)
-    load, busy = load_at_rate(at, chance.replica.times, load=asked, rate_per_s=rate_per_s)
+    state = state_of(workload.serve, chance.replica)
+    load, busy = load_at_rate(chance.replica.deployment, state, rate_per_s=rate_per_s)
     mean = spread(busy * load.value + (1.0 - busy) * IDLE_DRAW, SUM)
     return watts_of(mean, chance.site.accelerator)
 

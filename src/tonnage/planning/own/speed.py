@@ -163,8 +163,7 @@ def side_of(asked: Asked, part: Accelerator, *, count: int = 1) -> Side:
     at = _deployment(asked, roomy(part), count=count)
     found, tier = served_latency(at)
     basis = at.basis(tier)
-    level = at.level(basis, load="steady")
-    errors = ErrorModel(kind="serve", level=level, calibration=at.calibrated())
+    errors = at.errors(basis, load="steady")
     return Side(at=at, token_s=found.tpot_s, prompt_s=found.ttft_s, basis=basis, errors=errors)
 
 

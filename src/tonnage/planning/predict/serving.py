@@ -17,7 +17,7 @@ from tonnage.domain.case import Latency, ServeCase, ServeResult
 from tonnage.planning.board_power import predicted_load, watts_of
 from tonnage.planning.deployment import Deployment, resolve
 from tonnage.planning.error_model import ErrorModel, serve_load
-from tonnage.planning.replica import queueing_of
+from tonnage.planning.replica import with_queueing
 from tonnage.planning.serve.traffic import open_load, served_latency
 from tonnage.simulation.served import Served, Tail
 
@@ -76,14 +76,10 @@ def _errors(at: Deployment, found: Served, basis: Basis) -> ErrorModel:
         if case.phase == "decode"
         else serve_load(case.traffic, in_flight=in_flight, prompt_tokens=case.isl, saturated=found.saturated)
     )
-    level = at.level(basis, load=load)
-    errors = ErrorModel(kind="serve", level=level, calibration=at.calibrated(in_flight))
+    errors = at.errors(basis, load=load, in_flight=in_flight)
     if case.traffic.rate_per_s is None or case.phase == "encode":
         return errors
-    times, arriving = open_load(at)
-    rate = case.traffic.rate_per_s / case.replicas
-    queueing = queueing_of(times, arriving, rate_per_s=rate, error=errors.service_factor)
-    return msgspec.structs.replace(errors, queueing=queueing)
+    return with_queueing(errors, open_load(at), rate_per_s=case.traffic.rate_per_s / case.replicas)
 
 
 def _result(at: Deployment, found: Served, *, basis: Basis, memory: dict[str, Any]) -> ServeResult:

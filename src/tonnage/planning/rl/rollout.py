@@ -140,7 +140,7 @@ def generation(case: RlCase, model: Model, *, accelerator: Accelerator, host_s: 
             weight=each * steps / told_apart,
         ),
     )
-    level = at.level(at.basis(table.rung), load="steady")
+    basis = at.basis(table.rung)
     return Generation(
         deployment=at,
         replicas=replicas,
@@ -149,6 +149,6 @@ def generation(case: RlCase, model: Model, *, accelerator: Accelerator, host_s: 
         steps=steps,
         waiting_s=(case.turns - 1.0) * case.environment_s,
         host_s=host_s,
-        basis=at.basis(table.rung),
-        errors=ErrorModel(kind="serve", level=level, calibration=at.calibrated()),
+        basis=basis,
+        errors=at.errors(basis, load="steady"),
     )

@@ -33,10 +33,11 @@ from tonnage.planning.serve.option import (
     load_of,
     replicas_of,
     share_of,
+    state_of,
 )
 from tonnage.planning.sessions.reuse import reusing_replica
 from tonnage.planning.sites import Site
-from tonnage.simulation.capacity import Point, largest_concurrency
+from tonnage.simulation.capacity import Point, Steady
 from tonnage.units import show
 
 if TYPE_CHECKING:
@@ -75,8 +76,7 @@ class _PlacedReplica(msgspec.Struct, frozen=True, kw_only=True):
     """Objectives -> the most that it takes and what stops it, which no load changes; filled as they are asked for."""
     points: dict[float, Point]
     """Concurrency -> the steady state there; filled as it is asked for."""
-    unit: Unit | None
-    """Workers of both kinds in place of the replica."""
+    state: Steady | Unit
     listed: bool
     """At a price that its seller states."""
 
@@ -89,14 +89,13 @@ class _PlacedReplica(msgspec.Struct, frozen=True, kw_only=True):
     def most_under(self, request: Serve) -> tuple[Point | None, str]:
         """The most that it takes by the mean field under the objectives of a request with its lengths."""
         if request.slo not in self.most:
-            times, load = self.replica.times, load_of(request, self.replica)
-            if self.unit is not None:
-                self.most[request.slo] = self.unit._replace(load=load).largest()
-                return self.most[request.slo]
-            fits = times is not None and load.max_concurrency >= 1
-            self.most[request.slo] = (
-                largest_concurrency(times, load, known=self.points) if times and fits else (None, "kv")
-            )
+            worker = state_of(request, self.replica)
+            if not isinstance(self.state, Steady):
+                self.most[request.slo] = self.state._replace(one=worker).largest()
+            elif worker.load.max_concurrency < 1:
+                self.most[request.slo] = None, "kv"
+            else:
+                self.most[request.slo] = worker.largest(self.points)
         return self.most[request.slo]
 
 
@@ -175,11 +174,9 @@ def _loads(request: Serve) -> list[tuple[Axis, Changed]]:
 
 def _objectives(request: Serve) -> list[tuple[Axis, Changed]]:
     found: list[tuple[Axis, Changed]] = []
-    for name in ("ttft", "tpot", "e2e"):
-        value = getattr(request.slo, f"{name}_s")
-        if value is not None:
-            axis = Axis(name=name.upper(), now=value, unit="s", ratio=SLO_RATIO)
-            found.append((axis, partial(_with_objective, request, f"{name}_s")))
+    for name, value in request.slo.limits.items():
+        axis = Axis(name=name.removesuffix("_s").upper(), now=value, unit="s", ratio=SLO_RATIO)
+        found.append((axis, partial(_with_objective, request, name)))
     return found
 
 
@@ -260,7 +257,7 @@ def _few(
             continue
         placed = _place_replica(
             request, candidate.site, candidate.configuration, replica=candidate.replica, curve=candidate.odds.curve,
-            unit=candidate.unit,
+            state=candidate.state,
         )  # fmt: skip
         guess, _ = placed.most_under(request)
         if guess is None:
@@ -271,7 +268,9 @@ def _few(
         others = varied(candidate) if sum(counts.values()) <= VARIED else []
         kept += [
             replace(
-                _place_replica(request, one.site, one.configuration, replica=one.replica, curve=one.odds.curve),
+                _place_replica(
+                    request, one.site, one.configuration, replica=one.replica, curve=one.odds.curve, state=one.state
+                ),
                 scale=scale,
             )
             for one in others
@@ -282,13 +281,13 @@ def _few(
 
 def _place_replica(
     request: Serve, site: Site, configuration: Configuration, *, replica: Replica, curve: Curve,
-    unit: Unit | None = None,
+    state: Steady | Unit,
 ) -> _PlacedReplica:  # fmt: skip
     """A replica as the mean field sees it, of which nothing was asked yet."""
     listed = any(offer.trust_of(term) == "primary" for offer in site.offers for term in request.filters.terms)
     return _PlacedReplica(
         site=site, configuration=configuration, replica=replica, scale=1.0, curve=curve, odds={}, bills={}, most={},
-        points={}, unit=unit, listed=listed,
+        points={}, state=state, listed=listed,
     )  # fmt: skip
 
 
@@ -305,8 +304,9 @@ def _late(
         if site is None or c.accelerator in kept or len(kept) >= LATE:
             continue
         replica = reusing_replica(request, c, model=model, accelerator=site.accelerator)
-        curve = Curve(request, replica, load=load_of(request, replica))
-        kept[c.accelerator] = _place_replica(request, site, c, replica=replica, curve=curve)
+        state = state_of(request, replica)
+        curve = Curve(request, replica, state=state)
+        kept[c.accelerator] = _place_replica(request, site, c, replica=replica, curve=curve, state=state)
     return list(kept.values())
 
 
@@ -347,24 +347,23 @@ def _at_lengths(request: Serve, chance: _PlacedReplica, model: Model) -> list[tu
         replica = chance.replica if power == 0 else reusing_replica(
             asked, chance.configuration, model=model, accelerator=chance.site.accelerator
         )  # fmt: skip
-        if not replica.verdict.ok or replica.times is None or load_of(asked, replica).max_concurrency < 1:
+        if replica.times is None or load_of(asked, replica).max_concurrency < 1:
             continue
-        best = _unit_capacity(asked, replica, unit=chance.unit)
+        best = _unit_capacity(asked, replica, state=chance.state)
         if best is not None and now is not None:
             points.append((share, best.rate_per_s / now.rate_per_s))
     return points
 
 
-def _unit_capacity(request: Serve, replica: Replica, *, unit: Unit | None) -> Point | None:
+def _unit_capacity(request: Serve, replica: Replica, *, state: Steady | Unit) -> Point | None:
     """The capacity of a replica, or of a unit of its kind whose prefill workers keep no answers."""
-    assert replica.times is not None
-    if unit is None:
-        return largest_concurrency(replica.times, load_of(request, replica))[0]
+    if isinstance(state, Steady):
+        return state_of(request, replica).largest()[0]
     if replica.reuse is None:
-        return unit._replace(times=replica.times, load=load_of(request, replica)).largest()[0]
+        return state._replace(one=state_of(request, replica)).largest()[0]
     from tonnage.planning.sessions.units import unit_within
 
-    _, made = unit_within(request, replica.deployment, unit=unit)
+    _, made = unit_within(request, replica.deployment, unit=state)
     return made and made.largest()[0]
 
 

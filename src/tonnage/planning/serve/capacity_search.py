@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
-from tonnage.domain.plan import LoadPoint, SimulatedCapacity
+from tonnage.domain.plan import SimulatedCapacity
+from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.simulate import SimulationTraffic
 from tonnage.planning.replica import Replica
@@ -27,24 +28,13 @@ from tonnage.simulation.simulated import Requests
 if TYPE_CHECKING:
     from tonnage.simulation.pool_capacity import Unit
     from tonnage.simulation.serving import Simulated
-    from tonnage.simulation.slo import Probe, Slo, SloCapacity
 
     Play = Callable[[Requests], Simulated]
 
 __all__ = [
-    "LIMITS",
-    "PRECISION",
-    "SearchedCapacity",
-    "arrays_of",
-    "draw_requests",
-    "front_requests",
-    "load_curve",
-    "load_points",
-    "point_at",
-    "point_of",
-    "search_capacity",
-    "unit_player",
-]
+    "LIMITS", "PRECISION", "SearchedCapacity", "Trial", "arrays_of", "draw_requests", "front_requests", "load_curve",
+    "point_at", "point_of", "search_capacity", "trial_of", "unit_player",
+]  # fmt: skip
 
 MIN_REQUESTS: Final = {False: 2_500, True: 6_000}
 """Of a coarse and of a close look."""
@@ -73,14 +63,45 @@ KNOWN: Final = 0.04
 """A rate so close to one that was tried tells nothing new. [-]"""
 
 
-class SearchedCapacity(msgspec.Struct, frozen=True, kw_only=True):
-    """One replica after its simulations."""
+class Trial(NamedTuple):
+    """A replica, or a unit of workers, and the requests that it is tried with."""
 
-    play: Play
-    """What plays requests on the replica, or on the unit."""
+    slo: Slo
     arrays: ReplicaArrays
     """Of the replica, or of one worker."""
     requests: Requests
+    play: Play
+    """What plays requests on the replica, or on the unit."""
+    alone: bool
+    """It is a replica, whose binding resource can be told."""
+
+    def at(self, rate_per_s: float) -> Point:
+        """What requests see at a rate, by simulation."""
+        from tonnage.simulation.arrivals import at_rate
+
+        run = self.play(self.requests._replace(sent_s=at_rate(self.requests.sent_s, rate_per_s)))
+        return point_of(run, rate=rate_per_s, percentile=self.slo.percentile)
+
+    def capacity(self, start_per_s: float, precision: float) -> SimulatedCapacity:
+        """The largest rate within the objectives, searched from a rate near it."""
+        from tonnage.simulation.slo import slo_capacity
+
+        return slo_capacity(
+            self.arrays.table,
+            self.arrays.limits,
+            requests=self.requests,
+            slo=self.slo,
+            delivery_s=self.arrays.delivery_s,
+            start=start_per_s,
+            precision=precision,
+            player=None if self.alone else self.play,
+        )
+
+
+class SearchedCapacity(NamedTuple):
+    """One replica after its simulations."""
+
+    trial: Trial
     found: SimulatedCapacity
     best: Point | None
     """At the rate to plan with; absent = not even a lone request meets the objectives."""
@@ -111,84 +132,72 @@ def draw_requests(request: Serve) -> Requests:
     return found._replace(prompt=found.prompt + round(seen)) if seen else found
 
 
+def trial_of(
+    request: Serve,
+    replica: Replica,
+    *,
+    requests: Requests,
+    guess: Point,
+    close: bool,
+    unit: Unit | None = None,
+    held: float | None = None,
+) -> Trial:
+    """A replica, or a unit of its kind that holds so many requests, with as many as a look needs from the front."""
+    drawn = front_requests(request, requests, concurrency=held or guess.concurrency, close=close)
+    few = draw_reused(request, replica, requests=drawn)
+    arrays = arrays_of(request, replica, requests=few, in_flight=guess.concurrency)
+    play = partial(_played, arrays) if unit is None else unit_player(unit, replica, arrays=arrays)
+    return Trial(request.slo, arrays, few, play, unit is None)
+
+
 def search_capacity(
     request: Serve, replica: Replica, *, requests: Requests, guess: Point, close: bool, unit: Unit | None = None
 ) -> SearchedCapacity:
     """The capacity of a replica, or of a unit of its kind, by simulation, from a `guess` such as the mean field's."""
-    from tonnage.simulation import slo
-
-    few = draw_reused(
-        request, replica, requests=front_requests(request, requests, concurrency=guess.concurrency, close=close)
+    trial = trial_of(request, replica, requests=requests, guess=guess, close=close, unit=unit)
+    if not request.slo.limits:
+        return _saturated_capacity(trial)
+    seen = trial.capacity(guess.rate_per_s, PRECISION[close])
+    known = seen.limit in LIMITS
+    found = replace(
+        seen,
+        limit=seen.limit if known else BINDS[seen.resource or "compute"],
+        resource=seen.resource or "compute",
+        cause=seen.cause or OF_UNITS.get(seen.limit, "nothing fails"),
     )
-    arrays = arrays_of(request, replica, requests=few, in_flight=guess.concurrency)
-    play = _player(unit, replica, arrays=arrays)
-    s = request.slo
-    if s.ttft_s is None and s.tpot_s is None and s.e2e_s is None:
-        return _saturated_capacity(play, arrays, few)
-    seen = slo.slo_capacity(
-        arrays.table,
-        arrays.limits,
-        requests=few,
-        slo=_objectives(request),
-        delivery_s=arrays.delivery_s,
-        start=guess.rate_per_s,
-        precision=PRECISION[close],
-        player=None if unit is None else play,
-    )
-    base = SearchedCapacity(
-        play=play,
-        arrays=arrays,
-        requests=few,
-        found=_simulated_capacity(seen),
-        best=None,
-        alone=_simulate(play, few, seen.probes[0].rate_per_s, s.percentile),
-    )
-    if not seen.rate_per_s:
-        return base
-    best = _simulate(play, few, seen.low_per_s, s.percentile)
-    return msgspec.structs.replace(base, best=best)
+    alone = trial.at(seen.tried[0].rate_per_s)
+    return SearchedCapacity(trial, found, trial.at(seen.low_per_s) if seen.rate_per_s else None, alone)
 
 
 def load_curve(
     request: Serve, replica: Replica, *, found: SimulatedCapacity, guess: Point, unit: Unit | None = None
 ) -> SimulatedCapacity:
     """A capacity with latencies from near zero load to past the knee: the search tries what lies near it."""
-    from tonnage.simulation import slo
+    from tonnage.simulation.slo import probe_at
 
-    drawn = front_requests(request, draw_requests(request), concurrency=guess.concurrency, close=True)
-    few = draw_reused(request, replica, requests=drawn)
-    arrays = arrays_of(request, replica, requests=few, in_flight=guess.concurrency)
-    play = _player(unit, replica, arrays=arrays)
+    trial = trial_of(request, replica, requests=draw_requests(request), guess=guess, close=True, unit=unit)
     rates = [share * found.rate_per_s for share in CURVE]
     rates = [rate for rate in rates if all(abs(rate / one.rate_per_s - 1.0) > KNOWN for one in found.tried)]
-    objectives = _objectives(request)
-    seen = tuple(slo.probe_at(play, requests=few, slo=objectives, rate_per_s=rate) for rate in rates)
-    tried = sorted((*found.tried, *load_points(seen)), key=lambda one: one.rate_per_s)
+    seen = [probe_at(trial.play, requests=trial.requests, slo=trial.slo, rate_per_s=rate) for rate in rates]
+    tried = sorted((*found.tried, *seen), key=lambda one: one.rate_per_s)
     twice = 2.0 * (found.tried or tried)[0].ttft_s[0]
-    return msgspec.structs.replace(
+    return replace(
         found,
         tried=tuple(tried),
         knee_per_s=max(one.rate_per_s for one in tried if one.ttft_s[0] <= twice),
         simulations=found.simulations + len(seen),
-        requests=found.requests + len(seen) * len(few.prompt),
+        requests=found.requests + len(seen) * len(trial.requests.prompt),
     )
-
-
-def _objectives(request: Serve) -> Slo:
-    from tonnage.simulation.slo import Slo
-
-    s = request.slo
-    return Slo(ttft_s=s.ttft_s, tpot_s=s.tpot_s, e2e_s=s.e2e_s, percentile=s.percentile)
 
 
 def point_at(request: Serve, tested: SearchedCapacity, *, share: float) -> Point:
     """What requests see at a share of the load: at that rate, or with so many in flight on average."""
     if request.rate_per_s is not None or tested.best is None:
-        return _simulate(tested.play, tested.requests, share, request.slo.percentile)
+        return tested.trial.at(share)
     low, high, point = 0.0, tested.best.rate_per_s, tested.best
     for _ in range(STEPS):
         rate = (low + high) / 2.0
-        point = _simulate(tested.play, tested.requests, rate, request.slo.percentile)
+        point = tested.trial.at(rate)
         low, high = (rate, high) if point.concurrency < share else (low, rate)
     return point
 
@@ -225,11 +234,6 @@ def _played(arrays: ReplicaArrays, sent: Requests) -> Simulated:
     return simulate(arrays.table, arrays.limits, requests=sent, delivery_s=arrays.delivery_s)
 
 
-def _player(unit: Unit | None, replica: Replica, *, arrays: ReplicaArrays) -> Play:
-    """What plays requests on one replica, or on a unit of workers in its place."""
-    return partial(_played, arrays) if unit is None else unit_player(unit, replica, arrays=arrays)
-
-
 def unit_player(unit: Unit, replica: Replica, *, arrays: ReplicaArrays) -> Play:
     """What plays requests on a unit of workers: their images encoded first, their caches moved in between."""
     from tonnage.planning.simulate.disaggregated import cache_transfer_s
@@ -254,12 +258,6 @@ def unit_player(unit: Unit, replica: Replica, *, arrays: ReplicaArrays) -> Play:
     return play
 
 
-def _simulate(play: Play, requests: Requests, rate: float, percentile: float) -> Point:
-    from tonnage.simulation.arrivals import at_rate
-
-    return point_of(play(requests._replace(sent_s=at_rate(requests.sent_s, rate))), rate=rate, percentile=percentile)
-
-
 def point_of(run: Simulated, *, rate: float, percentile: float) -> Point:
     """What requests saw in a run at a rate, once it was settled."""
     import numpy as np
@@ -281,40 +279,11 @@ def point_of(run: Simulated, *, rate: float, percentile: float) -> Point:
     )
 
 
-def load_points(probes: tuple[Probe, ...]) -> tuple[LoadPoint, ...]:
-    """What was seen at each rate that was tried."""
-    return tuple(
-        LoadPoint(
-            rate_per_s=probe.rate_per_s,
-            ttft_s=(probe.ttft_s.p50, probe.ttft_s.p95, probe.ttft_s.p99),
-            tpot_s=None if probe.tpot_s is None else (probe.tpot_s.p50, probe.tpot_s.p95, probe.tpot_s.p99),
-            passed=probe.passed,
-        )
-        for probe in probes
-        if probe.ttft_s is not None
-    )
-
-
-def _simulated_capacity(seen: SloCapacity) -> SimulatedCapacity:
-    limit = seen.limit if seen.limit in LIMITS else BINDS[seen.binding or "compute"]
-    return SimulatedCapacity(
-        rate_per_s=seen.rate_per_s,
-        low_per_s=seen.low_per_s,
-        high_per_s=seen.high_per_s,
-        limit=limit,
-        resource=seen.binding or "compute",
-        cause=seen.cause or OF_UNITS.get(seen.limit, "nothing fails"),
-        knee_per_s=seen.knee_per_s,
-        simulations=len(seen.probes),
-        requests=seen.simulated_requests,
-        tried=load_points(seen.probes),
-    )
-
-
-def _saturated_capacity(play: Play, arrays: ReplicaArrays, requests: Requests) -> SearchedCapacity:
+def _saturated_capacity(trial: Trial) -> SearchedCapacity:
     """Without objectives a replica is full when somebody always waits."""
     from tonnage.simulation import slo
 
+    arrays, requests = trial.arrays, trial.requests
     rate, least, run = slo.saturated_capacity(
         arrays.table, arrays.limits, requests=requests, delivery_s=arrays.delivery_s
     )
@@ -322,7 +291,7 @@ def _saturated_capacity(play: Play, arrays: ReplicaArrays, requests: Requests) -
     best = point_of(run, rate=least, percentile=95.0)
     # Those who wait outside are no load of the replica: in flight are those in the batch.
     running = float((run.last_s - run.started_s).sum() / max(run.busy_s, 1e-12))
-    best = msgspec.structs.replace(best, concurrency=running)
+    best = replace(best, concurrency=running)
     found = SimulatedCapacity(
         rate_per_s=rate,
         low_per_s=least,
@@ -334,4 +303,4 @@ def _saturated_capacity(play: Play, arrays: ReplicaArrays, requests: Requests) -
         simulations=1,
         requests=len(requests.prompt),
     )
-    return SearchedCapacity(play=play, arrays=arrays, requests=requests, found=found, best=best, alone=best)
+    return SearchedCapacity(trial, found, best, best)

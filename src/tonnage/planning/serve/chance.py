@@ -17,14 +17,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
 from tonnage.planning.error_model import chance_of, end_of, joint_chance
 from tonnage.planning.replica import Replica
-from tonnage.simulation.capacity import Point, ReplicaLoad, ReplicaTimes, at_concurrency
+from tonnage.simulation.capacity import LONE, Steady
 
 if TYPE_CHECKING:
     from tonnage.simulation.pool_capacity import Unit
@@ -33,8 +32,6 @@ __all__ = ["Curve", "Odds"]
 
 POINTS: Final = 40
 """Loads at which the steady state is computed, spaced evenly in logarithm."""
-LEAST: Final = 0.01
-"""The least load, in requests at once: a lone request. [requests]"""
 PRECISE: Final = 1.004
 """A capacity is narrowed to this factor. [-]"""
 BEYOND_DOUBT: Final = 1e-6
@@ -52,17 +49,14 @@ class _Class(NamedTuple):
 class Curve:
     """What load makes of the latencies of one replica, whatever the objectives are: everything in logarithms."""
 
-    def __init__(self, request: Serve, replica: Replica, *, load: ReplicaLoad, unit: Unit | None = None) -> None:
-        assert replica.times is not None, "whoever asks has looked whether the model fits"
-        self.open = request.rate_per_s is not None
-        top = max(LEAST, unit.most if unit else min(load.max_concurrency, replica.times.batches[-1]))
-        ratio = (top / LEAST) ** (1.0 / (POINTS - 1))
-        at = unit.at if unit else partial(_steady, replica.times, load)
-        points = [at(LEAST * ratio**i) for i in range(POINTS)]
+    def __init__(self, request: Serve, replica: Replica, *, state: Steady | Unit) -> None:
+        self.open, top = request.rate_per_s is not None, state.most
+        ratio = (top / LONE) ** (1.0 / (POINTS - 1))
+        points = [state.at(LONE * ratio**i) for i in range(POINTS)]
         self.loads = _rising([math.log(p.rate_per_s if self.open else p.concurrency) for p in points])
         self.latencies = {
-            name: _rising([math.log(getattr(p, f"{name[:-2]}_tail_s")) for p in points])
-            for name in ("ttft_s", "tpot_s", "e2e_s")
+            f"{name}_s": _rising([math.log(getattr(p, f"{name}_tail_s")) for p in points])
+            for name in ("ttft", "tpot", "e2e")
         }
         self.classes = self._by_class(replica, request.lengths.prompt_tokens, top)
 
@@ -73,8 +67,8 @@ class Curve:
             last = min(end, top)
             at = math.log(last)
             if self.open:
-                span = math.log(top / LEAST)
-                at = _between(self.loads, (at - math.log(LEAST)) / span * (POINTS - 1) if span > 0 else 0.0)
+                span = math.log(top / LONE)
+                at = _between(self.loads, (at - math.log(LONE)) / span * (POINTS - 1) if span > 0 else 0.0)
             found.append(_Class(math.exp(at), {q: math.log(errors.factor(q)) for q in self.latencies}))
             if end >= top:
                 break
@@ -86,8 +80,7 @@ class Odds:
 
     def __init__(self, curve: Curve, slo: Slo) -> None:
         self.curve = curve
-        limits = {"ttft_s": slo.ttft_s, "tpot_s": slo.tpot_s, "e2e_s": slo.e2e_s}
-        self._limits = {name: math.log(limit) for name, limit in limits.items() if limit}
+        self._limits = {name: math.log(limit) for name, limit in slo.limits.items()}
         self._capacities: dict[float, float] = {}
         self._least = [1.0]
         for own in curve.classes[:-1]:
@@ -185,10 +178,6 @@ class Odds:
         other = latencies[low] + (loads[low] - at) / steps * own
         share = (limit - one) / (other - one) if other > one else 0.0
         return (loads[low - 1] + share * (loads[low] - loads[low - 1]) - at) / steps
-
-
-def _steady(times: ReplicaTimes, load: ReplicaLoad, concurrency: float) -> Point:
-    return at_concurrency(times, load, concurrency=concurrency)
 
 
 def _rising(values: list[float]) -> list[float]:

@@ -189,10 +189,10 @@ def _least_cost(request: Serve, candidate: Candidate, *, margin: float) -> float
 
 def _with_simulation(request: Serve, candidate: Candidate, *, tested: SearchedCapacity) -> Candidate | Infeasible:
     """The candidate with its simulated capacity in place of the mean field's, and what its requests see."""
-    from tonnage.planning.serve.capacity_search import point_at
+    from tonnage.planning.serve.capacity_search import LIMITS, point_at
 
     if tested.best is None:
-        limit = tested.found.limit if tested.found.limit in {"ttft", "tpot", "e2e"} else "ttft"
+        limit = tested.found.limit if tested.found.limit in LIMITS else "ttft"
         missing = limits.misses_objective(request, tested.alone, limit=limit)
         return Infeasible(configuration=candidate.configuration, verdict=missing, alone=tested.alone)
     scale = candidate.scale * _ratio(request, tested.best, over=candidate.best)

@@ -26,8 +26,8 @@ from tonnage.planning.serve.option import (
     Candidate,
     has_objectives,
     least_cost_of,
-    load_of,
     needed_of,
+    state_of,
 )
 from tonnage.planning.serve.variations import (
     UNITS,
@@ -38,7 +38,6 @@ from tonnage.planning.serve.variations import (
     with_encoders,
 )
 from tonnage.planning.sessions.reuse import reusing_replica
-from tonnage.simulation.capacity import largest_concurrency
 from tonnage.simulation.encoder import (
     FULL,
     encoder_share,
@@ -105,15 +104,13 @@ def _candidate(request: Serve, found: Candidate, configuration: Configuration) -
     """The same site with another place for the encoder, as far as it can be looked at."""
     model = found.replica.deployment.placement.model
     replica = reusing_replica(request, configuration, model=model, accelerator=found.site.accelerator)
-    made = replace(
-        found, configuration=configuration, replica=replica, unit=None, simulated=None, point=None, scale=1.0
-    )
+    made = replace(found, configuration=configuration, replica=replica, simulated=None, point=None, scale=1.0)
     if replica.times is None:
         return made
-    load = load_of(request, replica)
-    best, binds = largest_concurrency(replica.times, load)
-    odds = Odds(Curve(request, replica, load=load), request.slo)
-    return replace(made, odds=odds, best=best, binds=binds) if best is not None else replace(made, odds=odds)
+    state = state_of(request, replica)
+    best, binds = state.largest()
+    made = replace(made, state=state, odds=Odds(Curve(request, replica, state=state), request.slo))
+    return made if best is None else replace(made, best=best, binds=binds)
 
 
 def _beside(request: Serve, one: Candidate) -> EncoderWay:
@@ -149,8 +146,8 @@ def _apart(request: Serve, one: Candidate, workers: PoolWorkers) -> EncoderWay |
     best, _ = unit.largest()
     rate, cost = 0.0, None
     if best is not None:
-        odds = Odds(Curve(request, worker, load=unit.load, unit=unit), request.slo)
-        made = replace(one, configuration=configuration, replica=worker, best=best, odds=odds, unit=unit)
+        odds = Odds(Curve(request, worker, state=unit), request.slo)
+        made = replace(one, configuration=configuration, replica=worker, best=best, odds=odds, state=unit)
         rate = odds.capacity(request.confidence)
         cost = _cost(request, made) if rate > 0.0 else None
     e = unit.encoders

@@ -16,7 +16,7 @@ from tonnage.domain.answer import Evidence, Quantity
 from tonnage.domain.requests.common import Lengths
 from tonnage.physics.transformer import Tokens, encode_work
 from tonnage.planning.deployment import Deployment
-from tonnage.planning.replica import decode_tokens, drafting_grid, prefill_tokens, steady_state
+from tonnage.planning.replica import decode_tokens, drafting_grid, prefill_tokens
 from tonnage.planning.serve import traffic
 from tonnage.simulation.closed_loop import LoopLog, closed_loop, saturated_loop
 from tonnage.simulation.served import Served
@@ -125,8 +125,8 @@ def _replica(at: Deployment, found: Served, additions: Additions) -> ServedTree:
 
 def _steady(at: Deployment, trees: StepTrees, *, rate_per_s: float) -> ServedTree:
     """Arrivals at a rate, by the closed form that plans use."""
-    times, load = traffic.open_load(at)
-    point, overload = steady_state(times, load, rate_per_s=rate_per_s)
+    times, load = state = traffic.open_load(at)
+    point, overload = state.at_rate(rate_per_s)
     lengths = Lengths(prompt_tokens=max(1.0, at.case.isl), output_tokens=max(1.0, at.case.osl))
     prompt, context = lengths.prompt_tokens, lengths.prompt_tokens + lengths.output_tokens / 2.0
     pricing, layout = trees.pricing, at.placement.layout

@@ -30,26 +30,27 @@ from tonnage.physics.operators import operator_s
 from tonnage.physics.transformer import Tokens, step_work
 from tonnage.physics.work import Work
 from tonnage.planning.board_power import load_at_rate, serving_load
+from tonnage.planning.core.header import Infeasible
 from tonnage.planning.deployment import case_of, deploy
 from tonnage.planning.host import LoadShare, energy_use, offer_of, serving_needs
 from tonnage.planning.length_spread import later_tokens, long_answer
 from tonnage.planning.replica import Replica, concurrency_limit
-from tonnage.planning.serve import narrative
+from tonnage.planning.serve import limits, narrative
 from tonnage.planning.serve.chance import Odds
 from tonnage.planning.sites import Site
 from tonnage.pricing.bills import HOURS_PER_MONTH, bill, hourly_usd, instances_needed, usd_per_hour_of
 from tonnage.pricing.energy import busy_share
 from tonnage.pricing.terms import billing_rules, idle_usd, unit_costs
 from tonnage.simulation.autoscale import fleet_of, replicas_carrying
-from tonnage.simulation.capacity import Point, ReplicaLoad, at_concurrency, at_rate
+from tonnage.simulation.capacity import LONE, Point, ReplicaLoad, Steady
 from tonnage.simulation.steps import Placement
 
 if TYPE_CHECKING:
     from tonnage.simulation.pool_capacity import Unit
 
 __all__ = [
-    "Candidate", "add_costs", "bills_of", "has_objectives", "least_cost_of", "least_of_one", "load_of", "needed_of",
-    "option_of", "replicas_of", "roofline", "share_of", "working_replicas",
+    "Candidate", "add_costs", "bills_of", "has_objectives", "least_cost_of", "least_of_one", "load_of", "most_of",
+    "needed_of", "option_of", "replicas_of", "roofline", "share_of", "state_of", "working_replicas",
 ]  # fmt: skip
 
 SEATS: Final = frozenset({"kv", "batch"})
@@ -74,12 +75,17 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     simulated: SimulatedCapacity | None = None
     point: Point | None = None
     """What requests see at the planned load, where it was simulated."""
+    state: Steady | Unit
+    """By the mean field: the replica, or prefill and decode workers in its place, of which `replica` is then one."""
     odds: Odds
     """Of meeting the objectives, by the mean field."""
     scale: float = 1.0
     """Simulated capacity over the mean field's. [-]"""
-    unit: Unit | None = None
-    """Prefill and decode workers that take the place of a replica; `replica` is then one of these workers."""
+
+    @property
+    def unit(self) -> Unit | None:
+        """Workers of both kinds in the replica's place."""
+        return None if isinstance(self.state, Steady) else self.state
 
     def chance(self, request: Serve, replicas: int) -> float | None:
         """That so many replicas meet every objective at the peak; None without objectives. [-]"""
@@ -99,17 +105,40 @@ def load_of(request: Serve, replica: Replica) -> ReplicaLoad:
         output_tail_tokens=lengths.output_p95 or long_answer(lengths),
         answers=later_tokens(lengths),
         dispersion=request.shape.dispersion,
-        percentile=request.slo.percentile,
-        ttft_s=request.slo.ttft_s,
-        tpot_s=request.slo.tpot_s,
-        e2e_s=request.slo.e2e_s,
+        slo=request.slo,
         max_concurrency=concurrency_limit(replica.deployment, request.lengths),
     )
 
 
+def state_of(request: Serve, replica: Replica) -> Steady:
+    """A replica that fits under the load of a request."""
+    assert replica.times is not None, "whoever asks has looked whether the model fits"
+    return Steady(replica.times, load_of(request, replica))
+
+
+def most_of(
+    request: Serve, replica: Replica, *, configuration: Configuration
+) -> tuple[Steady, Point, str] | Infeasible:
+    """A replica's steady states, the one at the most that it takes and what stops it there, or why it cannot serve."""
+    unable = replica.verdict if replica.times is None else limits.misses_context(request, replica)
+    if unable is not None:
+        return Infeasible(configuration=configuration, verdict=unable)
+    state = state_of(request, replica)
+    if state.load.max_concurrency < 1:
+        need = request.lengths.prompt_tokens + request.lengths.output_tokens
+        return Infeasible(configuration=configuration, verdict=limits.too_little_cache(need, replica.kv_tokens))
+    best, binds = state.largest()
+    if best is not None:
+        return state, best, binds
+    # Even a lone request is too slow.
+    alone = state.at(LONE)
+    missing = limits.misses_objective(request, alone, limit=binds)
+    return Infeasible(configuration=configuration, verdict=missing, alone=alone)
+
+
 def has_objectives(request: Serve) -> bool:
     """Whether a latency is limited."""
-    return (request.slo.ttft_s, request.slo.tpot_s, request.slo.e2e_s) != (None, None, None)
+    return bool(request.slo.limits)
 
 
 def replicas_of(
@@ -266,14 +295,7 @@ def option_of(request: Serve, found: Candidate, *, bills: list[Bill], replicas: 
 
 
 def _mean_field_at(request: Serve, found: Candidate, share: float) -> Point:
-    replica = found.replica
-    assert replica.times is not None
-    if found.unit is not None:
-        return found.unit.at_rate(share)[0]
-    load = load_of(request, replica)
-    if request.rate_per_s is not None:
-        return at_rate(replica.times, load, rate_per_s=share)
-    return at_concurrency(replica.times, load, concurrency=share)
+    return found.state.at(share) if request.rate_per_s is None else found.state.at_rate(share)[0]
 
 
 def _cost_interval(request: Serve, made: Bill, *, found: Candidate) -> Quantity:
@@ -298,15 +320,14 @@ def _capacity(request: Serve, found: Candidate, *, point: Point, steady: Point) 
     replica, best, seen = found.replica, found.best, found.simulated
 
     # A number in flight is as a closed loop: how long requests take changes the rate, not the queue.
-    load = load_of(request, replica) if request.rate_per_s is not None else None
-    state = found.unit.at_rate if found.unit is not None else None
-    errors = replica.errors(steady, prompt_tokens=request.lengths.prompt_tokens, load=load, state=state)
+    state = None if request.rate_per_s is None else found.state
+    errors = replica.errors(steady, prompt_tokens=request.lengths.prompt_tokens, state=state)
     rate = Quantity(value=best.rate_per_s, unit="1/s", basis=replica.basis).within(replica.rate_factor)
     if seen is not None:
         rate = msgspec.structs.replace(rate, high=seen.high_per_s * replica.rate_factor)
     full = (
         seen is None
-        and found.unit is None
+        and found.configuration.pools is None
         and found.binds == "kv"
         and best.concurrency >= replica.deployment.max_num_seqs * 0.999
     )
@@ -326,8 +347,7 @@ def _capacity(request: Serve, found: Candidate, *, point: Point, steady: Point) 
 
 def _prompt_share(found: Candidate, point: Point) -> float:
     """Of the time at work, the part that prompts take: the rest is decoding."""
-    pools, times = found.configuration.pools, found.replica.times
-    assert times is not None
+    pools, times = found.configuration.pools, found.state.times
     if pools is not None and pools.prefill:
         return pools.prefill / (pools.prefill + pools.decode)
     return min(1.0, point.rate_per_s * times.prefill_work_s / busy_share(mean_requests=point.concurrency))
@@ -373,10 +393,10 @@ def _load_at_mean(
     request: Serve, option: ServeOption, *, found: Candidate, rate_per_s: float
 ) -> tuple[LoadShare, float]:
     """What a replica's boards draw at the mean rate of all replicas, and its share of time at work. [-]"""
-    at, times, pools = found.replica.deployment, found.replica.times, option.configuration.pools
+    at, pools = found.replica.deployment, option.configuration.pools
     each = rate_per_s / option.replicas
-    if times is not None and pools is None:
-        return load_at_rate(at, times, load=load_of(request, found.replica), rate_per_s=each)
+    if pools is None:
+        return load_at_rate(at, found.state, rate_per_s=each)
     working = replicas_carrying(option.replicas, spare=request.spare_replicas, zones=request.zones)
     in_flight = option.capacity.concurrency * working / request.shape.peak_to_mean / option.replicas
     # While a unit works it holds more than on average, and a step gives each of these a token.
@@ -386,7 +406,7 @@ def _load_at_mean(
         running=in_flight / busy,
         tpot_s=in_flight / tokens,
         requests_per_s=each / busy,
-        workers=(pools.prefill, pools.decode) if pools else None,
+        workers=(pools.prefill, pools.decode),
     )
     return load, busy
 

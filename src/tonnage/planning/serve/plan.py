@@ -65,7 +65,7 @@ from tonnage.planning.serve.decide import (
     with_load_curve,
     without_too_dear,
 )
-from tonnage.planning.serve.option import Candidate, has_objectives, least_cost_of, least_of_one, load_of, roofline
+from tonnage.planning.serve.option import Candidate, has_objectives, least_cost_of, least_of_one, most_of, roofline
 from tonnage.planning.serve.pools import separate_pools
 from tonnage.planning.serve.tokens import tokens_instead
 from tonnage.planning.serve.variations import (
@@ -80,7 +80,6 @@ from tonnage.planning.serve.variations import (
 from tonnage.planning.sessions.reuse import reusing_replica, sessions_assumed
 from tonnage.planning.sites import Site, rack_notes, reach_of, sites, with_slices
 from tonnage.pricing.bills import primary_first
-from tonnage.simulation.capacity import at_concurrency, largest_concurrency
 from tonnage.version import can_simulate
 
 __all__ = ["outcome_of", "plan_serve", "serve_options", "serve_plan_alone"]
@@ -429,22 +428,13 @@ def _layouts(request: Serve, model: Model, site: Site, *, layered: bool) -> Iter
 def outcome_of(request: Serve, model: Model, *, site: Site, configuration: Configuration) -> Candidate | Infeasible:
     """The configuration by the mean field: what one replica takes, or why it cannot serve."""
     replica = reusing_replica(request, configuration, model=model, accelerator=site.accelerator)
-    if not replica.verdict.ok or replica.times is None:
-        return Infeasible(configuration=configuration, verdict=replica.verdict)
-    unable = limits.misses_context(request, replica)
-    if unable is not None:
-        return Infeasible(configuration=configuration, verdict=unable)
-    load = load_of(request, replica)
-    if load.max_concurrency < 1:
-        need = request.lengths.prompt_tokens + request.lengths.output_tokens
-        return Infeasible(configuration=configuration, verdict=limits.too_little_cache(need, replica.kv_tokens))
-    best, binds = largest_concurrency(replica.times, load)
-    if best is None:
-        # Even a lone request is too slow.
-        alone = at_concurrency(replica.times, load, concurrency=0.01)
-        missing = limits.misses_objective(request, alone, limit=binds)
-        return Infeasible(configuration=configuration, verdict=missing, alone=alone)
+    most = most_of(request, replica, configuration=configuration)
+    if isinstance(most, Infeasible):
+        return most
+    state, best, binds = most
     if least_cost_of(site, replicas=1, ranks=configuration.layout.ranks, request=request) is None:
         return Infeasible(configuration=configuration, verdict=limits.no_offer(site, configuration))
-    odds = Odds(Curve(request, replica, load=load), request.slo)
-    return Candidate(site=site, configuration=configuration, replica=replica, best=best, binds=binds, odds=odds)
+    odds = Odds(Curve(request, replica, state=state), request.slo)
+    return Candidate(
+        site=site, configuration=configuration, replica=replica, best=best, binds=binds, state=state, odds=odds
+    )

@@ -8,34 +8,24 @@ one, over the network otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import date
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from tonnage.domain.plan import PoolWorkers, SeparatePools, ServeOption
+from tonnage.domain.plan import PoolWorkers, SeparatePools, ServeOption, SimulatedCapacity
 from tonnage.domain.requests.serve import Serve
 from tonnage.planning.replica import Replica
-from tonnage.planning.replica_arrays import ReplicaArrays
-from tonnage.planning.serve.option import (
-    Candidate,
-    bills_of,
-    replicas_of,
-    share_of,
-)
+from tonnage.planning.serve.option import Candidate, bills_of, has_objectives, replicas_of, share_of
 from tonnage.planning.serve.variations import UNITS, unit_of
-from tonnage.planning.sessions.reuse import draw_reused
-from tonnage.simulation.capacity import Point
+from tonnage.simulation.capacity import Steady
 from tonnage.units import show
 from tonnage.version import can_simulate
 
 if TYPE_CHECKING:
-    from tonnage.simulation.serving import Simulated
+    from tonnage.planning.serve.capacity_search import Trial
+    from tonnage.simulation.pool_capacity import Unit
     from tonnage.simulation.simulated import Requests
-    from tonnage.simulation.slo import SloCapacity
-
-    Play = Callable[[Requests], Simulated]
 
 __all__ = ["separate_pools"]
 
@@ -49,16 +39,13 @@ def separate_pools(
     request: Serve, serving: list[tuple[Candidate, ServeOption]], *, first: ServeOption, today: date
 ) -> SeparatePools | None:
     """The cheapest fleet of pools on the configurations that cost least; absent = none serves, or none is simulated."""
-    if (
-        not can_simulate()
-        or request.rate_per_s is None
-        or (request.slo.ttft_s, request.slo.tpot_s, request.slo.e2e_s) == (None, None, None)
-    ):
+    if not can_simulate() or request.rate_per_s is None or not has_objectives(request):
         return None
     from tonnage.planning.serve.capacity_search import draw_requests
+    from tonnage.simulation.pool_capacity import Unit
 
     requests = draw_requests(request)
-    alike = [pair for pair in serving if pair[0].unit is None]
+    alike = [pair for pair in serving if isinstance(pair[0].state, Steady)]
     cheapest = sorted(alike, key=lambda pair: (not pair[1].sure, pair[1].bill.usd_per_hour))[:LOOKED_AT]
     found = [
         one
@@ -70,8 +57,10 @@ def separate_pools(
         return None
     best = min(found, key=lambda one: (one.bill.usd_per_hour, one.tpot_s))
     candidate = next(c for c, _ in cheapest if c.configuration == best.configuration)
-    both, tried = _together(request, candidate, workers=best.prefill_workers + best.decode_workers, requests=requests)
-    best = replace(best, together_per_s=both, simulations=sum(one.simulations for one in found) + tried)
+    together = Unit(one=candidate.state, prefill=0, decode=best.prefill_workers + best.decode_workers, transfer_s=0.0)
+    _, both = _tried(request, candidate, worker=candidate.replica, unit=together, requests=requests)
+    simulations = both.simulations + sum(one.simulations for one in found)
+    best = replace(best, together_per_s=both.low_per_s, simulations=simulations)
     return replace(best, sentence=_sentence(best))
 
 
@@ -79,24 +68,18 @@ def _fleet(
     request: Serve, candidate: Candidate, *, unit: tuple[int, int], requests: Requests, first: ServeOption, today: date
 ) -> SeparatePools | None:
     """As many units as carry the load, on the cheapest offer; absent = a unit misses the objectives at any rate."""
-    from tonnage.planning.serve import capacity_search
-
     ranks, workers = candidate.configuration.layout.ranks, sum(unit)
     worker, made = unit_of(request, candidate, workers=PoolWorkers(prefill=unit[0], decode=unit[1]))
     if made is None:
         return None
-    few = _drawn(request, worker, requests, concurrency=candidate.best.concurrency * workers)
-    arrays = capacity_search.arrays_of(request, worker, requests=few, in_flight=candidate.best.concurrency)
-    play = capacity_search.unit_player(made, worker, arrays=arrays)
-    seen = _capacity(request, candidate, arrays=arrays, workers=workers, requests=few, play=play)
+    trial, seen = _tried(request, candidate, worker=worker, unit=made, requests=requests)
     if not seen.rate_per_s:
         return None
-    full = _at(play, few, seen.low_per_s, request.slo.percentile)
-    units = replicas_of(request, full)
+    units = replicas_of(request, trial.at(seen.low_per_s))
     bills = bills_of(candidate.site, replicas=units * workers, ranks=ranks, request=request, today=today)
     if not bills:
         return None
-    point = _at(play, few, share_of(request, units), request.slo.percentile)
+    point = trial.at(share_of(request, units))
     return SeparatePools(
         configuration=candidate.configuration,
         prefill_workers=unit[0],
@@ -112,62 +95,21 @@ def _fleet(
         leaves_node=made.leaves_node,
         bill=bills[0],
         saves=1.0 - bills[0].usd_per_hour / first.bill.usd_per_hour,
-        simulations=len(seen.probes),
+        simulations=seen.simulations,
         sentence="",
     )
 
 
-def _drawn(request: Serve, replica: Replica, requests: Requests, *, concurrency: float) -> Requests:
-    """As many requests as a look needs, with what the replica's cache has of each."""
-    from tonnage.planning.serve.capacity_search import front_requests
+def _tried(
+    request: Serve, candidate: Candidate, *, worker: Replica, unit: Unit, requests: Requests
+) -> tuple[Trial, SimulatedCapacity]:
+    """What a unit of a candidate's workers takes within the objectives."""
+    from tonnage.planning.serve.capacity_search import PRECISION, trial_of
 
-    few = front_requests(request, requests, concurrency=concurrency, close=False)
-    found: Requests = draw_reused(request, replica, requests=few)
-    return found
-
-
-def _capacity(
-    request: Serve, candidate: Candidate, *, arrays: ReplicaArrays, workers: int, requests: Requests, play: Play
-) -> SloCapacity:
-    """What so many workers take within the objectives, however they are played."""
-    from tonnage.planning.serve import capacity_search
-    from tonnage.simulation import slo
-
-    s = request.slo
-    return slo.slo_capacity(
-        arrays.table,
-        arrays.limits,
-        requests=requests,
-        slo=slo.Slo(ttft_s=s.ttft_s, tpot_s=s.tpot_s, e2e_s=s.e2e_s, percentile=s.percentile),
-        start=candidate.best.rate_per_s * workers * GUESS,
-        precision=capacity_search.PRECISION[True],
-        player=play,
-    )
-
-
-def _together(request: Serve, candidate: Candidate, *, workers: int, requests: Requests) -> tuple[float, int]:
-    """What as many workers take behind one router when each does both, and the simulations that it took. [1/s]"""
-    from tonnage.planning.serve import capacity_search
-    from tonnage.simulation.router import simulate_fleet
-
-    few = _drawn(request, candidate.replica, requests, concurrency=candidate.best.concurrency * workers)
-    arrays = capacity_search.arrays_of(request, candidate.replica, requests=few, in_flight=candidate.best.concurrency)
-
-    def play(sent: Requests) -> Simulated:
-        return simulate_fleet(
-            arrays.table, arrays.limits, requests=sent, replicas=workers, delivery_s=arrays.delivery_s
-        )
-
-    seen = _capacity(request, candidate, arrays=arrays, workers=workers, requests=few, play=play)
-    return seen.low_per_s, len(seen.probes)
-
-
-def _at(play: Play, requests: Requests, rate: float, percentile: float) -> Point:
-    """What requests see on a unit at a rate."""
-    from tonnage.planning.serve.capacity_search import point_of
-    from tonnage.simulation.arrivals import at_rate
-
-    return point_of(play(requests._replace(sent_s=at_rate(requests.sent_s, rate))), rate=rate, percentile=percentile)
+    workers, best = unit.prefill + unit.decode, candidate.best
+    held = best.concurrency * workers
+    trial = trial_of(request, worker, requests=requests, guess=best, close=False, unit=unit, held=held)
+    return trial, trial.capacity(best.rate_per_s * workers * GUESS, PRECISION[True])
 
 
 def _sentence(found: SeparatePools) -> str:

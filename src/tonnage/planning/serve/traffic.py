@@ -10,17 +10,15 @@ import msgspec
 from tonnage.domain.efficiency import Rung
 from tonnage.domain.engine_spec import with_async_scheduling
 from tonnage.domain.layout import Engine, Layout
-from tonnage.domain.requests.common import Lengths
+from tonnage.domain.requests.common import Lengths, Slo
 from tonnage.errors import BadRequest
-from tonnage.physics.cache import cache_bytes_per_sequence
 from tonnage.physics.efficiency import weakest_rung
-from tonnage.physics.operators import operator_s
-from tonnage.physics.work import Operator
 from tonnage.planning.deployment import Deployment
-from tonnage.planning.replica import concurrency_limit, mixes_prompts, replica_of, steady_state
-from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, at_concurrency
+from tonnage.planning.replica import concurrency_limit, mixes_prompts, replica_of
+from tonnage.simulation.capacity import ReplicaLoad, Steady
 from tonnage.simulation.closed_loop import Load, closed_loop, saturated_loop
 from tonnage.simulation.disaggregated import Pools, disaggregated_loop
+from tonnage.simulation.pool_capacity import one_transfer_s
 from tonnage.simulation.served import Served
 from tonnage.simulation.static import burst, pipelined_share, static_batch
 from tonnage.simulation.steps import StepGrid, StepTable, encode_parts, seconds, step_grid, step_table
@@ -152,13 +150,11 @@ def under_load(at: Deployment, table: StepTable) -> tuple[Served, Rung]:
 
 def _at_rate(at: Deployment, rate_per_s: float) -> Served:
     """The steady state at a rate, as a plan sees it."""
-    times, load = open_load(at)
-    point, saturated = steady_state(times, load, rate_per_s=rate_per_s)
-    rare = at_concurrency(times, msgspec.structs.replace(load, percentile=99.0), concurrency=point.concurrency)
+    state = open_load(at)
+    point, saturated = state.at_rate(rate_per_s)
+    rare = state._replace(load=msgspec.structs.replace(state.load, slo=Slo(percentile=99.0))).at(point.concurrency)
     return Served(
-        ttft_s=point.ttft_mean_s,
-        tpot_s=point.tpot_mean_s,
-        e2e_s=point.ttft_mean_s + max(0.0, load.output_tokens - 1.0) * point.tpot_mean_s,
+        **point.means(state.load.output_tokens),
         requests_per_s=min(rate_per_s, point.rate_per_s),
         running=point.concurrency,
         ttft_tail_s=(None, point.ttft_tail_s, rare.ttft_tail_s),
@@ -167,7 +163,7 @@ def _at_rate(at: Deployment, rate_per_s: float) -> Served:
     )
 
 
-def open_load(at: Deployment) -> tuple[ReplicaTimes, ReplicaLoad]:
+def open_load(at: Deployment) -> Steady:
     """Step times for the case's mean lengths, and its load: Poisson arrivals of equal requests."""
     prompt, found = max(1.0, at.case.isl), at.case.sessions.prefix_hits if at.case.sessions else None
     lengths = Lengths(
@@ -182,7 +178,7 @@ def open_load(at: Deployment) -> tuple[ReplicaTimes, ReplicaLoad]:
         output_tail_tokens=lengths.output_tokens,
         max_concurrency=max(1.0, concurrency_limit(at, lengths)),
     )
-    return times, load
+    return Steady(times, load)
 
 
 def offline_table(at: Deployment, table: StepTable) -> StepTable:
@@ -402,7 +398,7 @@ def pools_of(at: Deployment, grids: tuple[StepGrid, ...]) -> Pools:
         decode_workers=split.decode_workers,
         slots=max(1.0, min(seats, at.case.traffic.concurrency / at.case.replicas / split.decode_workers)),
         budget=_prefill_budget(at, split.prefill),
-        transfer_s=_transfer_s(at, split.prefill),
+        transfer_s=one_transfer_s(_with_layout(at, split.prefill).placement, at.case.isl),
         found=(at.case.sessions.prefix_hits or 0.0) if at.case.sessions else 0.0,
         spread=at.case.length_spread or (1.0, 1.0),
     )
@@ -417,11 +413,3 @@ def _prefill_budget(at: Deployment, layout: Layout) -> float:
 
 def _with_layout(at: Deployment, layout: Layout) -> Deployment:
     return msgspec.structs.replace(at, placement=msgspec.structs.replace(at.placement, layout=layout))
-
-
-def _transfer_s(at: Deployment, layout: Layout) -> float:
-    """The prompt's cache from each prefill rank to its peer, over the network."""
-    p = at.placement
-    kept = cache_bytes_per_sequence(p.model, p.precision.kv, layout=layout, context=at.case.isl)
-    move = Operator(kind="point_to_point", name="cache", message_bytes=kept, ranks=2, inter_node=True)
-    return operator_s(move, accelerator=p.accelerator, ladder=p.ladder)[0]

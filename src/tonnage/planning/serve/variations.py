@@ -44,9 +44,9 @@ from tonnage.planning.serve.option import (
     Candidate,
     has_objectives,
     least_cost_of,
-    load_of,
     needed_of,
     replicas_of,
+    state_of,
 )
 from tonnage.planning.sites import Site
 from tonnage.simulation.autoscale import fleet_of
@@ -153,7 +153,7 @@ def _drafts(request: Serve, model: Model) -> tuple[PublishedDraft, ...]:
 
 def _variation_notes(request: Serve, model: Model) -> tuple[str, ...]:
     tried = "also tried where it may win: a KV cache in FP8 of published quality"
-    if request.rate_per_s is not None and (request.slo.ttft_s, request.slo.tpot_s, request.slo.e2e_s) != (None,) * 3:
+    if request.rate_per_s is not None and has_objectives(request):
         tried += f", {APART}"
     if drafts := _drafts(request, model):
         return f"{tried}; {drafts_told(drafts)}", *draft_notes(request, model, drafts=drafts)
@@ -276,11 +276,9 @@ def unit_of(request: Serve, found: Candidate, *, workers: PoolWorkers) -> tuple[
         encoders = _encoders_of(found, request.lengths, workers=workers.encode, leaves_node=leaves)
         if replica.times is None or encoders is None:
             return replica, None
-    assert replica.times is not None
     placement = replica.deployment.placement
     unit = Unit(
-        times=replica.times,
-        load=load_of(request, replica),
+        one=state_of(request, replica),
         prefill=workers.prefill,
         decode=workers.decode,
         transfer_s=one_transfer_s(placement, request.lengths.prompt_tokens, leaves_node=leaves),
@@ -302,9 +300,7 @@ def _least_apart(request: Serve, found: Candidate, *, workers: PoolWorkers) -> f
     """
     from tonnage.simulation.pool_capacity import Unit
 
-    assert found.replica.times is not None
-    load = load_of(request, found.replica)
-    unit = Unit(times=found.replica.times, load=load, prefill=workers.prefill, decode=workers.decode, transfer_s=0.0)
+    unit = Unit(one=state_of(request, found.replica), prefill=workers.prefill, decode=workers.decode, transfer_s=0.0)
     best, _ = unit.largest()
     if best is None:
         return math.inf
@@ -407,14 +403,13 @@ def _in_units(request: Serve, found: Candidate, *, below: float) -> Candidate | 
             found.site, replicas=replicas_of(request, most), ranks=configuration.ranks, request=request
         )
         if least is not None and least[1] < below:
-            made = replace(found, configuration=configuration, replica=worker, best=best, binds=binds, unit=unit)
+            made = replace(found, configuration=configuration, replica=worker, best=best, binds=binds, state=unit)
             tries.append((least[1], configuration.ranks, made))
     chosen: tuple[float, Candidate] | None = None
     for least_usd, _, tried in sorted(tries, key=lambda one: one[:2]):
         if least_usd >= (chosen[0] if chosen else below):
             break
-        assert tried.unit is not None
-        odds = Odds(Curve(request, tried.replica, load=tried.unit.load, unit=tried.unit), request.slo)
+        odds = Odds(Curve(request, tried.replica, state=tried.state), request.slo)
         made = replace(tried, odds=odds)
         if made.firm(request) <= 0.0:
             continue

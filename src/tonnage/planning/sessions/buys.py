@@ -13,10 +13,10 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.domain.requests.sessions import SessionFields
 from tonnage.domain.sessions import CacheSize, CacheTier, RouteHits, SessionCosts, SessionProfile
 from tonnage.planning.replica import Replica
-from tonnage.planning.serve.option import Candidate, bills_of, load_of, replicas_of
+from tonnage.planning.serve.option import Candidate, bills_of, replicas_of, state_of
 from tonnage.planning.sessions.reuse import profile_of, reusing_replica
 from tonnage.planning.sessions.units import unit_within
-from tonnage.simulation.capacity import Point, largest_concurrency
+from tonnage.simulation.capacity import Point, Steady
 from tonnage.units import GiB
 
 __all__ = ["session_costs"]
@@ -100,12 +100,11 @@ def _sizes(
 
 def _capacity(request: Serve, found: Candidate, *, model: Model) -> tuple[Replica, Point | None]:
     """The replica of the option (or its unit's worker) for a request with another cache, and the most that it takes."""
-    if found.unit is not None:
-        worker, unit = unit_within(request, found.replica.deployment, unit=found.unit)
+    if not isinstance(found.state, Steady):
+        worker, unit = unit_within(request, found.replica.deployment, unit=found.state)
         return worker, unit.largest()[0] if unit else None
     replica = reusing_replica(request, found.configuration, model=model, accelerator=found.site.accelerator)
-    best = largest_concurrency(replica.times, load_of(request, replica))[0] if replica.times else None
-    return replica, best
+    return replica, state_of(request, replica).largest()[0] if replica.times else None
 
 
 def _routes(request: Serve, option: ServeOption, *, profile: SessionProfile) -> tuple[RouteHits, ...]:

@@ -14,7 +14,7 @@ from tonnage.domain.requests.sessions import SessionFields
 from tonnage.domain.sessions import PrefixReuse
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.planning.deployment import Deployment
-from tonnage.planning.replica import replica_of, steady_state
+from tonnage.planning.replica import replica_of
 from tonnage.planning.serve.traffic import open_load
 from tonnage.planning.sessions.reuse import (
     CLOSE,
@@ -57,8 +57,7 @@ def case_with_reuse(at: Deployment) -> tuple[Deployment, PrefixReuse | None]:
     for _ in range(ROUNDS):
         reuse, _ = reused_at(request, plain, turns=met, rate_per_s=now, token_s=token_s)
         known = _with_hits(at, 1.0 - reuse.computed_tokens / lengths.prompt_tokens)
-        times, load = open_load(known)
-        point, _ = steady_state(times, load, rate_per_s=rate / case.replicas)
+        point, _ = open_load(known).at_rate(rate / case.replicas)
         met = turns_apart(turns, point.ttft_mean_s + lengths.output_tokens * point.tpot_mean_s)
         if abs(point.rate_per_s / now - 1.0) < CLOSE:
             break

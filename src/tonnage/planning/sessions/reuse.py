@@ -29,8 +29,8 @@ from tonnage.errors import BadRequest
 from tonnage.physics.memory import kv_bytes_per_token
 from tonnage.physics.offload import LINK_SHARE
 from tonnage.planning.replica import Replica, build_replica
-from tonnage.planning.serve.option import load_of
-from tonnage.simulation.capacity import Point, largest_concurrency
+from tonnage.planning.serve.option import state_of
+from tonnage.simulation.capacity import Point
 from tonnage.simulation.session_steady import (
     SteadyTier,
     SteadyTurns,
@@ -279,7 +279,7 @@ def reusing_replica(request: Serve, configuration: Configuration, *, model: Mode
         return build_replica(model=model, accelerator=accelerator, configuration=configuration, lengths=lengths)
 
     def best_of(replica: Replica) -> Point | None:
-        return largest_concurrency(replica.times, load_of(request, replica))[0] if replica.times else None
+        return state_of(request, replica).largest()[0] if replica.times else None
 
     return with_reuse(request, build=build, best_of=best_of)
 

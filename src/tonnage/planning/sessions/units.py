@@ -18,7 +18,7 @@ from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Serve
 from tonnage.planning.deployment import Deployment
 from tonnage.planning.replica import Replica, replica_of
-from tonnage.planning.serve.option import load_of
+from tonnage.planning.serve.option import state_of
 from tonnage.planning.sessions.reuse import with_reuse
 from tonnage.simulation.capacity import Point
 
@@ -35,7 +35,7 @@ def unit_within(request: Serve, deployment: Deployment, *, unit: Unit) -> tuple[
         return replica_of(deployment, lengths)
 
     def of(worker: Replica) -> Unit | None:
-        return unit._replace(times=worker.times, load=load_of(request, worker)) if worker.times else None
+        return unit._replace(one=state_of(request, worker)) if worker.times else None
 
     def best_of(worker: Replica) -> Point | None:
         made = of(worker)

@@ -23,7 +23,6 @@ from tonnage.physics.memory import weight_bytes
 from tonnage.planning.calibration_use import calibrations_among
 from tonnage.planning.cold_start import cold_start
 from tonnage.planning.deployment import Deployment, resolve
-from tonnage.planning.replica import steady_state
 from tonnage.planning.replica_arrays import ReplicaArrays, replica_arrays
 from tonnage.planning.serve.traffic import open_load
 from tonnage.planning.simulate.disaggregated import check_disaggregated, run_disaggregated
@@ -224,8 +223,7 @@ def _replica(asked: Simulation, at: Deployment, traffic: Traced) -> ReplicaArray
         options["block_tokens"] = traffic.hash_tokens
     in_flight = asked.traffic.concurrency / asked.replicas if asked.traffic.concurrency else None
     if at.drift is not None and asked.traffic.rate_per_s:
-        times, load = open_load(at)
-        in_flight = steady_state(times, load, rate_per_s=asked.traffic.rate_per_s / asked.replicas)[0].concurrency
+        in_flight = open_load(at).at_rate(asked.traffic.rate_per_s / asked.replicas)[0].concurrency
     return replica_arrays(
         at,
         prompt_tokens=traffic.prompt_mean,

@@ -8,17 +8,17 @@ import msgspec
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import Latency
-from tonnage.domain.requests.common import Lengths, Slo
+from tonnage.domain.requests.common import Lengths
 from tonnage.domain.simulate import SIMULATE_SCHEMA, CapacityFound, FleetSeen, Occupancy, Simulated, Simulation
 from tonnage.errors import BadRequest
 from tonnage.planning.board_power import predicted_load, watts_of
 from tonnage.planning.deployment import Deployment
 from tonnage.planning.error_model import ErrorModel, load_class
-from tonnage.planning.replica import queueing_of
+from tonnage.planning.replica import with_queueing
 from tonnage.planning.replica_arrays import ReplicaArrays
 from tonnage.planning.serve.traffic import open_load
 from tonnage.planning.simulate.traffic import Traced
-from tonnage.simulation.metrics import Objectives, goodput_per_s, summary
+from tonnage.simulation.metrics import goodput_per_s, summary
 from tonnage.simulation.served import Served
 from tonnage.simulation.simulated import Limits
 from tonnage.units import show
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["request_columns", "summary_of"]
 
 OCCUPANCY_POINTS: Final = 200
+LATENCIES: Final = ("ttft_s", "tpot_s", "e2e_s")
 
 
 def summary_of(
@@ -121,14 +122,10 @@ def _errors(asked: Simulation, at: Deployment, *, replica: ReplicaArrays, run: R
     spent = run.e2e_s[np.isfinite(run.e2e_s)]
     in_flight = clients / replicas if clients else float(spent.sum()) / run.span_s / replicas
     load = "split" if asked.disaggregation is not None else load_class(in_flight, lengths.prompt_tokens)
-    level = at.level(at.basis(replica.rung), load=load)
-    errors = ErrorModel(kind="serve", level=level, calibration=at.calibrated(in_flight))
+    errors = at.errors(at.basis(replica.rung), load=load, in_flight=in_flight)
     if clients or asked.disaggregation is not None:
         return errors
-    times, arriving = open_load(at)
-    rate = len(spent) / run.span_s / replicas
-    queueing = queueing_of(times, arriving, rate_per_s=rate, error=errors.service_factor)
-    return msgspec.structs.replace(errors, queueing=queueing)
+    return with_queueing(errors, open_load(at), rate_per_s=len(spent) / run.span_s / replicas)
 
 
 def _latency(values: Any, errors: ErrorModel | None = None, name: str = "") -> Latency | None:
@@ -165,9 +162,7 @@ def _goodput(asked: Simulation, run: Run, span: float, copies: int) -> float | N
     slo = asked.slo
     if slo is None or span <= 0:
         return None
-    objectives = Objectives(ttft_s=slo.ttft_s, tpot_s=slo.tpot_s, e2e_s=slo.e2e_s)
-    good = goodput_per_s(ttft=run.ttft_s, tpot=run.tpot_s, e2e=run.e2e_s, objectives=objectives, span_s=span)
-    return good * copies
+    return goodput_per_s({name: getattr(run, name) for name in LATENCIES}, slo, span_s=span) * copies
 
 
 def _objectives_met(asked: Simulation, run: Run) -> bool | None:
@@ -177,8 +172,7 @@ def _objectives_met(asked: Simulation, run: Run) -> bool | None:
     slo = asked.slo
     if slo is None:
         return None
-    pairs = ((run.ttft_s, slo.ttft_s), (run.tpot_s, slo.tpot_s), (run.e2e_s, slo.e2e_s))
-    return all(most is None or float(np.nanpercentile(values, slo.percentile)) <= most for values, most in pairs)
+    return all(float(np.nanpercentile(getattr(run, name), slo.percentile)) <= most for name, most in slo.limits.items())
 
 
 def _replicas(asked: Simulation, copies: int) -> int:
@@ -231,26 +225,23 @@ def _looked_for(
 def _capacity(asked: Simulation, replica: ReplicaArrays, *, traffic: Traced, partial: bool) -> CapacityFound | None:
     if not asked.capacity or partial:
         return None
-    from tonnage.simulation.slo import Slo as Limit
     from tonnage.simulation.slo import slo_capacity
 
     if asked.slo is None:
         raise BadRequest("capacity needs objectives; state slo, as in slo: {ttft: 1 s, tpot: 50 ms}")
     if asked.traffic.concurrency:
         raise BadRequest("capacity is a rate; give traffic a rate instead of a concurrency")
-    wanted: Slo = asked.slo
-    objectives = Limit(ttft_s=wanted.ttft_s, tpot_s=wanted.tpot_s, e2e_s=wanted.e2e_s, percentile=wanted.percentile)
     found = slo_capacity(
-        replica.table, replica.limits, requests=traffic.requests, slo=objectives, delivery_s=replica.delivery_s
+        replica.table, replica.limits, requests=traffic.requests, slo=asked.slo, delivery_s=replica.delivery_s
     )
     return CapacityFound(
         rate_per_s=found.rate_per_s,
         low_per_s=found.low_per_s,
         high_per_s=found.high_per_s,
-        binding=found.binding,
-        why=found.why,
+        binding=found.resource,
+        why=f"beyond it {found.limit} fails: {found.cause}",
         knee_per_s=found.knee_per_s,
-        simulations=len(found.probes),
+        simulations=found.simulations,
     )
 
 
