@@ -71,8 +71,6 @@ class Stages(msgspec.Struct, frozen=True, kw_only=True):
     stages: tuple[Stage, ...]
     per_sample: float = 1.0
     """What one sample counts as in the rate: 1, or its seconds of audio."""
-    guessed: bool = False
-    """A total was estimated from the family."""
     notes: tuple[str, ...] = ()
 
 
@@ -94,56 +92,29 @@ def stages_of(model: Model, case: InferCase, *, batch: int) -> Stages:
     BadRequest, Unmeasured
         The case lacks what its model needs, such as the FLOP of a network nobody counted.
     """
-    asked = Asked(
-        resolution=case.resolution,
-        seq_len=case.seq_len,
-        steps=case.steps,
-        frames=case.frames,
-        beams=case.beams,
-        precision=case.precision,
-        flop=case.flop,
-        values=case.activation_values,
-        tp=case.tp,
-    )
-    return _stages(model, asked, batch)
-
-
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a case says about its sample."""
-
-    resolution: int | None
-    seq_len: int | None
-    steps: int | None
-    frames: int | None
-    beams: int
-    precision: str
-    flop: float | None
-    values: float | None
-    tp: int
+    # What runs it and where is no part of the work.
+    return _stages(model, msgspec.structs.replace(case, model=None, accelerator="", engine="", batch=batch))
 
 
 @lru_cache(maxsize=1024)
-def _stages(model: Model, asked: Asked, batch: int) -> Stages:
-    resolution, seq_len, tp = asked.resolution, asked.seq_len, asked.tp
-    precision = precision_of(asked.precision)
-    _check(model, asked)
-    if tp > 1 and (not model.layers or model.kind in {"asr", "diffusion", "video-diffusion"}):
+def _stages(model: Model, case: InferCase) -> Stages:
+    precision = precision_of(case.precision)
+    _check(model, case)
+    if case.tp > 1 and (not model.layers or model.kind in {"asr", "diffusion", "video-diffusion"}):
         raise BadRequest(f"tp: {model.kind} models run whole on each accelerator; set tp to 1 and use count")
     if model.profile is not None:
-        return _traced_stages(model.profile, resolution=resolution, seq_len=seq_len, batch=batch, precision=precision)
+        return _traced_stages(model.profile, case, precision)
     if _is_of_size_only(model):
-        return _network(model, asked, batch=batch)
+        return _network(model, case)
     if "diffusion" in model.kind:
-        return _diffusion(model, asked, batch=batch, precision=precision)
+        return _diffusion(model, case, precision)
     if model.kind == "asr" and model.network is None:
-        return _speech(model, asked, batch=batch, precision=precision)
+        return _speech(model, case, precision)
     if model.kind == "vlm":
-        return _vision_stages(model, asked, batch=batch, precision=precision)
+        return _vision_stages(model, case, precision)
     if model.kind == "recommender":
-        return _recommender(model, batch=batch, precision=precision)
-    if model.layers or model.encoder:
-        return _transformer(model, resolution=resolution, seq_len=seq_len, batch=batch, precision=precision, tp=tp)
-    return _network(model, asked, batch=batch)
+        return _recommender(case.batch, precision)
+    return _transformer(model, case, precision) if model.layers or model.encoder else _network(model, case)
 
 
 def _is_of_size_only(model: Model) -> bool:
@@ -152,42 +123,39 @@ def _is_of_size_only(model: Model) -> bool:
     return bool(model.assumed) and not known
 
 
-def _check(model: Model, asked: Asked) -> None:
-    if asked.frames is not None and not model.kind.startswith("video"):
+def _check(model: Model, case: InferCase) -> None:
+    if case.frames is not None and not model.kind.startswith("video"):
         raise BadRequest(f"frames: {model.id} makes no clips; frames belong to video models such as Wan2.1-T2V-1.3B")
-    if asked.beams > 1 and (model.kind != "asr" or not model.encoder):
+    if case.beams > 1 and (model.kind != "asr" or not model.encoder):
         raise BadRequest(f"beams: {model.id} has no speech decoder; beams belong to models such as whisper-large-v3")
 
 
-def _traced_stages(
-    profile: Profile, *, resolution: int | None, seq_len: int | None, batch: int, precision: Precision
-) -> Stages:
+def _traced_stages(profile: Profile, case: InferCase, precision: Precision) -> Stages:
     """A traced module as it was traced: its operators hold for the shapes of its example inputs alone."""
     sizes = {size for given in profile.inputs for size in given.shape}
-    for name, wanted in (("resolution", resolution), ("seq_len", seq_len)):
+    for name, wanted in (("resolution", case.resolution), ("seq_len", case.seq_len)):
         if wanted is not None and wanted not in sizes:
             shapes = ", ".join("x".join(map(str, given.shape)) for given in profile.inputs)
             raise BadRequest(
                 f"{name}: {profile.name} was traced on inputs of {shapes}, not at {wanted}; trace it again at that size"
             )
-    work = profile_work(profile, batch=batch, precision=precision)
+    work = profile_work(profile, batch=case.batch, precision=precision)
     return Stages(stages=(Stage(name="network", work=work),), notes=profile.notes)
 
 
-def _network(model: Model, asked: Asked, *, batch: int) -> Stages:
-    resolution, flop, values, name = asked.resolution, asked.flop, asked.values, asked.precision
+def _network(model: Model, case: InferCase) -> Stages:
     shape, depth = shape_of(offline(), model)
     known = model.network
     at_px = known.input_px if known is not None and known.input_px else shape.input_px
     flop_at = known.flop if known is not None else shape.flop
     values_at = known.activation_values if known is not None and known.activation_values else shape.activation_values
-    ratio = scaled_to(total=1.0, input_px=at_px, resolution=resolution) if at_px and resolution else 1.0
-    total = flop or (flop_at * ratio if flop_at else None)
+    ratio = scaled_to(total=1.0, input_px=at_px, resolution=case.resolution) if at_px and case.resolution else 1.0
+    total = case.flop or (flop_at * ratio if flop_at else None)
     if not total:
         why = f"{model.assumed[0]}; " if _is_of_size_only(model) else ""
         raise Unmeasured(f"model {model.id}: {why}FLOP of one sample is not known; give it in the case as 'flop'")
     guessed = False
-    outputs = values or (values_at * ratio if values_at else None)
+    outputs = case.activation_values or (values_at * ratio if values_at else None)
     if not outputs:
         outputs, guessed = total * (shape.activations_per_flop or 1.5e-3), True
     work = network_work(
@@ -195,8 +163,8 @@ def _network(model: Model, asked: Asked, *, batch: int) -> Stages:
         activation_values=outputs,
         parameters=parameters(model).value or total / 300.0,
         kernels=_kernels(model, shape, depth),
-        batch=batch,
-        precision=name,
+        batch=case.batch,
+        precision=case.precision,
         style=shape.style,
     )
     notes = (f"{model.id}: layer outputs estimated from its family",) if guessed else ()
@@ -216,17 +184,15 @@ def _kernels(model: Model, shape: Shape, depth: float | None) -> float:
     return shape.kernels or 80.0
 
 
-def _transformer(
-    model: Model, *, resolution: int | None, seq_len: int | None, batch: int, precision: Precision, tp: int
-) -> Stages:
+def _transformer(model: Model, case: InferCase, precision: Precision) -> Stages:
     notes: tuple[str, ...] = ()
     if model.kind.startswith("vision"):
-        length, notes = _image_tokens(model, resolution)
+        length, notes = _image_tokens(model, case.resolution)
     else:
-        length = float(seq_len or min(_TEXT_LENGTH, model.max_context or _TEXT_LENGTH))
-        if seq_len is None:
+        length = float(case.seq_len or min(_TEXT_LENGTH, model.max_context or _TEXT_LENGTH))
+        if case.seq_len is None:
             notes = (f"{length:.0f} tokens assumed for each text",)
-    work = encode_work(model, sequences=batch, length=length, precision=precision, layout=Layout(tp=tp))
+    work = encode_work(model, sequences=case.batch, length=length, precision=precision, layout=Layout(tp=case.tp))
     return Stages(stages=(Stage(name="encoder", work=work),), notes=notes)
 
 
@@ -248,24 +214,24 @@ def _image_tokens(model: Model, resolution: int | None) -> tuple[float, tuple[st
     return patch_tokens(resolution=resolution, patch_px=patch, extra=extra), notes
 
 
-def _diffusion(model: Model, asked: Asked, *, batch: int, precision: Precision) -> Stages:
+def _diffusion(model: Model, case: InferCase, precision: Precision) -> Stages:
     known = model.network
-    side = float(asked.resolution or (known.input_px if known is not None and known.input_px else 1024))
+    side = float(case.resolution or (known.input_px if known is not None and known.input_px else 1024))
     named = f"{model.family} {model.id}".lower()
     distilled = any(word in named for word in _DISTILLED)
     guided = not distilled and not any(word in named for word in _GUIDED_INSIDE)
     unet = unet_of(offline(), model)
-    calls = asked.steps or (known.denoiser_calls if known is not None else None)
+    calls = case.steps or (known.denoiser_calls if known is not None else None)
     notes: tuple[str, ...] = ()
     if calls is None:
         calls = _STEPS["distilled" if distilled else "transformer" if model.layers else "unet"]
         notes = (f"{calls} denoising steps assumed",)
-    images = batch * (2 if guided else 1)
+    images = case.batch * (2 if guided else 1)
     if unet is not None:
         denoiser = unet_work(unet, resolution=side, batch=images, precision=precision)
     elif model.layers:
         denoiser = denoiser_transformer_work(
-            model, resolution=side, batch=images, precision=precision, frames=asked.frames
+            model, resolution=side, batch=images, precision=precision, frames=case.frames
         )
     else:
         denoiser = _counted_denoiser(model, side=side, images=images, precision=precision)
@@ -273,8 +239,8 @@ def _diffusion(model: Model, asked: Asked, *, batch: int, precision: Precision) 
     channels = unet.latent_channels if unet is not None else 16
     tokens = unet.text_tokens if unet is not None else text_tokens(model)
     text = text_encoder_work(model.towers, tokens=tokens, batch=images, precision=sixteen)
-    frames = clip_frames(model, asked.frames)
-    decoder = vae_decoder_work(resolution=side, batch=batch, precision=sixteen, latent_channels=channels)
+    frames = clip_frames(model, case.frames)
+    decoder = vae_decoder_work(resolution=side, batch=case.batch, precision=sixteen, latent_channels=channels)
     if frames:
         notes = (*notes, f"a sample is a clip of {frames:.0f} frames, decoded one after another")
     stages = [
@@ -305,12 +271,12 @@ def _counted_denoiser(model: Model, *, side: float, images: float, precision: Pr
     )
 
 
-def _speech(model: Model, asked: Asked, *, batch: int, precision: Precision) -> Stages:
-    tokens = asked.seq_len or _DECODED_TOKENS
+def _speech(model: Model, case: InferCase, precision: Precision) -> Stages:
+    tokens, batch = case.seq_len or _DECODED_TOKENS, case.batch
     if not model.encoder or not model.layers:
         raise BadRequest(f"model {model.id}: a speech model needs an encoder and decoder layers")
     encoder = encoder_work(model, windows=batch, precision=precision)
-    step = decoder_step_work(model, windows=batch, context=tokens / 2.0, precision=precision, beams=asked.beams)
+    step = decoder_step_work(model, windows=batch, context=tokens / 2.0, precision=precision, beams=case.beams)
     return Stages(
         stages=(
             Stage(name="audio encoder", work=encoder),
@@ -333,15 +299,15 @@ def _longest(windows: int) -> float:
     return 1.0 + _UNEVEN_WINDOWS * NormalDist().inv_cdf((windows - 0.375) / (windows + 0.25))
 
 
-def _vision_stages(model: Model, asked: Asked, *, batch: int, precision: Precision) -> Stages:
+def _vision_stages(model: Model, case: InferCase, precision: Precision) -> Stages:
     """One image and a short question each: the tower, the prompt, and a step for each token of the answer."""
     tower = next((t for t in model.towers if t.layers), None)
-    if tower is None or asked.resolution is None:
+    if tower is None or case.resolution is None:
         lacks = "its vision tower's layers are not known" if tower is None else "give resolution, the image's side"
         raise BadRequest(f"model {model.id} reads images: {lacks}; for text alone ask `tonnage plan serve`")
-    patches = patch_tokens(resolution=asked.resolution, patch_px=tower.patch_size or 14, extra=0.0)
+    patches = patch_tokens(resolution=case.resolution, patch_px=tower.patch_size or 14, extra=0.0)
     shown = float(tower.tokens_per_input or patches / _MERGED)
-    written = asked.seq_len or _ANSWER_TOKENS
+    written, batch = case.seq_len or _ANSWER_TOKENS, case.batch
     eye = msgspec.structs.replace(
         model,
         kind="vision",
@@ -353,7 +319,7 @@ def _vision_stages(model: Model, asked: Asked, *, batch: int, precision: Precisi
         encoder=(),
     )
     prompt = shown + _QUESTION_TOKENS
-    at = Layout(tp=asked.tp)
+    at = Layout(tp=case.tp)
     looked = encode_work(eye, sequences=batch, length=patches, precision=precision, layout=at)
     read = step_work(model, Tokens(prompts=batch, chunk=prompt, emitted=batch), precision=precision, layout=at)
     wrote = step_work(
@@ -369,7 +335,7 @@ def _vision_stages(model: Model, asked: Asked, *, batch: int, precision: Precisi
     )
 
 
-def _recommender(model: Model, *, batch: int, precision: Precision) -> Stages:
+def _recommender(batch: int, precision: Precision) -> Stages:
     stored = number_format(precision.weights)
     rows, width, dense = _RECOMMENDER["lookups"], _RECOMMENDER["width"], _RECOMMENDER["dense_parameters"]
     moved = batch * rows * width * stored.bytes
