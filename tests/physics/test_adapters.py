@@ -11,7 +11,6 @@ from tonnage.catalog import hub
 from tonnage.domain.layout import Layout
 from tonnage.physics.adapters import (
     adapter_bytes,
-    adapter_count,
     adapter_names,
     adapter_work,
     distinct_adapters,
@@ -33,7 +32,7 @@ counts, skews = st.integers(1, 3000), st.floats(0.0, 2.0)
     ],
 )
 def test_parameters_are_those_that_peft_prints(name: str, targets: tuple[str, ...], published: int) -> None:
-    assert adapter_count(hub.resolve(name), rank=16, targets=targets) == published
+    assert adapter_bytes(hub.resolve(name), rank=16, targets=targets) == 2 * published
 
 
 def test_ranks_of_a_replica_hold_half_of_each_pair_whole() -> None:

@@ -7,7 +7,7 @@ from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe, StateSpace
 from tonnage.domain.precision import Precision
 from tonnage.physics.matrices import feed_forward_matrices, matrix_parameters, mixer_matrices
-from tonnage.physics.transformer import Tokens, decode_work, encode_work, forward_work, prefill_work, step_work
+from tonnage.physics.transformer import Tokens, encode_work, step_work
 from tonnage.physics.work import Work
 
 BF16 = Precision()
@@ -48,6 +48,22 @@ CHOSEN = msgspec.structs.replace(FOLDED, compress_ratio=4, index_heads=64, index
 MAMBA = StateSpace(kind="mamba2", num_heads=64, head_dim=64, state_size=128, num_groups=8)
 DENSE = Mlp(intermediate_size=14336)
 EXPERTS = Moe(num_experts=64, num_experts_per_tok=8, moe_intermediate_size=1024, shared_intermediate_size=2048)
+
+
+def decode_work(
+    model: Model, *, sequences: float, context: float, drafted: float = 1.0, precision: Precision, layout: Layout
+) -> Work:
+    """One decode step of sequences with so many tokens cached each."""
+    tokens = Tokens(decodes=sequences, context=context, drafted=drafted, emitted=sequences * drafted)
+    return step_work(model, tokens, precision=precision, layout=layout)
+
+
+def prefill_work(
+    model: Model, *, prompts: float, chunk: float, cached: float = 0.0, precision: Precision, layout: Layout
+) -> Work:
+    """Chunks of prompts after cached tokens; each emits one row."""
+    tokens = Tokens(prompts=prompts, chunk=chunk, cached=cached, emitted=prompts)
+    return step_work(model, tokens, precision=precision, layout=layout)
 
 
 def model(mixer=GQA, feed_forward=DENSE, hidden=4096, count=32):
@@ -365,7 +381,8 @@ def test_prompts_emit_one_row_each_and_training_every_row() -> None:
     one = prefill_work(small(), prompts=2, chunk=9, cached=4, precision=BF16, layout=ONE)
     assert named(one, "head").m == 2
     assert of(one, "attention_prefill")[0].flop == 4 * 4 * 8 * 18 * (4 + 5)
-    assert named(forward_work(small(), sequences=2, length=9, precision=BF16, layout=ONE), "head").m == 18
+    every = Tokens(prompts=2.0, chunk=9.0, emitted=18.0)
+    assert named(step_work(small(), every, precision=BF16, layout=ONE), "head").m == 18
     assert named(decode_work(small(), sequences=2, context=9, drafted=3, precision=BF16, layout=ONE), "head").m == 6
     encoded = encode_work(small(), sequences=2, length=9, precision=BF16, layout=Layout(pp=2))
     assert encoded[0].name == "embedding"

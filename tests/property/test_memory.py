@@ -18,7 +18,7 @@ from tonnage.physics.memory import (
     state_bytes_per_sequence,
     weight_bytes,
 )
-from tonnage.physics.transformer import decode_work
+from tonnage.physics.transformer import Tokens, step_work
 from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
 
 H100 = catalog.accelerator("h100-sxm5-80gb")
@@ -95,7 +95,8 @@ def test_a_latent_cache_grows_with_the_context_and_not_past_its_tokens(model: Mo
 
 @given(latent_models(), st.integers(1, 300_000))
 def test_folding_and_choosing_never_read_more_than_is_kept(model: Model, context: int) -> None:
-    work = decode_work(model, sequences=1, context=context, precision=Precision(kv="fp8"), layout=Layout())
+    one = Tokens(decodes=1.0, context=context, emitted=1.0)
+    work = step_work(model, one, precision=Precision(kv="fp8"), layout=Layout())
     read = sum(op.read_bytes * op.count for op in work if op.kind == "mla_decode")
     queries = sum(2 * op.m * op.heads * op.head_dim * op.count for op in work if op.name == "attention decode")
     fold = model.layers[0].mixer.compress_ratio or 1  # a last stretch not yet full counts by its share

@@ -8,20 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.errors import BadRequest
-from tonnage.simulation.autoscale import fleet_of, idle_of_bursts, idle_of_poisson, replicas_of_day, replicas_to_spare
-
-
-def test_spares_by_hand() -> None:
-    assert replicas_to_spare(needed=1, availability=0.9, target=0.98) == 1  # 1 - 0.1^2 = 0.99
-    assert replicas_to_spare(needed=1, availability=0.9, target=0.995) == 2
-    assert replicas_to_spare(needed=5, availability=1.0, target=0.9999) == 0
-
-
-@given(st.integers(1, 30), st.floats(0.9, 0.999), st.floats(0.9, 0.9999))
-def test_better_targets_never_need_fewer(needed: int, availability: float, target: float) -> None:
-    k = replicas_to_spare(needed=needed, availability=availability, target=target)
-    assert k <= replicas_to_spare(needed=needed, availability=availability, target=(1 + target) / 2)
-    assert k >= replicas_to_spare(needed=needed, availability=(1 + availability) / 2, target=target)
+from tonnage.simulation.autoscale import fleet_of, idle_of_bursts, idle_of_poisson, replicas_of_day
 
 
 @given(st.integers(1, 50), st.integers(2, 5))
@@ -69,13 +56,6 @@ def test_longer_leads_and_spares_never_cost_less(rates: list[float], lead: float
     assert of(lead, 0) + 1 == pytest.approx(of(lead, 1))
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: replicas_to_spare(needed=0, availability=0.9, target=0.9),
-        lambda: replicas_of_day([], interval_s=1.0, capacity_per_s=1.0, lead_s=0.0),
-    ],
-)
-def test_what_makes_no_sense(call: object) -> None:
+def test_what_makes_no_sense() -> None:
     with pytest.raises(BadRequest):
-        call()  # type: ignore[operator]
+        replicas_of_day([], interval_s=1.0, capacity_per_s=1.0, lead_s=0.0)

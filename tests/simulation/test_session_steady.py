@@ -5,7 +5,7 @@ import pytest
 from tests.simulation.test_sessions import BRANCHING
 
 from tonnage.domain.sessions import CacheTier
-from tonnage.simulation.session_steady import SteadyTier, found_in, kept_for_s, steady_turns
+from tonnage.simulation.session_steady import SteadyTier, found_in, steady_turns
 from tonnage.simulation.sessions import Replicas, Turns, draw_turns, simulate_sessions
 
 
@@ -35,8 +35,7 @@ def test_hits_are_those_of_the_played_caches_within_two_points(tokens: int) -> N
 def test_a_second_tier_gives_what_the_first_has_lost_less_its_loading() -> None:
     steady = steady_turns(BRANCHING)
     small, large = SteadyTier(tokens=20_000), SteadyTier(tokens=1e9, load_s=2e-5)
-    saved, (first, second), kept = found_in(steady, (small, large), turns_per_s=2.0, token_s=8e-5)
-    assert kept == tuple(kept_for_s(steady, turns_per_s=2.0, tokens=one.tokens) for one in (small, large))
+    saved, (first, second), _ = found_in(steady, (small, large), turns_per_s=2.0, token_s=8e-5)
     alone = found_in(steady, (small,), turns_per_s=2.0).saved
     assert first == pytest.approx(alone)
     assert saved == pytest.approx(first + 0.75 * second)
@@ -46,7 +45,8 @@ def test_a_second_tier_gives_what_the_first_has_lost_less_its_loading() -> None:
 
 def test_a_larger_cache_keeps_longer_and_a_busier_one_less_long() -> None:
     steady = steady_turns(BRANCHING)
-    kept = [kept_for_s(steady, turns_per_s=2.0, tokens=tokens) for tokens in (1e4, 1e5, 3e5)]
-    assert kept == sorted(kept) and kept[-1] > 10 * kept[0]
-    assert kept_for_s(steady, turns_per_s=4.0, tokens=1e5) == pytest.approx(kept[1] / 2.0, rel=0.5)
-    assert kept_for_s(steady, turns_per_s=2.0, tokens=1e12) == 1e9
+    _, _, kept = found_in(steady, tuple(SteadyTier(tokens=tokens) for tokens in (1e4, 1e5, 3e5)), turns_per_s=2.0)
+    assert list(kept) == sorted(kept) and kept[-1] > 10 * kept[0]
+    (busier,) = found_in(steady, (SteadyTier(tokens=1e5),), turns_per_s=4.0)[2]
+    assert busier == pytest.approx(kept[1] / 2.0, rel=0.5)
+    assert found_in(steady, (SteadyTier(tokens=1e12),), turns_per_s=2.0)[2] == (1e9,)

@@ -26,7 +26,7 @@ from tonnage.physics.matrices import Matrix, feed_forward_matrices, mixer_matric
 from tonnage.physics.work import Operator, Work
 
 __all__ = [
-    "adapted_matrices", "adapter_bytes", "adapter_count", "adapter_names", "adapter_work", "distinct_adapters",
+    "adapted_matrices", "adapter_bytes", "adapter_names", "adapter_work", "distinct_adapters",
     "layer_matrices", "lru_miss_rate", "popularity", "target_names",
 ]  # fmt: skip
 
@@ -91,14 +91,6 @@ def adapted_matrices(model: Model, targets: tuple[str, ...]) -> Iterator[tuple[L
 def _means(target: str, matrix: str) -> bool:
     """Whether a target name ("up_proj") is this matrix or part of the merged one ("gate_up_proj")."""
     return target == matrix or (target in {"up_proj", "gate_proj"} and matrix.endswith(("up_proj", "gate_up_proj")))
-
-
-def adapter_count(model: Model, *, rank: int, targets: tuple[str, ...] = ()) -> float:
-    """Parameters of one adapter: rank x (inputs + outputs) of every adapted matrix."""
-    return sum(
-        group.count * rank * (matrix.outputs + pieces * matrix.inputs)
-        for group, matrix, pieces in adapted_matrices(model, targets)
-    )
 
 
 def _sides(matrix: Matrix, pieces: int, layout: Layout) -> tuple[float, float]:

@@ -25,7 +25,7 @@ _STRAIGHT_ROWS = 256.0
 """Rows of a rank up to which experts are reached by low-latency kernels, which send every copy over the network
 (DeepEP: at most 256 tokens a rank). [tokens]"""
 
-__all__ = ["Tokens", "decode_work", "encode_work", "forward_work", "prefill_work", "step_work"]
+__all__ = ["Tokens", "encode_work", "step_work"]
 
 
 def step_work(
@@ -54,36 +54,6 @@ def step_work(
     return tuple(work)
 
 
-def decode_work(
-    model: Model,
-    *,
-    sequences: float,
-    context: float,
-    precision: Precision,
-    layout: Layout,
-    domain: int = 8,
-    drafted: float = 1.0,
-) -> Work:
-    """One decode step of `sequences` per attention rank, each with `context` tokens cached."""
-    tokens = Tokens(decodes=sequences, context=context, drafted=drafted, emitted=sequences * drafted)
-    return step_work(model, tokens, precision=precision, layout=layout, domain=domain)
-
-
-def prefill_work(
-    model: Model,
-    *,
-    prompts: float,
-    chunk: float,
-    precision: Precision,
-    layout: Layout,
-    cached: float = 0.0,
-    domain: int = 8,
-) -> Work:
-    """A prefill of `prompts` chunks of `chunk` tokens after `cached` ones; each emits one row."""
-    tokens = Tokens(prompts=prompts, chunk=chunk, cached=cached, emitted=prompts)
-    return step_work(model, tokens, precision=precision, layout=layout, domain=domain)
-
-
 def encode_work(
     model: Model, *, sequences: float, length: float, precision: Precision, layout: Layout, domain: int = 8
 ) -> Work:
@@ -94,14 +64,6 @@ def encode_work(
     for group in model.layers or model.encoder:
         work += _layers(group, at, tokens, 0.0)
     return (*work, *_pipeline(at, tokens))
-
-
-def forward_work(
-    model: Model, *, sequences: float, length: float, precision: Precision, layout: Layout, domain: int = 8
-) -> Work:
-    """A training-style forward pass: every row goes through the head."""
-    tokens = Tokens(prompts=sequences, chunk=length, emitted=sequences * length)
-    return step_work(model, tokens, precision=precision, layout=layout, domain=domain)
 
 
 def _decoder_tokens(tokens: Tokens) -> Tokens:

@@ -22,7 +22,6 @@ __all__ = [
     "idle_of_poisson",
     "replicas_carrying",
     "replicas_of_day",
-    "replicas_to_spare",
 ]
 
 
@@ -47,30 +46,6 @@ class DayOfReplicas(msgspec.Struct, frozen=True, kw_only=True):
     """Of the fixed fleet's replica-hours, what autoscaling would not have paid for. [-]"""
     needed_mean: float
     """Replicas busy at capacity on average: no fleet pays for less. [replicas]"""
-
-
-def replicas_to_spare(*, needed: int, availability: float, target: float) -> int:
-    """
-    Fewest replicas beyond `needed` so that at least `needed` of all are up with the target probability.
-
-    P(Binomial(needed + k, availability) >= needed) >= target. A replica of several accelerators has their
-    product as availability.
-
-    Examples
-    --------
-    >>> replicas_to_spare(needed=10, availability=0.99, target=0.999)
-    2
-    """
-    if needed < 1 or not 0 < availability <= 1 or not 0 < target < 1:
-        raise BadRequest(
-            f"needed {needed} must be at least 1, availability {availability:g} in (0, 1], target {target:g} in (0, 1)"
-        )
-    for k in range(10 * needed + 100):
-        n = needed + k
-        up = sum(math.comb(n, i) * availability**i * (1.0 - availability) ** (n - i) for i in range(needed, n + 1))
-        if up >= target:
-            return k
-    raise BadRequest(f"availability {availability:g} is too low to keep {needed} replicas up with spares")
 
 
 def fleet_of(needed: int, *, spare: int = 0, zones: int = 1) -> int:

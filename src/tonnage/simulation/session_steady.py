@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-__all__ = ["Found", "SteadyTier", "SteadyTurns", "found_in", "kept_for_s", "steady_turns", "without_answers"]
+__all__ = ["Found", "SteadyTier", "SteadyTurns", "found_in", "steady_turns", "without_answers"]
 
 SESSIONS: Final = 3_000
 """Drawn; their means are within 2 or 3 % of the truth. [sessions]"""
@@ -177,12 +177,8 @@ def _cache_fill(filling: _Filling, turns: SteadyTurns, *, turns_per_s: float, ke
     return float(turns_per_s * held / len(filling.until_s) + common)
 
 
-def kept_for_s(turns: SteadyTurns, *, turns_per_s: float, tokens: float) -> float:
-    """How long a cache of so many tokens keeps what nobody uses, T of Che's approximation. [s]"""
-    return _kept_for_s(turns, _filling(turns), turns_per_s=turns_per_s, tokens=tokens)
-
-
 def _kept_for_s(turns: SteadyTurns, filling: _Filling, *, turns_per_s: float, tokens: float) -> float:
+    """How long a cache of so many tokens keeps what nobody uses, T of Che's approximation. [s]"""
     if _cache_fill(filling, turns, turns_per_s=turns_per_s, kept_s=LONGEST_S) <= tokens:
         return LONGEST_S
     low, high = -6.0, math.log10(LONGEST_S)
