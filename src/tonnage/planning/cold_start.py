@@ -82,21 +82,22 @@ def cold_start(
     machine, whose = _machine(provider)
     timed, size = STARTS[start_from], weight_bytes / TIMED_WEIGHT_BYTES
     scaled = f"{timed.source}, with the size of the weights"
-    found = (
-        Quantity(name="machine", value=machine, basis=Basis.ASSUMED, source=whose),
-        Quantity(name="weights over the network", value=timed.download_s * size, basis=Basis.DERIVED, source=scaled),
-        Quantity(name="weights into memory", value=timed.load_s * size, basis=Basis.DERIVED, source=scaled),
-        Quantity(name="compilation", value=timed.compile_s, basis=Basis.ASSUMED, source=timed.source),
-        Quantity(
-            name="graph capture", value=timed.graphs_s if graphs else 0.0, basis=Basis.ASSUMED, source=timed.source
-        ),
-        Quantity(name="engine and imports", value=timed.engine_s, basis=Basis.ASSUMED, source=timed.source),
+    parts = tuple(
+        Quantity(name=name, value=value, basis=basis, source=source)
+        for name, value, basis, source in (
+            ("machine", machine, Basis.ASSUMED, whose),
+            ("weights over the network", timed.download_s * size, Basis.DERIVED, scaled),
+            ("weights into memory", timed.load_s * size, Basis.DERIVED, scaled),
+            ("compilation", timed.compile_s, Basis.ASSUMED, timed.source),
+            ("graph capture", timed.graphs_s if graphs else 0.0, Basis.ASSUMED, timed.source),
+            ("engine and imports", timed.engine_s, Basis.ASSUMED, timed.source),
+        )
     )
     return ColdStart(
         provisioning_s=machine,
-        weights_s=found[1].value + found[2].value,
-        warm_up_s=sum(part.value for part in found[3:]),
-        parts=tuple(part for part in found if part.value),
+        weights_s=parts[1].value + parts[2].value,
+        warm_up_s=sum(part.value for part in parts[3:]),
+        parts=tuple(part for part in parts if part.value),
         source=f"{whose}; {scaled}",
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.domain.simulate import Simulation
@@ -67,28 +68,17 @@ def run_disaggregated(
     from tonnage.simulation.router import simulate_disaggregated
     from tonnage.simulation.serving import select_requests
 
-    split = asked.disaggregation
+    split, clients, requests = asked.disaggregation, asked.traffic.concurrency, traffic.requests
     assert split is not None
     (at, first), (_, second) = sides
-    pools = (first.table, second.table), (first.limits, second.limits)
-    workers, requests = (split.prefill_workers, split.decode_workers), traffic.requests
-    clients = asked.traffic.concurrency
-    if clients is None:
-        return simulate_disaggregated(
-            *pools,
-            requests=requests,
-            workers=workers,
-            transfer_s=cache_transfer_s(at.placement, requests.prompt),
-            delivery_s=first.delivery_s,
-            watch=watch,
-        )
-    if asked.traffic.num_requests is None:
+    if clients is not None and asked.traffic.num_requests is None:
         requests = select_requests(requests, np.arange(len(requests.prompt)) < USUAL_PER_CLIENT * clients)
-    return simulate_clients_of_pools(
-        *pools,
+    play = partial(simulate_clients_of_pools, clients=clients) if clients is not None else simulate_disaggregated
+    return play(
+        (first.table, second.table),
+        (first.limits, second.limits),
         requests=requests,
-        clients=clients,
-        workers=workers,
+        workers=(split.prefill_workers, split.decode_workers),
         transfer_s=cache_transfer_s(at.placement, requests.prompt),
         delivery_s=first.delivery_s,
         watch=watch,

@@ -216,25 +216,21 @@ def _looked_for(
     asked: Simulation, replica: ReplicaArrays, *, traffic: Traced, partial: bool
 ) -> tuple[CapacityFound | None, bool]:
     """The capacity, and whether the answer is partial: who breaks off the search keeps the run before it."""
-    try:
-        return _capacity(asked, replica, traffic=traffic, partial=partial), partial
-    except KeyboardInterrupt:
-        return None, True
-
-
-def _capacity(asked: Simulation, replica: ReplicaArrays, *, traffic: Traced, partial: bool) -> CapacityFound | None:
     if not asked.capacity or partial:
-        return None
+        return None, partial
     from tonnage.simulation.slo import slo_capacity
 
     if asked.slo is None:
         raise BadRequest("capacity needs objectives; state slo, as in slo: {ttft: 1 s, tpot: 50 ms}")
     if asked.traffic.concurrency:
         raise BadRequest("capacity is a rate; give traffic a rate instead of a concurrency")
-    found = slo_capacity(
-        replica.table, replica.limits, requests=traffic.requests, slo=asked.slo, delivery_s=replica.delivery_s
-    )
-    return CapacityFound(
+    try:
+        found = slo_capacity(
+            replica.table, replica.limits, requests=traffic.requests, slo=asked.slo, delivery_s=replica.delivery_s
+        )
+    except KeyboardInterrupt:
+        return None, True
+    seen = CapacityFound(
         rate_per_s=found.rate_per_s,
         low_per_s=found.low_per_s,
         high_per_s=found.high_per_s,
@@ -243,6 +239,7 @@ def _capacity(asked: Simulation, replica: ReplicaArrays, *, traffic: Traced, par
         knee_per_s=found.knee_per_s,
         simulations=found.simulations,
     )
+    return seen, False
 
 
 def _sentence(asked: Simulation, found: Simulated) -> str:
