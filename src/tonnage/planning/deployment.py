@@ -146,9 +146,7 @@ def _deploy_pools(case: ServeCase, split: Disaggregation, *, model: Model, accel
     return at
 
 
-def case_of(
-    configuration: Configuration, *, model: Model | str, lengths: Lengths, traffic: Traffic, replicas: int = 1
-) -> ServeCase:
+def case_of(configuration: Configuration, *, model: Model | str, lengths: Lengths, traffic: Traffic) -> ServeCase:
     """The case that `predict` would be asked about a plan's configuration under a load."""
     layout = configuration.layout
     options = {name: value for name in SETTINGS if (value := getattr(configuration.engine, name)) is not None}
@@ -166,7 +164,6 @@ def case_of(
         engine_options=options,
         links=Links(intra=configuration.intra_link),
         split_mode="layer" if layered else "tensor",
-        replicas=replicas,
         images=None if configuration.pools is not None and configuration.pools.encode else lengths.images,
     )
 

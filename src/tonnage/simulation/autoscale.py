@@ -12,10 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tonnage.errors import BadRequest
-
 __all__ = [
-    "DayOfReplicas",
     "Idle",
     "fleet_of",
     "idle_of_bursts",
@@ -32,20 +29,6 @@ class Idle(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that find it off, and those that come while it starts. [-]"""
     on_share: float
     """Time it is paid for, cold starts included. [-]"""
-
-
-class DayOfReplicas(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of rates turned into replicas."""
-
-    autoscaled: tuple[int, ...]
-    """Replicas in each interval, started early enough to be of use."""
-    static: int
-    """A fixed fleet for the highest interval."""
-    autoscaled_mean: float
-    wasted_share: float
-    """Of the fixed fleet's replica-hours, what autoscaling would not have paid for. [-]"""
-    needed_mean: float
-    """Replicas busy at capacity on average: no fleet pays for less. [replicas]"""
 
 
 def fleet_of(needed: int, *, spare: int = 0, zones: int = 1) -> int:
@@ -99,38 +82,14 @@ def idle_of_bursts(*, on_s: float, off_s: float, rate_on_per_s: float, timeout_s
 
 
 def replicas_of_day(
-    rates_per_s: Sequence[float],
-    *,
-    interval_s: float,
-    capacity_per_s: float,
-    lead_s: float,
-    utilisation: float = 1.0,
-    spare: int = 0,
-    fewest: int = 0,
-) -> DayOfReplicas:
+    rates_per_s: Sequence[float], *, interval_s: float, capacity_per_s: float, lead_s: float
+) -> tuple[int, ...]:
     """
     Replicas for each interval of a forecast that repeats: enough for the highest rate until a start would be of use.
 
-    r(t) = ceil(max over [t, t + lead] of rate / (capacity x utilisation)) + spare.
+    r(t) = ceil(max over [t, t + lead] of rate / capacity), at least one.
     """
-    if not rates_per_s or min(rates_per_s) < 0 or capacity_per_s <= 0 or not 0 < utilisation <= 1 or interval_s <= 0:
-        raise BadRequest("rates must be at least 0, capacity and interval above 0, utilisation in (0, 1]")
-    usable = capacity_per_s * utilisation
-    ahead = math.ceil(lead_s / interval_s)
     n = len(rates_per_s)
-    autoscaled = tuple(
-        max(
-            fewest,
-            math.ceil(max(rates_per_s[(i + j) % n] for j in range(min(ahead, n - 1) + 1)) / usable - 1e-9) + spare,
-        )
-        for i in range(n)
-    )
-    static = max(fewest, math.ceil(max(rates_per_s) / usable - 1e-9) + spare)
-    mean = sum(autoscaled) / n
-    return DayOfReplicas(
-        autoscaled=autoscaled,
-        static=static,
-        autoscaled_mean=mean,
-        wasted_share=1.0 - mean / static if static else 0.0,
-        needed_mean=sum(rates_per_s) / n / capacity_per_s,
-    )
+    ahead = min(math.ceil(lead_s / interval_s), n - 1)
+    highest = (max(rates_per_s[(i + j) % n] for j in range(ahead + 1)) for i in range(n))
+    return tuple(max(1, math.ceil(rate / capacity_per_s - 1e-9)) for rate in highest)

@@ -55,9 +55,7 @@ def fleet_day(request: Serve, option: ServeOption, *, prices: BasePrices | None 
     start = _start(request, option)
     rates, interval = _rates(request, start.value)
     usable = option.capacity.max_rate_per_s.value * (1.0 - request.headroom)
-    followed = replicas_of_day(
-        rates, interval_s=interval, capacity_per_s=usable, lead_s=start.value, fewest=1
-    ).autoscaled
+    followed = replicas_of_day(rates, interval_s=interval, capacity_per_s=usable, lead_s=start.value)
     replicas = tuple(_in_all(request, needed) for needed in followed)
     named = f"in bursts of {show(shape.on_s, 's')} with pauses of {show(shape.off_s or 0.0, 's')}" if shape.on_s else ""
     ways: tuple[FleetWay, ...] = (

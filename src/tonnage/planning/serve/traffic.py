@@ -9,7 +9,7 @@ import msgspec
 
 from tonnage.domain.efficiency import Rung
 from tonnage.domain.engine_spec import with_async_scheduling
-from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.layout import Disaggregation, Engine, Layout
 from tonnage.domain.requests.common import Lengths, Slo
 from tonnage.errors import BadRequest
 from tonnage.physics.efficiency import weakest_rung
@@ -21,6 +21,7 @@ from tonnage.simulation.disaggregated import Pools, disaggregated_loop
 from tonnage.simulation.pool_capacity import one_transfer_s
 from tonnage.simulation.served import Served
 from tonnage.simulation.static import burst, pipelined_share, static_batch
+from tonnage.simulation.step_parts import Placement
 from tonnage.simulation.steps import StepGrid, StepTable, encode_parts, seconds, step_grid, step_table
 
 if TYPE_CHECKING:
@@ -354,11 +355,7 @@ def _predict_encoder(at: Deployment) -> tuple[Served, Rung]:
 
 
 def _predict_disaggregated(at: Deployment) -> tuple[Served, Rung]:
-    case = at.case
-    split = case.disaggregation
-    if split is None or case.traffic.concurrency is None:
-        raise BadRequest("disaggregation needs traffic.concurrency; give the number of clients")
-    clients = case.traffic.concurrency / case.replicas
+    case, (_, clients) = at.case, _split(at)
     pools = pools_of(at, pool_grids(at))
     found = disaggregated_loop(
         pools,
@@ -370,37 +367,40 @@ def _predict_disaggregated(at: Deployment) -> tuple[Served, Rung]:
     return found, weakest_rung((pools.prefill.rung, pools.decode.rung))
 
 
+def _split(at: Deployment) -> tuple[Disaggregation, float]:
+    """The pools of a case that has them, and its clients for each copy of both."""
+    split, clients = at.case.disaggregation, at.case.traffic.concurrency
+    if split is None or clients is None:
+        raise BadRequest("disaggregation needs traffic.concurrency; give the number of clients")
+    return split, clients / at.case.replicas
+
+
 def pool_grids(at: Deployment) -> tuple[StepGrid, StepGrid]:
     """Steps of one prefill worker and of one decode worker."""
-    case, split = at.case, at.case.disaggregation
-    if split is None or case.traffic.concurrency is None:
-        raise BadRequest("disaggregation needs traffic.concurrency; give the number of clients")
-    prefill, decode = (_with_layout(at, layout) for layout in (split.prefill, split.decode))
-    most = max(1.0, case.traffic.concurrency / case.replicas / split.decode_workers)
-    first = step_grid(
-        prefill.placement, batch=1.0, context=case.isl, chunk=_prefill_budget(at, split.prefill), prompt=case.isl
-    )
-    second = step_grid(decode.placement, batch=most, context=case.isl + case.osl, chunk=most, prompt=case.isl)
+    case, (split, clients) = at.case, _split(at)
+    prefill, decode = (_placed(at, layout) for layout in (split.prefill, split.decode))
+    most = max(1.0, clients / split.decode_workers)
+    budget = _prefill_budget(at, split.prefill)
+    first = step_grid(prefill, batch=1.0, context=case.isl, chunk=budget, prompt=case.isl)
+    second = step_grid(decode, batch=most, context=case.isl + case.osl, chunk=most, prompt=case.isl)
     return first, second
 
 
 def pools_of(at: Deployment, grids: tuple[StepGrid, ...]) -> Pools:
     """The two pools of workers, their steps priced."""
-    split = at.case.disaggregation
-    if split is None or at.case.traffic.concurrency is None:
-        raise BadRequest("disaggregation needs traffic.concurrency; give the number of clients")
+    case, (split, clients) = at.case, _split(at)
     prefill, decode = (step_table(grid, at.overheads) for grid in grids)
-    seats = float(at.case.engine_options.get("max_num_seqs") or math.inf) * split.decode.dp
+    seats = float(case.engine_options.get("max_num_seqs") or math.inf) * split.decode.dp
     return Pools(
         prefill=prefill,
         prefill_workers=split.prefill_workers,
         decode=decode,
         decode_workers=split.decode_workers,
-        slots=max(1.0, min(seats, at.case.traffic.concurrency / at.case.replicas / split.decode_workers)),
+        slots=max(1.0, min(seats, clients / split.decode_workers)),
         budget=_prefill_budget(at, split.prefill),
-        transfer_s=one_transfer_s(_with_layout(at, split.prefill).placement, at.case.isl),
-        found=(at.case.sessions.prefix_hits or 0.0) if at.case.sessions else 0.0,
-        spread=at.case.length_spread or (1.0, 1.0),
+        transfer_s=one_transfer_s(_placed(at, split.prefill), case.isl),
+        found=(case.sessions.prefix_hits or 0.0) if case.sessions else 0.0,
+        spread=case.length_spread or (1.0, 1.0),
     )
 
 
@@ -411,5 +411,6 @@ def _prefill_budget(at: Deployment, layout: Layout) -> float:
     return max(at.case.isl, tokens) * layout.dp
 
 
-def _with_layout(at: Deployment, layout: Layout) -> Deployment:
-    return msgspec.structs.replace(at, placement=msgspec.structs.replace(at.placement, layout=layout))
+def _placed(at: Deployment, layout: Layout) -> Placement:
+    """The placement of a worker in a layout of its own."""
+    return msgspec.structs.replace(at.placement, layout=layout)

@@ -291,16 +291,11 @@ def reused_at(
     turns: SteadyTurns,
     rate_per_s: float,
     token_s: float,
-    more_bytes: float = 0.0,
 ) -> tuple[PrefixReuse, PromptClasses]:
-    """
-    What a replica's tiers give at a rate, and how prompts then spread.
-
-    `more_bytes` stands for host memory beyond what the request gives it.
-    """
+    """What a replica's tiers give at a rate, and how prompts then spread."""
     import numpy as np
 
-    tiers = _tiers(request, replica, rate_per_s=rate_per_s, more_bytes=more_bytes)
+    tiers = _tiers(request, replica, rate_per_s=rate_per_s)
     steady = tuple(SteadyTier(tokens=tier.tokens, load_s=tier.load_s) for tier in tiers)
     if _snapshots(replica):
         # A recurrent state stands at the end of a turn alone: what branches off, or only shares a beginning, has none.
@@ -342,7 +337,7 @@ def _snapshots(replica: Replica) -> bool:
     return any(isinstance(group.mixer, StateSpace) for group in model.layers)
 
 
-def _tiers(request: Serve, replica: Replica, *, rate_per_s: float, more_bytes: float) -> tuple[TierShare, ...]:
+def _tiers(request: Serve, replica: Replica, *, rate_per_s: float) -> tuple[TierShare, ...]:
     """The replica's tiers, the fastest first."""
     at, fields = replica.deployment.placement, request.sessions
     layout, part = replica.deployment.case.layout, at.accelerator
@@ -357,7 +352,7 @@ def _tiers(request: Serve, replica: Replica, *, rate_per_s: float, more_bytes: f
     layers = sum(group.count for group in at.model.layers)
     copies_s = 2.0 * layers * COPY_S / CHUNK_TOKENS
     places = (
-        ("host", (fields.kv_host_bytes or 0.0) * share + more_bytes, (fields.kv_host_bytes_per_s or own * node) / node),
+        ("host", (fields.kv_host_bytes or 0.0) * share, (fields.kv_host_bytes_per_s or own * node) / node),
         ("nvme", (fields.kv_nvme_bytes or 0.0) * share, (fields.kv_nvme_bytes_per_s or 0.0) / node),
         ("store", _of_store(request, rate_per_s), (fields.kv_store_bytes_per_s or 0.0) / node),
     )
