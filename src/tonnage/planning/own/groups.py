@@ -202,7 +202,7 @@ def _row(request: Serve, found: Candidate, *, count: int) -> OwnRow:
     replica, layout = found.replica, found.configuration.layout
     replicas = replicas_of(count, layout.ranks, per_node=found.site.per_node)
     output = found.best.rate_per_s * replicas * request.lengths.output_tokens
-    errors = replica.errors(found.best, prompt_tokens=request.lengths.prompt_tokens)
+    errors = replica.errors(found.best, prompt_tokens=request.lengths.prompt_tokens, state=None)
     total = Quantity(value=output, unit="tokens/s", basis=replica.basis).within(errors.factor("tpot_s"))
     return OwnRow(
         model=request.model,

@@ -154,10 +154,8 @@ def _network(model: Model, case: InferCase) -> Stages:
     if not total:
         why = f"{model.assumed[0]}; " if _is_of_size_only(model) else ""
         raise Unmeasured(f"model {model.id}: {why}FLOP of one sample is not known; give it in the case as 'flop'")
-    guessed = False
-    outputs = case.activation_values or (values_at * ratio if values_at else None)
-    if not outputs:
-        outputs, guessed = total * (shape.activations_per_flop or 1.5e-3), True
+    counted = case.activation_values or (values_at * ratio if values_at else None)
+    outputs = counted or total * (shape.activations_per_flop or 1.5e-3)
     work = network_work(
         flop=total,
         activation_values=outputs,
@@ -167,13 +165,13 @@ def _network(model: Model, case: InferCase) -> Stages:
         precision=case.precision,
         style=shape.style,
     )
-    notes = (f"{model.id}: layer outputs estimated from its family",) if guessed else ()
+    notes = () if counted else (f"{model.id}: layer outputs estimated from its family",)
     if model.kind == "cnn-detect":
         notes = (*notes, "the network alone: choosing among overlapping boxes is not counted")
     audio = known.sample_s if known is not None and known.sample_s else 1.0
     if audio != 1.0:
         notes = (*notes, f"a sample is {audio:g} s of audio; the rate is in seconds of audio")
-    return Stages(stages=(Stage(name="network", work=work),), per_sample=audio, guessed=guessed, notes=notes)
+    return Stages(stages=(Stage(name="network", work=work),), per_sample=audio, notes=notes)
 
 
 def _kernels(model: Model, shape: Shape, depth: float | None) -> float:

@@ -16,9 +16,8 @@ from msgspec.structs import replace
 from tonnage.domain.plan import PoolWorkers, SeparatePools, ServeOption, SimulatedCapacity
 from tonnage.domain.requests.serve import Serve
 from tonnage.planning.replica import Replica
-from tonnage.planning.serve.option import Candidate, bills_of, has_objectives, replicas_of, share_of
+from tonnage.planning.serve.option import Candidate, bills_of, has_objectives, replicas_of, share_of, state_of
 from tonnage.planning.serve.variations import UNITS, unit_of
-from tonnage.simulation.capacity import Steady
 from tonnage.units import show
 from tonnage.version import can_simulate
 
@@ -45,7 +44,7 @@ def separate_pools(
     from tonnage.simulation.pool_capacity import Unit
 
     requests = draw_requests(request)
-    alike = [pair for pair in serving if isinstance(pair[0].state, Steady)]
+    alike = [pair for pair in serving if pair[0].unit is None]
     cheapest = sorted(alike, key=lambda pair: (not pair[1].sure, pair[1].bill.usd_per_hour))[:LOOKED_AT]
     found = [
         one
@@ -57,7 +56,8 @@ def separate_pools(
         return None
     best = min(found, key=lambda one: (one.bill.usd_per_hour, one.tpot_s))
     candidate = next(c for c, _ in cheapest if c.configuration == best.configuration)
-    together = Unit(one=candidate.state, prefill=0, decode=best.prefill_workers + best.decode_workers, transfer_s=0.0)
+    workers = best.prefill_workers + best.decode_workers
+    together = Unit(one=state_of(request, candidate.replica), prefill=0, decode=workers, transfer_s=0.0)
     _, both = _tried(request, candidate, worker=candidate.replica, unit=together, requests=requests)
     simulations = both.simulations + sum(one.simulations for one in found)
     best = replace(best, together_per_s=both.low_per_s, simulations=simulations)
