@@ -112,7 +112,7 @@ def queueing(rows: Iterable[Row]) -> set[str]:
     Ids of rows that were served at a rate.
 
     Their intervals are those of a closed loop and, on top, what a rate near the knee makes of its error
-    (`planning.replica.queueing_of`): as teachers of the first part they would count the second twice.
+    (`planning.replica.with_queueing`): as teachers of the first part they would count the second twice.
     """
     return {row.id for row in rows if text(row, "load") == "open_loop"}
 

@@ -97,7 +97,7 @@ class ErrorModel(msgspec.Struct, frozen=True, kw_only=True):
     queueing: Mapping[str, tuple[float, float]] = {}
     """
     By latency, what queueing makes of it where the load is a fixed arrival rate: if the replica is as much faster, or
-    slower, as its step times may be, it is also less, or more, loaded (`replica.queueing_of`). [-]
+    slower, as its step times may be, it is also less, or more, loaded (`replica.with_queueing`). [-]
     """
 
     def factor(self, quantity: str) -> float:

@@ -120,8 +120,7 @@ def most_of(
     request: Serve, replica: Replica, *, configuration: Configuration
 ) -> tuple[Steady, Point, str] | Infeasible:
     """A replica's steady states, the one at the most that it takes and what stops it there, or why it cannot serve."""
-    unable = replica.verdict if replica.times is None else limits.misses_context(request, replica)
-    if unable is not None:
+    if unable := replica.verdict if replica.times is None else limits.misses_context(request, replica):
         return Infeasible(configuration=configuration, verdict=unable)
     state = state_of(request, replica)
     if state.load.max_concurrency < 1:
@@ -130,10 +129,9 @@ def most_of(
     best, binds = state.largest()
     if best is not None:
         return state, best, binds
-    # Even a lone request is too slow.
     alone = state.at(LONE)
-    missing = limits.misses_objective(request, alone, limit=binds)
-    return Infeasible(configuration=configuration, verdict=missing, alone=alone)
+    too_slow = limits.misses_objective(request, alone, limit=binds)
+    return Infeasible(configuration=configuration, verdict=too_slow, alone=alone)
 
 
 def has_objectives(request: Serve) -> bool:
@@ -153,18 +151,9 @@ def replicas_of(
     """
     Replicas for the peak: within their predicted capacity less the headroom, and within what they meet surely enough.
 
-    Parameters
-    ----------
-    best : Point
-        At the predicted capacity of one replica.
-    factor : float, optional
-        Capacities are so many times what is predicted. [-]
-    firm : float, optional
-        The load that one replica meets with the confidence asked for; none, or 0, asks for headroom alone.
-    seats : bool, optional
-        Nothing but room for more requests binds: a stated number in flight takes its seats and no headroom.
-    adapters : Adapters, optional
-        Where they are merged, each has replicas of its own.
+    `best` is at the predicted capacity of one, `factor` says how many times that is taken, `firm` which load one meets
+    with the confidence asked for (none, or 0, asks for headroom alone). Where only `seats` bind, a stated number in
+    flight takes its seats and no headroom. Merged `adapters` have replicas of their own.
     """
     peak = request.shape.peak_to_mean
     if request.rate_per_s is not None:
@@ -263,7 +252,7 @@ def option_of(request: Serve, found: Candidate, *, bills: list[Bill], replicas: 
     replicas, ranks = replicas or needed_of(request, found), found.configuration.ranks
     working = working_replicas(request, replicas)
     share = share_of(request, replicas, adapters=found.configuration.engine.adapters)
-    steady = _mean_field_at(request, found, share)
+    steady = found.state.at(share) if request.rate_per_s is None else found.state.at_rate(share)[0]
     point = found.point or steady
     full = best.rate_per_s if request.rate_per_s is not None else best.concurrency
     carried = point.rate_per_s * working / request.shape.peak_to_mean
@@ -294,10 +283,6 @@ def option_of(request: Serve, found: Candidate, *, bills: list[Bill], replicas: 
     )
 
 
-def _mean_field_at(request: Serve, found: Candidate, share: float) -> Point:
-    return found.state.at(share) if request.rate_per_s is None else found.state.at_rate(share)[0]
-
-
 def _cost_interval(request: Serve, made: Bill, *, found: Candidate) -> Quantity:
     """The bill, and what it becomes when capacity lies at either end of its interval."""
     ranks, replica = found.configuration.ranks, found.replica
@@ -318,7 +303,6 @@ def _cost_interval(request: Serve, made: Bill, *, found: Candidate) -> Quantity:
 def _capacity(request: Serve, found: Candidate, *, point: Point, steady: Point) -> Capacity:
     """What requests see at a point; as sure as the steady state of the same load, simulated or not."""
     replica, best, seen = found.replica, found.best, found.simulated
-
     # A number in flight is as a closed loop: how long requests take changes the rate, not the queue.
     state = None if request.rate_per_s is None else found.state
     errors = replica.errors(steady, prompt_tokens=request.lengths.prompt_tokens, state=state)
@@ -356,7 +340,7 @@ def _prompt_share(found: Candidate, point: Point) -> float:
 def add_costs(request: Serve, option: ServeOption, *, found: Candidate) -> ServeOption:
     """The option with its unit costs, its terms, and its energy at the mean load."""
     capacity, lengths = option.capacity, request.lengths
-    working = replicas_carrying(option.replicas, spare=request.spare_replicas, zones=request.zones)
+    working = working_replicas(request, option.replicas)
     # usd_per_million_output_tokens was made at the mean load, so the mean rate follows from it exactly.
     tokens_per_s = option.cost.value / option.usd_per_million_output_tokens * 1e6 / 3600.0
     largest = capacity.max_rate_per_s.value * working
@@ -397,7 +381,7 @@ def _load_at_mean(
     each = rate_per_s / option.replicas
     if pools is None:
         return load_at_rate(at, found.state, rate_per_s=each)
-    working = replicas_carrying(option.replicas, spare=request.spare_replicas, zones=request.zones)
+    working = working_replicas(request, option.replicas)
     in_flight = option.capacity.concurrency * working / request.shape.peak_to_mean / option.replicas
     # While a unit works it holds more than on average, and a step gives each of these a token.
     busy, tokens = busy_share(mean_requests=in_flight), each * request.lengths.output_tokens

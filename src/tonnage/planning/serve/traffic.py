@@ -18,7 +18,6 @@ from tonnage.planning.replica import concurrency_limit, mixes_prompts, replica_o
 from tonnage.simulation.capacity import ReplicaLoad, Steady
 from tonnage.simulation.closed_loop import Load, closed_loop, saturated_loop
 from tonnage.simulation.disaggregated import Pools, disaggregated_loop
-from tonnage.simulation.pool_capacity import one_transfer_s
 from tonnage.simulation.served import Served
 from tonnage.simulation.static import burst, pipelined_share, static_batch
 from tonnage.simulation.step_parts import Placement
@@ -388,6 +387,8 @@ def pool_grids(at: Deployment) -> tuple[StepGrid, StepGrid]:
 
 def pools_of(at: Deployment, grids: tuple[StepGrid, ...]) -> Pools:
     """The two pools of workers, their steps priced."""
+    from tonnage.simulation.pool_capacity import one_transfer_s
+
     case, (split, clients) = at.case, _split(at)
     prefill, decode = (step_table(grid, at.overheads) for grid in grids)
     seats = float(case.engine_options.get("max_num_seqs") or math.inf) * split.decode.dp
