@@ -24,6 +24,7 @@ from tonnage.domain.measurement import (
 from tonnage.domain.requests.common import Slo
 from tonnage.measure.knee import knee_of
 from tonnage.measure.records import Log, Outcome
+from tonnage.simulation.capacity import stated
 from tonnage.simulation.metrics import e2e_s, goodput_per_s, summary, tpot_s, ttft_s
 
 __all__ = ["cached_notes", "is_late", "latency", "measurement_of", "point_of", "ratio"]
@@ -76,7 +77,7 @@ def point_of(load: Load, outcomes: Iterable[Outcome], *, slo: Slo, lag_s: float 
         output_tokens_per_s=ratio(written, span),
         total_tokens_per_s=ratio(written + sum(read), span) if len(read) == len(good) > 0 else None,
         goodput_per_s=goodput_per_s({"ttft_s": ttft, "tpot_s": tpot, "e2e_s": e2e}, slo, span_s=span)
-        if slo.limits and span > 0
+        if stated(slo) and span > 0
         else None,
         ttft_s=latency(ttft),
         tpot_s=latency([value for value in tpot if not math.isnan(value)]),

@@ -44,6 +44,7 @@ __all__ = [
     "interpolated",
     "mean_step",
     "quantile_factor",
+    "stated",
 ]
 
 
@@ -355,6 +356,12 @@ def quantile_factor(percentile: float) -> float:
     numerator = 2.515517 + t * (0.802853 + t * 0.010328)
     denominator = 1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308))
     return t - numerator / denominator
+
+
+def stated(slo: Slo) -> dict[str, float]:
+    """The objectives that are given, by the latency that they limit. [s]"""
+    named = (("ttft_s", slo.ttft_s), ("tpot_s", slo.tpot_s), ("e2e_s", slo.e2e_s))
+    return {name: limit for name, limit in named if limit is not None}
 
 
 def first_broken(point: Point, slo: Slo) -> str | None:

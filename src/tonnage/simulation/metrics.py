@@ -22,6 +22,7 @@ import msgspec
 
 from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadRequest
+from tonnage.simulation.capacity import stated
 
 __all__ = ["PERCENTILES", "Summary", "e2e_s", "goodput_per_s", "itl_s", "quantile", "summary", "tpot_s",
            "ttft_s"]  # fmt: skip
@@ -84,7 +85,7 @@ def goodput_per_s(latencies: Mapping[str, Any], slo: Slo, *, span_s: float) -> f
     import numpy as np
 
     good = np.isfinite(np.asarray(latencies["e2e_s"], float))
-    for name, limit in slo.limits.items():
+    for name, limit in stated(slo).items():
         good &= ~(np.asarray(latencies[name], float) > limit)
     return float(good.sum()) / span_s
 

@@ -21,6 +21,7 @@ from tonnage.domain.plan import LoadPoint, SimulatedCapacity
 from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadRequest
 from tonnage.simulation.arrivals import at_rate
+from tonnage.simulation.capacity import stated
 from tonnage.simulation.metrics import Summary, summary
 from tonnage.simulation.serving import Simulated, simulate
 from tonnage.simulation.simulated import Limits, Requests, StepArrays
@@ -217,7 +218,7 @@ def fluid_bound(table: StepArrays, limits: Limits, *, requests: Requests) -> flo
 
 
 def _check(requests: Requests, slo: Slo) -> None:
-    if not slo.limits:
+    if not stated(slo):
         raise BadRequest("no objective is given; state at least one of ttft, tpot, e2e")
     if not 0 < slo.percentile < 100:
         raise BadRequest(f"percentile {slo.percentile:g} must lie between 0 and 100, as in 95")
@@ -238,7 +239,7 @@ def _probe(run: Simulated, rate: float, *, slo: Slo) -> Probe:
     assert ttft is not None, "whoever is played has a first token"
     misses: dict[str, tuple[float, ...]] = {}
     failed = ""
-    for name, most in slo.limits.items():
+    for name, most in stated(slo).items():
         over = getattr(run, name)[kept] > most
         misses[name] = _by_block(over)
         if not failed and over.mean() > 1.0 - slo.percentile / 100.0:

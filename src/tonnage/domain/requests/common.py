@@ -94,12 +94,6 @@ class Slo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     )
     percentile: Annotated[float, objective_field("percentile the objectives hold at", low=49.9, high=99.9)] = 95.0
 
-    @property
-    def limits(self) -> dict[str, float]:
-        """The thresholds that are given, by the quantity that they limit. [s]"""
-        named = (("ttft_s", self.ttft_s), ("tpot_s", self.tpot_s), ("e2e_s", self.e2e_s))
-        return {name: limit for name, limit in named if limit is not None}
-
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Hard constraints on accelerators and offers, the same for every kind of plan; absent = no constraint."""

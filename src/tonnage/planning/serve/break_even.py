@@ -37,7 +37,7 @@ from tonnage.planning.serve.option import (
 )
 from tonnage.planning.sessions.reuse import reusing_replica
 from tonnage.planning.sites import Site
-from tonnage.simulation.capacity import Point, Steady
+from tonnage.simulation.capacity import Point, Steady, stated
 from tonnage.units import show
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _loads(request: Serve) -> list[tuple[Axis, Changed]]:
 
 def _objectives(request: Serve) -> list[tuple[Axis, Changed]]:
     found: list[tuple[Axis, Changed]] = []
-    for name, value in request.slo.limits.items():
+    for name, value in stated(request.slo).items():
         axis = Axis(name=name.removesuffix("_s").upper(), now=value, unit="s", ratio=SLO_RATIO)
         found.append((axis, partial(_with_objective, request, name)))
     return found

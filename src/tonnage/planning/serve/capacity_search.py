@@ -22,7 +22,7 @@ from tonnage.domain.simulate import SimulationTraffic
 from tonnage.planning.replica import Replica
 from tonnage.planning.replica_arrays import ReplicaArrays, replica_arrays
 from tonnage.planning.sessions.reuse import draw_reused
-from tonnage.simulation.capacity import Point
+from tonnage.simulation.capacity import Point, stated
 from tonnage.simulation.simulated import Requests
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def search_capacity(
 ) -> SearchedCapacity:
     """The capacity of a replica, or of a unit of its kind, by simulation, from a `guess` such as the mean field's."""
     trial = trial_of(request, replica, requests=requests, guess=guess, close=close, unit=unit)
-    if not request.slo.limits:
+    if not stated(request.slo):
         return _saturated_capacity(trial)
     seen = trial.capacity(guess.rate_per_s, PRECISION[close])
     known = seen.limit in LIMITS

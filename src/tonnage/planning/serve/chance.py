@@ -23,7 +23,7 @@ from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
 from tonnage.planning.error_model import chance_of, end_of, joint_chance
 from tonnage.planning.replica import Replica
-from tonnage.simulation.capacity import LONE, Steady
+from tonnage.simulation.capacity import LONE, Steady, stated
 
 if TYPE_CHECKING:
     from tonnage.simulation.pool_capacity import Unit
@@ -80,7 +80,7 @@ class Odds:
 
     def __init__(self, curve: Curve, slo: Slo) -> None:
         self.curve = curve
-        self._limits = {name: math.log(limit) for name, limit in slo.limits.items()}
+        self._limits = {name: math.log(limit) for name, limit in stated(slo).items()}
         self._capacities: dict[float, float] = {}
         self._least = [1.0]
         for own in curve.classes[:-1]:

@@ -42,7 +42,7 @@ from tonnage.pricing.bills import HOURS_PER_MONTH, bill, hourly_usd, instances_n
 from tonnage.pricing.energy import busy_share
 from tonnage.pricing.terms import billing_rules, idle_usd, unit_costs
 from tonnage.simulation.autoscale import fleet_of, replicas_carrying
-from tonnage.simulation.capacity import LONE, Point, ReplicaLoad, Steady
+from tonnage.simulation.capacity import LONE, Point, ReplicaLoad, Steady, stated
 from tonnage.simulation.steps import Placement
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def most_of(
 
 def has_objectives(request: Serve) -> bool:
     """Whether a latency is limited."""
-    return bool(request.slo.limits)
+    return bool(stated(request.slo))
 
 
 def replicas_of(

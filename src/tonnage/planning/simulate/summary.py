@@ -18,6 +18,7 @@ from tonnage.planning.replica import with_queueing
 from tonnage.planning.replica_arrays import ReplicaArrays
 from tonnage.planning.serve.traffic import open_load
 from tonnage.planning.simulate.traffic import Traced
+from tonnage.simulation.capacity import stated
 from tonnage.simulation.metrics import goodput_per_s, summary
 from tonnage.simulation.served import Served
 from tonnage.simulation.simulated import Limits
@@ -172,7 +173,9 @@ def _objectives_met(asked: Simulation, run: Run) -> bool | None:
     slo = asked.slo
     if slo is None:
         return None
-    return all(float(np.nanpercentile(getattr(run, name), slo.percentile)) <= most for name, most in slo.limits.items())
+    return all(
+        float(np.nanpercentile(getattr(run, name), slo.percentile)) <= most for name, most in stated(slo).items()
+    )
 
 
 def _replicas(asked: Simulation, copies: int) -> int:
