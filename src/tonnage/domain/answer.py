@@ -156,6 +156,11 @@ class Quantity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         low = max(self.value / factor, min(least, self.value))
         return msgspec.structs.replace(self, low=low, high=self.value * (above or factor))
 
+    def scaled(self, times: float) -> Quantity:
+        """So many times the value and its interval, without parts."""
+        low, high = (None if end is None else times * end for end in (self.low, self.high))
+        return Quantity(value=times * self.value, unit=self.unit, low=low, high=high, basis=self.basis)
+
     def shown(self, *, digits: int = 3) -> str:
         """The value and, where it is known, its interval, each end with its unit: "374 ms (200 ms-700 ms)"."""
         said = show(self.value, self.unit, digits=digits)

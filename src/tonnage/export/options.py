@@ -101,7 +101,7 @@ def read_options(argv: Sequence[str], options: Options, *, program: str) -> Read
     settings: list[Setting] = []
     ignored: list[str] = []
     unknown: list[str] = []
-    for name, value, written in _pairs(argv, options, known):
+    for name, value, written in _pairs(argv, options):
         if name in options.flags:
             field, meant = options.flags[name]
             settings.append(Setting(name=field, value=meant ^ (str(value).lower() in _NO), written=written))
@@ -133,7 +133,7 @@ def _settle_options(found: Read, settle: Callable[[dict[str, Any]], dict[str, An
     return msgspec.structs.replace(found, settings=settings)
 
 
-def _pairs(argv: Sequence[str], options: Options, known: frozenset[str]) -> list[tuple[str, str | None, str]]:
+def _pairs(argv: Sequence[str], options: Options) -> list[tuple[str, str | None, str]]:
     """Option, value and both as written; "--a=b", "--a b", and "--a" where nothing follows or another option does."""
     found: list[tuple[str, str | None, str]] = []
     place = 0

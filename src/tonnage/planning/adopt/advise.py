@@ -117,7 +117,7 @@ def advise(
         raise BadRequest("what the file starts is predicted not to run; tonnage adopt FILE says what stands in the way")
     actions = [
         action
-        for variant in _variants(made, serve, seen, diagnosis)
+        for variant in _variants(made, serve, seen)
         if (action := _action(variant, made, now, traffic=traffic, today=day)) is not None
     ]
     elsewhere = _other_part(serve, now, request, additions=additions, today=day)
@@ -205,7 +205,7 @@ def _state_of(option: ServeOption, *, keeps: bool = True) -> State:
     )
 
 
-def _variants(made: Started, serve: Serve, seen: Seen, diagnosis: Diagnosis) -> Iterator[_Variant]:
+def _variants(made: Started, serve: Serve, seen: Seen) -> Iterator[_Variant]:
     """Changes of what runs, one at a time, then the settings together."""
     own = made.configuration
     words: list[str] = []

@@ -93,7 +93,7 @@ def affordable_runs(request: Budget, *, additions: Additions, today: date) -> tu
         )
         if filled is None:
             continue
-        found.append(_run(request, n, option=filled[0], tokens=filled[1], shrink=shrink))
+        found.append(_run(n, option=filled[0], tokens=filled[1], shrink=shrink))
     return _with_serving(request, found, additions=additions, today=today)
 
 
@@ -187,7 +187,7 @@ def _surest(asked: Train | FineTune, *, additions: Additions, today: date) -> Tr
     return options[0] if options and options[0].sure else None
 
 
-def _run(request: Budget, size: float, *, option: TrainOption, tokens: float, shrink: float) -> AffordableRun:
+def _run(size: float, *, option: TrainOption, tokens: float, shrink: float) -> AffordableRun:
     losses = [_loss(law, size, tokens) for law in LAWS]
     return AffordableRun(
         name="compute-optimal" if shrink == 1.0 else f"1/{shrink:g} of the size",

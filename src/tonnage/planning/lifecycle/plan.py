@@ -212,12 +212,8 @@ def _as_trusted(bill: Bill, first: Bill) -> bool:
 
 def _halves(request: LifecycleRequest, made: TrainOption, served: ServeOption) -> tuple[Quantity, Quantity]:
     """What making as often as asked and serving as long cost, without moving weights. [USD]"""
-    return _times(made.cost, 1.0 + request.retrainings), _times(served.cost, _served_hours(request, served))
-
-
-def _times(cost: Quantity, often: float) -> Quantity:
-    low, high = (end * often if end is not None else None for end in (cost.low, cost.high))
-    return Quantity(value=cost.value * often, unit=cost.unit, low=low, high=high)
+    hours = _served_hours(request, served)
+    return made.cost.scaled(1.0 + request.retrainings), served.cost.scaled(hours)
 
 
 def _one_type_text(types: tuple[OneType, ...]) -> str:

@@ -316,7 +316,6 @@ def _machine_of(request: Own, group: OwnedGroup, part: Accelerator, *, additions
 
 def _local_row(row: LocalRow, *, cards: int, copies: int) -> OwnRow:
     each = row.decode_per_s
-    low, high = (None if bound is None else bound * copies for bound in (each.low, each.high))
     return OwnRow(
         model=row.model,
         engine=row.engine,
@@ -324,7 +323,7 @@ def _local_row(row: LocalRow, *, cards: int, copies: int) -> OwnRow:
         layout=f"layers over {cards}" if cards > 1 else ONE_CARD,
         replicas=copies,
         concurrency=float(copies),
-        output_tokens_per_s=replace(each, value=each.value * copies, low=low, high=high),
+        output_tokens_per_s=each.scaled(copies),
         per_request=each.value,
         quality=row.quality,
         moved_bytes=row.offload.moved_bytes,

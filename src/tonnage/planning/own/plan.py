@@ -53,7 +53,7 @@ def plan_own(request: Own, *, additions: Additions = catalog.NOTHING, today: dat
     groups = tuple(answer_group(request, group, additions=additions) for group in request.own)
     shared = _plan_shared(request, additions=additions, today=today) if request.workloads else None
     mixed = mixed_rows(request, additions=additions)
-    rented = tuple(_beside(request, one, groups, additions) for one in _rented_pools(shared)) if shared else ()
+    rented = tuple(_beside(request, one, additions) for one in _rented_pools(shared)) if shared else ()
     able = any(group.rows for group in groups) or bool(mixed)
     feasible = able and (shared is None or shared.feasible)
     whole = _electricity(groups)
@@ -163,7 +163,7 @@ def _rented_pools(shared: FleetPlan) -> list[PoolInstances]:
     return [one for one in shared.instances if one.term != OWNED]
 
 
-def _beside(request: Own, one: PoolInstances, groups: tuple[OwnedAnswer, ...], additions: Additions) -> Beside:
+def _beside(request: Own, one: PoolInstances, additions: Additions) -> Beside:
     """What is rented, and what buying as many would take; rent less the power of owning pays for it."""
     count = max(hour.count for hour in one.hours) * one.accelerators_per_instance
     part = catalog.accelerator(one.accelerator, additions)

@@ -107,7 +107,7 @@ def speed_of(asked: Asked, machine: Machine) -> Speed | str:
         if short > 0:
             return f"needs {_gib(alone.pool.need.value)} of {_gib(machine.host.memory_bytes)} of host memory"
         shares = _shares(asked, alone)
-        return _join_sides(asked, machine, shares, place_layers(shares, layers=shares.layers, expert_layers=0))
+        return _join_sides(asked, machine, place_layers(shares, layers=shares.layers, expert_layers=0))
     assert machine.device is not None
     at = _deployment(asked, machine.device, count=machine.count)
     short = (at.pool.need.value - at.pool.limit_bytes) * machine.count
@@ -117,7 +117,7 @@ def speed_of(asked: Asked, machine: Machine) -> Speed | str:
     if offload is None or offload.moved_bytes > room:
         lacking = short if room <= 0 else short - room
         return f"needs {_gib(lacking)} more than the device" + (" and the host have" if room > 0 else " has")
-    return _join_sides(asked, machine, shares, offload)
+    return _join_sides(asked, machine, offload)
 
 
 def speed_with(asked: Asked, machine: Machine, *, layers: int, expert_layers: int) -> Speed:
@@ -125,7 +125,7 @@ def speed_with(asked: Asked, machine: Machine, *, layers: int, expert_layers: in
     part = machine.device or machine.host.part
     shares = _shares(asked, _deployment(asked, part))
     layers = shares.layers if machine.device is None else layers
-    return _join_sides(asked, machine, shares, place_layers(shares, layers=layers, expert_layers=expert_layers))
+    return _join_sides(asked, machine, place_layers(shares, layers=layers, expert_layers=expert_layers))
 
 
 def _gib(size: float) -> str:
@@ -179,7 +179,7 @@ def _shares(asked: Asked, at: Deployment) -> Shares:
     return shares_of(asked.model, asked.precision, cache_bytes=whole, depth=depth, piece_tokens=asked.piece)
 
 
-def _join_sides(asked: Asked, machine: Machine, shares: Shares, offload: Offload) -> Speed:
+def _join_sides(asked: Asked, machine: Machine, offload: Offload) -> Speed:
     """Both sides put together; only the sides that are used are predicted."""
     side = None if machine.device is None else side_of(asked, machine.device, count=machine.count)
     host = side_of(asked, machine.host.part) if offload.read_share > 0.0 else None

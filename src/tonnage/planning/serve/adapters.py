@@ -20,7 +20,6 @@ from msgspec.structs import replace
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration, Decision, ServeOption
 from tonnage.domain.requests.adapters import AdapterFields, Adapters
-from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.adapters import adapter_bytes, adapter_names, distinct_adapters, target_names
@@ -108,7 +107,7 @@ def _targets(fields: AdapterFields, model: Model) -> tuple[str, ...]:
 
 
 def adapter_decision(
-    request: Serve, ranked: tuple[ServeOption, ...], *, found: list[tuple[Candidate, ServeOption]]
+    ranked: tuple[ServeOption, ...], found: list[tuple[Candidate, ServeOption]]
 ) -> tuple[Decision, ...]:
     """Why the first option keeps its adapters as it does, and what the other ways cost at least."""
     mine = ranked[0].configuration.engine.adapters if ranked else None
@@ -128,12 +127,12 @@ def adapter_decision(
         Decision(
             question=f"How are the {mine.count} adapters kept?",
             answer=mine.kept,
-            because=f"{_because(mine, first, request)}; {', '.join(told)}",
+            because=f"{_because(mine, first)}; {', '.join(told)}",
         ),
     )
 
 
-def _because(mine: Adapters, first: Candidate, request: Serve) -> str:
+def _because(mine: Adapters, first: Candidate) -> str:
     """What the chosen way takes on the first option's replicas."""
     at = first.replica.deployment.placement
     if mine.kept == "merged":

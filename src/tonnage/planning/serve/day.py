@@ -66,7 +66,7 @@ def fleet_day(request: Serve, option: ServeOption, *, prices: BasePrices | None 
     )
     based = _base_and_burst(request, option, replicas, prices=prices, interval_s=interval, like=ways[2])
     ways = (*ways, *([based] if based is not None else []))
-    fit = [way for way in ways if way.meets and way.name not in ({BASE} if not _allowed(request, based) else set())]
+    fit = [way for way in ways if way.meets and way.name not in ({BASE} if not _allowed(based) else set())]
     return FleetDay(
         shape=shape.name or named or "by the hour as given",
         source=shapes()[shape.name].source if shape.name else "yours",
@@ -254,7 +254,7 @@ def _base_and_burst(
     )
 
 
-def _allowed(request: Serve, based: FleetWay | None) -> bool:
+def _allowed(based: FleetWay | None) -> bool:
     """Whether the request takes the term that the base is on."""
     return based is not None and not based.note
 

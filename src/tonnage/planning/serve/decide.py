@@ -289,7 +289,7 @@ def adapters_kept(request: Serve, ranked: tuple[ServeOption, ...], *, found: lis
         return ()
     from tonnage.planning.serve.adapters import adapter_decision
 
-    return adapter_decision(request, ranked, found=found)
+    return adapter_decision(ranked, found)
 
 
 def candidate_of(option: ServeOption, found: list[Priced]) -> Candidate:

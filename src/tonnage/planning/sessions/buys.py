@@ -40,7 +40,7 @@ def session_costs(
         return None
     each = option.unit_costs.usd_per_request * option.reuse.turns if option.unit_costs is not None else 0.0
     solved = request.sessions.success_rate
-    sizes = _sizes(request, option, found=found, model=model, today=today)
+    sizes = _sizes(request, found, model=model, today=today)
     none = next((size for size in sizes if size.tokens == 0.0), None)
     return SessionCosts(
         profile=profile.name,
@@ -54,9 +54,7 @@ def session_costs(
     )
 
 
-def _sizes(
-    request: Serve, option: ServeOption, *, found: Candidate, model: Model, today: date
-) -> tuple[CacheSize, ...]:
+def _sizes(request: Serve, found: Candidate, *, model: Model, today: date) -> tuple[CacheSize, ...]:
     """The option's configuration with less and with more cache, as far as it then meets the objectives."""
     fields = request.sessions
     none = replace(request, sessions=SessionFields(reuse=False))
