@@ -23,19 +23,72 @@ import secrets
 import subprocess
 import sys
 import tempfile
+import zipfile
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from tonnage.catalog.rows import LIVING, VERSION, order
-from tonnage.data.archive import archive_bytes, pack, read_release
+from tonnage.data.archive import MANIFEST, SCHEMA, SIGNATURE, Entry, Manifest, read_release
 from tonnage.data.diff import diff_of, tables_of
-from tonnage.data.signature import public_key, sign
+from tonnage.data.signature import BASE, ORDER, SIZE, P, Point, hash_of, times
 from tonnage.version import __version__
 
 ROOT: Final = Path(__file__).resolve().parents[1]
+EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+"""Time of every member: the same tables make the same file."""
 STAYS: Final = {"models/models.csv": ("id",), "prices/history.csv": ("date", "provider", "accelerator", "term")}
 """Table -> the columns whose values may only grow; of accelerators, `id` of every table."""
+
+
+def pack(version: str, tables: Mapping[str, bytes], *, needs: str, before: str) -> tuple[bytes, dict[str, bytes]]:
+    """The manifest of a release, to be signed, and its members without the signature."""
+    files = {name: Entry(len(data), hashlib.sha256(data).hexdigest()) for name, data in sorted(tables.items())}
+    made = Manifest(schema=SCHEMA, version=version, needs=needs, before=before, files=files)
+    manifest = msgspec.json.format(msgspec.json.encode(made), indent=1)
+    return manifest, {MANIFEST: manifest, **{f"data/{name}": data for name, data in sorted(tables.items())}}
+
+
+def archive_bytes(members: Mapping[str, bytes], signature: bytes) -> bytes:
+    """The release as a file."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
+        for name, data in (*members.items(), (SIGNATURE, signature.hex().encode())):
+            file.writestr(zipfile.ZipInfo(name, EPOCH), data, compress_type=zipfile.ZIP_DEFLATED)
+    return out.getvalue()
+
+
+def sign(seed: bytes, message: bytes) -> bytes:
+    """
+    The signature of 64 bytes by the key of a seed of 32 bytes.
+
+    It takes time that depends on the key, so it belongs on a machine that nobody else measures.
+    """
+    scalar, prefix = _secret(seed)
+    public = public_key(seed)
+    nonce = hash_of(prefix + message)
+    first = _encode(times(nonce, BASE))
+    return first + ((nonce + hash_of(first + public + message) * scalar) % ORDER).to_bytes(SIZE, "little")
+
+
+def public_key(seed: bytes) -> bytes:
+    """The public key of a seed of 32 bytes."""
+    return _encode(times(_secret(seed)[0], BASE))
+
+
+def _secret(seed: bytes) -> tuple[int, bytes]:
+    digest = hashlib.sha512(seed).digest()
+    scalar = int.from_bytes(digest[:SIZE], "little")
+    return (scalar & ((1 << 254) - 8)) | (1 << 254), digest[SIZE:]
+
+
+def _encode(point: Point) -> bytes:
+    inverse = pow(point[2], P - 2, P)
+    x, y = point[0] * inverse % P, point[1] * inverse % P
+    return (y | (x & 1) << 255).to_bytes(SIZE, "little")
 
 
 def tables_in(folder: Path) -> dict[str, bytes]:

@@ -12,14 +12,13 @@ from typing import NamedTuple
 
 import pytest
 from click.testing import CliRunner, Result
-from tools.data_release import build
+from tools.data_release import archive_bytes, build, pack, public_key, sign
 
 from tonnage.catalog import rows
 from tonnage.cli import root
 from tonnage.data import update
-from tonnage.data.archive import archive_bytes, install, pack
+from tonnage.data.archive import install
 from tonnage.data.diff import tables_of
-from tonnage.data.signature import public_key, sign
 
 SEED, OTHER = bytes(range(32)), bytes(32)
 SOON, LATER = "2099.01.01", "2099.02.01"

@@ -3,8 +3,9 @@
 import secrets
 
 import pytest
+from tools.data_release import public_key, sign
 
-from tonnage.data.signature import ORDER, is_signed, public_key, sign
+from tonnage.data.signature import ORDER, is_signed
 
 # RFC 8032, section 7.1, tests 1 to 3: secret key, public key, message, signature.
 VECTORS = [

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 from tests.sweeps import FULL
-from tools.data_release import build
+from tools.data_release import build, public_key
 
 from tonnage.data.diff import tables_of
-from tonnage.data.signature import public_key
 from tonnage.planning.files import read_mapping
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

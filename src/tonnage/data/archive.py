@@ -12,12 +12,11 @@ only be added. Reading trusts nothing: sizes, names and checksums are the signed
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import re
 import shutil
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -29,11 +28,12 @@ from tonnage.errors import BadFact, echo, echo_path
 
 __all__ = [
     "MANIFEST",
+    "SCHEMA",
+    "SIGNATURE",
+    "Entry",
     "Manifest",
-    "archive_bytes",
     "checked_release",
     "install",
-    "pack",
     "read_release",
     "trusted_keys",
 ]
@@ -47,8 +47,6 @@ MAX_MANIFEST: Final = 4_000_000
 NAME: Final = re.compile(r"[a-z_]+(/[A-Za-z0-9][A-Za-z0-9._-]*)+")
 KEYS: Final = Path(__file__).with_name("keys.txt")
 KEY_VARIABLE: Final = "TONNAGE_DATA_KEY"
-EPOCH: Final = (1980, 1, 1, 0, 0, 0)
-"""Time of every member: the same tables make the same file."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -79,23 +77,6 @@ def trusted_keys() -> tuple[bytes, ...]:
         if not re.fullmatch(r"[0-9a-fA-F]{64}", key):
             raise BadFact(f"{KEY_VARIABLE}: '{echo(key)}' is no public key; 64 hexadecimal digits are expected")
     return tuple(bytes.fromhex(key) for key in keys)
-
-
-def pack(version: str, tables: Mapping[str, bytes], *, needs: str, before: str) -> tuple[bytes, dict[str, bytes]]:
-    """The manifest of a release, to be signed, and its members without the signature."""
-    files = {name: Entry(len(data), hashlib.sha256(data).hexdigest()) for name, data in sorted(tables.items())}
-    made = Manifest(schema=SCHEMA, version=version, needs=needs, before=before, files=files)
-    manifest = msgspec.json.format(msgspec.json.encode(made), indent=1)
-    return manifest, {MANIFEST: manifest, **{f"data/{name}": data for name, data in sorted(tables.items())}}
-
-
-def archive_bytes(members: Mapping[str, bytes], signature: bytes) -> bytes:
-    """The release as a file."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
-        for name, data in (*members.items(), (SIGNATURE, signature.hex().encode())):
-            file.writestr(zipfile.ZipInfo(name, EPOCH), data, compress_type=zipfile.ZIP_DEFLATED)
-    return out.getvalue()
 
 
 def read_release(path: Path, *, keys: Iterable[bytes]) -> tuple[Manifest, str, dict[str, bytes]]:
