@@ -24,6 +24,7 @@ from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import Precision
+from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.train_plan import TrainConfiguration, TrainOption
 from tonnage.engines.registry import engine_spec
@@ -362,12 +363,10 @@ def _for_all_lengths(search: _Search, one: Candidate) -> Candidate:
 def too_unsure(what: str, chance: float, *, asked: float, does: str = "meets the objectives") -> Verdict:
     """Something does it with less confidence than asked for, at best."""
     known = math.floor(chance * 100 + 1e-6)
-    return Verdict(
-        ok=False,
-        limit="confidence",
+    return refusal(
+        "confidence",
+        f"{what} {does} with {known} % at best, {whole_percent(asked)} asked for",
         short_by=asked - chance,
-        unit="",
-        reason=f"{what} {does} with {known} % at best, {whole_percent(asked)} asked for",
         nearest=f"confidence {known} %" if known else "looser objectives",
     )
 

@@ -7,7 +7,7 @@ import math
 from msgspec.structs import replace
 
 from tonnage.domain.accelerator import HostNeed
-from tonnage.domain.answer import Basis, Quantity, Verdict
+from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.calibration import FirstMeasurement
 from tonnage.domain.fleet_plan import FleetPlan, FleetRequest, FleetWorkload, PoolInstances, PoolReplicas
 from tonnage.domain.infer_plan import Infer
@@ -32,7 +32,7 @@ from tonnage.planning.host import sampling_needs, serving_needs
 from tonnage.planning.serve.option import state_of
 from tonnage.pricing.bills import HOURS_PER_MONTH, hourly_usd
 from tonnage.pricing.energy import IDLE_DRAW
-from tonnage.units import show
+from tonnage.units import plural, show
 
 __all__ = [
     "assumptions",
@@ -40,7 +40,6 @@ __all__ = [
     "dates",
     "first_measurement",
     "kinds_of",
-    "refusal",
     "replicas_of",
     "sentence",
 ]
@@ -287,12 +286,10 @@ def sentence(plan: FleetPlan) -> str:
     what = " + ".join(f"{count:g} x {name}" for name, count in kinds.items() if not name.startswith("cpu-"))
     hosts = sum(1 for name in kinds if name.startswith("cpu-"))
     what += " + hosts" * bool(hosts and what) or "hosts alone" * (not what)
-    number = len(plan.request.workloads)
-    plural = "s" if number > 1 else ""
     low, high = plan.bill.low, plan.bill.high
     between = f" ({show(low, 'USD')}-{show(high, 'USD')})" if low is not None and high is not None else ""
     return (
-        f"{number} workload{plural} on up to {what}: {show(plan.bill.value, 'USD')} a month{between},"
+        f"{plural(len(plan.request.workloads), 'workload')} on up to {what}: {show(plan.bill.value, 'USD')} a month{between},"
         f" {show(plan.bill.value / HOURS_PER_MONTH, 'USD/h')} on average; {_objectives_kept(plan)}."
     )
 
@@ -308,12 +305,6 @@ def _objectives_kept(plan: FleetPlan) -> str:
     raised = max(check.raised for check in plan.checks)
     more = f", sized for {raised - 1:.0%} more load than asked" if raised > 1 else ""
     return f"every objective holds in the hardest hour, simulated{more}"
-
-
-def refusal(verdict: Verdict) -> str:
-    """Why there is no fleet."""
-    nearest = f" Nearest: {verdict.nearest}." if verdict.nearest else ""
-    return f"No feasible fleet: {verdict.reason or verdict.limit}.{nearest}"
 
 
 def dates(held: tuple[Stock, ...]) -> dict[str, str]:

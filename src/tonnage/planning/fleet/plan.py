@@ -22,6 +22,7 @@ from tonnage.catalog.rows import data_version
 from tonnage.domain.answer import Verdict
 from tonnage.domain.fleet_plan import FleetAlternative, FleetPlan, FleetRequest
 from tonnage.domain.plan import PLAN_SCHEMA, Provenance, Rejection
+from tonnage.domain.refusal import none_works
 from tonnage.optimize.fleet import Fleet, FleetProblem, Way, cheapest_fleet, least_cost, takes_long
 from tonnage.planning.commitments import commitments_assumed
 from tonnage.planning.core.header import Loser, by_reason, quick_without_simulator
@@ -124,7 +125,7 @@ def _plan_once(request: FleetRequest, *, additions: Additions, today: date) -> F
 
     def refused(binding: Verdict, asked: FleetContext) -> FleetPlan:
         moved = refusals.moved_tries(asked, missed, additions=additions)
-        sentence = narrative.refusal(binding)
+        sentence = none_works("No feasible fleet", binding)
         return replace(base, binding=binding, sentence=sentence, calibrations=moved, simulated=_simulations(asked))
 
     nothing = refusals.nobody_serves(asked, missed, excluded=excluded)
@@ -360,7 +361,7 @@ def _answer(base: FleetPlan, solution: Solution, *, beside: tuple[FleetAlternati
         binding=over,
         simulated=_simulations(solution.asked),
     )
-    return replace(plan, sentence=narrative.sentence(plan) if over is None else narrative.refusal(over))
+    return replace(plan, sentence=narrative.sentence(plan) if over is None else none_works("No feasible fleet", over))
 
 
 def _rejections(

@@ -15,6 +15,7 @@ from tonnage.domain.answer import Verdict
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.fleet_plan import FleetRequest, FleetWorkload
 from tonnage.domain.plan import Configuration, Rejection
+from tonnage.domain.refusal import refusal
 from tonnage.optimize.fleet import Fleet, FleetProblem, Machine, Quota, cheapest_fleet
 from tonnage.planning.calibration_use import Run, each_once
 from tonnage.planning.core.header import Infeasible, Loser, nearness
@@ -42,14 +43,13 @@ def over_budget(request: FleetRequest, usd_per_hour: float) -> Verdict | None:
     budget = request.budget_usd_per_h
     if budget is None or usd_per_hour <= budget * (1.0 + 1e-9):
         return None
-    return Verdict(
-        ok=False,
-        limit="budget",
-        short_by=usd_per_hour - budget,
-        unit="USD/h",
-        reason=f"the cheapest fleet found costs {show(usd_per_hour, 'USD/h')} on average, the budget is "
+    return refusal(
+        "budget",
+        f"the cheapest fleet found costs {show(usd_per_hour, 'USD/h')} on average, the budget is "
         f"{show(budget, 'USD/h')}",
+        short_by=usd_per_hour - budget,
         nearest=f"a budget of {show(usd_per_hour, 'USD/h')}",
+        unit="USD/h",
     )
 
 
@@ -58,13 +58,11 @@ def over_kinds(asked: FleetContext, fleet: Fleet) -> Verdict | None:
     kinds, most = kinds_of(asked, fleet), asked.request.max_kinds
     if most is None or len(kinds) <= most:
         return None
-    return Verdict(
-        ok=False,
-        limit="max_kinds",
-        short_by=float(len(kinds) - most),
-        unit="kinds",
-        reason=f"no fleet of at most {most} kinds of accelerator carries the load: leaving out {kinds[-1]} as well, "
+    return refusal(
+        "max_kinds",
+        f"no fleet of at most {most} kinds of accelerator carries the load: leaving out {kinds[-1]} as well, "
         "the least used, none does",
+        short_by=float(len(kinds) - most),
         nearest=f"max_kinds {len(kinds)}: {', '.join(kinds)}",
     )
 
@@ -75,7 +73,7 @@ def nobody_serves(asked: FleetContext, missed: Misses, *, excluded: Iterable[Rej
         if workload.kind == "cpu":
             if not any(held.offer.vcpus and number in held.users for held in asked.held):
                 reason = f"{workload.name}: no machine that passes the filters states its virtual cores"
-                return Verdict(ok=False, limit="cores", reason=reason, nearest="widen the filters")
+                return refusal("cores", reason, nearest="widen the filters")
             continue
         mine = [chance for chance in asked.chances if chance.workload == number]
         lacking = next((b for b in range(len(workload.buckets)) if not any(c.rates[b] for c in mine)), None)
@@ -127,7 +125,7 @@ def _bucket_lacks(workload: FleetWorkload, mine: list[Candidate], bucket: int) -
     what = f"a request of {lengths.prompt_tokens:,.0f} tokens answered with {lengths.output_tokens:,.0f}"
     if not able:
         reason = f"{what} misses the objectives on every accelerator"
-        return Verdict(ok=False, limit="latency", reason=reason, nearest="looser objectives")
+        return refusal("latency", reason, nearest="looser objectives")
     chance = max(one.likeliest(bucket) for one in able)
     return too_unsure(what, chance, asked=workload.confidence)
 
@@ -146,20 +144,17 @@ def what_stops(asked: FleetContext) -> Verdict:
         calm, _ = problem_of(replace(asked, loss=False))
         if cheapest_fleet(calm, gap=0.5, nodes=NODES).feasible:
             domains = len({machine.domain for machine in problem.machines})
-            return Verdict(
-                ok=False,
-                limit="survives",
+            return refusal(
+                "survives",
+                f"the load cannot be carried without any one of {domains} failure domains",
                 short_by=1.0,
-                unit="domains",
-                reason=f"the load cannot be carried without any one of {domains} failure domains",
                 nearest="zones: 2, another region, or a lower share in survives",
             )
     pools = tuple(replace(pool, loose=1.0) for pool in problem.pools)
     if cheapest_fleet(replace(problem, pools=pools), gap=0.5, nodes=NODES).feasible:
-        return Verdict(
-            ok=False,
-            limit="spot_share",
-            reason="only spot capacity is allowed, and some load must not run on it",
+        return refusal(
+            "spot_share",
+            "only spot capacity is allowed, and some load must not run on it",
             nearest="term: on-demand beside spot, or spot_share: 100 %",
         )
     unsure = _less_sure(asked)
@@ -171,10 +166,9 @@ def what_stops(asked: FleetContext) -> Verdict:
         if short is not None:
             names = " and ".join(quota.name for quota in rented)
             return _quota_verdict(f"the quotas of {names} together", sum(q.most for q in rented), short)
-    return Verdict(
-        ok=False,
-        limit="own" if own else "fleet",
-        reason="what may be had does not carry the load, whatever it costs",
+    return refusal(
+        "own" if own else "fleet",
+        "what may be had does not carry the load, whatever it costs",
         nearest="allow more offers beside what is there",
     )
 
@@ -190,12 +184,10 @@ def _less_sure(asked: FleetContext) -> Verdict | None:
 
 
 def _quota_verdict(name: str, most: float, need: float) -> Verdict:
-    return Verdict(
-        ok=False,
-        limit="quota",
+    return refusal(
+        "quota",
+        f"{name} is short by {need - most:g} accelerators: the load needs {need:g}",
         short_by=need - most,
-        unit="accelerators",
-        reason=f"{name} is short by {need - most:g} accelerators: the load needs {need:g}",
         nearest=f"a quota of {need:g}",
     )
 

@@ -19,13 +19,13 @@ from tonnage.catalog import Additions
 from tonnage.catalog.hardware import Slice, decoder, part_of, slices_of
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.answer import Verdict
 from tonnage.domain.fleet_plan import FleetRequest, FleetWorkload
 from tonnage.domain.infer_plan import Infer
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import Precision
+from tonnage.domain.refusal import refusal
 from tonnage.errors import TonnageError
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.fleet.candidate import Candidate
@@ -93,7 +93,7 @@ def _one(
     )
 
     def unable(limit: str, reason: str, short_by: float | None = None, unit: str | None = None) -> Infeasible:
-        verdict = Verdict(ok=False, limit=limit, reason=reason, short_by=short_by, unit=unit)
+        verdict = refusal(limit, reason, short_by=short_by, unit=unit)
         return Infeasible(configuration=run, verdict=verdict)
 
     if (why := no_unit(part, precision)) is not None:

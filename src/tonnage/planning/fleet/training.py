@@ -21,8 +21,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from tonnage.catalog import Additions
-from tonnage.domain.answer import Verdict
 from tonnage.domain.fleet_plan import FleetRequest, FleetRun, FleetWorkload
+from tonnage.domain.refusal import refusal
 from tonnage.domain.train_plan import TrainConfiguration, TrainOption
 from tonnage.planning.error_model import end_within, joint_chance
 from tonnage.planning.fleet.candidate import Candidate
@@ -208,12 +208,10 @@ def runs_of(solution: Solution) -> tuple[FleetRun, ...]:
 
 def _unlikely(option: TrainOption, asked: TrainContext) -> InfeasibleRun:
     name = f"{option.accelerators} x {option.configuration.accelerator}"
-    verdict = Verdict(
-        ok=False,
-        limit="confidence",
+    verdict = refusal(
+        "confidence",
+        f"{name} keeps its memory and its time with {option.chance:.0%} only",
         short_by=asked.request.confidence - option.chance,
-        unit="",
-        reason=f"{name} keeps its memory and its time with {option.chance:.0%} only",
         nearest=f"confidence {math.floor(option.chance * 100)} %",
     )
     card = option.configuration.accelerator
