@@ -53,14 +53,14 @@ def test_rejections_are_counted_by_reason_and_none_is_lost() -> None:
     ]
     found = by_reason(lines)
     assert found[0] == RejectionCount(reason="too slow", count=2, example=lines[0].what)
-    assert {one.reason: one.count for one in found[1:]} == {"too small": 1, "weather": 1}
+    assert {one.reason: one.count for one in found[1:]} == {"too small": 1, "excluded by 'weather'": 1}
     assert sum(one.count for one in found) == len(lines)
 
 
 def test_what_a_filter_excludes_is_counted_under_its_name() -> None:
     _, excluded = sites(Filters(regions=("nowhere",), exclude_accelerators=("l4",)), additions=NOTHING)
     counts = {one.reason: one.count for one in by_reason(excluded)}
-    assert counts["excluded by 'region'"] > 10 and counts["excluded by 'exclude'"] == 1
+    assert counts["not in the region"] > 10 and counts["excluded by 'exclude'"] == 1
     assert sum(counts.values()) == len(excluded)
 
 

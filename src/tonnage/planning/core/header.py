@@ -32,7 +32,7 @@ from tonnage.domain.plan import (
     RejectionCount,
     ServePlan,
 )
-from tonnage.domain.refusal import none_works
+from tonnage.domain.refusal import none_works, ruled_out
 from tonnage.domain.requests.common import Filters
 from tonnage.domain.requests.field import attributes_of
 from tonnage.domain.requests.rl import Rl
@@ -40,7 +40,7 @@ from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.planning.core.measure_first import with_measure_first
-from tonnage.planning.sites import ACCELERATOR_TESTS, OFFER_TESTS, none_passes
+from tonnage.planning.sites import none_passes
 from tonnage.simulation.capacity import Point
 from tonnage.version import __version__, can_simulate
 
@@ -124,22 +124,6 @@ def what_if(additions: Additions) -> list[str]:
     return [f"what-if: {text}" for text in getattr(additions, "overrides", ())]
 
 
-REASONS: Final = {
-    "memory": "too small", "cache": "too small", "cores": "too small",
-    "ttft": "too slow", "tpot": "too slow", "e2e": "too slow", "latency": "too slow", "deadline": "too slow",
-    "budget": "too expensive", "cost": "too expensive",
-    "offer": "no offer", "term": "no offer",
-    "count": "too many accelerators needed", "quota": "too many accelerators needed",
-    "own": "too many accelerators needed",
-    "precision": "format not supported", "engine": "no kernels in the engine", "quality": "below the quality floor",
-    "checkpoint": "no checkpoint named",
-    "layout": "cannot be split so", "tp": "cannot be split so",
-    "unmeasured": "speed not known", "training": "not known to train", "decode": "cannot decode the video",
-    "confidence": "not sure enough", "interruptions": "too many interruptions", "battery": "battery too small",
-}  # fmt: skip
-"""Limit of a verdict -> the reason that it is counted under."""
-
-
 class Loser(Protocol):
     """A try that failed: what, on which accelerator, and why."""
 
@@ -212,22 +196,12 @@ def by_reason(rejected: Iterable[Rejection]) -> tuple[RejectionCount, ...]:
     counts: Counter[str] = Counter()
     examples: dict[str, str] = {}
     for one in rejected:
-        reason = _reason(one.verdict)
+        reason = ruled_out(one.verdict)
         counts[reason] += 1
         examples.setdefault(reason, one.what)
     return tuple(
         RejectionCount(reason=reason, count=count, example=examples[reason]) for reason, count in counts.most_common()
     )
-
-
-def _reason(verdict: Verdict) -> str:
-    limit = verdict.limit or "other"
-    if (verdict.reason or "").startswith("filter '") or limit in FILTERS:
-        return f"excluded by '{limit}'"
-    return REASONS.get(limit, limit)
-
-
-FILTERS: Final = (ACCELERATOR_TESTS.keys() | OFFER_TESTS.keys()) - REASONS.keys()
 
 
 Asked = TypeVar("Asked", bound=msgspec.Struct)

@@ -289,8 +289,8 @@ def sentence(plan: FleetPlan) -> str:
     low, high = plan.bill.low, plan.bill.high
     between = f" ({show(low, 'USD')}-{show(high, 'USD')})" if low is not None and high is not None else ""
     return (
-        f"{plural(len(plan.request.workloads), 'workload')} on up to {what}: {show(plan.bill.value, 'USD')} a month{between},"
-        f" {show(plan.bill.value / HOURS_PER_MONTH, 'USD/h')} on average; {_objectives_kept(plan)}."
+        f"{plural(len(plan.request.workloads), 'workload')} on up to {what}: {show(plan.bill.value, 'USD')} a month"
+        f"{between}, {show(plan.bill.value / HOURS_PER_MONTH, 'USD/h')} on average; {_objectives_kept(plan)}."
     )
 
 
