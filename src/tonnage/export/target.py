@@ -71,6 +71,15 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     """What the reader has to know or do: sentences for the head of a file."""
 
+    def options(self, without: Mapping[str, int]) -> list[str]:
+        """The arguments from the first option on, less some of so many words each."""
+        found = list(self.argv[next(at for at, word in enumerate(self.argv) if word.startswith("--")) :])
+        for taken, words in without.items():
+            if taken in found:
+                at = found.index(taken)
+                del found[at : at + words]
+        return found
+
 
 class Names(msgspec.Struct, frozen=True, kw_only=True):
     """Spellings of one accelerator."""

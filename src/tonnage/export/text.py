@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any, Final
 
@@ -19,7 +19,18 @@ from tonnage.errors import BadRequest, echo
 from tonnage.foreign import plain_text
 from tonnage.version import __version__
 
-__all__ = ["UNTESTED", "comment", "data_text", "head", "label", "safe_name", "shell", "templated_name", "yaml_text"]
+__all__ = [
+    "UNTESTED",
+    "comment",
+    "data_text",
+    "flags",
+    "head",
+    "label",
+    "safe_name",
+    "shell",
+    "templated_name",
+    "yaml_text",
+]
 
 MAX_NAME_LENGTH = 512
 MAX_LABEL_LENGTH = 40
@@ -69,6 +80,11 @@ def shell(argv: Iterable[str]) -> str:
             lines.append([])
         lines[-1].append(shlex.quote(argument))
     return " \\\n  ".join(" ".join(line) for line in lines)
+
+
+def flags(options: Mapping[str, object]) -> list[str]:
+    """Options of a command and their values, one after the other; those without a value are left out."""
+    return [part for name, value in options.items() if value is not None for part in (f"--{name}", str(value))]
 
 
 def yaml_text(*documents: Any) -> str:

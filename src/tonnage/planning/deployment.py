@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions, hub
@@ -128,7 +129,7 @@ def resolve(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Deplo
     """
     model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
     if case.images is not None:
-        case = msgspec.structs.replace(case, images=known_images(model, case.images, isl=case.isl))
+        case = replace(case, images=known_images(model, case.images, isl=case.isl))
     part = catalog.predictable_accelerator(case.accelerator, additions)
     if case.disaggregation is None:
         return deploy(case, model=model, accelerator=part)
@@ -138,11 +139,11 @@ def resolve(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Deplo
 def _deploy_pools(case: ServeCase, split: Disaggregation, *, model: Model, accelerator: Accelerator) -> Deployment:
     """Workers of both pools, each in its own layout: those that write answers, or the first that do not fit."""
     for name, layout in (("prefill", split.prefill), ("decode", split.decode)):
-        at = deploy(msgspec.structs.replace(case, layout=layout), model=model, accelerator=accelerator)
+        at = deploy(replace(case, layout=layout), model=model, accelerator=accelerator)
         verdict = at.pool.verdict
         if not verdict.ok:
-            told = msgspec.structs.replace(verdict, reason=f"{name} workers: {verdict.reason}")
-            return msgspec.structs.replace(at, pool=msgspec.structs.replace(at.pool, verdict=told))
+            told = replace(verdict, reason=f"{name} workers: {verdict.reason}")
+            return replace(at, pool=replace(at.pool, verdict=told))
     return at
 
 
@@ -235,7 +236,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     placement = with_adapters(placement, engine, isl=case.isl) if adapting else placement
     if (lacking := engine_lacking(running.spec, accelerator, planned=planned_engines())) is not None:
         told = f"{lacking.reason}; what would work: {lacking.nearest}"
-        pool = msgspec.structs.replace(pool, verdict=msgspec.structs.replace(lacking, reason=told))
+        pool = replace(pool, verdict=replace(lacking, reason=told))
     return Deployment(
         case=case,
         placement=placement,
@@ -264,7 +265,7 @@ def _precision(case: ServeCase, model: Model, accelerator: Accelerator, *, engin
     """The formats that were asked for or that the model is kept in, as the accelerator and engine run them."""
     precision = resolve_precision(case.precision, model)
     if case.precision is None and precision.weights == "bf16" and only_fp16(accelerator):
-        precision = msgspec.structs.replace(precision, weights="fp16")  # vLLM's `dtype: auto` does the same
+        precision = replace(precision, weights="fp16")  # vLLM's `dtype: auto` does the same
     return with_usual_activations(precision, accelerator, engine=engine)
 
 
@@ -287,7 +288,7 @@ def _shipped_overheads(times: EngineTimes, engine: Engine, *, ranks: int, linked
     if linked:
         return shipped
     # A factor below one was fitted over links of their own (MI300X); PCIe takes no less than its formula says.
-    return msgspec.structs.replace(shipped, collective=max(1.0, shipped.collective))
+    return replace(shipped, collective=max(1.0, shipped.collective))
 
 
 def _drift(own: Calibration | None, case: ServeCase, placement: Placement, *, engine: str) -> Drift | None:
@@ -326,7 +327,7 @@ def with_reachable_bandwidth(accelerator: Accelerator, multiprocessors: float | 
         reached = (reached**-4.0 + (multiprocessors * reach) ** -4.0) ** -0.25
     if reached == accelerator.memory_bytes_per_s:
         return accelerator
-    return msgspec.structs.replace(accelerator, memory_bytes_per_s=reached)
+    return replace(accelerator, memory_bytes_per_s=reached)
 
 
 def _at_mean_lengths(case: ServeCase) -> ServeCase:
@@ -337,7 +338,7 @@ def _at_mean_lengths(case: ServeCase) -> ServeCase:
     if not 0 < low <= high <= 2:
         raise BadRequest(f"length_spread {low:g}-{high:g}: fractions of nominal, 0 < low <= high <= 2")
     mean = (low + high) / 2.0
-    return msgspec.structs.replace(case, isl=case.isl * mean, osl=case.osl * mean)
+    return replace(case, isl=case.isl * mean, osl=case.osl * mean)
 
 
 def _counted_device(accelerator: Accelerator, case: ServeCase) -> Accelerator:
@@ -346,7 +347,7 @@ def _counted_device(accelerator: Accelerator, case: ServeCase) -> Accelerator:
     if not 0 < share <= 1:
         raise BadRequest(f"accelerator_fraction {share:g} must be above 0 and at most 1")
     if share < 1:
-        accelerator = msgspec.structs.replace(
+        accelerator = replace(
             accelerator,
             memory_bytes=accelerator.memory_bytes * share,
             usable_memory_bytes=accelerator.driver_memory_bytes * share,
@@ -356,7 +357,7 @@ def _counted_device(accelerator: Accelerator, case: ServeCase) -> Accelerator:
     if case.links.intra is not None and case.links.intra not in _LINKS:
         raise UnknownName("link", case.links.intra, known=_LINKS)
     if case.links.intra in {"pcie", THROUGH_HOST, "none"} and accelerator.link.bytes_per_s:
-        accelerator = msgspec.structs.replace(accelerator, link=Link(kind="none"))
+        accelerator = replace(accelerator, link=Link(kind="none"))
     return accelerator
 
 
@@ -365,7 +366,7 @@ def _without_peer_exchanges(kernels: Ladder, intra: str | None) -> Ladder:
     if intra != THROUGH_HOST:
         return kernels
     alone = {key: kernels.grids[key] for key in kernels.grids if not key.startswith(_EXCHANGES)}
-    return msgspec.structs.replace(kernels, grids=alone, peer_access=False)
+    return replace(kernels, grids=alone, peer_access=False)
 
 
 def _engine(case: ServeCase) -> tuple[Engine, tuple[str, ...]]:
@@ -421,7 +422,7 @@ def overheads_under(base: Overheads, stretch: Stretch | None, *, carried: float 
         return own**carried * known ** (1.0 - carried) if known > 0.0 and own > 0.0 else known + carried * (own - known)
 
     memory, compute, host = factor(stretch.memory), factor(stretch.compute), factor(stretch.host)
-    return msgspec.structs.replace(
+    return replace(
         base,
         memory=base.memory * memory,
         attention=base.attention * memory * factor(stretch.attention),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
@@ -81,7 +82,7 @@ def launchable_option(
     if checkpoint is not None:
         facts["named"] = checkpoint
     if isinstance(plan, RlPlan):
-        return msgspec.structs.replace(plan, model=facts), plan.options[rank - 1]
+        return replace(plan, model=facts), plan.options[rank - 1]
     model = _resolve_model(plan, additions)
     if isinstance(plan, TrainPlan):
         facts |= _accelerator_facts(plan.options[rank - 1].configuration.accelerator, additions)
@@ -93,7 +94,7 @@ def launchable_option(
                 layers = sum(group.count for group in model.layers)
                 widths = {"num_layers": layers, "hidden_size": model.hidden_size, "vocab_size": model.vocab_size}
                 facts["widths"] = {name: width for name, width in widths.items() if width}
-        return msgspec.structs.replace(plan, model=facts | ({"shape": shape} if shape else {})), plan.options[rank - 1]
+        return replace(plan, model=facts | ({"shape": shape} if shape else {})), plan.options[rank - 1]
     if isinstance(plan, BatchPlan):
         return _fill_settings(plan, plan.options[rank - 1], facts, model=model, additions=additions, saturated=True)
     option = plan.options[rank - 1]
@@ -106,7 +107,7 @@ def launchable_option(
             )
         counts = {"prefill_workers": option.replicas * split.prefill, "decode_workers": option.replicas * split.decode}
         facts["pools"] = counts
-        option = msgspec.structs.replace(option, replicas=sum(counts.values()))
+        option = replace(option, replicas=sum(counts.values()))
     return _fill_settings(plan, option, facts, model=model, additions=additions)
 
 
@@ -122,14 +123,14 @@ def _apart(plan: Plan) -> ServePlan:
         "prefill_workers": found.units * found.prefill_workers,
         "decode_workers": found.units * found.decode_workers,
     }
-    option = msgspec.structs.replace(
+    option = replace(
         alike,
         configuration=found.configuration,
         replicas=sum(counts.values()),
         bill=found.bill,
         accelerators=found.accelerators,
     )
-    return msgspec.structs.replace(plan, options=(option, *plan.options), model={**plan.model, "pools": counts})
+    return replace(plan, options=(option, *plan.options), model={**plan.model, "pools": counts})
 
 
 def _fill_settings(
@@ -143,7 +144,7 @@ def _fill_settings(
 ) -> tuple[Served, ServedOption]:
     """A plan and its option with every engine setting filled in, and what is known of the checkpoint."""
     if model is None:
-        return msgspec.structs.replace(plan, model=facts), option
+        return replace(plan, model=facts), option
     kept = option.configuration.precision.experts is not None
     facts["checkpoint"] = model.quantization or (None if kept else model.experts_dtype) or model.native_dtype
     stored = model.stored_weight_bytes or parameters(model).value * number_format(facts["checkpoint"]).bytes
@@ -155,9 +156,9 @@ def _fill_settings(
     part = catalog.accelerator(configuration.accelerator, additions)
     engine = deploy(case, model=model, accelerator=part).engine
     if configuration.engine.block_tokens is None and not _takes_any_block(model):
-        engine = msgspec.structs.replace(engine, block_tokens=None)
-    filled = msgspec.structs.replace(configuration, engine=engine)
-    return msgspec.structs.replace(plan, model=facts), msgspec.structs.replace(option, configuration=filled)
+        engine = replace(engine, block_tokens=None)
+    filled = replace(configuration, engine=engine)
+    return replace(plan, model=facts), replace(option, configuration=filled)
 
 
 def _takes_any_block(model: Model) -> bool:
@@ -219,9 +220,7 @@ def _plain(found: msgspec.Struct, plain: msgspec.Struct) -> bool:
 def _shape(model: Model) -> dict[str, int | bool]:
     """The widths of a decoder of like layers, by Megatron-LM's names; empty for any other network."""
     group = model.layers[-1] if model.layers else None
-    like = group is not None and all(
-        msgspec.structs.replace(other, count=group.count) == group for other in model.layers
-    )
+    like = group is not None and all(replace(other, count=group.count) == group for other in model.layers)
     if group is None or not like or not isinstance(group.mixer, Attention) or group.hidden_size:
         return {}
     attention, feed_forward = group.mixer, group.feed_forward

@@ -192,23 +192,16 @@ def pass_s(work: Work, *, machine: Machine, runtime: Runtime, facts: Offline) ->
         if op.flop or not _is_fused(op, runtime):
             start += (machine.start_s or runtime.kernel_s * machine.silicon.start) * op.count
             operators += op.count
-    if machine.silicon.host:
+    if machine.silicon.host and not machine.start_s:
         # Nothing runs beside the host where the host is the device; a start that was measured holds its work.
-        start += 0.0 if machine.start_s else runtime.host_s * operators
-        return Taken(
-            arithmetic_s=arithmetic,
-            traffic_s=traffic,
-            start_s=start,
-            host_s=0.0,
-            call_s=runtime.call_s,
-            power_bound=bound,
-        )
+        start += runtime.host_s * operators
+    # A part that holds the whole network beside its arithmetic is told once to run it.
+    alone = machine.silicon.host or machine.silicon.on_chip
     return Taken(
         arithmetic_s=arithmetic,
         traffic_s=traffic,
         start_s=start,
-        # A part that holds the whole network beside its arithmetic is told once to run it.
-        host_s=0.0 if machine.silicon.on_chip else runtime.host_s * operators,
+        host_s=0.0 if alone else runtime.host_s * operators,
         call_s=runtime.call_s,
         power_bound=bound,
     )

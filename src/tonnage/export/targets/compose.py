@@ -9,6 +9,7 @@ from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment, server
 from tonnage.export.target import Server, Target, names
+from tonnage.export.targets.kubernetes import literal_argument
 from tonnage.export.text import head, yaml_text
 
 __all__ = ["TARGET", "export"]
@@ -57,7 +58,7 @@ def _service(d: Deployment, made: Server, index: int) -> dict[str, Any]:
     service: dict[str, Any] = {
         "image": made.image,
         "entrypoint": [],
-        "command": [_literal(argument) for argument in made.argv],
+        "command": [literal_argument(argument) for argument in made.argv],
         "environment": {"HF_TOKEN": "${HF_TOKEN:-}", "HF_HOME": "/models"},
         "ports": [f"{d.port + index}:{d.port}"],
         "volumes": ["models:/models"],
@@ -82,8 +83,3 @@ def _service(d: Deployment, made: Server, index: int) -> dict[str, Any]:
 
 def _devices(index: int, ranks: int) -> list[str]:
     return [str(index * ranks + rank) for rank in range(ranks)]
-
-
-def _literal(argument: str) -> str:
-    """Compose replaces $NAME in every text; a doubled dollar stays a dollar."""
-    return argument.replace("$", "$$")

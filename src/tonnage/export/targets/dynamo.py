@@ -120,12 +120,9 @@ def _worker(d: Deployment, made: Server, *, role: str, replicas: int) -> dict[st
 def _arguments(d: Deployment, made: Server) -> list[str]:
     """The engine's options as its own server would take them, less where it listens: Dynamo's frontend does."""
     model = MODEL_OPTION[d.engine.name]
-    options = list(made.argv[next(at for at, word in enumerate(made.argv) if word.startswith("--")) :])
     # Over several nodes the operator chooses what joins them, and writes these itself.
-    for taken in ("--host", "--port", model, "--distributed-executor-backend", "--data-parallel-backend", "--nnodes"):
-        if taken in options:
-            at = options.index(taken)
-            del options[at : at + 2]
+    joins = ("--distributed-executor-backend", "--data-parallel-backend", "--nnodes")
+    options = made.options(dict.fromkeys(("--host", "--port", model, *joins), 2))
     return [model, d.model, *options]
 
 

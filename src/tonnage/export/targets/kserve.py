@@ -15,7 +15,7 @@ from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment, server
 from tonnage.export.target import Server, Target
 from tonnage.export.targets.kubernetes import literal_argument, node_selector, resource_name
-from tonnage.export.targets.vllm import NIXL
+from tonnage.export.targets.vllm import NIXL, NIXL_HOST
 from tonnage.export.text import templated_name, yaml_text
 
 __all__ = ["TARGET", "export"]
@@ -88,8 +88,7 @@ def _workload(d: Deployment, made: Server, *, replicas: int) -> dict[str, Any]:
         degrees["expert"] = True
     env: list[dict[str, Any]] = [{"name": "VLLM_ADDITIONAL_ARGS", "value": _arguments(d, made)}]
     if d.prefill_workers:
-        host = {"fieldRef": {"fieldPath": "status.podIP"}}
-        env.append({"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": host})
+        env.append(NIXL_HOST)
     pod = {
         **({"nodeSelector": chosen} if (chosen := node_selector(d)) else {}),
         "containers": [
@@ -102,11 +101,7 @@ def _workload(d: Deployment, made: Server, *, replicas: int) -> dict[str, Any]:
 
 def _arguments(d: Deployment, made: Server) -> str:
     """What no field of the resource says, quoted for the shell that evaluates it."""
-    options = list(made.argv[next(at for at, word in enumerate(made.argv) if word.startswith("--")) :])
-    for taken, words in WRITTEN_BY_KSERVE.items():
-        if taken in options:
-            at = options.index(taken)
-            del options[at : at + words]
+    options = made.options(WRITTEN_BY_KSERVE)
     if d.prefill_workers:
         options += ["--kv-transfer-config", NIXL]
     return literal_argument(shlex.join(options))

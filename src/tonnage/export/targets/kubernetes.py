@@ -324,5 +324,5 @@ def _zero_head(d: Deployment, plan: ServePlan) -> str:
 
 
 def literal_argument(argument: str) -> str:
-    """Kubernetes replaces $(NAME) in commands; a doubled dollar stays a dollar."""
+    """Kubernetes replaces $(NAME) in commands, Compose $NAME in every text; a doubled dollar stays a dollar."""
     return argument.replace("$", "$$")

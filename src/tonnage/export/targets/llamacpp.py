@@ -10,6 +10,7 @@ from tonnage.errors import BadRequest, NoCheckpoint
 from tonnage.export.deployment import Deployment, deployment, script
 from tonnage.export.options import Options, whole
 from tonnage.export.target import Server, Target, image, names
+from tonnage.export.text import flags
 
 __all__ = ["OPTIONS", "TARGET", "export", "serve"]
 
@@ -112,7 +113,7 @@ def serve(d: Deployment) -> Server:
         "split-mode": _split(d),
         "flash-attn": "on",
     }
-    argv += [part for name, value in options.items() if value is not None for part in (f"--{name}", str(value))]
+    argv += flags(options)
     argv += ["--metrics", "--host", "0.0.0.0", "--port", str(d.port)]
     vendor = names(d.accelerator).vendor
     return Server(version=TARGET.version, image=image(f"llamacpp-{vendor}" if vendor else "llamacpp"), argv=tuple(argv))

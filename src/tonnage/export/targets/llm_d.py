@@ -14,7 +14,7 @@ from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment, server
 from tonnage.export.target import Server, Target, names
 from tonnage.export.targets.kubernetes import node_selector, resource_name
-from tonnage.export.targets.vllm import NIXL
+from tonnage.export.targets.vllm import NIXL, NIXL_HOST
 from tonnage.export.text import templated_name, yaml_text
 
 __all__ = ["TARGET", "export"]
@@ -95,15 +95,10 @@ def _pods(d: Deployment, made: Server, *, replicas: int, proxied: bool) -> dict[
                 "modelCommand": "custom",
                 "command": argv,
                 "ports": [{"containerPort": port, "name": "metrics"}],
-                "env": _env() if d.prefill_workers else [],
+                "env": [NIXL_HOST] if d.prefill_workers else [],
                 "mountModelVolume": True,
                 "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
             }
         ],
         "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
     }
-
-
-def _env() -> list[dict[str, Any]]:
-    """A worker tells its own address to those that fetch caches from it."""
-    return [{"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]

@@ -12,7 +12,7 @@ from tonnage.export.job import Job, job
 from tonnage.export.options import Options, whole
 from tonnage.export.target import Target
 from tonnage.export.targets.torchrun import launcher
-from tonnage.export.text import data_text, shell
+from tonnage.export.text import data_text, flags, shell
 
 __all__ = ["OPTIONS", "TARGET", "arguments", "export"]
 
@@ -208,7 +208,7 @@ def arguments(made: Job) -> list[str]:
         "save-interval": made.checkpoint_steps,
         **{name.replace("_", "-"): value for name, value in made.shape.items() if not isinstance(value, bool)},
     }
-    found = [part for name, value in pairs.items() if value is not None for part in (f"--{name}", str(value))]
+    found = flags(pairs)
     found += [f"--{name.replace('_', '-')}" for name, value in made.shape.items() if value is True]
     found += PRECISIONS[made.precision]
     found += ["--sequence-parallel"] if layout.sequence_parallel and layout.tp > 1 else []

@@ -9,7 +9,7 @@ from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment, needs_quantised, script, version_of
 from tonnage.export.options import Options, number, whole
 from tonnage.export.target import Server, Target, image, names
-from tonnage.export.text import shell
+from tonnage.export.text import flags, shell
 
 __all__ = ["OPTIONS", "TARGET", "export", "serve"]
 
@@ -147,7 +147,7 @@ def _options(d: Deployment) -> list[str]:
             "max-loaded-loras": adapters.count,
             "max-lora-rank": adapters.slot_rank,
         }
-    argv = [part for name, value in options.items() if value is not None for part in (f"--{name}", str(value))]
+    argv = flags(options)
     argv += ["--enable-lora", "--lora-target-modules", *(adapters.targets or ("all",))] if adapters else []
     argv += ["--enable-dp-attention"] if layout.dp > 1 else []
     if layout.ep > 1 and layout.dp > 1 and d.nodes > 1:

@@ -10,7 +10,7 @@ from tonnage.export.job import Job, builds_as_planned, job
 from tonnage.export.options import Options, whole
 from tonnage.export.target import Target
 from tonnage.export.targets.torchrun import launcher
-from tonnage.export.text import shell
+from tonnage.export.text import flags, shell
 
 __all__ = ["FLAVOURS", "OPTIONS", "TARGET", "arguments", "export"]
 
@@ -137,7 +137,7 @@ def arguments(made: Job) -> list[str]:
         "checkpoint.interval": made.checkpoint_steps,
         "checkpoint.async_mode": "async" if made.asynchronous else "disabled",
     }
-    found = [part for name, value in pairs.items() if value is not None for part in (f"--{name}", str(value))]
+    found = flags(pairs)
     return ["--checkpoint.enable", *found]
 
 

@@ -14,7 +14,7 @@ from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment, needs_quantised, script, version_of
 from tonnage.export.options import Options, number, whole
 from tonnage.export.target import Server, Target, image
-from tonnage.export.text import shell
+from tonnage.export.text import flags, shell
 
 __all__ = ["OPTIONS", "TARGET", "export", "serve"]
 
@@ -85,7 +85,7 @@ def serve(d: Deployment) -> Server:
         )
     needs_quantised(d)
     engine, layout = d.engine, d.layout
-    flags = {
+    limits = {
         "tp_size": layout.tp * layout.dp,
         "pp_size": layout.pp,
         "ep_size": layout.ep if layout.ep > 1 else None,
@@ -95,7 +95,7 @@ def serve(d: Deployment) -> Server:
         "kv_cache_free_gpu_memory_fraction": engine.memory_fraction,
     }
     argv = ["trtllm-serve", d.model, "--backend", "pytorch"]
-    argv += [part for name, value in flags.items() if value is not None for part in (f"--{name}", str(value))]
+    argv += flags(limits)
     argv += ["--config", OPTIONS_FILE, "--host", "0.0.0.0", "--port", str(d.port)]
     written = json.dumps(_options(d), sort_keys=True)
     line = f"{shell(['printf', '%s', written])} > {OPTIONS_FILE} && exec {shell(argv)}"

@@ -15,7 +15,7 @@ from tonnage.export.options import Options, number, whole
 from tonnage.export.target import Server, Target, image, names
 from tonnage.export.text import shell
 
-__all__ = ["NIXL", "OPTIONS", "TARGET", "export", "serve", "settings"]
+__all__ = ["NIXL", "NIXL_HOST", "OPTIONS", "TARGET", "export", "serve", "settings"]
 
 TARGET = Target(
     name="vllm",
@@ -31,6 +31,8 @@ _KV = {"bf16": "auto", "fp16": "auto", "fp32": "auto", "fp8": "fp8"}
 RAY_PORT = 6379
 NIXL = json.dumps({"kv_connector": "NixlConnector", "kv_role": "kv_both"})
 """What `--kv-transfer-config` says where workers hand caches to one another, whichever way they go."""
+NIXL_HOST = {"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+"""A worker tells its own address to those that fetch caches from it."""
 
 
 def _convert_experts(found: dict[str, Any]) -> dict[str, Any]:

@@ -109,11 +109,10 @@ def answer(setup: Setup) -> InferResult:
     times, latency, rate = load_times(setup)
     memory = memory_of(setup, times)
     usable = setup.accelerator.driver_memory_bytes * case.accelerator_fraction
-    notes = (*setup.notes, *times.stages.notes)
-    if (missing := not_run(case.engine, setup.accelerator)) is not None:
-        return InferResult(fits=False, basis=setup.basis.value, memory=memory, why=missing, notes=notes)
-    if memory.value > usable:
+    notes, why = (*setup.notes, *times.stages.notes), not_run(case.engine, setup.accelerator)
+    if why is None and memory.value > usable:
         why = f"needs {show(memory.value, 'bytes')} where {setup.accelerator.name} has {show(usable, 'bytes')}"
+    if why is not None:
         return InferResult(fits=False, basis=setup.basis.value, memory=memory, why=why, notes=notes)
     return InferResult(
         fits=True,

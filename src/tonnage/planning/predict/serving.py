@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
@@ -54,8 +55,8 @@ def predict_serve(case: ServeCase, *, additions: Additions = catalog.NOTHING, wh
 
         at, reuse = case_with_reuse(at)
     found, tier = served_latency(at)
-    result = msgspec.structs.replace(_result(at, found, basis=at.basis(tier), memory=memory), reuse=reuse)
-    return msgspec.structs.replace(result, opened=_open_numbers(at, found, additions)) if why else result
+    result = replace(_result(at, found, basis=at.basis(tier), memory=memory), reuse=reuse)
+    return replace(result, opened=_open_numbers(at, found, additions)) if why else result
 
 
 def _open_numbers(at: Deployment, found: Served, additions: Additions) -> tuple[Quantity, ...]:

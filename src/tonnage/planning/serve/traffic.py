@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec.structs import replace
 
 from tonnage.domain.efficiency import Rung
 from tonnage.domain.engine_spec import with_async_scheduling
@@ -107,7 +107,7 @@ def with_drift(at: Deployment, found: Served, *, interrupted: float = 0.0) -> Se
         None if tail is None else tuple(None if x is None else x * by for x in tail)
         for tail, by in zip(tails, (first, token), strict=True)
     )
-    return msgspec.structs.replace(
+    return replace(
         found,
         ttft_s=ttft,
         tpot_s=found.tpot_s * token,
@@ -152,7 +152,7 @@ def _at_rate(at: Deployment, rate_per_s: float) -> Served:
     """The steady state at a rate, as a plan sees it."""
     state = open_load(at)
     point, saturated = state.at_rate(rate_per_s)
-    rare = state._replace(load=msgspec.structs.replace(state.load, slo=Slo(percentile=99.0))).at(point.concurrency)
+    rare = state._replace(load=replace(state.load, slo=Slo(percentile=99.0))).at(point.concurrency)
     return Served(
         **point.means(state.load.output_tokens),
         requests_per_s=min(rate_per_s, point.rate_per_s),
@@ -185,13 +185,13 @@ def offline_table(at: Deployment, table: StepTable) -> StepTable:
     """Steps of an offline run: where nobody reads along, answers leave whole and the host prepares the next step."""
     if not at.running.spec.scheduling.runs_alone:
         return table
-    alone = with_async_scheduling(msgspec.structs.replace(table.overheads, sequence_s=0.0), True)
-    return msgspec.structs.replace(table, overheads=alone, hidden_s=max(table.hidden_s, alone.hidden_s))
+    alone = with_async_scheduling(replace(table.overheads, sequence_s=0.0), True)
+    return replace(table, overheads=alone, hidden_s=max(table.hidden_s, alone.hidden_s))
 
 
 def who_waits(at: Deployment, load: Load) -> Engine:
     """The engine as far as its settings hold prompts back that a loop of clients has not already made wait."""
-    return msgspec.structs.replace(at.engine, batch_wait_steps=None) if load.company > 1.0 else at.engine
+    return replace(at.engine, batch_wait_steps=None) if load.company > 1.0 else at.engine
 
 
 def with_prompt_wait(found: Served, engine: Engine) -> Served:
@@ -200,7 +200,7 @@ def with_prompt_wait(found: Served, engine: Engine) -> Served:
     if steps <= 0.0:
         return found
     added = steps * found.tpot_s
-    return msgspec.structs.replace(
+    return replace(
         found,
         ttft_s=found.ttft_s + added,
         e2e_s=found.e2e_s + added,
@@ -414,4 +414,4 @@ def _prefill_budget(at: Deployment, layout: Layout) -> float:
 
 def _placed(at: Deployment, layout: Layout) -> Placement:
     """The placement of a worker in a layout of its own."""
-    return msgspec.structs.replace(at.placement, layout=layout)
+    return replace(at.placement, layout=layout)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-import msgspec
+from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
@@ -122,7 +122,7 @@ def simulate(
         keep(run)
     found = summary_of(asked, at, replica=replicas[-1], traffic=traffic, run=run, copies=copies)
     uses = calibrations_among((_as_loaded(asked, one, found) for one in setups), additions=additions)
-    return msgspec.structs.replace(found, assumed=(*found.assumed, *notes), calibrations=uses)
+    return replace(found, assumed=(*found.assumed, *notes), calibrations=uses)
 
 
 def _as_loaded(asked: Simulation, at: Deployment, found: Simulated) -> ServeCase:
@@ -130,7 +130,7 @@ def _as_loaded(asked: Simulation, at: Deployment, found: Simulated) -> ServeCase
     running = found.occupancy.running if found.occupancy is not None else ()
     held = asked.traffic.concurrency or (sum(running) / len(running) if running else 1.0)
     load = Traffic(concurrency=float(max(1, round(held / asked.replicas))))
-    return msgspec.structs.replace(at.case, traffic=load)
+    return replace(at.case, traffic=load)
 
 
 def _run(
