@@ -129,8 +129,12 @@ def bill(offer: Offer, *, replicas: int, ranks: int, term: str, today: date) -> 
     if hourly_usd(offer, instances=instances, term=term) is None:
         reason = f"{name} has not all {int(instances * offer.count)} from the start, and no price on demand is known"
         return refusal("count", reason, nearest=f"--price '{offer.accelerator}=$2.50/h'")
-    lines = _lines(offer, instances=instances, price=price)
-    return Bill(
+    line = Quantity(
+        value=price,
+        basis=Basis.MEASURED if offer.as_of_kind == "exact" else Basis.ASSUMED,
+        source=f"{offer.source}, {offer.as_of}",
+    )
+    made = Bill(
         provider=offer.provider,
         instance_type=offer.instance_type,
         region=offer.region,
@@ -139,7 +143,7 @@ def bill(offer: Offer, *, replicas: int, ranks: int, term: str, today: date) -> 
         instances=instances,
         accelerators_per_instance=offer.count,
         usd_per_instance_hour=price,
-        lines=lines,
+        lines=(line,),
         as_of=offer.as_of,
         as_of_kind=offer.as_of_kind,
         stale=offer.as_of != "today" and is_stale(offer.as_of, today=today),
@@ -150,20 +154,7 @@ def bill(offer: Offer, *, replicas: int, ranks: int, term: str, today: date) -> 
         commitment=offer.commitment(term),
         contract=offer.contract,
     )
-
-
-def _lines(offer: Offer, *, instances: int, price: float) -> tuple[Quantity, ...]:
-    """What an hour pays for: the instances, what a contract charges unused, what is rented until a ramp is there."""
-    basis = Basis.MEASURED if offer.as_of_kind == "exact" else Basis.ASSUMED
-    line = Quantity(
-        name=f"{instances} x {offer.instance_type}",
-        value=instances * price,
-        basis=basis,
-        source=f"{offer.source}, {offer.as_of}",
-    )
-    if offer.contract is None:
-        return (line,)
-    return contract_lines(offer.contract, line, used=instances * offer.count, each=price / offer.count)
+    return with_instances(made, instances)
 
 
 def contract_lines(contract: Contract, line: Quantity, *, used: float, each: float) -> tuple[Quantity, ...]:
@@ -194,7 +185,10 @@ def contract_lines(contract: Contract, line: Quantity, *, used: float, each: flo
 
 
 def with_instances(made: Bill, instances: int) -> Bill:
-    """The same bill for another number of instances."""
+    """
+    The same bill for another number of instances: these, what a contract charges unused, and what is rented until a
+    ramp is there.
+    """
     line = replace(
         made.lines[0], name=f"{instances} x {made.instance_type}", value=instances * made.usd_per_instance_hour
     )

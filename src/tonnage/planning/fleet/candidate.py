@@ -32,7 +32,7 @@ from tonnage.errors import BadRequest
 from tonnage.optimize.layouts import replica_layouts
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.error_model import end_at
-from tonnage.planning.fleet.stock import Stock
+from tonnage.planning.fleet.stock import Stock, sites_for
 from tonnage.planning.predict.inference import Times
 from tonnage.planning.quality import apply_quality_floor
 from tonnage.planning.replica import Replica
@@ -251,10 +251,7 @@ def candidates(
             accelerator="any", layout=Layout(), precision=Precision(weights="any"), engine=Engine(name="any")
         )
         return [], [Infeasible(configuration=nothing, verdict=no_format)], 0
-    places = {
-        (id(one.site), one.site.accelerator.id): one.site for one in held if not one.host_only and number in one.users
-    }
-    for startable, site in itertools.product((True, False), places.values()):
+    for startable, site in itertools.product((True, False), sites_for(held, number)):
         if not startable and (found or allowed.precisions):
             break  # what needs another checkpoint is looked at where nothing else does
         # Of whole accelerators the best few; of slices the best on each profile.

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from tonnage.domain.fleet_plan import Bucket, FleetWorkload
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Serve
 from tonnage.simulation.simulated import Requests
-
-if TYPE_CHECKING:
-    import numpy as np
 
 __all__ = ["cut", "draw_for_workload", "of_bucket"]
 
@@ -20,8 +19,6 @@ SEED = 20261121
 
 def cut(serve: Serve, number: int) -> tuple[Bucket, ...]:
     """Buckets of a traffic profile that hold equal shares of its tokens, short requests first."""
-    import numpy as np
-
     from tonnage.planning.serve.capacity_search import draw_requests
 
     requests = draw_requests(serve)
@@ -54,8 +51,6 @@ def cut(serve: Serve, number: int) -> tuple[Bucket, ...]:
 
 def draw_for_workload(workload: FleetWorkload) -> tuple[Requests, Any]:
     """The workload's requests at a nominal rate, and the bucket each belongs to."""
-    import numpy as np
-
     from tonnage.planning.serve.capacity_search import draw_requests
 
     assert workload.serve is not None
@@ -72,8 +67,6 @@ def draw_for_workload(workload: FleetWorkload) -> tuple[Requests, Any]:
 
 
 def _with_lengths(requests: Requests, buckets: tuple[Bucket, ...], which: Any) -> Requests:
-    import numpy as np
-
     prompt = np.array([round(bucket.lengths.prompt_tokens) for bucket in buckets], np.int64)
     output = np.array([round(bucket.lengths.output_tokens) for bucket in buckets], np.int64)
     return requests._replace(prompt=prompt[which], output=output[which])
@@ -81,8 +74,6 @@ def _with_lengths(requests: Requests, buckets: tuple[Bucket, ...], which: Any) -
 
 def of_bucket(requests: Requests, which: np.ndarray[Any, Any], *, bucket: int) -> Requests:
     """As many requests as there were, all with lengths of one bucket."""
-    import numpy as np
-
     mine = np.flatnonzero(which == bucket)
     if len(mine) == len(which):
         return requests

@@ -29,7 +29,7 @@ from tonnage.domain.refusal import refusal
 from tonnage.errors import TonnageError
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.fleet.candidate import Candidate
-from tonnage.planning.fleet.stock import Stock
+from tonnage.planning.fleet.stock import Stock, sites_for
 from tonnage.planning.infer.plan import (
     BATCHES,
     MORE,
@@ -63,9 +63,8 @@ def sample_candidates(
     refuse_text_models(asked, model)
     found: list[Candidate] = []
     missed: list[Infeasible] = []
-    sites = {id(one.site): one.site for one in held if not one.host_only and number in one.users}
     # A part is as fast behind every link: nothing is exchanged.
-    for site in sites.values():
+    for site in sites_for(held, number):
         for part, piece in _parts(workload, site):
             for precision in asked.precisions:
                 outcome = _one(asked, model, part, site=site, precision=precision, additions=additions)

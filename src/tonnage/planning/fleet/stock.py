@@ -8,6 +8,7 @@ region has no zones, those of a second place are kept too.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -27,7 +28,7 @@ from tonnage.planning.sites import Site, sites
 from tonnage.pricing.bills import months_of
 from tonnage.pricing.terms import PREPAID, useful_share
 
-__all__ = ["OWNED", "Stock", "machine_of", "quotas_on", "stock"]
+__all__ = ["OWNED", "Stock", "machine_of", "quotas_on", "sites_for", "stock"]
 
 OWNED: Final = "own"
 SIZES: Final = frozenset({1, 2, 4, 8, 16})
@@ -119,26 +120,28 @@ def _primary_only(found: list[Stock]) -> list[Stock]:
     return [held for held in found if held.offer.trust == "primary" or not held.users <= served]
 
 
+def sites_for(held: Iterable[Stock], number: int) -> list[Site]:
+    """The sites of accelerators that a workload may use."""
+    return list({id(one.site): one.site for one in held if not one.host_only and number in one.users}.values())
+
+
 def machine_of(held: Stock, *, weight_bytes: float) -> Machine:
     """The machine as the programme takes it; it is paid from the order to the first token of weights of that size."""
     offer = held.offer
     start_s = 0.0 if held.own else cold_start(weight_bytes=weight_bytes, provider=offer.provider).total_s
-    terms = []
-    for name in held.terms:
-        price = offer.compared_usd_per_hour(name)
-        assert price is not None
-        spot = name == "spot"
-        terms.append(
-            Term(
-                name=name,
-                cost_per_hour=price,
-                always=name == OWNED or name in PREPAID,
-                firm=not spot,
-                available=spot_useful(offer, start_s) if spot else 1.0,
-                steps=_steps(offer) if name == CONTRACT else (),
-                bridge_per_hour=_bridge(offer, name),
-            )
+    terms = (
+        Term(
+            name=name,
+            cost_per_hour=price,
+            always=name == OWNED or name in PREPAID,
+            firm=name != "spot",
+            available=spot_useful(offer, start_s) if name == "spot" else 1.0,
+            steps=_steps(offer) if name == CONTRACT else (),
+            bridge_per_hour=_bridge(offer, name),
         )
+        for name in held.terms
+        if (price := offer.compared_usd_per_hour(name)) is not None
+    )
     return Machine(
         id=held.own or f"{offer.provider} {offer.instance_type} {offer.region}".strip(),
         slots=1.0 if held.host_only else offer.count,

@@ -28,7 +28,7 @@ from tonnage.planning.error_model import end_within, joint_chance
 from tonnage.planning.fleet.candidate import Candidate
 from tonnage.planning.fleet.hours import allowed_share
 from tonnage.planning.fleet.problem import Solution
-from tonnage.planning.fleet.stock import OWNED, Stock
+from tonnage.planning.fleet.stock import OWNED, Stock, sites_for
 from tonnage.planning.sites import Site
 from tonnage.planning.train.job import TrainContext
 from tonnage.planning.train.option import InfeasibleRun, evaluate
@@ -104,8 +104,7 @@ def run_candidates(
 
 def _sites(request: FleetRequest, held: tuple[Stock, ...], number: int) -> Iterator[tuple[Site, Site, tuple[str, ...]]]:
     """Each site, with the offers of it that a run may take, rented or one's own, and their terms but spot."""
-    places = {id(one.site): one.site for one in held if not one.host_only and number in one.users}
-    for site in places.values():
+    for site in sites_for(held, number):
         mine = [one for one in held if one.site is site and number in one.users and one.offer.kind not in WORKERS]
         offers = tuple(dict.fromkeys(one.offer for one in mine))
         terms = tuple(dict.fromkeys(term for one in mine for term in one.terms if term != "spot"))

@@ -11,6 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
 from tonnage.domain.fleet_plan import FleetCheck, FleetWorkload
@@ -25,8 +26,6 @@ from tonnage.planning.serve.option import has_objectives
 from tonnage.simulation.simulated import Requests
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from tonnage.simulation.serving import Simulated
 
 __all__ = ["checks_of"]
@@ -216,8 +215,6 @@ def _zones(solution: Solution, period: int, *, zones: int) -> list[dict[int, flo
 def _check(
     base: FleetCheck, workload: FleetWorkload, groups: list[Group], *, drawn: tuple[Requests, Any] | None
 ) -> FleetCheck:
-    import numpy as np
-
     if base.rate_per_s <= 0:
         return base
     if drawn is None:
@@ -317,8 +314,6 @@ def _check_waiting(base: FleetCheck, workload: FleetWorkload, groups: list[Group
 
 
 def _runs(base: FleetCheck, groups: list[Group], drawn: tuple[Requests, Any], n: int) -> list[tuple[Group, Simulated]]:
-    import numpy as np
-
     from tonnage.simulation.arrivals import at_rate
     from tonnage.simulation.router import simulate_fleet
     from tonnage.simulation.serving import select_requests
@@ -362,8 +357,6 @@ def _runs(base: FleetCheck, groups: list[Group], drawn: tuple[Requests, Any], n:
 
 def _dealt(groups: list[Group], which: np.ndarray[Any, Any]) -> Any:
     """Which group each request goes to; -1 = none takes its bucket."""
-    import numpy as np
-
     rng = np.random.Generator(np.random.PCG64(SEED))
     dealt = np.full(len(which), -1)
     draws = rng.random(len(which))

@@ -43,6 +43,8 @@ __all__ = ["fleet_request"]
 GROUPS: Final = frozenset(group.name for group in groups_of(FleetRequest))
 _LENGTHS: Final = ("share", "prompt_tokens", "output_tokens")
 _SHAPED: Final = ("day", "peak_to_mean")
+_ALIKE: Final = (Bucket(share=1.0, lengths=Lengths(prompt_tokens=0.0, output_tokens=0.0)),)
+"""One bucket: all samples, or all tokens of a run, are alike."""
 MAX_WORKLOADS: Final = 40
 DAY_S: Final = 86400.0
 
@@ -181,18 +183,16 @@ def _sample_workload(
     if stray := [key for key in given if key not in known]:
         raise BadRequest(f"{stray[0]} means nothing for kind: infer")
     read = infer_request({**shared, **{key: value for key, value in entry.items() if key in own}}, additions=additions)
-    return FleetWorkload(
+    return build(
+        FleetWorkload,
+        given,
         name=name,
-        kind="infer",
         infer=read,
         rate_per_s=read.rate_per_s,
         shape=read_shape({key: given[key] for key in _SHAPED if key in given}),
-        # One bucket: all samples are alike.
-        buckets=(Bucket(share=1.0, lengths=Lengths(prompt_tokens=0.0, output_tokens=0.0)),),
-        spot_share=given.get("spot_share", 0.0),
+        buckets=_ALIKE,
         survives=given.get("survives", 1.0 if zones > 1 else 0.0),
         spare_replicas=given.get("spare_replicas", 0),
-        slices=given.get("slices", False),
     )
 
 
@@ -231,8 +231,7 @@ def _run_workload(
         run=run,
         every_s=every,
         window=_window(given["window"]) if "window" in given else None,
-        # One bucket: all tokens are alike.
-        buckets=(Bucket(share=1.0, lengths=Lengths(prompt_tokens=0.0, output_tokens=0.0)),),
+        buckets=_ALIKE,
     )
 
 
