@@ -14,7 +14,7 @@ from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.precision import Precision
 from tonnage.simulation.closed_loop import Load, closed_loop
 from tonnage.simulation.static import static_batch
-from tonnage.simulation.steps import Placement, StepTable, step_grid, step_table
+from tonnage.simulation.steps import MixedStep, Placement, StepTable, step_grid, step_table
 
 ONE = Layout()
 DENSE = Mlp(intermediate_size=14336)
@@ -49,8 +49,8 @@ def steps(found: StepTable) -> list[float]:
     return [
         found.decode_s(1, 500),
         found.decode_s(64, 3000),
-        found.mixed_step_s(prompt_tokens=8192, prompts=4, sequences=0, context=0),
-        found.mixed_step_s(prompt_tokens=500, prompts=1, sequences=32, context=2000),
+        found.mixed_step_s(MixedStep(prompt_tokens=8192, prompts=4, sequences=0, context=0)),
+        found.mixed_step_s(MixedStep(prompt_tokens=500, prompts=1, sequences=32, context=2000)),
     ]
 
 
@@ -116,7 +116,7 @@ def test_h200_decodes_faster_and_prefills_alike() -> None:
     h100, h200 = table(placement()), table(placement("h200-sxm-141gb"))
     assert h200.decode_s(16, 3000) < 0.9 * h100.decode_s(16, 3000)
     prompt = {"prompt_tokens": 8192, "prompts": 4, "sequences": 0, "context": 0}
-    assert h200.mixed_step_s(**prompt) == pytest.approx(h100.mixed_step_s(**prompt), rel=0.08)
+    assert h200.mixed_step_s(MixedStep(**prompt)) == pytest.approx(h100.mixed_step_s(MixedStep(**prompt)), rel=0.08)
 
 
 BASE = table(placement())

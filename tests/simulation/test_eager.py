@@ -9,8 +9,7 @@ from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.precision import Precision
 from tonnage.planning.deployment import Deployment, resolve
 from tonnage.planning.serve.traffic import grid_of
-from tonnage.simulation.step_parts import parts_of
-from tonnage.simulation.step_work import decode_attention_work, launched_apart
+from tonnage.simulation.step_parts import decode_attention_work, launched_apart, parts_of
 
 
 def deployed(model: str, weights: str = "fp16", engine: str = "hf", activations: str = "fp16") -> Deployment:

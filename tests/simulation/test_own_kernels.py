@@ -21,7 +21,7 @@ from tonnage.simulation.own_kernels import (
     prompt_states_s,
     unhidden_s,
 )
-from tonnage.simulation.steps import step_grid, step_table
+from tonnage.simulation.steps import MixedStep, step_grid, step_table
 
 
 def product(weights: str = "gguf-q4_k_m", rows: float = 512.0) -> Operator:
@@ -142,7 +142,9 @@ def test_a_mixed_step_carries_it_and_a_decode_step_does_not() -> None:
     )
     asked = {"prompt_tokens": 256.0, "prompts": 1.0, "sequences": 64.0}
     slope = own.decode_s(64, 64 * 1001.0) - own.decode_s(64, 64 * 1.0)
-    extra = own.mixed_step_s(**asked, context=64_000.0) - plain.mixed_step_s(**asked, context=64_000.0)
+    extra = own.mixed_step_s(MixedStep(**asked, context=64_000.0)) - plain.mixed_step_s(
+        MixedStep(**asked, context=64_000.0)
+    )
     assert extra == pytest.approx(0.54 * slope)
     assert own.decode_s(64, 64_000.0) == plain.decode_s(64, 64_000.0)
 

@@ -6,7 +6,7 @@ import pytest
 from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.layout import Layout
 from tonnage.simulation.simulated import requests_of, step_arrays
-from tonnage.simulation.steps import StepTable
+from tonnage.simulation.steps import MixedStep, StepTable
 
 
 def table(layout: Layout, *, graphs: bool = True) -> StepTable:
@@ -46,7 +46,7 @@ def test_mixed_steps(layout: Layout) -> None:
     busy += chunk * (found.chunk_token_s + found.chunk_square_s * chunk / 2.0)
     busy += found.attend_s[decodes] + found.context_s[decodes] * decodes * context
     host = found.host_s + found.host_sequence_s * decodes + found.host_prompt_s
-    expected = source.mixed_step_s(prompt_tokens=chunk, prompts=1.0, sequences=decodes, context=context)
+    expected = source.mixed_step_s(MixedStep(prompt_tokens=chunk, prompts=1.0, sequences=decodes, context=context))
     # Over pipeline stages a chunk's context is counted from the whole prompt, not from its share.
     assert busy + host == pytest.approx(expected, rel=1e-9 if layout.pp == 1 else 1e-2)
 

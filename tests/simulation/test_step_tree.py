@@ -9,18 +9,34 @@ from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.model import Moe
 from tonnage.domain.precision import Precision
 from tonnage.physics.transformer import Tokens
+from tonnage.simulation.served_tree import node_of
 from tonnage.simulation.step_parts import Placement, seconds, step_parts
-from tonnage.simulation.step_tree import Pricing, StepTrees
-from tonnage.simulation.steps import MixedStep, step_grid, step_table
+from tonnage.simulation.step_tree import OpenTable, Pricing
+from tonnage.simulation.steps import MixedStep, StepGrid, StepTable, step_grid, step_table
 
 EXPERTS = Moe(num_experts=64, num_experts_per_tok=4, moe_intermediate_size=1024)
 ENGINE = Evidence(tier="fitted", grid="an engine")
 
 
-def trees(at: Placement, overheads: Overheads, batch: float = 64.0) -> StepTrees:
+def opened(grid: StepGrid, overheads: Overheads, *, pricing: Pricing) -> OpenTable:
+    return OpenTable.of(step_table(grid, overheads), grid, pricing=pricing)
+
+
+def trees(at: Placement, overheads: Overheads, batch: float = 64.0) -> OpenTable:
     grid = step_grid(at, batch=batch, context=4096.0, chunk=8192.0, prompt=2048.0)
-    pricing = Pricing(placement=at, overheads=overheads, engine=ENGINE, datasheet=at.accelerator)
-    return StepTrees(pricing=pricing, table=step_table(grid, overheads), grid=grid)
+    return opened(grid, overheads, pricing=Pricing(placement=at, engine=ENGINE, datasheet=at.accelerator))
+
+
+def decoded(table: OpenTable, sequences: float, *, context: float) -> Quantity:
+    return node_of(table.decode_s(sequences, context))
+
+
+def mixed_of(table: OpenTable, step: MixedStep) -> Quantity:
+    return node_of(table.mixed_step_s(step))
+
+
+def plain(table: OpenTable) -> StepTable:
+    return step_table(table.grid, table.overheads)
 
 
 def named(node: Quantity, name: str) -> list[Quantity]:
@@ -48,18 +64,18 @@ OVERHEADS = [
 def test_a_tree_is_worth_what_its_table_says(overheads: Overheads, feed_forward: object, weights: str) -> None:
     formats = Precision(weights=weights, activations="fp8" if weights == "fp8" else "bf16")
     at = trees(placement(feed_forward=feed_forward, precision=formats), overheads)
-    decode = at.decode("step", 40.0, context=1500.0)
+    decode = decoded(at, 40.0, context=1500.0)
     step = MixedStep(prompt_tokens=1500.0, prompts=2.0, sequences=20.0, context=900.0, cached=100.0)
-    mixed = at.mixed("step", step)
-    assert decode.value == pytest.approx(at.table.decode_s(40.0, 1500.0), rel=1e-9)
-    assert mixed.value == pytest.approx(at.table.seconds_of(step), rel=1e-9)
+    mixed = mixed_of(at, step)
+    assert decode.value == pytest.approx(plain(at).decode_s(40.0, 1500.0), rel=1e-9)
+    assert mixed.value == pytest.approx(plain(at).mixed_step_s(step), rel=1e-9)
     assert max(gap(decode), gap(mixed)) < 1e-9
 
 
 def test_a_tree_of_beams_is_worth_what_its_table_says() -> None:
     at = trees(placement(beams=4.0), OVERHEADS[1])
-    decode = at.decode("step", 40.0, context=1500.0)
-    assert decode.value == pytest.approx(at.table.decode_s(40.0, 1500.0), rel=1e-9)
+    decode = decoded(at, 40.0, context=1500.0)
+    assert decode.value == pytest.approx(plain(at).decode_s(40.0, 1500.0), rel=1e-9)
     heads = [leaf for leaf in leaves(decode) if leaf.execution and leaf.execution.kind == "attention_decode"]
     assert {leaf.execution.shape["batch"] for leaf in heads if leaf.execution} == {160}
 
@@ -68,7 +84,7 @@ def test_a_tree_of_beams_is_worth_what_its_table_says() -> None:
 def test_operators_add_up_to_the_step_without_its_table(overheads: Overheads) -> None:
     formats = Precision(weights="fp8", activations="fp8")
     at = trees(placement(feed_forward=EXPERTS, precision=formats), overheads)
-    decode = at.decode("step", 40.0, context=1500.0)
+    decode = decoded(at, 40.0, context=1500.0)
     rest = sum(leaf.value for leaf in named(decode, "table interpolation"))
     parts = step_parts(at.pricing.placement, Tokens(decodes=40.0, context=1500.0, emitted=40.0))
     # The head is a piece of its own: factors on the mean product are those of the piece.
@@ -78,7 +94,7 @@ def test_operators_add_up_to_the_step_without_its_table(overheads: Overheads) ->
 def test_a_factor_is_on_the_operators_that_it_is_of() -> None:
     formats = Precision(weights="bf16", experts="fp8", activations="bf16")
     at = placement(feed_forward=EXPERTS, precision=formats)
-    plain, slower = (trees(at, o).decode("step", 40.0, context=1500.0) for o in (Overheads(), Overheads(experts=2.0)))
+    plain, slower = (decoded(trees(at, o), 40.0, context=1500.0) for o in (Overheads(), Overheads(experts=2.0)))
     for before, after in zip(leaves(plain), leaves(slower), strict=False):
         assert before.name == after.name
         if before.execution is not None and before.execution.kind == "grouped_gemm":
@@ -89,9 +105,9 @@ def test_a_factor_is_on_the_operators_that_it_is_of() -> None:
 
 def test_the_longer_of_accelerator_and_host_binds() -> None:
     at = placement()
-    busy = trees(at, Overheads()).decode("step", 8.0, context=500.0).value
+    busy = decoded(trees(at, Overheads()), 8.0, context=500.0).value
     for hidden, binds in ((busy / 2, "accelerator"), (busy * 2, "hidden host work")):
-        step = trees(at, Overheads(hidden_s=hidden)).decode("step", 8.0, context=500.0)
+        step = decoded(trees(at, Overheads(hidden_s=hidden)), 8.0, context=500.0)
         longest = step.parts[0]
         assert (longest.rule, longest.binds) == ("max", binds)
         assert step.value == pytest.approx(max(busy, hidden), rel=1e-9)
@@ -99,7 +115,7 @@ def test_the_longer_of_accelerator_and_host_binds() -> None:
 
 def test_launches_bind_a_small_step_with_prompts_and_kernels_a_large_one() -> None:
     at = trees(placement(), Overheads(prefill_launch_s=2e-5))
-    small, large = (at.mixed("step", MixedStep(tokens, 1.0)) for tokens in (16.0, 8192.0))
+    small, large = (mixed_of(at, MixedStep(tokens, 1.0)) for tokens in (16.0, 8192.0))
     assert inner(small, "layers").binds == "launches by the host"
     assert inner(large, "layers").binds == "kernels of the layers"
 
@@ -107,10 +123,8 @@ def test_launches_bind_a_small_step_with_prompts_and_kernels_a_large_one() -> No
 def test_steps_wider_than_the_table_are_several_of_its_widest() -> None:
     at = placement()
     grid = step_grid(at, batch=4.0, context=4096.0, chunk=512.0, prompt=512.0)
-    pricing = Pricing(placement=at, overheads=Overheads(), engine=ENGINE, datasheet=at.accelerator)
-    wide = StepTrees(pricing=pricing, table=step_table(grid, Overheads()), grid=grid).mixed(
-        "step", MixedStep(2064.0, 1.0)
-    )
+    pricing = Pricing(placement=at, engine=ENGINE, datasheet=at.accelerator)
+    wide = mixed_of(opened(grid, Overheads(), pricing=pricing), MixedStep(2064.0, 1.0))
     (up,) = named(wide, "feed-forward up")
     assert up.execution is not None
     assert up.execution.shape["m"] == 516
@@ -124,10 +138,8 @@ def test_the_roofline_is_of_the_datasheet_not_of_what_an_engine_can_reach() -> N
     grid = step_grid(at, batch=8.0, context=512.0, chunk=512.0, prompt=512.0)
     shares = []
     for sheet in (at.accelerator, slow):
-        pricing = Pricing(placement=at, overheads=Overheads(), engine=ENGINE, datasheet=sheet)
-        tree = StepTrees(pricing=pricing, table=step_table(grid, Overheads()), grid=grid).decode(
-            "s", 8.0, context=500.0
-        )
+        pricing = Pricing(placement=at, engine=ENGINE, datasheet=sheet)
+        tree = decoded(opened(grid, Overheads(), pricing=pricing), 8.0, context=500.0)
         (up,) = named(tree, "feed-forward up")
         assert up.evidence is not None
         assert up.evidence.roofline_share is not None

@@ -10,7 +10,8 @@ from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.precision import Precision
 from tonnage.physics.transformer import Tokens
 from tonnage.simulation.static import burst, static_batch
-from tonnage.simulation.steps import Placement, encode_parts, seconds, step_grid, step_parts, step_table
+from tonnage.simulation.step_parts import encoded_work, parts_of
+from tonnage.simulation.steps import MixedStep, Placement, seconds, step_grid, step_parts, step_table
 
 ONE, DENSE = Layout(), Mlp(intermediate_size=14336)
 MIXER = Attention(num_attention_heads=32, num_key_value_heads=8, head_dim=128)
@@ -44,14 +45,18 @@ def test_beams_decode_as_sequences_and_bring_one_prompt() -> None:
     )
     assert four.decode_s(16, 2000) == pytest.approx(alone.decode_s(64, 2000), rel=1e-6)
     step = {"prompt_tokens": 1024, "prompts": 1, "context": 2000}
-    assert four.mixed_step_s(sequences=16, **step) == pytest.approx(alone.mixed_step_s(sequences=64, **step), rel=0.02)
-    assert four.mixed_step_s(sequences=0, **step) == pytest.approx(alone.mixed_step_s(sequences=0, **step), rel=0.02)
+    assert four.mixed_step_s(MixedStep(sequences=16, **step)) == pytest.approx(
+        alone.mixed_step_s(MixedStep(sequences=64, **step)), rel=0.02
+    )
+    assert four.mixed_step_s(MixedStep(sequences=0, **step)) == pytest.approx(
+        alone.mixed_step_s(MixedStep(sequences=0, **step)), rel=0.02
+    )
 
 
 def test_a_mixed_step_costs_less_than_its_two_halves() -> None:
     found = step_table(grid(placement()), NOTHING)
-    together = found.mixed_step_s(prompt_tokens=1024, prompts=1, sequences=32, context=2000)
-    alone = found.mixed_step_s(prompt_tokens=1024, prompts=1, sequences=0, context=0)
+    together = found.mixed_step_s(MixedStep(prompt_tokens=1024, prompts=1, sequences=32, context=2000))
+    alone = found.mixed_step_s(MixedStep(prompt_tokens=1024, prompts=1, sequences=0, context=0))
     assert max(alone, found.decode_s(32, 2000)) < together < alone + found.decode_s(32, 2000)
 
 
@@ -85,8 +90,8 @@ def test_a_pipeline_halves_what_a_stage_carries_and_pays_for_bubbles() -> None:
 def test_one_prompt_lands_on_one_data_parallel_rank() -> None:
     experts = Moe(num_experts=32, num_experts_per_tok=4, moe_intermediate_size=2048)
     found = step_table(grid(placement(layout=Layout(dp=4, ep=4), feed_forward=experts)), NOTHING)
-    one = found.mixed_step_s(prompt_tokens=1024, prompts=1, sequences=64, context=1000)
-    four = found.mixed_step_s(prompt_tokens=4096, prompts=4, sequences=64, context=1000)
+    one = found.mixed_step_s(MixedStep(prompt_tokens=1024, prompts=1, sequences=64, context=1000))
+    four = found.mixed_step_s(MixedStep(prompt_tokens=4096, prompts=4, sequences=64, context=1000))
     assert four < 2.5 * one
 
 
@@ -108,7 +113,9 @@ def test_a_burst_beyond_the_slots_takes_more_waves() -> None:
 
 def test_an_encoder_pass_of_twice_the_batch_takes_up_to_twice_as_long() -> None:
     at = placement()
-    one, two = (seconds(encode_parts(at, sequences=b, length=512), NOTHING, sequences=b) for b in (16, 32))
+    one, two = (
+        seconds(parts_of(encoded_work(at, sequences=b, length=512), at), NOTHING, sequences=b) for b in (16, 32)
+    )
     assert one < two <= 2.01 * one
 
 
@@ -121,16 +128,18 @@ def test_a_step_with_prompts_is_no_shorter_than_its_launches() -> None:
     slow = Overheads(prefill_launch_s=1e-4, prefill_routed_s=2e-3)
     short = {"prompt_tokens": 64, "prompts": 1, "sequences": 0, "context": 0}
     launched = 1e-4 * (dense.mixed[-1].kernels + dense.head[-1].kernels + dense.prefill[-1].kernels)
-    assert launched < step_table(dense, slow).mixed_step_s(**short) < launched + 2e-3
-    assert step_table(routed, slow).mixed_step_s(**short) > launched + 32 * 2e-3
+    assert launched < step_table(dense, slow).mixed_step_s(MixedStep(**short)) < launched + 2e-3
+    assert step_table(routed, slow).mixed_step_s(MixedStep(**short)) > launched + 32 * 2e-3
     long = short | {"prompt_tokens": 8192}
-    assert step_table(dense, slow).mixed_step_s(**long) == step_table(dense, NOTHING).mixed_step_s(**long)
+    assert step_table(dense, slow).mixed_step_s(MixedStep(**long)) == step_table(dense, NOTHING).mixed_step_s(
+        MixedStep(**long)
+    )
     assert step_table(dense, slow).decode_s(8, 1000) == step_table(dense, NOTHING).decode_s(8, 1000)
 
 
 def test_prompts_dealt_from_a_queue_fill_every_rank_alike() -> None:
     found = step_table(grid(placement(layout=Layout(dp=4))), NOTHING)
     four = {"prompt_tokens": 8192, "prompts": 4, "sequences": 0, "context": 0}
-    one = found.mixed_step_s(prompt_tokens=2048, prompts=1, sequences=0, context=0)
-    assert found.mixed_step_s(**four, dealt=True) == pytest.approx(one, rel=0.05)
-    assert found.mixed_step_s(**four) > 1.5 * one
+    one = found.mixed_step_s(MixedStep(prompt_tokens=2048, prompts=1, sequences=0, context=0))
+    assert found.mixed_step_s(MixedStep(**four, dealt=True)) == pytest.approx(one, rel=0.05)
+    assert found.mixed_step_s(MixedStep(**four)) > 1.5 * one

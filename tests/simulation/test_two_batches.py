@@ -11,8 +11,7 @@ from tonnage.domain.layout import Layout
 from tonnage.domain.requests.common import Lengths
 from tonnage.planning.deployment import resolve
 from tonnage.planning.replica import replica_of
-from tonnage.simulation.step_parts import parts_of
-from tonnage.simulation.step_work import rows_work
+from tonnage.simulation.step_parts import parts_of, rows_work
 from tonnage.simulation.steps import step_grid, step_table
 
 PUBLISHED_TOKENS_PER_S = 22_282 / 8

@@ -12,7 +12,7 @@ from tonnage.planning.deployment import Deployment
 from tonnage.planning.replica import MOST_CACHE
 from tonnage.simulation.policies import Pool, limits_of
 from tonnage.simulation.simulated import Limits, StepArrays, step_arrays
-from tonnage.simulation.steps import StepTable, step_grid, step_table
+from tonnage.simulation.steps import MixedStep, StepTable, step_grid, step_table
 
 __all__ = ["ReplicaArrays", "replica_arrays"]
 
@@ -87,7 +87,5 @@ def _passage_s(table: StepTable, chunk: float) -> float:
     if table.layout.pp == 1:
         return 0.0
     alone = msgspec.structs.replace(table, layout=msgspec.structs.replace(table.layout, pp=1))
-    whole, step = (
-        one.mixed_step_s(prompt_tokens=chunk, prompts=1.0, sequences=0.0, context=0.0) for one in (alone, table)
-    )
+    whole, step = (one.mixed_step_s(MixedStep(chunk, 1.0)) for one in (alone, table))
     return max(0.0, whole - step)

@@ -25,8 +25,8 @@ from tonnage.simulation.served import Served
 from tonnage.simulation.steps import MixedStep, StepTable
 
 __all__ = [
-    "RATIOS", "Load", "LoopLog", "RequestSeen", "Saturation", "closed_loop", "quantiles", "round_weights",
-    "saturated_loop", "saturation",
+    "Load", "LoopLog", "RequestSeen", "closed_loop", "drawn_lengths", "round_weights", "saturated_loop",
+    "served_means",
 ]  # fmt: skip
 
 _COHORTS = 32
@@ -37,7 +37,7 @@ _REQUESTS = 20
 """Requests simulated at least: a few clients' draw of lengths, and who meets whom, is not what they are on average."""
 _USUAL_REQUESTS = 10
 """Requests per client of a benchmark run that does not say (InferenceMAX: ten times the concurrency in all)."""
-RATIOS = (0.7548776662466927, 0.5698402909980532)
+_RATIOS = (0.7548776662466927, 0.5698402909980532)
 """Of the two-dimensional golden sequence (Roberts 2018): even cover of prompt and output lengths."""
 
 
@@ -82,28 +82,26 @@ class RequestSeen(NamedTuple):
 class LoopLog(NamedTuple):
     """What a simulation did, kept for whoever asks where the time went: steps in order, and finished requests."""
 
-    asked: list[MixedStep]
-    """Each step; one without prompts decodes only."""
-    times: list[tuple[float, float, int]]
-    """When it began, how long it took, and how many such steps followed each other. [s]"""
+    steps: list[tuple[float, float, int, MixedStep]]
+    """When it began, how long it took, how many such steps followed each other, and what each carried. [s]"""
     requests: list[RequestSeen]
 
 
-class _Cohorts(NamedTuple):
-    """Clients as columns; one row stays together through its requests."""
+class _Cohort(msgspec.Struct):
+    """Clients that stay together through their requests."""
 
-    prompt: list[float]
-    """Prompt tokens still to prefill, per member."""
-    length: list[float]
+    length: float = 0.0
     """Prompt tokens of the running request."""
-    total: list[float]
+    prompt: float = 0.0
+    """Of them, those still to prefill, per member."""
+    total: float = 0.0
     """Output tokens of the running request."""
-    left: list[float]
-    sent: list[float]
-    begun: list[float]
+    left: float = 0.0
+    sent: float = 0.0
+    begun: float = -1.0
     """When the first member entered a step; -1 before."""
-    first: list[float]
-    round: list[int]
+    first: float = 0.0
+    round: int = 0
 
 
 def closed_loop(
@@ -116,23 +114,30 @@ def closed_loop(
     included; ten when it is not said, as public benchmarks do. A `log` is filled with what happened.
     """
     weights = round_weights(requests_per_client, clients=clients)
-    found = _simulate(table, load, clients, rounds=len(weights), log=log)
-    pooled = [(w / len(rows), row) for w, rows in zip(weights, found, strict=True) for row in rows if w]
-    ttft, tpot, e2e = (sum(w * row[i] for w, row in pooled) / sum(weights) for i in range(3))
-    added = table.overheads.request_s
+    rows = _simulate(table, load, clients, rounds=len(weights), log=log)
+    found = served_means(rows, weights, clients=clients, request_s=table.overheads.request_s)
     # The common start, and lengths that happen to be short, make a run of a full replica look faster than it stays.
     most = saturated_loop(table, load).requests_per_s if clients >= load.slots else math.inf
-    ttft_p50, ttft_p95, ttft_p99 = quantiles(pooled, 0)
-    tpot_p50, tpot_p95, tpot_p99 = quantiles(pooled, 1)
+    return msgspec.structs.replace(
+        found, requests_per_s=min(found.requests_per_s, most), saturated=clients > load.slots
+    )
+
+
+def served_means(
+    rounds: list[list[tuple[float, float, float]]], weights: list[float], *, clients: float, request_s: float
+) -> Served:
+    """What clients see on average, of the records (TTFT, TPOT, end to end) of rounds that stand for so many each."""
+    pooled = [(w / len(rows), row) for w, rows in zip(weights, rounds, strict=True) for row in rows if w]
+    ttft, tpot, e2e = (sum(w * row[i] for w, row in pooled) / sum(weights) for i in range(3))
+    ttft_p50, ttft_p95, ttft_p99 = _quantiles(pooled, 0)
     return Served(
-        ttft_s=ttft + added,
+        ttft_s=ttft + request_s,
         tpot_s=tpot,
-        e2e_s=e2e + added,
-        requests_per_s=min(clients / (e2e + added), most),
+        e2e_s=e2e + request_s,
+        requests_per_s=clients / (e2e + request_s),
         running=clients * (e2e - ttft) / e2e,
-        ttft_tail_s=(ttft_p50 + added, ttft_p95 + added, ttft_p99 + added),
-        tpot_tail_s=(tpot_p50, tpot_p95, tpot_p99),
-        saturated=clients > load.slots,
+        ttft_tail_s=(ttft_p50 + request_s, ttft_p95 + request_s, ttft_p99 + request_s),
+        tpot_tail_s=_quantiles(pooled, 1),
     )
 
 
@@ -143,7 +148,7 @@ def round_weights(requests_per_client: int | None, *, clients: float) -> list[fl
     return [1.0] * (rounds - 1) + [float(total - rounds + 1)]
 
 
-def quantiles(pooled: list[tuple[float, tuple[float, float, float]]], column: int) -> tuple[float, float, float]:
+def _quantiles(pooled: list[tuple[float, tuple[float, float, float]]], column: int) -> tuple[float, float, float]:
     """Median, 95th and 99th percentile of a column of weighted records."""
     ordered = sorted((row[column], w) for w, row in pooled)
     reached = list(accumulate(w for _, w in ordered))
@@ -161,45 +166,44 @@ def _simulate(
     size = _cohorts(load, clients)
     weight = clients / size
     room = max(1, math.floor(load.slots / weight + 1e-9))
-    prompt, length, total, left, sent, begun, first = ([0.0] * size for _ in range(7))
-    c = _Cohorts(prompt, length, total, left, sent, begun, first, [0] * size)
-    waiting = deque(range(size))
-    running: list[int] = []
-    for i in range(size):
-        _send(c, i, load, serial=i, now=0.0)
+    waiting = deque(_Cohort() for _ in range(size))
+    running: list[_Cohort] = []
+    for serial, one in enumerate(waiting):
+        _send(one, load, serial=serial, now=0.0)
     records: list[list[tuple[float, float, float]]] = [[] for _ in range(rounds)]
     now, serial, pending, held = 0.0, size, size * rounds, 0.0
     while pending > 0:
-        prompts = _take(c, waiting, load, running=len(running), weight=weight, room=room, now=now)
-        alone = bool(prompts and running) and c.begun[waiting[0]] < 0 and (len(waiting) + 0.5) * weight < load.company
+        prompts = _take(waiting, load, running=len(running), weight=weight, room=room, now=now)
+        alone = bool(prompts and running) and waiting[0].begun < 0 and (len(waiting) + 0.5) * weight < load.company
         if holds := alone and held < load.patience:
             prompts = []
         if not prompts and not running:
-            now = max(now, c.sent[waiting[0]])
+            now = max(now, waiting[0].sent)
             continue
-        step, count = _step(c, table, load, running=running, prompts=prompts, weight=weight, log=log)
+        asked, count = _step(load, running=running, prompts=prompts, weight=weight)
+        step = table.seconds_of(asked)
         if not prompts and waiting and len(running) < room:
-            count = min(count, max(1, math.ceil((c.sent[waiting[0]] - now) / step)))
+            count = min(count, max(1, math.ceil((waiting[0].sent - now) / step)))
         if holds:
             count = min(count, math.ceil(load.patience - held))
         held = held + count if holds else 0.0
         started, now = now, now + step * count
         if log is not None:
-            log.times.append((started, step, count))
-        done = _advance(c, running, count) if load.mixed or not prompts else []
-        for i, tokens in prompts:
-            c.begun[i] = started if c.begun[i] < 0 else c.begun[i]
-            c.prompt[i] -= tokens
-            if c.prompt[i] <= 1e-9:
+            log.steps.append((started, step, count, asked))
+        done = _advance(running, count) if load.mixed or not prompts else []
+        for one, tokens in prompts:
+            one.begun = started if one.begun < 0 else one.begun
+            one.prompt -= tokens
+            if one.prompt <= 1e-9:
                 waiting.popleft()
-                c.first[i] = _first_token(c, i, now=now, step=step * count if load.together else step, weight=weight)
-                c.left[i] -= 1.0
-                (running if c.left[i] > 0 else done).append(i)
-        for i in done:
-            pending -= _record(c, i, records, now, log)
-            _send(c, i, load, serial=serial, now=now)
+                one.first = _first_token(one, now=now, step=step * count if load.together else step, weight=weight)
+                one.left -= 1.0
+                (running if one.left > 0 else done).append(one)
+        for one in done:
+            pending -= _record(one, records, now, log)
+            _send(one, load, serial=serial, now=now)
             serial += 1
-            waiting.append(i)
+            waiting.append(one)
     return records
 
 
@@ -207,61 +211,62 @@ def _cohorts(load: Load, clients: float) -> int:
     return max(1, min(_COHORTS if load.company <= 1.0 else _COHORTS_IN_COMPANY, round(clients)))
 
 
-def _send(c: _Cohorts, i: int, load: Load, *, serial: int, now: float) -> None:
-    low, high = load.spread
+def _send(one: _Cohort, load: Load, *, serial: int, now: float) -> None:
+    prompt, output = drawn_lengths(
+        serial, load.spread, prompt_tokens=load.prompt_tokens, output_tokens=load.output_tokens
+    )
+    one.length = one.prompt = prompt
+    one.total = one.left = output
+    one.sent, one.begun = now, -1.0
+
+
+def drawn_lengths(
+    serial: int, spread: tuple[float, float], *, prompt_tokens: float, output_tokens: float
+) -> tuple[float, float]:
+    """Prompt and answer of a request by its serial number, spread evenly around their means. [tokens]"""
+    low, high = spread
     mean = (low + high) / 2.0
-    u, v = ((serial * ratio + 0.5) % 1.0 for ratio in RATIOS)
-    c.length[i] = c.prompt[i] = max(1.0, load.prompt_tokens * (low + u * (high - low)) / mean)
-    c.total[i] = c.left[i] = max(1.0, float(round(load.output_tokens * (low + v * (high - low)) / mean)))
-    c.sent[i], c.begun[i] = now, -1.0
+    u, v = ((serial * ratio + 0.5) % 1.0 for ratio in _RATIOS)
+    prompt = max(1.0, prompt_tokens * (low + u * (high - low)) / mean)
+    return prompt, max(1.0, float(round(output_tokens * (low + v * (high - low)) / mean)))
 
 
 def _take(
-    c: _Cohorts, waiting: deque[int], load: Load, *, running: int, weight: float, room: int, now: float
-) -> list[tuple[int, float]]:
+    waiting: deque[_Cohort], load: Load, *, running: int, weight: float, room: int, now: float
+) -> list[tuple[_Cohort, float]]:
     """Prompts of this step and the tokens each member gets."""
     budget = max(load.budget - running * weight if load.mixed else load.budget, load.budget * 0.02)
     budget = math.inf if load.together else budget
-    taken: list[tuple[int, float]] = []
-    for i in waiting:
-        fresh = running > 0 and c.sent[i] >= now and c.round[i] > 0
-        if load.one_first and taken and not running and c.begun[taken[0][0]] < 0:
+    taken: list[tuple[_Cohort, float]] = []
+    for one in waiting:
+        fresh = running > 0 and one.sent >= now and one.round > 0
+        if load.one_first and taken and not running and taken[0][0].begun < 0:
             break
         if budget <= 1e-6 or running + len(taken) >= room or fresh:
             break
-        tokens = min(c.prompt[i], budget / weight)
-        taken.append((i, tokens))
+        tokens = min(one.prompt, budget / weight)
+        taken.append((one, tokens))
         budget -= tokens * weight
     return taken
 
 
 def _step(
-    c: _Cohorts,
-    table: StepTable,
-    load: Load,
-    *,
-    running: list[int],
-    prompts: list[tuple[int, float]],
-    weight: float,
-    log: LoopLog | None,
-) -> tuple[float, int]:
-    """Seconds of the next step, and after how many such steps the first running request ends."""
+    load: Load, *, running: list[_Cohort], prompts: list[tuple[_Cohort, float]], weight: float
+) -> tuple[MixedStep, int]:
+    """The next step, and after how many such steps the first running request ends."""
     decodes = len(running) * weight
-    context = sum(c.length[i] + c.total[i] - c.left[i] for i in running) / len(running) if running else 0.0
+    context = sum(one.length + one.total - one.left for one in running) / len(running) if running else 0.0
     if not prompts:
-        jump = max(1.0, min(c.left[i] for i in running))
-        context += jump / 2.0
-        if log is not None:
-            log.asked.append(MixedStep(0.0, 0.0, decodes, context))
-        return table.decode_s(decodes, context), int(jump)
+        jump = max(1.0, min(one.left for one in running))
+        return MixedStep(0.0, 0.0, decodes, context + jump / 2.0), int(jump)
     tokens = sum(t for _, t in prompts) * weight
-    cached = sum(c.length[i] - c.prompt[i] for i, _ in prompts) / len(prompts)
-    length = sum(c.length[i] for i, _ in prompts) / len(prompts)
+    cached = sum(one.length - one.prompt for one, _ in prompts) / len(prompts)
+    length = sum(one.length for one, _ in prompts) / len(prompts)
     # A step that takes a part of a cohort takes whole members, and a piece of the last one; where it holds no whole
     # one, it takes the pieces of one in turn.
-    whole = sum(max(1.0, weight * t / c.length[i]) if weight > 1.0 else 1.0 for i, t in prompts)
+    whole = sum(max(1.0, weight * t / one.length) if weight > 1.0 else 1.0 for one, t in prompts)
     passes = math.ceil(tokens / load.budget - 1e-9) if load.together else 1
-    mixed = MixedStep(
+    step = MixedStep(
         prompt_tokens=tokens / passes,
         prompts=whole / passes,
         sequences=decodes if load.mixed else 0.0,
@@ -269,68 +274,37 @@ def _step(
         cached=cached if weight <= 1.0 else max(0.0, length - tokens) / 2.0,
         dealt=load.company > 1.0,
     )
-    if log is not None:
-        log.asked.append(mixed)
-    return table.seconds_of(mixed), passes
+    return step, passes
 
 
-def _advance(c: _Cohorts, running: list[int], count: int) -> list[int]:
+def _advance(running: list[_Cohort], count: int) -> list[_Cohort]:
     """Every running cohort gains `count` tokens; those that are done leave."""
-    done = []
-    for i in running:
-        c.left[i] -= count
-        if c.left[i] <= 0:
-            done.append(i)
+    for one in running:
+        one.left -= count
+    done = [one for one in running if one.left <= 0]
     if done:
-        running[:] = [i for i in running if c.left[i] > 0]
+        running[:] = [one for one in running if one.left > 0]
     return done
 
 
-def _first_token(c: _Cohorts, i: int, *, now: float, step: float, weight: float) -> float:
+def _first_token(one: _Cohort, *, now: float, step: float, weight: float) -> float:
     """Mean time to first token of a cohort's members: evenly over the steps that prefilled them."""
     if weight <= 1.0:
-        return now - c.sent[i]
-    return (c.begun[i] + min(step, now - c.begun[i]) + now) / 2.0 - c.sent[i]
+        return now - one.sent
+    return (one.begun + min(step, now - one.begun) + now) / 2.0 - one.sent
 
 
-def _record(
-    c: _Cohorts, i: int, records: list[list[tuple[float, float, float]]], now: float, log: LoopLog | None
-) -> int:
+def _record(one: _Cohort, records: list[list[tuple[float, float, float]]], now: float, log: LoopLog | None) -> int:
     """Notes a finished request; 1 while its round counts."""
-    which = c.round[i]
-    c.round[i] += 1
+    which = one.round
+    one.round += 1
     if which >= len(records):
         return 0
     if log is not None:
-        log.requests.append(RequestSeen(which, c.sent[i], c.begun[i], c.sent[i] + c.first[i], now, c.total[i]))
-    e2e = now - c.sent[i]
-    records[which].append((c.first[i], (e2e - c.first[i]) / max(1.0, c.total[i] - 1.0), e2e))
+        log.requests.append(RequestSeen(which, one.sent, one.begun, one.sent + one.first, now, one.total))
+    e2e = now - one.sent
+    records[which].append((one.first, (e2e - one.first) / max(1.0, one.total - 1.0), e2e))
     return 1
-
-
-class Saturation(NamedTuple):
-    """The two kinds of step of a full replica, and how many of each a request costs."""
-
-    batch: float
-    context: float
-    steps: float
-    """Decode steps of a request."""
-    mixed: MixedStep
-
-
-def saturation(table: StepTable, load: Load) -> Saturation:
-    """The steady state of a full replica: what its steps carry on average."""
-    batch = max(1.0, load.slots)
-    context = load.prompt_tokens + load.output_tokens / 2.0
-    steps = max(1.0, load.output_tokens)
-    decode = table.decode_s(batch, context) if load.mixed else 0.0
-    # In balance a step carries R p / n prompt tokens; more than the budget waits for its own steps. Clients of a closed
-    # loop come by the cohort: where a step with prompts costs much, whatever it carries, fewer and fuller ones do.
-    balanced = max(1.0, batch / steps)
-    by_cohort = max(balanced, batch / _cohorts(load, batch), min(load.company, batch))
-    carried = [_carried(load, batch, each) for each in ((batch,) if load.equal else (balanced, by_cohort))]
-    mixed = min(carried, key=lambda step: max(0.0, table.seconds_of(step) - decode) / step.prompts)
-    return Saturation(batch, context, steps, mixed)
 
 
 def _carried(load: Load, batch: float, prompts: float) -> MixedStep:
@@ -355,10 +329,16 @@ def saturated_loop(table: StepTable, load: Load) -> Served:
     T = n D(R) + R (p / q) (M(q) - D(R)), where a mixed step M carries q prompt tokens: what ends in a step on average,
     or a cohort's prompts where those are more; a full budget where all are equal.
     """
-    full = saturation(table, load)
-    batch, steps, prompts = full.batch, full.steps, full.mixed.prompts
-    decode = table.decode_s(batch, full.context)
-    mixed = table.seconds_of(full.mixed)
+    batch, steps = max(1.0, load.slots), max(1.0, load.output_tokens)
+    decode = table.decode_s(batch, load.prompt_tokens + load.output_tokens / 2.0)
+    beside = decode if load.mixed else 0.0
+    # In balance a step carries R p / n prompt tokens; more than the budget waits for its own steps. Clients of a closed
+    # loop come by the cohort: where a step with prompts costs much, whatever it carries, fewer and fuller ones do.
+    balanced = max(1.0, batch / steps)
+    by_cohort = max(balanced, batch / _cohorts(load, batch), min(load.company, batch))
+    carried = [_carried(load, batch, each) for each in ((batch,) if load.equal else (balanced, by_cohort))]
+    timed = [(table.mixed_step_s(step), step.prompts) for step in carried]
+    mixed, prompts = min(timed, key=lambda step: max(0.0, step[0] - beside) / step[1])
     carrying = batch / prompts if not load.mixed or mixed > decode else 0.0
     alone = steps - carrying if load.mixed else steps
     per_request = table.named("decode steps", alone * decode)

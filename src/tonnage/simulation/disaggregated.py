@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from tonnage.simulation.closed_loop import RATIOS, quantiles
+from tonnage.simulation.closed_loop import drawn_lengths, served_means
 from tonnage.simulation.served import Served
-from tonnage.simulation.steps import StepTable
+from tonnage.simulation.steps import MixedStep, StepTable
 
 __all__ = ["Pools", "disaggregated_loop"]
 
@@ -112,23 +112,15 @@ def disaggregated_loop(
     """Means over a run in which each of `clients` sends so many requests, the start included; five when unsaid."""
     total = requests_per_client or _USUAL_REQUESTS
     rounds = min(_ROUNDS, total)
-    found = _simulate(pools, clients, shape=(prompt_tokens, output_tokens), rounds=rounds)
+    rows = _simulate(pools, clients, shape=(prompt_tokens, output_tokens), rounds=rounds)
     weights = [1.0] * (rounds - 1) + [float(total - rounds + 1)]
-    pooled = [(w / len(rows), row) for w, rows in zip(weights, found, strict=True) for row in rows]
-    ttft, tpot, e2e = (sum(w * row[i] for w, row in pooled) / sum(weights) for i in range(3))
     added = pools.prefill.overheads.request_s
-    steady = sum(row[2] for row in found[-1]) / len(found[-1])
-    running = clients * (e2e - ttft) / e2e
-    ttft_p50, ttft_p95, ttft_p99 = quantiles(pooled, 0)
-    return Served(
-        ttft_s=ttft + added,
-        tpot_s=tpot,
-        e2e_s=e2e + added,
+    found = served_means(rows, weights, clients=clients, request_s=added)
+    steady = sum(row[2] for row in rows[-1]) / len(rows[-1])
+    return msgspec.structs.replace(
+        found,
         requests_per_s=clients / (steady + added),
-        running=running,
-        ttft_tail_s=(ttft_p50 + added, ttft_p95 + added, ttft_p99 + added),
-        tpot_tail_s=quantiles(pooled, 1),
-        saturated=running >= 0.98 * pools.slots * pools.decode_workers,
+        saturated=found.running >= 0.98 * pools.slots * pools.decode_workers,
     )
 
 
@@ -192,11 +184,8 @@ def _simulate(
 
 def _send(w: _World, now: float, *, worker: int, round_: int) -> None:
     """The next request of a cohort, its lengths drawn evenly over their spread."""
-    low, high = w.pools.spread
-    mean, serial = (low + high) / 2.0, next(w.drawn)
-    u, v = ((serial * ratio + 0.5) % 1.0 for ratio in RATIOS)
-    prompt = max(1.0, (1.0 - w.pools.found) * w.shape[0] * (low + u * (high - low)) / mean)
-    output = max(1.0, float(round(w.shape[1] * (low + v * (high - low)) / mean)))
+    asked = (1.0 - w.pools.found) * w.shape[0]
+    prompt, output = drawn_lengths(next(w.drawn), w.pools.spread, prompt_tokens=asked, output_tokens=w.shape[1])
     heappush(w.ahead, _Event(now, next(w.serial), _ARRIVES, worker, _Request(round_, now, prompt, output)))
 
 
@@ -215,14 +204,8 @@ def _prefill(w: _World, at: int, now: float) -> None:
         if left - part > _SMALL:
             break
     whole = max(1.0, prompts)
-    step = pools.prefill.mixed_step_s(
-        prompt_tokens=tokens * whole / prompts,
-        prompts=whole,
-        sequences=0.0,
-        context=0.0,
-        cached=tokens / prompts * pools.found / (1.0 - pools.found),
-        dealt=whole > 1.0,
-    )
+    cached = tokens / prompts * pools.found / (1.0 - pools.found)
+    step = pools.prefill.mixed_step_s(MixedStep(tokens * whole / prompts, whole, cached=cached, dealt=whole > 1.0))
     # A worker that stands for several gets fractions of prompts: it is busy for its share of a whole one's step.
     ends = now + step
     for request, part, left, before in taken:

@@ -11,13 +11,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
-from tonnage.domain.answer import Opened, Quantity
+from tonnage.domain.answer import Opened, Quantity, named
 from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, mean_step
 from tonnage.simulation.closed_loop import LoopLog, RequestSeen, round_weights
 from tonnage.simulation.served import Served
-from tonnage.simulation.step_tree import StepTrees
+from tonnage.simulation.step_tree import OpenTable
 from tonnage.simulation.steps import MixedStep
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "closed_tree",
     "formula_tree",
     "held_tree",
+    "node_of",
     "pooled_tree",
     "steady_tree",
 ]
@@ -36,15 +37,15 @@ _DECODE: Final = "decode steps"
 _MIXED: Final = "prefill steps"
 
 
-class ServedTree(msgspec.Struct, frozen=True, kw_only=True):
+class ServedTree(NamedTuple):
     """Mean latencies of a replica, opened, and what one request costs it."""
 
     ttft: Quantity
     tpot: Quantity
     e2e: Quantity
-    work: float
+    work: float = 0.0
     """Requests that take `cost` together; 0 where a simulation alone says how many."""
-    cost: tuple[Quantity, ...]
+    cost: tuple[Quantity, ...] = ()
     """Seconds whose quotient is the replica's rate; none where the traffic states the rate."""
 
 
@@ -67,48 +68,28 @@ def steady_tree(
     step = _between(times, concurrency, decode)
     mean = mean_step(times, load, concurrency=concurrency)
     added, prompts = mean.total_s - mean.decode_s, concurrency / tokens
+    beside = f"{prompts:.3g} prompts a step, {added * 1e3:.3g} ms"
     tpot = Quantity.total(
         TPOT,
-        (
-            step,
-            Quantity.total(
-                "prompts that share steps",
-                (share,),
-                times=added / share.value,
-                how=f"{prompts:.3g} prompts a step, {added * 1e3:.3g} ms",
-            ),
-        ),
+        (step, _filled("prompts that share steps", share, added, how=beside)),
         how=f"steady state of {concurrency:.3g} requests",
     )
+    waits = f"rest of the running step and prompts that came with it: {mean.wait_s * 1e3:.3g} ms"
+    own = "a prompt alone, or beside running decodes where that takes longer"
     ttft = Quantity.total(
-        TTFT,
-        (
-            Quantity.total(
-                "queueing delay",
-                (step,),
-                times=mean.wait_s / step.value,
-                how=f"rest of the running step and prompts that came with it: {mean.wait_s * 1e3:.3g} ms",
-            ),
-            Quantity.total(
-                "own step",
-                (alone,),
-                times=mean.own_s / alone.value,
-                how="a prompt alone, or beside running decodes where that takes longer",
-            ),
-        ),
+        TTFT, (_filled("queueing delay", step, mean.wait_s, how=waits), _filled("own step", alone, mean.own_s, how=own))
     )
+    found = _tree_of(ttft, tpot, load.output_tokens - 1.0)
     if not overload:
-        return _build_tree(ttft, tpot, load.output_tokens - 1.0, work=1.0, cost=())
-    cost = Quantity.total(
-        "time in the batch",
-        (
-            Quantity.total(_DECODE, (step,), times=tokens, how=f"{tokens:.4g} steps"),
-            Quantity.total(
-                "prompts of all", (share,), times=tokens * added / share.value, how=f"{concurrency:.4g} prompts"
-            ),
-        ),
-    )
-    return _build_tree(ttft, tpot, load.output_tokens - 1.0, work=concurrency, cost=(cost,))
+        return found._replace(work=1.0)
+    steps = Quantity.total(_DECODE, (step,), times=tokens, how=f"{tokens:.4g} steps")
+    others = _filled("prompts of all", share, tokens * added, how=f"{concurrency:.4g} prompts")
+    return found._replace(work=concurrency, cost=(Quantity.total("time in the batch", (steps, others)),))
+
+
+def _filled(name: str, inside: Quantity, seconds: float, *, how: str) -> Quantity:
+    """So many seconds, as often what is `inside` as makes them up."""
+    return Quantity.total(name, (inside,), times=seconds / inside.value, how=how)
 
 
 def _between(times: ReplicaTimes, batch: float, decode: Callable[[float], Quantity]) -> Quantity:
@@ -137,25 +118,25 @@ def _between(times: ReplicaTimes, batch: float, decode: Callable[[float], Quanti
 
 def formula_tree(found: Served) -> ServedTree:
     """What a formula over an `OpenTable` made: a full replica, a batch, a burst."""
-
-    def whole(name: str, seconds: float) -> Quantity:
-        assert isinstance(seconds, Opened)
-        return Quantity.total(name, seconds.nodes)
-
-    assert isinstance(found.requests_per_s, Opened)
-    rate = found.requests_per_s.nodes[0]
-    ttft, tpot, e2e = (whole(*each) for each in ((TTFT, found.ttft_s), (TPOT, found.tpot_s), (E2E, found.e2e_s)))
-    return ServedTree(ttft=ttft, tpot=tpot, e2e=e2e, work=rate.times, cost=rate.parts)
+    rate = node_of(found.requests_per_s)
+    latencies = (_total(TTFT, found.ttft_s), _total(TPOT, found.tpot_s), _total(E2E, found.e2e_s))
+    return ServedTree(*latencies, rate.times, rate.parts)
 
 
-def closed_tree(trees: StepTrees, log: LoopLog, *, clients: float, requests: int | None) -> ServedTree:
+def _total(name: str, seconds: float, *, how: str = "") -> Quantity:
+    """A number of a formula by its name."""
+    assert isinstance(seconds, Opened)
+    return Quantity.total(name, seconds.nodes, how=how)
+
+
+def closed_tree(table: OpenTable, log: LoopLog, *, clients: float, requests: int | None) -> ServedTree:
     """A simulated loop of clients: the mean request's time, divided among the steps that ran meanwhile."""
-    opened = _Loop(trees, log)
+    opened = _Loop(table, log)
     weighted = list(_weight_requests(log.requests, round_weights(requests, clients=clients)))
     ttft = Quantity.total(
         TTFT,
         (
-            trees.request(),
+            table.pricing.request(table.overheads),
             opened.during("queueing delay", ((r.sent_s, r.begun_s, w) for w, r in weighted), per="request"),
             opened.during("own prefill", ((r.begun_s, r.first_s, w) for w, r in weighted), per="request"),
         ),
@@ -165,7 +146,13 @@ def closed_tree(trees: StepTrees, log: LoopLog, *, clients: float, requests: int
     tpot = opened.during(TPOT, each, per="token")
     decode = opened.during("decode", ((r.first_s, r.ended_s, w) for w, r in weighted), per="request")
     e2e = Quantity.total(E2E, (ttft, decode))
-    return ServedTree(ttft=ttft, tpot=tpot, e2e=e2e, work=clients, cost=(e2e,))
+    return ServedTree(ttft, tpot, e2e, clients, (e2e,))
+
+
+def node_of(seconds: float, name: str | None = None) -> Quantity:
+    """What an open table says, under its own name or another."""
+    assert isinstance(seconds, Opened)
+    return replace(seconds.nodes[0], name=name or seconds.nodes[0].name)
 
 
 def _weight_requests(requests: list[RequestSeen], weights: list[float]) -> Iterator[tuple[float, RequestSeen]]:
@@ -177,104 +164,67 @@ def _weight_requests(requests: list[RequestSeen], weights: list[float]) -> Itera
             yield weights[seen.round] / counts[seen.round] / total, seen
 
 
-class _Mean(NamedTuple):
-    """Steps of one kind inside some windows of time, weighted."""
-
-    time_s: float = 0.0
-    steps: float = 0.0
-    tokens: float = 0.0
-    prompts: float = 0.0
-    sequences: float = 0.0
-    context: float = 0.0
-    cached: float = 0.0
-
-    def with_part(self, spent: float, weight: float, asked: MixedStep) -> _Mean:
-        """With so many seconds and such a share of one more step; shapes are summed over steps."""
-        return _Mean(
-            self.time_s + spent,
-            self.steps + weight,
-            self.tokens + weight * asked.prompt_tokens,
-            self.prompts + weight * asked.prompts,
-            self.sequences + weight * asked.sequences,
-            self.context + weight * asked.context,
-            self.cached + weight * asked.cached,
-        )
-
-
-class _Loop:
+class _Loop(NamedTuple):
     """The log of a loop, from which windows of time are opened into the steps that ran in them."""
 
-    def __init__(self, trees: StepTrees, log: LoopLog) -> None:
-        self.trees, self.log = trees, log
-        self.starts = [started for started, _, _ in log.times]
+    table: OpenTable
+    log: LoopLog
 
     def during(self, name: str, windows: Iterable[tuple[float, float, float]], *, per: str) -> Quantity:
         """Windows (from, to, weight) as one sum over the kinds of steps in them."""
-        kinds: dict[str, _Mean] = {}
+        kinds: dict[str, list[tuple[float, float, MixedStep]]] = {}
         for begin, end, weight in windows:
             for asked, step_s, spent in self._within(begin, end):
                 kind = _DECODE if not asked.prompts else _MIXED if not asked.sequences else "mixed steps"
-                kinds[kind] = kinds.get(kind, _Mean()).with_part(weight * spent, weight * spent / step_s, asked)
-        found = tuple(self._kind(kind, mean, per) for kind, mean in kinds.items() if mean.time_s > 0.0)
+                kinds.setdefault(kind, []).append((weight * spent, weight * spent / step_s, asked))
+        found = [self._kind(kind, seen, per) for kind, seen in kinds.items()]
         return Quantity.total(
             name, tuple(sorted(found, key=lambda node: -node.value)), how="the steps that ran meanwhile"
         )
 
     def _within(self, begin: float, end: float) -> Iterator[tuple[MixedStep, float, float]]:
         """Steps that run in a window, each with its length and its time inside."""
-        at = max(0, bisect_right(self.starts, begin) - 1)
-        while at < len(self.starts) and self.starts[at] < end:
-            started, step_s, count = self.log.times[at]
+        steps = self.log.steps
+        at = max(0, bisect_right(steps, begin, key=lambda step: step[0]) - 1)
+        while at < len(steps) and steps[at][0] < end:
+            started, step_s, count, asked = steps[at]
             spent = min(end, started + step_s * count) - max(begin, started)
             if spent > 0.0:
-                yield self.log.asked[at], step_s, spent
+                yield asked, step_s, spent
             at += 1
 
-    def _kind(self, kind: str, mean: _Mean, per: str) -> Quantity:
-        """One kind of step at its mean shape, as often as makes up its time."""
-        tokens, prompts, sequences, context, cached = (total / mean.steps for total in mean[2:])
-        if prompts:
-            dealt = any(asked.dealt for asked in self.log.asked)
-            shape = MixedStep(tokens, prompts, sequences, context, cached, dealt)
-            step = self.trees.mixed("mean step", shape)
-        else:
-            step = self.trees.decode("mean step", sequences, context=context)
-        return Quantity.total(kind, (step,), times=mean.time_s / step.value, how=f"steps a {per}, averaged")
+    def _kind(self, kind: str, seen: list[tuple[float, float, MixedStep]], per: str) -> Quantity:
+        """One kind of step (seconds, steps, shape) at its mean shape, as often as makes up its time."""
+        steps = sum(weight for _, weight, _ in seen)
+        tokens, prompts, sequences, context, cached = (
+            sum(weight * asked[k] for _, weight, asked in seen) / steps for k in range(5)
+        )
+        dealt = any(asked.dealt for *_, asked in self.log.steps)
+        shape = MixedStep(tokens, prompts, sequences, context, cached, dealt)
+        step = node_of(self.table.seconds_of(shape), "mean step")
+        return _filled(kind, step, sum(spent for spent, _, _ in seen), how=f"steps a {per}, averaged")
 
 
 def pooled_tree(
-    trees: tuple[StepTrees, StepTrees],
-    found: Served,
-    *,
-    prompt: tuple[float, float],
-    decode_workers: float,
-    clients: float,
+    prefill: OpenTable, decode: OpenTable, *, found: Served, prompt: tuple[float, float], running: float, clients: float
 ) -> ServedTree:
-    """Prefill and decode on workers of their own, as simulated; `prompt` is its tokens and its cache's transfer. [s]"""
-    prefill, decode = trees
+    """
+    Prefill and decode on workers of their own, as simulated.
+
+    `prompt` is its tokens and its cache's transfer [s], `running` what a decode worker runs together. [requests]
+    """
     tokens, transfer_s = prompt
-    own = Quantity.total("own prefill", (prefill.mixed("prefill step", MixedStep(tokens, 1.0)),))
-    move = Quantity(
-        name="KV transfer", value=transfer_s, unit="s", how="the prompt's cache to the decode worker, over the network"
-    )
-    request = prefill.request()
-    queued = found.ttft_s - request.value - own.value - transfer_s
-    queue = Quantity(
-        name="queueing delay",
-        value=queued,
-        unit="s",
-        how="for a prefill worker, for others in its step, for a slot",
-    )
-    ttft = Quantity.total(TTFT, (request, own, move, queue), how=f"mean over the requests of {clients:g} clients")
-    running = max(1.0, found.running / decode_workers)
-    step = decode.decode("mean step", running, context=decode.grid.contexts[1])
+    first = prefill.request_s + named("own prefill", prefill.mixed_step_s(MixedStep(tokens, 1.0)))
+    first += named("KV transfer", transfer_s, how="the prompt's cache to the decode worker, over the network")
+    queued = "for a prefill worker, for others in its step, for a slot"
+    first += named("queueing delay", found.ttft_s - first, how=queued)
+    step = node_of(decode.decode_s(running, decode.grid.contexts[1]), "mean step")
     told = f"steps of a decode worker, opened at {running:.3g} sequences"
-    tpot = Quantity.total(TPOT, (step,), times=found.tpot_s / step.value, how=told)
-    further = (found.e2e_s - found.ttft_s) / found.tpot_s
-    e2e = Quantity.total(
-        E2E, (ttft, Quantity.total("decode", (tpot,), times=further, how=f"{further:.4g} further tokens"))
+    return _tree_of(
+        _total(TTFT, first, how=f"mean over the requests of {clients:g} clients"),
+        _filled(TPOT, step, found.tpot_s, how=told),
+        (found.e2e_s - found.ttft_s) / found.tpot_s,
     )
-    return ServedTree(ttft=ttft, tpot=tpot, e2e=e2e, work=0.0, cost=())
 
 
 def held_tree(tree: ServedTree, steps: float) -> ServedTree:
@@ -282,16 +232,13 @@ def held_tree(tree: ServedTree, steps: float) -> ServedTree:
     if steps <= 0.0:
         return tree
     held = Quantity.total("held for batching", (tree.tpot,), times=steps, how=f"{steps:.3g} decode steps on average")
-    ttft = Quantity.total(tree.ttft.name, (*tree.ttft.parts, held), how=tree.ttft.how)
-    e2e = Quantity.total(tree.e2e.name, (ttft, *tree.e2e.parts[1:]), how=tree.e2e.how)
-    cost = tuple(e2e if part.name == tree.e2e.name else part for part in tree.cost)
-    return msgspec.structs.replace(tree, ttft=ttft, e2e=e2e, cost=cost)
+    ttft = Quantity.total(TTFT, (*tree.ttft.parts, held), how=tree.ttft.how)
+    e2e = Quantity.total(E2E, (ttft, *tree.e2e.parts[1:]))
+    return tree._replace(ttft=ttft, e2e=e2e, cost=tuple(e2e if part.name == E2E else part for part in tree.cost))
 
 
-def _build_tree(
-    ttft: Quantity, tpot: Quantity, tokens: float, *, work: float, cost: tuple[Quantity, ...]
-) -> ServedTree:
+def _tree_of(ttft: Quantity, tpot: Quantity, tokens: float) -> ServedTree:
     """Latencies whose whole is the first token and so many further ones."""
     tokens = max(0.0, tokens)
     decode = Quantity.total("decode", (tpot,), times=tokens, how=f"{tokens:.4g} further tokens")
-    return ServedTree(ttft=ttft, tpot=tpot, e2e=Quantity.total(E2E, (ttft, decode)), work=work, cost=cost)
+    return ServedTree(ttft, tpot, Quantity.total(E2E, (ttft, decode)))

@@ -18,7 +18,7 @@ __all__ = ["burst", "pipelined_share", "prefill_s", "prefill_steps", "static_bat
 def prefill_s(table: StepTable, *, prompts: float, prompt_tokens: float, budget: float) -> float:
     """Seconds to prefill `prompts` whole prompts together, in steps of at most `budget` tokens."""
     steps = prefill_steps(prompts=prompts, prompt_tokens=prompt_tokens, budget=budget)
-    return table.named("prefill", sum(times * table.seconds_of(step) for times, step in steps))
+    return table.named("prefill", sum(times * table.mixed_step_s(step) for times, step in steps))
 
 
 def prefill_steps(*, prompts: float, prompt_tokens: float, budget: float) -> list[tuple[float, MixedStep]]:

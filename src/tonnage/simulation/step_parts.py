@@ -3,11 +3,15 @@
 A `Placement` fixes all that does not change between steps. `step_parts` prices every operator of a step's work list
 and sorts its time: products bound by memory or by arithmetic, attention, element-wise passes, collectives, launches.
 `seconds` adds the parts up under an engine's overheads, which act on each kind.
+
+A step is tabulated in four pieces, for each depends on other numbers: the layers without attention and the head on the
+rows that pass them, decode attention on batch and context, prompt attention on the chunk and what is cached before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -16,10 +20,11 @@ from tonnage.domain.answer import Evidence
 from tonnage.domain.efficiency import Ladder, Rung
 from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.layout import Layout
-from tonnage.domain.model import Model
+from tonnage.domain.model import Model, Moe, StateSpace
 from tonnage.domain.precision import FORMATS, Precision, number_format
 from tonnage.domain.requests.adapters import Adapters
 from tonnage.physics.efficiency import peak_flop_per_s, weakest_rung
+from tonnage.physics.matrices import feed_forward_matrices, mixer_matrices
 from tonnage.physics.operators import has_skewed_table, operator_evidence, operator_s, timed_with_experts
 from tonnage.physics.transformer import Tokens, encode_work, step_work
 from tonnage.physics.work import Operator, Work
@@ -33,8 +38,9 @@ from tonnage.simulation.own_kernels import (
 )
 
 __all__ = [
-    "Parts", "Placement", "Speculation", "encode_parts", "evidence_of", "parts_of", "placed_work", "seconds",
-    "step_parts",
+    "Parts", "Placement", "Speculation", "busy_s", "decode_attention_work", "encoded_work", "evidence_of", "has_states",
+    "launched_apart", "operators_s", "parts_of", "placed_work", "prompt_attention_work", "prompt_rows_work",
+    "rows_work", "seconds", "step_parts",
 ]  # fmt: skip
 
 _COLLECTIVES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point"})
@@ -42,6 +48,8 @@ _ATTENTION = frozenset({"attention_decode", "mla_decode", "state_space"})
 _BALANCED_FROM = 16
 """Expert-parallel ranks from which recipes keep copies of busy experts and place them by load (DeepSeek's EPLB)."""
 _PREFILL = frozenset({"attention_prefill", "mla_prefill"})
+_CORES: Final = frozenset({"attention_decode", "mla_decode"})
+_HEAD: Final = frozenset({"head", "gather logits", "sampling"})
 
 
 class Speculation(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,13 +160,69 @@ def placed_work(placement: Placement, tokens: Tokens) -> Work:
     return work + adapters_in(p.model, tokens, adapters=p.adapters, layout=p.layout)
 
 
-def encode_parts(placement: Placement, *, sequences: float, length: float) -> Parts:
-    """Opens one bidirectional pass into parts."""
-    d = placement
-    work = encode_work(
-        d.model, sequences=sequences, length=length, precision=d.precision, layout=d.layout, domain=d.domain
+def rows_work(placement: Placement, rows: float) -> tuple[Work, Work]:
+    """So many rows through the layers without attention, and through the head."""
+    work = placed_work(placement, Tokens(decodes=rows, context=0.0, emitted=rows))
+    layers = tuple(op for op in work if op.kind not in _CORES and op.name not in _HEAD)
+    return layers, tuple(op for op in work if op.name in _HEAD)
+
+
+def prompt_rows_work(placement: Placement, rows: float) -> Work:
+    """Rows of a prompt through layers that keep a state per sequence, not per token."""
+    return tuple(op for op in placed_work(placement, Tokens(prompts=1.0, chunk=rows)) if op.kind not in _PREFILL)
+
+
+def decode_attention_work(placement: Placement, batch: float, *, context: float) -> Work:
+    """Attention of so many sequences, each to its context."""
+    drafted = 1.0 + placement.speculation.tokens if placement.speculation else 1.0
+    work = placed_work(placement, Tokens(decodes=batch, context=context, drafted=drafted))
+    return tuple(op for op in work if op.kind in _CORES)
+
+
+def prompt_attention_work(placement: Placement, chunk: float, *, prompts: float = 1.0, cached: float = 0.0) -> Work:
+    """Attention of chunks of prompts to themselves and to what is cached before them."""
+    work = placed_work(placement, Tokens(prompts=prompts, chunk=chunk, cached=cached))
+    return tuple(op for op in work if op.kind in _PREFILL)
+
+
+def has_states(model: Model) -> bool:
+    """Whether a prompt passes recurrent layers, which touch a state per sequence and not per token."""
+    return any(isinstance(group.mixer, StateSpace) for group in model.layers)
+
+
+def launched_apart(placement: Placement) -> float:
+    """
+    Launches of a decode step beyond those of its work list, where nothing groups products.
+
+    A loop over experts launches two products for each but the first pair; those without a token launch nothing, and
+    their Python takes about as long as that. An eager engine runs each matrix of a layer by itself, where the list has
+    one product for query, key and value and one for gate and up, and each with the kernels that its format needs.
+    """
+    model, eager = placement.model, placement.eager
+    looped = sum(
+        2 * g.count * (g.feed_forward.num_experts - 1) for g in model.layers if isinstance(g.feed_forward, Moe)
     )
-    return parts_of(work, d)
+    if eager is None:
+        return float(looped)
+    listed = sum(op.count for op in rows_work(placement, 1.0)[0] if op.kind == "gemm")
+    apart, further = 0.0, 0.0
+    for group in model.layers:
+        width = model.hidden_size
+        for matrix in (*mixer_matrices(group.mixer, width), *feed_forward_matrices(group.feed_forward, width)):
+            routed = matrix.active is not None
+            stored = (placement.precision.experts if routed else None) or placement.precision.weights
+            launched = group.count * matrix.copies * (2 if matrix.name.endswith("gate_up_proj") else 1)
+            apart += 0.0 if routed else launched
+            further += launched * eager.get(stored, 0.0)
+    return looped + max(0.0, apart - listed) + further
+
+
+def encoded_work(placement: Placement, *, sequences: float, length: float) -> Work:
+    """One bidirectional pass of a placement as a work list."""
+    p = placement
+    return encode_work(
+        p.model, sequences=sequences, length=length, precision=p.precision, layout=p.layout, domain=p.domain
+    )
 
 
 def parts_of(work: Work, placement: Placement) -> Parts:
@@ -292,25 +356,40 @@ def seconds(parts: Parts, overheads: Overheads, *, sequences: float, prompts: fl
     `sequences` are those running in the step, `prompts` those that enter it.
     """
     o = overheads
-    share = 0.0 if parts.memory + parts.compute == 0 else 1.0 / (parts.memory + parts.compute)
+    exposed = o.step_s + o.sequence_s * sequences + o.prompt_s * prompts
+    return max(busy_s(parts, o, prompts=bool(prompts)), o.hidden_s + o.launch_s * parts.kernels) + exposed
+
+
+def busy_s(parts: Parts, overheads: Overheads, *, prompts: bool) -> float:
+    """The accelerator's time alone: operators, and what the engine adds to each kernel or saves of it. [s]"""
+    o = overheads
+    return operators_s(parts, o, prompts=prompts) + parts.kernels * (o.prefill_kernel_s if prompts else o.kernel_s)
+
+
+def operators_s(parts: Parts, overheads: Overheads, *, prompts: bool, among: Parts | None = None) -> float:
+    """
+    Operators under an engine's factors. [s]
+
+    Factors that are on the mean product are those of the list `among` which the parts stand; of their own by default.
+    """
+    o, whole = overheads, among or parts
     products = parts.memory * o.memory + parts.compute * o.compute
-    products *= 1.0 + share * (
-        parts.narrow * (o.narrow - 1.0)
-        + parts.weight_only * (o.weight_only - 1.0)
-        + parts.experts * (o.experts - 1.0)
-        + parts.experts_compute * (o.experts_compute - 1.0)
-    )
+    if whole.memory + whole.compute:
+        mean = (whole.memory * o.memory + whole.compute * o.compute) / (whole.memory + whole.compute)
+        products += mean * (
+            parts.narrow * (o.narrow - 1.0)
+            + parts.weight_only * (o.weight_only - 1.0)
+            + parts.experts * (o.experts - 1.0)
+            + parts.experts_compute * (o.experts_compute - 1.0)
+        )
     looked = parts.prefill_attention * o.prefill_attention
     if prompts and o.reach_bytes_per_s and (parts.own_products or parts.own_scores):
         products, looked = parts.own_products, parts.own_scores
-    busy = (
+    return (
         products
         + parts.attended_s(o.attention)
         + looked
         + parts.touch * o.touch
         + parts.collective * o.collective
-        + parts.kernels * (o.prefill_kernel_s if prompts else o.kernel_s)
         + (0.0 if prompts else parts.unhidden)
     )
-    exposed = o.step_s + o.sequence_s * sequences + o.prompt_s * prompts
-    return max(busy, o.hidden_s + o.launch_s * parts.kernels) + exposed

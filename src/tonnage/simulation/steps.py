@@ -29,28 +29,26 @@ from tonnage.simulation.step_parts import (
     Parts,
     Placement,
     Speculation,
-    encode_parts,
-    parts_of,
-    seconds,
-    step_parts,
-)
-from tonnage.simulation.step_work import (
+    busy_s,
     decode_attention_work,
     has_states,
     launched_apart,
+    parts_of,
     prompt_attention_work,
     prompt_rows_work,
     rows_work,
+    seconds,
+    step_parts,
 )
 
 __all__ = [
-    "MixedStep", "Parts", "Placement", "RankRows", "Speculation", "StepGrid", "StepTable", "encode_parts",
+    "MixedStep", "Parts", "Placement", "RankRows", "Speculation", "StepGrid", "StepTable",
     "exchange_beside_s", "prompt_launch_s", "seconds", "step_grid", "step_parts", "step_table",
 ]  # fmt: skip
 
 
 class MixedStep(NamedTuple):
-    """A step that carries prompts, as `StepTable.mixed_step_s` takes it."""
+    """A step that carries prompts: tokens of so many of them, beside sequences that decode, on the replica."""
 
     prompt_tokens: float
     prompts: float
@@ -134,87 +132,85 @@ class StepTable(msgspec.Struct, frozen=True, kw_only=True):
 
     def decode_s(self, sequences: float, context: float) -> float:
         """One token of each of `sequences` on the replica with `context` tokens: a step, or its share of one. [s]"""
-        busy = self.decode_busy_s(sequences, context, padded=self.graphs)
-        step = self._with_host(busy + self.bubble_s(busy), sequences / self.layout.dp, 0.0)
+        step = self.verify_s(sequences, context)
         if self.speculation is None:
             return step
         return (step + self.drafts_s(sequences)) / self.speculation.gained
+
+    def verify_s(self, sequences: float, context: float) -> float:
+        """A decode step, drafts not counted. [s]"""
+        busy = self.decode_busy_s(sequences, context, padded=self.graphs)
+        return self.with_host(busy + self.bubble_s(busy), sequences)
 
     def drafts_s(self, sequences: float) -> float:
         """Drafting by a draft of its own, or by one layer and the head per token (multi-token prediction). [s]"""
         per_rank = max(1.0, sequences / (self.layout.dp * self.layout.pp))
         if self.drafting_s is not None:
             return self.drafting_s[0] + self.drafting_s[1] * per_rank
-        one = value_at(self.rows, self.dense_s, x=per_rank) / self.layers + value_at(self.rows, self.head_s, x=per_rank)
+        one = self.layers_s(per_rank) / self.layers + self.logits_s(per_rank)
         return one * (self.speculation.tokens if self.speculation else 0.0)
 
-    def mixed_step_s(
-        self,
-        *,
-        prompt_tokens: float,
-        prompts: float,
-        sequences: float,
-        context: float,
-        cached: float = 0.0,
-        dealt: bool = False,
-    ) -> float:
-        """
-        One step with `prompt_tokens` of `prompts` prompts beside `sequences` decodes, on the replica. [s]
-
-        Prompts fall on data-parallel ranks as they come, or are `dealt` out evenly from a queue.
-        """
-        on_rank = self.fullest_rank(prompt_tokens=prompt_tokens, prompts=prompts, sequences=sequences, dealt=dealt)
-        busy = self.mixed_busy_s(on_rank, sequences=sequences, context=context, cached=cached)
-        return self._with_host(busy, sequences / self.layout.dp, on_rank.prompts)
+    def mixed_step_s(self, step: MixedStep) -> float:
+        """One step with tokens of prompts beside decodes, on the replica. [s]"""
+        mine = self.fullest_rank(step)
+        busy = self.layers_s(mine.rows, prompts=True) + self.logits_s(mine.emitted)
+        if mine.decodes:
+            alone = self.decode_busy_s(step.sequences, step.context, padded=False)
+            busy += self.attended_s(max(1.0, mine.decodes), step.context, beside=self.mixed_attention)
+            busy += self.bubble_s(alone)
+        return self.with_host(busy + self.chunks_s(mine, step.cached), step.sequences, prompts=mine.prompts)
 
     def seconds_of(self, step: MixedStep) -> float:
-        """The same of a step as a record. [s]"""
-        return self.mixed_step_s(
-            prompt_tokens=step.prompt_tokens,
-            prompts=step.prompts,
-            sequences=step.sequences,
-            context=step.context,
-            cached=step.cached,
-            dealt=step.dealt,
-        )
+        """A step that may carry prompts. [s]"""
+        return self.mixed_step_s(step) if step.prompts else self.decode_s(step.sequences, step.context)
 
-    def fullest_rank(self, *, prompt_tokens: float, prompts: float, sequences: float, dealt: bool = False) -> RankRows:
-        """What the data-parallel rank with most prompt tokens gets of a step: the others wait for it."""
-        each = prompts / self.layout.pp
-        fullest = max(1.0 / self.layout.dp, min(1.0, 1.0 / each)) if dealt else _fullest_share(each, self.layout.dp)
-        share = fullest / self.layout.pp
+    def fullest_rank(self, step: MixedStep) -> RankRows:
+        """
+        What the data-parallel rank with most prompt tokens gets of a step: the others wait for it.
+
+        Prompts fall on ranks as they come, or are `dealt` out evenly from a queue.
+        """
+        ranks, stages = self.layout.dp, self.layout.pp
+        each = step.prompts / stages
+        share = max(1.0 / ranks, min(1.0, 1.0 / each)) if step.dealt else _fullest_share(each, ranks)
+        share /= stages
         return RankRows(
-            prompt_tokens * share,
-            prompts * share,
-            self.decodes_of(sequences),
-            prompt_tokens / max(prompts, 1.0),
+            step.prompt_tokens * share,
+            step.prompts * share,
+            self.decodes_of(step.sequences),
+            step.prompt_tokens / max(step.prompts, 1.0),
         )
 
-    def mixed_busy_s(self, on_rank: RankRows, *, sequences: float, context: float, cached: float) -> float:
-        """The accelerator's part of such a step. [s]"""
-        busy = value_at(self.rows, self.mixed_s, x=on_rank.rows) + value_at(self.rows, self.head_s, x=on_rank.emitted)
-        if on_rank.decodes:
-            fixed, slope = affine_at(self.batches, self.attention_s, x=max(1.0, on_rank.decodes))
-            busy += (
-                fixed
-                + slope * context * self.mixed_attention
-                + self.bubble_s(self.decode_busy_s(sequences, context, padded=False))
-            )
-        fixed, linear, square = self.chunk_s
-        return busy + (fixed + on_rank.tokens * (linear + square * (cached + on_rank.chunk / 2.0)))
-
-    def _with_host(self, busy: float, sequences: float, prompts: float) -> float:
+    def with_host(self, busy: float, sequences: float, *, prompts: float = 0.0) -> float:
+        """A step of so many sequences on the replica and prompts on a rank, from the accelerator's part of it. [s]"""
         o = self.overheads
-        return max(busy, self.hidden_s) + o.step_s + o.sequence_s * sequences + o.prompt_s * prompts
+        return max(busy, self.hidden_s) + o.step_s + o.sequence_s * sequences / self.layout.dp + o.prompt_s * prompts
 
     def decode_busy_s(self, sequences: float, context: float, *, padded: bool) -> float:
         """The accelerator's part of a decode step; `padded` to the size of a captured graph. [s]"""
         per_rank = max(1.0, self.decodes_of(sequences))
         rows = captured_batch(per_rank) if padded else per_rank
         verified = 1.0 + self.speculation.tokens if self.speculation else 1.0
-        fixed, slope = affine_at(self.batches, self.attention_s, x=per_rank)
-        head = value_at(self.rows, self.head_s, x=per_rank * verified)
-        return value_at(self.rows, self.dense_s, x=rows * verified) + head + fixed + slope * context
+        busy = self.layers_s(rows * verified) + self.logits_s(per_rank * verified)
+        return busy + self.attended_s(per_rank, context)
+
+    def layers_s(self, rows: float, *, prompts: bool = False) -> float:
+        """Everything but attention and head, on so many rows of a rank. [s]"""
+        return value_at(self.rows, self.mixed_s if prompts else self.dense_s, x=rows)
+
+    def logits_s(self, rows: float) -> float:
+        """The head on so many rows. [s]"""
+        return value_at(self.rows, self.head_s, x=rows)
+
+    def attended_s(self, batch: float, context: float, *, beside: float = 1.0) -> float:
+        """Decode attention of a rank's batch; `beside` is the factor on each token of context. [s]"""
+        fixed, slope = affine_at(self.batches, self.attention_s, x=batch)
+        return fixed + slope * context * beside
+
+    def chunks_s(self, mine: RankRows, cached: float) -> float:
+        """Attention of a rank's prompts to themselves and to what is cached before them. [s]"""
+        fixed, linear, square = self.chunk_s
+        return fixed + mine.tokens * (linear + square * (cached + mine.chunk / 2.0))
 
     def bubble_s(self, busy: float) -> float:
         """What pipeline stages lose waiting for each other: micro-batches of decodes are never equal. [s]"""
@@ -312,7 +308,7 @@ def step_table(grid: StepGrid, overheads: Overheads) -> StepTable:
     o = overheads
     launched = prompt_launch_s(grid, o)
     dense, mixed = (
-        tuple(_busy(parts, o, prompts=prompts) for parts in pieces)
+        tuple(busy_s(parts, o, prompts=prompts) for parts in pieces)
         for prompts, pieces in ((False, grid.dense), (True, grid.mixed))
     )
     beside = _beside(grid.rows, dense, grid.dense, o)
@@ -322,7 +318,7 @@ def step_table(grid: StepGrid, overheads: Overheads) -> StepTable:
         dense_s=tuple(taken - hidden for taken, hidden in zip(dense, beside, strict=True)),
         mixed_s=tuple(max(launched, taken - hidden) for taken, hidden in zip(mixed, with_prompts, strict=True)),
         beside_s=beside if any(beside) else (),
-        head_s=tuple(_busy(parts, o, prompts=False) for parts in grid.head),
+        head_s=tuple(busy_s(parts, o, prompts=False) for parts in grid.head),
         batches=grid.batches,
         attention_s=tuple(_line(grid.contexts, low, high, o) for low, high in grid.attention),
         chunk_s=_with_images(_curve(grid.chunks, grid.prefill, o, late=grid.late), grid.encoder_s),
@@ -348,7 +344,7 @@ def prompt_launch_s(grid: StepGrid, overheads: Overheads) -> float:
 def _line(contexts: tuple[float, float], low: Parts, high: Parts, overheads: Overheads) -> tuple[float, float]:
     """Fixed time and time per token of context of decode attention."""
     near, far = contexts
-    first, second = _busy(low, overheads, prompts=False), _busy(high, overheads, prompts=False)
+    first, second = busy_s(low, overheads, prompts=False), busy_s(high, overheads, prompts=False)
     slope = max(0.0, (second - first) / (far - near))
     return max(0.0, first - slope * near), slope
 
@@ -367,10 +363,10 @@ def _curve(
     first, and the rest of the first is linear.
     """
     q0, q1 = chunks
-    t0, t1 = (_busy(parts, overheads, prompts=True) for parts in prefill)
+    t0, t1 = (busy_s(parts, overheads, prompts=True) for parts in prefill)
     if late is not None:
         cached, parts = late
-        square = max(0.0, (_busy(parts, overheads, prompts=True) - t1) / (q1 * cached))
+        square = max(0.0, (busy_s(parts, overheads, prompts=True) - t1) / (q1 * cached))
         return 0.0, max(0.0, t1 / q1 - square * q1 / 2.0), square
     square = max(0.0, 2.0 * (t1 - t0) / (q1 * q1 - q0 * q0)) if q1 > q0 else 0.0
     fixed = t0 - square * q0 * q0 / 2.0
@@ -411,13 +407,7 @@ def exchange_beside_s(placement: Placement, rows: float, *, overheads: Overheads
         return 0.0
     points = (rows / 2.0, rows)
     parts = tuple(_dense_and_head(placement, each)[0] for each in points)
-    return _beside(points, tuple(_busy(each, overheads, prompts=False) for each in parts), parts, overheads)[1]
-
-
-def _busy(parts: Parts, overheads: Overheads, *, prompts: bool) -> float:
-    """Accelerator time of parts alone, without the host."""
-    alone = msgspec.structs.replace(overheads, step_s=0.0, sequence_s=0.0, hidden_s=0.0, launch_s=0.0, prompt_s=0.0)
-    return seconds(parts, alone, sequences=0.0, prompts=1.0 if prompts else 0.0)
+    return _beside(points, tuple(busy_s(each, overheads, prompts=False) for each in parts), parts, overheads)[1]
 
 
 def _ladder_of_rows(most: float, widest: float) -> tuple[float, ...]:

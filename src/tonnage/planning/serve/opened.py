@@ -14,7 +14,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.domain.answer import Evidence, Quantity
 from tonnage.domain.requests.common import Lengths
-from tonnage.physics.transformer import Tokens, encode_work
+from tonnage.physics.transformer import Tokens
 from tonnage.planning.deployment import Deployment
 from tonnage.planning.replica import decode_tokens, drafting_grid, prefill_tokens
 from tonnage.planning.serve import traffic
@@ -25,12 +25,13 @@ from tonnage.simulation.served_tree import (
     closed_tree,
     formula_tree,
     held_tree,
+    node_of,
     pooled_tree,
     steady_tree,
 )
 from tonnage.simulation.step_parts import placed_work
-from tonnage.simulation.step_tree import OpenTable, Pricing, StepTrees, pass_tree
-from tonnage.simulation.steps import exchange_beside_s, step_table
+from tonnage.simulation.step_tree import OpenTable, Pricing, pass_tree
+from tonnage.simulation.steps import StepGrid, StepTable, exchange_beside_s, step_table
 
 __all__ = ["NOT_OPENED", "engine_evidence", "open_numbers", "pricing_of"]
 
@@ -40,7 +41,7 @@ _ROUNDING: Final = 1e-9
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
-def open_numbers(at: Deployment, found: Served, *, additions: Additions = catalog.NOTHING) -> tuple[Quantity, ...]:
+def open_numbers(at: Deployment, found: Served, *, additions: Additions) -> tuple[Quantity, ...]:
     """
     The numbers of a case as trees: TTFT, TPOT, end-to-end latency, requests and output tokens per second.
 
@@ -52,7 +53,7 @@ def open_numbers(at: Deployment, found: Served, *, additions: Additions = catalo
     elif case.disaggregation is not None:
         tree = _open_disaggregated(at, found, additions)
     else:
-        tree = _replica(at, found, additions)
+        tree = _replica(at, additions)
     rest = NOT_OPENED if at.drift is None else MEASURED_NEAR
     numbers = [] if case.phase == "decode" else [_settle_value(tree.ttft, found.ttft_s, rest)]
     if case.osl > 1:
@@ -71,13 +72,12 @@ def open_numbers(at: Deployment, found: Served, *, additions: Additions = catalo
     return tuple(numbers)
 
 
-def pricing_of(at: Deployment, *, additions: Additions = catalog.NOTHING) -> Pricing:
+def pricing_of(at: Deployment, additions: Additions) -> Pricing:
     """What the times of a case's steps rest on."""
     part, placed = catalog.accelerator(at.case.accelerator, additions), at.placement.accelerator
     rated = part.memory_bytes_per_s * at.case.accelerator_fraction
     return Pricing(
         placement=at.placement,
-        overheads=at.overheads,
         engine=engine_evidence(at),
         datasheet=msgspec.structs.replace(placed, memory_bytes_per_s=rated),
     )
@@ -100,65 +100,56 @@ def engine_evidence(at: Deployment) -> Evidence:
     )
 
 
-def _replica(at: Deployment, found: Served, additions: Additions) -> ServedTree:
+def _replica(at: Deployment, additions: Additions) -> ServedTree:
     """What `traffic.under_load` answers, as trees."""
     grid, load, asked = traffic.grid_of(at), traffic.load_of(at), at.case.traffic
-    table, copies = step_table(grid, at.overheads), float(at.case.replicas)
-    if asked.saturated:
-        table = traffic.offline_table(at, table)
-    pricing = msgspec.structs.replace(pricing_of(at, additions=additions), overheads=table.overheads)
-    trees = StepTrees(pricing=pricing, table=table, grid=grid)
-    if asked.saturated:
-        return formula_tree(saturated_loop(OpenTable.of(trees), load))
-    if asked.static or (asked.batch is not None and asked.concurrency is None):
-        return formula_tree(traffic.under_load(at, OpenTable.of(trees))[0])
-    if asked.concurrency is not None:
-        log, clients, each = LoopLog([], [], []), asked.concurrency / copies, asked.requests_per_client
-        seen = closed_loop(table, load, clients=clients, requests_per_client=each, log=log)
-        tree = closed_tree(trees, log, clients=clients, requests=each)
-        if seen.requests_per_s * tree.e2e.value < clients * (1.0 - _ROUNDING):
-            full = formula_tree(saturated_loop(OpenTable.of(trees), load))
-            tree = msgspec.structs.replace(tree, work=full.work, cost=full.cost)
-        return held_tree(tree, traffic.wait_steps(seen, traffic.who_waits(at, load)))
-    return _steady(at, trees, rate_per_s=(asked.rate_per_s or 0.0) / copies)
+    plain, pricing, copies = step_table(grid, at.overheads), pricing_of(at, additions), float(at.case.replicas)
+    table = OpenTable.of(plain, grid, pricing=pricing)
+    if asked.saturated or asked.static or (asked.batch is not None and asked.concurrency is None):
+        return formula_tree(traffic.under_load(at, table)[0])
+    if asked.concurrency is None:
+        return _steady(at, pricing, rate_per_s=(asked.rate_per_s or 0.0) / copies)
+    log, clients, each = LoopLog([], []), asked.concurrency / copies, asked.requests_per_client
+    seen = closed_loop(plain, load, clients=clients, requests_per_client=each, log=log)
+    tree = closed_tree(table, log, clients=clients, requests=each)
+    if seen.requests_per_s * tree.e2e.value < clients * (1.0 - _ROUNDING):
+        full = formula_tree(saturated_loop(table, load))
+        tree = tree._replace(work=full.work, cost=full.cost)
+    return held_tree(tree, traffic.wait_steps(seen, traffic.who_waits(at, load)))
 
 
-def _steady(at: Deployment, trees: StepTrees, *, rate_per_s: float) -> ServedTree:
+def _steady(at: Deployment, pricing: Pricing, *, rate_per_s: float) -> ServedTree:
     """Arrivals at a rate, by the closed form that plans use."""
     times, load = state = traffic.open_load(at)
     point, overload = state.at_rate(rate_per_s)
-    lengths = Lengths(prompt_tokens=max(1.0, at.case.isl), output_tokens=max(1.0, at.case.osl))
-    prompt, context = lengths.prompt_tokens, lengths.prompt_tokens + lengths.output_tokens / 2.0
-    pricing, layout = trees.pricing, at.placement.layout
+    lengths = Lengths(prompt_tokens=max(1.0, at.case.isl), output_tokens=load.output_tokens)
+    context, o = lengths.prompt_tokens + lengths.output_tokens / 2.0, at.overheads
     drafting = None
     if at.placement.speculation is not None:
         grid = drafting_grid(at, lengths, batch=times.batches[-1])
-        drafting = StepTrees(pricing=pricing, table=step_table(grid, at.overheads), grid=grid)
+        drafting = OpenTable.of(step_table(grid, o), grid, pricing=pricing)
 
     def opened_pass(tokens: Tokens, sequences: float, how: str) -> Quantity:
         work = placed_work(at.placement, tokens)
-        return pass_tree("step", pricing, work=work, sequences=sequences, prompts=tokens.prompts, how=how)
+        return pass_tree(pricing, o, name="step", work=work, sequences=sequences, prompts=tokens.prompts, how=how)
 
     def decode(batch: float) -> Quantity:
         if drafting is not None:
-            return drafting.decode("step", batch, context=context)
+            return node_of(drafting.decode_s(batch, context), "step")
         tokens = decode_tokens(at, batch, context=context)
-        whole = opened_pass(tokens, batch / layout.dp, f"{batch:.4g} requests at {context:,.0f} tokens")
-        beside = exchange_beside_s(at.placement, tokens.rows, overheads=at.overheads)
+        whole = opened_pass(tokens, batch / at.placement.layout.dp, f"{batch:.4g} requests at {context:,.0f} tokens")
+        beside = exchange_beside_s(at.placement, tokens.rows, overheads=o)
         if not beside:
             return whole
         told = "half of the rows compute while the others are exchanged between nodes"
         return Quantity.total("step", (whole, pricing.leaf("exchange beside products", -beside, how=told)))
 
-    def worked(name: str, tokens: float) -> Quantity:
-        mean, steps = prefill_tokens(at, tokens)
-        own = opened_pass(mean, 0.0, f"{mean.chunk:,.0f} tokens of a prompt")
-        return Quantity.total(name, (own,), times=steps, how=f"{steps:.3g} steps")
-
-    work = worked("prefill", prompt)
-    own = Quantity.total("own prefill", (trees.request(), work))
+    mean, steps = prefill_tokens(at, lengths.prompt_tokens)
+    own = opened_pass(mean, 0.0, f"{mean.chunk:,.0f} tokens of a prompt")
+    work = Quantity.total("prefill", (own,), times=steps, how=f"{steps:.3g} steps")
+    alone = Quantity.total("own prefill", (pricing.request(o), work))
     tree = steady_tree(
-        times, load, concurrency=point.concurrency, overload=overload, decode=decode, prefill=(own, work)
+        times, load, concurrency=point.concurrency, overload=overload, decode=decode, prefill=(alone, work)
     )
     seen = Served(
         ttft_s=point.ttft_mean_s,
@@ -172,44 +163,32 @@ def _steady(at: Deployment, trees: StepTrees, *, rate_per_s: float) -> ServedTre
 
 
 def _open_encoder(at: Deployment, additions: Additions) -> ServedTree:
-    p, case, batch = at.placement, at.case, traffic.encoded_batch(at)
-    work = encode_work(
-        p.model,
-        sequences=batch / case.replicas,
-        length=max(1.0, case.isl),
-        precision=p.precision,
-        layout=p.layout,
-        domain=p.domain,
-    )
-    pricing = pricing_of(at, additions=additions)
-    whole = pass_tree("pass", pricing, work=work, sequences=batch, prompts=1.0, how=f"{batch:.4g} sequences")
+    case, batch, pricing = at.case, traffic.encoded_batch(at), pricing_of(at, additions)
+    work = traffic.encoded_batch_work(at)
+    told = f"{batch:.4g} sequences"
+    whole = pass_tree(pricing, at.overheads, name="pass", work=work, sequences=batch, prompts=1.0, how=told)
     request = pricing.leaf("request handling", at.overheads.request_s, how="reading, tokenising, answering")
     tree = Quantity.total("latency", (request, whole))
     cost = () if case.traffic.rate_per_s is not None else (tree,)
-    return ServedTree(ttft=tree, tpot=tree, e2e=tree, work=batch / case.replicas, cost=cost)
+    return ServedTree(tree, tree, tree, batch / case.replicas, cost)
 
 
 def _open_disaggregated(at: Deployment, found: Served, additions: Additions) -> ServedTree:
     split, grids = at.case.disaggregation, traffic.pool_grids(at)
     assert split is not None
-    pools, pricing = traffic.pools_of(at, grids), pricing_of(at, additions=additions)
-    trees = tuple(
-        StepTrees(
-            pricing=msgspec.structs.replace(
-                pricing, placement=msgspec.structs.replace(at.placement, layout=table.layout)
-            ),
-            table=table,
-            grid=grid,
-        )
-        for table, grid in zip((pools.prefill, pools.decode), grids, strict=True)
-    )
-    clients = (at.case.traffic.concurrency or 1.0) / at.case.replicas
+    pools, pricing = traffic.pools_of(at, grids), pricing_of(at, additions)
+
+    def opened(table: StepTable, grid: StepGrid) -> OpenTable:
+        placement = msgspec.structs.replace(at.placement, layout=table.layout)
+        return OpenTable.of(table, grid, pricing=msgspec.structs.replace(pricing, placement=placement))
+
     return pooled_tree(
-        (trees[0], trees[1]),
-        found,
+        opened(pools.prefill, grids[0]),
+        opened(pools.decode, grids[1]),
+        found=found,
         prompt=(at.case.isl, pools.transfer_s),
-        decode_workers=split.decode_workers,
-        clients=clients,
+        running=max(1.0, found.running / split.decode_workers),
+        clients=(at.case.traffic.concurrency or 1.0) / at.case.replicas,
     )
 
 

@@ -13,6 +13,7 @@ from tonnage.domain.layout import Disaggregation, Engine, Layout
 from tonnage.domain.requests.common import Lengths, Slo
 from tonnage.errors import BadRequest
 from tonnage.physics.efficiency import weakest_rung
+from tonnage.physics.work import Work
 from tonnage.planning.deployment import Deployment
 from tonnage.planning.replica import concurrency_limit, mixes_prompts, replica_of
 from tonnage.simulation.capacity import ReplicaLoad, Steady
@@ -20,14 +21,15 @@ from tonnage.simulation.closed_loop import Load, closed_loop, saturated_loop
 from tonnage.simulation.disaggregated import Pools, disaggregated_loop
 from tonnage.simulation.served import Served
 from tonnage.simulation.static import burst, pipelined_share, static_batch
-from tonnage.simulation.step_parts import Placement
-from tonnage.simulation.steps import StepGrid, StepTable, encode_parts, seconds, step_grid, step_table
+from tonnage.simulation.step_parts import Placement, encoded_work, parts_of
+from tonnage.simulation.steps import StepGrid, StepTable, seconds, step_grid, step_table
 
 if TYPE_CHECKING:
     from tonnage.planning.drift import Moved
 
 __all__ = [
     "encoded_batch",
+    "encoded_batch_work",
     "grid_of",
     "interrupted_share",
     "load_of",
@@ -341,10 +343,16 @@ def encoded_batch(at: Deployment) -> float:
     return float(traffic.batch or traffic.concurrency or (_TYPICAL_BATCH if traffic.saturated else 1))
 
 
+def encoded_batch_work(at: Deployment) -> Work:
+    """One pass of a replica as a work list."""
+    sequences = encoded_batch(at) / at.case.replicas
+    return encoded_work(at.placement, sequences=sequences, length=max(1.0, at.case.isl))
+
+
 def _predict_encoder(at: Deployment) -> tuple[Served, Rung]:
     """One pass per batch; latency and throughput are two sides of it."""
     traffic, case, batch = at.case.traffic, at.case, encoded_batch(at)
-    parts = encode_parts(at.placement, sequences=batch / case.replicas, length=max(1.0, case.isl))
+    parts = parts_of(encoded_batch_work(at), at.placement)
     o = at.overheads
     taken = seconds(parts, o, sequences=batch, prompts=1.0) + o.request_s
     rate = batch / case.replicas / taken
