@@ -100,9 +100,6 @@ def _replica(limits: Limits) -> Row:
         "host_free": limits.host_blocks,
         "recalled": 0,
         "stored": 0,
-        "slots": [[0, 0, 0] for _ in range(limits.max_loras)],
-        "uses": 0,
-        "loading": 0.0,
     }
 
 
@@ -160,7 +157,6 @@ def _row(requests: Requests, r: int) -> Row:
         "preempted": 0,
         "client": r,
         "given": 0,
-        "adapter": int(requests.adapter[r]),
         "swapped": 0,
         "replica": 0,
     }
@@ -276,17 +272,6 @@ def _release(w: Row, row: Row) -> None:
                 w["queue"][block] = name
                 w["free"] += 1
     row["held"], row["mine"] = 0, []
-    for slot in w["slots"]:
-        if row["adapter"] and slot[0] == row["adapter"]:
-            w["uses"] += 1
-            slot[1], slot[2] = slot[1] - 1, w["uses"]
-
-
-def _slot(w: Row, row: Row) -> list[int] | None:
-    """Where a request's adapter is, or where it can go: the slot unused for longest."""
-    mine = [slot for slot in w["slots"] if slot[0] == row["adapter"]]
-    unused = [slot for slot in w["slots"] if slot[1] == 0]
-    return mine[0] if mine else min(unused, key=lambda slot: int(slot[2])) if unused else None
 
 
 def _host_put(w: Row, limits: Limits, name: int) -> None:
@@ -322,9 +307,6 @@ def _admit(w: Row, limits: Limits, left: int) -> None:
         if limits.gather and not w["taking"]:
             break
         row = _next(w, limits)
-        if row is None:
-            w["taking"] = 0
-            break
         hits, recalled, found = _cached(w, limits, row)
         need = min(_known(row) - found, limits.threshold or _known(row))
         if need > left and not limits.chunked:
@@ -340,12 +322,10 @@ def _admit(w: Row, limits: Limits, left: int) -> None:
         left -= need
 
 
-def _next(w: Row, limits: Limits) -> Row | None:
-    """The waiting request that is admitted next; none if nobody's adapter has a slot."""
-    able: list[Row] = [r for r in w["waiting"] if not limits.max_loras or not r["adapter"] or _slot(w, r)]
-    if not able:
-        return None
-    return min(able, key=lambda other: (other["priority"], other["id"])) if limits.ranked else able[0]
+def _next(w: Row, limits: Limits) -> Row:
+    """The waiting request that is admitted next."""
+    waiting: list[Row] = w["waiting"]
+    return min(waiting, key=lambda other: (other["priority"], other["id"])) if limits.ranked else waiting[0]
 
 
 def _cached(w: Row, limits: Limits, row: Row) -> tuple[list[int], list[int], int]:
@@ -380,14 +360,9 @@ def _fits(w: Row, limits: Limits, row: Row, tokens: int, hits: list[int]) -> boo
 
 
 def _join(w: Row, limits: Limits, row: Row, hits: list[int]) -> None:
-    """From the waiting to the running, with the adapter and the blocks that were found."""
+    """From the waiting to the running, with the blocks that were found."""
     w["waiting"].remove(row)
     w["running"].append(row)
-    if limits.max_loras and row["adapter"]:
-        slot = _slot(w, row)
-        assert slot is not None
-        w["loading"] += 0.0 if slot[0] == row["adapter"] else limits.lora_load_s
-        slot[0], slot[1] = row["adapter"], slot[1] + 1
     if math.isnan(row["started"]):
         row["started"] = w["now"]
     for block, name in zip(hits, row["ids"] or [], strict=False):
@@ -424,8 +399,8 @@ def _execute(w: Row, table: StepArrays, limits: Limits, *, decoded: bool) -> lis
     host = table.host_s + table.host_sequence_s * (len(decodes) + len(ghosts)) + table.host_prompt_s * len(prompts)
     moved_s = limits.recall_token_s * max(w["recalled"], w["stored"])
     busy = _busy_s(table, decodes, prompts=prompts, ghosts=ghosts)
-    w["now"] += max(busy, table.hidden_s, moved_s) + (host + w["loading"])
-    w["recalled"], w["stored"], w["loading"] = 0, 0, 0.0
+    w["now"] += max(busy, table.hidden_s, moved_s) + host
+    w["recalled"], w["stored"] = 0, 0
     w["steps"] += 1
     if decoded:
         w["ratio"] = max(limits.ratio_least, w["ratio"] - limits.ratio_decay)

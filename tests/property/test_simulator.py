@@ -62,7 +62,6 @@ def workload(pick: random.Random) -> tuple[StepArrays, Limits, Requests, int | N
     longest = max(-(-(o + p) // size) for o, p in zip(output, prompt, strict=True))
     hashed = pick.random() < 0.4
     host = pick.choice([0, 0, longest, 4 * longest])
-    loras = pick.choice([0, 0, 1, 2])
     victim = pick.choice([0, 1] if mixed else [0, 2])
     gather = pick.choice([0, 0, pick.randint(1, seats)])
     limits = Limits(
@@ -85,8 +84,6 @@ def workload(pick: random.Random) -> tuple[StepArrays, Limits, Requests, int | N
         cached_again=pick.random() < 0.5,
         host_blocks=host,
         recall_token_s=pick.choice([0.0, 1e-4]),
-        max_loras=loras,
-        lora_load_s=0.004,
         gather=gather,
         gather_s=pick.choice([0.0, 0.05, 1.0]),
     )
@@ -100,7 +97,6 @@ def workload(pick: random.Random) -> tuple[StepArrays, Limits, Requests, int | N
         cached=None if hashed else np.array([pick.choice([0, 0, int(p * pick.random())]) for p in prompt]),
         priority=np.array([pick.randint(0, 2) for _ in range(n)]),
         think_s=np.array([pick.choice([0.0, pick.random() * 0.1]) for _ in range(n)]),
-        adapter=np.array([pick.randint(0, 3) for _ in range(n)]),
         blocks=block_ids(pick, named, size) if hashed else None,
     )
     times = table_of(seats, budget + seats * (drafts + 2), ranks=pick.choice([1, 1, 2, 8]))
@@ -187,7 +183,6 @@ def test_pools_apart_equal_plain_ones_token_for_token(seed: int, first: int, sec
         output=requests.output[rows] - 1,
         cached=requests.prompt[rows],
         priority=requests.priority[rows],
-        adapter=requests.adapter[rows],
     )
     told = play(table, limits._replace(cached_again=False), requests=answers, replicas=second, rule="least-loaded")
     seen = computed.copy()

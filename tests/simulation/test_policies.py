@@ -83,8 +83,6 @@ def test_libraries_without_a_server_run_batches_to_their_end() -> None:
         ({"host_cache": "1 GB"}, "host_link"),
         ({"host_link": "1 GB/s"}, "host_cache"),
         ({"host_cache": "-1 GB", "host_link": "1 GB/s"}, "above 0"),
-        ({"lora_load": "1 s"}, "max_loras"),
-        ({"max_loras": -1}, "max_loras"),
     ],
 )
 def test_what_cannot_be_scheduled(options: dict[str, Any], said: str) -> None:
@@ -123,19 +121,6 @@ def test_recalled_requests_are_not_computed_again() -> None:
     assert back.prompt_tokens < again.prompt_tokens
     slow = played(rules._replace(host_blocks=1000, recall_token_s=1e-3), sent, output)
     assert slow.last_s.max() > back.last_s.max()
-
-
-def test_an_adapter_without_a_slot_waits_aside() -> None:
-    times = table(8, 600, decode_s=STEP_S, step_s=STEP_S)
-    requests = requests_of(np.zeros(4), np.full(4, 10), output=np.array([50, 50, 5, 5]), adapter=np.array([1, 2, 0, 1]))
-    found = simulate(times, limits(max_loras=1, lora_load="20 ms"), requests=requests)
-    # Who asks for none, or for the one that is there, overtakes.
-    assert found.started_s.tolist()[2:] == [0.0, 0.0] and found.started_s[0] == 0.0
-    assert found.started_s[1] == pytest.approx(found.last_s[0])
-    assert found.first_s[0] == pytest.approx(STEP_S + 0.02)
-    assert found.first_s[1] - found.started_s[1] == pytest.approx(STEP_S + 0.02)
-    free = simulate(times, limits(), requests=requests)
-    assert (free.started_s == 0.0).all()
 
 
 def test_a_prompt_lies_on_one_of_several_ranks() -> None:

@@ -7,8 +7,7 @@ import pytest
 from tests.simulation.test_router import LIMITS, TIMES, chat
 
 from tonnage.errors import BadRequest
-from tonnage.simulation.pools import simulate_clients_of_pools
-from tonnage.simulation.router import simulate_disaggregated
+from tonnage.simulation.router import simulate_clients_of_pools, simulate_disaggregated
 from tonnage.simulation.simulated import requests_of
 
 PAIRS = ((TIMES, TIMES), (LIMITS, LIMITS))

@@ -22,7 +22,7 @@ from tonnage.simulation.loop_state import LEAST, WORST, Record, State, World
 from tonnage.simulation.prefix_cache import block_take, blocks_free
 from tonnage.simulation.simulated import Ints
 
-__all__ = ["blocks_held", "goes_before", "leave", "schedule_in_turn", "schedule_together", "slot_of", "table_row",
+__all__ = ["blocks_held", "goes_before", "leave", "schedule_in_turn", "schedule_together", "table_row",
            "take_blocks"]  # fmt: skip
 
 RETRACT_STEPS = 20
@@ -79,21 +79,8 @@ def take_blocks(world: World, s: State, r: int, tokens: int) -> bool:
 
 
 @kernel
-def slot_of(world: World, s: State, adapter: int) -> int:
-    """Where an adapter is, or the slot it can have: unused for longest; -1 = all are in use."""
-    found = -1
-    for k in range(world.rules.num_slots):
-        slot = at(s.slots, k)
-        if slot.adapter == adapter:
-            return k
-        if slot.users == 0 and (found < 0 or slot.used < at(s.slots, found).used):
-            found = k
-    return found
-
-
-@kernel
 def leave(world: World, s: State, r: int) -> None:
-    """Takes a running request out of the replica: its blocks, its adapter, its share of the sums, its place."""
+    """Takes a running request out of the replica: its blocks, its share of the sums, its place."""
     t, rules, mine = s.tally, world.rules, at(world.asked, r)
     if rules.hashed:
         t.free += blocks_free(s.pool, table_row(world, s, r), mine.blocks)
@@ -101,11 +88,6 @@ def leave(world: World, s: State, r: int) -> None:
         t.free_rows += 1
     else:
         t.free += blocks_held(world, s, r)
-    if rules.max_loras > 0 and mine.adapter > 0:
-        slot = at(s.slots, slot_of(world, s, mine.adapter))
-        t.uses += 1
-        slot.users -= 1
-        slot.used = t.uses
     if mine.decoding:
         s.phase[mine.base % rules.block_tokens] -= 1
         t.context -= mine.base + t.step + 1

@@ -35,8 +35,7 @@ def _numbers(floats: str, whole: str) -> np.dtype[Any]:
 
 ASKED = _numbers(
     "sent_s think_s entered_s started_s first_s last_s paused_s",
-    "prompt output cached priority adapter first_id end_id base end target said decoding blocks row swapped preempted"
-    " owner",
+    "prompt output cached priority first_id end_id base end target said decoding blocks row swapped preempted owner",
 )
 """
 A request, and what is known of it while and after it runs.
@@ -47,16 +46,15 @@ row: of State.table. swapped: tokens that wait in host memory. owner: its client
 answered it. entered_s: when it reached the scheduler. paused_s: when it was preempted after its first token.
 """
 TALLY = _numbers(
-    "now_s busy_s host_s prompts_s kv_s seats_s emitted_s ratio loading_s",
+    "now_s busy_s host_s prompts_s kv_s seats_s emitted_s ratio",
     "step running prefilling head waiting free context next_end finished rounds steps preempted hit prompt ends tokens"
-    " taking ghosts ghost_context free_rows host_free recalled stored recalled_all stalled uses",
+    " taking ghosts ghost_context free_rows host_free recalled stored recalled_all stalled",
 )
 """
 The counters of a replica.
 
 taking: places left in a batch that is being formed; ghosts: its seats whose answers have ended. recalled, stored:
-tokens that move from and to host memory in this step. loading_s: adapters on their way. stalled: filled places
-of State.stalls.
+tokens that move from and to host memory in this step. stalled: filled places of State.stalls.
 """
 SEAT = _numbers("", "chunk chunk_tokens free_row ended")
 """
@@ -65,8 +63,6 @@ Lists with as many places as there are seats.
 chunk: whose prompts are in the step. free_row:
 rows of State.table that nobody uses. ended: a ring of who ended last.
 """
-SLOT = _numbers("", "adapter users used")
-"""An adapter in the accelerator's memory: how many run with it, and when it was used last."""
 POWER = _numbers("since_s paid_s ready_s", "drains")
 """A replica: paid for since (NaN = off), what was paid before, when it can answer, whether it takes no more."""
 CLIENT = _numbers("ready_s", "due")
@@ -92,13 +88,13 @@ _FLOATS = tuple(
 RULES = _numbers(
     " ".join((*_FLOATS, *CONSTANTS)),
     " ".join(name for name in Limits._fields if name not in _FLOATS)
-    + " hashed swaps num_requests num_rows num_slots table_width num_ids num_host_ids num_host_blocks",
+    + " hashed swaps num_requests num_rows table_width num_ids num_host_ids num_host_blocks",
 )
 """
 The scheduler's `Limits`, the constants of a step, and how many there are of what.
 
 hashed: blocks have identity (a prefix cache). swaps: what is preempted moves to host memory, if there is room.
-num_rows: entries of World.by_rows. num_slots: of State.slots. table_width: blocks in a row of State.table.
+num_rows: entries of World.by_rows. table_width: blocks in a row of State.table.
 num_ids, num_host_ids: ids by which the accelerator's blocks and the host's can be found. num_host_blocks: of them.
 """
 BY_BATCH = _numbers("decode_s context_s attend_s", "")
@@ -133,7 +129,6 @@ class State(NamedTuple):
     """Gaps between tokens, by the logarithm of their length."""
     stalls: Floats
     """When those joined that have had one token only, in steps without decodes."""
-    slots: Record
     table: Ints
     """Blocks of each running request, where blocks have identity."""
     pool: Pool
@@ -159,7 +154,7 @@ def new_world(table: StepArrays, limits: Limits, *, requests: Requests) -> World
     for name in BY_ROWS.names or ():
         by_rows[name] = getattr(table, name)[: len(by_rows)]
     asked = np.zeros(n, ASKED)
-    for name in ("sent_s", "think_s", "prompt", "output", "cached", "priority", "adapter"):
+    for name in ("sent_s", "think_s", "prompt", "output", "cached", "priority"):
         asked[name] = getattr(requests, name)
     for name in ("entered_s", "started_s", "first_s", "last_s", "paused_s"):
         asked[name] = np.nan
@@ -176,7 +171,6 @@ def new_world(table: StepArrays, limits: Limits, *, requests: Requests) -> World
         "swaps": limits.host_blocks > 0 and not hashed,
         "num_requests": n,
         "num_rows": len(by_rows),
-        "num_slots": max(1, limits.max_loras),
         "table_width": -(-longest // limits.block_tokens) + 1 if hashed else 1,
         "num_ids": max(1, requests.num_ids),
         "num_host_ids": max(1, requests.num_ids if limits.host_blocks else 1),
@@ -205,7 +199,6 @@ def new_states(world: World, replicas: int) -> State:
         phase=np.zeros((replicas, rules["block_tokens"]), np.int64),
         gaps=np.zeros((replicas, GAP_BINS), np.int64),
         stalls=np.zeros((replicas, STALLS)),
-        slots=np.zeros((replicas, rules["num_slots"]), SLOT),
         table=np.zeros((replicas, seats * rules["table_width"]), np.int64),
         pool=empty_pools(replicas, num_blocks=rules["num_blocks"] if hashed else 1, num_ids=rules["num_ids"]),
         host=empty_pools(replicas, num_blocks=rules["num_host_blocks"], num_ids=rules["num_host_ids"]),

@@ -100,11 +100,11 @@ def _finish(world: World, s: State, chunks: int, decoded: bool, in_turn: bool) -
         if batch > 0:
             seen = context * rules.mixed_attention
             busy += at(world.by_batch, batch).attend_s + at(world.by_batch, batch).context_s * seen
-    host = rules.host_s + rules.host_sequence_s * batch + rules.host_prompt_s * chunks + t.loading_s
+    host = rules.host_s + rules.host_sequence_s * batch + rules.host_prompt_s * chunks
     # While the accelerator works, the host prepares the next step (hidden_s) and the cache moves to and fro.
     taken = max(busy, rules.hidden_s, rules.recall_token_s * max(t.recalled, t.stored)) + host
     t.recalled_all += t.recalled
-    t.loading_s, t.recalled, t.stored = 0.0, 0, 0
+    t.recalled, t.stored = 0, 0
     t.now_s += taken
     t.busy_s += taken
     t.host_s += taken - busy

@@ -1,8 +1,7 @@
 """
 Which waiting request joins a replica next, what would it get, and is it let in? Compiled.
 
-Nobody overtakes the head of the queue; only who asks for an adapter that has no place waits aside, as in
-vLLM. Batches that start together open the door once and shut it behind them.
+Nobody overtakes the head of the queue. Batches that start together open the door once and shut it behind them.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -13,7 +12,7 @@ from __future__ import annotations
 import math
 
 from tonnage.simulation.kernel import at, inline, kernel, offset
-from tonnage.simulation.loop_running import blocks_held, goes_before, slot_of, table_row, take_blocks
+from tonnage.simulation.loop_running import blocks_held, goes_before, table_row, take_blocks
 from tonnage.simulation.loop_state import State, World
 from tonnage.simulation.prefix_cache import block_note, blocks_hit, blocks_share, host_hit, host_put
 
@@ -54,20 +53,13 @@ def is_open(world: World, s: State) -> bool:
 
 @kernel
 def _next_place(world: World, s: State) -> int:
-    """Place in the ring of the request that is admitted next; -1 = nobody's adapter has a slot."""
-    t, rules, asked, size = s.tally, world.rules, world.asked, world.rules.num_requests + 1
-    if not rules.ranked and rules.max_loras == 0:
-        return t.head
-    best = -1
-    for k in range(t.waiting):
+    """Place in the ring of the request that is admitted next."""
+    t, rules, size = s.tally, world.rules, world.rules.num_requests + 1
+    best = t.head
+    for k in range(1, t.waiting if rules.ranked else 0):
         place = (t.head + k) % size
-        adapter = at(asked, s.waiting[place]).adapter
-        if rules.max_loras > 0 and adapter > 0 and slot_of(world, s, adapter) < 0:
-            continue
-        if best < 0 or goes_before(asked, s.waiting[place], s.waiting[best]):
+        if goes_before(world.asked, s.waiting[place], s.waiting[best]):
             best = place
-        if not rules.ranked:
-            break
     return best
 
 
@@ -130,8 +122,7 @@ def may_admit(world: World, s: State) -> bool:
     if t.waiting == 0 or t.running >= rules.max_num_seqs or not is_open(world, s):
         return False
     left = rules.budget - (t.running if rules.mixed else 0)
-    place = _next_place(world, s) if left > 0 else -1
-    return place >= 0 and _need_of(world, s, s.waiting[place], left)[1]
+    return left > 0 and _need_of(world, s, s.waiting[_next_place(world, s)], left)[1]
 
 
 @kernel
@@ -151,7 +142,7 @@ def admit(world: World, s: State, left: int, chunks: int) -> tuple[int, int]:
         if rules.gather > 0 and t.taking == 0:
             break
         place = _next_place(world, s)
-        need, fits = (1, False) if place < 0 else _need_of(world, s, s.waiting[place], left)
+        need, fits = _need_of(world, s, s.waiting[place], left)
         if not fits:
             t.taking = 0 if need > 0 else t.taking
             break
@@ -169,8 +160,8 @@ def admit(world: World, s: State, left: int, chunks: int) -> tuple[int, int]:
 
 @kernel
 def _take_place(world: World, s: State, place: int) -> None:
-    """From the waiting to the running, with the adapter."""
-    t, rules, size = s.tally, world.rules, world.rules.num_requests + 1
+    """From the waiting to the running."""
+    t, size = s.tally, world.rules.num_requests + 1
     r = s.waiting[place]
     mine = at(world.asked, r)
     while place != t.head:  # close the gap of one taken from the middle
@@ -183,12 +174,6 @@ def _take_place(world: World, s: State, place: int) -> None:
     s.running[t.running] = r
     t.running += 1
     t.prefilling += 1
-    if rules.max_loras > 0 and mine.adapter > 0:
-        slot = at(s.slots, slot_of(world, s, mine.adapter))
-        if slot.adapter != mine.adapter:
-            slot.adapter = mine.adapter
-            t.loading_s += rules.lora_load_s
-        slot.users += 1
 
 
 @kernel

@@ -12,8 +12,7 @@ padding; **dynamic**, the same, but the first of a batch waits up to a time for 
 
 Host memory (`host_cache`) keeps what leaves the accelerator: a preempted request and prefixes that lost their place
 are recalled over the link instead of being computed again; transfers run beside the step, which is no shorter than
-they are. Adapters (`max_loras`): no more of them run in one step; who asks for another waits aside, and a step
-waits for the adapters it has to load.
+they are.
 
 Sources: the modules of `tonnage.engines`; Triton's dynamic batcher (max_queue_delay); Orca (OSDI'22) on batches by
 request.
@@ -35,7 +34,7 @@ __all__ = ["Pool", "limits_of"]
 
 OPTIONS: Final = (
     "guaranteed_no_evict", "max_utilization", "priority", "whole_prompt", "long_prefill_token_threshold", "batching",
-    "batch_size", "batch_wait", "host_cache", "host_link", "max_loras", "lora_load",
+    "batch_size", "batch_wait", "host_cache", "host_link",
 )  # fmt: skip
 LARGEST: Final = 1 << 40
 """Blocks of a pool that nothing limits. [blocks]"""
@@ -73,7 +72,7 @@ def limits_of(
         Rules that are no setting of every engine: guaranteed_no_evict or max_utilization (TensorRT-LLM),
         priority, whole_prompt and long_prefill_token_threshold (vLLM); batching (continuous, static, dynamic)
         with batch_size and, for dynamic, batch_wait ("50 ms"); host_cache ("64 GiB" of the replica) with host_link
-        ("25 GB/s" of each accelerator); max_loras with lora_load ("20 ms").
+        ("25 GB/s" of each accelerator).
     longest : number
         Longest request; a budget that cannot be split holds it. [tokens]
     """
@@ -113,7 +112,7 @@ def limits_of(
     batching = str(chosen.get("batching", "static" if scheduling.whole_batches else "continuous"))
     if batching not in BATCHING:
         raise UnknownName("batching", batching, known=BATCHING)
-    return _with_adapters(_with_host(BATCHING[batching](ruled, chosen), pool, chosen), chosen)
+    return _with_host(BATCHING[batching](ruled, chosen), pool, chosen)
 
 
 def _with_host(ruled: Limits, pool: Pool, options: Mapping[str, Any]) -> Limits:
@@ -132,17 +131,6 @@ def _with_host(ruled: Limits, pool: Pool, options: Mapping[str, Any]) -> Limits:
         raise BadRequest("host_cache: the state of this model does not grow with its tokens; there is nothing to keep")
     blocks = room / (pool.token_bytes * pool.accelerators * ruled.block_tokens)
     return ruled._replace(host_blocks=int(min(blocks, MOST_HOST)), recall_token_s=pool.token_bytes / speed)
-
-
-def _with_adapters(ruled: Limits, options: Mapping[str, Any]) -> Limits:
-    """Slots for adapters."""
-    slots = _whole(options, "max_loras", 0)
-    if "lora_load" in options and not slots:
-        raise BadRequest("lora_load is for adapters; add max_loras, how many run in one step, as in 4")
-    load = read(options.get("lora_load", "0 s"), "s", field="lora_load")
-    if not 0.0 <= load < 1e6:
-        raise BadRequest(f"lora_load: '{options['lora_load']}' is no time of at least 0")
-    return ruled._replace(max_loras=slots, lora_load_s=load)
 
 
 def _whole(options: Mapping[str, Any], name: str, absent: int) -> int:

@@ -11,6 +11,7 @@ nobody ready waits for the start. A replica's step that has begun counts as done
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Literal, get_args
 
 import msgspec
@@ -19,11 +20,17 @@ from tonnage.errors import BadRequest
 from tonnage.simulation.serving import Simulated, loop_of, never_admitted, play_run, select_requests
 from tonnage.simulation.simulated import Floats, Limits, Requests, StepArrays
 
-__all__ = ["Rule", "Scaling", "simulate_after", "simulate_disaggregated", "simulate_fleet"]
+__all__ = [
+    "MOST_TURNS", "Rule", "Scaling", "simulate_after", "simulate_clients_of_pools", "simulate_disaggregated",
+    "simulate_fleet",
+]  # fmt: skip
 
 Rule = Literal["round-robin", "least-loaded", "prefix-aware"]
 RULES: Final[tuple[str, ...]] = get_args(Rule)
 """In the order of `loop_state`."""
+MOST_TURNS: Final = 2_000
+"""Turns after which a run that has not settled is an error of ours."""
+_SAME_S: Final = 1e-9
 
 
 class Scaling(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,14 +134,11 @@ def simulate_disaggregated(
     seen = first.first_s.copy()
     paid, timeline = first.paid_s, first.timeline
     if len(rows):
-        following = sent._replace(
+        following = sent.pick(rows)._replace(
             sent_s=arrive[rows],
             prompt=sent.prompt[rows] + 1,
             output=sent.output[rows] - 1,
             cached=sent.prompt[rows],
-            priority=sent.priority[rows],
-            think_s=sent.think_s[rows],
-            adapter=sent.adapter[rows],
             offsets=np.zeros(1, np.int64),
             blocks=np.zeros(0, np.int64),
             num_ids=0,
@@ -180,8 +184,7 @@ def simulate_after(
 
     ready = ready_s(requests.sent_s)
     order = np.argsort(ready, kind="stable")
-    columns = {name: getattr(requests, name)[order] for name in _COLUMNS}
-    run = play(requests._replace(**columns)._replace(sent_s=ready[order]))
+    run = play(requests.pick(order)._replace(sent_s=ready[order]))
     if run.num_refused or len(run.requests.sent_s) != len(ready):
         raise BadRequest("a request does not fit the cache of one worker; plan with shorter prompts")
     back = np.argsort(order, kind="stable")
@@ -189,4 +192,62 @@ def simulate_after(
     return run._replace(requests=requests, **found)
 
 
-_COLUMNS: Final = ("prompt", "output", "cached", "priority", "think_s", "adapter")
+def simulate_clients_of_pools(
+    tables: tuple[StepArrays, StepArrays],
+    limits: tuple[Limits, Limits],
+    *,
+    requests: Requests,
+    clients: int,
+    workers: tuple[int, int],
+    transfer_s: Floats,
+    delivery_s: float = 0.0,
+    watch: Callable[[int, int], None] | None = None,
+) -> Simulated:
+    """
+    So many clients on two pools: all start together, whoever has an answer sends the next request of the list.
+
+    The simulators of the two pools take requests as they are sent (`simulate_disaggregated`), but a client sends its
+    next request only when the last one has ended. So the run is simulated with guessed times of sending, the times
+    are replaced by those that its ends imply, and so on until nothing changes. What happens before a time depends on
+    nothing after it: every turn settles at least the requests that follow the first answers after what is settled, so
+    that the turns end with the exact run. Each turn looks one round of the clients further and no more.
+
+    Parameters are those of `simulate_disaggregated`; times of sending are filled in.
+    """
+    import numpy as np
+
+    if clients < 1:
+        raise BadRequest(f"clients {clients} must be at least 1")
+    bad = never_admitted(requests, limits[1]) | never_admitted(requests, limits[0])
+    asked, moved = select_requests(requests, ~bad), np.asarray(transfer_s, float)[~bad]
+    n = len(asked.prompt)
+    if not n:
+        raise BadRequest("no request fits the cache of one worker of each pool; there is nothing to simulate")
+    sent, settled, looked = np.zeros(n), 0, min(n, clients)
+    for _ in range(MOST_TURNS):
+        first = select_requests(asked, np.arange(n) < looked)._replace(sent_s=sent[:looked].copy())
+        run = simulate_disaggregated(
+            tables,
+            limits,
+            requests=first,
+            workers=workers,
+            transfer_s=moved[:looked],
+            delivery_s=delivery_s,
+            watch=None if watch is None else partial(_watch_progress, watch, settled, n),
+        )
+        if run.partial:
+            return run._replace(num_refused=int(bad.sum()))
+        back = np.sort(run.last_s + first.think_s)
+        ahead = min(n, looked + clients)
+        following = np.concatenate((np.zeros(min(clients, n)), back))[:ahead]
+        same = np.abs(following[:looked] - sent[:looked]) <= _SAME_S * np.maximum(1.0, np.abs(sent[:looked]))
+        settled = looked if same.all() else int(np.argmin(same))
+        if settled == n:
+            return run._replace(num_refused=int(bad.sum()))
+        sent[:ahead], looked = following, ahead
+    raise AssertionError(f"the run did not settle in {MOST_TURNS} turns")
+
+
+def _watch_progress(watch: Callable[[int, int], None], settled: int, total: int, _answered: int, _all: int) -> None:
+    """Says how much of the run is settled; how far a turn of it has come is no news."""
+    watch(settled, total)

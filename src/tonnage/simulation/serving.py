@@ -131,11 +131,7 @@ def select_requests(requests: Requests, mask: Any) -> Requests:
         lengths = np.diff(offsets)
         blocks = blocks[np.repeat(mask, lengths)]
         offsets = np.concatenate(([0], np.cumsum(lengths[mask])))
-    columns = {
-        name: getattr(requests, name)[mask]
-        for name in ("sent_s", "prompt", "output", "cached", "priority", "think_s", "adapter")
-    }
-    return requests._replace(offsets=offsets, blocks=blocks, **columns)
+    return requests.pick(mask)._replace(offsets=offsets, blocks=blocks)
 
 
 def with_own_blocks(requests: Requests, block_tokens: int) -> Requests:

@@ -110,10 +110,6 @@ class Limits(NamedTuple):
     """Blocks of host memory: what is preempted, and prefixes that lost their place, are recalled from there."""
     recall_token_s: float = 0.0
     """Moving the cache of a token between host and accelerator, while the step computes. [s/token]"""
-    max_loras: int = 0
-    """Adapters that may run in one step; 0 = any number. [adapters]"""
-    lora_load_s: float = 0.0
-    """Bringing an adapter to the accelerator; the step waits for it. [s]"""
 
 
 class Requests(NamedTuple):
@@ -135,8 +131,11 @@ class Requests(NamedTuple):
     """Ids of the full blocks of each request: equal ids hold equal tokens."""
     num_ids: int
     """Different ids."""
-    adapter: Ints
-    """The LoRA adapter each asks for; 0 = none."""
+
+    def pick(self, chosen: Any) -> Requests:
+        """Those that an index, a mask or a slice chooses; names of their blocks stay those of all."""
+        names = ("sent_s", "prompt", "output", "cached", "priority", "think_s")
+        return self._replace(**{name: getattr(self, name)[chosen] for name in names})
 
 
 def requests_of(
@@ -147,7 +146,6 @@ def requests_of(
     cached: Ints | None = None,
     priority: Ints | None = None,
     think_s: Floats | None = None,
-    adapter: Ints | None = None,
     blocks: tuple[Ints, Ints] | None = None,
 ) -> Requests:
     """Requests from columns; absent ones are filled with nothing cached, equal priority, no thinking, no ids."""
@@ -165,7 +163,6 @@ def requests_of(
         offsets=np.ascontiguousarray(offsets, np.int64),
         blocks=np.ascontiguousarray(ids, np.int64),
         num_ids=int(ids.max()) + 1 if len(ids) else 0,
-        adapter=np.zeros(n, np.int64) if adapter is None else np.ascontiguousarray(adapter, np.int64),
     )
 
 

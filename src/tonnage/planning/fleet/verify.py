@@ -318,12 +318,7 @@ def _runs(base: FleetCheck, groups: list[Group], drawn: tuple[Requests, Any], n:
     from tonnage.simulation.router import simulate_fleet
     from tonnage.simulation.serving import select_requests
 
-    requests = drawn[0]._replace(
-        **{
-            name: getattr(drawn[0], name)[:n]
-            for name in ("sent_s", "prompt", "output", "cached", "priority", "think_s", "adapter")
-        }
-    )
+    requests = drawn[0].pick(slice(n))
     requests = requests._replace(sent_s=at_rate(requests.sent_s, base.rate_per_s))
     dealt = _dealt(groups, drawn[1][:n])
     rng = np.random.Generator(np.random.PCG64(SEED + 1))

@@ -209,12 +209,7 @@ def _beyond(request: Serve) -> int:
 def front_requests(request: Serve, requests: Requests, *, concurrency: float, close: bool) -> Requests:
     """As many requests from the front as a look needs at something that holds so many at once."""
     n = int(min(MAX_REQUESTS, max(MIN_REQUESTS[close], _beyond(request), TURNOVERS * concurrency)))
-    return requests._replace(
-        **{
-            name: getattr(requests, name)[:n]
-            for name in ("sent_s", "prompt", "output", "cached", "priority", "think_s", "adapter")
-        }
-    )
+    return requests.pick(slice(n))
 
 
 def arrays_of(request: Serve, replica: Replica, *, requests: Requests, in_flight: float | None = None) -> ReplicaArrays:

@@ -64,8 +64,7 @@ def run_disaggregated(
     """The run of two pools, prefill and decode, each with its own layout and scheduler."""
     import numpy as np
 
-    from tonnage.simulation.pools import simulate_clients_of_pools
-    from tonnage.simulation.router import simulate_disaggregated
+    from tonnage.simulation.router import simulate_clients_of_pools, simulate_disaggregated
     from tonnage.simulation.serving import select_requests
 
     split, clients, requests = asked.disaggregation, asked.traffic.concurrency, traffic.requests
