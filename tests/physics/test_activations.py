@@ -7,7 +7,7 @@ from tests.training_setups import train_setup
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Mlp, Moe
 from tonnage.domain.training import TrainSetup
-from tonnage.physics.activations import gpt_layer_bytes, layer_bytes_per_token, logit_bytes, recomputed_layer_bytes
+from tonnage.physics.activations import layer_bytes_per_token, logit_bytes, recomputed_layer_bytes
 
 GPT = LayerGroup(
     count=1,
@@ -16,6 +16,14 @@ GPT = LayerGroup(
     norm_bias=True,
 )
 HIDDEN = 6144
+
+
+def gpt_layer_bytes(*, hidden: float, heads: float, seq_len: float, tp: int, sequence_parallel: bool) -> float:
+    """Activations of one GPT layer per token, nothing recomputed."""
+    scores = 5 * heads * seq_len
+    if sequence_parallel:
+        return (34 * hidden + scores) / tp
+    return 10 * hidden + (24 * hidden + scores) / tp
 
 
 def setup(**changes: object) -> TrainSetup:

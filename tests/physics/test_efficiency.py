@@ -6,7 +6,7 @@ from math import log
 import pytest
 
 from tonnage.domain.efficiency import LOG_STEP, Grid, Ladder, Machine
-from tonnage.physics.efficiency import grid_s, model_s, roofline_s, smooth_max, weakest_rung
+from tonnage.physics.efficiency import grid_s, model_s, smooth_max, weakest_rung
 
 MACHINE = Machine(peak_flop_per_s=1e15, memory_bytes_per_s=3e12)
 FLOOR = 3e-6
@@ -76,7 +76,6 @@ def test_a_smaller_part_is_as_busy_with_less_to_do() -> None:
 def test_smooth_max_is_never_below_the_roofline_and_rounds_its_knee() -> None:
     assert smooth_max(compute_s=3.0, memory_s=1e-6) == 3.0
     assert smooth_max(compute_s=1.0, memory_s=1.0) == pytest.approx(2**0.25)
-    assert roofline_s(flop=1e12, moved_bytes=0, peak_flop_per_s=1e15, memory_bytes_per_s=1e12) == pytest.approx(1e-3)
 
 
 def test_the_weakest_rung_is_the_one_a_sum_rests_on() -> None:

@@ -20,7 +20,6 @@ from tonnage.physics.operators import (
     operator_evidence,
     operator_s,
     timed_with_experts,
-    work_s,
 )
 from tonnage.physics.work import Operator
 
@@ -192,27 +191,11 @@ def test_uneven_routing_of_many_rows_costs_more_than_even() -> None:
     assert times[1] == pytest.approx(times[0], rel=0.5)
 
 
-def test_launches_outside_a_graph_cost_more() -> None:
-    there = ladder(H100)
-    for op in (gemm(1, 4096, 4096), OPERATORS[10]):
-        in_graph, _ = operator_s(op, accelerator=H100, ladder=there)
-        assert operator_s(op, accelerator=H100, ladder=there, eager=True)[0] > in_graph + 2e-6
-
-
 def test_a_dtype_without_a_unit_runs_at_the_one_it_is_widened_to() -> None:
     a100 = accelerator("a100-sxm4-80gb")
     assert peak_flop_per_s(a100, "fp8") == a100.peaks["bf16"]
     with pytest.raises(Unmeasured, match=r"no published peak for bf16.*--set"):
         peak_flop_per_s(replace(a100, peaks={}), "bf16")
-
-
-def test_a_phase_is_the_sum_of_its_operators_and_rests_on_the_weakest() -> None:
-    work = (gemm(64, 4096, 4096), replace(gemm(64, 4096, 4096), count=3.0))
-    one, _ = operator_s(work[0], accelerator=H100, ladder=ladder(H100))
-    total, rung = work_s((*work, OPERATORS[7]), accelerator=H100, ladder=ladder(H100))
-    assert total > 4 * one
-    assert rung == "generic"  # nobody tabulated convolutions
-    assert work_s(work, accelerator=H100, ladder=ladder(H100)) == (pytest.approx(4 * one), "own")
 
 
 def test_a_power_capped_part_computes_slower_and_reads_as_fast() -> None:
@@ -333,7 +316,6 @@ READS = replace(THINKS, memory_bytes_per_s=100.0, peaks={"bf16": 1e30, "fp8": 1e
 """100 bytes/s, and arithmetic that takes no time."""
 CURVE = Curve(
     launch_s=1.0,
-    eager_launch_s=3.0,
     narrow_launch_s=5.0,
     grouped_launch_s=6.0,
     gemm={"bf16": (0.5, 0.25, 4.0), "fp8": (0.8, 0.4, 0.0)},
@@ -369,7 +351,6 @@ def test_generic_products_by_hand() -> None:
     assert spent(replace(op, compute="fp8", weights="fp8"), THINKS) == pytest.approx(5 + 8000 / 2000 / 0.8)
     widened = replace(op, weights="awq", m=64.0, n=16 / 64.0)
     assert spent(widened, THINKS) == pytest.approx(1 + 2 * 16 * 2)  # 1 + 4 / sqrt(16)
-    assert operator_s(op, accelerator=READS, ladder=PLAIN, eager=True)[0] == pytest.approx(1 + 2 + 2)
     assert spent(op, THINKS, Ladder(curve=CURVE, sustained=0.5)) == pytest.approx(1 + 2 * 16 * (1 + 4 / 6))
 
 

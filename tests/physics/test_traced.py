@@ -5,7 +5,7 @@ import pytest
 from tonnage.domain.precision import Precision
 from tonnage.domain.profile import Moment, Profile, TracedOperator
 from tonnage.errors import Unmeasured
-from tonnage.physics.traced import profile_work, training_peak_bytes
+from tonnage.physics.traced import profile_work
 
 PRODUCT = TracedOperator(
     kind="gemm",
@@ -117,12 +117,3 @@ def test_a_backward_pass_is_the_one_that_was_traced_or_a_sentence() -> None:
     assert len(profile_work(trained, batch=1, precision=PRECISION, backward=True)) == 2
     with pytest.raises(Unmeasured, match="no training part"):
         profile_work(profile(PRODUCT), batch=1, precision=PRECISION, backward=True)
-
-
-def test_the_peak_of_training_is_the_largest_moment_or_the_optimizers_step() -> None:
-    facts = {"batch": 2.0, "value_bytes": 4.0, "gradient_bytes": 2.0, "held_bytes": 100.0}
-    trained = profile(PRODUCT, backward=(PRODUCT,))
-    assert training_peak_bytes(trained, **facts, step_bytes=0.0) == 100.0 + 2 * (4 * 5 + 3) + 2 * 2
-    assert training_peak_bytes(trained, **facts, step_bytes=1000.0) > 1000.0
-    with pytest.raises(Unmeasured, match="no training part"):
-        training_peak_bytes(profile(PRODUCT), **facts, step_bytes=0.0)

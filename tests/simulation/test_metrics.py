@@ -10,7 +10,6 @@ from tonnage.errors import BadRequest
 from tonnage.simulation.metrics import (
     e2e_s,
     goodput_per_s,
-    itl_s,
     quantile,
     summary,
     tpot_s,
@@ -24,7 +23,6 @@ def test_end_to_end_is_first_token_and_the_tokens_after_it() -> None:
     ttft = ttft_s(sent_s=1.0, first_s=TOKENS[0])
     tpot = tpot_s(first_s=TOKENS[0], last_s=TOKENS[-1], output_tokens=4)
     assert ttft + 3 * tpot == pytest.approx(e2e_s(sent_s=1.0, last_s=TOKENS[-1]))
-    assert sum(itl_s(TOKENS)) == pytest.approx(3 * tpot)
 
 
 def test_one_token_has_no_time_per_token() -> None:

@@ -128,8 +128,6 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     """Arithmetic goes on while data moves; otherwise one follows the other."""
     launch_s: float = 3.1e-6
     """One kernel inside a captured graph. [s]"""
-    eager_launch_s: float = 6e-6
-    """One kernel launched from Python. [s]"""
     narrow_launch_s: float = 7.5e-6
     """A product of 8 bits or less, with the kernel that quantises its input. [s]"""
     grouped_launch_s: float = 10.3e-6
@@ -205,7 +203,6 @@ median of five matrices of 0.1 to 0.9 GB). The curve's 0.81 is mostly of server 
 PROCESSOR: Final = Curve(
     overlaps=False,
     launch_s=1e-6,
-    eager_launch_s=1e-6,
     narrow_launch_s=1e-6,
     grouped_launch_s=1e-6,
     gemm={dtype: (1.0, 1.0, 0.0) for dtype in _GEMM},

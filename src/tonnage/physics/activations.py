@@ -17,9 +17,9 @@ import msgspec
 
 from tonnage.domain.model import Attention, FeedForward, LatentAttention, LayerGroup, Mixer, Mlp, Moe, StateSpace
 from tonnage.domain.training import TrainSetup
-from tonnage.physics.matrices import feed_forward_matrices, mixer_matrices
+from tonnage.physics.matrices import is_target, layer_matrices, mixer_matrices
 
-__all__ = ["gpt_layer_bytes", "layer_bytes_per_token", "logit_bytes", "recomputed_layer_bytes"]
+__all__ = ["layer_bytes_per_token", "logit_bytes", "recomputed_layer_bytes"]
 
 
 CHUNKED_LOGITS: Final = 3.5
@@ -31,49 +31,6 @@ _WIDE_INPUT: Final = 5.0
 
 WIDE_LOGITS: Final = 14.0
 """Bytes per logit in 32 bits: logits, a shifted copy, log-probabilities, gradient in part."""
-
-
-def gpt_layer_bytes(*, hidden: float, heads: float, seq_len: float, tp: int, sequence_parallel: bool) -> float:
-    """
-    Activations of one GPT layer per token, nothing recomputed.
-
-    a = h (10 + 24 / t + 5 N S / (h t)), and with sequence parallelism h (34 + 5 N S / h) / t.
-
-    Parameters
-    ----------
-    hidden : number
-        h, width. [-]
-    heads : number
-        N, attention heads. [-]
-    seq_len : number
-        S. [tokens]
-    tp : number
-        t, tensor-parallel ranks. [-]
-    sequence_parallel : bool
-        Norms and dropout are cut along the sequence. [-]
-
-    Returns
-    -------
-    number
-        Bytes of 16-bit activations and dropout masks per token and rank. [bytes]
-
-    Valid
-    -----
-    Multi-head attention without flash kernels, feed-forward of 4 h with GELU, dropout, 16 bits.
-
-    Source
-    ------
-    arXiv 2205.05198, table 2.
-
-    Examples
-    --------
-    >>> gpt_layer_bytes(hidden=12288, heads=96, seq_len=2048, tp=8, sequence_parallel=True) / 12288
-    14.25
-    """
-    scores = 5 * heads * seq_len
-    if sequence_parallel:
-        return (34 * hidden + scores) / tp
-    return 10 * hidden + (24 * hidden + scores) / tp
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -205,23 +162,12 @@ def _adapter_bytes(group: LayerGroup, hidden: int, setup: TrainSetup) -> float:
     """Inputs that PEFT's adapters keep for themselves: one 32-bit copy a matrix, and its dropout mask."""
     if not setup.wide_adapters:
         return 0.0
-    matrices = (
-        *mixer_matrices(group.mixer, hidden),
-        *mixer_matrices(group.cross_attention, hidden),
-        *feed_forward_matrices(group.feed_forward, hidden),
-    )
     cut = {"inputs": setup.layout.tp}
     return sum(
         _WIDE_INPUT * matrix.inputs / cut.get(matrix.split, 1) * (2 if "gate_up" in matrix.name else 1)
-        for matrix in matrices
-        if matrix.split not in {"experts", "whole"} and _has_adapter(setup, matrix.name)
+        for matrix in layer_matrices(group, hidden)
+        if matrix.split not in {"experts", "whole"} and is_target(matrix.name, setup.lora_targets)
     )
-
-
-def _has_adapter(setup: TrainSetup, name: str) -> bool:
-    """Whether a matrix carries an adapter."""
-    parts = ("gate_proj", "up_proj") if "gate_up" in name else (name,)
-    return not setup.lora_targets or any(part in setup.lora_targets for part in parts)
 
 
 def _expanded_values(mixer: Mixer | None) -> float:

@@ -22,12 +22,12 @@ from typing import Final
 
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import LayerGroup, Model
-from tonnage.physics.matrices import Matrix, feed_forward_matrices, mixer_matrices
+from tonnage.physics.matrices import Matrix, is_target, layer_matrices
 from tonnage.physics.work import Operator, Work
 
 __all__ = [
     "adapted_matrices", "adapter_bytes", "adapter_names", "adapter_work", "distinct_adapters",
-    "layer_matrices", "lru_miss_rate", "popularity", "target_names",
+    "lru_miss_rate", "popularity", "target_names",
 ]  # fmt: skip
 
 BYTES: Final = 2.0
@@ -65,15 +65,6 @@ def adapter_names(model: Model) -> tuple[str, ...]:
     return tuple(found)
 
 
-def layer_matrices(group: LayerGroup, hidden: int) -> tuple[Matrix, ...]:
-    """Every matrix of one layer: mixer, cross attention, feed-forward."""
-    return (
-        *mixer_matrices(group.mixer, hidden),
-        *mixer_matrices(group.cross_attention, hidden),
-        *feed_forward_matrices(group.feed_forward, hidden),
-    )
-
-
 def adapted_matrices(model: Model, targets: tuple[str, ...]) -> Iterator[tuple[LayerGroup, Matrix, int]]:
     """
     Matrices that adapters change, the layers they stand in, and how many matrices each was merged from.
@@ -84,13 +75,8 @@ def adapted_matrices(model: Model, targets: tuple[str, ...]) -> Iterator[tuple[L
         for matrix in layer_matrices(group, group.hidden_size or model.hidden_size):
             if matrix.split in {"experts", "whole"} and matrix.name != "q_a_proj":
                 continue
-            if not targets or any(_means(target, matrix.name) for target in targets):
+            if is_target(matrix.name, targets):
                 yield group, matrix, 2 if "gate_up" in matrix.name else 1
-
-
-def _means(target: str, matrix: str) -> bool:
-    """Whether a target name ("up_proj") is this matrix or part of the merged one ("gate_up_proj")."""
-    return target == matrix or (target in {"up_proj", "gate_proj"} and matrix.endswith(("up_proj", "gate_up_proj")))
 
 
 def _sides(matrix: Matrix, pieces: int, layout: Layout) -> tuple[float, float]:

@@ -15,13 +15,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.efficiency import Curve, Grid, Ladder, Machine, Rung
+from tonnage.domain.efficiency import Grid, Ladder, Machine, Rung
 from tonnage.physics.efficiency import grid_s
 from tonnage.physics.work import Operator
 
 __all__ = [
     "collective_s",
-    "collective_timed",
     "distinct_groups",
     "has_link",
     "level_bytes",
@@ -239,9 +238,8 @@ def link_bytes_per_s(accelerator: Accelerator, ladder: Ladder, *, ranks: int, in
     curve = ladder.curve
     if inter_node:
         return network_rate(ladder) * curve.network
-    link = accelerator.link
-    if link.bytes_per_s and link.domain >= ranks:
-        return link.bytes_per_s * curve.link
+    if has_link(accelerator, ranks=ranks):
+        return link_rate(accelerator, ranks=ranks) * curve.link
     peer = ladder.peer_access if ladder.peer_access is not None else accelerator.segment in _PEERS
     host = accelerator.host_link.bytes_per_s or _SLOWEST_HOST_BYTES_PER_S
     # Host memory is shared: more cards, less for each.
@@ -255,9 +253,8 @@ def has_link(accelerator: Accelerator, *, ranks: int) -> bool:
 
 def link_rate(accelerator: Accelerator, *, ranks: int) -> float:
     """Rate that the datasheet gives the link these ranks share: their own, else PCIe. [bytes/s]"""
-    link = accelerator.link
-    if link.bytes_per_s and link.domain >= ranks:
-        return link.bytes_per_s
+    if accelerator.link.bytes_per_s and has_link(accelerator, ranks=ranks):
+        return accelerator.link.bytes_per_s
     return accelerator.host_link.bytes_per_s or _SLOWEST_HOST_BYTES_PER_S
 
 
@@ -266,22 +263,14 @@ def network_rate(ladder: Ladder) -> float:
     return ladder.inter_node_bytes_per_s or _DEFAULT_NETWORK_BYTES_PER_S
 
 
-def collective_s(op: Operator, *, accelerator: Accelerator, ladder: Ladder, eager: bool = False) -> tuple[float, Rung]:
-    """Seconds of one collective of `op.ranks` ranks, and the rung of the ladder it rests on."""
-    seconds, rung, _ = collective_timed(op, accelerator=accelerator, ladder=ladder, eager=eager)
-    return seconds, rung
-
-
-def collective_timed(
-    op: Operator, *, accelerator: Accelerator, ladder: Ladder, eager: bool = False
-) -> tuple[float, Rung, Grid | None]:
-    """The same with the grid that was read; none where the formula of this module answers."""
+def collective_s(op: Operator, *, accelerator: Accelerator, ladder: Ladder) -> tuple[float, Rung, Grid | None]:
+    """Seconds of one collective, its rung of the ladder, and the grid that was read; none where the formula answers."""
     if op.ranks <= 1 or op.message_bytes <= 0:
         return 0.0, "own", None
     if op.inter_node and op.per_node > 1:
-        return _two_levels_s(op, accelerator, ladder, eager=eager), "generic", None
+        return _two_levels_s(op, accelerator, ladder), "generic", None
     if ladder.grids and not op.inter_node:
-        measured = _measured_seconds(op, accelerator, ladder, eager=eager)
+        measured = _measured_seconds(op, accelerator, ladder)
         if measured is not None:
             return measured
     curve = ladder.curve
@@ -290,16 +279,13 @@ def collective_timed(
     over_pcie = not (op.inter_node or has_link(accelerator, ranks=op.ranks))
     over_pcie &= accelerator.host_link.kind.startswith("pcie")
     steps = ring_steps(op.kind, op.ranks) if over_pcie else 0
-    latency = (
-        curve.collective_launch_s + curve.ring_step_s * steps
-        if steps
-        else _latency_s(curve, op.ranks, inter_node=op.inter_node)
-    ) + (curve.eager_launch_s if eager else 0.0)
+    hop_s = curve.network_hop_s if op.inter_node else curve.hop_s
+    latency = curve.collective_launch_s + (curve.ring_step_s * steps if steps else hop_s * ceil(log2(op.ranks)))
     small = curve.ring_small if steps else curve.link_small / curve.link
     return two_regime_s(sent_bytes=sent, latency_s=latency, bytes_per_s=rate, small_share=small), "generic", None
 
 
-def _two_levels_s(op: Operator, accelerator: Accelerator, ladder: Ladder, *, eager: bool) -> float:
+def _two_levels_s(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
     """
     Inside each node by its own links, and between nodes with one adapter for each rank.
 
@@ -308,7 +294,7 @@ def _two_levels_s(op: Operator, accelerator: Accelerator, ladder: Ladder, *, eag
     curve = ladder.curve
     sent = level_bytes(op.kind, op.message_bytes, ranks=op.ranks, per_domain=op.per_node, crossing=op.crossing)
     near = replace(op, ranks=op.per_node, inter_node=False)
-    inside, _ = collective_s(near, accelerator=accelerator, ladder=ladder, eager=eager)
+    inside = collective_s(near, accelerator=accelerator, ladder=ladder)[0]
     hops = ceil(log2(sent.domains)) * (2 if op.kind == "all_reduce" else 1)
     outside = two_regime_s(
         sent_bytes=sent.outside,
@@ -319,18 +305,15 @@ def _two_levels_s(op: Operator, accelerator: Accelerator, ladder: Ladder, *, eag
     return inside + outside if op.kind == "all_reduce" else max(inside, outside)
 
 
-def _measured_seconds(
-    op: Operator, accelerator: Accelerator, ladder: Ladder, *, eager: bool
-) -> tuple[float, Rung, Grid] | None:
+def _measured_seconds(op: Operator, accelerator: Accelerator, ladder: Ladder) -> tuple[float, Rung, Grid] | None:
     """From the grid of that many ranks, else of the nearest number above or below that was measured."""
     linked = has_link(accelerator, ranks=op.ranks)
     over = ("",) if linked else ("/pcie/local", "/pcie")
     # GeForce drivers refuse what the part that lends its grids can do: read the other card's memory.
     apart = not linked and ladder.peer_access is not True and accelerator.segment == "consumer"
     for ranks in _NEAREST_RANKS.get(op.ranks, _MANY_RANKS):
-        grid = _first(
-            ladder, [f"{op.kind}/{ranks}{path}{way}" for way in (("/eager", "") if eager else ("",)) for path in over]
-        )
+        keys = (f"{op.kind}/{ranks}{path}" for path in over)
+        grid = next((ladder.grids[key] for key in keys if key in ladder.grids), None)
         if grid is None or (apart and grid.rung != "own"):
             continue
         rate = link_rate(accelerator, ranks=op.ranks)
@@ -341,12 +324,3 @@ def _measured_seconds(
         seconds = grid_s(grid, (op.message_bytes,), machine=machine, weights_bytes=1.0, width=1.0) + extra
         return seconds, grid.rung, grid
     return None
-
-
-def _first(ladder: Ladder, keys: list[str]) -> Grid | None:
-    return next((ladder.grids[key] for key in keys if key in ladder.grids), None)
-
-
-def _latency_s(curve: Curve, ranks: int, *, inter_node: bool) -> float:
-    hops = ceil(log2(ranks))
-    return curve.collective_launch_s + (curve.network_hop_s if inter_node else curve.hop_s) * hops

@@ -16,7 +16,7 @@ from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Network, Tower
 from tonnage.domain.precision import Precision, number_format
 from tonnage.physics.parameters import feed_forward_parameters, mixer_parameters
-from tonnage.physics.shares import Share, elementwise_pass, gemm, share
+from tonnage.physics.shares import Share, elementwise_pass, gemm, share, whole_attention
 from tonnage.physics.work import Operator, Work
 
 __all__ = ["clip_frames", "denoiser_transformer_work", "latent_tokens", "text_encoder_work", "text_tokens"]
@@ -138,14 +138,19 @@ def _block(group: LayerGroup, look: Attention, at: Share, *, image: float, text:
     rows = (image, text) if streams == 2 else (both,)
     width = float(look.num_attention_heads * look.head_dim)
     work: list[Operator] = []
+
+    def attention(queries: float, keys: float) -> Operator:
+        heads, wide = look.num_attention_heads, look.head_dim
+        return whole_attention(at, queries=queries, keys=keys, batch=batch, heads=heads, head_dim=wide, count=count)
+
     for tokens in rows:
         work += _stream(group, look, at, rows=tokens * batch, count=count)
-    work.append(_attention(look, at, queries=both, keys=both, batch=batch, count=count))
+    work.append(attention(both, both))
     if group.cross_attention is not None:
         work += [
             _linear("cross query and output", at, image * batch, width, at.hidden, 2.0 * count),
             _linear("cross key/value", at, text * batch, 2.0 * width, at.hidden, count),
-            _attention(look, at, queries=image, keys=text, batch=batch, count=count),
+            attention(image, text),
         ]
     own = mixer_parameters(group.mixer, at.hidden) + feed_forward_parameters(group.feed_forward, at.hidden)
     modulation = group.extra_parameters - (streams - 1) * own
@@ -162,9 +167,9 @@ def _stream(group: LayerGroup, look: Attention, at: Share, *, rows: float, count
     gated = isinstance(feed, Mlp) and feed.gated
     touched = rows * at.hidden
     return (
-        elementwise_pass("norm, modulation and residual", at, read=2 * touched, write=2 * touched, count=2 * count),
+        elementwise_pass("norm, modulation and residual", at, read=2 * touched, count=2 * count),
         _linear("query, key, value", at, rows, 3.0 * width, at.hidden, count),
-        elementwise_pass("query and key norm, rotary", at, read=2 * rows * width, write=2 * rows * width, count=count),
+        elementwise_pass("query and key norm, rotary", at, read=2 * rows * width, count=count),
         _linear("attention output", at, rows, at.hidden, width, count),
         _linear("up", at, rows, inner * (2.0 if gated else 1.0), at.hidden, count),
         elementwise_pass(
@@ -175,26 +180,4 @@ def _stream(group: LayerGroup, look: Attention, at: Share, *, rows: float, count
 
 
 def _linear(name: str, at: Share, rows: float, outputs: float, inputs: float, count: float) -> Operator:
-    return gemm(name, at, m=rows, n=outputs, k=inputs, count=count, weights=at.weights, compute=at.compute)
-
-
-def _attention(look: Attention, at: Share, *, queries: float, keys: float, batch: float, count: float) -> Operator:
-    width = float(look.num_attention_heads * look.head_dim)
-    wide = number_format(at.sixteen).bytes
-    return Operator(
-        kind="attention_prefill",
-        name="attention",
-        count=count,
-        weights=at.sixteen,
-        compute=at.sixteen,
-        flop=4.0 * width * queries * keys * batch,
-        read_bytes=wide * batch * width * (queries + 2 * keys),
-        write_bytes=wide * batch * width * queries,
-        m=queries * batch,
-        n=keys,
-        batch=batch,
-        context=keys,
-        heads=look.num_attention_heads,
-        kv_heads=look.num_attention_heads,
-        head_dim=look.head_dim,
-    )
+    return gemm(name, at, m=rows, n=outputs, k=inputs, count=count)

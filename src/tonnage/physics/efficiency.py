@@ -28,7 +28,6 @@ __all__ = [
     "grid_s",
     "model_s",
     "peak_flop_per_s",
-    "roofline_s",
     "smooth_max",
     "weakest_rung",
 ]
@@ -275,41 +274,3 @@ def smooth_max(*, compute_s: float, memory_s: float) -> float:
     ratio = low / high
     ratio *= ratio
     return float(high * (1.0 + ratio * ratio) ** 0.25)
-
-
-def roofline_s(*, flop: float, moved_bytes: float, peak_flop_per_s: float, memory_bytes_per_s: float) -> float:
-    """
-    Lower bound of an operation's time, with a rounded knee.
-
-    t = smooth_max(F / p, Q / b)
-
-    Parameters
-    ----------
-    flop : number
-        F, multiply-add = 2. [FLOP]
-    moved_bytes : number
-        Q, read and written. [bytes]
-    peak_flop_per_s : number
-        p, dense peak of the dtype that multiplies. [FLOP/s]
-    memory_bytes_per_s : number
-        b, peak memory bandwidth. [bytes/s]
-
-    Returns
-    -------
-    number
-        Time at full use of the binding limit. [s]
-
-    Valid
-    -----
-    Any operation whose data passes through device memory once.
-
-    Source
-    ------
-    williams-2009-roofline.
-
-    Examples
-    --------
-    >>> print(f"{roofline_s(flop=2e12, moved_bytes=1e8, peak_flop_per_s=1e15, memory_bytes_per_s=3e12) * 1e3:.2f} ms")
-    2.00 ms
-    """
-    return smooth_max(compute_s=flop / peak_flop_per_s, memory_s=moved_bytes / memory_bytes_per_s)

@@ -139,11 +139,10 @@ def feed_forward_work(feed_forward: FeedForward, at: Share, *, rows: float, coun
 def _dense(width: float, at: Share, *, rows: float, gated: bool, count: float) -> Work:
     """Two or three matrices, split over the tensor-parallel ranks."""
     inner = width / at.tp
-    linear = {"count": count, "weights": at.weights, "compute": at.compute}
     return (
-        gemm("feed-forward up", at, m=rows, n=inner * (2 if gated else 1), k=at.hidden, **linear),  # type: ignore[arg-type]
+        gemm("feed-forward up", at, m=rows, n=inner * (2 if gated else 1), k=at.hidden, count=count),
         elementwise_pass("activation", at, read=rows * inner * (2 if gated else 1), write=rows * inner, count=count),
-        gemm("feed-forward down", at, m=rows, n=at.hidden, k=inner, **linear),  # type: ignore[arg-type]
+        gemm("feed-forward down", at, m=rows, n=at.hidden, k=inner, count=count),
     )
 
 
@@ -191,10 +190,9 @@ def _mixture(moe: Moe, at: Share, rows: float, count: float) -> Work:
         ),
     ]
     if moe.latent_size:
-        latent = {"count": count, "weights": at.weights, "compute": at.compute}
         work += [
-            gemm("latent down", at, m=rows, n=hidden, k=at.hidden, **latent),  # type: ignore[arg-type]
-            gemm("latent up", at, m=rows, n=at.hidden, k=hidden, **latent),  # type: ignore[arg-type]
+            gemm("latent down", at, m=rows, n=hidden, k=at.hidden, count=count),
+            gemm("latent up", at, m=rows, n=at.hidden, k=hidden, count=count),
         ]
     work += [
         _experts("experts up", at, m=mine, n=width * matrices, k=hidden, routed=routed, count=count),

@@ -19,7 +19,6 @@ __all__ = [
     "poisson_quantile",
     "time_between_interruptions_s",
     "useful_time_fraction",
-    "young_interval_s",
 ]
 
 
@@ -58,40 +57,6 @@ def time_between_interruptions_s(*, nodes: float, per_node_day: float, spot_s: f
     """
     rate = nodes * per_node_day / 86400.0 + (1.0 / spot_s if spot_s else 0.0)
     return 1.0 / rate
-
-
-def young_interval_s(*, blocking_s: float, between_s: float) -> float:
-    """
-    Work between checkpoints that loses least, to first order.
-
-    tau = sqrt(2 d M)
-
-    Parameters
-    ----------
-    blocking_s : number
-        d, time that one checkpoint stops the work. [s]
-    between_s : number
-        M, mean time between interruptions. [s]
-
-    Returns
-    -------
-    number
-        Work between two checkpoints. [s]
-
-    Valid
-    -----
-    d much shorter than M.
-
-    Source
-    ------
-    Young, Communications of the ACM 17 (1974), 530.
-
-    Examples
-    --------
-    >>> print(f"{young_interval_s(blocking_s=30, between_s=3.09 * 3600) / 60:.1f} min")
-    13.6 min
-    """
-    return sqrt(2.0 * blocking_s * between_s)
 
 
 def checkpoint_interval_s(*, blocking_s: float, between_s: float, least_s: float = 0.0) -> float:

@@ -15,12 +15,14 @@ from typing import Literal
 
 import msgspec
 
-from tonnage.domain.model import Attention, FeedForward, LatentAttention, Mixer, Mlp, Moe, StateSpace
+from tonnage.domain.model import Attention, FeedForward, LatentAttention, LayerGroup, Mixer, Mlp, Moe, StateSpace
 
 __all__ = [
     "Matrix",
     "feed_forward_matrices",
     "feed_forward_vectors",
+    "is_target",
+    "layer_matrices",
     "matrix_parameters",
     "mixer_matrices",
     "mixer_vectors",
@@ -51,6 +53,23 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def matrix_parameters(matrices: Iterable[Matrix], active: bool = False) -> float:
     """Values in all copies of these matrices, or only in the copies one token passes."""
     return float(sum(m.size * (m.active if active and m.active is not None else m.copies) for m in matrices))
+
+
+def layer_matrices(group: LayerGroup, hidden: int) -> tuple[Matrix, ...]:
+    """Every matrix of one layer: mixer, cross attention, feed-forward."""
+    return (
+        *mixer_matrices(group.mixer, hidden),
+        *mixer_matrices(group.cross_attention, hidden),
+        *feed_forward_matrices(group.feed_forward, hidden),
+    )
+
+
+def is_target(name: str, targets: tuple[str, ...]) -> bool:
+    """Whether adapters of these targets change a matrix, or a part of a merged one; no targets stand for all."""
+    merged = ("up_proj", "gate_up_proj")
+    return not targets or any(
+        target == name or (target in {"up_proj", "gate_proj"} and name.endswith(merged)) for target in targets
+    )
 
 
 def mixer_matrices(mixer: Mixer | None, hidden_size: int) -> tuple[Matrix, ...]:

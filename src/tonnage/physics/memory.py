@@ -36,6 +36,7 @@ from tonnage.physics.matrices import Matrix, feed_forward_matrices, feed_forward
 from tonnage.physics.parameters import (
     embedding_parameters,
     head_parameters,
+    merge_parts,
     norm_parameters,
     parameters,
     position_parameters,
@@ -259,19 +260,11 @@ def _rank_bytes(model: Model, precision: Precision, layout: Layout, *, padded: b
     parts.append(
         Quantity(name="other", value=model.extra_parameters * number_format(precision.weights).bytes / layout.tp)
     )
-    return Quantity.of_parts("bytes", _sum_parts(parts))
+    return Quantity.of_parts("bytes", merge_parts(parts))
 
 
 def _network(part: Quantity, precision: Precision) -> Quantity:
     return msgspec.structs.replace(part, value=part.value * number_format(precision.weights).bytes)
-
-
-def _sum_parts(parts: Iterable[Quantity]) -> list[Quantity]:
-    sums: dict[str, Quantity] = {}
-    for part in parts:
-        before = sums.get(part.name)
-        sums[part.name] = part if before is None else msgspec.structs.replace(before, value=before.value + part.value)
-    return list(sums.values())
 
 
 def _layers_on_stage(model: Model, group: LayerGroup, layout: Layout) -> float:

@@ -12,7 +12,7 @@ a state of fixed size per sequence. Quantising a product's input is part of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import NamedTuple
 
 from tonnage.domain.model import Attention, LatentAttention, Mixer, StateSpace
 from tonnage.domain.precision import number_format
@@ -37,7 +37,7 @@ def mixer_work(mixer: Mixer, at: Share, *, tokens: Tokens, count: float) -> Work
 
 
 def _linear(name: str, at: Share, m: float, n: float, k: float, count: float) -> Operator:
-    return gemm(name, at, m=m, n=n, k=k, count=count, weights=at.weights, compute=at.compute)
+    return gemm(name, at, m=m, n=n, k=k, count=count)
 
 
 def _projection(name: str, at: Share, m: float, n: float, k: float, count: float) -> Operator:
@@ -59,14 +59,11 @@ def _attention(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Wor
             "rotary and cache",
             at,
             read=rows * (query_width + kv_width),
-            write=rows * (query_width + kv_width),
             count=count,
         ),
     ]
     if mixer.qk_norm:
-        work.append(
-            elementwise_pass("query and key norm", at, read=rows * query_width, write=rows * query_width, count=count)
-        )
+        work.append(elementwise_pass("query and key norm", at, read=rows * query_width, count=count))
     if mixer.qk_norm_all_heads:
         work += _norms_over_heads(at, rows * (query_width + kv_heads * mixer.head_dim), rows, count)
     if mixer.index_heads:
@@ -84,7 +81,7 @@ def _norms_over_heads(at: Share, values: float, rows: float, count: float) -> Wo
 
     Their exchange in between is a collective (`transformer.py`).
     """
-    norm = elementwise_pass("query and key norm", at, read=values, write=values, count=count)
+    norm = elementwise_pass("query and key norm", at, read=values, count=count)
     if at.tp == 1:
         return (norm,)
     return (elementwise_pass("sums of squares", at, read=values, write=4.0 * rows, count=count), norm)
@@ -100,67 +97,74 @@ def _multiplied(kind: str, mixer: Attention | LatentAttention, at: Share) -> str
     return at.sixteen if mixer.index_topk else at.attended_in(kind)
 
 
+class _Look(NamedTuple):
+    """The attention of one layer on one rank."""
+
+    heads: float
+    kv_heads: float
+    key: float
+    """Width of a query and of a key. [values]"""
+    value: float
+    entry_bytes: float
+    """Read for each key of a sequence, by all heads together. [bytes]"""
+    window: int | None = None
+
+
+class _Step(NamedTuple):
+    """Who looks at what in a step: prompts, or decodes."""
+
+    kind: Kind
+    sequences: float
+    rows: float
+    seen: float
+    """Keys that one row multiplies. [tokens]"""
+    kept: float
+    """Keys that are read at all. [tokens]"""
+    context: float
+    """As the operator says it: of prompts what is cached before them. [tokens]"""
+
+
+def _core(look: _Look, step: _Step, at: Share, compute: str, count: float) -> Work:
+    """One kernel of attention; none where nobody looks."""
+    if not step.sequences:
+        return ()
+    rows = step.rows
+    return (
+        Operator(
+            kind=step.kind,
+            name="attention prefill" if step.kind.endswith("prefill") else "attention decode",
+            count=count,
+            weights=at.kv,
+            compute=compute,
+            flop=2.0 * look.heads * (look.key + look.value) * rows * step.seen,
+            read_bytes=look.entry_bytes * step.sequences * step.kept + 2.0 * rows * look.heads * look.key,
+            write_bytes=2.0 * rows * look.heads * look.value,
+            m=rows,
+            batch=step.sequences,
+            context=step.context,
+            heads=look.heads,
+            kv_heads=look.kv_heads,
+            head_dim=look.key,
+            window=look.window,
+        ),
+    )
+
+
 def _cores(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Work:
     """Prefill and decode kernels of one attention layer."""
-    work: list[Operator] = []
-    if tokens.prompts:
-        work.append(_prefill_core(mixer, at, tokens, count))
-    if tokens.decodes:
-        work.append(_decode_core(mixer, at, tokens, count))
-    return tuple(work)
-
-
-def _prefill_core(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Operator:
     heads, kv_heads = units_per_rank(mixer.num_attention_heads, at.tp), units_per_rank(mixer.num_key_value_heads, at.tp)
-    value_dim = mixer.v_head_dim or mixer.head_dim
+    value, most = mixer.v_head_dim or mixer.head_dim, _most(mixer)
+    entry_bytes = number_format(at.kv).bytes * kv_heads * (mixer.head_dim + value)
+    look = _Look(heads, kv_heads, mixer.head_dim, value, entry_bytes, mixer.window)
     causal = 0.0 if at.encoder else float(mixer.causal)
-    seen = attended_tokens(chunk=tokens.chunk, cached=tokens.cached, window=_most(mixer), causal=causal)
-    cached = min(tokens.cached, mixer.window) if mixer.window else tokens.cached
-    kv_bytes = number_format(at.kv).bytes * kv_heads * (mixer.head_dim + value_dim)
-    rows = tokens.prompt_rows
-    return Operator(
-        kind="attention_prefill",
-        name="attention prefill",
-        count=count,
-        weights=at.kv,
-        compute=_multiplied("attention_prefill", mixer, at),
-        flop=2.0 * heads * (mixer.head_dim + value_dim) * rows * seen,
-        read_bytes=kv_bytes * tokens.prompts * (cached + tokens.chunk) + 2.0 * rows * heads * mixer.head_dim,
-        write_bytes=2.0 * rows * heads * value_dim,
-        m=rows,
-        batch=tokens.prompts,
-        context=cached,
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=mixer.head_dim,
-        window=mixer.window,
+    seen = attended_tokens(chunk=tokens.chunk, cached=tokens.cached, window=most, causal=causal)
+    cached = min(tokens.cached, mixer.window or tokens.cached)
+    now = min(tokens.context, most or tokens.context)
+    steps = (
+        _Step("attention_prefill", tokens.prompts, tokens.prompt_rows, seen, cached + tokens.chunk, cached),
+        _Step("attention_decode", tokens.decodes, tokens.decode_rows, now, now, now),
     )
-
-
-def _decode_core(mixer: Attention, at: Share, tokens: Tokens, count: float) -> Operator:
-    heads, kv_heads = units_per_rank(mixer.num_attention_heads, at.tp), units_per_rank(mixer.num_key_value_heads, at.tp)
-    value_dim = mixer.v_head_dim or mixer.head_dim
-    most = _most(mixer)
-    context = min(tokens.context, most) if most else tokens.context
-    kv_bytes = number_format(at.kv).bytes * kv_heads * (mixer.head_dim + value_dim)
-    rows = tokens.decode_rows
-    return Operator(
-        kind="attention_decode",
-        name="attention decode",
-        count=count,
-        weights=at.kv,
-        compute=_multiplied("attention_decode", mixer, at),
-        flop=2.0 * heads * (mixer.head_dim + value_dim) * rows * context,
-        read_bytes=kv_bytes * tokens.decodes * context + 2.0 * rows * heads * mixer.head_dim,
-        write_bytes=2.0 * rows * heads * value_dim,
-        m=rows,
-        batch=tokens.decodes,
-        context=context,
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=mixer.head_dim,
-        window=mixer.window,
-    )
+    return tuple(op for step in steps for op in _core(look, step, at, _multiplied(step.kind, mixer, at), count))
 
 
 def _latent(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> Work:
@@ -175,7 +179,6 @@ def _latent(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> 
             "latent norms and cache",
             at,
             read=rows * (latent + (lora or 0)),
-            write=rows * (latent + (lora or 0)),
             count=2 * count,
         ),
     ]
@@ -219,105 +222,54 @@ def _compression(mixer: LatentAttention, at: Share, tokens: Tokens, count: float
 
 def _folded_cores(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> Work:
     """DeepSeek-V4: one entry is key and value of all heads; a window of tokens and the folded entries beyond."""
-    heads = units_per_rank(mixer.num_attention_heads, at.tp)
     width = mixer.kv_lora_rank + mixer.qk_rope_head_dim
-    entry_bytes = number_format(at.kv).bytes * width
-    work: list[Operator] = []
-    for kind, name, sequences, rows, seen, entries in _folded_reads(mixer, tokens):
-        if not sequences:
-            continue
-        work.append(
-            Operator(
-                kind=kind,
-                name=name,
-                count=count,
-                weights=at.kv,
-                compute=at.sixteen,
-                flop=4.0 * heads * width * rows * seen,
-                read_bytes=entry_bytes * sequences * entries + 2.0 * rows * heads * width,
-                write_bytes=2.0 * rows * heads * width,
-                m=rows,
-                batch=sequences,
-                context=entries,
-                heads=heads,
-                kv_heads=1,
-                head_dim=width,
-            )
-        )
-    return tuple(work)
-
-
-def _folded_reads(mixer: LatentAttention, tokens: Tokens) -> Iterator[tuple[Kind, str, float, float, float, float]]:
-    """Of prompts and of decodes: kind, name, sequences, rows, entries that one row attends, entries read at all."""
+    heads, entry_bytes = units_per_rank(mixer.num_attention_heads, at.tp), number_format(at.kv).bytes * width
     fold, chosen, window = mixer.compress_ratio, mixer.index_topk, mixer.window
     chunk, cached, context = tokens.chunk, tokens.cached, tokens.context
     near = attended_tokens(chunk=chunk, cached=cached, window=window)
-    read = (min(cached, window) if window else cached) + chunk
-    now = min(context, window) if window else context
+    read, now = min(cached, window or cached) + chunk, min(context, window or context)
     if fold:
         near += attended_tokens(chunk=chunk, cached=cached, window=chosen * fold or None) / fold
         read += (cached + chunk) / fold
         now += min(context / fold, chosen) if chosen else context / fold
-    yield "mla_prefill", "attention prefill", tokens.prompts, tokens.prompt_rows, near, read
-    yield "mla_decode", "attention decode", tokens.decodes, tokens.decode_rows, now, now
+    steps = (
+        _Step("mla_prefill", tokens.prompts, tokens.prompt_rows, near, read, read),
+        _Step("mla_decode", tokens.decodes, tokens.decode_rows, now, now, now),
+    )
+    look = _Look(heads, 1, width, width, entry_bytes)
+    return tuple(op for step in steps for op in _core(look, step, at, at.sixteen, count))
 
 
 def _latent_prefill(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> Work:
     """Expanded form: keys and values of chunk and cache are made from the latents, then attended per head."""
-    heads = units_per_rank(mixer.num_attention_heads, at.tp)
-    query_dim = mixer.qk_nope_head_dim + mixer.qk_rope_head_dim
-    rows, keys = tokens.prompt_rows, tokens.prompts * (tokens.cached + tokens.chunk)
-    seen = attended_tokens(chunk=tokens.chunk, cached=tokens.cached, window=_most(mixer))
-    expand = heads * (mixer.qk_nope_head_dim + mixer.v_head_dim)
+    heads, value = units_per_rank(mixer.num_attention_heads, at.tp), mixer.v_head_dim
+    query, held = mixer.qk_nope_head_dim + mixer.qk_rope_head_dim, tokens.cached + tokens.chunk
+    most = _most(mixer)
+    seen = attended_tokens(chunk=tokens.chunk, cached=tokens.cached, window=most)
+    expand = heads * (mixer.qk_nope_head_dim + value)
+    look = _Look(heads, heads, query, value, 2.0 * heads * (query + value), most)
+    step = _Step("mla_prefill", tokens.prompts, tokens.prompt_rows, seen, held, tokens.cached)
     return (
-        _projection("key/value up", at, keys, expand, mixer.kv_lora_rank, count),
-        Operator(
-            kind="mla_prefill",
-            name="attention prefill",
-            count=count,
-            weights=at.kv,
-            compute=_multiplied("mla_prefill", mixer, at),
-            flop=2.0 * heads * (query_dim + mixer.v_head_dim) * rows * seen,
-            read_bytes=2.0 * heads * ((query_dim + mixer.v_head_dim) * keys + query_dim * rows),
-            write_bytes=2.0 * rows * heads * mixer.v_head_dim,
-            m=rows,
-            batch=tokens.prompts,
-            context=tokens.cached,
-            heads=heads,
-            kv_heads=heads,
-            head_dim=query_dim,
-            window=_most(mixer),
-        ),
+        _projection("key/value up", at, tokens.prompts * held, expand, mixer.kv_lora_rank, count),
+        *_core(look, step, at, _multiplied(step.kind, mixer, at), count),
     )
 
 
 def _latent_decode(mixer: LatentAttention, at: Share, tokens: Tokens, count: float) -> Work:
     """Absorbed form: queries move into the latent space, one shared latent per token is read by all heads."""
     heads = units_per_rank(mixer.num_attention_heads, at.tp)
-    rows, rank, rope = tokens.decode_rows, mixer.kv_lora_rank, mixer.qk_rope_head_dim
-    most = _most(mixer)
-    context = min(tokens.context, most) if most else tokens.context
-    latent_bytes = number_format(at.kv).bytes * (rank + rope)
-    absorb = {"count": count, "weights": at.sixteen, "compute": at.sixteen}
+    rows, rank = tokens.decode_rows, mixer.kv_lora_rank
+    width, now = rank + mixer.qk_rope_head_dim, min(tokens.context, _most(mixer) or tokens.context)
+    look = _Look(heads, 1, width, rank, number_format(at.kv).bytes * width)
+    step = _Step("mla_decode", tokens.decodes, rows, now, now, now)
+
+    def absorb(name: str, n: float, k: float) -> Operator:
+        return gemm(name, at, m=rows, n=n, k=k, count=count, weights=at.sixteen, compute=at.sixteen)
+
     return (
-        gemm("absorb keys", at, m=rows, n=rank, k=heads * mixer.qk_nope_head_dim, **absorb),  # type: ignore[arg-type]
-        Operator(
-            kind="mla_decode",
-            name="attention decode",
-            count=count,
-            weights=at.kv,
-            compute=_multiplied("mla_decode", mixer, at),
-            flop=2.0 * heads * (2.0 * rank + rope) * rows * context,
-            read_bytes=latent_bytes * tokens.decodes * context + 2.0 * rows * heads * (rank + rope),
-            write_bytes=2.0 * rows * heads * rank,
-            m=rows,
-            batch=tokens.decodes,
-            context=context,
-            heads=heads,
-            kv_heads=1,
-            head_dim=rank + rope,
-        ),
-        gemm("absorb values", at, m=rows, n=mixer.v_head_dim, k=heads * rank, **absorb),  # type: ignore[arg-type]
+        absorb("absorb keys", rank, heads * mixer.qk_nope_head_dim),
+        *_core(look, step, at, _multiplied(step.kind, mixer, at), count),
+        absorb("absorb values", mixer.v_head_dim, heads * rank),
     )
 
 

@@ -19,12 +19,12 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Evidence, Tier
 from tonnage.domain.efficiency import WITNESSES, Grid, Ladder, Rung
 from tonnage.domain.precision import FORMATS, number_format
-from tonnage.physics.collectives import collective_timed, level_bytes, link_rate, network_rate, ring_traffic
+from tonnage.physics.collectives import collective_s, level_bytes, link_rate, network_rate, ring_traffic
 from tonnage.physics.efficiency import cycle_s, peak_flop_per_s, smooth_max, weakest_rung
 from tonnage.physics.grid_reading import MEASURED, Measured, find, kernels, read
-from tonnage.physics.work import Operator, Work
+from tonnage.physics.work import Operator
 
-__all__ = ["has_skewed_table", "operator_evidence", "operator_s", "roofline_of", "timed_with_experts", "work_s"]
+__all__ = ["has_skewed_table", "operator_evidence", "operator_s", "roofline_of", "timed_with_experts"]
 
 SLOWER: Final = 1.3
 """How much longer than the 16-bit kernel of its shape a product in fewer bits may take on the word of one table. [-]"""
@@ -32,23 +32,21 @@ _PRODUCTS: Final = frozenset({"gemm", "grouped_gemm"})
 _COLLECTIVES: Final = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point"})
 
 
-def operator_s(op: Operator, *, accelerator: Accelerator, ladder: Ladder, eager: bool = False) -> tuple[float, Rung]:
+def operator_s(op: Operator, *, accelerator: Accelerator, ladder: Ladder) -> tuple[float, Rung]:
     """
     Seconds of ONE execution of `op` on one rank, and the rung of the ladder that says so.
 
-    `op.count` is not applied: `work_s` does. `eager` adds what a launch outside a captured graph costs.
+    `op.count` is not applied. Launches are those inside a captured graph.
     Products in narrow formats include quantising their input; grouped products include permuting
     rows to experts, the activation between them and the weighted sum after.
     """
-    seconds, rung, _ = _operator_seconds(op, accelerator, ladder, eager)
+    seconds, rung, _ = _operator_seconds(op, accelerator, ladder)
     return seconds, rung
 
 
-def operator_evidence(
-    op: Operator, *, accelerator: Accelerator, ladder: Ladder, eager: bool = False
-) -> tuple[float, Evidence]:
+def operator_evidence(op: Operator, *, accelerator: Accelerator, ladder: Ladder) -> tuple[float, Evidence]:
     """The seconds of `operator_s`, and what they rest on: grid, donor, file, date, and the share of the roofline."""
-    seconds, rung, grid = _operator_seconds(op, accelerator, ladder, eager)
+    seconds, rung, grid = _operator_seconds(op, accelerator, ladder)
     least_s, bound = roofline_of(op, accelerator=accelerator, ladder=ladder)
     tier: Tier = "curve" if rung == "generic" else rung
     if op.kind in _COLLECTIVES and grid is None:
@@ -91,13 +89,11 @@ def roofline_of(
     return (compute_s, "arithmetic") if compute_s > memory_s else (memory_s, "memory")
 
 
-def _operator_seconds(
-    op: Operator, accelerator: Accelerator, ladder: Ladder, eager: bool
-) -> tuple[float, Rung, Grid | None]:
+def _operator_seconds(op: Operator, accelerator: Accelerator, ladder: Ladder) -> tuple[float, Rung, Grid | None]:
     """Seconds, rung, and the grid they were read from; no grid where a curve or a formula answers."""
     kind = op.kind
     if kind in _COLLECTIVES:
-        return collective_timed(op, accelerator=accelerator, ladder=ladder, eager=eager)
+        return collective_s(op, accelerator=accelerator, ladder=ladder)
     grid: Grid | None = None
     rung: Rung = "generic"
     measured = MEASURED[kind](op, ladder) if ladder.grids and kind in MEASURED else None
@@ -110,8 +106,6 @@ def _operator_seconds(
             seconds, rung, grid = _second_witness(op, (seconds, rung, grid), accelerator=accelerator, ladder=ladder)
         elif kind == "grouped_gemm":
             seconds = _agreed_s(op, measured, seconds, accelerator=accelerator, ladder=ladder)
-    if eager:
-        seconds += ladder.curve.eager_launch_s - ladder.curve.launch_s
     return seconds, rung, grid
 
 
@@ -190,16 +184,6 @@ def timed_with_experts(op: Operator, ladder: Ladder) -> bool:
     return found is not None and found[0].routes
 
 
-def work_s(work: Work, *, accelerator: Accelerator, ladder: Ladder, eager: bool = False) -> tuple[float, Rung]:
-    """Seconds of a whole phase run back to back, and the weakest rung in it."""
-    total, rungs = 0.0, set[Rung]()
-    for op in work:
-        seconds, rung = operator_s(op, accelerator=accelerator, ladder=ladder, eager=eager)
-        total += seconds * op.count
-        rungs.add(rung)
-    return total, weakest_rung(tuple(rungs))
-
-
 def _roofline(op: Operator, accelerator: Accelerator, ladder: Ladder, compute: float, memory: float) -> float:
     peak = peak_flop_per_s(accelerator, op.compute) * ladder.sustained * compute if op.flop else 1.0
     compute_s = op.flop / peak
@@ -251,15 +235,15 @@ def _decode(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
 
 
 def _elementwise(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
-    curve = ladder.curve
-    return curve.launch_s + (op.read_bytes + op.write_bytes) / (
-        accelerator.memory_bytes_per_s * curve.elementwise_memory
-    )
+    return _pass(op, accelerator, ladder, ladder.curve.elementwise_memory)
 
 
 def _embedding(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
-    curve = ladder.curve
-    return curve.launch_s + (op.read_bytes + op.write_bytes) / (accelerator.memory_bytes_per_s * curve.gather_memory)
+    return _pass(op, accelerator, ladder, ladder.curve.gather_memory)
+
+
+def _pass(op: Operator, accelerator: Accelerator, ladder: Ladder, memory: float) -> float:
+    return ladder.curve.launch_s + (op.read_bytes + op.write_bytes) / (accelerator.memory_bytes_per_s * memory)
 
 
 def _state_space(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:

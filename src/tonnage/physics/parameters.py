@@ -34,6 +34,7 @@ __all__ = [
     "feed_forward_parameters",
     "head_parameters",
     "layer_parameters",
+    "merge_parts",
     "mixer_parameters",
     "norm_parameters",
     "parameters",
@@ -181,7 +182,7 @@ def _count(model: Model, active: bool) -> Quantity:
     if not active:
         parts += [Quantity(name="towers", value=tower.parameters, source=tower.name) for tower in model.towers]
     parts.append(Quantity(name="other", value=model.extra_parameters))
-    total = Quantity.of_parts(UNIT, _merge_parts(parts))
+    total = Quantity.of_parts(UNIT, merge_parts(parts))
     if total.value == 0 and model.published_parameters is not None:
         published = model.published_active_parameters if active else model.published_parameters
         whole = Quantity(
@@ -221,7 +222,7 @@ _EXPERT_PARTS = {
 }
 
 
-def _merge_parts(parts: Iterable[Quantity]) -> list[Quantity]:
+def merge_parts(parts: Iterable[Quantity]) -> list[Quantity]:
     """Parts of the same name added up, in the order of their first appearance."""
     sums: dict[str, Quantity] = {}
     for part in parts:

@@ -17,7 +17,7 @@ from tonnage.domain.layout import Layout
 from tonnage.domain.precision import Precision, number_format
 from tonnage.physics.work import Operator
 
-__all__ = ["Share", "Tokens", "attended_tokens", "elementwise_pass", "gemm", "share"]
+__all__ = ["Share", "Tokens", "attended_tokens", "elementwise_pass", "gemm", "share", "whole_attention"]
 
 WHOLE_MODEL_FORMATS = ("gguf-", "exl2-", "exl3-")
 """Families whose files quantise embeddings and head too."""
@@ -147,9 +147,19 @@ def _compute(weights: str, activations: str, sixteen: str) -> str:
     return given.compute if given.bits < 16 else sixteen
 
 
-def gemm(name: str, at: Share, *, m: float, n: float, k: float, count: float, weights: str, compute: str) -> Operator:
-    """m rows through an n x k matrix: weights read once in their format, activations in and out."""
-    stored = number_format(weights)
+def gemm(
+    name: str,
+    at: Share,
+    *,
+    m: float,
+    n: float,
+    k: float,
+    count: float = 1.0,
+    weights: str | None = None,
+    compute: str | None = None,
+) -> Operator:
+    """m rows through an n x k matrix: weights read once in their format, of the layers unless said; rows in and out."""
+    stored, compute = number_format(weights or at.weights), compute or at.compute
     activation_bytes = 4.0 if at.sixteen in {"fp32", "tf32"} else 2.0
     given_bytes = activation_bytes if compute == at.sixteen else stored.bytes if stored.bits < 16 else 1.0
     return Operator(
@@ -167,8 +177,32 @@ def gemm(name: str, at: Share, *, m: float, n: float, k: float, count: float, we
     )
 
 
-def elementwise_pass(name: str, at: Share, *, read: float, write: float, count: float) -> Operator:
-    """An element-wise pass over `read` and `write` values of activations."""
+def whole_attention(
+    at: Share, *, queries: float, keys: float, batch: float, heads: float, head_dim: float, count: float = 1.0
+) -> Operator:
+    """Every query of a sequence over all keys, without a cache: images, clips and their prompts."""
+    width, wide = heads * head_dim, number_format(at.sixteen).bytes
+    return Operator(
+        kind="attention_prefill",
+        name="attention",
+        count=count,
+        weights=at.sixteen,
+        compute=at.sixteen,
+        flop=4.0 * width * queries * keys * batch,
+        read_bytes=wide * batch * width * (queries + 2 * keys),
+        write_bytes=wide * batch * width * queries,
+        m=queries * batch,
+        n=keys,
+        batch=batch,
+        context=keys,
+        heads=heads,
+        kv_heads=heads,
+        head_dim=head_dim,
+    )
+
+
+def elementwise_pass(name: str, at: Share, *, read: float, write: float | None = None, count: float = 1.0) -> Operator:
+    """An element-wise pass that reads so many values of activations, and writes as many unless said."""
     width = 4.0 if at.sixteen in {"fp32", "tf32"} else 2.0
     return Operator(
         kind="elementwise",
@@ -177,7 +211,7 @@ def elementwise_pass(name: str, at: Share, *, read: float, write: float, count: 
         weights=at.sixteen,
         compute=at.sixteen,
         read_bytes=width * read,
-        write_bytes=width * write,
+        write_bytes=width * (read if write is None else write),
     )
 
 

@@ -27,49 +27,27 @@ WINDOW_TOKENS: Final = 1500
 """Encoder tokens of one window. [tokens]"""
 _FRAMES: Final = 3000
 _KERNEL: Final = 3
+_MEL_BINS: Final = 128
 
 
-def encoder_work(model: Model, *, windows: float, precision: Precision, mel_bins: int = 128) -> Work:
+def encoder_work(model: Model, *, windows: float, precision: Precision) -> Work:
     """Both convolutions, the encoder's layers, and the keys and values that all decoder steps read."""
     at = share(hidden=model.hidden_size, layout=Layout(), precision=precision, encoder=True)
-    stem = [
-        gemm(
-            "mel convolution",
-            at,
-            m=windows * _FRAMES,
-            n=at.hidden,
-            k=_KERNEL * mel_bins,
-            count=1.0,
-            weights=at.weights,
-            compute=at.compute,
-        ),
-        gemm(
-            "strided convolution",
-            at,
-            m=windows * WINDOW_TOKENS,
-            n=at.hidden,
-            k=_KERNEL * at.hidden,
-            count=1.0,
-            weights=at.weights,
-            compute=at.compute,
-        ),
-    ]
+    rows = windows * WINDOW_TOKENS
+    stem = (
+        gemm("mel convolution", at, m=windows * _FRAMES, n=at.hidden, k=_KERNEL * _MEL_BINS),
+        gemm("strided convolution", at, m=rows, n=at.hidden, k=_KERNEL * at.hidden),
+    )
     encoder = msgspec.structs.replace(model, layers=model.encoder, encoder=(), vocab_size=0)
     body = encode_work(encoder, sequences=windows, length=WINDOW_TOKENS, precision=precision, layout=Layout())
     memory = [
         gemm(
-            "cross key/value",
-            at,
-            m=windows * WINDOW_TOKENS,
-            n=2.0 * look.num_key_value_heads * look.head_dim,
-            k=at.hidden,
+            "cross key/value", at, m=rows, n=2.0 * look.num_key_value_heads * look.head_dim, k=at.hidden,
             count=float(group.count),
-            weights=at.weights,
-            compute=at.compute,
         )
         for group in model.layers
         if (look := group.cross_attention) is not None
-    ]
+    ]  # fmt: skip
     return (*stem, *(op for op in body if op.kind != "embedding"), *memory)
 
 

@@ -19,7 +19,7 @@ from tonnage.physics.network import element_bytes
 from tonnage.physics.unet import GROUP_NORM
 from tonnage.physics.work import Kind, Operator, Work
 
-__all__ = ["LAYER", "PIXELS", "TOKENS", "inference_peak_bytes", "profile_work", "traced_moments", "training_peak_bytes"]
+__all__ = ["LAYER", "PIXELS", "TOKENS", "inference_peak_bytes", "profile_work", "traced_moments"]
 
 LAYER: Final = "layer: "
 """How names of traced products and convolutions begin."""
@@ -100,67 +100,6 @@ def _name(op: TracedOperator) -> str:
     if op.name == GROUP_NORM:
         return f"{GROUP_NORM}, traced"
     return f"{PIXELS if op.pixels else TOKENS}{op.name}"
-
-
-def training_peak_bytes(
-    profile: Profile, *, batch: float, value_bytes: float, gradient_bytes: float, held_bytes: float, step_bytes: float
-) -> float:
-    """
-    Most that a training step of a traced module holds.
-
-    P = H + max( max_i (b (v a_i + o_i) + g G_i), S ): what stays (weights, optimizer state), and the worst moment
-    of forward and backward pass, or of the optimizer's own step.
-
-    Parameters
-    ----------
-    profile : Profile
-        The module, with its training part.
-    batch : number
-        b, samples of a step. [samples]
-    value_bytes : number
-        v, one activation value. [bytes]
-    gradient_bytes : number
-        g, one gradient value. [bytes]
-    held_bytes : number
-        H, weights, master weights, buffers and optimizer state. [bytes]
-    step_bytes : number
-        S, gradients and what the optimizer needs beside them while it steps. [bytes]
-
-    Returns
-    -------
-    number
-        Peak of the step, without the framework's own context and fragmentation. [bytes]
-
-    Raises
-    ------
-    Unmeasured
-        The profile has no training part.
-
-    Valid
-    -----
-    Batches whose operators keep the kernels they were traced with; no recomputation.
-
-    Source
-    ------
-    docs/physics.md 7; torch.distributed._tools.mem_tracker.MemTracker agrees (docs/log/, 2026-11-21).
-
-    Examples
-    --------
-    >>> from tonnage.domain.profile import Moment
-    >>> net = Profile(schema="tonnage.profile/1", name="net", inputs=(), samples=1, parameters=1e6,
-    ...               trainable_parameters=1e6, largest_parameter=1e6, forward=(),
-    ...               moments=(Moment(activation_values=5e6, gradient_values=1e6),))
-    >>> training_peak_bytes(net, batch=2, value_bytes=4, gradient_bytes=4, held_bytes=12e6, step_bytes=8e6)
-    56000000.0
-    """
-    if not profile.moments:
-        raise Unmeasured(f"model {profile.name}: its profile has no training part; trace it without --no-training")
-    passes = max(
-        batch * (value_bytes * moment.activation_values + moment.activation_bytes)
-        + gradient_bytes * moment.gradient_values
-        for moment in profile.moments
-    )
-    return float(held_bytes + max(passes, step_bytes))
 
 
 def inference_peak_bytes(profile: Profile, *, batch: float, value_bytes: float) -> float:

@@ -20,7 +20,8 @@ from tonnage.domain.model import Model
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import OBJECTIVES, TrainSetup
 from tonnage.physics.activations import layer_bytes_per_token, logit_bytes, recomputed_layer_bytes
-from tonnage.physics.adapters import adapted_matrices, layer_matrices
+from tonnage.physics.adapters import adapted_matrices
+from tonnage.physics.matrices import layer_matrices
 from tonnage.physics.network import network_totals
 from tonnage.physics.optimizers import optimizer, state_bytes_per_parameter
 from tonnage.physics.parameters import (
@@ -39,7 +40,6 @@ __all__ = [
     "Recipe",
     "adapter_parameters",
     "held_parameters",
-    "layer_matrices",
     "recipe",
     "shard_ranks",
     "training_memory",

@@ -18,7 +18,7 @@ import msgspec
 from tonnage.domain.model import Attention, FeedForward, LatentAttention, LayerGroup, Mixer, Mlp, Moe, StateSpace
 from tonnage.domain.precision import number_format
 from tonnage.domain.training import OBJECTIVES, TrainSetup
-from tonnage.physics.matrices import Matrix, feed_forward_matrices, mixer_matrices
+from tonnage.physics.matrices import Matrix, is_target, layer_matrices
 from tonnage.physics.work import Kind, Operator
 
 __all__ = ["LayerWork", "head_work", "layer_work"]
@@ -55,17 +55,10 @@ def layer_work(group: LayerGroup, hidden_size: int, *, setup: TrainSetup) -> Lay
     tokens = setup.sequences * setup.passed_len / setup.layout.cp
     forward: list[Operator] = []
     backward: list[Operator] = []
-    matrices = (
-        *mixer_matrices(group.mixer, hidden),
-        *mixer_matrices(group.cross_attention, hidden),
-        *feed_forward_matrices(group.feed_forward, hidden),
-    )
-    for product in _merge_products(matrices):
-        ahead, back = _products(product, group.feed_forward, setup, tokens)
-        forward += ahead
-        backward += back
-    for mixer in (group.mixer, group.cross_attention):
-        ahead, back = _core(mixer, setup, tokens)
+    matrices = layer_matrices(group, hidden)
+    found = [_products(product, group.feed_forward, setup, tokens) for product in _merge_products(matrices)]
+    found += [_core(mixer, setup, tokens) for mixer in (group.mixer, group.cross_attention)]
+    for ahead, back in found:
         forward += ahead
         backward += back
     moved = _elementwise_bytes(group, hidden, setup) * tokens
@@ -170,7 +163,10 @@ def _products(
     backward = [product("input gradient", each, inputs, outputs)]
     if not setup.adapter:
         backward.append(product("weight gradient", outputs, inputs, each, 8.0 * outputs * inputs * groups))
-    elif not setup.lora_targets or any(_adapts(target, matrix.name) for target in setup.lora_targets):
+    elif is_target(matrix.name, setup.lora_targets) or (
+        # The product into which `_merge_products` put keys and values.
+        matrix.name == "q_proj" and not {"k_proj", "v_proj"}.isdisjoint(setup.lora_targets)
+    ):
         # The low-rank products read the input again and add into the output in place; backward the other way round.
         forward.append(_touch("adapter", _bytes(setup) * rows * (inputs + 2 * outputs), setup))
         backward.append(_touch("adapter backward", _bytes(setup) * rows * (2 * inputs + 2 * outputs), setup))
@@ -178,13 +174,6 @@ def _products(
             # Every pass adds the low-rank product to the weight and takes the norm of each output's row.
             forward.append(_touch("magnitudes", 3 * _bytes(setup) * outputs * inputs * groups, setup))
     return forward, backward
-
-
-def _adapts(target: str, matrix: str) -> bool:
-    """Whether a target names this matrix, or a part of the product into which `_merge_products` put it."""
-    if matrix == "q_proj" and target in {"k_proj", "v_proj"}:
-        return True
-    return target == matrix or (target in {"up_proj", "gate_proj"} and matrix.endswith(("up_proj", "gate_up_proj")))
 
 
 def _core(mixer: Mixer | None, setup: TrainSetup, tokens: float) -> tuple[list[Operator], list[Operator]]:

@@ -1,9 +1,9 @@
 """A transformer's step -> the operators of one rank.
 
 `step_work` writes one engine step: prompt chunks and decodes together, so that linear layers see
-all rows and read their weights once. `decode_work`, `prefill_work`, `encode_work` and
-`forward_work` are steps of one kind. Widths are divided by the degrees here; layers of all
-pipeline stages are listed, since a token passes them all (the engine divides where stages overlap).
+all rows and read their weights once; `encode_work` writes a pass without a cache. Widths are divided
+by the degrees here; layers of all pipeline stages are listed, since a token passes them all (the
+engine divides where stages overlap).
 
 Left to others: seconds (`operators.py`), host overhead and batching (`tonnage.simulation`).
 """
@@ -19,7 +19,7 @@ from tonnage.physics.collectives import distinct_groups
 from tonnage.physics.feed_forward import feed_forward_work
 from tonnage.physics.mixers import cross_attention_work, mixer_work
 from tonnage.physics.shares import Share, Tokens, elementwise_pass, gemm, share
-from tonnage.physics.work import Operator, Work
+from tonnage.physics.work import Kind, Operator, Work
 
 _STRAIGHT_ROWS = 256.0
 """Rows of a rank up to which experts are reached by low-latency kernels, which send every copy over the network
@@ -43,7 +43,10 @@ def step_work(
     source = 0.0
     if model.encoder and model.layers:
         source = tokens.context or tokens.chunk
-        work += _encoder(model, tokens, precision=precision, layout=layout, domain=domain)
+        if tokens.prompts:
+            inside = msgspec.structs.replace(at, encoder=True)
+            mine = Tokens(prompts=tokens.prompts, chunk=tokens.chunk)
+            work += (operator for group in model.encoder for operator in _layers(group, inside, mine, 0.0))
         tokens = _decoder_tokens(tokens)
     work.append(_embedding(model, at, tokens))
     for group in model.layers or model.encoder:
@@ -79,18 +82,10 @@ def _decoder_tokens(tokens: Tokens) -> Tokens:
     )
 
 
-def _encoder(model: Model, tokens: Tokens, *, precision: Precision, layout: Layout, domain: int) -> Work:
-    if not tokens.prompts:
-        return ()
-    at = share(hidden=model.hidden_size, layout=layout, precision=precision, domain=domain, encoder=True)
-    mine = Tokens(prompts=tokens.prompts, chunk=tokens.chunk)
-    return tuple(operator for group in model.encoder for operator in _layers(group, at, mine, 0.0))
-
-
 def _layers(group: LayerGroup, at: Share, tokens: Tokens, source: float) -> Work:
     """`count` identical layers with their norms and collectives."""
     if group.hidden_size is not None and group.hidden_size != at.hidden:
-        at = _of_width(at, group.hidden_size)
+        at = msgspec.structs.replace(at, hidden=group.hidden_size)
     rows, count = tokens.rows, float(group.count)
     work: list[Operator] = []
     if group.norms:
@@ -99,7 +94,6 @@ def _layers(group: LayerGroup, at: Share, tokens: Tokens, source: float) -> Work
                 "norm and residual",
                 at,
                 read=2 * rows * at.hidden,
-                write=2 * rows * at.hidden,
                 count=count * group.norms,
             )
         )
@@ -121,26 +115,24 @@ def _layers(group: LayerGroup, at: Share, tokens: Tokens, source: float) -> Work
     return tuple(work)
 
 
-def _of_width(at: Share, hidden: int) -> Share:
-    """The same share for layers of another hidden width."""
-    return msgspec.structs.replace(at, hidden=hidden)
+def _collective(kind: Kind, name: str, at: Share, *, message_bytes: float, ranks: int, count: float = 1.0) -> Operator:
+    """An exchange between neighbours of the replica."""
+    return Operator(
+        kind=kind,
+        name=name,
+        count=count,
+        message_bytes=message_bytes,
+        ranks=ranks,
+        inter_node=at.leaves_node(ranks),
+        per_node=at.per_node(ranks),
+    )
 
 
 def _reduce(name: str, at: Share, message_bytes: float, count: float) -> Work:
     """All-reduce of so many bytes over the tensor-parallel ranks."""
     if at.tp == 1:
         return ()
-    return (
-        Operator(
-            kind="all_reduce",
-            name=name,
-            count=count,
-            message_bytes=message_bytes,
-            ranks=at.tp,
-            inter_node=at.leaves_node(at.tp),
-            per_node=at.per_node(at.tp),
-        ),
-    )
+    return (_collective("all_reduce", name, at, message_bytes=message_bytes, ranks=at.tp, count=count),)
 
 
 def _exchange(moe: Moe, at: Share, rows: float, count: float) -> Work:
@@ -153,7 +145,6 @@ def _exchange(moe: Moe, at: Share, rows: float, count: float) -> Work:
     """
     layout = at.layout
     ranks = layout.tp * layout.dp
-    leaves = at.leaves_node(ranks)
     if layout.ep > 1:
         groups = min(layout.ep, ranks)
         per_node = max(1, at.per_node(ranks) * groups // ranks)
@@ -170,33 +161,16 @@ def _exchange(moe: Moe, at: Share, rows: float, count: float) -> Work:
                 count=count,
                 message_bytes=width * sent,
                 ranks=groups,
-                inter_node=leaves,
+                inter_node=at.leaves_node(ranks),
                 per_node=per_node,
                 crossing=crossing,
             )
             for name, width in (("dispatch", narrow), ("combine", 2.0))
         )
     gathered = 2.0 * rows * layout.dp * at.hidden
-    near = at.per_node(ranks)
     return (
-        Operator(
-            kind="all_gather",
-            name="gather tokens",
-            count=count,
-            message_bytes=gathered,
-            ranks=ranks,
-            inter_node=leaves,
-            per_node=near,
-        ),
-        Operator(
-            kind="reduce_scatter",
-            name="scatter results",
-            count=count,
-            message_bytes=gathered,
-            ranks=ranks,
-            inter_node=leaves,
-            per_node=near,
-        ),
+        _collective("all_gather", "gather tokens", at, message_bytes=gathered, ranks=ranks, count=count),
+        _collective("reduce_scatter", "scatter results", at, message_bytes=gathered, ranks=ranks, count=count),
     )
 
 
@@ -227,28 +201,10 @@ def _embedding(model: Model, at: Share, tokens: Tokens) -> Operator:
 
 def _head(model: Model, at: Share, emitted: float) -> Work:
     """Logits of the emitting rows only, gathered over the ranks, and the sampler's passes over them."""
-    width = model.vocab_size / at.tp
-    logits = gemm(
-        "head",
-        at,
-        m=emitted,
-        n=width,
-        k=model.embedding_size or at.hidden,
-        count=1.0,
-        weights=at.head,
-        compute=at.sixteen,
-    )
-    work: list[Operator] = [logits]
+    columns, width = model.vocab_size, model.embedding_size or at.hidden
+    work = [gemm("head", at, m=emitted, n=columns / at.tp, k=width, weights=at.head, compute=at.sixteen)]
     if at.tp > 1:
-        work.append(
-            Operator(
-                kind="all_gather",
-                name="gather logits",
-                message_bytes=2.0 * emitted * model.vocab_size,
-                ranks=at.tp,
-                inter_node=at.leaves_node(at.tp),
-                per_node=at.per_node(at.tp),
-            )
-        )
-    work.append(elementwise_pass("sampling", at, read=3.0 * emitted * model.vocab_size, write=emitted, count=2.0))
+        sent = 2.0 * emitted * columns
+        work.append(_collective("all_gather", "gather logits", at, message_bytes=sent, ranks=at.tp))
+    work.append(elementwise_pass("sampling", at, read=3.0 * emitted * columns, write=emitted, count=2.0))
     return tuple(work)

@@ -16,7 +16,7 @@ import msgspec
 from tonnage.domain.layout import Layout
 from tonnage.domain.offline import Unet
 from tonnage.domain.precision import Precision, number_format
-from tonnage.physics.shares import Share, elementwise_pass, gemm, share
+from tonnage.physics.shares import Share, elementwise_pass, gemm, share, whole_attention
 from tonnage.physics.work import Operator, Work
 
 __all__ = ["GROUP_NORM", "unet_work", "vae_decoder_work"]
@@ -109,7 +109,7 @@ def _skips(unet: Unet) -> list[int]:
 
 def _residual(at: Share, pixels: float, inputs: float, outputs: float) -> Iterator[Operator]:
     for name, width in (("and activation", inputs), ("with activation and residual", outputs)):
-        yield elementwise_pass(f"{GROUP_NORM} {name}", at, read=2 * pixels * width, write=2 * pixels * width, count=1.0)
+        yield elementwise_pass(f"{GROUP_NORM} {name}", at, read=2 * pixels * width)
     yield _convolution("residual convolution", at, pixels, inputs, outputs)
     yield _convolution("residual convolution", at, pixels, outputs, outputs)
     if inputs != outputs:
@@ -124,17 +124,18 @@ def _transformer(
         return
     width = float(unet.block_out_channels[level])
     tokens = pixels / batch
-    yield elementwise_pass(GROUP_NORM, at, read=2 * pixels * width, write=pixels * width, count=1.0)
+    yield elementwise_pass(GROUP_NORM, at, read=2 * pixels * width, write=pixels * width)
     yield _product("projection in", at, pixels, width, width)
     for _ in range(layers):
-        yield elementwise_pass("norm and residual", at, read=2 * pixels * width, write=2 * pixels * width, count=3.0)
+        yield elementwise_pass("norm and residual", at, read=2 * pixels * width, count=3.0)
         yield from _self_attention(at, tokens, batch, width, 64.0 if width % 64 == 0 else width)
         yield _product("cross query", at, pixels, width, width)
         yield _product("cross key/value", at, batch * unet.text_tokens, 2 * width, unet.cross_attention_dim)
-        yield _attention(at, tokens, batch, float(unet.text_tokens), width, 64.0)
+        text = float(unet.text_tokens)
+        yield whole_attention(at, queries=tokens, keys=text, batch=batch, heads=width / 64.0, head_dim=64.0)
         yield _product("cross output", at, pixels, width, width)
         yield _product("gated up", at, pixels, 8 * width, width)
-        yield elementwise_pass("gate", at, read=8 * pixels * width, write=4 * pixels * width, count=1.0)
+        yield elementwise_pass("gate", at, read=8 * pixels * width, write=4 * pixels * width)
         yield _product("down", at, pixels, width, 4 * width)
     yield _product("projection out", at, pixels, width, width)
 
@@ -142,32 +143,12 @@ def _transformer(
 def _self_attention(at: Share, tokens: float, batch: float, width: float, head: float) -> Iterator[Operator]:
     rows = tokens * batch
     yield _product("query, key, value", at, rows, 3 * width, width)
-    yield _attention(at, tokens, batch, tokens, width, head)
+    yield whole_attention(at, queries=tokens, keys=tokens, batch=batch, heads=width / head, head_dim=head)
     yield _product("attention output", at, rows, width, width)
 
 
-def _attention(at: Share, tokens: float, batch: float, keys: float, width: float, head: float) -> Operator:
-    wide = number_format(at.sixteen).bytes
-    return Operator(
-        kind="attention_prefill",
-        name="attention",
-        weights=at.sixteen,
-        compute=at.sixteen,
-        flop=4.0 * width * tokens * keys * batch,
-        read_bytes=wide * batch * width * (tokens + 2 * keys),
-        write_bytes=wide * batch * width * tokens,
-        m=tokens * batch,
-        n=keys,
-        batch=batch,
-        context=keys,
-        heads=width / head,
-        kv_heads=width / head,
-        head_dim=head,
-    )
-
-
 def _product(name: str, at: Share, rows: float, outputs: float, inputs: float) -> Operator:
-    return gemm(name, at, m=rows, n=outputs, k=inputs, count=1.0, weights=at.weights, compute=at.compute)
+    return gemm(name, at, m=rows, n=outputs, k=inputs)
 
 
 def _convolution(name: str, at: Share, pixels: float, inputs: float, outputs: float) -> Operator:
@@ -183,6 +164,6 @@ def _merge_operators(work: list[Operator]) -> Work:
     """Equal operators once, with their counts added."""
     counts: dict[Operator, float] = {}
     for op in work:
-        one = msgspec.structs.replace(op, count=1.0)
+        one = msgspec.structs.replace(op)
         counts[one] = counts.get(one, 0.0) + op.count
     return tuple(msgspec.structs.replace(op, count=count) for op, count in counts.items())

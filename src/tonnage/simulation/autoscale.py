@@ -1,6 +1,6 @@
-"""How many replicas, and when? Spares against failures, scale to zero, and what a fixed fleet wastes.
+"""How many replicas, and when? Zones that may fail, scale to zero, and what a fixed fleet wastes.
 
-Arithmetic beside the simulation in `router`: availability is binomial, gaps between requests are
+Arithmetic beside the simulation in `router`: gaps between requests are
 Poisson, within bursts or throughout, a day is a row of rates. Rates are requests per second, capacities the largest
 rate of one replica within its objectives.
 """

@@ -95,11 +95,9 @@ def _pass(p: Placement, sequences: float, context: float, *, fused: float) -> Pa
     at = share(hidden=p.model.hidden_size, layout=p.layout, precision=p.precision, domain=p.domain)
     hidden, weights = float(p.model.hidden_size), p.precision.weights
     twice = _projected(p.model) / p.layout.tp
-    beside = [gemm("draft input", at, m=rows, n=twice, k=hidden, count=1.0, weights=weights, compute=at.sixteen)]
+    beside = [gemm("draft input", at, m=rows, n=twice, k=hidden, weights=weights, compute=at.sixteen)]
     if fused:
-        beside.append(
-            gemm("fused states", at, m=rows, n=hidden, k=FUSED * hidden, count=1.0, weights=weights, compute=at.sixteen)
-        )
+        beside.append(gemm("fused states", at, m=rows, n=hidden, k=FUSED * hidden, weights=weights, compute=at.sixteen))
     return parts_of((*work, *beside), p)
 
 

@@ -14,8 +14,7 @@ compare. All times are seconds on one clock; arguments may be numbers or arrays.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -24,7 +23,7 @@ from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadRequest
 from tonnage.simulation.capacity import stated
 
-__all__ = ["PERCENTILES", "Summary", "e2e_s", "goodput_per_s", "itl_s", "quantile", "summary", "tpot_s",
+__all__ = ["PERCENTILES", "Summary", "e2e_s", "goodput_per_s", "quantile", "summary", "tpot_s",
            "ttft_s"]  # fmt: skip
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
@@ -67,11 +66,6 @@ def tpot_s(*, first_s: Any, last_s: Any, output_tokens: Any) -> Any:
     import numpy as np
 
     return np.divide(last_s - first_s, gaps, out=np.full(len(gaps), np.nan), where=gaps > 0)
-
-
-def itl_s(token_s: Sequence[float]) -> list[float]:
-    """The gaps between one request's tokens. [s]"""
-    return [later - earlier for earlier, later in pairwise(token_s)]
 
 
 def goodput_per_s(latencies: Mapping[str, Any], slo: Slo, *, span_s: float) -> float:

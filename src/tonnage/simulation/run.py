@@ -157,11 +157,8 @@ def _useful_quantiles(spec: RunSpec, *, work: float, interval: float) -> _Useful
 class SpotMix(msgspec.Struct, frozen=True, kw_only=True):
     """A run that starts on spot and ends on time on on-demand instances."""
 
-    spot_s: float
-    """Billed on spot. [s]"""
     on_demand_s: float
     usd: float
-    finishes_s: float
 
 
 def spot_mix(
@@ -188,12 +185,8 @@ def spot_mix(
     """
     if work_s > deadline_s:
         return None
-    if spot_share * deadline_s >= work_s:
-        wall = work_s / spot_share
-        return SpotMix(
-            spot_s=wall * up_share, on_demand_s=0.0, usd=wall * up_share / 3600 * spot_usd_per_h, finishes_s=wall
-        )
-    demand = (work_s - spot_share * deadline_s) / (1.0 - spot_share)
-    spot = (deadline_s - demand) * up_share
+    behind = work_s - spot_share * deadline_s
+    demand = behind / (1.0 - spot_share) if behind > 0.0 else 0.0
+    spot = (work_s / spot_share if not demand else deadline_s - demand) * up_share
     usd = (demand * on_demand_usd_per_h + spot * spot_usd_per_h) / 3600
-    return SpotMix(spot_s=spot, on_demand_s=demand, usd=usd, finishes_s=deadline_s)
+    return SpotMix(on_demand_s=demand, usd=usd)

@@ -27,10 +27,11 @@ from tonnage.domain.precision import number_format
 from tonnage.domain.training import TrainSetup
 from tonnage.errors import BadRequest
 from tonnage.physics.efficiency import smooth_max
+from tonnage.physics.matrices import layer_matrices
 from tonnage.physics.network import network_totals
 from tonnage.physics.optimizers import newton_schulz_flop, optimizer, step_bytes
 from tonnage.physics.pipeline import bubble_turns, split_bubble_s, stage_layers
-from tonnage.physics.training_memory import adapter_parameters, held_parameters, layer_matrices, recipe
+from tonnage.physics.training_memory import adapter_parameters, held_parameters, recipe
 from tonnage.physics.training_time import (
     Network,
     by_architecture,

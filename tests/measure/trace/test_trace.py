@@ -22,7 +22,7 @@ from tonnage.measure.trace import load, parse_input, trace_module  # noqa: E402
 from tonnage.physics.parameters import layer_parameters, parameters  # noqa: E402
 from tonnage.physics.shares import Tokens  # noqa: E402
 from tonnage.physics.speech import decoder_step_work, encoder_work  # noqa: E402
-from tonnage.physics.traced import profile_work, training_peak_bytes  # noqa: E402
+from tonnage.physics.traced import profile_work  # noqa: E402
 from tonnage.physics.transformer import encode_work, step_work  # noqa: E402
 from tonnage.physics.unet import unet_work  # noqa: E402
 
@@ -187,14 +187,12 @@ def test_peak_training_memory_as_torch_tracks_it(name: str, optimizer: str) -> N
             stepper.step()
             stepper.zero_grad()
     measured = next(iter(tracker.get_tracker_snapshot("peak").values()))["Total"]
-    predicted = training_peak_bytes(
-        found,
-        batch=8,
-        value_bytes=4,
-        gradient_bytes=4,
-        held_bytes=4 * (found.parameters + found.buffer_values) + states * found.trainable_parameters,
-        step_bytes=4 * found.trainable_parameters + beside(found),
+    held = 4 * (found.parameters + found.buffer_values) + states * found.trainable_parameters
+    passes = (
+        8 * (4 * moment.activation_values + moment.activation_bytes) + 4 * moment.gradient_values
+        for moment in found.moments
     )
+    predicted = held + max(*passes, 4 * found.trainable_parameters + beside(found))
     assert predicted == pytest.approx(measured, rel=0.05)
 
 

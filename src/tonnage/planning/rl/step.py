@@ -23,8 +23,8 @@ from tonnage.domain.answer import Basis, Quantity, weakest
 from tonnage.domain.model import Model
 from tonnage.domain.rl import ALGORITHMS, RlCase, RlCoefficients, RlResult
 from tonnage.errors import BadRequest, UnknownName
+from tonnage.physics.matrices import layer_matrices
 from tonnage.physics.memory import weight_bytes
-from tonnage.physics.training_memory import layer_matrices
 from tonnage.planning.calibration_use import serving_use, training_use
 from tonnage.planning.rl.rollout import Generation, generation, together
 from tonnage.planning.rl.training import Training, training
