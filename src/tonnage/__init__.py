@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tonnage.domain.accelerator import Accelerator
     from tonnage.domain.adoption import Adoption
     from tonnage.domain.advice import Advice
+    from tonnage.domain.answer import Breakdown
     from tonnage.domain.batch_plan import BatchPlan
-    from tonnage.domain.breakdown import Breakdown
     from tonnage.domain.budget_plan import BudgetPlan
     from tonnage.domain.calibration import Calibrated
     from tonnage.domain.case import Case, Result

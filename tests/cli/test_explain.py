@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from tonnage import cli
-from tonnage.domain.breakdown import BREAKDOWN_SCHEMA
+from tonnage.domain.answer import BREAKDOWN_SCHEMA
 
 CASE: dict[str, Any] = {
     "kind": "serve",

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 import tonnage
-from tonnage.domain.answer import Evidence, Execution, Quantity, gap, leaves
-from tonnage.domain.breakdown import Breakdown
+from tonnage.domain.answer import Breakdown, Evidence, Execution, Quantity, gap, leaves
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.planning.breakdown import explain_plan

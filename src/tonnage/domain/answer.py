@@ -13,15 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
+from tonnage.domain.calibration import CalibrationUse
 from tonnage.units import show
 
 __all__ = [
-    "Basis", "Evidence", "Execution", "Opened", "Quantity", "Tier", "Verdict", "gap", "leaves", "named", "weakest",
+    "BREAKDOWN_SCHEMA", "Basis", "Breakdown", "Evidence", "Execution", "Opened", "Quantity", "Tier", "Verdict", "gap",
+    "leaves", "named", "weakest",
 ]  # fmt: skip
+
+BREAKDOWN_SCHEMA: Final = "tonnage.breakdown/1"
 
 
 class Basis(StrEnum):
@@ -226,6 +230,27 @@ def _scaled(node: Quantity, times: float) -> Quantity:
     if node.parts and node.rule == "sum":
         return msgspec.structs.replace(node, value=times * node.value, times=times * node.times)
     return node if times == 1.0 else Quantity.total(node.name, (node,), times=times, unit=node.unit)
+
+
+class Breakdown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The numbers of one configuration, opened; `tonnage explain --json` prints it."""
+
+    schema: str
+    kind: Literal["serve", "train"]
+    label: str
+    """The configuration in a few words."""
+    numbers: tuple[Quantity, ...] = ()
+    """Serving: TTFT, TPOT, end-to-end latency, rates. Training: step time, rate."""
+    calibrations: tuple[CalibrationUse, ...] = ()
+    """Measurements that moved these numbers: the user's own, or published ones that were asked for."""
+    notes: tuple[str, ...] = ()
+    """What is assumed, and what could not be opened."""
+    id: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """What is opened, as other answers say what they found."""
+        return self.label
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -16,8 +16,7 @@ from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions
 from tonnage.catalog.hub import resolve
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.answer import Evidence, Quantity
-from tonnage.domain.breakdown import BREAKDOWN_SCHEMA, Breakdown
+from tonnage.domain.answer import BREAKDOWN_SCHEMA, Breakdown, Evidence, Quantity
 from tonnage.domain.case import Case, InferCase, ServeCase, ServeResult, Traffic, TrainCase, TrainResult
 from tonnage.domain.layout import Disaggregation
 from tonnage.domain.lifecycle import LifecyclePlan

@@ -55,8 +55,7 @@ from tonnage.physics.memory import resolve_precision
 from tonnage.physics.vision import known_images
 from tonnage.planning.error_model import ErrorModel, basis_of_tier, serve_level
 from tonnage.planning.speculation import check_beams, speculation_of, with_published_acceptance
-from tonnage.simulation.adapter_loads import with_adapters
-from tonnage.simulation.adapters import adapter_parts, with_room_for_adapters
+from tonnage.simulation.adapters import adapter_parts, with_adapters, with_room_for_adapters
 from tonnage.simulation.encoder import held_for_images, with_encoder
 from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
 from tonnage.simulation.own_kernels import batching_of, mixed_attention_factor

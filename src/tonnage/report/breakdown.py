@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
-from tonnage.domain.answer import Evidence, Quantity
-from tonnage.domain.breakdown import Breakdown
+from tonnage.domain.answer import Breakdown, Evidence, Quantity
 from tonnage.errors import UnknownName
 from tonnage.report.document import Block, Column, Document, Headline, Note, Section, Table, Text, text_section
 from tonnage.report.names import model_name, with_names
@@ -43,22 +42,20 @@ def breakdown_document(opened: Breakdown, *, depth: int = DEPTH, only: str | Non
     UnknownName
         `only` is none of the numbers.
     """
-    sources, numbers = dict[str, int](), list[Block]()
+    sources, why = dict[str, int](), list[Block]()
     for node in _choose_numbers(opened.numbers, only):
         levels = depth if only or node.name in _FIRST else min(depth, 1)
-        inner = [Text(text=node.how)] if node.how else []
-        tree = [tree_table(node, depth=levels, sources=sources)] if node.parts and levels > 0 else []
-        numbers.append(Section(title=f"{node.name}: {_amount(node)}", blocks=(*inner, *tree)))
-    why = (
-        *numbers,
-        *text_section("Sources", [f"[{number}] {source}" for source, number in sources.items()]),
-        *text_section("Assumptions", opened.notes),
-    )
-    head = Headline(text=_label(opened), good=bool(opened.numbers))
+        inner: list[Text | Table] = [Text(text=node.how)] if node.how else []
+        inner += [tree_table(node, depth=levels, sources=sources)] if node.parts and levels > 0 else []
+        why.append(Section(title=f"{node.name}: {_amount(node)}", blocks=tuple(inner)))
+    why += text_section("Sources", [f"[{number}] {source}" for source, number in sources.items()])
+    why += text_section("Assumptions", opened.notes)
+    first: list[Block] = [Headline(text=_label(opened), good=bool(opened.numbers))]
     if not opened.numbers:
-        return with_names(Document(first=(head, *map(_text, opened.notes[:1])), why=why))
-    overview: list[Block] = [_overview([opened])] if only is None else []
-    return with_names(Document(first=(head, *overview, *([Note(hint=_REST)] if overview else [])), why=why))
+        first += [Text(text=note) for note in opened.notes[:1]]
+    elif only is None:
+        first += (_overview([opened]), Note(hint=_REST))
+    return with_names(Document(first=tuple(first), why=tuple(why)))
 
 
 def breakdown_answer(opened: Breakdown, *, top: int | None = None, every: bool = False) -> Document:
@@ -75,21 +72,14 @@ def plan_breakdown(explanation: Document, plan: Any, *, rank: int, breakdowns: S
         for field in option.__struct_fields__
         if isinstance(value := getattr(option, field), Quantity) and value.parts
     ]
-    table = _overview(breakdowns, sums)
-    said = f"Option {rank} of {len(options)}: {option.configuration.label()}" if _has_configuration(option) else ""
+    table, label = _overview(breakdowns, sums), getattr(getattr(option, "configuration", None), "label", None)
+    said = f"Option {rank} of {len(options)}: {label()}" if label else ""
+    moved = rank > 1 and bool(said)
     # The plan's own sentence speaks of the first option.
-    first = [block for block in explanation.first if not (rank > 1 and said and isinstance(block, Headline))]
-    opening = Headline(text=said) if rank > 1 else Text(text=said)
-    blocks: list[Block] = [*([opening] if said else []), *([table] if table.rows else []), Note(hint=_REST)]
-    return msgspec.structs.replace(explanation, first=(*first, *with_names(Document(first=tuple(blocks))).first))
-
-
-def _has_configuration(option: Any) -> bool:
-    return hasattr(getattr(option, "configuration", None), "label")
-
-
-def _text(text: str) -> Text:
-    return Text(text=text)
+    first = [block for block in explanation.first if not (moved and isinstance(block, Headline))]
+    opening = Headline(text=said) if moved else Text(text=said)
+    blocks = (*([opening] if said else []), *([table] if table.rows else []), Note(hint=_REST))
+    return msgspec.structs.replace(explanation, first=(*first, *with_names(Document(first=blocks)).first))
 
 
 def _label(opened: Breakdown) -> str:
@@ -134,14 +124,12 @@ def _largest(node: Quantity) -> list[tuple[float, str]]:
         return []
     found = _parts_of_sum(node, 1.0 / whole)
     while sum(own >= _NAMED for own, _, _ in found) < _LARGEST:
-        able = [(own, part, inside) for own, part, inside in found if len(_through(part)[0].parts) > 1]
+        able = [one for one in found if one[0] >= _NAMED and len(_through(one[1])[0].parts) > 1]
         if not able:
             break
-        own, taken, inside = max(able, key=lambda one: one[0])
-        if own < _NAMED:
-            break
-        end, times, _ = _through(taken)
-        found = [one for one in found if one[1] is not taken] + _parts_of_sum(end, inside * times)
+        taken = max(able, key=lambda one: one[0])
+        end, times, _ = _through(taken[1])
+        found = [one for one in found if one is not taken] + _parts_of_sum(end, taken[2] * times)
     named_parts = sorted(((own, part.name) for own, part, _ in found), reverse=True)
     return [(own, name) for own, name in named_parts[:_LARGEST] if own >= _NAMED]
 
@@ -168,37 +156,26 @@ def tree_table(node: Quantity, *, depth: int, sources: dict[str, int]) -> Table:
         Column("count x time x engine's factor, shape", wraps=True), Column("roofline", wraps=True),
         Column("evidence", wraps=True),
     )  # fmt: skip
-    whole, rows = _seconds(node), list[tuple[str, ...]]()
-    for row in _rows(node, depth=depth, share=1.0 / whole if whole else 0.0):
-        part = row.node
-        inside = "beside" if row.share is None else f"{row.share:.1%}"
-        rows.append(
-            (
-                "  " * row.level + part.name,
-                show(part.value, part.unit),
-                inside,
-                row.how,
-                _roofline(row.evidence),
-                _evidence(row.evidence, sources),
-            )
-        )
+    whole = _seconds(node)
+    rows = _rows(node, depth=depth, share=1.0 / whole if whole else 0.0, sources=sources)
     return Table(columns=columns, rows=tuple(rows))
 
 
-class _Row(NamedTuple):
-    """One line of a tree; what runs beside the longest operand of a maximum has no share."""
+def _rows(
+    node: Quantity, *, depth: int, share: float | None, sources: dict[str, int], level: int = 0
+) -> Iterator[tuple[str, ...]]:
+    """
+    Parts above the threshold, `share` of the root for each second of the node's parts.
 
-    node: Quantity
-    level: int
-    share: float | None
-    how: str
-    evidence: Evidence | None = None
-
-
-def _rows(node: Quantity, *, depth: int, share: float | None, level: int = 0) -> Iterator[_Row]:
-    """Parts above the threshold, `share` of the root for each second of the node's parts."""
+    What runs beside the longest operand of a maximum has no share.
+    """
     if level >= depth:
         return
+
+    def line(part: Quantity, own: float | None, *more: str) -> tuple[str, ...]:
+        inside = "beside" if own is None else f"{own:.1%}"
+        return ("  " * level + part.name, show(part.value, part.unit), inside, *more)
+
     small: list[Quantity] = []
     for part in node.parts:
         inside = None if node.rule == "max" and part.name != node.binds else share
@@ -207,11 +184,12 @@ def _rows(node: Quantity, *, depth: int, share: float | None, level: int = 0) ->
             small.append(part)
             continue
         end, times, how = _through(part)
-        yield _Row(part, level, own, how, end.evidence)
-        yield from _rows(end, depth=depth, share=None if inside is None else inside * times, level=level + 1)
+        yield line(part, own, how, *_evidence(end.evidence, sources))
+        beside = None if inside is None else inside * times
+        yield from _rows(end, depth=depth, share=beside, sources=sources, level=level + 1)
     if small:
         rest = Quantity.total(f"{len(small)} smaller", tuple(small), unit=node.parts[0].unit)
-        yield _Row(rest, level, None if share is None else share * rest.value, "")
+        yield line(rest, None if share is None else share * rest.value, "", "", "")
 
 
 def _through(node: Quantity) -> tuple[Quantity, float, str]:
@@ -266,16 +244,13 @@ def _size(value: float) -> str:
     return f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
-def _roofline(evidence: Evidence | None) -> str:
-    if evidence is None or evidence.roofline_share is None:
-        return ""
-    return f"{evidence.roofline_share:.0%} {evidence.bound}"
-
-
-def _evidence(evidence: Evidence | None, sources: dict[str, int]) -> str:
+def _evidence(evidence: Evidence | None, sources: dict[str, int]) -> tuple[str, str]:
+    """How near the datasheet's limit a leaf comes, and what it rests on."""
     if evidence is None:
-        return ""
+        return "", ""
+    share = evidence.roofline_share
     date = "" if evidence.date in evidence.source else evidence.date
     where = ", ".join(part for part in (evidence.file, evidence.source, date) if part)
     number = f" [{sources.setdefault(where, len(sources) + 1)}]" if where else ""
-    return f"{evidence.tier} {evidence.grid}".strip() + number
+    near = "" if share is None else f"{share:.0%} {evidence.bound}"
+    return near, f"{evidence.tier} {evidence.grid}".strip() + number

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from tonnage.domain.answer import Quantity
-from tonnage.domain.breakdown import BREAKDOWN_SCHEMA, Breakdown
+from tonnage.domain.answer import BREAKDOWN_SCHEMA, Breakdown, Quantity
 from tonnage.domain.case import Case, InferCase, Latency, Result, ServeResult, TrainCase, TrainResult
 from tonnage.domain.published import Near
 from tonnage.domain.rl import RlCase, RlResult

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.domain.answer import Quantity
-from tonnage.domain.breakdown import Breakdown
+from tonnage.domain.answer import Breakdown, Quantity
 from tonnage.domain.compare import Comparison
 from tonnage.errors import BadRequest, UnknownName, echo
 

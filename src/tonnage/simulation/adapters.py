@@ -14,7 +14,7 @@ enable_lora_overlap_loading). In tables of steps a step of many prompt tokens co
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -23,15 +23,21 @@ from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.requests.adapters import Adapters
 from tonnage.physics.adapters import BYTES, adapter_bytes, adapter_work, distinct_adapters, lru_miss_rate, popularity
+from tonnage.physics.offload import LINK_SHARE
 from tonnage.physics.shares import Tokens
 from tonnage.physics.work import Work
 from tonnage.simulation.autoscale import fleet_of, replicas_carrying
 
+if TYPE_CHECKING:
+    from tonnage.simulation.step_parts import Placement
+
 __all__ = [
-    "adapter_parts", "adapters_in", "busiest_share", "merged_replicas", "misses", "most_sequences",
-    "with_room_for_adapters",
+    "adapter_parts", "adapters_in", "busiest_share", "load_s", "merged_replicas", "misses", "most_sequences",
+    "with_adapters", "with_room_for_adapters",
 ]  # fmt: skip
 
+SLOW_HOST_LINK: Final = 16e9
+"""To the host, where the catalogue does not know the link: PCIe 3.0 x16. [bytes/s]"""
 _MANY: Final = 1e6
 """Sequences beyond which no engine's limit is looked for."""
 
@@ -116,3 +122,22 @@ def busiest_share(adapters: Adapters, load: float, *, replicas: int, spare: int,
         place = max(range(len(shares)), key=lambda i: shares[i] / counts[i])
         counts[place] += 1
     return load * max(share / count for share, count in zip(shares, counts, strict=True))
+
+
+def load_s(placement: Placement) -> float:
+    """Copying one adapter from the host to every rank at once. [s]"""
+    p = placement
+    if p.adapters is None:
+        return 0.0
+    held = adapter_bytes(p.model, rank=p.adapters.rank, targets=p.adapters.targets, layout=p.layout)
+    return held / (LINK_SHARE * (p.accelerator.host_link.bytes_per_s or SLOW_HOST_LINK))
+
+
+def with_adapters(placement: Placement, engine: Engine, *, isl: float) -> Placement:
+    """The placement whose steps run adapters, and load those that are missing before the prompts that need them."""
+    if engine.adapters is None or not engine.adapters.slots:
+        return placement
+    made = msgspec.structs.replace(placement, adapters=engine.adapters)
+    fixed, each = placement.encoder_s
+    waits = misses(engine.adapters) * load_s(made) / max(1.0, isl)
+    return msgspec.structs.replace(made, encoder_s=(fixed, each + waits))

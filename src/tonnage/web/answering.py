@@ -12,7 +12,7 @@ import msgspec
 from tonnage.catalog import Additions
 from tonnage.domain.adoption import Adoption
 from tonnage.domain.advice import Advice
-from tonnage.domain.breakdown import Breakdown
+from tonnage.domain.answer import Breakdown
 from tonnage.domain.compare import Comparison
 from tonnage.domain.cost import RentOrBuy
 from tonnage.domain.diagnosis import Diagnosis

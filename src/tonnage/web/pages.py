@@ -16,7 +16,7 @@ from tonnage import catalog
 from tonnage.catalog.models import model_ids
 from tonnage.catalog.rows import data_version
 from tonnage.catalog.traffic import profiles
-from tonnage.domain.breakdown import Breakdown
+from tonnage.domain.answer import Breakdown
 from tonnage.domain.plan import ServePlan
 from tonnage.domain.published import Near
 from tonnage.domain.requests.field import Field

@@ -10,8 +10,8 @@ import msgspec
 from tonnage.catalog import Additions
 from tonnage.domain.adoption import Adoption
 from tonnage.domain.advice import Advice
+from tonnage.domain.answer import Breakdown
 from tonnage.domain.batch_plan import BatchPlan
-from tonnage.domain.breakdown import Breakdown
 from tonnage.domain.budget_plan import BudgetPlan
 from tonnage.domain.compare import Comparison
 from tonnage.domain.cost import RentOrBuy

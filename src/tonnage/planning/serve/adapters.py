@@ -23,8 +23,7 @@ from tonnage.domain.requests.adapters import AdapterFields, Adapters
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.physics.adapters import adapter_bytes, adapter_names, distinct_adapters, target_names
-from tonnage.simulation.adapter_loads import load_s
-from tonnage.simulation.adapters import misses
+from tonnage.simulation.adapters import load_s, misses
 from tonnage.units import show
 
 if TYPE_CHECKING:
