@@ -107,7 +107,8 @@ def test_a_token_passes_the_chosen_experts_and_the_shared_one() -> None:
         shared_intermediate_size=2816,
         shared_gate=True,
     )
-    every, used = feed_forward_parameters(moe, 2048), feed_forward_parameters(moe, 2048, active=True)
+    layer = LayerGroup(count=1, feed_forward=moe, norms=0)
+    every, used = (layer_parameters(layer, 2048, active=active) for active in (False, True))
     assert every - used == 58 * 3 * 2048 * 1408
     assert used == 6 * 3 * 2048 * 1408 + 3 * 2048 * 2816 + 64 * 2048 + 2048
 

@@ -1,10 +1,7 @@
 """A traced module as operators: what grows with the batch, what does not, and who reads weights."""
 
-import pytest
-
 from tonnage.domain.precision import Precision
 from tonnage.domain.profile import Moment, Profile, TracedOperator
-from tonnage.errors import Unmeasured
 from tonnage.physics.traced import profile_work
 
 PRODUCT = TracedOperator(
@@ -110,10 +107,3 @@ def test_passes_say_what_they_run_over() -> None:
     assert pixels.name != "tokens: activation"
     assert (pixels.flop, pixels.groups, pixels.read_bytes) == (0.0, 1.0, 14.0)
     assert norm.read_bytes == 14.0 + 2 * 2.0  # parameters of a pass are read at two bytes at least
-
-
-def test_a_backward_pass_is_the_one_that_was_traced_or_a_sentence() -> None:
-    trained = profile(PRODUCT, backward=(PRODUCT, PRODUCT))
-    assert len(profile_work(trained, batch=1, precision=PRECISION, backward=True)) == 2
-    with pytest.raises(Unmeasured, match="no training part"):
-        profile_work(profile(PRODUCT), batch=1, precision=PRECISION, backward=True)

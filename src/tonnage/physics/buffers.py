@@ -55,13 +55,11 @@ def logits_peak_bytes(*, max_num_seqs: float, vocab_size: float) -> float:
     return SAMPLER_BYTES * max_num_seqs * vocab_size
 
 
-def layer_peak_bytes(
-    *, tokens: float, hidden_size: float, intermediate_size: float, tp: int = 1, element_bytes: float = 2.0
-) -> float:
+def layer_peak_bytes(*, tokens: float, hidden_size: float, intermediate_size: float, tp: int = 1) -> float:
     """
     Peak inside one dense layer: gate, up and their product, beside input, residual and normalised input.
 
-    A = b T (3 F / t + 3 D)
+    A = 2 T (3 F / t + 3 D)
 
     Parameters
     ----------
@@ -73,8 +71,6 @@ def layer_peak_bytes(
         F, width of the feed-forward. [-]
     tp : int
         t, tensor-parallel ranks. [-]
-    element_bytes : number
-        b, bytes of one activation. [bytes]
 
     Returns
     -------
@@ -94,7 +90,7 @@ def layer_peak_bytes(
     >>> layer_peak_bytes(tokens=20000, hidden_size=4096, intermediate_size=14336) / 2**30
     2.06
     """
-    return element_bytes * tokens * (3 * intermediate_size / tp + 3 * hidden_size)
+    return 2.0 * tokens * (3 * intermediate_size / tp + 3 * hidden_size)
 
 
 def expert_peak_bytes(
@@ -104,12 +100,11 @@ def expert_peak_bytes(
     intermediate_size: float,
     num_experts_per_tok: float,
     tp: int = 1,
-    element_bytes: float = 2.0,
 ) -> float:
     """
     Peak inside one mixture layer: each token's rows are gathered once per expert it chose.
 
-    A = b T (k (max(2 F/t, D) + F/t) + 3 D): the first buffer serves the up products and then the outputs.
+    A = 2 T (k (max(2 F/t, D) + F/t) + 3 D): the first buffer serves the up products and then the outputs.
 
     Parameters
     ----------
@@ -123,8 +118,6 @@ def expert_peak_bytes(
         k, experts a token chooses. [-]
     tp : int
         t, ranks that share one expert. [-]
-    element_bytes : number
-        b, bytes of one activation. [bytes]
 
     Returns
     -------
@@ -145,7 +138,7 @@ def expert_peak_bytes(
     1.5
     """
     inner = intermediate_size / tp
-    return element_bytes * tokens * (num_experts_per_tok * (max(2 * inner, hidden_size) + inner) + 3 * hidden_size)
+    return 2.0 * tokens * (num_experts_per_tok * (max(2 * inner, hidden_size) + inner) + 3 * hidden_size)
 
 
 def activation_peak(model: Model, layout: Layout, *, max_num_seqs: float, step_tokens: float) -> Quantity:

@@ -49,10 +49,10 @@ def mixer_parameters(mixer: Mixer | None, hidden_size: int) -> float:
     return matrix_parameters(mixer_matrices(mixer, hidden_size)) + mixer_vectors(mixer, hidden_size)
 
 
-def feed_forward_parameters(feed_forward: FeedForward | None, hidden_size: int, *, active: bool = False) -> float:
-    """Parameters of one feed-forward: all of them, or those one token passes."""
+def feed_forward_parameters(feed_forward: FeedForward | None, hidden_size: int) -> float:
+    """Parameters of one feed-forward."""
     matrices = feed_forward_matrices(feed_forward, hidden_size)
-    return matrix_parameters(matrices, active) + feed_forward_vectors(feed_forward, hidden_size, active=active)
+    return matrix_parameters(matrices) + feed_forward_vectors(feed_forward, hidden_size)
 
 
 def norm_parameters(group: LayerGroup, hidden_size: int) -> float:

@@ -14,7 +14,6 @@ from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.profile import Profile, TracedOperator
 from tonnage.domain.training import TrainSetup
-from tonnage.errors import Unmeasured
 from tonnage.physics.network import element_bytes
 from tonnage.physics.unet import GROUP_NORM
 from tonnage.physics.work import Kind, Operator, Work
@@ -36,12 +35,9 @@ _KINDS: Final[dict[str, Kind]] = {
 }
 
 
-def profile_work(profile: Profile, *, batch: float, precision: Precision, backward: bool = False) -> Work:
-    """Operators of one pass of `batch` samples, forward or backward."""
-    operators = profile.backward if backward else profile.forward
-    if backward and not operators:
-        raise Unmeasured(f"model {profile.name}: its profile has no training part; trace it without --no-training")
-    return tuple(_operator(op, batch, precision) for op in operators)
+def profile_work(profile: Profile, *, batch: float, precision: Precision) -> Work:
+    """Operators of one forward pass of `batch` samples."""
+    return tuple(_operator(op, batch, precision) for op in profile.forward)
 
 
 def traced_moments(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -41,8 +42,7 @@ from tonnage.planning.train.search import Place, templates
 
 __all__ = ["Explained", "case_of_option", "explain_case", "explain_file", "explain_plan", "explain_text"]
 
-Kind = Literal["serve", "train"]
-
+_BREAKDOWN: Final = partial(Breakdown, schema=BREAKDOWN_SCHEMA)
 _SIMULATED: Final = Evidence(tier="formula", source="the plan's request-level simulation beyond the steady state")
 _STEADY: Final = Evidence(tier="formula", source="the plan's averages over spread lengths and its requests in flight")
 
@@ -138,8 +138,14 @@ def _of_prediction(raw: dict[str, Any]) -> Breakdown:
         why = f"it does not fit: {result.why}" if not result.fits else "predict with --why, or explain the case itself"
         raise BadRequest(f"this prediction holds no parts; {why}")
     label = f"prediction {result.id}" if result.id else "prediction"
-    found = _build_breakdown(kind=kind, label=label, numbers=result.opened, notes=result.notes, id=result.id)
-    return msgspec.structs.replace(found, calibrations=result.calibrations)
+    return _BREAKDOWN(
+        kind=kind,
+        label=label,
+        numbers=result.opened,
+        calibrations=result.calibrations,
+        notes=result.notes,
+        id=result.id,
+    )
 
 
 def _convert(raw: dict[str, Any], struct: Any) -> Any:
@@ -167,15 +173,15 @@ def explain_case(case: Case | RlCase, *, additions: Additions = NOTHING) -> Brea
     result = predict(case, additions=additions, why=True)
     assert isinstance(result, ServeResult | TrainResult)
     notes = result.notes if result.fits else (f"does not fit: {result.why}", *result.notes)
-    kind: Kind = "serve" if isinstance(case, ServeCase) else "train"
-    found = _build_breakdown(kind=kind, label=_label(case), numbers=result.opened, notes=notes, id=case.id)
-    return msgspec.structs.replace(found, calibrations=result.calibrations)
-
-
-def _build_breakdown(
-    *, kind: Kind, label: str, numbers: tuple[Quantity, ...] = (), notes: tuple[str, ...] = (), id: str | None = None
-) -> Breakdown:
-    return Breakdown(schema=BREAKDOWN_SCHEMA, kind=kind, label=label, numbers=numbers, notes=notes, id=id)
+    kind: Literal["serve", "train"] = "serve" if isinstance(case, ServeCase) else "train"
+    return _BREAKDOWN(
+        kind=kind,
+        label=_label(case),
+        numbers=result.opened,
+        calibrations=result.calibrations,
+        notes=notes,
+        id=case.id,
+    )
 
 
 def _label(case: ServeCase | TrainCase) -> str:
@@ -221,11 +227,10 @@ def explain_plan(plan: Plan, *, rank: int = 1, additions: Additions = NOTHING) -
     try:
         result = predict(_case_of(plan, option), additions=additions, why=True)
     except TonnageError as error:
-        return _build_breakdown(kind="serve", label=label, notes=(f"its times cannot be opened: {error}",))
+        return _BREAKDOWN(kind="serve", label=label, notes=(f"its times cannot be opened: {error}",))
     assert isinstance(result, ServeResult)
     numbers = tuple(_planned_latency(node, option) for node in result.opened)
-    return Breakdown(
-        schema=BREAKDOWN_SCHEMA,
+    return _BREAKDOWN(
         kind="serve",
         label=f"{label}, a replica at the planned load",
         numbers=numbers,
@@ -252,15 +257,15 @@ def _training(plan: TrainPlan, option: TrainOption, rank: int, additions: Additi
         setup = _setup_of(plan, option, model=model, part=part)
         numbers = step_numbers(setup)
     except TonnageError as error:
-        return _build_breakdown(kind="train", label=label, notes=(f"its step cannot be opened: {error}",))
+        return _BREAKDOWN(kind="train", label=label, notes=(f"its step cannot be opened: {error}",))
     step, planned = numbers[0], option.step_s.value
     if abs(step.value - planned) > ROUNDING * planned:
         beyond = Quantity(name="as planned, beyond this", value=planned - step.value, unit="s", evidence=_REBUILT)
         step = Quantity.total("step", (msgspec.structs.replace(step, name="rebuilt"), beyond))
         numbers = (step, *numbers[1:])
     use = training_use(setup)
-    found = _build_breakdown(kind="train", label=label, numbers=numbers, notes=model.assumed)
-    return msgspec.structs.replace(found, calibrations=() if use is None else (use,))
+    uses = () if use is None else (use,)
+    return _BREAKDOWN(kind="train", label=label, numbers=numbers, calibrations=uses, notes=model.assumed)
 
 
 def _setup_of(plan: TrainPlan, option: TrainOption, *, model: Model, part: Accelerator) -> TrainSetup:
