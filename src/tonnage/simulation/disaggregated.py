@@ -67,20 +67,43 @@ class _Request(NamedTuple):
     output: float
 
 
+class _Prefill(msgspec.Struct):
+    """A worker that computes prompts."""
+
+    queue: deque[tuple[_Request, float, float]]
+    """Prompts: members left, and for those done the sum of their times."""
+    free: bool = True
+
+
+class _Decode(msgspec.Struct):
+    """A worker that answers."""
+
+    seats: deque[tuple[_Request, float]]
+    """Who waits for it, and how much before the last its members came on average. [s]"""
+    running: list[tuple[float, int, _Request, float, float]]
+    """Nearest end first: tokens given by then, serial number, admitted, members' lead."""
+    due: int = -1
+    """Serial number of the next end that still holds."""
+    said: float = 0.0
+    """Tokens that it has given to whom it always ran."""
+    told: float = 0.0
+    """When `said` was brought up to date. [s]"""
+
+
 class _Event(NamedTuple):
     """What happens next; the serial number keeps events of the same time in the order they were made."""
 
     at: float
     serial: int
-    kind: int
-    worker: int
+    worker: _Prefill | _Decode | None
+    """Whom it happens to: a prefill worker's step ends or a prompt comes, an answer ends; none: a cache has moved."""
     request: _Request | None = None
     mean: float = 0.0
     """When the members of the cohort had their prompts done, on average. [s]"""
 
 
 class _World(NamedTuple):
-    """What the simulation reads and changes; lists are by worker."""
+    """What the simulation reads and changes."""
 
     pools: Pools
     shape: tuple[float, float]
@@ -90,19 +113,6 @@ class _World(NamedTuple):
     ahead: list[_Event]
     serial: Iterator[int]
     drawn: Iterator[int]
-    queues: list[deque[tuple[_Request, float, float]]]
-    """Prompts of a prefill worker: members left, and for those done the sum of their times."""
-    free: list[bool]
-    seats: list[deque[tuple[_Request, float]]]
-    """Who waits for a decode worker, and how much before the last its members came on average. [s]"""
-    running: list[list[tuple[float, int, _Request, float, float]]]
-    """Of a decode worker, nearest end first: tokens given by then, serial number, admitted, members' lead."""
-    due: list[int]
-    """Serial number of the next end that still holds."""
-    said: list[float]
-    """Tokens that a decode worker has given to whom it always ran."""
-    told: list[float]
-    """When `said` was brought up to date. [s]"""
     steps: dict[float, float]
 
 
@@ -124,9 +134,6 @@ def disaggregated_loop(
     )
 
 
-_ARRIVES, _PREFILLED, _MOVED, _ENDS = range(4)
-
-
 def _simulate(
     pools: Pools, clients: float, *, shape: tuple[float, float], rounds: int
 ) -> list[list[tuple[float, float, float]]]:
@@ -136,63 +143,48 @@ def _simulate(
     single = weight <= 1.0
     ways = (pools.prefill_workers, pools.decode_workers) if single else (1, 1)
     members = (1.0, 1.0) if single else (weight / pools.prefill_workers, weight / pools.decode_workers)
-    w = _World(
-        pools,
-        shape,
-        members,
-        [],
-        count(),
-        count(),
-        [deque() for _ in range(ways[0])],
-        [True] * ways[0],
-        [deque() for _ in range(ways[1])],
-        [[] for _ in range(ways[1])],
-        [-1] * ways[1],
-        [0.0] * ways[1],
-        [0.0] * ways[1],
-        {},
-    )
+    w = _World(pools, shape, members, [], count(), count(), {})
     records: list[list[tuple[float, float, float]]] = [[] for _ in range(rounds)]
-    arriving, moving = cycle(range(ways[0])), cycle(range(ways[1]))
+    arriving = cycle([_Prefill(deque()) for _ in range(ways[0])])
+    moving = cycle([_Decode(deque(), []) for _ in range(ways[1])])
     for _ in range(size):
         _send(w, 0.0, worker=next(arriving), round_=0)
     pending = size * rounds
     while pending:
         event = heappop(w.ahead)
         now, at, request = event.at, event.worker, event.request
-        if event.kind == _ARRIVES and request is not None:
-            w.queues[at].append((request, members[0], 0.0))
+        if isinstance(at, _Prefill):
+            if request is not None:
+                at.queue.append((request, members[0], 0.0))
+            else:
+                at.free = True
             _prefill(w, at, now)
-        elif event.kind == _PREFILLED:
-            w.free[at] = True
-            _prefill(w, at, now)
-        elif event.kind == _MOVED and request is not None:
+        elif request is not None:
             at = next(moving)
             _advance(w, at, now)
-            w.seats[at].append((request, now - pools.transfer_s - event.mean))
+            at.seats.append((request, now - pools.transfer_s - event.mean))
             _seat(w, at, now)
-        elif event.serial == w.due[at]:
+        elif at is not None and event.serial == at.due:
             _advance(w, at, now)
-            running = w.running[at]
-            while running and running[0][0] <= w.said[at] + _TOKEN:
-                _, _, ended, admitted, lead = heappop(running)
+            while at.running and at.running[0][0] <= at.said + _TOKEN:
+                _, _, ended, admitted, lead = heappop(at.running)
                 pending -= _record(records, ended, admitted=admitted, lead=lead, now=now)
                 _send(w, now, worker=next(arriving), round_=ended.round + 1)
             _seat(w, at, now)
     return records
 
 
-def _send(w: _World, now: float, *, worker: int, round_: int) -> None:
+def _send(w: _World, now: float, *, worker: _Prefill, round_: int) -> None:
     """The next request of a cohort, its lengths drawn evenly over their spread."""
     asked = (1.0 - w.pools.found) * w.shape[0]
     prompt, output = drawn_lengths(next(w.drawn), w.pools.spread, prompt_tokens=asked, output_tokens=w.shape[1])
-    heappush(w.ahead, _Event(now, next(w.serial), _ARRIVES, worker, _Request(round_, now, prompt, output)))
+    heappush(w.ahead, _Event(now, next(w.serial), worker, _Request(round_, now, prompt, output)))
 
 
-def _prefill(w: _World, at: int, now: float) -> None:
+def _prefill(w: _World, at: _Prefill, now: float) -> None:
     """The next step of a prefill worker: whole prompts within its budget, one at least."""
-    queue, pools = w.queues[at], w.pools
-    if not w.free[at] or not queue:
+    queue, pools = at.queue, w.pools
+    if not at.free or not queue:
         return
     taken: list[tuple[_Request, float, float, float]] = []
     tokens = prompts = 0.0
@@ -214,17 +206,17 @@ def _prefill(w: _World, at: int, now: float) -> None:
             queue.appendleft((request, left, done))
         else:
             mean = done / w.members[0]
-            heappush(w.ahead, _Event(ends + pools.transfer_s, next(w.serial), _MOVED, 0, request, mean))
-    w.free[at] = False
-    heappush(w.ahead, _Event(now + step * prompts / whole, next(w.serial), _PREFILLED, at))
+            heappush(w.ahead, _Event(ends + pools.transfer_s, next(w.serial), None, request, mean))
+    at.free = False
+    heappush(w.ahead, _Event(now + step * prompts / whole, next(w.serial), at))
 
 
-def _advance(w: _World, at: int, now: float) -> None:
+def _advance(w: _World, at: _Decode, now: float) -> None:
     """Gives everyone on a decode worker the tokens of the time since it was looked at last."""
-    running = len(w.running[at]) * w.members[1]
+    running = len(at.running) * w.members[1]
     if running:
-        w.said[at] += (now - w.told[at]) / _step_s(w, running)
-    w.told[at] = now
+        at.said += (now - at.told) / _step_s(w, running)
+    at.told = now
 
 
 def _step_s(w: _World, running: float) -> float:
@@ -234,16 +226,16 @@ def _step_s(w: _World, running: float) -> float:
     return step
 
 
-def _seat(w: _World, at: int, now: float) -> None:
+def _seat(w: _World, at: _Decode, now: float) -> None:
     """Admits who waits while there are seats, and says when the next answer ends."""
-    running, room = w.running[at], max(1, math.floor(w.pools.slots / w.members[1] + _SMALL))
-    while w.seats[at] and len(running) < room:
-        request, lead = w.seats[at].popleft()
-        heappush(running, (w.said[at] + request.output - 1.0, next(w.serial), request, now, lead))
+    running, room = at.running, max(1, math.floor(w.pools.slots / w.members[1] + _SMALL))
+    while at.seats and len(running) < room:
+        request, lead = at.seats.popleft()
+        heappush(running, (at.said + request.output - 1.0, next(w.serial), request, now, lead))
     if running:
-        w.due[at] = next(w.serial)
-        ends = now + max(0.0, running[0][0] - w.said[at]) * _step_s(w, len(running) * w.members[1])
-        heappush(w.ahead, _Event(ends, w.due[at], _ENDS, at))
+        at.due = next(w.serial)
+        ends = now + max(0.0, running[0][0] - at.said) * _step_s(w, len(running) * w.members[1])
+        heappush(w.ahead, _Event(ends, at.due, at))
 
 
 def _record(
