@@ -24,8 +24,7 @@ from tonnage.domain.measurement import (
 from tonnage.domain.requests.common import Slo
 from tonnage.measure.knee import knee_of
 from tonnage.measure.records import Log, Outcome
-from tonnage.simulation.capacity import stated
-from tonnage.simulation.metrics import e2e_s, goodput_per_s, summary, tpot_s, ttft_s
+from tonnage.simulation.metrics import e2e_s, goodput_per_s, stated, summary, tpot_s, ttft_s
 
 __all__ = ["cached_notes", "is_late", "latency", "measurement_of", "point_of", "ratio"]
 
