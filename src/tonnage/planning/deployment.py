@@ -181,8 +181,8 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     layout, memory_layout = _layouts(case)
     offline = case.traffic.static or case.traffic.saturated or case.traffic.batch is not None
     engine = defaults(known, accelerator, model=model, layout=memory_layout, year=case.year, offline=offline)
-    adapting = engine.adapters is not None and engine.adapters.slots > 0
-    engine = with_room_for_adapters(engine) if adapting else engine
+    adapters = engine.adapters if engine.adapters is not None and engine.adapters.slots else None
+    engine = with_room_for_adapters(engine) if adapters else engine
     version = stated_release(known, case.year)
     running = resolve_engine(engine, case.year)
     precision, published = as_published(precision, model, beside_experts=running.spec.beside_experts)
@@ -200,7 +200,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
             context_tokens=max(1.0, case.isl + case.osl), drafter=speculation.drafter if speculation else None
         ),
         images=(held_for_images(model, case.images, engine=engine, tp=layout.tp) if case.images else ())
-        + (adapter_parts(model, engine.adapters, layout=memory_layout) if adapting else ()),
+        + (adapter_parts(model, adapters, layout=memory_layout) if adapters else ()),
     )
     kernels = _without_peer_exchanges(
         ladder(accelerator, family=running.spec.kernel_family, inter_node_bytes_per_s=case.links.inter_bytes_per_s),
@@ -232,7 +232,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
     )
     if case.images is not None:
         placement = with_encoder(placement, overheads, images=case.images, isl=case.isl, engine=engine)
-    placement = with_adapters(placement, engine, isl=case.isl) if adapting else placement
+    placement = with_adapters(placement, adapters, isl=case.isl) if adapters else placement
     if (lacking := engine_lacking(running.spec, accelerator, planned=planned_engines())) is not None:
         told = f"{lacking.reason}; what would work: {lacking.nearest}"
         pool = replace(pool, verdict=replace(lacking, reason=told))

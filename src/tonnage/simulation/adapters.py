@@ -42,10 +42,8 @@ _MANY: Final = 1e6
 """Sequences beyond which no engine's limit is looked for."""
 
 
-def adapter_parts(model: Model, adapters: Adapters | None, *, layout: Layout) -> tuple[Quantity, ...]:
-    """What adapters hold on a rank; nothing where they are merged. [bytes]"""
-    if adapters is None or not adapters.slots:
-        return ()
+def adapter_parts(model: Model, adapters: Adapters, *, layout: Layout) -> tuple[Quantity, ...]:
+    """What slots of adapters hold on a rank. [bytes]"""
     rank = adapters.slot_rank
     # Engines allocate slots for every layer that may have an adapter, whatever the adapters change.
     each = adapter_bytes(model, rank=rank, layout=layout)
@@ -133,11 +131,9 @@ def load_s(placement: Placement) -> float:
     return held / (LINK_SHARE * (p.accelerator.host_link.bytes_per_s or SLOW_HOST_LINK))
 
 
-def with_adapters(placement: Placement, engine: Engine, *, isl: float) -> Placement:
+def with_adapters(placement: Placement, adapters: Adapters, *, isl: float) -> Placement:
     """The placement whose steps run adapters, and load those that are missing before the prompts that need them."""
-    if engine.adapters is None or not engine.adapters.slots:
-        return placement
-    made = msgspec.structs.replace(placement, adapters=engine.adapters)
+    made = msgspec.structs.replace(placement, adapters=adapters)
     fixed, each = placement.encoder_s
-    waits = misses(engine.adapters) * load_s(made) / max(1.0, isl)
+    waits = misses(adapters) * load_s(made) / max(1.0, isl)
     return msgspec.structs.replace(made, encoder_s=(fixed, each + waits))

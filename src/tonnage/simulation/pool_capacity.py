@@ -15,7 +15,7 @@ and ranks.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -38,7 +38,7 @@ from tonnage.simulation.step_parts import Placement
 if TYPE_CHECKING:
     from tonnage.simulation.encoder import Encoders
 
-__all__ = ["Unit", "one_transfer_s"]
+__all__ = ["Unit", "cache_transfer_s", "one_transfer_s"]
 
 TURNS: Final = 12
 """Of the fixed point of a step and the prompts that gather during it."""
@@ -200,3 +200,15 @@ def one_transfer_s(placement: Placement, tokens: float, *, leaves_node: bool = T
     kept = cache_bytes_per_sequence(p.model, p.precision.kv, layout=p.layout, context=tokens)
     move = Operator(kind="point_to_point", name="cache", message_bytes=kept, ranks=2, inter_node=leaves_node)
     return operator_s(move, accelerator=p.accelerator, ladder=p.ladder)[0]
+
+
+def cache_transfer_s(placement: Placement, prompt: Any, *, leaves_node: bool = True) -> Any:
+    """
+    Seconds for each prompt's cache from the ranks that made it to their peers: affine in its length.
+
+    Over the network, unless both pools lie within one node.
+    """
+    mean = max(1.0, float(prompt.mean()))
+    own = one_transfer_s(placement, mean, leaves_node=leaves_node)
+    slope = (one_transfer_s(placement, 2.0 * mean, leaves_node=leaves_node) - own) / mean
+    return own + slope * (prompt - mean)

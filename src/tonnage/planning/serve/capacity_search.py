@@ -231,7 +231,7 @@ def _played(arrays: ReplicaArrays, sent: Requests) -> Simulated:
 
 def unit_player(unit: Unit, replica: Replica, *, arrays: ReplicaArrays) -> Play:
     """What plays requests on a unit of workers: their images encoded first, their caches moved in between."""
-    from tonnage.planning.simulate.disaggregated import cache_transfer_s
+    from tonnage.simulation.pool_capacity import cache_transfer_s
     from tonnage.simulation.router import simulate_after, simulate_disaggregated, simulate_fleet
 
     def play(sent: Requests) -> Simulated:

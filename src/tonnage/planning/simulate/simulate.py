@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -25,7 +26,6 @@ from tonnage.planning.cold_start import cold_start
 from tonnage.planning.deployment import Deployment, resolve
 from tonnage.planning.replica_arrays import ReplicaArrays, replica_arrays
 from tonnage.planning.serve.traffic import open_load
-from tonnage.planning.simulate.disaggregated import check_disaggregated, run_disaggregated
 from tonnage.planning.simulate.summary import summary_of
 from tonnage.planning.simulate.traffic import Traced, traffic_of
 from tonnage.simulation.simulated import Requests
@@ -66,6 +66,9 @@ def scaling_of(asked: Simulation, at: Deployment) -> tuple[Scaling | None, tuple
     return scaling, notes
 
 
+MAX_PER_CLIENT: Final = 250
+"""Requests of a client of separate pools, at most: the run is simulated anew for each round of its clients."""
+USUAL_PER_CLIENT: Final = 40
 MAX_NAMES: Final = 12_000_000
 """Blocks of all requests that are told apart, which takes some seconds; a preempted request finds no more. [blocks]"""
 
@@ -92,7 +95,7 @@ def simulate(
     TonnageError
         Something is unknown, or the traffic cannot be read. That nothing fits is an answer.
     """
-    check_disaggregated(asked)
+    _check_pools(asked)
     traffic = traffic_of(asked.traffic)
     split = asked.disaggregation
     layouts = (asked.layout,) if split is None else (split.prefill, split.decode)
@@ -117,7 +120,7 @@ def simulate(
             run, copies = _run(asked, replicas[0], requests=again, scaling=scaling, watch=watch)
     else:
         first, second = zip(setups, replicas, strict=True)
-        run, copies = run_disaggregated(asked, (first, second), traffic=traffic, watch=watch), 1
+        run, copies = _run_pools(asked, (first, second), traffic=traffic, watch=watch), 1
     if keep is not None:
         keep(run)
     found = summary_of(asked, at, replica=replicas[-1], traffic=traffic, run=run, copies=copies)
@@ -230,4 +233,65 @@ def _replica(asked: Simulation, at: Deployment, traffic: Traced) -> ReplicaArray
         output_tokens=traffic.output_mean,
         in_flight=in_flight,
         options=options,
+    )
+
+
+def _check_pools(asked: Simulation) -> None:
+    """
+    What pools apart cannot be combined with.
+
+    Raises
+    ------
+    BadRequest
+        A field that means one kind of replica, or no workers.
+    """
+    split = asked.disaggregation
+    if split is None:
+        return
+    clients, requests = asked.traffic.concurrency, asked.traffic.num_requests
+    if clients and requests and requests > MAX_PER_CLIENT * clients:
+        raise BadRequest(
+            f"traffic.requests: {requests} are {requests / clients:.0f} for each of {clients} clients; with"
+            f" disaggregation a client sends at most {MAX_PER_CLIENT}"
+        )
+    for name, given in (("scaling", asked.scaling is not None), ("capacity", asked.capacity)):
+        if given:
+            raise BadRequest(f"{name} is of one pool; leave it out, or leave out disaggregation")
+    if asked.replicas != 1:
+        raise BadRequest("replicas: with disaggregation write prefill_workers and decode_workers instead")
+    if split.prefill_workers < 1 or split.decode_workers < 1:
+        raise BadRequest(
+            f"disaggregation: {split.prefill_workers} prefill and {split.decode_workers} decode workers; "
+            "each pool needs at least 1"
+        )
+
+
+def _run_pools(
+    asked: Simulation,
+    sides: tuple[tuple[Deployment, ReplicaArrays], tuple[Deployment, ReplicaArrays]],
+    *,
+    traffic: Traced,
+    watch: Callable[[int, int], None] | None,
+) -> Run:
+    """The run of two pools, prefill and decode, each with its own layout and scheduler."""
+    import numpy as np
+
+    from tonnage.simulation.pool_capacity import cache_transfer_s
+    from tonnage.simulation.router import simulate_clients_of_pools, simulate_disaggregated
+    from tonnage.simulation.serving import select_requests
+
+    split, clients, requests = asked.disaggregation, asked.traffic.concurrency, traffic.requests
+    assert split is not None
+    (at, first), (_, second) = sides
+    if clients is not None and asked.traffic.num_requests is None:
+        requests = select_requests(requests, np.arange(len(requests.prompt)) < USUAL_PER_CLIENT * clients)
+    play = partial(simulate_clients_of_pools, clients=clients) if clients is not None else simulate_disaggregated
+    return play(
+        (first.table, second.table),
+        (first.limits, second.limits),
+        requests=requests,
+        workers=(split.prefill_workers, split.decode_workers),
+        transfer_s=cache_transfer_s(at.placement, requests.prompt),
+        delivery_s=first.delivery_s,
+        watch=watch,
     )
