@@ -11,26 +11,18 @@ from tonnage.catalog import Additions
 from tonnage.domain.adoption import Adoption
 from tonnage.domain.advice import Advice
 from tonnage.domain.answer import Breakdown
-from tonnage.domain.batch_plan import BatchPlan
-from tonnage.domain.budget_plan import BudgetPlan
 from tonnage.domain.compare import Comparison
 from tonnage.domain.cost import RentOrBuy
 from tonnage.domain.diagnosis import Diagnosis
 from tonnage.domain.fit import FitAnswer
-from tonnage.domain.fleet_plan import FleetPlan
-from tonnage.domain.infer_plan import InferPlan
-from tonnage.domain.lifecycle import LifecyclePlan
 from tonnage.domain.machine import LocalAnswer
-from tonnage.domain.own_plan import OwnPlan
-from tonnage.domain.plan import ServePlan
 from tonnage.domain.requests.field import Field, accelerator_field, groups_of
 from tonnage.domain.requests.table import REQUESTS
-from tonnage.domain.rl_plan import RlPlan
 from tonnage.domain.sessions import TraceSessions
 from tonnage.domain.simulate import Simulated
-from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.planning.files import read_written
+from tonnage.planning.plans import KINDS
 from tonnage.planning.requests.reading import check_value, request_fields
 from tonnage.web.examples import CASE, LOG, METRICS, SERVICE, WAYS, WORKLOADS
 from tonnage.web.measured import with_choice
@@ -148,13 +140,18 @@ OWN_LENGTHS: Final = "own"
 """In place of a traffic profile: the lengths that are stated."""
 LENGTHS: Final = ("prompt_tokens", "output_tokens")
 
+
+def _plan(kind: str, **row: Any) -> Question:
+    """The form of a kind of plan."""
+    return Question(path=f"plan/{kind}", kind=kind, fields=_form(REQUESTS[kind]), answers=KINDS[kind], **row)
+
+
 QUESTIONS: Final[dict[str, Question]] = {
     question.path: with_choice(question)
     for question in (
-        Question(
-            path="plan/serve", kind="serve", title="Serve a model", short="Serve",
+        _plan(
+            "serve", title="Serve a model", short="Serve",
             about="Requests and objectives in; accelerators, layout, latency and the bill out.",
-            fields=_form(REQUESTS["serve"]), answers=ServePlan,
             at_first="quick",
             essentials=("model", "rate", "concurrency", "users", "traffic", *LENGTHS, "ttft", "tpot", "budget", "eu",
                         "accelerator", "precision"),
@@ -162,84 +159,75 @@ QUESTIONS: Final[dict[str, Question]] = {
                      "tpot": "50 ms"},
             instead=_QUICKER,
         ),
-        Question(
-            path="plan/finetune", kind="finetune", title="Fine-tune a model", short="Fine-tune",
+        _plan(
+            "finetune", title="Fine-tune a model", short="Fine-tune",
             about="A data set and a method in; accelerators, hours and dollars out.",
-            fields=_form(REQUESTS["finetune"]), answers=TrainPlan,
             essentials=("model", "method", "examples", "tokens_per_example", "epochs", "deadline", "budget", "eu",
                         "accelerator"),
             example={"model": LLAMA_8B, "method": "lora", "examples": "50k", "tokens_per_example": "800",
                      "deadline": "24 h"},
         ),
-        Question(
-            path="plan/train", kind="train", title="Train from scratch", short="Train",
+        _plan(
+            "train", title="Train from scratch", short="Train",
             about="Tokens and a deadline in; accelerators, parallelism, days and dollars out.",
-            fields=_form(REQUESTS["train"]), answers=TrainPlan,
             essentials=("model", "tokens", "seq_len", "deadline", "budget", "precision", "eu", "accelerator"),
             example={"model": LLAMA_8B, "tokens": "100B", "deadline": "30 days", "seq_len": "8192"},
         ),
-        Question(
-            path="plan/batch", kind="batch", title="Batch inference",
+        _plan(
+            "batch", title="Batch inference",
             about="Prompts and a deadline in; the cheapest machines that are done in time out.",
-            fields=_form(REQUESTS["batch"]), answers=BatchPlan,
             essentials=("model", "items", "deadline", "traffic", "prompt_tokens", "output_tokens", "budget", "eu",
                         "accelerator"),
             example={"model": LLAMA_8B, "items": "50M", "deadline": "8 h", "prompt_tokens": "400",
                      "output_tokens": "60"},
         ),
-        Question(
-            path="plan/lifecycle", kind="lifecycle", title="Train, then serve",
+        _plan(
+            "lifecycle", title="Train, then serve",
             about="How it is made and how it is served in; one bill and one timeline out.",
-            answers=LifecyclePlan,
             at_first="quick",
-            fields=_form(REQUESTS["lifecycle"]),
             essentials=("model", "months", "finetune.method", "finetune.tokens", "finetune.deadline", "serve.rate",
                         "serve.traffic", "serve.ttft", "serve.tpot", "serve.eu"),
             example={"model": LLAMA_8B, "months": "12", "finetune.method": "lora", "finetune.tokens": "40M",
                      "serve.rate": "4/s", "serve.traffic": "chat", "serve.ttft": "1 s"},
             instead=_QUICKER,
         ),
-        Question(
-            path="plan/rl", kind="rl", title="Reinforcement learning",
+        _plan(
+            "rl", title="Reinforcement learning",
             about="Steps and lengths of rollouts in; accelerators for rollout and training, their split and cost out.",
-            fields=_form(REQUESTS["rl"]), answers=RlPlan,
             essentials=("model", "algorithm", "steps", "prompts_per_step", "responses_per_prompt", "prompt_tokens",
                         "response_tokens", "max_response_tokens", "staleness", "accelerator", "count", "deadline",
                         "eu"),
             example={"model": LLAMA_8B, "steps": "200", "prompts_per_step": "64", "responses_per_prompt": "16",
                      "response_tokens": "2000", "accelerator": "H100", "count": "16"},
         ),
-        Question(
-            path="plan/infer", kind="infer", title="Vision, speech and embeddings",
+        _plan(
+            "infer", title="Vision, speech and embeddings",
             about="Cameras, images, texts or audio in; how many accelerators and how much of them is used out.",
-            fields=_form(REQUESTS["infer"]), answers=InferPlan,
             essentials=("model", "streams", "fps", "rate", "audio", "latency", "resolution", "frame", "precision",
                         "eu", "accelerator"),
             example={"model": "ultralytics/yolov8m", "streams": "20", "fps": "25", "frame": "1080p",
                      "resolution": "640", "latency": "200 ms", "precision": "fp16, int8"},
         ),
-        Question(
-            path="plan/fleet", kind="fleet", title="Several workloads, one fleet",
+        _plan(
+            "fleet", title="Several workloads, one fleet",
             about="All your services, batches and machines in; which instances in which hours, on which terms, out.",
-            fields=_form(REQUESTS["fleet"]),
-            answers=FleetPlan, at_first="quick", written=("workloads", "own", "quotas"),
+            at_first="quick", written=("workloads", "own", "quotas"),
             essentials=("workloads", "provider", "region", "term", "zones", "budget", "eu", "quotas", "own"),
             example={"workloads": WORKLOADS, "provider": "gcp"},
             instead="ask with quick: true (averages), for fewer workloads or accelerators, or on the command line, "
                     "which has no limit",
         ),
-        Question(
-            path="plan/own", kind="own", title="My accelerators", button="See what they serve",
+        _plan(
+            "own", title="My accelerators", button="See what they serve",
             about="What is there in; what each group serves best, what is missing, and what it draws out.",
-            fields=_form(REQUESTS["own"]), answers=OwnPlan, written=("workloads",),
+            written=("workloads",),
             essentials=("own", "workloads", "traffic", "min_speed", "one_box", "host_memory", "site_power",
                         "electricity"),
             example={"own": "8 x A100 80GB, 4 x L40S", "traffic": "chat", "min_speed": "20"},
         ),
-        Question(
-            path="plan/budget", kind="budget", title="What a budget buys", button="See what it buys",
+        _plan(
+            "budget", title="What a budget buys", button="See what it buys",
             about="An amount in; the largest rate, the best model, or the best training run that it pays out.",
-            fields=_form(REQUESTS["budget"]), answers=BudgetPlan,
             essentials=("amount", "purpose", "model", "rate", "traffic", "ttft", "tpot", "tokens", "deadline", "eu",
                         "accelerator"),
             example={"amount": "$3,000/month", "model": LLAMA_8B, "traffic": "chat", "ttft": "1 s", "tpot": "50 ms"},
