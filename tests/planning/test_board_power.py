@@ -15,7 +15,7 @@ from tonnage.domain.layout import Layout
 from tonnage.domain.plan import Configuration, ServeOption
 from tonnage.domain.precision import Precision
 from tonnage.domain.requests.common import Lengths
-from tonnage.domain.requests.own import OwnedGroup
+from tonnage.domain.requests.composed import OwnedGroup
 from tonnage.domain.simulate import Simulation, SimulationTraffic
 from tonnage.planning.batch.plan import plan_batch
 from tonnage.planning.board_power import share_of, used_by

@@ -9,7 +9,7 @@ import msgspec
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import PlanHeader, ServeOption
-from tonnage.domain.requests.budget import Budget
+from tonnage.domain.requests.composed import Budget
 from tonnage.domain.train_plan import TrainConfiguration
 
 __all__ = ["Affordable", "AffordableRun", "AffordableTune", "BudgetPlan", "LossLaw"]

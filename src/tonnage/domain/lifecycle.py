@@ -10,7 +10,7 @@ import msgspec
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import PlanHeader, ServePlan
 from tonnage.domain.published import QualityChange
-from tonnage.domain.requests.lifecycle import LifecycleRequest
+from tonnage.domain.requests.composed import LifecycleRequest
 from tonnage.domain.train_plan import Milestone, TrainPlan
 
 __all__ = ["LifecyclePlan", "LifecycleRequest", "OneType", "SavingsOption"]

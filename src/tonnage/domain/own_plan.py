@@ -10,7 +10,7 @@ import msgspec
 from tonnage.domain.answer import Quantity
 from tonnage.domain.fleet_plan import FleetPlan
 from tonnage.domain.plan import PlanHeader
-from tonnage.domain.requests.own import Own
+from tonnage.domain.requests.composed import Own
 
 __all__ = ["Beside", "MixedRow", "OwnPlan", "OwnRow", "OwnedAnswer", "PowerCap", "SiteAnswer"]
 

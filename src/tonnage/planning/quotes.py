@@ -17,8 +17,7 @@ from typing import Any, Final
 from tonnage import catalog
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.money import Contract, Offer, Price
-from tonnage.domain.requests.common import Filters
-from tonnage.domain.requests.quotes import Quote
+from tonnage.domain.requests.common import Filters, Quote
 from tonnage.errors import BadRequest, UnknownName, echo
 from tonnage.planning.commitments import on_demand_prices
 from tonnage.planning.files import read_text, read_written

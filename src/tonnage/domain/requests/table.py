@@ -9,14 +9,12 @@ import msgspec
 from tonnage.domain.case import InferCase, ServeCase, TrainCase
 from tonnage.domain.requests.accuracy import AccuracyRequest
 from tonnage.domain.requests.adopt import Adopt
-from tonnage.domain.requests.budget import Budget
 from tonnage.domain.requests.calibrate import CalibrateRequest
+from tonnage.domain.requests.composed import Budget, LifecycleRequest, Own
 from tonnage.domain.requests.cost import RentOrBuyRequest
 from tonnage.domain.requests.fit import FitRequest
 from tonnage.domain.requests.fleet import FleetRequest
 from tonnage.domain.requests.infer import Infer
-from tonnage.domain.requests.lifecycle import LifecycleRequest
-from tonnage.domain.requests.own import Own
 from tonnage.domain.requests.rl import Rl
 from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.domain.requests.simulate import Simulation

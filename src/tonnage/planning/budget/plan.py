@@ -19,7 +19,7 @@ from tonnage.domain.budget_plan import Affordable, AffordableRun, AffordableTune
 from tonnage.domain.calibration import FirstMeasurement
 from tonnage.domain.plan import PLAN_SCHEMA, ServeOption
 from tonnage.domain.refusal import none_works, refusal
-from tonnage.domain.requests.budget import Budget
+from tonnage.domain.requests.composed import Budget
 from tonnage.domain.requests.serve import Serve
 from tonnage.errors import BadRequest
 from tonnage.planning.budget.training import DEADLINE_S, LAWS, affordable_runs, affordable_tunes, optimal_range

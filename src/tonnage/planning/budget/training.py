@@ -19,7 +19,7 @@ from msgspec.structs import asdict, replace
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.budget_plan import AffordableRun, AffordableTune, LossLaw
-from tonnage.domain.requests.budget import Budget
+from tonnage.domain.requests.composed import Budget
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.train_plan import TrainOption
 from tonnage.physics.parameters import active_parameters

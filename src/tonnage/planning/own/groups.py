@@ -31,7 +31,7 @@ from tonnage.domain.own_plan import OwnedAnswer, OwnRow
 from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import number_format
 from tonnage.domain.requests.common import Slo
-from tonnage.domain.requests.own import Own, OwnedGroup
+from tonnage.domain.requests.composed import Own, OwnedGroup
 from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import engine_spec
 from tonnage.optimize.layouts import replica_layouts

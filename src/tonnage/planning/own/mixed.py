@@ -25,7 +25,7 @@ from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.machine import Host
 from tonnage.domain.own_plan import MixedRow
 from tonnage.domain.precision import Precision
-from tonnage.domain.requests.own import Own, OwnedGroup
+from tonnage.domain.requests.composed import Own, OwnedGroup
 from tonnage.errors import TonnageError
 from tonnage.physics.memory import cache_bytes_per_sequence, weight_bytes
 from tonnage.physics.offload import CROSSING_S

@@ -17,8 +17,8 @@ from tonnage.domain.fleet_plan import FleetPlan, PoolInstances
 from tonnage.domain.own_plan import Beside, OwnedAnswer, OwnPlan
 from tonnage.domain.plan import PLAN_SCHEMA
 from tonnage.domain.refusal import refusal
+from tonnage.domain.requests.composed import Own, OwnedGroup
 from tonnage.domain.requests.fleet import FleetRequest, OwnMachine
-from tonnage.domain.requests.own import Own, OwnedGroup
 from tonnage.planning.core.header import provenance
 from tonnage.planning.core.measure_first import Rival, narrows
 from tonnage.planning.fleet.plan import plan_fleet

@@ -21,7 +21,7 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.money import Offer, Price
 from tonnage.domain.own_plan import OwnedAnswer, PowerCap, SiteAnswer
 from tonnage.domain.requests.common import Filters
-from tonnage.domain.requests.own import Own
+from tonnage.domain.requests.composed import Own
 from tonnage.errors import BadRequest, Unmeasured
 from tonnage.physics.power_cap import capped_clock
 from tonnage.planning.host import USUAL_LOAD, LoadShare, machine_draw, machine_power

@@ -15,10 +15,8 @@ from typing import Any, Final
 from tonnage import catalog, units
 from tonnage.catalog import Additions
 from tonnage.domain.machine import Inventory
-from tonnage.domain.requests.budget import Budget
+from tonnage.domain.requests.composed import Budget, LifecycleRequest, Own, OwnedGroup
 from tonnage.domain.requests.field import fields_of, groups_of
-from tonnage.domain.requests.lifecycle import LifecycleRequest
-from tonnage.domain.requests.own import Own, OwnedGroup
 from tonnage.domain.requests.serve import Serve
 from tonnage.errors import BadRequest, echo
 from tonnage.planning.own.machine import MOST_GROUPS, read_owned
