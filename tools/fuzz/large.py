@@ -151,7 +151,7 @@ def read_large(reader: str, path: Path) -> object:
 
         return read_plan(str(path))
     if reader == "inventory":
-        from tonnage.measure.machine.recorded import read_inventory
+        from tonnage.measure.machine.detect import read_inventory
 
         return read_inventory(path)
     if reader == "adopt":

@@ -321,7 +321,7 @@ def _name(data: bytes) -> object:
 
 
 def _machine(path: Path) -> object:
-    from tonnage.measure.machine.recorded import read_inventory
+    from tonnage.measure.machine.detect import read_inventory
     from tonnage.planning.own.machine import machine_found
 
     return machine_found(read_inventory(path))

@@ -35,8 +35,7 @@ def local(recorded: str | None, **fields: Any) -> None:
     tonnage local -a "M4 Max 64GB" --context 32k
     tonnage local --from nvidia-smi.xml
     """
-    from tonnage.measure.machine.detect import inventory_here, programs
-    from tonnage.measure.machine.recorded import read_inventory
+    from tonnage.measure.machine.detect import inventory_here, programs, read_inventory
     from tonnage.planning.own.local import local as answer_local
     from tonnage.planning.own.local import local_request, machine_of_fields
     from tonnage.planning.own.machine import machine_found

@@ -184,7 +184,7 @@ def _inventory(text: str) -> dict[str, Any]:
         return _fields_in(text)
     if not Path(text).is_file():
         return {"own": text}
-    from tonnage.measure.machine.recorded import read_inventory
+    from tonnage.measure.machine.detect import read_inventory
     from tonnage.planning.requests.composed import inventory_fields
 
     return inventory_fields(read_inventory(text))

@@ -15,6 +15,7 @@ from tonnage.domain.requests.common import Slo
 from tonnage.domain.train_measurement import TRAIN_BUDGET_SCHEMA, Phase, TrainBudget, TrainMeasurement, TrainRun
 from tonnage.errors import BadRequest, Unmeasured
 from tonnage.measure.knee import objective_missed, why_not_sustained
+from tonnage.measure.records import check_bounds
 
 __all__ = ["Demand", "Work", "best_sustained_point", "budget_of", "capacity_of"]
 
@@ -60,14 +61,12 @@ def capacity_of(measurement: Measurement, demand: Demand) -> Capacity:
     replicas = ceil(peak / (sustained x (1 - headroom))) + spare. Load that is spread evenly is assumed; requests
     as long as those measured.
     """
-    for name, value, low, high in (
+    check_bounds(
         ("--rate", demand.rate_per_s, 1e-9, 1e9),
         ("--peak", demand.peak_to_mean, 1.0, 1e4),
         ("--headroom", demand.headroom, 0.0, 0.95),
         ("--spare", demand.spare, 0, 10_000),
-    ):
-        if not low <= value <= high:
-            raise BadRequest(f"{name}: {value:g} is outside {low:g} to {high:g}")
+    )
     point = best_sustained_point(measurement, demand.slo)
     rate = point.requests_per_s or 0.0
     peak = demand.rate_per_s * demand.peak_to_mean
@@ -174,16 +173,14 @@ def _check(work: Work) -> None:
     given = [name for name in ("tokens", "samples", "steps") if getattr(work, name) is not None]
     if len(given) != 1:
         raise BadRequest("how much is to be trained: give one of --tokens, --samples and --steps")
-    for name, value, low, high in (
+    check_bounds(
         ("--devices", work.devices if work.devices is not None else 1, 1, MAX_DEVICES),
         ("--retries", work.retries, 0.0, 10.0),
         ("--validation", work.validation, 0.0, 10.0),
         ("--experiments", work.experiments, 0.0, 100.0),
         ("--share-of-day", work.share_of_day, 0.01, 1.0),
         (f"--{given[0]}", float(getattr(work, given[0])), 1.0, 1e18),
-    ):
-        if not low <= value <= high:
-            raise BadRequest(f"{name}: {value:g} is outside {low:g} to {high:g}")
+    )
 
 
 def _rate(run: TrainRun, work: Work) -> float | None:

@@ -159,28 +159,20 @@ def _where(kind: str | None, model: str | None) -> tuple[str, tuple[str, ...]]:
 
 
 def _entry(row: tuple[Any, ...], place: Place) -> Entry:
-    number, kind, date, machine, model, subject, versions, *rest = row
+    fields = dict(zip((*COLUMNS.split(", "), "document"), row, strict=False))
+    written = fields.pop("document", None)
     try:
-        fields = {
-            "id": number,
-            "kind": kind,
-            "date": date,
-            "machine": machine,
-            "model": model,
-            "subject": subject,
-            "versions": msgspec.json.decode(versions),
-        }
-        found = msgspec.convert(fields, Entry)
+        found = msgspec.convert({**fields, "versions": msgspec.json.decode(fields["versions"])}, Entry)
         msgspec.json.encode(found)
-        if not rest:
+        if written is None:
             return found
-        document = rest[0].encode()
+        document = written.encode()
         if not isinstance(msgspec.json.decode(document), dict):
             raise ValueError("its document is no object")
         return msgspec.structs.replace(found, document=msgspec.Raw(document))
     except (msgspec.MsgspecError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise BadFact(
-            f"history: measurement {echo(number)} in '{echo(place.shown)}' is damaged ({echo(error)})"
+            f"history: measurement {echo(row[0])} in '{echo(place.shown)}' is damaged ({echo(error)})"
         ) from None
 
 

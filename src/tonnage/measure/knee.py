@@ -29,6 +29,12 @@ HALVINGS: Final = 3
 
 def objective_missed(point: Point, slo: Slo) -> str | None:
     """The objective that a point misses at its percentile, by name; nothing when it meets all."""
+    missed = _missed(point, slo)
+    return missed and missed[0]
+
+
+def _missed(point: Point, slo: Slo) -> tuple[str, float] | None:
+    """The same with its value. [s]"""
     for name, limit, found in (
         ("ttft", slo.ttft_s, point.ttft_s),
         ("tpot", slo.tpot_s, point.tpot_s),
@@ -36,7 +42,7 @@ def objective_missed(point: Point, slo: Slo) -> str | None:
     ):
         value = percentile_at_least(found, slo.percentile)
         if limit is not None and value is not None and value > limit:
-            return name
+            return name, value
     return None
 
 
@@ -61,11 +67,9 @@ def why_not_sustained(
         return "errors", f"{point.failed} of {point.requests} requests fail ({kinds})"
     if point.stopped is not None:
         return "queue", point.stopped
-    missed = objective_missed(point, slo)
-    if missed is not None:
-        latency = {"ttft": point.ttft_s, "tpot": point.tpot_s, "e2e": point.e2e_s}[missed]
-        value = percentile_at_least(latency, slo.percentile) or math.nan
-        return missed, f"p{slo.percentile:g} {missed.upper()} is {value * 1e3:.3g} ms"
+    if missed := _missed(point, slo):
+        name, value = missed
+        return name, f"p{slo.percentile:g} {name.upper()} is {value * 1e3:.3g} ms"
     served = point.requests_per_s or 0.0
     if by == "rate":
         late = _catching_up(point, calm or below)

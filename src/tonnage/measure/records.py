@@ -22,9 +22,23 @@ from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.measure.files import read_whole, refuse_heavy
 
 __all__ = ["LOG_SCHEMA", "Header", "Line", "Log", "Outcome", "Scrape", "Segment", "Spec", "StageEnd", "append",
-           "create", "log_of", "read_log", "reopen", "sync"]  # fmt: skip
+           "check_bounds", "create", "log_of", "read_log", "reopen", "sync"]  # fmt: skip
 
 LOG_SCHEMA = "tonnage.measurement-log/1"
+
+
+def check_bounds(*rows: tuple[str, float, float, float]) -> None:
+    """
+    Refuse numbers out of range: option, value, least and most of each.
+
+    Raises
+    ------
+    BadRequest
+        One is.
+    """
+    for name, value, low, high in rows:
+        if not low <= value <= high:
+            raise BadRequest(f"{name}: {value:g} is outside {low:g} to {high:g}")
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -33,6 +33,7 @@ from tonnage.measure.records import (
     Spec,
     StageEnd,
     append,
+    check_bounds,
     create,
     read_log,
     reopen,
@@ -66,7 +67,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 def check(spec: Spec) -> None:
     """Refuse what cannot be measured, before anything is sent."""
     load = spec.load
-    for name, value, low, high in (
+    check_bounds(
         ("--requests", load.requests, 1, MAX_REQUESTS),
         ("--duration", load.duration_s, 0.1, MAX_DURATION_S),
         ("--prompt-tokens", spec.prompt_tokens, 1, 10_000_000),
@@ -76,9 +77,7 @@ def check(spec: Spec) -> None:
         ("--rate", load.rate_per_s if load.rate_per_s is not None else 1.0, 1e-4, 1e5),
         ("--burstiness", load.burstiness, 1e-3, 1e3),
         ("--warmup", load.warmup, 0, MAX_REQUESTS),
-    ):
-        if not low <= value <= high:
-            raise BadRequest(f"{name}: {value:g} is outside {low:g} to {high:g}")
+    )
 
 
 def measure_serve(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tonnage.domain.diagnosis import Evidence, LoadLevel, Verdict
 from tonnage.domain.train_measurement import StepTimes
 from tonnage.measure.diagnose import limits
-from tonnage.measure.diagnose.judge import CAUSES, RULES, judge
+from tonnage.measure.diagnose.sources import CAUSES, RULES, judge
 
 HINTS = typing.get_type_hints(Evidence)
 

@@ -8,7 +8,7 @@ import pytest
 from tonnage.domain.machine import Inventory
 from tonnage.errors import BadFact, TonnageError
 from tonnage.measure.machine import system, vendors
-from tonnage.measure.machine.recorded import inventory_of, read_inventory
+from tonnage.measure.machine.detect import inventory_of, read_inventory
 from tonnage.measure.machine.text import MOST_BYTES
 from tonnage.units import GiB, KiB, MiB
 

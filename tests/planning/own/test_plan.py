@@ -15,7 +15,7 @@ from tonnage import catalog
 from tonnage.domain.own_plan import OwnPlan
 from tonnage.domain.precision import number_format
 from tonnage.errors import TonnageError
-from tonnage.measure.machine.recorded import read_inventory
+from tonnage.measure.machine.detect import read_inventory
 from tonnage.physics.power_cap import capped_clock
 from tonnage.planning.ask import answer
 from tonnage.planning.own.local import LocalRequest, local

@@ -247,18 +247,24 @@ def _count_inputs(state: _State, module: Any, given: tuple[Any, ...]) -> None:
         state.counts["tokens"] += first.numel()
 
 
-def _hook_backward(state: _State) -> None:
-    def make(function: Any) -> Any:
-        timed = _inside(state, "backward")(function)
+def _after_loss(state: _State, phase: str) -> Callable[[Any], Any]:
+    """A function whose time belongs to a phase, and before which the loss is done."""
 
-        def backward(*args: Any, **options: Any) -> Any:
+    def make(function: Any) -> Any:
+        timed = _inside(state, phase)(function)
+
+        def closing(*args: Any, **options: Any) -> Any:
             if _mine(state):
                 _close_loss(state)
             return timed(*args, **options)
 
-        return backward
+        return closing
 
-    _replace(state, state.torch.autograd, "backward", make)
+    return make
+
+
+def _hook_backward(state: _State) -> None:
+    _replace(state, state.torch.autograd, "backward", _after_loss(state, "backward"))
 
 
 def _hook_optimizer(state: _State) -> None:
@@ -283,18 +289,7 @@ def _hook_optimizer(state: _State) -> None:
 
 def _hook_input(state: _State) -> None:
     loader = importlib.import_module("torch.utils.data.dataloader")._BaseDataLoaderIter
-
-    def make(function: Any) -> Any:
-        timed = _inside(state, "input")(function)
-
-        def following(*args: Any, **options: Any) -> Any:
-            if _mine(state):
-                _close_loss(state)
-            return timed(*args, **options)
-
-        return following
-
-    _replace(state, loader, "__next__", make)
+    _replace(state, loader, "__next__", _after_loss(state, "input"))
 
 
 def _data(state: _State, source: Any) -> Iterator[Any]:
