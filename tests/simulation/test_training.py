@@ -17,8 +17,7 @@ from tonnage.physics.network import network_totals
 from tonnage.physics.training_memory import held_parameters
 from tonnage.physics.training_time import network, transfer_s
 from tonnage.simulation.training import model_flop, step_time
-from tonnage.simulation.training_exchanges import data_exchanges
-from tonnage.simulation.training_times import Times, Turn
+from tonnage.simulation.training_exchanges import Times, Turn, data_exchanges
 
 LLAMA = catalog.model("meta-llama/Meta-Llama-3-8B")
 H100 = catalog.accelerator("h100-sxm5-80gb")

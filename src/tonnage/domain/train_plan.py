@@ -59,13 +59,9 @@ class TrainConfiguration(msgspec.Struct, frozen=True, kw_only=True, omit_default
         """Sequences per optimizer step."""
         return self.micro_batch * self.num_micro_batches * self.layout.dp
 
-    def degrees(self) -> str:
-        """The parallel degrees in a few words: "tp 8 pp 16 dp 128 zero1"."""
-        return self.layout.label
-
     def label(self) -> str:
         """A few words that name it in a table: "64 x h100-sxm5-80gb tp 4 pp 4 dp 4 zero1"."""
-        return f"{self.count} x {self.accelerator} {self.degrees()}"
+        return f"{self.count} x {self.accelerator} {self.layout.label}"
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

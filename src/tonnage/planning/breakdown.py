@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from datetime import date
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions
 from tonnage.catalog.hub import resolve
-from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import BREAKDOWN_SCHEMA, Breakdown, Evidence, Quantity
 from tonnage.domain.case import Case, InferCase, ServeCase, ServeResult, Traffic, TrainCase, TrainResult
 from tonnage.domain.layout import Disaggregation
 from tonnage.domain.lifecycle import LifecyclePlan
-from tonnage.domain.model import Model
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.requests.sessions import SessionFields
 from tonnage.domain.rl import RlCase
 from tonnage.domain.train_plan import TrainOption, TrainPlan
-from tonnage.domain.training import TrainSetup
-from tonnage.engines.training import software_spec
 from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.foreign import check_values
 from tonnage.planning.calibration_use import training_use
@@ -37,8 +33,8 @@ from tonnage.planning.plans import Plan, plan_of_text
 from tonnage.planning.predict.case_lines import case_of_object, raw_cases
 from tonnage.planning.predict.predict import predict
 from tonnage.planning.serve.option import share_of
-from tonnage.planning.train.job import job_of
-from tonnage.planning.train.search import Place, templates
+from tonnage.planning.train.job import TrainContext, job_of
+from tonnage.planning.train.scaling import setup_of
 
 __all__ = ["Explained", "case_of_option", "explain_case", "explain_file", "explain_plan", "explain_text"]
 
@@ -253,8 +249,9 @@ def _training(plan: TrainPlan, option: TrainOption, rank: int, additions: Additi
     label = f"option {rank}: {option.configuration.label()}"
     try:
         model = resolve(str(plan.model.get("id") or plan.request.model), additions=additions)
-        part = catalog.accelerator(option.configuration.accelerator, additions)
-        setup = _setup_of(plan, option, model=model, part=part)
+        job = job_of(plan.request, model)
+        asked = TrainContext(request=plan.request, model=model, job=job, today=date.today(), additions=additions)
+        setup = setup_of(asked, option, framework=plan.request.framework)
         numbers = step_numbers(setup)
     except TonnageError as error:
         return _BREAKDOWN(kind="train", label=label, notes=(f"its step cannot be opened: {error}",))
@@ -266,28 +263,6 @@ def _training(plan: TrainPlan, option: TrainOption, rank: int, additions: Additi
     use = training_use(setup)
     uses = () if use is None else (use,)
     return _BREAKDOWN(kind="train", label=label, numbers=numbers, calibrations=uses, notes=model.assumed)
-
-
-def _setup_of(plan: TrainPlan, option: TrainOption, *, model: Model, part: Accelerator) -> TrainSetup:
-    """The setup that the plan's search timed: its software's template in the layout found."""
-    c = option.configuration
-    place = Place(
-        accelerator=part,
-        count=c.count,
-        per_node=max(1, round(option.bill.accelerators_per_instance)),
-        intra_link=c.intra_link,
-        inter_bytes_per_s=c.inter_bytes_per_s,
-    )
-    names = (plan.request.framework or software_spec(c.software).example,)
-    found = templates(model, place, job=job_of(plan.request, model), frameworks=names)
-    return msgspec.structs.replace(
-        found[0],
-        layout=c.layout,
-        micro_batch=c.micro_batch,
-        num_micro_batches=c.num_micro_batches,
-        recompute=c.recompute,
-        recompute_share=c.recompute_share,
-    )
 
 
 def _case_of(plan: ServePlan, option: ServeOption) -> ServeCase:

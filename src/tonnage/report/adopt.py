@@ -130,7 +130,7 @@ def _row(label: str, option: ServeOption | TrainOption) -> tuple[str, ...]:
     return (
         label,
         parts,
-        option.configuration.degrees(),
+        option.configuration.layout.label,
         price,
         f"{option.cost.value:,.0f}",
         show(option.step_s.value, "s"),

@@ -44,12 +44,14 @@ from tonnage.physics.training_time import (
 )
 from tonnage.physics.training_work import LayerWork, head_work, layer_work
 from tonnage.simulation.training_exchanges import (
+    Times,
+    Turn,
     data_exchanges,
+    exposed_s,
     layer_exchanges,
     pipeline_exchange_s,
     replicated_parameters,
 )
-from tonnage.simulation.training_times import Times, Turn, exposed_s
 
 __all__ = ["Turns", "forward_time", "model_flop", "step_parts", "step_time"]
 

@@ -19,7 +19,7 @@ from tonnage.physics.training_time import network, training_operator_s
 from tonnage.physics.work import Operator
 from tonnage.simulation.step_tree import execution_of
 from tonnage.simulation.training import step_parts, step_time
-from tonnage.simulation.training_times import Exchange, Times
+from tonnage.simulation.training_exchanges import Exchange, Times
 from tonnage.units import show
 
 __all__ = ["step_tree"]

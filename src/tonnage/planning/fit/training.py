@@ -143,7 +143,6 @@ def _choose(model: Model, accelerator: Accelerator, request: FitRequest, count: 
     """The job's setup; recomputation is part of the choice unless it is said."""
     from tonnage.planning.train.setup import resolve_setup  # `fit` for serving does without
 
-    qlora = _method(request) == "qlora"
     case = TrainCase(
         model=model.id,
         accelerator=accelerator.id,
@@ -151,7 +150,6 @@ def _choose(model: Model, accelerator: Accelerator, request: FitRequest, count: 
         count=count,
         layout=TrainCaseLayout(tp=request.tp, pp=request.pp, ep=request.ep, dp=request.dp, sharding=request.sharding),
         precision=_precision(request),
-        weight_precision="nf4" if qlora else None,
         micro_batch=request.batch or 1,
         seq_len=None if is_network(model) else request.seq_len or SEQ_LEN,
         image_px=request.resolution,

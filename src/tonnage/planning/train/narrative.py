@@ -59,7 +59,7 @@ def sentence(asked: TrainContext, options: tuple[TrainOption, ...], *, binding: 
     more = f", {run.spares} spare instances" if run.spares else ""
     useful = run.useful_time_fraction.value
     return (
-        f"Rent {best.accelerators} x {best.configuration.accelerator} ({best.configuration.degrees()}, "
+        f"Rent {best.accelerators} x {best.configuration.accelerator} ({best.configuration.layout.label}, "
         f"{best.configuration.software}{more}) for {_show_bounds(run.wall_s)}: {_show_bounds(best.cost)} "
         f"at {made.provider} {made.region} ({made.term}, {show(made.usd_per_hour, 'USD/h')}, {made.as_of}{old}); "
         f"MFU {best.mfu:.0%}{_of_peak(best)}, training goodput {useful:.1%}."
@@ -177,7 +177,7 @@ def trail(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[Decisi
     )
     load = Decision(
         question="How is the load spread?",
-        answer=best.configuration.degrees(),
+        answer=best.configuration.layout.label,
         because=f"global batch {best.configuration.global_batch:,} as {best.configuration.micro_batch} x "
         f"{best.configuration.num_micro_batches} per rank, recompute {best.configuration.recompute}",
     )

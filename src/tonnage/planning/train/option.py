@@ -326,7 +326,7 @@ def configuration_of(setup: TrainSetup, place: Place) -> TrainConfiguration:
         recompute=setup.recompute,
         recompute_share=setup.recompute_share,
         precision=setup.precision,
-        weights="nf4" if setup.method == "qlora" else setup.weights,
+        weights=setup.weights,
         optimizer=setup.optimizer,
         software=setup.software.name,
         method=setup.method,

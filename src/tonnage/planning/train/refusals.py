@@ -13,7 +13,6 @@ from tonnage.planning.sites import Site, none_passes
 from tonnage.planning.train.job import TrainContext
 from tonnage.planning.train.option import InfeasibleRun
 from tonnage.planning.train.places import MAX_ACCELERATORS, rentals
-from tonnage.planning.train.scaling import setup_label
 from tonnage.planning.train.search import fastest_arrangements
 
 __all__ = ["by_nearness", "what_stops"]
@@ -62,7 +61,7 @@ def _smallest_that_works(asked: TrainContext, open_sites: tuple[Site, ...]) -> s
             fits = found.likely(asked.request.confidence)
             if fits is not None:
                 powers = [n for n in powers if n < rental.place.count]
-                label = setup_label(fits.setup)
+                label = fits.setup.layout.label
                 smallest = f"smallest that works: {rental.place.count} x {site.accelerator.id} ({label})"
                 break
         if not powers:

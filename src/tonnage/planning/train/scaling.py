@@ -26,7 +26,7 @@ from tonnage.simulation.run import spot_mix
 from tonnage.simulation.training import step_time
 from tonnage.units import show
 
-__all__ = ["faster_stack", "scaling_curves", "setup_label", "setup_of", "spot_against_on_demand", "stops_paying"]
+__all__ = ["faster_stack", "scaling_curves", "setup_of", "spot_against_on_demand", "stops_paying"]
 
 DOWN: Final = 2
 UP: Final = 3
@@ -125,15 +125,8 @@ def _curve(asked: TrainContext, best: TrainOption, steps: Iterable[Step]) -> Ite
             efficiency=rate / count / first,
             wall_s=wall,
             usd=wall / 3600 * price * count,
-            layout=setup_label(setup),
+            layout=setup.layout.label,
         )
-
-
-def setup_label(setup: TrainSetup) -> str:
-    """Degrees of an arrangement in a few words."""
-    layout = setup.layout
-    degrees = " ".join(f"{n} {d}" for n in ("tp", "pp", "cp", "ep", "dp") if (d := getattr(layout, n)) > 1)
-    return f"{degrees or 'single accelerator'}{' ' + layout.sharding if layout.sharding != 'none' else ''}"
 
 
 def place_of(asked: TrainContext, option: TrainOption) -> Place:
@@ -148,13 +141,13 @@ def place_of(asked: TrainContext, option: TrainOption) -> Place:
     )
 
 
-def setup_of(asked: TrainContext, option: TrainOption) -> TrainSetup:
-    """The setup of an option, software's habits included."""
-    c, place = option.configuration, place_of(asked, option)
-    own = software_spec(c.software).example
-    (kind,) = templates(asked.model, place, job=asked.job, frameworks=(own,))
+def setup_of(asked: TrainContext, option: TrainOption, *, framework: str | None = None) -> TrainSetup:
+    """The setup of an option, with the habits of its software, or of the framework that was asked for."""
+    c = option.configuration
+    names = (framework or software_spec(c.software).example,)
+    kinds = templates(asked.model, place_of(asked, option), job=asked.job, frameworks=names)
     return replace(
-        kind,
+        kinds[0],
         layout=c.layout,
         micro_batch=c.micro_batch,
         num_micro_batches=c.num_micro_batches,
@@ -260,7 +253,7 @@ def faster_stack(asked: TrainContext, best: TrainOption) -> str:
     times = now / each
     rest = " (8-bit products: watch the loss)" if name.endswith("FP8") and asked.job.precision != "fp8" else ""
     return (
-        f"{name} on the same accelerators: {times:.2g}x as fast ({setup_label(found.setup)}), about "
+        f"{name} on the same accelerators: {times:.2g}x as fast ({found.setup.layout.label}), about "
         f"{show(best.run.wall_s.value / times, 's')}{rest}"
     )
 

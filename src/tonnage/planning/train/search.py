@@ -198,7 +198,6 @@ def templates(model: Model, place: Place, *, job: Job, frameworks: tuple[str, ..
             links=Links(intra=place.intra_link, inter_bytes_per_s=place.inter_bytes_per_s),
             layout=TrainCaseLayout(tp=1, pp=1, vpp=1, cp=1, ep=1, sharding="none"),
             precision=precision_on(place.accelerator, job.precision),
-            weight_precision="nf4" if job.method == "qlora" else None,
             micro_batch=1,
             global_batch=1,
             seq_len=job.seq_len,
@@ -264,11 +263,8 @@ def floor(kinds: tuple[TrainSetup, ...]) -> Floor:
 
 def state_bytes(setup: TrainSetup) -> float:
     """Persistent state of all ranks together, before any activation. [bytes]"""
-    total = parameters(setup.model).value
-    if not setup.adapter:
-        return total * recipe(setup).total
-    base = number_format("nf4").bytes if setup.method == "qlora" else number_format(setup.weights).bytes
-    return total * base
+    each = number_format(setup.weights).bytes if setup.adapter else recipe(setup).total
+    return parameters(setup.model).value * each
 
 
 def trained_parameters(setup: TrainSetup) -> float:

@@ -258,7 +258,7 @@ def _setup(
 ) -> TrainSetup:
     """All of a setup but its batches and recomputation."""
     precision = number_format(case.precision).name
-    weights = case.weight_precision or (precision if number_format(precision).bits >= 16 else "bf16")
+    usual = "nf4" if case.method == "qlora" else precision if number_format(precision).bits >= 16 else "bf16"
     network = bool(model.network)
     return TrainSetup(
         model=model,
@@ -275,7 +275,7 @@ def _setup(
         document_len=case.document_len,
         predicted_share=case.predicted_share,
         precision=precision,
-        weights=weights,
+        weights=case.weight_precision or usual,
         master_weights=case.master_weights if case.master_weights is not None else case.method in {"pretrain", "full"},
         expert_load=case.expert_load,
         optimizer=case.optimizer,
