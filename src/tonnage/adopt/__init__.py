@@ -105,7 +105,7 @@ def _in_script(text: str) -> Running | None:
     kind = "Slurm script" if script.directives else "shell script"
     served = serving_script(script, format=kind, machine=machine, replicas=replicas)
     if served is not None:
-        return served if replicas == 1 else msgspec.structs.replace(served, replicas=max(served.replicas, replicas))
+        return served if replicas == 1 else replace(served, replicas=max(served.replicas, replicas))
     return job_in_script(script, machine=machine, format=kind)
 
 

@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from tonnage.catalog import hardware, names, what_if
 from tonnage.catalog.additions import NOTHING, Additions, FileStates, calibrations, file_states, tables
@@ -176,9 +176,9 @@ def _all(additions: Additions, _stamp: FileStates) -> Mapping[str, Accelerator]:
         part = known.get(own.accelerator)
         if part is None:
             raise UnknownName("accelerator of a calibration", own.accelerator, known=known)
-        known[part.id] = msgspec.structs.replace(part, calibrations={**part.calibrations, own.engine: own})
+        known[part.id] = replace(part, calibrations={**part.calibrations, own.engine: own})
     if additions.published:
-        known = {name: msgspec.structs.replace(part, published=True) for name, part in known.items()}
+        known = {name: replace(part, published=True) for name, part in known.items()}
     return MappingProxyType(known)
 
 

@@ -19,6 +19,7 @@ from statistics import median
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage.catalog.accelerators import accelerators
 from tonnage.catalog.likeness import FOLDER, Part, die_of, part_of, sustained_shares, units_of_donor
@@ -141,13 +142,13 @@ def _curve(accelerator: Accelerator, usual: Curve) -> Curve:
     if accelerator.memory_type.startswith("GDDR") and not part_of(accelerator).corrected:
         more = CARD_MEMORY / usual.gemm["bf16"][1]
         products = {dtype: (compute, memory * more, m0) for dtype, (compute, memory, m0) in usual.gemm.items()}
-        return msgspec.structs.replace(usual, gemm=products)
+        return replace(usual, gemm=products)
     if not link.kind.startswith("neuronlink"):
         return usual
     if link.kind != "neuronlink-v2" or not link.bytes_per_s:
         return NEURON
     share = NEURON_RING_BYTES_PER_S / link.bytes_per_s
-    return msgspec.structs.replace(NEURON, link=share, link_small=share)
+    return replace(NEURON, link=share, link_small=share)
 
 
 class _Family(NamedTuple):
@@ -238,7 +239,7 @@ def _grid_at(key: str, place: _Place) -> Grid:
     origin = Origin(key=key, accelerator=place.donor, file=file, package=header.package, date=header.date)
     found = _grid(body[place.at : place.at + place.length], place.rung, place.alike, origin)
     routes = _families()[place.family].routes if place.family in _families() else ()
-    return msgspec.structs.replace(found, routes=True) if key.startswith(routes) else found
+    return replace(found, routes=True) if key.startswith(routes) else found
 
 
 @lru_cache(maxsize=128)

@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage.catalog.accelerators import accelerators
 from tonnage.catalog.rows import DATA, Row, number, table
@@ -102,14 +103,12 @@ def engine_times(
     measured = known.get((engine, _MEASURED_ON)) if vendor else None
     if measured is not None:
         host = {name: value for name, value in _of_release(measured, release).values.items() if name in HOST}
-        found = msgspec.structs.replace(found, values=MappingProxyType({**found.values, **host}))
+        found = replace(found, values=MappingProxyType({**found.values, **host}))
     stack = known.get(("*", vendor))
     if stack is not None:
         factors = {key: found.values.get(key, 1.0) * value for key, value in stack[-1].values.items()}
-        found = msgspec.structs.replace(found, values=MappingProxyType({**found.values, **factors}))
-    return msgspec.structs.replace(
-        found, engine=engine, borrowed=not own or stack is not None, unknown=engine not in _named()
-    )
+        found = replace(found, values=MappingProxyType({**found.values, **factors}))
+    return replace(found, engine=engine, borrowed=not own or stack is not None, unknown=engine not in _named())
 
 
 def _of_release(eras: tuple[EngineTimes, ...], release: Release | None) -> EngineTimes:
@@ -169,7 +168,7 @@ def formats(engine: str, accelerator: Accelerator) -> Mapping[str, Support]:
     if like is None:
         return known
     before = _formats(engine, accelerator.vendor, frozenset({like["like"]}), like["min_capability"] or None)
-    return {name: msgspec.structs.replace(runs, note=like["why"]) for name, runs in before.items()}
+    return {name: replace(runs, note=like["why"]) for name, runs in before.items()}
 
 
 def names_parts_of(engine: str, vendor: str) -> bool:
@@ -275,14 +274,12 @@ def with_usual_activations(precision: Precision, accelerator: Accelerator, *, en
     plain = stored.name == "bf16"
     if precision.activations == "bf16" and only_fp16(accelerator) and not (plain and precision.experts is None):
         # Experts in 4 bits leave the other weights at 16, which are FP16 then as well.
-        precision = msgspec.structs.replace(
-            precision, activations="fp16", weights="fp16" if plain else precision.weights
-        )
+        precision = replace(precision, activations="fp16", weights="fp16" if plain else precision.weights)
     if precision.experts is not None and stored.bits >= 16 and number_format(precision.activations).bits == 16:
         narrow = _in_8_bits(
             "experts", "formats", engine, accelerator.vendor, accelerator.architecture, accelerator.compute_capability
         )
-        return msgspec.structs.replace(precision, activations="mxfp8") if precision.experts in narrow else precision
+        return replace(precision, activations="mxfp8") if precision.experts in narrow else precision
     native = not stored.weight_only and stored.bits < 16 and stored.compute in accelerator.peaks
     if precision.experts is not None or not native or number_format(precision.activations).bits < 16:
         return precision
@@ -290,7 +287,7 @@ def with_usual_activations(precision: Precision, accelerator: Accelerator, *, en
     if runs is None or runs.at_16_bits:
         return precision
     kv = "fp16" if precision.kv == "bf16" and only_fp16(accelerator) else precision.kv
-    return msgspec.structs.replace(precision, activations=stored.name, kv=kv)
+    return replace(precision, activations=stored.name, kv=kv)
 
 
 def only_fp16(accelerator: Accelerator) -> bool:

@@ -7,6 +7,7 @@ from functools import cache, lru_cache
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage.catalog.rows import DATA
 from tonnage.domain.accelerator import Accelerator
@@ -72,19 +73,19 @@ def with_training_totals(model: Model) -> Model:
     """The model with the totals that training needs, where its own source prints none."""
     if model.family == "Transformer-XL" and model.layers:
         recurrent = tuple(
-            msgspec.structs.replace(group, mixer=msgspec.structs.replace(group.mixer, segment_recurrence=True))
+            replace(group, mixer=replace(group.mixer, segment_recurrence=True))
             if isinstance(group.mixer, Attention)
             else group
             for group in model.layers
         )
-        return msgspec.structs.replace(model, layers=recurrent, head_columns=model.head_columns or _ADAPTIVE_COLUMNS)
+        return replace(model, layers=recurrent, head_columns=model.head_columns or _ADAPTIVE_COLUMNS)
     if model.layers or model.encoder or (model.network and model.network.activation_values):
         return model
     counted = _read_counts().get(model.id)
     if counted is None:
         return model
     network = Network(flop=counted.flop, input_px=counted.input_px, activation_values=counted.activation_values)
-    return msgspec.structs.replace(model, network=network)
+    return replace(model, network=network)
 
 
 @cache

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage.catalog.additions import NOTHING, Additions, FileStates, file_states, tables
 from tonnage.catalog.hub import names
@@ -128,7 +129,7 @@ def as_published(
     stored = number_format(precision.weights)
     if beside_experts and precision.experts == model.experts_dtype is not None and stored.bits >= 16:
         note = f"weights beside the experts in {beside_experts}, as published files of this engine have them"
-        return msgspec.structs.replace(precision, weights=beside_experts), (note,)
+        return replace(precision, weights=beside_experts), (note,)
     if precision.experts is not None or stored.bits >= 8 or model.experts_dtype is not None:
         return precision, ()
     found = published_checkpoint(model.id, stored=stored.name)
@@ -136,7 +137,7 @@ def as_published(
         return precision, ()
     note = f"weights as in {found.name}, whose {found.source}"
     published = {"weights": found.weights, "experts": found.experts, "attention": found.attention}
-    return msgspec.structs.replace(precision, **published), (note,)
+    return replace(precision, **published), (note,)
 
 
 def models(additions: Additions = NOTHING) -> Mapping[str, Model]:
@@ -172,11 +173,11 @@ def model(name: str, additions: Additions = NOTHING) -> Model:
     id, taken = names.find(name, _index(tuple(own)))
     found = own[id] if id in own else _build(id)
     if id not in own and (longer := _context_of_version(name)) is not None:
-        found = msgspec.structs.replace(found, max_context=longer)
+        found = replace(found, max_context=longer)
     known = _formats().get(name.rpartition("/")[2].lower())
     if known is not None:
         weights, experts = known["weights"] or None, known["experts"] or None
-        return msgspec.structs.replace(found, quantization=weights, experts_dtype=experts, native_dtype="bf16")
+        return replace(found, quantization=weights, experts_dtype=experts, native_dtype="bf16")
     return found if taken.quantization is None else _requantize(found, taken.quantization)
 
 
@@ -309,7 +310,7 @@ def _build(id: str) -> Model:
         found = msgspec.convert({"id": id, "family": "", "kind": "", **_file(row["config"])}, Model)
     else:
         found = read_config(_fields(row, more), file=f"models.csv: {id}", name=id)
-    return msgspec.structs.replace(found, **_vendor_facts(row, found), **_changes(more, found))
+    return replace(found, **_vendor_facts(row, found), **_changes(more, found))
 
 
 DECODERS: Final = frozenset({"llm", "llm-moe", "vlm", "hybrid", "hybrid-moe"})
@@ -342,7 +343,7 @@ def _of_size(row: Row) -> Model:
         found = mixture_of_size(total, active, name=row["id"])
         note = _STAND_IN.format("a mixture of those total and active sizes")
     stored = number(row, "stored_gb", factor=GB)
-    return msgspec.structs.replace(
+    return replace(
         found,
         family=row["family"],
         kind=row["kind"],

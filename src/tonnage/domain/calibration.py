@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 __all__ = [
     "CALIBRATE_SCHEMA", "MEASURE_PLAN_SCHEMA", "TRAINING", "Calibrated", "Calibration", "CalibrationError",
@@ -106,8 +107,8 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         (1.0, 0.5)
         """
         if not self.models or model in self.models:
-            return msgspec.structs.replace(self, carried=1.0)
-        return msgspec.structs.replace(self, factors=self.carried_factors or self.factors)
+            return replace(self, carried=1.0)
+        return replace(self, factors=self.carried_factors or self.factors)
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True):

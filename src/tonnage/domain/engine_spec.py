@@ -18,6 +18,7 @@ from math import log2
 from typing import Any, Final, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.layout import Engine, Layout
@@ -387,7 +388,7 @@ def with_async_scheduling(overheads: Overheads, scheduled: bool | None, *, ranks
     (0.0, 0.001, 1.5e-05)
     """
     if scheduled:
-        return msgspec.structs.replace(
+        return replace(
             overheads,
             step_s=0.0,
             rank_s=0.0,
@@ -396,7 +397,7 @@ def with_async_scheduling(overheads: Overheads, scheduled: bool | None, *, ranks
             sequence_s=overheads.sequence_s * (1.0 - overheads.overlapped),
         )
     waited_s = overheads.step_s + overheads.rank_s * log2(ranks)
-    return msgspec.structs.replace(overheads, step_s=waited_s, rank_s=0.0, overlapped=0.0)
+    return replace(overheads, step_s=waited_s, rank_s=0.0, overlapped=0.0)
 
 
 def captured_batch(batch: float, limit: float = 512.0) -> float:

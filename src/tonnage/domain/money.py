@@ -7,6 +7,7 @@ from datetime import date
 from typing import Final, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 __all__ = [
     "STALE_AFTER_DAYS",
@@ -126,13 +127,13 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         held = self.commitment
         if held is not None:
             other = held.on_demand_usd_per_hour
-            held = msgspec.structs.replace(
+            held = replace(
                 held,
                 usd_per_hour=held.usd_per_hour * factor,
                 compared_usd_per_hour=held.compared_usd_per_hour * factor,
                 on_demand_usd_per_hour=None if other is None else other * factor,
             )
-        return msgspec.structs.replace(self, usd_per_hour=self.usd_per_hour * factor, commitment=held)
+        return replace(self, usd_per_hour=self.usd_per_hour * factor, commitment=held)
 
 
 OfferKind = Literal["instance", "serverless worker", "marketplace"]

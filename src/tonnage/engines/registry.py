@@ -18,6 +18,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage import engines as folder
 from tonnage.domain.accelerator import Accelerator
@@ -228,7 +229,7 @@ def stated_release(engine: Engine, year: int | None = None) -> Release | None:
     found = release(engine, year)
     below = engine_spec(engine.name).versions_below
     if found is not None and below is not None and found >= below:
-        return release(msgspec.structs.replace(engine, version=None), year)
+        return release(replace(engine, version=None), year)
     return found
 
 
@@ -285,7 +286,7 @@ def explain_defaults(
 ) -> tuple[Default, ...]:
     """The settings the engine would choose itself on this accelerator for this model, each with its source."""
     spec = engine_spec(engine.name)
-    known = msgspec.structs.replace(engine, name=spec.name)
+    known = replace(engine, name=spec.name)
     at = Starting(
         engine=known,
         release=release(known, year) or NEWEST,
@@ -314,12 +315,12 @@ def defaults(
     """
     chosen = explain_defaults(engine, accelerator, model=model, layout=layout, year=year, offline=offline)
     filled = {default.field: default.value for default in chosen if getattr(engine, default.field) is None}
-    return msgspec.structs.replace(engine, name=engine_name(engine.name), **filled)
+    return replace(engine, name=engine_name(engine.name), **filled)
 
 
 def assumptions(engine: Engine, year: int | None = None) -> tuple[str, ...]:
     """What had to be assumed about the engine, one sentence each."""
-    if release(msgspec.structs.replace(engine, name=engine_name(engine.name)), year) is not None:
+    if release(replace(engine, name=engine_name(engine.name)), year) is not None:
         return ()
     what = f"version '{engine.version}' is not a release" if engine.version else "version not given"
     return (f"{engine.name}: {what}; defaults of the newest release known are used",)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 
-import msgspec
+from msgspec.structs import replace
 
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Model, Tower
@@ -80,7 +80,7 @@ def known_images(model: Model, images: Images, *, isl: float) -> Images:
             raise BadRequest("images.size and patches or tokens contradict: these follow from the size; leave out one")
         width, height = pixels_of(images.size)
         cut = image_of(tower, width=width, height=height, per_request=images.per_request)
-        images = msgspec.structs.replace(cut, hits=images.hits, distinct=images.distinct)
+        images = replace(cut, hits=images.hits, distinct=images.distinct)
     if not (images.patches and images.tokens):
         raise BadRequest("images: how large are they? give size ('1024x768'), or patches and tokens of an image")
     if images.prompt_tokens > isl:
@@ -123,7 +123,7 @@ def _grid(width: float, height: float, tower: Tower) -> int:
 
 def encoder_model(model: Model, tower: Tower) -> Model:
     """The tower as a model of its own, for work lists of whole passes."""
-    return msgspec.structs.replace(
+    return replace(
         model,
         kind="vision",
         hidden_size=tower.hidden_size or model.hidden_size,

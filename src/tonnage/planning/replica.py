@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Basis, Quantity, Verdict
@@ -218,7 +219,7 @@ def with_queueing(errors: ErrorModel, state: Steady | Unit, *, rate_per_s: float
         if full and name != "tpot_s":
             end = math.inf if over else MOST_QUEUEING
         queueing[name] = max(1.0 / MOST_QUEUEING, min(1.0, low[name] / base[name])), end
-    return msgspec.structs.replace(errors, queueing=queueing)
+    return replace(errors, queueing=queueing)
 
 
 def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
@@ -265,7 +266,7 @@ def _times(at: Deployment, lengths: Lengths) -> tuple[ReplicaTimes, Rung]:
     )
     if at.drift is not None:
         moved = at.drift.along(sizes)
-        times = msgspec.structs.replace(times, pace=tuple(m.pace for m in moved), first=tuple(m.first for m in moved))
+        times = replace(times, pace=tuple(m.pace for m in moved), first=tuple(m.first for m in moved))
     return times, steps[-1][1]
 
 
@@ -325,7 +326,7 @@ def mixes_prompts(at: Deployment) -> bool:
 def _prefill_s(at: Deployment, prompt: float, *, cached: float = 0.0) -> float:
     """One prompt on an idle replica, behind tokens whose cache is there: whole chunks of the budget, then the rest."""
     tokens, steps = prefill_tokens(at, prompt)
-    tokens = msgspec.structs.replace(tokens, cached=tokens.cached + cached) if cached else tokens
+    tokens = replace(tokens, cached=tokens.cached + cached) if cached else tokens
     return at.overheads.request_s + steps * _prompts_s(at, tokens)
 
 

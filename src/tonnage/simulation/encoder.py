@@ -18,7 +18,7 @@ import math
 from heapq import heapify, heapreplace
 from typing import Final, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.engine_spec import Overheads
@@ -56,7 +56,7 @@ def encode_s(
     sixteen = "fp16" if p.precision.activations == "fp16" else "bf16"
     formats = Precision(weights=sixteen, kv=sixteen, activations=sixteen)
     work = encoder_work(p.model, images, count=count, precision=formats, layout=Layout(tp=tp))
-    eye = msgspec.structs.replace(
+    eye = replace(
         p,
         model=encoder_model(p.model, encoder_of(p.model)),
         layout=Layout(tp=tp),
@@ -65,7 +65,7 @@ def encode_s(
         two_batches=False,
     )
     parts = parts_of(work, eye)
-    busy = msgspec.structs.replace(o, step_s=0.0, sequence_s=0.0, hidden_s=0.0, launch_s=0.0, prompt_s=0.0)
+    busy = replace(o, step_s=0.0, sequence_s=0.0, hidden_s=0.0, launch_s=0.0, prompt_s=0.0)
     return max(seconds(parts, busy, sequences=0.0, prompts=1.0), o.prefill_launch_s * parts.kernels)
 
 
@@ -126,7 +126,7 @@ def with_encoder(
     hits = hits_of(placement.model, images, kept=kept_bytes(placement.model, images, budget=budget))
     dealt = engine.mm_encoder_tp_mode == "data"
     fixed, each = encoder_share(placement, overheads, images=images, budget=budget, hits=hits, dealt=dealt)
-    return msgspec.structs.replace(placement, encoder_s=(fixed, each * images.per_request / max(1.0, isl)))
+    return replace(placement, encoder_s=(fixed, each * images.per_request / max(1.0, isl)))
 
 
 def held_for_images(model: Model, images: Images, *, engine: Engine, tp: int) -> tuple[Quantity, ...]:

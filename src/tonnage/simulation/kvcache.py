@@ -16,6 +16,7 @@ import math
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Basis, Quantity, Verdict
@@ -190,7 +191,7 @@ SPREAD: Final = {Basis.MEASURED: 0.003, Basis.DERIVED: 0.01, Basis.CALIBRATED: 0
 def _sum_interval(memory: Quantity) -> Quantity:
     """The sum with its interval: parts miss independently."""
     width = math.sqrt(sum((SPREAD[part.basis] * part.value) ** 2 for part in memory.parts))
-    return msgspec.structs.replace(memory, low=memory.value - width, high=memory.value + width)
+    return replace(memory, low=memory.value - width, high=memory.value + width)
 
 
 def _of_sequences(count: float) -> str:
@@ -371,17 +372,13 @@ def _by_need(model: Model, engine: ResolvedEngine, demand: Demand, *, weights: Q
 def _weight_parts(weights: Quantity) -> tuple[Quantity, ...]:
     """What stands beside the cache whatever the step: weights, and what encoding images holds."""
     return tuple(
-        part
-        if part.name.startswith("images: ")
-        else msgspec.structs.replace(part, name=f"weights: {part.name.replace('_', ' ')}")
+        part if part.name.startswith("images: ") else replace(part, name=f"weights: {part.name.replace('_', ' ')}")
         for part in weights.parts
     )
 
 
 def _name_parts(quantity: Quantity, name: str) -> tuple[Quantity, ...]:
-    return tuple(
-        msgspec.structs.replace(part, name=name, source=f"{part.source} ({part.name})") for part in quantity.parts
-    )
+    return tuple(replace(part, name=name, source=f"{part.source} ({part.name})") for part in quantity.parts)
 
 
 def _graphs() -> Quantity:

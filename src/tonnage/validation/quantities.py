@@ -20,6 +20,7 @@ import math
 from typing import Final, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.domain.answer import Quantity
@@ -93,7 +94,7 @@ def _of_kind(cell: Measured, kind: str) -> Measured:
     """What a framework says its tensors occupy is weights and cache, printed in GiB."""
     if kind != "tensors" or cell.value is None:
         return cell
-    return msgspec.structs.replace(cell, value=cell.value * GiB / 1e9, tensors=True)
+    return replace(cell, value=cell.value * GiB / 1e9, tensors=True)
 
 
 def predicted_number(result: Result, wanted: Measured, *, case: Case | None = None) -> Predicted | None:
@@ -135,9 +136,9 @@ def _flop_rate(row: Row) -> list[Measured]:
     if cell is None or cell.problem:
         return [cell] if cell else []
     try:
-        return [msgspec.structs.replace(cell, flop=flop_of_sequence(row))]
+        return [replace(cell, flop=flop_of_sequence(row))]
     except TonnageError as error:
-        return [msgspec.structs.replace(cell, value=None, problem=str(error))]
+        return [replace(cell, value=None, problem=str(error))]
 
 
 def _present(row: Row, columns: tuple[tuple[str, str], ...]) -> list[Measured]:

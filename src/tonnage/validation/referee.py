@@ -29,6 +29,7 @@ from collections.abc import Iterable, Sequence
 from typing import IO, Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage.domain.case import Case
 from tonnage.errors import BadRequest, TonnageError, echo
@@ -134,7 +135,7 @@ def ask(command: str, questions: Sequence[Question], *, patience_s: float = PATI
         left = [question.row.id for question in questions if question.row.id not in {*said.answers, *said.refused}]
         if process.returncode:
             raise BadRequest(_crash(process.returncode, said, questions, left, complaints))
-    return msgspec.structs.replace(said, refused={**said.refused, **dict.fromkeys(left, "no answer")})
+    return replace(said, refused={**said.refused, **dict.fromkeys(left, "no answer")})
 
 
 def _heard(process: subprocess.Popen[str], questions: Sequence[Question], *, patience_s: float) -> Said:
@@ -196,7 +197,7 @@ def _add_line(said: Said, line: str, *, place: int, known: set[str]) -> Said:
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise BadRequest(f"{where} is not JSON: '{echo(line.strip())}'") from None
     if isinstance(found, dict) and "predictor" in found and "id" not in found:
-        return msgspec.structs.replace(
+        return replace(
             said, name=str(found["predictor"])[:80], fitted_on=frozenset(map(str, found.get("fitted_on") or ()))
         )
     if not isinstance(found, dict) or not isinstance(found.get("id"), str):
@@ -248,7 +249,7 @@ def _scores(row: Row, said: Said, unasked: str) -> list[Score]:
         answer = said.answers.get(row.id, {}).get(item.quantity)
         why = unasked or item.problem or _why(row.id, item, said)
         found.append(
-            msgspec.structs.replace(
+            replace(
                 base,
                 quantity=item.quantity,
                 measured=item.value,

@@ -20,6 +20,7 @@ from multiprocessing import get_context
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage.domain.accuracy import AccuracyReport, BlockErrors, SkippedRow
 from tonnage.domain.case import Case, Latency, Result, ServeCase, ServeResult
@@ -132,13 +133,13 @@ def _beyond_cached(row: Row, case: Case, predict: Predict) -> Result:
     cached = count(row, "cached_tokens") if number(row, "cached_tokens") else None
     if cached is None or not isinstance(case, ServeCase) or not isinstance(result, ServeResult):
         return result
-    before = predict(msgspec.structs.replace(case, isl=float(cached)))
+    before = predict(replace(case, isl=float(cached)))
     if result.ttft_s is None or not isinstance(before, ServeResult) or before.ttft_s is None:
         return result
     mean = result.ttft_s.mean - before.ttft_s.mean
     share = mean / result.ttft_s.mean
     low, high = (None if end is None else end * share for end in (result.ttft_s.low, result.ttft_s.high))
-    return msgspec.structs.replace(result, ttft_s=Latency(mean=mean, low=low, high=high))
+    return replace(result, ttft_s=Latency(mean=mean, low=low, high=high))
 
 
 def _score(base: Score, wanted: Measured, result: Result, case: Case) -> Score:
@@ -149,7 +150,7 @@ def _score(base: Score, wanted: Measured, result: Result, case: Case) -> Score:
         why = " ".join(result.why.split()) if result.why else "no reason given"
         reason = f"no prediction of {wanted.quantity}" if result.fits else f"predicted not to fit: {why}"[:300]
         return _without(base, wanted, reason)
-    return msgspec.structs.replace(
+    return replace(
         base,
         quantity=wanted.quantity,
         measured=wanted.value,
@@ -163,7 +164,7 @@ def _score(base: Score, wanted: Measured, result: Result, case: Case) -> Score:
 
 
 def _without(base: Score, wanted: Measured, reason: str) -> Score:
-    return msgspec.structs.replace(base, quantity=wanted.quantity, measured=wanted.value, reason=reason)
+    return replace(base, quantity=wanted.quantity, measured=wanted.value, reason=reason)
 
 
 _CLASSES: Final = {"UnknownName": "not in the catalogue", "Unmeasured": "not measured", "BadRequest": "bad request"}

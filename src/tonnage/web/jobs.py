@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage.errors import TonnageError
 from tonnage.web.questions import QUESTIONS
@@ -75,12 +76,12 @@ class Jobs:
 
     def __init__(self, settings: Settings, *, limits: Limits) -> None:
         self.limits = limits
-        behind = msgspec.structs.replace(settings, nice=NICE)
-        planning = msgspec.structs.replace(behind, replicas=REPLICAS)
+        behind = replace(settings, nice=NICE)
+        planning = replace(behind, replicas=REPLICAS)
         self.plans = Lane(
             fork_context(), settings=planning, warm="tonnage.web.ready", workers=limits.workers, limits=limits
         )
-        many = msgspec.structs.replace(limits, waiting=MANY, waiting_each=MANY_EACH)
+        many = replace(limits, waiting=MANY, waiting_each=MANY_EACH)
         self.quick = Lane(
             spawn_context(),
             settings=settings,

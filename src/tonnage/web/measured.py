@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from tonnage.catalog import Additions
 from tonnage.domain.cost import RentOrBuy
@@ -30,7 +30,7 @@ def with_choice(question: Form) -> Form:
     """A form with that field, where measurements may move its answer."""
     if question.answers in WITHOUT:
         return question
-    return msgspec.structs.replace(question, fields=(*question.fields, CHOICE))
+    return replace(question, fields=(*question.fields, CHOICE))
 
 
 def chosen(request: Mapping[str, Any], additions: Additions) -> tuple[dict[str, Any], Additions]:
@@ -48,4 +48,4 @@ def chosen(request: Mapping[str, Any], additions: Additions) -> tuple[dict[str, 
         return rest, additions
     check_value(said, CHOICE, additions=additions)
     counted = said != NONE
-    return rest, msgspec.structs.replace(additions, calibrated=counted, published=counted and said == PUBLISHED)
+    return rest, replace(additions, calibrated=counted, published=counted and said == PUBLISHED)

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage.catalog.hub.dense import DENSE
 from tonnage.catalog.hub.encoders import ENCODERS
@@ -263,7 +264,7 @@ def read_config(data: Mapping[str, Any], *, file: str = "config.json", name: str
         model = _with_tower(model, outer, kind)
     mixture = any(isinstance(group.feed_forward, Moe) for group in model.layers)
     formats = quantization(outer, mixture=mixture)
-    return msgspec.structs.replace(
+    return replace(
         model,
         id=name or text(outer, "_name_or_path") or model.id or file,
         native_dtype=native_dtype(outer),
@@ -284,7 +285,7 @@ def _read(c: Config, kind: str) -> Model:
         raise BadFact(
             f"{c.file}: the fields of '{echo(kind)}' contradict each other ({type(problem).__name__})"
         ) from None
-    return msgspec.structs.replace(model, family=family)
+    return replace(model, family=family)
 
 
 def _by_architecture(c: Config) -> str:
@@ -303,11 +304,11 @@ def _with_tower(model: Model, outer: Config, kind: str) -> Model:
     vision = section(outer, "vision_config")
     found = None if vision is None else tower(kind, vision, c=outer, width=model.hidden_size)
     if found is not None:
-        return msgspec.structs.replace(model, towers=(found,), kind=kind_of)
+        return replace(model, towers=(found,), kind=kind_of)
     if vision is None and first_given(outer, "audio_config") is None:
         return model
     note = f"towers of '{echo(kind)}' are not counted: only the language part is read"
-    return msgspec.structs.replace(model, kind=kind_of, assumed=(*model.assumed, note))
+    return replace(model, kind=kind_of, assumed=(*model.assumed, note))
 
 
 NOUN_FIELDS: Final = frozenset({"layers", "encoder", "network", "towers"})
@@ -340,7 +341,7 @@ def read_inline(given: Mapping[str, Any], *, where: str = "model") -> Model:
 def _from_config(given: Mapping[str, Any], where: str) -> Model:
     found = read_config(given, file=where, name=str(given.get("id", "")) or "inline")
     stated = {key: given[key] for key in ("licence", "notes", "source") if isinstance(given.get(key), str)}
-    return msgspec.structs.replace(found, **stated)
+    return replace(found, **stated)
 
 
 def _check(found: Model, where: str) -> None:
@@ -405,7 +406,7 @@ def read_unknown(c: Config, kind: str) -> Model:
     if unread:
         names = ", ".join(echo(name) for name in unread[:3]) + (" and more" if len(unread) > 3 else "")
         note += f"; {names} were not read: parameters may be off, and the cache may be several times too large"
-    return msgspec.structs.replace(model, family=kind or "unknown", assumed=(note,))
+    return replace(model, family=kind or "unknown", assumed=(note,))
 
 
 def _plain(c: Config, *, mixture: bool) -> Model:
@@ -414,9 +415,7 @@ def _plain(c: Config, *, mixture: bool) -> Model:
     experts = _experts(c) if mixture else None
     dense = mlp(c, gated=flag(c, "mlp_gated", default=True)) if not mixture or _has_dense(c) else experts
     layers = [
-        LayerGroup(
-            count=1, mixer=msgspec.structs.replace(base, window=window), feed_forward=experts if sparse else dense
-        )
+        LayerGroup(count=1, mixer=replace(base, window=window), feed_forward=experts if sparse else dense)
         for window, sparse in zip(_windows(c), _sparse(c, mixture=mixture), strict=True)
     ]
     return decoder(c, layers, mtp_layers=integer(c, "num_nextn_predict_layers", default=0, low=0))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import msgspec
+from msgspec.structs import replace
 
 from tonnage.catalog.hub.fields import (
     Config,
@@ -103,7 +103,7 @@ def _modernbert(c: Config) -> Model:
     layers = [
         LayerGroup(
             count=1,
-            mixer=msgspec.structs.replace(base, window=None if index % every == 0 else window),
+            mixer=replace(base, window=None if index % every == 0 else window),
             feed_forward=feed,
             norms=1 if index == 0 else 2,
         )
@@ -149,7 +149,7 @@ def _t5(c: Config) -> Model:
     gated = "gated" in text(c, "feed_forward_proj", default="relu")
     feed = Mlp(intermediate_size=integer(c, "d_ff", "intermediate_size"), gated=gated)
     look = Attention(num_attention_heads=heads, num_key_value_heads=heads, head_dim=head, causal=False)
-    own = msgspec.structs.replace(look, causal=True)
+    own = replace(look, causal=True)
     count = integer(c, "num_layers", "num_hidden_layers")
     table = integer(c, "relative_attention_num_buckets", default=32) * heads
     each = float(table) if text(c, "model_type") == "umt5" else 0.0
@@ -182,8 +182,8 @@ def _stacks(c: Config, *, extra: float = 0.0, biased: bool = True) -> tuple[Laye
     near = _biased_heads(integer(c, "encoder_attention_heads"), width, causal=False)
     own = _biased_heads(integer(c, "decoder_attention_heads"), width, causal=True)
     if not biased:
-        near, own = (msgspec.structs.replace(look, bias=False) for look in (near, own))
-    far = msgspec.structs.replace(own, causal=False)
+        near, own = (replace(look, bias=False) for look in (near, own))
+    far = replace(own, causal=False)
     encoder = LayerGroup(
         count=integer(c, "encoder_layers"),
         mixer=near,

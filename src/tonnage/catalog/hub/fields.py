@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage.domain.model import Attention, FeedForward, LayerGroup, Mixer, Mlp, Model, Moe, StateSpace
 from tonnage.errors import BadFact, echo
@@ -223,9 +224,9 @@ def fold_layers(layers: Iterable[LayerGroup]) -> tuple[LayerGroup, ...]:
     """Layers, each given with its count, folded into groups of identical ones."""
     counts: dict[LayerGroup, int] = {}
     for layer in layers:
-        one = layer if layer.count == 1 else msgspec.structs.replace(layer, count=1)
+        one = layer if layer.count == 1 else replace(layer, count=1)
         counts[one] = counts.get(one, 0) + layer.count
-    return tuple(msgspec.structs.replace(layer, count=count) for layer, count in counts.items())
+    return tuple(replace(layer, count=count) for layer, count in counts.items())
 
 
 def identical_layers(
@@ -291,4 +292,4 @@ def decoder(c: Config, layers: Iterable[LayerGroup], *, tied: bool = False, **ch
         ),
     }
     model = Model(**{**facts, **changes})
-    return model if model.kind else msgspec.structs.replace(model, kind=model_kind(model))
+    return model if model.kind else replace(model, kind=model_kind(model))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from tonnage.catalog.hub.fields import (
     Config,
@@ -173,7 +173,7 @@ def _jamba(c: Config) -> Model:
     """One attention layer in eight, experts in every second; norms on Mamba's step, B and C."""
     count = layer_count(c)
     period, offset = integer(c, "attn_layer_period", default=8), integer(c, "attn_layer_offset", default=4, low=0)
-    state = msgspec.structs.replace(_mamba1(c), head_dim=integer(c, "mamba_expand", default=2) * hidden_size(c))
+    state = replace(_mamba1(c), head_dim=integer(c, "mamba_expand", default=2) * hidden_size(c))
     inside = float((state.dt_rank or 0) + 2 * state.state_size)
     sparse = moe_layers(
         c,
@@ -216,7 +216,7 @@ def _bamba(c: Config) -> Model:
 
 def _falcon_h1(c: Config) -> Model:
     """Attention and Mamba-2 side by side in each layer: written as two groups, the second without a feed-forward."""
-    state = msgspec.structs.replace(_mamba2(c), norm=flag(c, "mamba_rms_norm", default=True))
+    state = replace(_mamba2(c), norm=flag(c, "mamba_rms_norm", default=True))
     count = layer_count(c)
     layers = (
         LayerGroup(count=count, mixer=state, feed_forward=mlp(c), norms=2),

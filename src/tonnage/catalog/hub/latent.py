@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from tonnage.catalog.hub.fields import (
     Config,
@@ -68,7 +68,7 @@ def _deepseek(c: Config) -> Model:
     """DeepSeek V2, V3, V3.2, R1, Kimi K2, GLM-5: dense layers, then experts; perhaps a sparse-attention indexer."""
     count, base, experts = layer_count(c), _latent(c), _experts(c)
     indexers = texts(c, "indexer_types", length=count)
-    reused = msgspec.structs.replace(base, index_heads=0, index_head_dim=0)
+    reused = replace(base, index_heads=0, index_head_dim=0)
     layers = []
     for index, sparse in enumerate(_sparse(c)):
         mixer = reused if indexers is not None and indexers[index] == "shared" else base
@@ -117,7 +117,7 @@ def _deepseek_v4(c: Config) -> Model:
     hashed, layers = integer(c, "num_hash_layers", default=0, low=0), []
     for index, ratio in enumerate(ratios):
         mixer, extra = _compressed_layer(c, ratio)
-        experts = msgspec.structs.replace(_experts(c), router_bias=index >= hashed)
+        experts = replace(_experts(c), router_bias=index >= hashed)
         layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=experts, extra_parameters=extra + mixing))
     return decoder(
         c,
@@ -149,7 +149,7 @@ def _kimi_linear(c: Config) -> Model:
     gate = float(latent.num_attention_heads * latent.v_head_dim * width)
     gated = gate if flag(c, "mla_use_output_gate", default=False) else 0.0
     narrow = optional_integer(c, "routed_expert_hidden_size", low=1)
-    experts, dense = msgspec.structs.replace(_experts(c), latent_size=narrow), mlp(c)
+    experts, dense = replace(_experts(c), latent_size=narrow), mlp(c)
     layers = []
     for index, sparse in enumerate(_sparse(c)):
         attends = index + 1 in full

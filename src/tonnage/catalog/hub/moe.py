@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from tonnage.catalog.hub.fields import (
     Config,
@@ -124,10 +124,7 @@ def _gpt_oss(c: Config) -> Model:
     """Biases everywhere, a sink logit for each head, every second layer with a window."""
     base = attention(c, bias=True, output_bias=True, sinks=True)
     experts = moe(c, moe_intermediate_size=integer(c, "intermediate_size"), bias=True, router_bias=True)
-    layers = (
-        LayerGroup(count=1, mixer=msgspec.structs.replace(base, window=w), feed_forward=experts)
-        for w in windows(c, every=2)
-    )
+    layers = (LayerGroup(count=1, mixer=replace(base, window=w), feed_forward=experts) for w in windows(c, every=2))
     return decoder(c, layers)
 
 
@@ -143,7 +140,7 @@ def _llama4(c: Config) -> Model:
     layers = []
     for index, window in enumerate(windows(c, every=4)):
         seen = window if rotary is None or rotary[index] else None
-        mixer = msgspec.structs.replace(base, window=seen)
+        mixer = replace(base, window=seen)
         layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=experts if index in sparse else dense))
     return decoder(c, layers)
 
@@ -166,7 +163,7 @@ def _minimax_m3(c: Config) -> Model:
     indexed, chosen = plain, (False,) * count
     if settings is not None and flag(settings, "use_sparse_attention", default=True):
         tokens = integer(settings, "sparse_topk_blocks") * integer(settings, "sparse_block_size")
-        indexed = msgspec.structs.replace(
+        indexed = replace(
             plain,
             index_heads=integer(settings, "sparse_num_index_heads"),
             index_topk=tokens,
@@ -231,14 +228,14 @@ def _step3(c: Config) -> Model:
     base = attention(c, qk_norm=True, num_key_value_heads=integer(c, "num_attention_groups", "num_key_value_heads"))
     heads = integer(settings, "num_attention_heads")
     groups = integer(settings, "num_attention_groups", default=base.num_key_value_heads)
-    local = msgspec.structs.replace(base, num_attention_heads=heads, num_key_value_heads=groups)
+    local = replace(base, num_attention_heads=heads, num_key_value_heads=groups)
     shared = integer(c, "share_expert_dim", "share_expert_dims", default=0, low=0)
     experts = moe(c, shared_intermediate_size=shared, router_bias=flag(c, "use_moe_router_bias", default=True))
     sparse = moe_layers(c, first_dense=integer(c, "first_k_dense_replace", default=0, low=0))
     dense, width = mlp(c), hidden_size(c)
     layers = []
     for index, window in enumerate(windows(c, every=4, full_first=True)):
-        mixer = base if window is None else msgspec.structs.replace(local, window=window)
+        mixer = base if window is None else replace(local, window=window)
         feed_forward = experts if sparse[index] else dense
         gate = float(mixer.num_attention_heads * width)
         layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=feed_forward, extra_parameters=gate))
@@ -272,14 +269,14 @@ def gemma4_layers(c: Config) -> list[LayerGroup]:
         experts = moe(c, dense_intermediate_size=dense.intermediate_size)
     layers = []
     for index, window in enumerate(windows(c, every=6)):
-        base = full if window is None else msgspec.structs.replace(local, window=window)
+        base = full if window is None else replace(local, window=window)
         reuses = index >= count - shared
         feed: FeedForward = dense if experts is None else experts
         if reuses and double and isinstance(feed, Mlp):
             feed = Mlp(intermediate_size=2 * dense.intermediate_size)
         routing = 0 if experts is None else width + experts.num_experts
         extra = float(routing + (2 * width * gate + width if gate else 0))
-        mixer = msgspec.structs.replace(base, kv_shared=reuses)
+        mixer = replace(base, kv_shared=reuses)
         norms = 4 if experts is None else 7
         layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=feed, norms=norms, extra_parameters=extra))
     return layers
@@ -313,7 +310,7 @@ def _gemma3n(c: Config) -> Model:
     layers = []
     for index, window in enumerate(windows(c, every=every)):
         reuses = index >= count - shared
-        mixer = msgspec.structs.replace(base, window=window, kv_shared=reuses)
+        mixer = replace(base, window=window, kv_shared=reuses)
         extra = each + (kept if reuses else 0.0)
         feed = Mlp(intermediate_size=sizes[index])
         layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=feed, norms=4, extra_parameters=extra))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-import msgspec
+from msgspec.structs import replace
 
 from tonnage.catalog.hub.fields import (
     Config,
@@ -68,7 +68,7 @@ def _windowed_decoder(
     layers = [
         LayerGroup(
             count=1,
-            mixer=msgspec.structs.replace(base, window=window),
+            mixer=replace(base, window=window),
             feed_forward=experts if sparse else dense,
             **changes,
         )
@@ -124,7 +124,7 @@ def _laguna(c: Config) -> Model:
     dense, base = mlp(c), attention(c, qk_norm=True, gated=by_channel)
     layers = []
     for number, window, sparse in zip(heads, windows(c), sparse_layers(c), strict=True):
-        mixer = msgspec.structs.replace(base, num_attention_heads=number, window=window)
+        mixer = replace(base, num_attention_heads=number, window=window)
         gate = 0.0 if by_channel else float(number * width)
         feed = experts if sparse else dense
         layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=feed, extra_parameters=gate))

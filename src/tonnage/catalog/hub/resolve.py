@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage.catalog.additions import NOTHING, Additions
 from tonnage.catalog.hub import online
@@ -111,7 +112,7 @@ def read_repository(repo: online.Repository, *, offline: bool = False) -> Model:
     """The model as the hub describes it, or as the weights on this machine do when they are here."""
     folder = online.folder_in_cache(repo)
     if folder is not None:
-        return msgspec.structs.replace(read_path(folder), id=repo.id)
+        return replace(read_path(folder), id=repo.id)
     data = online.fetch(repo, "config.json", offline=offline)
     if "quantization_config" not in data:
         quantised = _optional(repo, "hf_quant_config.json", offline)
@@ -119,7 +120,7 @@ def read_repository(repo: online.Repository, *, offline: bool = False) -> Model:
             data = {**data, "quantization_config": {"quant_method": "modelopt", **quantised}}
     found = read_config(data, file=f"{repo.id}/config.json", name=repo.id)
     size = _total_size(_optional(repo, "model.safetensors.index.json", offline))
-    return found if size is None else msgspec.structs.replace(found, stored_weight_bytes=size)
+    return found if size is None else replace(found, stored_weight_bytes=size)
 
 
 def _optional(repo: online.Repository, name: str, offline: bool) -> dict[str, Any] | None:
@@ -205,7 +206,7 @@ def _with_file_bytes(model: Model, weights: Weights) -> Model:
     """The model with the exact bytes of its files."""
     note = f"weights on disk: {describe(weights)}"
     notes = f"{model.notes}; {note}" if model.notes else note
-    return msgspec.structs.replace(model, stored_weight_bytes=weights.bytes, notes=notes)
+    return replace(model, stored_weight_bytes=weights.bytes, notes=notes)
 
 
 def _one_file(path: Path) -> Model:
@@ -222,7 +223,7 @@ def _one_file(path: Path) -> Model:
             id=name, family="unknown", kind="unknown", extra_parameters=values, source=path.name, assumed=(note,)
         )
         return _with_file_bytes(bare, weights)
-    return _with_file_bytes(msgspec.structs.replace(shaped, id=name, source=path.name), weights)
+    return _with_file_bytes(replace(shaped, id=name, source=path.name), weights)
 
 
 HEAD_WIDTHS: Final = (128, 64, 96, 80, 32, 16)

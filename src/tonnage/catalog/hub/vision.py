@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-import msgspec
+from msgspec.structs import replace
 
 from tonnage.catalog.hub.fields import (
     Config,
@@ -284,8 +284,8 @@ def _qwen2_vl(v: Config, c: Config, width: int) -> Tower:
     layers: tuple[LayerGroup, ...] = (_repeat(block, full),)
     if depth > full:
         near = (integer(v, "window_size", default=112) // patch) ** 2
-        look = msgspec.structs.replace(cast(Attention, block.mixer), window=near)
-        layers = (*layers, _repeat(msgspec.structs.replace(block, mixer=look), depth - full))
+        look = replace(cast(Attention, block.mixer), window=near)
+        layers = (*layers, _repeat(replace(block, mixer=look), depth - full))
     merged = own * integer(v, "spatial_merge_size", default=2) ** 2
     out = integer(v, "out_hidden_size", default=width) if newer else integer(v, "hidden_size", default=width)
     rest = 3 * integer(v, "temporal_patch_size", default=2) * patch**2 * own + _two_layers(merged, merged, out)

@@ -10,6 +10,7 @@ from functools import cache, partial
 from typing import Any, Final, Union
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage.errors import UnknownName
 
@@ -166,7 +167,7 @@ def attributes_of(struct: type[msgspec.Struct]) -> tuple[Attribute, ...]:
         kind, *marks = typing.get_args(hint) if typing.get_origin(hint) is typing.Annotated else (hint,)
         members = typing.get_args(kind) if typing.get_origin(kind) in {Union, types.UnionType} else (kind,)
         fields = tuple(
-            msgspec.structs.replace(
+            replace(
                 mark,
                 name=mark.name or info.name,
                 reads=_reads(mark, members),
@@ -178,9 +179,7 @@ def attributes_of(struct: type[msgspec.Struct]) -> tuple[Attribute, ...]:
             for mark in marks
             if isinstance(mark, Field)
         )
-        groups = tuple(
-            msgspec.structs.replace(mark, of=mark.of or _struct(members)) for mark in marks if isinstance(mark, Group)
-        )
+        groups = tuple(replace(mark, of=mark.of or _struct(members)) for mark in marks if isinstance(mark, Group))
         found.append(
             Attribute(
                 name=info.name,
@@ -207,7 +206,7 @@ def fields_of(struct: type[msgspec.Struct]) -> tuple[Field, ...]:
             for field in fields_of(group.of):
                 if group.takes(field.name):
                     usual = group.usual.get(field.name, field.default)
-                    found.setdefault(field.name, msgspec.structs.replace(field, default=usual))
+                    found.setdefault(field.name, replace(field, default=usual))
     return tuple(found.values())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage.domain.requests.common import CONFIDENCE, FORMATS, MODEL, Filters
 from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group, engine_field, objective_field, reliability_field
@@ -28,9 +29,7 @@ class Video(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Infer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="infer"):
     """Samples that arrive at a rate, through a model that does not decode text."""
 
-    model: Annotated[
-        str, msgspec.structs.replace(MODEL, help="catalogue id, Hugging Face id, path, or a profile that `trace` wrote")
-    ]
+    model: Annotated[str, replace(MODEL, help="catalogue id, Hugging Face id, path, or a profile that `trace` wrote")]
     rate_per_s: Annotated[
         float,
         Field("images, texts or clips that arrive: 400/s", "1/s", name="rate", high=1e9),
@@ -52,9 +51,9 @@ class Infer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     """Of a clip that is generated."""
     beams: Annotated[int, Field("hypotheses of a speech decoder (faster-whisper: 5)", high=100)] = 1
     """Hypotheses of a speech decoder."""
-    precisions: Annotated[
-        tuple[str, ...], msgspec.structs.replace(FORMATS, help="formats that may be used: fp16, int8, fp8, fp32")
-    ] = ("fp16",)
+    precisions: Annotated[tuple[str, ...], replace(FORMATS, help="formats that may be used: fp16, int8, fp8, fp32")] = (
+        "fp16",
+    )
     engine: Annotated[str | None, engine_field("tensorrt, pytorch, onnxruntime, …")] = None
     """Absent = TensorRT on NVIDIA parts for vision, PyTorch elsewhere."""
     headroom: Annotated[

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions, hub
@@ -142,7 +143,7 @@ def calibrate_training(
     TonnageError
         Something is unknown, the runs are of several stacks, or a step contradicts what the accelerator can do.
     """
-    plain = msgspec.structs.replace(additions, calibrated=False)
+    plain = replace(additions, calibrated=False)
     runs = [_predicted(row, plain) for row in rows]
     stacks = {(one.setup.accelerator.id, one.setup.software.name) for one in runs}
     if len(stacks) > 1:
@@ -199,7 +200,7 @@ def _seen(run: _Measured) -> Iterator[Learnt]:
 def _learnt(seen: Sequence[Learnt], found: Posterior) -> tuple[Learnt, ...]:
     """What predictions near the runs take from them; an outlier weighs less."""
     return tuple(
-        msgspec.structs.replace(one, noise=found.noise[one.quantity] / math.sqrt(weight))
+        replace(one, noise=found.noise[one.quantity] / math.sqrt(weight))
         for one, weight in zip(seen, found.weights, strict=True)
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions
@@ -258,15 +258,15 @@ def largest_model(request: FitRequest, *, additions: Additions = NOTHING) -> Fit
         )
     billions = largest_whole(lambda n: _model_fits(_bare(n, additions), named, request), most=MAX_BILLIONS)
     best = found[0]
-    answer = fit_model(best, msgspec.structs.replace(request, model=best.id, solve=None), additions=additions)
+    answer = fit_model(best, replace(request, model=best.id, solve=None), additions=additions)
     sizes = [_model_size(model, given=_score(model)) for model in found[:SHOWN]]
     sizes.append(
         Largest(
             what="model", value=billions * 1e9, unit="parameters", binds="memory", name=f"{billions}B dense decoder"
         )
     )
-    rows = tuple(msgspec.structs.replace(row, largest=(*sizes, *row.largest)) for row in answer.rows)
-    return msgspec.structs.replace(
+    rows = tuple(replace(row, largest=(*sizes, *row.largest)) for row in answer.rows)
+    return replace(
         answer,
         sentence=_models_sentence(found, known=len(known), named=named, billions=billions),
         rows=rows,
@@ -291,7 +291,7 @@ def _rank(model: Model) -> tuple[bool, float, float]:
 
 def _model_fits(model: Model, accelerator: Accelerator, request: FitRequest) -> bool:
     if request.goal != "serve":
-        job = msgspec.structs.replace(request, solve=None, count=request.count or 1)
+        job = replace(request, solve=None, count=request.count or 1)
         return smallest_training(model, accelerator, request=job) is not None
     own = model.max_context or CONTEXT
     context = request.context or min(CONTEXT, own)
@@ -299,7 +299,7 @@ def _model_fits(model: Model, accelerator: Accelerator, request: FitRequest) -> 
         return False
     if not legal(model, layout_of(request)).ok:
         return False
-    return holds_it(model, accelerator, request=msgspec.structs.replace(request, context=context))
+    return holds_it(model, accelerator, request=replace(request, context=context))
 
 
 def _model_size(model: Model, *, given: str) -> Largest:

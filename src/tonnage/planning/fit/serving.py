@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage.catalog.engines import engine_lacking
 from tonnage.domain.accelerator import Accelerator
@@ -52,8 +53,8 @@ def serving_row(model: Model, accelerator: Accelerator, *, request: FitRequest) 
     verdict = row.verdict
     if not verdict.ok:
         nearest = remedies[0] if remedies else "no accelerator count up to 64 holds it"
-        verdict = msgspec.structs.replace(verdict, nearest=nearest)
-    return msgspec.structs.replace(row, largest=largest, remedies=remedies, verdict=verdict, kv_tokens=pool.tokens)
+        verdict = replace(verdict, nearest=nearest)
+    return replace(row, largest=largest, remedies=remedies, verdict=verdict, kv_tokens=pool.tokens)
 
 
 def with_solution(request: FitRequest, largest: tuple[Largest, ...]) -> FitRequest:
@@ -61,7 +62,7 @@ def with_solution(request: FitRequest, largest: tuple[Largest, ...]) -> FitReque
     value = next((int(found.value) for found in largest if found.what == request.solve), 0)
     if value < 1:
         return request
-    return msgspec.structs.replace(request, **{str(request.solve).replace("-", "_"): value})
+    return replace(request, **{str(request.solve).replace("-", "_"): value})
 
 
 def smallest_serving(model: Model, accelerator: Accelerator, *, request: FitRequest) -> FitRow | None:
@@ -180,11 +181,11 @@ def _precision(model: Model, accelerator: Accelerator, *, request: FitRequest) -
         activations = sixteen if weights.weight_only or weights.bits >= 16 else weights.name
         own = Precision(weights=weights.name, kv=own.kv, activations=activations)
     if request.kv:
-        own = msgspec.structs.replace(own, kv=number_format(request.kv).name)
+        own = replace(own, kv=number_format(request.kv).name)
     narrow = number_format(own.activations)
     notes: list[str] = []
     if narrow.bits < 16 and accelerator.peak(narrow.compute) is None:
-        own = msgspec.structs.replace(own, activations=own.kv if number_format(own.kv).bits >= 16 else "bf16")
+        own = replace(own, activations=own.kv if number_format(own.kv).bits >= 16 else "bf16")
         notes.append(
             f"{accelerator.name} has no {narrow.compute} units: {narrow.name} saves memory, products run at 16 bits"
         )
@@ -223,7 +224,7 @@ def _largest(model: Model, accelerator: Accelerator, *, layout: Layout, request:
         return ()
 
     def fits(changed: Mapping[str, int]) -> bool:
-        tried = msgspec.structs.replace(request, **changed)
+        tried = replace(request, **changed)
         return _try(model, accelerator, layout=layout, request=tried)[1].verdict.ok
 
     most, crowd = model.max_context or 2**24, 2**20
@@ -255,7 +256,7 @@ def _remedies(
     """What would make it fit, the smallest change first; each was tried."""
 
     def holds(**changed: Any) -> FitRow | None:
-        tried = msgspec.structs.replace(request, **changed)
+        tried = replace(request, **changed)
         row, pool = _try(model, accelerator, layout=layout_of(tried), request=tried)
         return row if pool.verdict.ok else None
 

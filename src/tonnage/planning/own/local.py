@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
@@ -85,7 +86,7 @@ def local(request: LocalRequest, machine: Machine, *, additions: Additions = cat
     best.sort(key=lambda row: _rank(row, request))
     best = [*(_with_own_engine(row, machine, additions) for row in best[:FIRST]), *best[FIRST:]]
     answer = _answer(request, machine, best, every=every, lacking=lacking)
-    return msgspec.structs.replace(answer, calibrations=each_once(_uses(machine, best, additions)))
+    return replace(answer, calibrations=each_once(_uses(machine, best, additions)))
 
 
 def _wanted(request: LocalRequest, additions: Additions) -> tuple[Download, ...]:
@@ -144,7 +145,7 @@ def _with_own_engine(row: LocalRow, machine: Machine, additions: Additions) -> L
     told = tuple(
         (name.replace(")", f"{rate})") if path in command else name, command) for name, command in row.commands
     )
-    return msgspec.structs.replace(row, commands=told)
+    return replace(row, commands=told)
 
 
 def top_rows(
@@ -215,7 +216,7 @@ def _row(
         notes=speed.notes,
     )
     vendor = machine.device.vendor if machine.device else ""
-    return msgspec.structs.replace(row, commands=tuple(start_commands(row, download, model=model, vendor=vendor)))
+    return replace(row, commands=tuple(start_commands(row, download, model=model, vendor=vendor)))
 
 
 def _best(rows: list[LocalRow], request: LocalRequest) -> LocalRow:

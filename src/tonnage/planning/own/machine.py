@@ -13,6 +13,7 @@ import re
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
@@ -138,7 +139,7 @@ def with_memory(part: Accelerator, memory_bytes: float) -> Accelerator:
     usable = part.usable_memory_bytes
     if usable is not None:
         usable *= memory_bytes / part.memory_bytes
-    return msgspec.structs.replace(part, memory_bytes=memory_bytes, usable_memory_bytes=usable)
+    return replace(part, memory_bytes=memory_bytes, usable_memory_bytes=usable)
 
 
 def is_unified(part: Accelerator) -> bool:
@@ -185,7 +186,7 @@ def host_of(
     if memory_bytes is None:
         memory_bytes = USUAL_MEMORY
         assumed.append(f"host memory of {memory_bytes / GB:.0f} GB; --memory says another")
-    part = msgspec.structs.replace(
+    part = replace(
         part,
         memory_bytes=memory_bytes,
         usable_memory_bytes=None,
@@ -235,7 +236,7 @@ def machine_named(
     part = devices[0].part
     assert part is not None, "groups of no part were left out"
     if is_unified(part) and memory_bytes is not None:
-        part = msgspec.structs.replace(part, memory_bytes=memory_bytes, usable_memory_bytes=None)
+        part = replace(part, memory_bytes=memory_bytes, usable_memory_bytes=None)
     return _machine(part, devices[0].count, host, beside=(), evidence="named")
 
 
@@ -263,9 +264,7 @@ def machine_found(
         )
     best, part = max(groups, key=lambda pair: pair[0].count * pair[1].memory_bytes)
     beside = tuple(group for group, _ in groups if group is not best)
-    return msgspec.structs.replace(
-        _machine(part, best.count, host, beside=beside, evidence=inventory.evidence), engines=engines
-    )
+    return replace(_machine(part, best.count, host, beside=beside, evidence=inventory.evidence), engines=engines)
 
 
 def _equal_parts(groups: tuple[Owned, ...]) -> list[Owned]:
@@ -281,7 +280,7 @@ def _equal_parts(groups: tuple[Owned, ...]) -> list[Owned]:
 def _machine(part: Accelerator, count: int, host: Host, *, beside: tuple[DeviceGroup, ...], evidence: str) -> Machine:
     if is_unified(part):
         # One memory: nothing is gained by moving weights to the processor's side.
-        host = msgspec.structs.replace(host, memory_bytes=0.0, assumed=())
+        host = replace(host, memory_bytes=0.0, assumed=())
     title = part.name if count == 1 else f"{count} x {part.name}"
     return Machine(title=title, host=host, device=part, count=count, beside=beside, evidence=evidence)
 
@@ -298,5 +297,5 @@ def _part_of_device(group: DeviceGroup, additions: Additions) -> Accelerator:
     if part is None:
         raise BadRequest(f"'{group.name}' names no accelerator")
     if group.memory_bytes is not None and abs(group.memory_bytes / part.memory_bytes - 1.0) > 0.08:
-        return msgspec.structs.replace(part, memory_bytes=group.memory_bytes, usable_memory_bytes=None)
+        return replace(part, memory_bytes=group.memory_bytes, usable_memory_bytes=None)
     return part

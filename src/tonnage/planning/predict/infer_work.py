@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage.catalog.fitted import offline, shape_of, unet_of
 from tonnage.domain.case import InferCase
@@ -93,7 +94,7 @@ def stages_of(model: Model, case: InferCase, *, batch: int) -> Stages:
         The case lacks what its model needs, such as the FLOP of a network nobody counted.
     """
     # What runs it and where is no part of the work.
-    return _stages(model, msgspec.structs.replace(case, model=None, accelerator="", engine="", batch=batch))
+    return _stages(model, replace(case, model=None, accelerator="", engine="", batch=batch))
 
 
 @lru_cache(maxsize=1024)
@@ -306,7 +307,7 @@ def _vision_stages(model: Model, case: InferCase, precision: Precision) -> Stage
     patches = patch_tokens(resolution=case.resolution, patch_px=tower.patch_size or 14, extra=0.0)
     shown = float(tower.tokens_per_input or patches / _MERGED)
     written, batch = case.seq_len or _ANSWER_TOKENS, case.batch
-    eye = msgspec.structs.replace(
+    eye = replace(
         model,
         kind="vision",
         hidden_size=tower.hidden_size or model.hidden_size,

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
+from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
@@ -81,7 +81,7 @@ def fleet_request(values: Mapping[str, Any], *, additions: Additions = catalog.N
     twice = [name for name, count in Counter(w.name for w in workloads).items() if count > 1]
     if twice:
         raise BadRequest(f"workloads: two are called '{echo(twice[0])}'; give each a name of its own")
-    filters = msgspec.structs.replace(read_filters(filtered, additions), max_count=None)
+    filters = replace(read_filters(filtered, additions), max_count=None)
     own = tuple(_own(entry, i + 1, additions) for i, entry in enumerate(_entries(values, "own")))
     quotas = tuple(_quota(entry, i + 1, additions) for i, entry in enumerate(_entries(values, "quotas")))
     if "max_accelerators" in given:
@@ -150,7 +150,7 @@ def _read_workload(
         asked |= _mean_lengths(buckets)
     read = serve_request({**shared, **in_base_units(asked, Serve)}, additions=additions)
     if kind == "batch":  # items are independent, as in `plan batch`
-        read = msgspec.structs.replace(read, sessions=SessionFields(reuse=False))
+        read = replace(read, sessions=SessionFields(reuse=False))
     return build(
         FleetWorkload,
         given,

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage import catalog, units
 from tonnage.catalog import Additions, traffic
@@ -97,7 +98,7 @@ def with_choices(field: Field) -> Field:
     names = NAMES.get(field.known)
     if names is None or not names.closed:
         return field
-    return msgspec.structs.replace(field, choices=tuple(names.listed(catalog.NOTHING)))
+    return replace(field, choices=tuple(names.listed(catalog.NOTHING)))
 
 
 def canonical_spelling(field: Field, text: str, *, additions: Additions) -> str:
@@ -163,7 +164,7 @@ def read_fields(values: Mapping[str, Any], struct: type[msgspec.Struct], *, unde
             if key not in known:
                 raise UnknownName("field", str(name), known=known)
             if value is not None and value not in ((), []):
-                given[key] = _read(value, msgspec.structs.replace(known[key], name=f"{under}{key}"))
+                given[key] = _read(value, replace(known[key], name=f"{under}{key}"))
         except TonnageError as error:
             wrong.append(error)
         if len(wrong) > MAX_WRONG:

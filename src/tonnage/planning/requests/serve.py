@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
+from msgspec.structs import replace
 
 from tonnage import catalog, units
 from tonnage.catalog import Additions, traffic
@@ -42,7 +42,7 @@ def read_lengths(given: Mapping[str, Any]) -> Lengths:
     if lengths is None:
         assert prompt is not None and output is not None
         return Lengths(prompt_tokens=prompt, output_tokens=output)
-    return msgspec.structs.replace(
+    return replace(
         lengths,
         prompt_tokens=prompt or lengths.prompt_tokens,
         output_tokens=output or lengths.output_tokens,
@@ -115,13 +115,13 @@ def read_filters(given: Mapping[str, Any], additions: Additions = catalog.NOTHIN
         from tonnage.planning.quotes import CONTRACT, check_quotes
 
         check_quotes(filters.quotes)
-        filters = msgspec.structs.replace(filters, terms=tuple(dict.fromkeys((*filters.terms, CONTRACT))))
+        filters = replace(filters, terms=tuple(dict.fromkeys((*filters.terms, CONTRACT))))
     if not filters.own_prices and not filters.discounts:
         return filters
     priced = (_pair("price", text, "USD/h", example="H100=$2.10/h") for text in filters.own_prices)
     cut = (_pair("discount", text, "fraction", example="aws=30 %") for text in filters.discounts)
     known = catalog.providers()
-    return msgspec.structs.replace(
+    return replace(
         filters,
         own_prices=tuple(f"{catalog.accelerator(name, additions).id}={value!r}" for name, value in priced),
         discounts=tuple(f"{_provider(name, known)}={value!r}" for name, value in cut),
@@ -281,24 +281,22 @@ def _with_images(given: Mapping[str, Any], read: dict[str, Any], additions: Addi
 
     tower = encoder_of(resolve(given["model"], additions=additions))
     width, height = pixels_of(given["image_size"])
-    images = msgspec.structs.replace(
+    images = replace(
         image_of(tower, width=width, height=height, per_request=given["images"]),
         hits=given.get("image_hits"),
         distinct=given.get("distinct_images"),
     )
     lengths, added = read["lengths"], images.prompt_tokens
     tail = lengths.prompt_p95 + added if lengths.prompt_p95 else None
-    lengths = msgspec.structs.replace(
-        lengths, prompt_tokens=lengths.prompt_tokens + added, prompt_p95=tail, images=images
-    )
-    return {"lengths": lengths, "sessions": msgspec.structs.replace(read["sessions"], reuse=False)}
+    lengths = replace(lengths, prompt_tokens=lengths.prompt_tokens + added, prompt_p95=tail, images=images)
+    return {"lengths": lengths, "sessions": replace(read["sessions"], reuse=False)}
 
 
 def _sessions(given: Mapping[str, Any], additions: Additions) -> dict[str, Any]:
     """Lengths and sessions, which depend on each other where the request states turns or what sessions share."""
     lengths, fields = read_lengths(given), build(SessionFields, given, additions=additions)
     if lengths.profile is None and session_profile(given.get("traffic")) is not None:
-        fields = msgspec.structs.replace(fields, profile=given["traffic"])
+        fields = replace(fields, profile=given["traffic"])
     if fields == SessionFields():
         return {"lengths": lengths, "sessions": fields}
     from tonnage.planning.sessions.reuse import check_sessions, drawn_turns, lengths_of, profile_of
