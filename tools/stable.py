@@ -155,7 +155,7 @@ def _leaves(
 
 
 def _answer_types() -> list[Any]:
-    from tonnage.domain import accuracy, adoption, breakdown, compare, cost, diagnosis, fit, listing, simulate
+    from tonnage.domain import accuracy, adoption, answer, compare, cost, diagnosis, fit, listing, simulate
     from tonnage.planning.plans import KINDS
 
     found = [*dict.fromkeys(KINDS.values()), compare.Check, compare.Verification, cost.RentOrBuy, diagnosis.Diagnosis]
@@ -163,7 +163,7 @@ def _answer_types() -> list[Any]:
     return [
         *found,
         adoption.Adoption,
-        *(getattr(breakdown, n) for n in ("Breakdown",) if hasattr(breakdown, n)),
+        answer.Breakdown,
         *(getattr(accuracy, n) for n in ("Accuracy",) if hasattr(accuracy, n)),
     ]
 
