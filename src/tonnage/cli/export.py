@@ -88,9 +88,9 @@ def _list(targets: dict[str, Target]) -> None:
     rows = [(kind, ", ".join(names)) for kind, names in by_kind.items()]
     show_document(
         Document(
-            first=(
+            (
                 grid([Column("plan"), Column("--to, with the release its files are for", wraps=True)], rows),
-                Note(text="The files of one: tonnage export PLAN.json --to NAME [-o FOLDER]. Titles: --to list | cat."),
+                Note("The files of one: tonnage export PLAN.json --to NAME [-o FOLDER]. Titles: --to list | cat."),
             )
         )
     )

@@ -117,13 +117,13 @@ def accuracy_document(report: AccuracyReport) -> Document:
     left = sum(number for _, number in skipped)
     why = f"{left:,} numbers are not predicted, most of all: {skipped[0][0][1]} ({skipped[0][1]:,})." if skipped else ""
     blocks: list[Block] = [
-        Headline(text=sentence(report), good=not report.crashes),
+        Headline(sentence(report), good=not report.crashes),
         *([grid(heads, rows, title=title)] if rows else []),
-        *([Text(text=duel_sentence(report.predictor, report.duels))] if report.duels else []),
-        *([Text(text=why)] if why else []),
+        *([Text(duel_sentence(report.predictor, report.duels))] if report.duels else []),
+        *([Text(why)] if why else []),
         Note(hint="Every block, decisions, request logs, reasons: --why; each number: --rows FILE."),
     ]
-    return Document(first=tuple(blocks))
+    return Document(tuple(blocks))
 
 
 def as_text(report: AccuracyReport) -> str:

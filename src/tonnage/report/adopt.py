@@ -37,15 +37,15 @@ ASSUMED: Final = 3
 def adoption_document(answer: Adoption) -> Document:
     """The adoption as blocks."""
     first: list[Block] = [
-        Text(text=_read(answer.running)),
-        Headline(text=answer.sentence, good=answer.feasible),
+        Text(_read(answer.running)),
+        Headline(answer.sentence, good=answer.feasible),
         *([_table(answer)] if answer.current is not None or answer.better is not None else []),
-        *(Text(text=f"! {finding}") for finding in answer.findings[:SHOWN]),
-        *(Note(text=f"assumed: {text}") for text in answer.assumed[:ASSUMED]),
+        *(Text(f"! {finding}") for finding in answer.findings[:SHOWN]),
+        *(Note(f"assumed: {text}") for text in answer.assumed[:ASSUMED]),
         *_unread(answer.running),
-        *([Command(text=answer.command)] if answer.command else []),
+        *([Command(answer.command)] if answer.command else []),
     ]
-    return with_names(Document(first=tuple(first), why=_why(answer)))
+    return with_names(Document(tuple(first), _why(answer)))
 
 
 def _read(running: Running) -> str:
@@ -63,7 +63,7 @@ def _read(running: Running) -> str:
 def _unread(running: Running) -> list[Block]:
     found: list[Block] = []
     if running.unknown:
-        found.append(Text(text=f"! Unknown to {running.program}: {', '.join(running.unknown)}"))
+        found.append(Text(f"! Unknown to {running.program}: {', '.join(running.unknown)}"))
     return found
 
 

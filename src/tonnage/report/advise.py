@@ -33,16 +33,16 @@ def advice_document(answer: Advice, *, most: int | None = None) -> Document:
     measured += [f"TPOT {show(seen.tpot_s, 's')}"] if seen.tpot_s else []
     first: list[Block] = [
         Text(
-            text=f"Seen: {show(seen.rate_per_s, '1/s')}, {seen.prompt_tokens:,.0f} prompt and "
+            f"Seen: {show(seen.rate_per_s, '1/s')}, {seen.prompt_tokens:,.0f} prompt and "
             f"{seen.output_tokens:,.0f} output tokens" + (", " + ", ".join(measured) if measured else "")
         ),
-        Headline(text=answer.sentence, good=answer.today.keeps),
+        Headline(answer.sentence, good=answer.today.keeps),
         _table(answer, shown),
-        *(Text(text=f"{action.name}: {action.change}") for action in shown),
-        *(Note(text=f"check first: {action.check}") for action in answer.actions[:1]),
-        *([Note(text=f"replayed: {answer.replayed}")] if answer.replayed else []),
-        *([Note(text=answer.calibrated)] if answer.calibrated else []),
-        *(Note(text=f"assumed: {text}") for text in answer.assumed[:2]),
+        *(Text(f"{action.name}: {action.change}") for action in shown),
+        *(Note(f"check first: {action.check}") for action in answer.actions[:1]),
+        *([Note(f"replayed: {answer.replayed}")] if answer.replayed else []),
+        *([Note(answer.calibrated)] if answer.calibrated else []),
+        *(Note(f"assumed: {text}") for text in answer.assumed[:2]),
     ]
     why = sections(
         {
@@ -53,7 +53,7 @@ def advice_document(answer: Advice, *, most: int | None = None) -> Document:
             "What was noticed": answer.findings,
         }
     )
-    return with_names(Document(first=tuple(first), why=why))
+    return with_names(Document(tuple(first), why))
 
 
 def _table(answer: Advice, shown: Sequence[Action]) -> Table:

@@ -66,9 +66,9 @@ def _meters(plan: BatchPlan, best: BatchOption) -> list[Meter]:
     return [
         meter("time", best.wall_s, limit=deadline, joint=best.chance),
         meter("cost", best.cost, limit=budget, joint=best.chance),
-        Meter(name="rate", value=show(best.replicas * best.items_per_s.value, "1/s")),
-        Meter(name="per 1k items", value=f"${show(best.usd_per_thousand_items, 'count')}"),
-        Meter(name="per 1M output tokens", value=f"${show(best.usd_per_million_output_tokens, 'count')}"),
+        Meter("rate", show(best.replicas * best.items_per_s.value, "1/s")),
+        Meter("per 1k items", f"${show(best.usd_per_thousand_items, 'count')}"),
+        Meter("per 1M output tokens", f"${show(best.usd_per_million_output_tokens, 'count')}"),
     ]  # fmt: skip
 
 

@@ -45,17 +45,17 @@ def breakdown_document(opened: Breakdown, *, depth: int = DEPTH, only: str | Non
     sources, why = dict[str, int](), list[Block]()
     for node in _choose_numbers(opened.numbers, only):
         levels = depth if only or node.name in _FIRST else min(depth, 1)
-        inner: list[Text | Table] = [Text(text=node.how)] if node.how else []
+        inner: list[Text | Table] = [Text(node.how)] if node.how else []
         inner += [tree_table(node, depth=levels, sources=sources)] if node.parts and levels > 0 else []
-        why.append(Section(title=f"{node.name}: {_amount(node)}", blocks=tuple(inner)))
+        why.append(Section(f"{node.name}: {_amount(node)}", tuple(inner)))
     why += text_section("Sources", [f"[{number}] {source}" for source, number in sources.items()])
     why += text_section("Assumptions", opened.notes)
-    first: list[Block] = [Headline(text=_label(opened), good=bool(opened.numbers))]
+    first: list[Block] = [Headline(_label(opened), good=bool(opened.numbers))]
     if not opened.numbers:
-        first += [Text(text=note) for note in opened.notes[:1]]
+        first += [Text(note) for note in opened.notes[:1]]
     elif only is None:
         first += (_overview([opened]), Note(hint=_REST))
-    return with_names(Document(first=tuple(first), why=tuple(why)))
+    return with_names(Document(tuple(first), tuple(why)))
 
 
 def breakdown_answer(opened: Breakdown, *, top: int | None = None, every: bool = False) -> Document:
@@ -77,9 +77,9 @@ def plan_breakdown(explanation: Document, plan: Any, *, rank: int, breakdowns: S
     moved = rank > 1 and bool(said)
     # The plan's own sentence speaks of the first option.
     first = [block for block in explanation.first if not (moved and isinstance(block, Headline))]
-    opening = Headline(text=said) if moved else Text(text=said)
+    opening = Headline(said) if moved else Text(said)
     blocks = (*([opening] if said else []), *([table] if table.rows else []), Note(hint=_REST))
-    return msgspec.structs.replace(explanation, first=(*first, *with_names(Document(first=blocks)).first))
+    return msgspec.structs.replace(explanation, first=(*first, *with_names(Document(blocks)).first))
 
 
 def _label(opened: Breakdown) -> str:
@@ -110,7 +110,7 @@ def _overview(breakdowns: Sequence[Breakdown], sums: Sequence[tuple[str, Quantit
             continue
         parts = sorted(((part.value / value.value, part.name) for part in value.parts if value.value), reverse=True)
         rows.append((name, show(value.value, value.unit), limits(value), _shares(parts[:_LARGEST])))
-    return Table(columns=columns, rows=tuple(rows))
+    return Table(columns, tuple(rows))
 
 
 def _shares(parts: Sequence[tuple[float, str]]) -> str:
@@ -158,7 +158,7 @@ def tree_table(node: Quantity, *, depth: int, sources: dict[str, int]) -> Table:
     )  # fmt: skip
     whole = _seconds(node)
     rows = _rows(node, depth=depth, share=1.0 / whole if whole else 0.0, sources=sources)
-    return Table(columns=columns, rows=tuple(rows))
+    return Table(columns, tuple(rows))
 
 
 def _rows(

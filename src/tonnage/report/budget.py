@@ -48,7 +48,7 @@ def budget_document(plan: BudgetPlan, *, most: int | None = None) -> Document:
         first = _serving(plan, plan.models[: most or len(plan.models)])
     else:
         first = _runs(plan)
-    return with_names(Document(first=first, why=why))
+    return with_names(Document(first, why))
 
 
 def explain_budget_plan(plan: BudgetPlan, *, rank: int = 1) -> Document:
@@ -83,14 +83,14 @@ def _serving(plan: BudgetPlan, models: Sequence[Affordable]) -> tuple[Block, ...
     of = model_name(best.model)
     what = f"{option.accelerators} x {part_name(option.configuration.accelerator)}"
     meters = [
-        Meter(name="tokens", value=f"{best.output_tokens_per_s:,.0f} output tokens/s"),
+        Meter("tokens", f"{best.output_tokens_per_s:,.0f} output tokens/s"),
         *latency_meters(request.serve.slo if request.serve else Slo(), option.capacity),
     ]
     if request.serve and option.chance is not None:
-        meters.append(Meter(name=chance_name(request.serve), value=chance_text(option.chance)))
+        meters.append(Meter(chance_name(request.serve), chance_text(option.chance)))
     if request.usd_per_h:
         spent = best.usd_per_month / (request.usd_per_h * 730.0)
-        meters.append(Meter(name="budget used", value=percent(spent)))
+        meters.append(Meter("budget used", percent(spent)))
     ends = best.next_rate_per_s
     beyond = f"{money(best.next_usd_per_month)}/month" if best.next_usd_per_month else "more than the budget"
     step = f"From {show(ends, 'count', digits=4)} req/s on it costs {beyond}." if ends and request.model else ""
@@ -127,7 +127,7 @@ def _models(models: Sequence[Affordable], *, benchmark: str) -> Table:
         )
         for one in models
     )
-    return Table(columns=columns, rows=rows)
+    return Table(columns, rows)
 
 
 def _runs(plan: BudgetPlan) -> tuple[Block, ...]:
@@ -193,7 +193,7 @@ def _sizes(runs: tuple[AffordableRun, ...]) -> Table:
         )
         for one in runs
     )
-    return Table(columns=columns, rows=rows)
+    return Table(columns, rows)
 
 
 def _tune_text(plan: BudgetPlan) -> str:

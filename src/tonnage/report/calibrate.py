@@ -59,19 +59,19 @@ def calibrated_document(found: Calibrated, *, path: str = "", own: bool = False)
         )
     loads = grid(["model", "load", "quantity", "measured>", "before>", "after>", "left out>"], map(_row, found.errors))
     first: list[Block] = [
-        Headline(text=found.sentence),
+        Headline(found.sentence),
         *([grid(["number", "catalogue>", "this stack>", "90 % between>"], numbers)] if numbers else []),
         msgspec.structs.replace(loads, rows=loads.rows[:FIRST_ROWS]),
     ]
     if path:
         use = "every later answer takes it" if own else f"use it with --calibration {path}"
-        first.append(Command(text=f"Written to {path}; {use}."))
+        first.append(Command(f"Written to {path}; {use}."))
     more = len(loads.rows) - FIRST_ROWS
     first.append(Note(hint=(f"{more} more loads and n" if more > 0 else "N") + "otes: --why."))
     return with_names(
         Document(
-            first=tuple(first),
-            why=sections({"Every load": loads if more > 0 else None, "Notes": found.notes}),
+            tuple(first),
+            sections({"Every load": loads if more > 0 else None, "Notes": found.notes}),
         )
     )
 
@@ -112,11 +112,11 @@ def measure_plan_document(found: MeasurePlan) -> Document:
         for place, p in enumerate(found.proposals, start=1)
     ]
     heads = ["", "accelerator~", "engine", "layout", "format", "at once", "min>", "USD>", "then right>"]
-    first: list[Block] = [Headline(text=found.sentence), *([grid(heads, rows)] if rows else [])]
+    first: list[Block] = [Headline(found.sentence), *([grid(heads, rows)] if rows else [])]
     if rows:
-        first.append(Command(text="Measure with `tonnage measure quick URL`; plan again with what it wrote."))
-    first.append(Note(text=f"{found.competing} options compete.", hint="Notes: --why."))
-    return with_names(Document(first=tuple(first), why=tuple(sections({"Notes": found.notes}))))
+        first.append(Command("Measure with `tonnage measure quick URL`; plan again with what it wrote."))
+    first.append(Note(f"{found.competing} options compete.", hint="Notes: --why."))
+    return with_names(Document(tuple(first), tuple(sections({"Notes": found.notes}))))
 
 
 def history_document(history: History) -> Document:
@@ -134,9 +134,9 @@ def history_document(history: History) -> Document:
         )
         for entry in history.entries
     ]
-    lead = Headline(text=f"{count} measurement{'s' if count != 1 else ''} in {history.place}.")
+    lead = Headline(f"{count} measurement{'s' if count != 1 else ''} in {history.place}.")
     table = grid(["no>", "kind", "date", "machine~", "model~", "of~", "versions~"], rows)
-    return Document(first=(lead, table) if rows else (lead,))
+    return Document((lead, table) if rows else (lead,))
 
 
 # What a refresh fetched
@@ -146,9 +146,9 @@ def refreshed_document(found: Refreshed) -> Document:
     """One line a provider, those that kept what they had last."""
     kept = [one for one in found.refreshed if one.kept]
     prices = sum(one.kept for one in kept)
-    lead = Headline(text=f"{prices:,} prices of {len(kept)} providers fetched from {found.source}.")
+    lead = Headline(f"{prices:,} prices of {len(kept)} providers fetched from {found.source}.")
     rest = sorted(found.refreshed, key=lambda one: (not one.kept, one.provider))
-    return Document(first=(lead, *(Text(text=_line(one)) for one in rest)))
+    return Document((lead, *(Text(_line(one)) for one in rest)))
 
 
 def _line(one: Refresh) -> str:
@@ -163,8 +163,8 @@ def refreshed_models_document(found: RefreshedModels) -> Document:
     """One line a model."""
     read = sum(not one.why for one in found.refreshed)
     models = "model" if read == 1 else "models"
-    lead = Headline(text=f"{read} {models} read from {found.source}.")
-    return Document(first=(lead, *(Text(text=f"{one.model}: {_of_model(one)}") for one in found.refreshed)))
+    lead = Headline(f"{read} {models} read from {found.source}.")
+    return Document((lead, *(Text(f"{one.model}: {_of_model(one)}") for one in found.refreshed)))
 
 
 def _of_model(one: RefreshedModel) -> str:

@@ -25,33 +25,33 @@ def check_document(check: Check, *, most: int | None = None) -> Document:
     made = f"Kept plan: {check.made_before}. Made now: {check.made_now}."
     more = f"{rest} more figures: --why." if rest else ""
     first: tuple[Block, ...] = (
-        Headline(text=check.sentence, good=not check.changed and check.feasible),
+        Headline(check.sentence, good=not check.changed and check.feasible),
         _figures(shown),
-        Note(text=made, hint=more),
+        Note(made, hint=more),
     )
-    return with_names(Document(first=first, why=(_figures(check.changes),) if rest else ()))
+    return with_names(Document(first, (_figures(check.changes),) if rest else ()))
 
 
 def _figures(changes: Sequence[Change]) -> Table:
     columns = (Column(""), Column("before", wraps=True), Column("now", wraps=True), Column("change", True), Column(""))
-    return Table(columns=columns, rows=tuple((*_cells(c), "changed" if c.beyond else "") for c in changes))
+    return Table(columns, tuple((*_cells(c), "changed" if c.beyond else "") for c in changes))
 
 
 def verification_document(found: Verification, *, most: int | None = None) -> Document:
     """A verification as blocks: the sentence, versions, figures of the leading option that moved, first differences."""
     columns = (Column("where", wraps=True), Column("before", wraps=True), Column("now", wraps=True))
     shown = tuple(found.first[: most or FIRST_ROWS])
-    blocks: list[Block] = [Headline(text=found.sentence, good=found.same)]
+    blocks: list[Block] = [Headline(found.sentence, good=found.same)]
     blocks += [_figures(found.changes)] if found.changes else []
-    blocks += [Table(columns=columns, rows=shown, title="First differences")] if shown and not found.changes else []
+    blocks += [Table(columns, shown, title="First differences")] if shown and not found.changes else []
     data = f"data {found.data_before}" if found.data_before else "data not said"
     file = f"File: tonnage {found.version_before}, {data}."
     here = f"Here: tonnage {found.version_now}, data {found.data_now}."
-    blocks.append(Note(text=f"Question {found.question}, made {found.made}. {file} {here}"))
+    blocks.append(Note(f"Question {found.question}, made {found.made}. {file} {here}"))
     if found.same:
-        blocks.append(Text(text=f"For the record: {record(found)}."))
-    why = (Table(columns=columns, rows=found.first, title="First differences"),) if found.changes else ()
-    return Document(first=tuple(blocks), why=why)
+        blocks.append(Text(f"For the record: {record(found)}."))
+    why = (Table(columns, found.first, title="First differences"),) if found.changes else ()
+    return Document(tuple(blocks), why)
 
 
 def record(found: Verification) -> str:

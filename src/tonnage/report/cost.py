@@ -39,9 +39,9 @@ def rent_or_buy_document(answer: RentOrBuy, *, most: int | None = None) -> Docum
         answer=_decision(answer),
         good=answer.feasible,
         meters=[
-            Meter(name="to own", value=f"{money(answer.owning.value)} in all", interval=limits(answer.owning)),
-            Meter(name="a used hour", value=f"${owned.value:,.2f} an accelerator", interval=limits(owned)),
-            Meter(name="an hour of the calendar", value=f"${answer.owned_usd_per_hour:,.2f}"),
+            Meter("to own", f"{money(answer.owning.value)} in all", interval=limits(answer.owning)),
+            Meter("a used hour", f"${owned.value:,.2f} an accelerator", interval=limits(owned)),
+            Meter("an hour of the calendar", f"${answer.owned_usd_per_hour:,.2f}"),
         ],
         table=_rents(answer, rents) if rents else None,
         risks=[
@@ -62,7 +62,7 @@ def rent_or_buy_document(answer: RentOrBuy, *, most: int | None = None) -> Docum
             "Assumptions": answer.assumed,
         }
     )
-    return with_names(Document(first=first, why=why))
+    return with_names(Document(first, why))
 
 
 def _question(answer: RentOrBuy) -> list[str]:
@@ -127,7 +127,7 @@ def _rents(answer: RentOrBuy, rents: Sequence[Rent]) -> Table:
     ]
     used = f"{answer.owned_usd_per_used_hour.value:,.2f}"
     own = ("own", "", f"{answer.owned_usd_per_hour:,.2f}", used, "", f"{answer.owning.value:,.0f}", *[""] * 5)
-    return Table(columns=columns, rows=(*rows, own), total=True)
+    return Table(columns, (*rows, own), total=True)
 
 
 def _break_even(rent: Rent) -> str:

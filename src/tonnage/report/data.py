@@ -23,12 +23,10 @@ def status_document() -> Document:
     rows = [(version, "installed", "in use" if version == used.version and used.release else "") for version in there]
     rows.append((ours, "shipped", "in use" if used.release is None else ""))
     return Document(
-        first=(
-            Headline(text=f"Data {used.version} ({data_version()}), {origin}{why}."),
+        (
+            Headline(f"Data {used.version} ({data_version()}), {origin}{why}."),
             grid(["version", "where", ""], sorted(rows, reverse=True)),
-            Note(
-                text="Newer: tonnage data update. Another: tonnage data pin VERSION. What differs: tonnage data diff."
-            ),
+            Note("Newer: tonnage data update. Another: tonnage data pin VERSION. What differs: tonnage data diff."),
         )
     )
 
@@ -40,19 +38,17 @@ def update_document(found: Any) -> Document:
         said = f"Data {found.version} is installed, from {found.source}."
     else:
         said = f"Nothing newer: {found.source} has data {found.version}, this machine {used.version}."
-    notes: list[Block] = [Text(text=f"Not used: {why}") for why in found.failed]
+    notes: list[Block] = [Text(f"Not used: {why}") for why in found.failed]
     if found.new and used.why:
-        notes.append(
-            Note(text=f"Answers still come from {used.version} ({used.why}); `tonnage data pin latest` ends that.")
-        )
-    return Document(first=(Headline(text=said), *notes))
+        notes.append(Note(f"Answers still come from {used.version} ({used.why}); `tonnage data pin latest` ends that."))
+    return Document((Headline(said), *notes))
 
 
 def diff_document(found: Any, *, most: int | None = None) -> Document:
     """Tables that differ, and by how much prices moved."""
     tables, every = found.tables[: most or FIRST], most == EVERY
     if not tables:
-        return Document(first=(Headline(text=f"Data {found.before} and {found.now} are the same."),))
+        return Document((Headline(f"Data {found.before} and {found.now} are the same."),))
     cells = [
         (
             one.name,
@@ -65,26 +61,26 @@ def diff_document(found: Any, *, most: int | None = None) -> Document:
     ]
     verb = "differs" if len(found.tables) == 1 else "differ"
     title = f"{plural(len(found.tables), 'table')} {verb} between data {found.before} and {found.now}."
-    blocks: list[Block] = [Headline(text=title), grid(["table~", "new>", "gone>", "changed>", "prices>"], cells)]
+    blocks: list[Block] = [Headline(title), grid(["table~", "new>", "gone>", "changed>", "prices>"], cells)]
     if every:
         for one in tables:
             blocks += sections({one.name: one.rows}) if one.rows else ()
     elif len(found.tables) > FIRST:
-        blocks.append(Note(text=f"{len(found.tables) - FIRST} more tables.", hint="All, and the rows of each: --all."))
+        blocks.append(Note(f"{len(found.tables) - FIRST} more tables.", hint="All, and the rows of each: --all."))
     else:
         blocks.append(Note(hint="The rows of each table: --all."))
-    return Document(first=tuple(blocks))
+    return Document(tuple(blocks))
 
 
 def checked_document(found: Mapping[str, Sequence[str]]) -> Document:
     """Releases held against their manifests."""
     if not found:
-        return Document(first=(Headline(text="No release is installed: answers come from the shipped data."),))
+        return Document((Headline("No release is installed: answers come from the shipped data."),))
     blocks: list[Block] = []
     for version, wrong in found.items():
         said = "not whole: remove it, or fetch it again" if wrong else "whole, and signed by a known key"
-        blocks += [Headline(text=f"Data {version}: {said}.", good=not wrong), *(Text(text=line) for line in wrong)]
-    return Document(first=tuple(blocks))
+        blocks += [Headline(f"Data {version}: {said}.", good=not wrong), *(Text(line) for line in wrong)]
+    return Document(tuple(blocks))
 
 
 def _count(number: int) -> str:

@@ -34,23 +34,23 @@ UNITS = {"s", "bytes", "bytes/s", "W", "tokens"}
 
 def diagnosis_document(diagnosis: Diagnosis, *, most: int | None = None) -> Document:
     """A diagnosis as blocks: each finding with its next step; under --why its evidence and what is not known."""
-    first: list[Block] = [Headline(text=diagnosis.sentence), Note(text=_about(diagnosis))]
+    first: list[Block] = [Headline(diagnosis.sentence), Note(_about(diagnosis))]
     shown = diagnosis.verdicts[: most or FINDINGS]
     if shown:
         columns = (Column("finding", wraps=True), Column("evidence", wraps=True), Column("next step", wraps=True))
         told = tuple((_title(v), _strongest(v), f"{REMEDIES[v.remedy]}: {v.next_step}") for v in shown)
-        first.append(Table(columns=columns, rows=told))
+        first.append(Table(columns, told))
     if diagnosis.plan is not None:
-        first.append(Text(text=f"Instead: {diagnosis.plan}"))
+        first.append(Text(f"Instead: {diagnosis.plan}"))
     if diagnosis.plan_command is not None:
-        first.append(Command(text=diagnosis.plan_command))
+        first.append(Command(diagnosis.plan_command))
     more = len(diagnosis.verdicts) - len(shown)
     first.append(Note(hint=(f"{more} more findings: --all. " if more else "") + "Evidence, what is not known: --why."))
     why: list[Block] = [_finding(verdict) for verdict in diagnosis.verdicts]
     why += sections(
         {"Not known": [f"{one.verdict}: needs {one.needs}. To have it: {one.how}." for one in diagnosis.missing]}
     )
-    return with_names(Document(first=tuple(first), why=tuple(why)))
+    return with_names(Document(tuple(first), tuple(why)))
 
 
 def _strongest(verdict: Verdict) -> str:
@@ -78,9 +78,9 @@ def _finding(verdict: Verdict) -> Section:
         )
         for fact in verdict.facts
     )
-    table = [Table(columns=columns, rows=rows)] if rows else []
-    step = Text(text=f"{REMEDIES[verdict.remedy]}: {verdict.next_step}.")
-    return Section(title=_title(verdict), blocks=(Text(text=verdict.sentence), *table, step))
+    table = [Table(columns, rows)] if rows else []
+    step = Text(f"{REMEDIES[verdict.remedy]}: {verdict.next_step}.")
+    return Section(_title(verdict), (Text(verdict.sentence), *table, step))
 
 
 def _title(verdict: Verdict) -> str:

@@ -34,7 +34,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Headline(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="headline"):
+class Headline(msgspec.Struct, frozen=True, tag_field="block", tag="headline"):
     """The answer itself, in a line or two; what it consists of stands three blanks apart."""
 
     text: str
@@ -47,7 +47,7 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag
         return tuple(filter(None, self.text.split("   ")))
 
 
-class Meter(msgspec.Struct, frozen=True, kw_only=True):
+class Meter(msgspec.Struct, frozen=True):
     """A number against its limit."""
 
     name: str
@@ -70,7 +70,7 @@ class Meter(msgspec.Struct, frozen=True, kw_only=True):
         return " ".join(words) + (f", {self.chance} sure" if self.chance else "")
 
 
-class Meters(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="meters"):
+class Meters(msgspec.Struct, frozen=True, tag_field="block", tag="meters"):
     """The numbers that decide, each against its limit."""
 
     meters: tuple[Meter, ...]
@@ -88,7 +88,7 @@ class Column(msgspec.Struct, frozen=True):
     """Left out when there is no room, the highest first; 0 = stays."""
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="table"):
+class Table(msgspec.Struct, frozen=True, tag_field="block", tag="table"):
     """Rows under heads."""
 
     columns: tuple[Column, ...]
@@ -104,13 +104,13 @@ EVERY: Final = sys.maxsize
 """In place of a number of rows: all of them."""
 
 
-class Text(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="text"):
+class Text(msgspec.Struct, frozen=True, tag_field="block", tag="text"):
     """A line of text."""
 
     text: str
 
 
-class Note(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="note"):
+class Note(msgspec.Struct, frozen=True, tag_field="block", tag="note"):
     """A remark that can be skipped."""
 
     text: str = ""
@@ -123,13 +123,13 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="no
         return f"{self.text} {self.hint}".strip()
 
 
-class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="command"):
+class Command(msgspec.Struct, frozen=True, tag_field="block", tag="command"):
     """Something to copy and run: names in it stay as a machine reads them."""
 
     text: str
 
 
-class Section(msgspec.Struct, frozen=True, kw_only=True, tag_field="block", tag="section"):
+class Section(msgspec.Struct, frozen=True, tag_field="block", tag="section"):
     """Blocks under a heading that names what stands below it."""
 
     title: str
@@ -141,7 +141,7 @@ Contents = Block | str | None | Iterable[Block | str | None]
 """Of a section: a block or text, or several."""
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True):
+class Document(msgspec.Struct, frozen=True):
     """An answer as blocks: what is decided upon, and why it is so."""
 
     first: tuple[Block, ...]
@@ -167,8 +167,8 @@ def sections(contents: Mapping[str, Contents]) -> tuple[Section, ...]:
     found = []
     for title, held in contents.items():
         listed: Iterable[Any] = (held,) if held is None or isinstance(held, str | msgspec.Struct) else held
-        kept = tuple(Text(text=block) if isinstance(block, str) else block for block in listed if block)
-        found += [Section(title=title, blocks=kept)] if kept else []
+        kept = tuple(Text(block) if isinstance(block, str) else block for block in listed if block)
+        found += [Section(title, kept)] if kept else []
     return tuple(found)
 
 
@@ -197,7 +197,7 @@ def grid(
         head if isinstance(head, Column) else Column(head.rstrip(">~"), head.endswith(">"), head.endswith("~"))
         for head in heads
     ]
-    return Table(columns=tuple(columns), rows=tuple(tuple(row) for row in rows), title=title, total=total)
+    return Table(tuple(columns), tuple(tuple(row) for row in rows), title=title, total=total)
 
 
 def as_json(noun: object, *, indent: int = 2) -> str:

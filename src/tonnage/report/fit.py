@@ -55,9 +55,9 @@ def fit_document(answer: FitAnswer, *, most: int | None = None) -> Document:
             *(f"Would fit: {text}" for text in _remedies(answer.rows)[:2] if text != _nearest(answer)),
             *(f"Largest {text}" for text in _largest(answer.rows[:1], models=False)[:LARGEST_FIRST] if asked),
         ],
-        rest=Note(text=small, hint=f"{more}Every part, its source, rules of thumb, assumptions: --why."),
+        rest=Note(small, hint=f"{more}Every part, its source, rules of thumb, assumptions: --why."),
     )
-    return with_names(Document(first=first, why=_why(answer)))
+    return with_names(Document(first, _why(answer)))
 
 
 def _question(answer: FitAnswer) -> list[str]:
@@ -137,7 +137,7 @@ def _stack(row: FitRow, *, most: int | None = None) -> Table:
         Column("basis"), Column("from", wraps=True),
     )  # fmt: skip
     title = "" if most is not None else f"{row.count} x {product(row.accelerator)} ({_degrees(row)}, {_weights(row)})"
-    return Table(columns=columns, rows=tuple(rows), title=title, total=True)
+    return Table(columns, tuple(rows), title=title, total=True)
 
 
 def _share(value: float, row: FitRow) -> str:
@@ -170,7 +170,7 @@ def _overview(rows: Sequence[FitRow]) -> Table:
         Column("needed on each", True), Column("90 %", spare=1), Column("usable", True, spare=4),
         Column("headroom", True), Column("KV cache, tokens", True, spare=5),
     )  # fmt: skip
-    return Table(columns=columns, rows=tuple(cells))
+    return Table(columns, tuple(cells))
 
 
 def _degrees(row: FitRow) -> str:

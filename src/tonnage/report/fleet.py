@@ -47,7 +47,7 @@ LEFT_OUT: Final = 8
 def fleet_document(plan: FleetPlan, *, most: int | None = None) -> Document:
     """The plan as blocks; `top` kinds of instance in the table, or every one."""
     if plan.bill is None:
-        return with_names(Document(first=no_plan(plan, question=_question(plan), what="accelerators"), why=_why(plan)))
+        return with_names(Document(no_plan(plan, question=_question(plan), what="accelerators"), _why(plan)))
     largest = sorted(plan.instances, key=lambda one: -one.usd_per_month)
     shown = largest[: most or ROWS]
     first = first_screen(
@@ -59,7 +59,7 @@ def fleet_document(plan: FleetPlan, *, most: int | None = None) -> Document:
         measure=plan.measure_first,
         rest=left_out(plan.rejected, what="accelerators", opened="; each line of the bill: tonnage explain"),
     )
-    return with_names(Document(first=first, why=_why(plan)))
+    return with_names(Document(first, _why(plan)))
 
 
 def _question(plan: FleetPlan) -> list[str]:
@@ -144,13 +144,13 @@ def _meters(plan: FleetPlan) -> list[Meter]:
         )
         at = f"p{check.percentile:g} " if check.requests else ""
         verdict = f"holds{_sure(plan, check)}" if check.meets else "MISSES"
-        meters.append(Meter(name=f"{check.workload}:", value=f"{verdict}, {at}{seen}" if seen else verdict))
-    meters += [Meter(name=f"{run.workload}:", value=_run_meter(run)) for run in plan.runs[: ROWS - len(meters)]]
-    meters += [Meter(name="confidence:", value=text) for text in _surer(plan)]
+        meters.append(Meter(f"{check.workload}:", f"{verdict}, {at}{seen}" if seen else verdict))
+    meters += [Meter(f"{run.workload}:", _run_meter(run)) for run in plan.runs[: ROWS - len(meters)]]
+    meters += [Meter("confidence:", text) for text in _surer(plan)]
     lost = [check for check in plan.checks if check.lost]
     if lost:
         held = sum(check.meets for check in lost)
-        meters.append(Meter(name="failures simulated:", value=f"{held} of {len(lost)} hold"))
+        meters.append(Meter("failures simulated:", f"{held} of {len(lost)} hold"))
     return meters
 
 
@@ -266,7 +266,7 @@ def _instances(shown: Sequence[PoolInstances], *, first: bool = False) -> Table:
         Column("$/month", True), Column("instances", wraps=True),
         Column("provider", wraps=not first, spare=3), Column("type", spare=4),
     )  # fmt: skip
-    return Table(columns=columns, rows=tuple(rows))
+    return Table(columns, tuple(rows))
 
 
 def _replicas(plan: FleetPlan) -> Table:

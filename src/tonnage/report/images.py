@@ -45,7 +45,7 @@ def image_sections(plan: ServePlan) -> dict[str, Contents]:
     )
     return {
         "Images": [found.sentence, size],
-        "Where images are encoded": [grid(heads, rows), Note(text=note)],
+        "Where images are encoded": [grid(heads, rows), Note(note)],
     }
 
 
@@ -79,9 +79,9 @@ def images_chart(plan: ServePlan) -> Chart | None:
     )
     least = min(priced, key=lambda row: row[1])
     return Chart(
-        name="images",
-        title="Where images are encoded",
-        says=f"Price of the fleet by place of the vision encoder; the least is {least[0]} at ${least[1]:,.2f}/h.",
+        "images",
+        "Where images are encoded",
+        f"Price of the fleet by place of the vision encoder; the least is {least[0]} at ${least[1]:,.2f}/h.",
         body=body,
         columns=("configuration", "$/h", "encoding"),
         rows=tuple((name, f"{usd:,.2f}", show(taken, "s")) for name, usd, taken in priced),

@@ -96,16 +96,16 @@ def _meters(plan: InferPlan, best: InferOption) -> list[Meter]:
             meter("mean latency", best.latency_s, limit=plan.request.latency_s), chance=chance_text(best.chance)
         ),
         Meter(
-            name="capacity",
-            value=f"{_capacity(best.count, best.capacity_per_s)}, {best.used:.0%} used".replace("%", " %"),
+            "capacity",
+            f"{_capacity(best.count, best.capacity_per_s)}, {best.used:.0%} used".replace("%", " %"),
             share=best.used,
         ),
-        *([Meter(name="power", value=show(best.power_w, "W"))] if best.power_w is not None else []),
+        *([Meter("power", show(best.power_w, "W"))] if best.power_w is not None else []),
         *(
             [
                 Meter(
-                    name="battery",
-                    value=f"{battery:.3g} h",
+                    "battery",
+                    f"{battery:.3g} h",
                     limit=f"{plan.request.hours:g} h" if plan.request.hours else "",
                 )
             ]

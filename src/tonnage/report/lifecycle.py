@@ -55,9 +55,7 @@ def lifecycle_document(plan: LifecyclePlan, *, most: int | None = None) -> Docum
     """The plan as blocks; `top` kinds of accelerator that could do both, or every one."""
     why = _why(plan, kinds=most or TYPES)
     if plan.bill is None:
-        return with_names(
-            Document(first=first_screen(question=_question(plan), answer=plan.sentence, good=False), why=why)
-        )
+        return with_names(Document(first_screen(question=_question(plan), answer=plan.sentence, good=False), why))
     make, serve = plan.make.options[0], plan.serve.options[0]
     saving = max((one for one in plan.savings if one.saves_usd), key=lambda one: one.saves_usd or 0.0, default=None)
     first = first_screen(
@@ -77,7 +75,7 @@ def lifecycle_document(plan: LifecyclePlan, *, most: int | None = None) -> Docum
         measure=plan.measure_first,
         rest=left_out(()),
     )
-    return with_names(Document(first=first, why=why))
+    return with_names(Document(first, why))
 
 
 def _question(plan: LifecyclePlan) -> list[str]:
@@ -97,13 +95,13 @@ def _meters(plan: LifecyclePlan) -> list[Meter]:
     meters = [meter("training", make.run.wall_s, limit=plan.request.make.deadline_s)]
     meters += [one for one in latency_meters(asked.slo, serve.capacity) if one.limit]
     if serve.chance is not None:
-        meters.append(Meter(name=chance_name(asked), value=chance_text(serve.chance)))
+        meters.append(Meter(chance_name(asked), chance_text(serve.chance)))
     if plan.serve_share is not None:
-        meters.append(Meter(name="serving", value=f"{percent(plan.serve_share)} of the bill"))
+        meters.append(Meter("serving", f"{percent(plan.serve_share)} of the bill"))
     if plan.kwh is not None:
-        meters.append(Meter(name="electricity", value=show(plan.kwh * 1e3, "Wh")))
+        meters.append(Meter("electricity", show(plan.kwh * 1e3, "Wh")))
     if plan.kg_co2 is not None:
-        meters.append(Meter(name="CO2", value=f"{show(plan.kg_co2, 'count')} kg"))
+        meters.append(Meter("CO2", f"{show(plan.kg_co2, 'count')} kg"))
     return meters
 
 
@@ -143,7 +141,7 @@ def _halves(plan: LifecyclePlan) -> Table:
         for pick in picks(plan.serve)
         for serve in (plan.serve.options[pick.place],)
     ]
-    return Table(columns=columns, rows=tuple(rows))
+    return Table(columns, tuple(rows))
 
 
 def _choice(half: str, pick: Pick) -> str:
@@ -223,8 +221,8 @@ def explain_lifecycle_plan(plan: LifecyclePlan, *, rank: int = 1) -> Document:
         ("Serving", explained(plan.serve, SERVE_PAGE, rank=rank)),
     ):
         why += [
-            Section(title=f"{title}: {block.title}", blocks=block.blocks) if isinstance(block, Section) else block
+            Section(f"{title}: {block.title}", block.blocks) if isinstance(block, Section) else block
             for block in half.why
         ]
     question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
-    return with_names(Document(first=question, why=tuple(why)))
+    return with_names(Document(question, tuple(why)))

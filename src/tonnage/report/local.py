@@ -32,14 +32,14 @@ def local_document(answer: LocalAnswer, *, most: int | None = None) -> Document:
     """The answer as blocks; `top` rows in the table, or every one."""
     found = answer.all_rows or answer.rows
     shown = found[: most or TOP]
-    first: list[Block] = [Headline(text=answer.sentence, good=answer.feasible)]
+    first: list[Block] = [Headline(answer.sentence, good=answer.feasible)]
     if found:
         first.append(_table(shown, benchmark=answer.benchmark))
     if answer.rows:
         best = answer.rows[0]
-        commands = tuple(Command(text=f"{engine}: {command}") for engine, command in best.commands)
-        first.append(Section(title=f"Start {_short(best.model)}", blocks=commands))
-    first += [Note(text=text) for text in _evidence(shown)]
+        commands = tuple(Command(f"{engine}: {command}") for engine, command in best.commands)
+        first.append(Section(f"Start {_short(best.model)}", commands))
+    first += [Note(text) for text in _evidence(shown)]
     first.append(Note(hint=_rest(answer, len(found), len(shown))))
     why = sections(
         {
@@ -49,7 +49,7 @@ def local_document(answer: LocalAnswer, *, most: int | None = None) -> Document:
             "Does not fit": [f"{model}: {lack}" for model, lack in answer.infeasible],
         }
     )
-    return with_names(Document(first=tuple(first), why=why))
+    return with_names(Document(tuple(first), why))
 
 
 def _table(rows: Iterable[LocalRow], *, benchmark: str) -> Table:
@@ -71,7 +71,7 @@ def _table(rows: Iterable[LocalRow], *, benchmark: str) -> Table:
         )
         for row in rows
     )
-    return Table(columns=columns, rows=cells)
+    return Table(columns, cells)
 
 
 def _short(model: str) -> str:

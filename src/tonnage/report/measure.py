@@ -82,14 +82,14 @@ def measurement_document(measurement: Measurement) -> Document:
     notes = [f"Load {point.level:g} stopped: {point.stopped}" for point in measurement.points if point.stopped]
     notes += [f"Load {point.level:g}: {_failures(point)}" for point in measurement.points if point.failures]
     notes += measurement.notes
-    first: list[Block] = [Headline(text=sentence(measurement)), Note(text=" · ".join(text for text in about if text))]
-    first += [Text(text=f"Objectives: {wanted}")] if wanted else []
-    first += [Table(columns=columns, rows=rows[:FIRST_ROWS])] if rows else []
+    first: list[Block] = [Headline(sentence(measurement)), Note(" · ".join(text for text in about if text))]
+    first += [Text(f"Objectives: {wanted}")] if wanted else []
+    first += [Table(columns, rows[:FIRST_ROWS])] if rows else []
     first += (
         [Note(hint=f"{len(notes)} notes{', every load' if len(rows) > FIRST_ROWS else ''}: --why.")] if notes else []
     )
-    whole = sections({"Every load": Table(columns=columns, rows=rows) if len(rows) > FIRST_ROWS else None})
-    return Document(first=tuple(first), why=(*whole, *sections({"Notes": notes})))
+    whole = sections({"Every load": Table(columns, rows) if len(rows) > FIRST_ROWS else None})
+    return Document(tuple(first), (*whole, *sections({"Notes": notes})))
 
 
 def _tool(measurement: Measurement) -> str:
@@ -162,7 +162,7 @@ def capacity_sentence(capacity: Capacity) -> str:
 
 def capacity_document(capacity: Capacity) -> Document:
     """Replicas for a load."""
-    return Document(first=(Headline(text=capacity_sentence(capacity)), *sections({"Why": capacity.reasons})))
+    return Document((Headline(capacity_sentence(capacity)), *sections({"Why": capacity.reasons})))
 
 
 def budget_sentence(budget: TrainBudget) -> str:
@@ -184,7 +184,7 @@ def budget_document(budget: TrainBudget) -> Document:
         begin, end = phase.begin or show(phase.begin_s, "s"), phase.end or show(phase.end_s, "s")
         rows.append((phase.name, begin.replace("T", " "), end.replace("T", " "), _three(phase.accelerator_hours)))
     table = grid(["phase", "from", "to", "accelerator-hours>"], rows)
-    return Document(first=(Headline(text=budget_sentence(budget)), table, *sections({"Why": budget.reasons})))
+    return Document((Headline(budget_sentence(budget)), table, *sections({"Why": budget.reasons})))
 
 
 def device_document(found: DeviceMeasurement, *, path: str) -> Document:
@@ -200,8 +200,8 @@ def device_document(found: DeviceMeasurement, *, path: str) -> Document:
         for rate in found.rates
     ]
     table = grid(["benchmark", "format", "of~", "best>", "runs>"], rows)
-    use = Command(text=f"Written to {path}; ask about it: --additions {path} --accelerator {found.id}")
-    return Document(first=(Headline(text=lead), table, use))
+    use = Command(f"Written to {path}; ask about it: --additions {path} --accelerator {found.id}")
+    return Document((Headline(lead), table, use))
 
 
 # Training
@@ -254,13 +254,13 @@ def train_measurement_document(found: TrainMeasurement) -> Document:
     notes = [*([found.stopped] if found.stopped else []), *(note for run in found.runs for note in run.notes)]
     notes += found.notes
     first: tuple[Block, ...] = (
-        Headline(text=train_sentence(found)),
-        Note(text=" · ".join(text for text in about if text)),
-        Table(columns=tuple(columns), rows=tuple(rows)),
+        Headline(train_sentence(found)),
+        Note(" · ".join(text for text in about if text)),
+        Table(tuple(columns), tuple(rows)),
     )
     return Document(
-        first=(*first, *([Note(hint=f"Memory, checkpoints, {len(notes)} notes: --why.")] if notes else [])),
-        why=sections(
+        (*first, *([Note(hint=f"Memory, checkpoints, {len(notes)} notes: --why.")] if notes else [])),
+        sections(
             {"Memory of the fullest rank": _memory(found.runs[-1]), "Checkpoints": _checkpoints(found), "Notes": notes}
         ),
     )

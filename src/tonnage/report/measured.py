@@ -94,9 +94,9 @@ def _with_line(first: Sequence[Block], line: str, *, ends: str) -> tuple[Block, 
     place = max((i for i, block in enumerate(first) if isinstance(block, Headline | Meters | Table)), default=-1) + 1
     before, after = list(first[:place]), list(first[place:])
     risks = [block for block in after if isinstance(block, Text) and block.text != ends]
-    while ends and risks and _lines((*before, Text(text=line), *after)) > TEXT_LINES:
+    while ends and risks and _lines((*before, Text(line), *after)) > TEXT_LINES:
         after.remove(risks.pop())
-    return (*before, Text(text=line), *after)
+    return (*before, Text(line), *after)
 
 
 def _lines(blocks: Sequence[Block]) -> int:
@@ -125,4 +125,4 @@ def _section(uses: Sequence[CalibrationUse]) -> Section:
     said += ["Published ones leave intervals as they are: one publisher's rows tell little of another's."] * any(
         published
     )
-    return Section(title=title, blocks=(grid(columns, rows), *(Text(text=text) for text in said)))
+    return Section(title, (grid(columns, rows), *(Text(text) for text in said)))

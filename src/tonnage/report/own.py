@@ -50,7 +50,7 @@ def own_document(plan: OwnPlan, *, most: int | None = None) -> Document:
         measure=plan.measure_first,
         rest=Note(hint=(f"{plural(hidden, 'more row')}: --all. " if hidden else "") + f"{REST}."),
     )
-    return with_names(Document(first=first, why=_why(plan)))
+    return with_names(Document(first, _why(plan)))
 
 
 def explain_own_plan(plan: OwnPlan, *, rank: int = 1) -> Document:
@@ -114,8 +114,8 @@ def _meters(plan: OwnPlan) -> list[Meter]:
     meters = (
         [
             Meter(
-                name="power at work",
-                value=show(power, "W"),
+                "power at work",
+                show(power, "W"),
                 limit=show(limit, "W") if limit else "",
                 share=power / limit if limit else None,
             )
@@ -125,10 +125,10 @@ def _meters(plan: OwnPlan) -> list[Meter]:
     )
     meters += _carriers(plan)
     if plan.electricity is not None:
-        meters.append(Meter(name="electricity", value=f"{money(plan.electricity.value)}/month"))
+        meters.append(Meter("electricity", f"{money(plan.electricity.value)}/month"))
     rents = [group.rented_usd_per_month for group in plan.groups if group.rented_usd_per_month]
     if rents:
-        meters.append(Meter(name="renting the same", value=f"{money(sum(rents))}/month"))
+        meters.append(Meter("renting the same", f"{money(sum(rents))}/month"))
     return meters
 
 
@@ -143,7 +143,7 @@ def _table(groups: Sequence[OwnedAnswer], *, most: int, benchmark: str) -> Table
         for group in groups
         for number, row in enumerate(group.rows[:most])
     )
-    return Table(columns=columns, rows=rows)
+    return Table(columns, rows)
 
 
 def _cells(row: OwnRow) -> tuple[str, ...]:
@@ -168,7 +168,7 @@ def _carriers(plan: OwnPlan) -> list[Meter]:
         share = sum(one.carries) / len(one.carries) if one.carries else 1.0
         part = f"{percent(share)} " if share < WHOLE else ""
         by_workload.setdefault(one.workload, []).append(f"{part}on {one.where}")
-    return [Meter(name=f"{name}:", value=", ".join(places)) for name, places in by_workload.items()]
+    return [Meter(f"{name}:", ", ".join(places)) for name, places in by_workload.items()]
 
 
 def _in_host(plan: OwnPlan) -> str:
@@ -242,7 +242,7 @@ def _why(plan: OwnPlan) -> tuple[Block, ...]:
                 "What starts the first model": commands,
             }
         ),
-        *(Section(title=f"Workloads: {one.title}", blocks=one.blocks) for one in shared if isinstance(one, Section)),
+        *(Section(f"Workloads: {one.title}", one.blocks) for one in shared if isinstance(one, Section)),
         *sections({"Assumptions": plan.provenance.assumed}),
     )
 

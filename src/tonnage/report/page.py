@@ -128,7 +128,7 @@ def page_document(plan: Ranked, page: Page, *, most: int | None) -> Document:
         )
     else:
         first = no_plan(plan, question=question, what=page.tried)
-    return with_names(Document(first=first, why=_reasons(plan, page)))
+    return with_names(Document(first, _reasons(plan, page)))
 
 
 def _table(plan: Ranked, page: Page, picks: Sequence[Pick], cells: Sequence[Cell]) -> Table:
@@ -141,7 +141,7 @@ def _table(plan: Ranked, page: Page, picks: Sequence[Pick], cells: Sequence[Cell
         for label, option, id in zip(columns_of(picks), options, ids, strict=True)
     )
     columns = (Column("", spare=1), Column("accelerators", wraps=True), *(column for column, _ in cells))
-    return Table(columns=columns, rows=rows, options=tuple(pick.place for pick in picks) if page.linked else ())
+    return Table(columns, rows, options=tuple(pick.place for pick in picks) if page.linked else ())
 
 
 def _reasons(plan: Ranked, page: Page) -> tuple[Block, ...]:
@@ -194,7 +194,7 @@ def explained(plan: Ranked, page: Page, *, rank: int) -> Document:
         ]
     blocks += closing_sections(plan.trail, plan.rejected, made=plan.provenance, title="Ruled out")
     screen = first_screen(question=page.question(plan), answer=plan.sentence, good=plan.feasible)
-    return with_names(Document(first=screen, why=tuple(blocks)))
+    return with_names(Document(screen, tuple(blocks)))
 
 
 def explained_whole(
@@ -203,4 +203,4 @@ def explained_whole(
     """A plan without options to choose from: all its reasons, and its bill opened under that title."""
     opened = sections({title: parts_table(bill)}) if bill is not None and bill.parts else ()
     screen = first_screen(question=question, answer=plan.sentence, good=plan.feasible)
-    return with_names(Document(first=screen, why=(*why, *opened, made_note(plan.provenance))))
+    return with_names(Document(screen, (*why, *opened, made_note(plan.provenance))))

@@ -78,7 +78,7 @@ def predictions_document(found: Sequence[Predicted], *, every: bool = False) -> 
         rest = f"Published results near each case: --why. {rest}" if any(one.near for one in found) else rest
     for one in answered:
         why += _open_prediction(one)
-    document = with_names(Document(first=(*first, Note(hint=rest)), why=tuple(why)))
+    document = with_names(Document((*first, Note(hint=rest)), tuple(why)))
     uses = {use: None for one in answered for use in getattr(one.result, "calibrations", ())}
     return with_measured(document, None, uses=tuple(uses))
 
@@ -91,18 +91,18 @@ def prediction_document(result: Result, *, case: Case) -> Document:
 def _single(one: Predicted) -> tuple[Block, ...]:
     assert one.case is not None and one.result is not None
     result = one.result
-    head = Headline(text="fits" if result.fits else f"does not fit: {result.why}", good=result.fits)
+    head = Headline("fits" if result.fits else f"does not fit: {result.why}", good=result.fits)
     meters = [
-        Meter(name=name, value=_amount(value, unit), interval=_between(low, high, unit))
+        Meter(name, _amount(value, unit), interval=_between(low, high, unit))
         for name, unit, value, low, high in _numbers(result)
     ]
     level = " ".join(part for part in result.level.split(":") if part != result.basis)
     told = [f"Basis: {result.basis}{f' ({level})' if level else ''}."]
     return (
-        Text(text=_case(one.case)),
+        Text(_case(one.case)),
         head,
-        *([Meters(meters=tuple(meters))] if meters else []),
-        *(Text(text=text) for text in (*told, *result.notes[:MOST_NOTES])),
+        *([Meters(tuple(meters))] if meters else []),
+        *(Text(text) for text in (*told, *result.notes[:MOST_NOTES])),
     )
 
 
@@ -131,9 +131,9 @@ def _several(found: Sequence[Predicted], refused: Sequence[str], *, every: bool)
     shown = found if every else found[:ROWS]
     left = len(found) - len(shown)
     return (
-        Headline(text=counts + (f", {len(refused)} refused." if refused else "."), good=not refused),
+        Headline(counts + (f", {len(refused)} refused." if refused else "."), good=not refused),
         *_tables(shown),
-        *(Text(text=text) for text in refused[:MOST_NOTES]),
+        *(Text(text) for text in refused[:MOST_NOTES]),
         *([Note(hint=f"{plural(left, 'more case')}: --all.")] if left else []),
     )
 
@@ -150,8 +150,8 @@ def _tables(found: Sequence[Predicted]) -> Iterator[Table]:
             Column("basis", spare=3),
         )  # fmt: skip
         yield Table(
-            columns=columns,
-            rows=tuple(
+            columns,
+            tuple(
                 (
                     one.case.id or model,
                     *what,
@@ -281,14 +281,14 @@ def sweep_document(
     more = f"{plural(left, 'more point')}: --all. " if left else ""
     head = f"{plural(len(rows), 'point')} of {ask}: {len(rows) - len(wrong):,} answered, {len(wrong):,} refused"
     blocks: list[Block] = [
-        Headline(text=f"{head}; {new:,} asked now, the rest known before.", good=not wrong),
-        *([Table(columns=columns, rows=cells)] if rows else []),
-        *(Text(text=text) for text in [text for text in ranges if text][:RANGES]),
-        *([Text(text=_moved_points(rows))] if any("calibrations" in row for row in rows) else []),
-        *(Text(text=f"Refused: {text}") for text in list(dict.fromkeys(row["error"] for row in wrong))[:MOST_NOTES]),
+        Headline(f"{head}; {new:,} asked now, the rest known before.", good=not wrong),
+        *([Table(columns, cells)] if rows else []),
+        *(Text(text) for text in [text for text in ranges if text][:RANGES]),
+        *([Text(_moved_points(rows))] if any("calibrations" in row for row in rows) else []),
+        *(Text(f"Refused: {text}") for text in list(dict.fromkeys(row["error"] for row in wrong))[:MOST_NOTES]),
         Note(hint=f"{more}As a table: -o grid.csv, .jsonl or .parquet, or piped. Answers are kept in {file}."),
     ]
-    return with_names(Document(first=tuple(blocks)))
+    return with_names(Document(tuple(blocks)))
 
 
 def _moved_points(rows: Sequence[dict[str, Any]]) -> str:

@@ -94,10 +94,10 @@ def _phase(option: RlOption, name: str) -> float:
 
 
 def _meters(plan: RlPlan, best: RlOption) -> list[Meter]:
-    phases = (Meter(name=name, value=show(_phase(best, name), "s")) for name in ("rollout", "training", "weights"))
+    phases = (Meter(name, show(_phase(best, name), "s")) for name in ("rollout", "training", "weights"))
     return [
         meter("step", best.step_s),
-        *([Meter(name="bound by", value=best.binds)] if best.binds else []),
+        *([Meter("bound by", best.binds)] if best.binds else []),
         *phases,
         meter("time", best.run.wall_s, limit=plan.request.deadline_s),
         meter("memory", best.memory, limit=best.limit_bytes),

@@ -117,15 +117,15 @@ def first_screen(
 ) -> tuple[Block, ...]:
     """The blocks of a first screen, in the order of all of them."""
     asked = " · ".join(part for part in question if part)
-    blocks: list[Block] = [*([Text(text=asked)] if asked else []), Headline(text=answer, good=good)]
-    blocks += [Meters(meters=tuple(meters))] if meters else []
+    blocks: list[Block] = [*([Text(asked)] if asked else []), Headline(answer, good=good)]
+    blocks += [Meters(tuple(meters))] if meters else []
     blocks += [table] if table is not None and table.rows else []
     named = [risk for risk in risks if risk][:MAX_RISKS]
     if measure is not None:
         above = (len(table.rows) if table is not None else 0) + lines_of(asked) + lines_of(answer)
         named = _what_fits(named, measure.sentence, lines=TEXT_LINES - above)
-    blocks += [Text(text=risk) for risk in named]
-    blocks += [Text(text=measure.sentence)] if measure is not None else []
+    blocks += [Text(risk) for risk in named]
+    blocks += [Text(measure.sentence)] if measure is not None else []
     return (*blocks, *([rest] if rest is not None else []))
 
 
@@ -196,7 +196,7 @@ def left_out(
     every = f" {FILTERED}" if set(counts) == {FILTERED} else f" ruled out ({reasons})"
     out = f"{plural(len(rejected), what.removesuffix('s'))}{every}." if rejected else ""
     more = f"{plural(hidden, 'more option')}: --all. " if hidden > 0 else ""
-    return Note(text=out, hint=f"{more}Why, assumptions, sources: --why{opened}.")
+    return Note(out, hint=f"{more}Why, assumptions, sources: --why{opened}.")
 
 
 # Lines that several kinds share
@@ -255,7 +255,7 @@ def closest_break_even(points: Iterable[BreakEven]) -> str:
 def capacity_meter(*, load: float, most: float) -> Meter:
     """The most requests that the recommendation takes, and the share of it in use. [1/s]"""
     share = load / most if most else 0.0
-    return Meter(name="capacity", value=f"{show(most, 'count')} req/s, {percent(share)} used", share=share)
+    return Meter("capacity", f"{show(most, 'count')} req/s, {percent(share)} used", share=share)
 
 
 def short_names(ids: Iterable[str]) -> dict[str, str]:

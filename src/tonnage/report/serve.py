@@ -140,7 +140,7 @@ def _meters(plan: ServePlan, best: ServeOption) -> list[Meter]:
     meters.append(
         capacity_meter(load=load, most=most)
         if load
-        else Meter(name="capacity", value=f"{show(most, 'count')} req/s, headroom {percent(best.headroom)}")
+        else Meter("capacity", f"{show(most, 'count')} req/s, headroom {percent(best.headroom)}")
     )
     return [*meters, *_certainty(plan, best)]
 
@@ -234,13 +234,13 @@ def _certainty(plan: ServePlan, best: ServeOption) -> list[Meter]:
     asked, held = percent(plan.request.confidence), chance_text(best.chance)
     name = chance_name(plan.request)
     if not best.sure:
-        return [Meter(name=name, value=f"{held}: no option has the {asked} asked for")]
+        return [Meter(name, f"{held}: no option has the {asked} asked for")]
     more = next((one for one in plan.confidence_prices if one.confidence > plan.request.confidence + 1e-9), None)
     if more is None:
-        return [Meter(name=name, value=f"{held}, {asked} asked for")]
+        return [Meter(name, f"{held}, {asked} asked for")]
     extra = more.usd_per_hour - best.bill.usd_per_hour
     costs = "costs no more" if extra < 0.005 else f"costs ${extra:,.2f}/h more"
-    return [Meter(name=name, value=f"{held}, {asked} asked for; {percent(more.confidence)} {costs}")]
+    return [Meter(name, f"{held}, {asked} asked for; {percent(more.confidence)} {costs}")]
 
 
 def _tokens(plan: ServePlan) -> list[str]:

@@ -88,11 +88,11 @@ def trace_document(found: TraceSessions) -> Document:
     """A log's sessions: what they are, and what caches of some sizes have of its prompts."""
     span = f"{found.requests:,} requests in {show(found.span_s, 's')}" if found.span_s > 0 else "1 request"
     question = f"{found.source} · {span}, {found.prompt_tokens:,.0f} in / {found.output_tokens:,.0f} out"
-    cited = (Note(text=found.licence),) if found.licence else ()
+    cited = (Note(found.licence),) if found.licence else ()
     if found.profile is None:
-        lines = (Text(text=question), Headline(text=found.sentence, good=False), *cited)
-        return Document(first=lines, why=())
-    first: list[Block] = [Text(text=question), Headline(text=found.sentence)]
+        lines = (Text(question), Headline(found.sentence, good=False), *cited)
+        return Document(lines, ())
+    first: list[Block] = [Text(question), Headline(found.sentence)]
     if found.curve:
         rows = [
             (
@@ -108,12 +108,12 @@ def trace_document(found: TraceSessions) -> Document:
         if (missed := _largest_error(found)) > TRUSTED:
             first.append(
                 Note(
-                    text=f"The halves differ by {missed:.0f} points: this log changes as it goes on, and a "
+                    f"The halves differ by {missed:.0f} points: this log changes as it goes on, and a "
                     "part of it says little of what comes."
                 )
             )
     first += cited
-    return Document(first=tuple(first), why=_classes(found))
+    return Document(tuple(first), _classes(found))
 
 
 def _largest_error(found: TraceSessions) -> float:

@@ -34,7 +34,7 @@ def simulation_document(found: Simulated) -> Document:
     good = found.slo_met is not False and found.fits
     if found.ttft_s is None:
         first = first_screen(question=[], answer=found.sentence, good=good, rest=Note(hint="Assumptions: --why."))
-        return with_names(Document(first=first, why=sections({"Assumptions": found.assumed})))
+        return with_names(Document(first, sections({"Assumptions": found.assumed})))
     risks = [found.why] if found.why and not good else []
     if found.capacity is not None:
         c = found.capacity
@@ -60,7 +60,7 @@ def simulation_document(found: Simulated) -> Document:
             "Assumptions": [*found.assumed, *([found.licence] if found.licence else [])],
         }
     )
-    return with_names(Document(first=first, why=why))
+    return with_names(Document(first, why))
 
 
 def simulation_question(asked: Simulation) -> list[str]:
@@ -81,22 +81,18 @@ def simulation_question(asked: Simulation) -> list[str]:
 
 
 def _meters(found: Simulated) -> list[Meter]:
-    meters = [Meter(name="requests", value=f"{show(found.requests_per_s or 0.0, 'count')} req/s")]
+    meters = [Meter("requests", f"{show(found.requests_per_s or 0.0, 'count')} req/s")]
     if found.goodput_per_s is not None and found.requests_per_s:
         met = found.goodput_per_s / found.requests_per_s
         meters.append(
-            Meter(
-                name="serving goodput", value=f"{show(found.goodput_per_s, 'count')} req/s ({percent(met)} of requests)"
-            )
+            Meter("serving goodput", f"{show(found.goodput_per_s, 'count')} req/s ({percent(met)} of requests)")
         )
-    meters.append(Meter(name="output", value=f"{_three(found.output_tokens_per_s or 0.0)} tokens/s"))
+    meters.append(Meter("output", f"{_three(found.output_tokens_per_s or 0.0)} tokens/s"))
     if found.board_w is not None:
-        meters.append(Meter(name="power each", value=show(found.board_w.value, "W")))
+        meters.append(Meter("power each", show(found.board_w.value, "W")))
     if found.occupancy is not None:
         shares = found.occupancy.cache_share
-        meters.append(
-            Meter(name="KV cache", value=f"{percent(sum(shares) / len(shares))} used, at most {percent(max(shares))}")
-        )
+        meters.append(Meter("KV cache", f"{percent(sum(shares) / len(shares))} used, at most {percent(max(shares))}"))
     return meters
 
 
@@ -114,7 +110,7 @@ def _latencies(found: Simulated) -> Table:
         ("time per output token", found.tpot_s), ("inter-token latency (ITL)", found.itl_s),
         ("end to end", found.e2e_s),
     )  # fmt: skip
-    return Table(columns=columns, rows=tuple((name, *_cells(latency)) for name, latency in rows if latency is not None))
+    return Table(columns, tuple((name, *_cells(latency)) for name, latency in rows if latency is not None))
 
 
 def _cells(latency: Latency) -> list[str]:
@@ -198,17 +194,17 @@ def comparison_document(found: Comparison) -> Document:
         good=found.fits,
         table=short,
         risks=[f"Note: {text}" for text in found.assumed[:1]],
-        rest=Note(text=f"{BEST} best of its kind.", hint=f"All {len(found.figures)} figures, assumptions: --why."),
+        rest=Note(f"{BEST} best of its kind.", hint=f"All {len(found.figures)} figures, assumptions: --why."),
     )
-    why = sections({"Every figure": (whole, Note(text=f"{BEST} best of its kind")), "Assumptions": found.assumed})
-    return with_names(Document(first=first, why=why))
+    why = sections({"Every figure": (whole, Note(f"{BEST} best of its kind")), "Assumptions": found.assumed})
+    return with_names(Document(first, why))
 
 
 def _by_figure(found: Comparison, figures: tuple[Compared, ...]) -> Table:
     """A row for each figure."""
     columns = (Column(""), *(Column(side, number=True, wraps=True) for side in found.sides))
     rows = tuple((figure_name(row.what), *(_cell(row, i) for i in range(len(found.sides)))) for row in figures)
-    return Table(columns=columns, rows=rows)
+    return Table(columns, rows)
 
 
 def _by_side(found: Comparison) -> Table:
@@ -216,7 +212,7 @@ def _by_side(found: Comparison) -> Table:
     rows = [row for row in found.figures if row.what in TELLING]
     columns = (Column("", wraps=True), *(Column(figure_name(row.what), number=True, wraps=True) for row in rows))
     cells = tuple((side, *(_cell(row, i) for row in rows)) for i, side in enumerate(found.sides))
-    return Table(columns=columns, rows=cells)
+    return Table(columns, cells)
 
 
 def _cell(row: Compared, place: int) -> str:

@@ -39,11 +39,11 @@ def profile_document(profile: Profile, *, path: str) -> Document:
         rows.append((name, f"{calls:,.0f}", _flop(flop) if flop else "–", share, _count(moved), _count(weights)))
     heads = ["operators", "of>", "FLOP>", "share>", "read and written>", "weights read>"]
     first = (
-        Headline(text=sentence(profile)), grid(heads, rows[:FIRST_ROWS]),
-        Command(text=f"Written to {path}, which stands wherever a model does: tonnage fit {path}"),
+        Headline(sentence(profile)), grid(heads, rows[:FIRST_ROWS]),
+        Command(f"Written to {path}, which stands wherever a model does: tonnage fit {path}"),
     )  # fmt: skip
     whole = sections({"Every operator": grid(heads, rows)}) if len(rows) > FIRST_ROWS else ()
-    return Document(first=first, why=(*whole, *sections({"Unexpected": profile.notes})))
+    return Document(first, (*whole, *sections({"Unexpected": profile.notes})))
 
 
 def _totals(operators: list[TracedOperator]) -> tuple[float, float, float, float]:

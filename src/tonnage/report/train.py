@@ -78,11 +78,11 @@ def _meters(plan: TrainPlan, best: TrainOption) -> list[Meter]:
     wall, deadline, budget = best.run.wall_s, plan.request.deadline_s, plan.request.budget_usd
     return [
         meter("time", wall, limit=deadline),
-        Meter(name="P90", value=show(best.run.wall_p90_s, "s")),
+        Meter("P90", show(best.run.wall_p90_s, "s")),
         meter("cost", best.cost, limit=budget),
         meter("memory", best.memory, limit=best.limit_bytes),
-        Meter(name="MFU", value=percent(best.mfu)),
-        Meter(name="goodput", value=percent(best.run.useful_time_fraction.value)),
+        Meter("MFU", percent(best.mfu)),
+        Meter("goodput", percent(best.run.useful_time_fraction.value)),
     ]  # fmt: skip
 
 

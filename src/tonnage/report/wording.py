@@ -101,11 +101,11 @@ def meter(
     """A quantity against its limit; `of` says that in other words; `joint` is the chance of all limits, none's less."""
     said = money(quantity.value) if quantity.unit == "USD" else show(quantity.value, quantity.unit)
     if not limit:
-        return Meter(name=name, value=said, interval=limits(quantity))
+        return Meter(name, said, interval=limits(quantity))
     low, high, alone = quantity.low, quantity.high, chance(quantity, limit)
     return Meter(
-        name=name,
-        value=said,
+        name,
+        said,
         interval=limits(quantity),
         limit=of or show(limit, quantity.unit),
         chance=chance_text(alone if alone is None or joint is None else max(alone, joint)),
@@ -438,4 +438,4 @@ def closing_sections(
 def made_note(made: Provenance) -> Note:
     """When it was made, by which version, from which data."""
     dates = ", ".join(f"{name} {date}" for name, date in sorted(made.catalogue.items()))
-    return Note(text=f"Made {made.made} by tonnage {made.version}{f'; {dates}' if dates else ''}.")
+    return Note(f"Made {made.made} by tonnage {made.version}{f'; {dates}' if dates else ''}.")

@@ -209,7 +209,7 @@ class _Texts(NamedTuple):
 
 def _texts(document: Document, answer: Any) -> _Texts:
     texts = [one.text for one in document.first if isinstance(one, Text)]
-    asked = texts[0] if texts and document.first[0] == Text(text=texts[0]) else ""
+    asked = texts[0] if texts and document.first[0] == Text(texts[0]) else ""
     said = [
         kept
         for text in texts
@@ -389,7 +389,7 @@ def _section(block: Block, *, without: str) -> str:
 def _here(block: Block) -> Block:
     """The block without what tells how to go on in a terminal."""
     if isinstance(block, Note):
-        return Note(text=without_commands(block.text))
+        return Note(without_commands(block.text))
     if isinstance(block, Text):
         return msgspec.structs.replace(block, text=without_commands(block.text))
     if isinstance(block, Section):

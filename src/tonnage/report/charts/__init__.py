@@ -117,9 +117,9 @@ def _phases(plan: RlPlan) -> Chart:
     )
     longest = max(rows, key=lambda row: row[2])
     return Chart(
-        name="phases",
-        title="Rollout against training time",
-        says=f"Time of a step by phase; the longest is {longest[1]} of {longest[0]} with {show(longest[2], 's')}.",
+        "phases",
+        "Rollout against training time",
+        f"Time of a step by phase; the longest is {longest[1]} of {longest[0]} with {show(longest[2], 's')}.",
         body=body,
         columns=(what, "phase", "time"),
         rows=tuple((where, phase, show(seconds, "s")) for where, phase, seconds in rows),

@@ -42,7 +42,7 @@ ACCENT: Final = {"light": "#0b6f7b", "dark": "#4fb9c4"}
 FAINT: Final = {"light": "#d5dae2", "dark": "#3a4452"}
 
 
-class Chart(msgspec.Struct, frozen=True, kw_only=True):
+class Chart(msgspec.Struct, frozen=True):
     """A picture and its table."""
 
     name: str

@@ -44,9 +44,9 @@ def _by_hour(plan: FleetPlan) -> Chart | None:
         },
     }
     return Chart(
-        name="hours",
-        title="What stands when",
-        says="Instances by the hour, a colour for each offer and term."
+        "hours",
+        "What stands when",
+        "Instances by the hour, a colour for each offer and term."
         + ("" if whole else " Parts of one: it stands for a part of the hour."),
         body=body,
         columns=("instance", "hours", "how many"),
@@ -72,9 +72,9 @@ def _bill(plan: FleetPlan) -> Chart | None:
         },
     }
     return Chart(
-        name="bill",
-        title="Where the month's money goes",
-        says="Lines of the bill of one month, the largest first.",
+        "bill",
+        "Where the month's money goes",
+        "Lines of the bill of one month, the largest first.",
         body=body,
         columns=("line", "USD a month"),
         rows=tuple((part.name, f"{part.value:,.2f}") for part in parts),

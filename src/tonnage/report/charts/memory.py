@@ -69,9 +69,9 @@ def memory_chart(options: Sequence[Any], label: Callable[..., str]) -> Chart | N
     rows = [(name, band, show(size, "bytes")) for name, memory, _ in drawn for band, size in _bands(memory).items()]
     rows += [(name, "may use", show(limit, "bytes")) for name, _, limit in drawn if limit]
     return Chart(
-        name="memory",
-        title="What fills the memory",
-        says="Memory of one accelerator, opened into parts; the upright line is what may be used of it.",
+        "memory",
+        "What fills the memory",
+        "Memory of one accelerator, opened into parts; the upright line is what may be used of it.",
         body=layer_charts(records(("accelerator", "part", "gib", "order"), values), bars, *([line] if limits else [])),
         columns=("accelerator", "part", "size"),
         rows=tuple(rows),

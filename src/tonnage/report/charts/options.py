@@ -123,9 +123,9 @@ def options_chart(points: Sequence[Point], *, time: Axis, money: Axis) -> Chart 
     ]  # fmt: skip
     past = f"; the shaded part is past the limit of {_plain(time.limit)} {time.unit}" if time.limit is not None else ""
     return Chart(
-        name="frontier",
-        title=f"{money.name} against {time.name}",
-        says=f"Each point is an option with its 90 % interval, filled where its speed is measured; the steps are the "
+        "frontier",
+        f"{money.name} against {time.name}",
+        f"Each point is an option with its 90 % interval, filled where its speed is measured; the steps are the "
         f"best price for each speed{past}.",
         body={
             "params": [{"name": "chosen", "value": 1}],

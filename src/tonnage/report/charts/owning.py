@@ -58,9 +58,9 @@ def _break_even(answer: RentOrBuy) -> Chart | None:
         crossing = "none" if rent.break_even_utilisation is None else f"{rent.break_even_utilisation:.0%}"
         rows.append((_label(rent), *(f"{usd:,.2f}" for usd in at), crossing))
     return Chart(
-        name="break-even",
-        title="Where owning begins to pay",
-        says="Cost of an accelerator's hour of useful work over utilisation; dots mark where owning costs no more.",
+        "break-even",
+        "Where owning begins to pay",
+        "Cost of an accelerator's hour of useful work over utilisation; dots mark where owning costs no more.",
         body=body,
         columns=("way", "USD/h at 30 %", "at 60 %", "at 100 %", "break-even"),
         rows=tuple(rows),
@@ -110,9 +110,9 @@ def _tornado(answer: RentOrBuy) -> Chart | None:
         },
     )
     return Chart(
-        name="tornado",
-        title="What decides it",
-        says="Cost of an owned hour when one input alone goes from one end of its band to the other.",
+        "tornado",
+        "What decides it",
+        "Cost of an owned hour when one input alone goes from one end of its band to the other.",
         body=body,
         columns=("input", "from", "to", "USD/h at the low end", "at the high end"),
         rows=tuple(

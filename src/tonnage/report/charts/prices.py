@@ -43,9 +43,9 @@ def price_chart(listing: Listing) -> tuple[Chart, ...]:
     rows = [(name, day, f"{price:.2f}", f"{low:.2f}-{high:.2f}", f"{n:g}") for name, day, price, low, high, n in values]
     return (
         Chart(
-            name="prices",
-            title="What an accelerator-hour was asked for",
-            says="Median over sellers of their last price until a day, and the range of eight in ten of them. Sellers "
+            "prices",
+            "What an accelerator-hour was asked for",
+            "Median over sellers of their last price until a day, and the range of eight in ten of them. Sellers "
             "join on the day of their first dated price, so that a step may be another seller and not another price.",
             body=body,
             columns=("accelerator", "day", "USD/h", "spread", "sellers"),

@@ -118,9 +118,9 @@ def _cost_by_use(plan: ServePlan) -> Chart:
         },
     )
     return Chart(
-        name="cost",
-        title="What idle time costs",
-        says="Cost of a million output tokens over the share of the rented capacity in use; log scale.",
+        "cost",
+        "What idle time costs",
+        "Cost of a million output tokens over the share of the rented capacity in use; log scale.",
         body=body,
         columns=("option", "USD/1M at 100 %", "at 50 %", "at 10 %", "used at the peak here"),
         rows=tuple(rows),
@@ -150,9 +150,9 @@ def _hits_by_cache(plan: ServePlan) -> Chart | None:
         {"mark": {"type": "line", "point": True, "color": COLOURS[1]}, "encoding": {"x": x, "y": usd}},
     )
     return Chart(
-        name="cache",
-        title="What cache buys",
-        says="Share of the prompt tokens found again (blue) and price of the plan (orange) over the size of the cache.",
+        "cache",
+        "What cache buys",
+        "Share of the prompt tokens found again (blue) and price of the plan (orange) over the size of the cache.",
         body={**body, "resolve": {"scale": {"y": "independent"}}},
         columns=("cache", "tokens a replica", "found again", "USD/h"),
         rows=tuple(
@@ -176,9 +176,9 @@ def trace_charts(found: TraceSessions) -> tuple[Chart, ...]:
         records(("tokens", "of", "share"), values), {"mark": {"type": "line", "point": True}, "encoding": encoding}
     )
     chart = Chart(
-        name="hits",
-        title="Cache hits over cache size",
-        says="Share of the second half's prompt tokens found again, replayed and predicted, over the cache's size.",
+        "hits",
+        "Cache hits over cache size",
+        "Share of the second half's prompt tokens found again, replayed and predicted, over the cache's size.",
         body=body,
         columns=("cache, tokens", "second half found", "predicted from the first"),
         rows=tuple(
@@ -264,9 +264,9 @@ def load_chart(
                        "encoding": {"y": {**y, "field": "limit"}, "color": shade}})  # fmt: skip
     dashed = "; dashed are the objectives" if limits else ""
     return Chart(
-        name="load",
-        title="Latency against load",
-        says=f"95th percentiles over the rate of one replica, shaded from the 50th to the 99th{dashed}"
+        "load",
+        "Latency against load",
+        f"95th percentiles over the rate of one replica, shaded from the 50th to the 99th{dashed}"
         f"{'; the rings are what your load sees' if own and peak_per_s is not None else ''}.",
         body=layer_charts(records(("latency", "rate", "p50", "p95", "p99", "passed"), values), *layers),
         columns=("latency", "requests/s", "p50", "p95", "p99", "objectives"),
@@ -379,9 +379,9 @@ def roofline_chart(roof: Roofline | None) -> Chart | None:
         },
     )
     return Chart(
-        name="roofline",
-        title=f"Operators under the roof of one {part_name(roof.accelerator)}",
-        says="Work per byte against speed; the lines are what memory and arithmetic allow, the size of a point is its "
+        "roofline",
+        f"Operators under the roof of one {part_name(roof.accelerator)}",
+        "Work per byte against speed; the lines are what memory and arithmetic allow, the size of a point is its "
         "share of the step.",
         body=body,
         columns=("phase", "operator", "format", "FLOP/byte", "TFLOP/s", "of the roof", "of the step"),

@@ -40,9 +40,9 @@ def _latencies(found: Simulated) -> Chart | None:
         },
     }
     return Chart(
-        name="latency",
-        title="Latency by percentile",
-        says="Percentiles of time to first token, per output token, of inter-token and end-to-end latency.",
+        "latency",
+        "Latency by percentile",
+        "Percentiles of time to first token, per output token, of inter-token and end-to-end latency.",
         body=body,
         columns=("latency", "percentile", "value"),
         rows=tuple((name, percentile, show(seconds, "s")) for name, percentile, seconds in values),
@@ -79,9 +79,9 @@ def _over_time(found: Simulated) -> Chart | None:
     )
     step = max(1, len(seen.at_s) // 24)
     return Chart(
-        name="timeline",
-        title="What happened over time",
-        says="Requests running and waiting, and how full the cache was (shaded).",
+        "timeline",
+        "What happened over time",
+        "Requests running and waiting, and how full the cache was (shaded).",
         body={**body, "resolve": {"scale": {"y": "independent"}}},
         columns=("after", "running", "waiting", "cache in use"),
         rows=tuple(
@@ -119,9 +119,9 @@ def comparison_charts(found: Comparison) -> tuple[Chart, ...]:
         },
     }
     chart = Chart(
-        name="comparison",
-        title="Latency of each way",
-        says="Percentiles of time to first token, per output token, and of the whole answer, for every side.",
+        "comparison",
+        "Latency of each way",
+        "Percentiles of time to first token, per output token, and of the whole answer, for every side.",
         body=body,
         columns=("side", "latency", "percentile", "value"),
         rows=tuple((side, name, percentile, show(seconds, "s")) for side, name, percentile, seconds in values),

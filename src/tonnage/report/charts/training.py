@@ -89,9 +89,9 @@ def _scaling(plan: TrainPlan) -> Chart | None:
         },
     )
     return Chart(
-        name="scaling",
-        title="What more accelerators bring",
-        says=f"Speed over the number of accelerators; dashed is perfect scaling.{_where_it_ends(plan.stops_paying)}",
+        "scaling",
+        "What more accelerators bring",
+        f"Speed over the number of accelerators; dashed is perfect scaling.{_where_it_ends(plan.stops_paying)}",
         body=body,
         columns=("batch held", "accelerators", "tokens/s", "efficiency"),
         rows=tuple(
@@ -161,9 +161,9 @@ def timeline_chart(milestones: tuple[Milestone, ...]) -> Chart | None:
         ),
     )
     return Chart(
-        name="timeline",
-        title="The run over time",
-        says=f"Milestones by {unit} after the start.",
+        "timeline",
+        "The run over time",
+        f"Milestones by {unit} after the start.",
         body=body,
         columns=("milestone", "after", "date"),
         rows=tuple((m.what, show(m.after_s, "s"), m.date) for m in milestones),
