@@ -148,7 +148,7 @@ def as_text(report: AccuracyReport) -> str:
         *confidence_text(report.confidence, report.reliability),
         *log_text(report.logs),
     ]
-    calm = [line for line in report.blocks if _differs(line)]
+    calm = [line for line in report.blocks if line.below_knee not in (None, line.predicted)]
     if calm:
         lines = [
             (line.block, line.quantity, f"{line.below_knee:,}", percent(line.below_knee_median_ape)) for line in calm
@@ -322,10 +322,6 @@ def _count_skipped(report: AccuracyReport) -> list[tuple[tuple[str, str], int]]:
         for why, number in line.skipped.items():
             counts[line.block, why] += number
     return counts.most_common()
-
-
-def _differs(line: BlockErrors) -> bool:
-    return line.below_knee is not None and line.below_knee != line.predicted
 
 
 TRAINING_HEADER = ("group", "figure", "numbers", "value", "to reach", "reached")

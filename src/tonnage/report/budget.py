@@ -152,7 +152,10 @@ def _runs(plan: BudgetPlan) -> tuple[Block, ...]:
             f"{_size(cut.parameters)} on {_size(cut.tokens)} tokens serves {percent(cut.saves_share)} cheaper than the "
             f"optimal size of its loss: pays off after {_size(cut.pays_after_tokens)} output tokens."
         )
-    tuned = f"Or fine-tune: {_tune_text(plan)}." if plan.tunes else ""
+    tunes = ", ".join(
+        f"{model_name(one.model)} by {one.method} on {_size(one.tokens)} tokens" for one in plan.tunes[:2]
+    )
+    tuned = f"Or fine-tune: {tunes}." if tunes else ""
     return first_screen(
         question=_question(plan),
         answer=f"{_size(first.parameters)} parameters on {_size(first.tokens)} tokens   "
@@ -194,10 +197,6 @@ def _sizes(runs: tuple[AffordableRun, ...]) -> Table:
         for one in runs
     )
     return Table(columns, rows)
-
-
-def _tune_text(plan: BudgetPlan) -> str:
-    return ", ".join(f"{model_name(one.model)} by {one.method} on {_size(one.tokens)} tokens" for one in plan.tunes[:2])
 
 
 def _tunes(plan: BudgetPlan) -> Table:

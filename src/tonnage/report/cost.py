@@ -16,6 +16,7 @@ from tonnage.report.document import (
     sections,
 )
 from tonnage.report.names import product, provider_name, with_names
+from tonnage.report.page import usd_table
 from tonnage.report.screen import first_screen
 from tonnage.report.wording import chance, chance_text, limits, money, percent, plural
 from tonnage.units import show
@@ -55,7 +56,7 @@ def rent_or_buy_document(answer: RentOrBuy, *, most: int | None = None) -> Docum
     )
     why = sections(
         {
-            "Where the money of owning goes": _owning(answer),
+            "Where the money of owning goes": usd_table(answer.owning),
             "What decides it: one input at a time, over its band": _tornado(answer),
             "What the rules of thumb become": [f"{c.rule}: {c.verdict}; {c.computed}" for c in answer.claims],
             "Inputs": _inputs(answer.inputs),
@@ -140,12 +141,6 @@ def _break_even(rent: Rent) -> str:
     low = f"{rent.break_even_low or 0.0:.0%}"
     high = "never" if rent.break_even_high is None else f"{rent.break_even_high:.0%}"
     return f"{rent.break_even_utilisation:.0%} ({low}-{high})"
-
-
-def _owning(answer: RentOrBuy) -> Table:
-    total = answer.owning.value
-    rows = [(part.name, f"{part.value:,.0f}", f"{part.value / total:.1%}", part.source) for part in answer.owning.parts]
-    return grid(["part~", "USD>", "share>", "from~"], [*rows, ("total", f"{total:,.0f}", "", "")], total=True)
 
 
 def _tornado(answer: RentOrBuy) -> Table:

@@ -21,9 +21,10 @@ def image_sections(plan: ServePlan) -> dict[str, Contents]:
     found = plan.images
     if found is None:
         return {}
+    chosen = plan.options[0].configuration.label() if plan.options else None
     rows = [
         (
-            f"{way.name} (this plan)" if _chosen(plan, way) else way.name,
+            f"{way.name} (this plan)" if way.configuration == chosen else way.name,
             show(way.encode_s, "s"),
             show(way.move_s, "s") if way.move_s else "–",
             f"{way.hits:.0%}",
@@ -53,10 +54,6 @@ def _price(way: EncoderWay) -> str:
     if way.usd_per_hour is None:
         return "no instance" if way.rate_per_s else "–"
     return f"{way.usd_per_hour:,.2f}"
-
-
-def _chosen(plan: ServePlan, way: EncoderWay) -> bool:
-    return bool(plan.options) and plan.options[0].configuration.label() == way.configuration
 
 
 def images_chart(plan: ServePlan) -> Chart | None:

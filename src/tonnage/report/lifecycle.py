@@ -16,7 +16,7 @@ from tonnage.report.document import (
     sections,
 )
 from tonnage.report.names import model_name, part_name, provider_name, with_names
-from tonnage.report.page import explained
+from tonnage.report.page import explained, usd_table
 from tonnage.report.screen import (
     ROWS,
     Pick,
@@ -163,7 +163,7 @@ def _why(plan: LifecyclePlan, *, kinds: int) -> tuple[Section, ...]:
             "Answer": plan.sentence,
             "Training": plan.make.sentence,
             "Serving": plan.serve.sentence,
-            "Bill": (_bill(plan), electricity if plan.bill is not None else None),
+            "Bill": () if plan.bill is None else (usd_table(plan.bill), electricity),
             "One kind of accelerator for both": (plan.one_type_text, _types(plan, kinds)),
             "Savings options": [_lever(lever) for lever in plan.savings],
             "Timeline": [
@@ -173,14 +173,6 @@ def _why(plan: LifecyclePlan, *, kinds: int) -> tuple[Section, ...]:
             "Assumptions": dict.fromkeys(text for text in assumed if text not in again),
         }
     )
-
-
-def _bill(plan: LifecyclePlan) -> Table | None:
-    bill = plan.bill
-    if bill is None:
-        return None
-    rows = [(part.name, f"{part.value:,.0f}", f"{part.value / bill.value:.1%}", part.source) for part in bill.parts]
-    return grid(["part~", "USD>", "share>", "from~"], [*rows, ("total", f"{bill.value:,.0f}", "", "")], total=True)
 
 
 def _types(plan: LifecyclePlan, kinds: int) -> Table | None:

@@ -74,7 +74,12 @@ def sentence(measurement: Measurement) -> str:
 
 def measurement_document(measurement: Measurement) -> Document:
     """A measurement as blocks."""
-    about = (measurement.model, measurement.url, _tool(measurement), measurement.date)
+    about = (
+        measurement.model,
+        measurement.url,
+        f"{measurement.tool} {measurement.tool_version or ''}".strip(),
+        measurement.date,
+    )
     kept = [(head, spare, cell) for head, spare, cell in _COLUMNS if any(cell(p) for p in measurement.points)]
     columns = tuple(Column(head, head != "load", spare=spare) for head, spare, _ in kept)
     rows = tuple(tuple(cell(point) or UNKNOWN for _, _, cell in kept) for point in measurement.points)
@@ -90,10 +95,6 @@ def measurement_document(measurement: Measurement) -> Document:
     )
     whole = sections({"Every load": Table(columns, rows) if len(rows) > FIRST_ROWS else None})
     return Document(tuple(first), (*whole, *sections({"Notes": notes})))
-
-
-def _tool(measurement: Measurement) -> str:
-    return f"{measurement.tool} {measurement.tool_version or ''}".strip()
 
 
 def _load(point: Point) -> str:

@@ -16,6 +16,7 @@ from tonnage.report.document import (
     Document,
     Meter,
     Table,
+    grid,
     sections,
 )
 from tonnage.report.names import provider_name, with_names
@@ -45,7 +46,7 @@ from tonnage.report.wording import (
 
 __all__ = [
     "COST", "EVIDENCE", "MEETS", "PROVIDER", "REGION", "SHOWN", "SURE", "TERM", "TIME", "Cell", "Page", "at",
-    "explained", "explained_whole", "page_document",
+    "explained", "explained_whole", "page_document", "usd_table",
 ]  # fmt: skip
 
 Ranked = RankedPlan[Any, Any]
@@ -195,6 +196,12 @@ def explained(plan: Ranked, page: Page, *, rank: int) -> Document:
     blocks += closing_sections(plan.trail, plan.rejected, made=plan.provenance, title="Ruled out")
     screen = first_screen(question=page.question(plan), answer=plan.sentence, good=plan.feasible)
     return with_names(Document(screen, tuple(blocks)))
+
+
+def usd_table(bill: Quantity) -> Table:
+    """A sum of money in whole dollars with its parts: each with its share, and where it comes from."""
+    rows = [(part.name, f"{part.value:,.0f}", f"{part.value / bill.value:.1%}", part.source) for part in bill.parts]
+    return grid(["part~", "USD>", "share>", "from~"], [*rows, ("total", f"{bill.value:,.0f}", "", "")], total=True)
 
 
 def explained_whole(

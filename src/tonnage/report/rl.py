@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.domain.answer import Quantity
-from tonnage.domain.requests.rl import Rl
 from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.report.document import Column, Contents, Meter
 from tonnage.report.names import model_name, product
@@ -24,7 +23,7 @@ from tonnage.report.wording import (
 )
 from tonnage.units import show
 
-__all__ = ["PAGE", "rl_question"]
+__all__ = ["PAGE"]
 
 RANKING: Final = Ranking(price=lambda option: option.cost.value, speed=lambda option: option.run.wall_s.value)
 
@@ -52,20 +51,21 @@ def _memory_risk(plan: RlPlan, best: RlOption) -> str:
     )
 
 
-def rl_question(request: Rl) -> list[str]:
-    """The steps and their limits, in parts of a line."""
-    responses = f"{request.prompts_per_step:,} x {request.responses_per_prompt} responses"
-    parts = [request.algorithm.upper(), f"{request.steps:,.0f} steps", f"{responses} of {request.response_tokens:,.0f}"]
-    parts += [f"{plural(request.staleness, 'step')} off policy"] if request.staleness else ["on policy"]
-    parts += [plural(request.count, "accelerator")] if request.count else []
-    parts += [product(id) for id in request.filters.accelerators[:2]]
-    parts += [f"within {show(request.deadline_s, 's')}"] if request.deadline_s else []
-    parts += [f"at most {show(request.budget_usd, 'USD')}"] if request.budget_usd else []
-    return parts
-
-
 def _question(plan: RlPlan) -> list[str]:
-    return [model_name(plan.request.model), *rl_question(plan.request), price_dates(plan.provenance)]
+    request = plan.request
+    responses = f"{request.prompts_per_step:,} x {request.responses_per_prompt} responses"
+    return [
+        model_name(request.model),
+        request.algorithm.upper(),
+        f"{request.steps:,.0f} steps",
+        f"{responses} of {request.response_tokens:,.0f}",
+        f"{plural(request.staleness, 'step')} off policy" if request.staleness else "on policy",
+        plural(request.count, "accelerator") if request.count else "",
+        *(product(id) for id in request.filters.accelerators[:2]),
+        f"within {show(request.deadline_s, 's')}" if request.deadline_s else "",
+        f"at most {show(request.budget_usd, 'USD')}" if request.budget_usd else "",
+        price_dates(plan.provenance),
+    ]
 
 
 def _recommendation(_: RlPlan, best: RlOption) -> str:
@@ -129,20 +129,16 @@ def _why(plan: RlPlan) -> dict[str, Contents]:
     best = plan.options[0]
     return {
         "One step": _tree_lines(best.step),
-        "Splits of these accelerators": _splits(plan),
+        "Splits of these accelerators": [
+            f"{s.rollout} + {s.training}: rollout {show(s.rollout_s, 's')}, training {show(s.training_s, 's')}, step "
+            f"{show(s.step_s, 's')}"
+            for s in plan.splits
+        ],
         "Off policy": plan.off_policy,
         "Cheaper, at a risk": plan.cheaper_at_risk,
         "Rates": _rates(best),
         "Host and storage": [need_text(need) for need in best.needs],
     }
-
-
-def _splits(plan: RlPlan) -> list[str]:
-    return [
-        f"{s.rollout} + {s.training}: rollout {show(s.rollout_s, 's')}, training {show(s.training_s, 's')}, step "
-        f"{show(s.step_s, 's')}"
-        for s in plan.splits
-    ]
 
 
 def _rates(option: RlOption) -> list[str]:

@@ -101,11 +101,6 @@ def _ranking(plan: ServePlan) -> Ranking:
     return Ranking(price=lambda option: option.bill.usd_per_hour, speed=speed)
 
 
-def _load(request: Serve) -> float:
-    """At the peak; 0 where the load is not a rate. [1/s]"""
-    return (request.rate_per_s or 0.0) * request.shape.peak_to_mean
-
-
 def _recommendation(plan: ServePlan, best: ServeOption) -> str:
     c = best.configuration
     one = "unit" if c.pools else "replica"
@@ -136,7 +131,7 @@ def _meters(plan: ServePlan, best: ServeOption) -> list[Meter]:
     slo, seen = plan.request.slo, best.capacity
     meters = latency_meters(slo, seen, at=f" p{slo.percentile:g}")
     most = best.replicas * seen.max_rate_per_s.value
-    load = _load(plan.request)
+    load = (plan.request.rate_per_s or 0.0) * plan.request.shape.peak_to_mean
     meters.append(
         capacity_meter(load=load, most=most)
         if load
@@ -275,7 +270,10 @@ def _why(plan: ServePlan) -> dict[str, Contents]:
         "Buy tokens instead": _tokens(plan),
         "Cheaper, at a risk": plan.cheaper_at_risk,
         "Why not fewer": plan.why_not_fewer,
-        "Headroom": _choices(plan),
+        "Headroom": [
+            f"{one.name}: {plural(one.accelerators, 'accelerator')}, ${one.usd_per_hour:,.2f}/h, {one.covers}"
+            for one in plan.sizes
+        ],
         **_sessions(plan),
         **_images(plan),
         "Disaggregated serving": plan.pools.sentence if plan.pools else None,
@@ -297,15 +295,6 @@ def _images(plan: ServePlan) -> dict[str, Contents]:
     from tonnage.report.images import image_sections
 
     return image_sections(plan)
-
-
-def _choices(plan: ServePlan) -> list[str]:
-    """Less and more of the same, from plans that have it."""
-    return [
-        f"{choice.name}: {plural(choice.accelerators, 'accelerator')}, ${choice.usd_per_hour:,.2f}/h, {choice.covers}"
-        for choice in plan.sizes
-        if hasattr(choice, "covers")
-    ]
 
 
 def _day(day: FleetDay) -> dict[str, Contents]:

@@ -38,12 +38,9 @@ def cache_line(plan: ServePlan) -> str:
 def _worth_more(plan: ServePlan, found: SessionCosts) -> CacheSize | None:
     """The smallest cache beyond the plan's that saves something."""
     now = plan.options[0].bill.usd_per_hour
-    larger = [size for size in found.sizes if not size.now and size.tokens > _own(found)]
+    own = next((size.tokens for size in found.sizes if size.now), 0.0)
+    larger = [size for size in found.sizes if not size.now and size.tokens > own]
     return next((size for size in larger if size.usd_per_hour < now * (1.0 - SAVES)), None)
-
-
-def _own(found: SessionCosts) -> float:
-    return next((size.tokens for size in found.sizes if size.now), 0.0)
 
 
 def session_sections(plan: ServePlan) -> dict[str, Contents]:

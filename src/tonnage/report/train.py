@@ -108,7 +108,8 @@ def _why(plan: TrainPlan) -> dict[str, Contents]:
     return {
         "Cheaper, at a risk": plan.cheaper_at_risk,
         "Cost against time: nothing else is both cheaper and faster": _frontier(plan),
-        "Memory of the fullest accelerator": _memory(best),
+        "Memory of the fullest accelerator": f"{interval(best.memory)} of {show(best.limit_bytes, 'bytes')}: "
+        f"{_parts(best.memory)}",
         "One step": _parts(best.step_s),
         "The run": _run(best),
         "Timeline": _timeline(best),
@@ -146,10 +147,6 @@ def _frontier(plan: TrainPlan) -> list[str]:
         count = f"{option.accelerators} x {option.configuration.accelerator}"
         summary.append(f"{show(wall, 's')} for {show(usd, 'USD')}: {count}{beside}{sure}")
     return summary
-
-
-def _memory(option: TrainOption) -> str:
-    return f"{interval(option.memory)} of {show(option.limit_bytes, 'bytes')}: {_parts(option.memory)}"
 
 
 def _parts(quantity: Quantity) -> str:

@@ -358,33 +358,29 @@ def _group_fields(inputs: Iterable[dict[str, Any]]) -> list[tuple[str, list[dict
 
 
 def _input(field: Field, value: Any, *, written: bool, problem: str, otherwise: str) -> dict[str, Any]:
-    group, _, last = field.name.rpartition(".")
+    text, (group, _, last) = str(value), field.name.rpartition(".")
     choices = ("true", "false") if field.reads == "flag" else field.choices
     label = _label(last)
-    cards = _cards(str(value)) if field.name == "traffic" else ()
+    has_unit = any(letter.isalpha() or letter in "$%/" for letter in text)
+    cards = _cards(text) if field.name == "traffic" else ()
     return {
         "name": field.name,
         "chip": f"{group.replace('_', ' ').capitalize()}: {label}" if group else label,
         "label": f"{group.replace('_', ' ').capitalize()}: {label}" if group else LABELS.get(last, label),
         "help": "mean tokens of published traces" if cards else field.help.replace(", path, or", ", or"),
         "cards": cards,
-        "picked": str(value) or otherwise,
+        "picked": text or otherwise,
         "group": group.replace("_", " ").capitalize() if group else field.group,
-        "value": str(value),
-        "said": _model_said(str(value)) if last == "model" else str(value),
-        "unit": "" if field.choices or _has_unit(str(value)) else UNITS.get(field.reads, ""),
-        "rows": max(3, str(value).count("\n") + 1) if written else 0,
+        "value": text,
+        "said": _model_said(text) if last == "model" else text,
+        "unit": "" if field.choices or has_unit else UNITS.get(field.reads, ""),
+        "rows": max(3, text.count("\n") + 1) if written else 0,
         "wide": written or last == "model",
         "choices": choices if field.reads in ("flag", "text") else (),
         "problem": problem,
         "list": {"model": "models", "accelerator": "accelerators", "exclude": "accelerators", "traffic": "profiles",
                  "profile": "profiles"}.get(last, ""),
     }  # fmt: skip
-
-
-def _has_unit(text: str) -> bool:
-    """What is written says its unit by itself."""
-    return any(letter.isalpha() or letter in "$%/" for letter in text)
 
 
 def _cards(value: str) -> tuple[tuple[str, str, str], ...]:

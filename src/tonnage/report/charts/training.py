@@ -88,10 +88,12 @@ def _scaling(plan: TrainPlan) -> Chart | None:
             "encoding": {"x": x, "y": y, "color": colour("kind")},
         },
     )
+    told = plan.stops_paying
+    where = f" Where does it stop paying? {told[0].upper()}{told[1:]}." if told else ""
     return Chart(
         "scaling",
         "What more accelerators bring",
-        f"Speed over the number of accelerators; dashed is perfect scaling.{_where_it_ends(plan.stops_paying)}",
+        f"Speed over the number of accelerators; dashed is perfect scaling.{where}",
         body=body,
         columns=("batch held", "accelerators", "tokens/s", "efficiency"),
         rows=tuple(
@@ -115,11 +117,6 @@ def _end_layers(plan: TrainPlan, *, x: dict[str, Any]) -> list[dict[str, Any]]:
             "encoding": {"x": x, "text": {"field": "says"}},
         },
     ]
-
-
-def _where_it_ends(told: str) -> str:
-    """ " Where does it stop paying? Not up to 2 accelerators: …"; empty where nothing is known."""
-    return f" Where does it stop paying? {told[0].upper()}{told[1:]}." if told else ""
 
 
 def timeline_chart(milestones: tuple[Milestone, ...]) -> Chart | None:
