@@ -130,7 +130,9 @@ class Root(click.Group):
 
 
 @click.group(
-    name="tonnage", cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST}
+    name="tonnage",
+    cls=Root,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST, "show_default": True},
 )
 @click.version_option(__version__, message="tonnage %(version)s")
 def root() -> None:

@@ -37,7 +37,7 @@ __all__ = ["calibrate"]
 )
 @click.option("--isl", type=float, help="prompt tokens of pasted rows that state none")
 @click.option("--osl", type=float, help="answer tokens of pasted rows that state none")
-@click.option("--window", default="10s", show_default=True, callback=reads("s"), help="how long a metrics page is read")
+@click.option("--window", default="10s", callback=reads("s"), help="how long a metrics page is read")
 @click.option("--out", type=click.Path(dir_okay=False), help="file to write; the user folder's without this")
 @why_option
 @json_option("calibrate")

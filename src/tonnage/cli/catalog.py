@@ -70,7 +70,7 @@ _OF_OFFER: Final = (
     click.option("--history", is_flag=True, help="with superseded prices and retiring series"),
 )
 _OUTPUT: Final = (
-    click.option("--sort", default="", metavar="COLUMN", help="any column, also those of --wide"),
+    click.option("--sort", default="", show_default=False, metavar="COLUMN", help="any column, also those of --wide"),
     click.option("--reverse", is_flag=True, help="the other way round"),
     click.option("--wide", is_flag=True, help="every column"),
     click.option("--all", "every", is_flag=True, help="every row, on a terminal too"),
@@ -103,7 +103,7 @@ def _with(*groups: tuple[Callable[[Command], Command], ...]) -> Callable[[Comman
 
 
 def _limit(default: int) -> tuple[Callable[[Command], Command], ...]:
-    return (click.option("--limit", default=default, show_default=True, help="most rows to show; 0 = all"),)
+    return (click.option("--limit", default=default, help="most rows to show; 0 = all"),)
 
 
 @catalog.command("accelerators")

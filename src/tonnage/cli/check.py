@@ -29,7 +29,6 @@ CHANGED = 1
 @click.option(
     "--tolerance",
     default="5%",
-    show_default=True,
     callback=reads("fraction"),
     help="a figure that moves by no more counts as unchanged",
 )

@@ -19,9 +19,7 @@ __all__ = ["diagnose"]
     callback=reads("s"),
     help="how long to look: 10 s of a live endpoint, the last 1 h of Prometheus",
 )
-@click.option(
-    "--every", "every_s", default="1s", show_default=True, callback=reads("s"), help="between looks at a live endpoint"
-)
+@click.option("--every", "every_s", default="1s", callback=reads("s"), help="between looks at a live endpoint")
 @click.option("--match", help="""labels that series of Prometheus must have: 'job="llm"'""")
 @click.option(
     "--baseline", help="what got worse since an earlier measurement: its file, its number in the history, or last"

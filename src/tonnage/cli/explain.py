@@ -15,7 +15,7 @@ INFEASIBLE = 3
 
 @click.command()
 @click.argument("path", metavar="FILE")
-@click.option("--option", "rank", type=click.IntRange(1), default=1, show_default=True, help="which option of a plan")
+@click.option("--option", "rank", type=click.IntRange(1), default=1, help="which option of a plan")
 @click.option("--depth", type=click.IntRange(0, 30), help="levels below each time  [default: 7, of a plan's option 6]")
 @click.option("--number", "only", metavar="NAME", help="one of them alone: TTFT, TPOT, 'end to end', step …")
 @why_option

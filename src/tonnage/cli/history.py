@@ -51,7 +51,7 @@ def keep_measurement(noun: Any) -> None:
 @history.command(name="list")
 @click.option("--kind", help="serve, train, device")
 @click.option("--model", help="only of this model")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50)
 @json_option("history")
 @click.pass_context
 def list_(ctx: click.Context, /, kind: str | None, model: str | None, limit: int, **options: Any) -> None:
@@ -121,7 +121,7 @@ def export(ctx: click.Context, kind: str | None, model: str | None, output: str 
 @click.option("--weights", help="format that ran, where not the own one of the checkpoint")
 @click.option("--tp", type=click.IntRange(1), help="tensor-parallel ranks of the replica")
 @click.option("--pp", type=click.IntRange(1), help="pipeline stages of the replica")
-@click.option("--output", "-o", type=click.Path(dir_okay=False), default="own-points.csv", show_default=True)
+@click.option("--output", "-o", type=click.Path(dir_okay=False), default="own-points.csv")
 @click.option("--yes", is_flag=True, help="write without asking")
 @click.pass_context
 def share(ctx: click.Context, /, numbers: tuple[int, ...], **options: Any) -> None:

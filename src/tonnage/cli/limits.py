@@ -29,8 +29,8 @@ def limit_options(command: Command) -> Command:
             type=click.IntRange(1, 256),
             help="processes that plan and simulate [default: one a core, at least 2]",
         ),
-        click.option("--memory-limit", default="4 GiB", show_default=True, help="of one worker process (on Linux)"),
-        click.option("--time-limit", default="60 s", show_default=True, help="for the work on one question"),
+        click.option("--memory-limit", default="4 GiB", help="of one worker process (on Linux)"),
+        click.option("--time-limit", default="60 s", help="for the work on one question"),
     ):
         command = option(command)
     return command

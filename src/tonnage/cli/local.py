@@ -21,7 +21,7 @@ __all__ = ["local"]
 @click.option("--min-speed", metavar="RATE", help="output wanted, in tokens/s  [default: 10]")
 @click.option("--model", metavar="WORD", help="a model, or a word that names hold")
 @click.option("--all", "every_format", is_flag=True, help="every format of every model")
-@click.option("--top", type=click.IntRange(1, 500), default=10, show_default=True, help="rows to show")
+@click.option("--top", type=click.IntRange(1, 500), default=10, help="rows to show")
 @click.option("--why", is_flag=True, help="also what was assumed, and which models do not fit")
 @own_facts_options
 @json_option()

@@ -38,7 +38,7 @@ for command in (train, plan, quick):
 
 def _slo_options(command: Any) -> Any:
     for option in (
-        click.option("--percentile", type=click.FloatRange(50, 99), default=95.0, show_default=True, help="Of them."),
+        click.option("--percentile", type=click.FloatRange(50, 99), default=95.0, help="Of them."),
         click.option("--slo-e2e", "e2e_s", callback=reads("s"), help="Objective, as '10 s': whole answer."),
         click.option("--slo-tpot", "tpot_s", callback=reads("s"), help="Objective, as '50 ms': time per output token."),
         click.option("--slo-ttft", "ttft_s", callback=reads("s"), help="Objective, as '500 ms': time to first token."),
@@ -50,7 +50,7 @@ def _slo_options(command: Any) -> Any:
 @measure.command()
 @click.argument("url")
 @click.option("--model", required=True, help="Name of the model as the server knows it.")
-@click.option("--endpoint", "kind", type=click.Choice(["chat", "completions"]), default="chat", show_default=True)
+@click.option("--endpoint", "kind", type=click.Choice(["chat", "completions"]), default="chat")
 @click.option("--rate", "rate_per_s", callback=reads("1/s"), help="Open loop: offered requests, as '4/s'.")
 @click.option("--concurrency", type=int, help="Closed loop: requests at once.")
 @click.option(
@@ -61,18 +61,16 @@ def _slo_options(command: Any) -> Any:
     help="Raise the load from --rate or --concurrency until it is too much.",
 )
 @click.option("--most", type=float, help="Highest load of a sweep.")
-@click.option("--arrivals", type=click.Choice(["poisson", "constant", "gamma"]), default="poisson", show_default=True)
-@click.option("--burstiness", type=float, default=1.0, show_default=True, help="Shape of gamma; below 1 = bursts.")
-@click.option("--prompt-tokens", type=int, default=256, show_default=True)
-@click.option("--output-tokens", type=int, default=64, show_default=True)
-@click.option("--requests", type=int, default=200, show_default=True, help="At most, of each load.")
-@click.option(
-    "--duration", "duration_s", default="60s", show_default=True, callback=reads("s"), help="At most, of each load."
-)
+@click.option("--arrivals", type=click.Choice(["poisson", "constant", "gamma"]), default="poisson")
+@click.option("--burstiness", type=float, default=1.0, help="Shape of gamma; below 1 = bursts.")
+@click.option("--prompt-tokens", type=int, default=256)
+@click.option("--output-tokens", type=int, default=64)
+@click.option("--requests", type=int, default=200, help="At most, of each load.")
+@click.option("--duration", "duration_s", default="60s", callback=reads("s"), help="At most, of each load.")
 @click.option("--warmup", type=int, help="Requests before those that count; a few without this.")
-@click.option("--timeout", "timeout_s", default="120s", show_default=True, callback=reads("s"), help="Of one request.")
+@click.option("--timeout", "timeout_s", default="120s", callback=reads("s"), help="Of one request.")
 @click.option("--ignore-eos/--no-ignore-eos", default=True, help="Ask for answers of full length.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of arrivals; prompts are new in every run.")
+@click.option("--seed", type=int, default=0, help="Of arrivals; prompts are new in every run.")
 @click.option("--key-env", help="Environment variable that holds the API key (OPENAI_API_KEY without this).")
 @click.option(
     "--metrics", multiple=True, help="Metrics page to read beside it (engine, DCGM or node exporter); repeat."
@@ -132,15 +130,14 @@ def import_(file: str, **options: Any) -> None:
 @measure.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option("--rate", "rate_per_s", callback=reads("1/s"), help="Serving: mean load, as '40/s'.")
-@click.option("--peak", "peak_to_mean", type=float, default=1.0, show_default=True, help="Serving: peak over mean.")
+@click.option("--peak", "peak_to_mean", type=float, default=1.0, help="Serving: peak over mean.")
 @click.option(
     "--headroom",
     default="25%",
-    show_default=True,
     callback=reads("fraction"),
     help="Serving: kept free of each replica at the peak.",
 )
-@click.option("--spare", type=int, default=0, show_default=True, help="Serving: replicas that may fail at the peak.")
+@click.option("--spare", type=int, default=0, help="Serving: replicas that may fail at the peak.")
 @click.option("--tokens", callback=reads("tokens"), help="Training: tokens to train on, as '100B'.")
 @click.option("--samples", callback=reads("tokens"), help="Training: samples to train on, instead.")
 @click.option("--steps", type=int, help="Training: steps to make, instead.")
@@ -151,21 +148,18 @@ def import_(file: str, **options: Any) -> None:
 @click.option(
     "--retries",
     default="10%",
-    show_default=True,
     callback=reads("fraction"),
     help="Training: for interruptions, of the run.",
 )
 @click.option(
     "--validation",
     default="5%",
-    show_default=True,
     callback=reads("fraction"),
     help="Training: for evaluations, of the run.",
 )
 @click.option(
     "--experiments",
     default="20%",
-    show_default=True,
     callback=reads("fraction"),
     help="Training: for trials before it, of the run.",
 )
@@ -173,7 +167,6 @@ def import_(file: str, **options: Any) -> None:
 @click.option(
     "--share-of-day",
     default="100%",
-    show_default=True,
     callback=reads("fraction"),
     help="Training: of each day that it may run.",
 )
@@ -208,9 +201,9 @@ def _capacity(file: str, options: dict[str, Any]) -> Capacity:
 
 
 @measure.command()
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:1 (ROCm too), mps, xpu.")
+@click.option("--device", default="cpu", help="cpu, cuda, cuda:1 (ROCm too), mps, xpu.")
 @click.option("--threads", type=click.IntRange(1), help="Of a processor; absent = as many as PyTorch takes.")
-@click.option("--seconds", default="30s", show_default=True, callback=reads("s"), help="About as long it may take.")
+@click.option("--seconds", default="30s", callback=reads("s"), help="About as long it may take.")
 @click.option("--id", "name", help="Id of the accelerator in answers; absent = own- and its name.")
 @click.option("--out", "-o", type=click.Path(dir_okay=False), help="File to write; absent = ID.toml.")
 @json_option("device")

@@ -49,16 +49,13 @@ def plan(file: str, **options: Any) -> None:
 @click.option("--option", "settings", multiple=True, metavar="NAME=VALUE", help="Engine setting: max_num_seqs=16")
 @click.option("--weights", help="Format of the weights, where not the checkpoint's own: fp8, int4, …")
 @click.option("--tp", type=click.IntRange(1), help="Tensor-parallel ranks of the replica.")
-@click.option(
-    "--most", type=click.IntRange(2), default=32, show_default=True, help="Requests at once of the third point."
-)
-@click.option("--isl", type=int, default=1024, show_default=True, help="Prompt tokens.")
-@click.option("--osl", type=int, default=128, show_default=True, help="Answer tokens.")
+@click.option("--most", type=click.IntRange(2), default=32, help="Requests at once of the third point.")
+@click.option("--isl", type=int, default=1024, help="Prompt tokens.")
+@click.option("--osl", type=int, default=128, help="Answer tokens.")
 @click.option(
     "--time",
     "duration_s",
     default="5 min",
-    show_default=True,
     callback=reads("s"),
     help="Of all three points together, at most.",
 )

@@ -21,12 +21,11 @@ __all__ = ["train"]
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("--devices", help="start it by torchrun at each of these numbers of devices: 1,2,4")
 @click.option("--steps", type=click.IntRange(1), help="end each run after so many steps that count")
-@click.option("--warmup", type=click.IntRange(0), default=3, show_default=True, help="steps left out at the start")
+@click.option("--warmup", type=click.IntRange(0), default=3, help="steps left out at the start")
 @click.option(
     "--duration",
     "duration_s",
     default="30min",
-    show_default=True,
     callback=reads("s"),
     help="end each run after so long",
 )

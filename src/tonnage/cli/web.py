@@ -24,8 +24,8 @@ SPARE_FILES = 200
 
 
 @click.command(context_settings={"auto_envvar_prefix": "TONNAGE_WEB"})
-@click.option("--host", default="127.0.0.1", show_default=True, help="address to listen on")
-@click.option("--port", type=click.IntRange(0, 65535), default=8042, show_default=True, help="0 = any free one")
+@click.option("--host", default="127.0.0.1", help="address to listen on")
+@click.option("--port", type=click.IntRange(0, 65535), default=8042, help="0 = any free one")
 @click.option("--name", "names", multiple=True, help="also answer to this name in Host (behind a proxy, say)")
 @click.option("--online", is_flag=True, help="let questions look up models on the Hugging Face hub")
 @additions_option
