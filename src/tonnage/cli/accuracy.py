@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from tonnage.cli.options import Grouped, on_terminal, request_options, why_option
+from tonnage.cli.options import FILE, Grouped, on_terminal, request_options, why_option
 from tonnage.domain.requests.accuracy import AccuracyRequest, LeftOut
 from tonnage.errors import BadFact, BadRequest, echo
 
@@ -27,11 +27,9 @@ __all__ = ["accuracy"]
 @click.argument("files", nargs=-1, type=click.Path())
 @request_options(AccuracyRequest, argument="")
 @click.option("--json", "as_json", is_flag=True, help="machine-readable report (schema tonnage.accuracy/1)")
-@click.option("--rows", "rows_file", type=click.Path(dir_okay=False), help="write every row and quantity as CSV")
-@click.option("--markdown", type=click.Path(dir_okay=False), help="write the report as a Markdown page")
-@click.option(
-    "--figures", type=click.Path(dir_okay=False), help="write the left-out figures as CSV, as the web page shows them"
-)
+@click.option("--rows", "rows_file", type=FILE, help="write every row and quantity as CSV")
+@click.option("--markdown", type=FILE, help="write the report as a Markdown page")
+@click.option("--figures", type=FILE, help="write the left-out figures as CSV, as the web page shows them")
 @why_option
 def accuracy(files: tuple[str, ...], **options: Any) -> None:
     """

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from tonnage.cli.options import (
+    FILE,
     Grouped,
     additions_option,
     json_option,
@@ -31,10 +32,10 @@ __all__ = ["adopt"]
     "--output",
     "-o",
     "today_as",
-    type=click.Path(dir_okay=False),
+    type=FILE,
     help="write what runs today as a plan: explain, export, check",
 )
-@click.option("--better", type=click.Path(dir_okay=False), help="write the better plan to this file")
+@click.option("--better", type=FILE, help="write the better plan to this file")
 @today_option
 @additions_option
 def adopt(file: str, today_as: str | None, better: str | None, **options: Any) -> None:

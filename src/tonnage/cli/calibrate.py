@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tonnage.cli.options import (
+    FILE,
     Grouped,
     json_option,
     output_of,
@@ -38,7 +39,7 @@ __all__ = ["calibrate"]
 @click.option("--isl", type=float, help="prompt tokens of pasted rows that state none")
 @click.option("--osl", type=float, help="answer tokens of pasted rows that state none")
 @click.option("--window", default="10s", callback=reads("s"), help="how long a metrics page is read")
-@click.option("--out", type=click.Path(dir_okay=False), help="file to write; the user folder's without this")
+@click.option("--out", type=FILE, help="file to write; the user folder's without this")
 @why_option
 @json_option("calibrate")
 @own_facts_options

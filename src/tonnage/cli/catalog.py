@@ -17,7 +17,7 @@ from click.core import ParameterSource
 
 from tonnage.catalog.additions import TEMPLATE, Additions, gather
 from tonnage.catalog.filters import Order, Wanted
-from tonnage.cli.options import json_option, name_argument, on_terminal, output_of, reads, today_option
+from tonnage.cli.options import FILE, json_option, name_argument, on_terminal, output_of, reads, today_option
 from tonnage.domain.listing import AcceleratorCard, Listing
 
 __all__ = ["catalog"]
@@ -158,7 +158,7 @@ def providers_command(**options: Any) -> None:
 @catalog.command("prices")
 @click.argument("names", nargs=-1, metavar="[ACCELERATOR]…")
 @click.option("--history", "every_day", is_flag=True, help="every day that a seller's price is of, not the last alone")
-@click.option("--plot", "plot", type=click.Path(dir_okay=False), metavar="FILE", help="draw the paths: .svg or .png")
+@click.option("--plot", "plot", type=FILE, metavar="FILE", help="draw the paths: .svg or .png")
 @_with(_OUTPUT, _limit(0), _OWN)
 def prices_command(names: tuple[str, ...], every_day: bool, plot: str | None, **options: Any) -> None:
     """

@@ -8,6 +8,7 @@ import click
 
 from tonnage.cli import remark_date
 from tonnage.cli.options import (
+    FILE,
     json_option,
     output_of,
     own_facts,
@@ -32,7 +33,7 @@ CHANGED = 1
     callback=reads("fraction"),
     help="a figure that moves by no more counts as unchanged",
 )
-@click.option("--markdown", type=click.Path(dir_okay=False), help="also write a pull-request comment to this file")
+@click.option("--markdown", type=FILE, help="also write a pull-request comment to this file")
 @today_option
 @own_facts_options
 @show_options("figures")

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from tonnage.cli.options import (
+    INPUT,
     json_option,
     output_of,
     own_facts,
@@ -20,7 +21,7 @@ __all__ = ["compare"]
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False, allow_dash=True))
+@click.argument("files", nargs=-1, required=True, type=INPUT)
 @plot_option
 @why_option
 @json_option("compare")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import json_option, output_of
+from tonnage.cli.options import FILE, json_option, output_of
 from tonnage.errors import BadFact, BadRequest
 
 __all__ = ["history", "keep_measurement"]
@@ -91,7 +91,7 @@ def show(ctx: click.Context, number: int, as_json: bool) -> None:
 @history.command()
 @click.option("--kind", help="serve, train, device")
 @click.option("--model", help="only of this model")
-@click.option("--output", "-o", type=click.Path(dir_okay=False), help="file to write; absent = standard output")
+@click.option("--output", "-o", type=FILE, help="file to write; absent = standard output")
 @click.pass_context
 def export(ctx: click.Context, kind: str | None, model: str | None, output: str | None) -> None:
     """All entries with their measurements as JSON lines, the oldest first."""
@@ -121,7 +121,7 @@ def export(ctx: click.Context, kind: str | None, model: str | None, output: str 
 @click.option("--weights", help="format that ran, where not the own one of the checkpoint")
 @click.option("--tp", type=click.IntRange(1), help="tensor-parallel ranks of the replica")
 @click.option("--pp", type=click.IntRange(1), help="pipeline stages of the replica")
-@click.option("--output", "-o", type=click.Path(dir_okay=False), default="own-points.csv")
+@click.option("--output", "-o", type=FILE, default="own-points.csv")
 @click.option("--yes", is_flag=True, help="write without asking")
 @click.pass_context
 def share(ctx: click.Context, /, numbers: tuple[int, ...], **options: Any) -> None:

@@ -13,7 +13,7 @@ import click
 from tonnage.cli.history import keep_measurement
 from tonnage.cli.measure_points import plan, quick
 from tonnage.cli.measure_train import train
-from tonnage.cli.options import day_option, json_option, output_of, reads, struct_of, why_option
+from tonnage.cli.options import FILE, day_option, json_option, output_of, reads, struct_of, why_option
 from tonnage.domain.measurement import Capacity, Load
 from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadRequest
@@ -75,7 +75,7 @@ def _slo_options(command: Any) -> Any:
 @click.option(
     "--metrics", multiple=True, help="Metrics page to read beside it (engine, DCGM or node exporter); repeat."
 )
-@click.option("--output", "results", type=click.Path(dir_okay=False), help="File of results, JSON lines.")
+@click.option("--output", "results", type=FILE, help="File of results, JSON lines.")
 @click.option("--resume", is_flag=True, help="Go on with --output where it was interrupted.")
 @why_option
 @json_option("measurement")
@@ -205,7 +205,7 @@ def _capacity(file: str, options: dict[str, Any]) -> Capacity:
 @click.option("--threads", type=click.IntRange(1), help="Of a processor; absent = as many as PyTorch takes.")
 @click.option("--seconds", default="30s", callback=reads("s"), help="About as long it may take.")
 @click.option("--id", "name", help="Id of the accelerator in answers; absent = own- and its name.")
-@click.option("--out", "-o", type=click.Path(dir_okay=False), help="File to write; absent = ID.toml.")
+@click.option("--out", "-o", type=FILE, help="File to write; absent = ID.toml.")
 @json_option("device")
 def device(device: str, threads: int | None, seconds: float, name: str | None, out: str | None, **options: Any) -> None:
     """

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tonnage.cli.history import keep_measurement
-from tonnage.cli.options import json_option, output_of, reads, show_progress, why_option
+from tonnage.cli.options import FILE, json_option, output_of, reads, show_progress, why_option
 
 __all__ = ["plan", "quick"]
 
@@ -63,7 +63,7 @@ def plan(file: str, **options: Any) -> None:
 @click.option(
     "--output", "folder", type=click.Path(file_okay=False), default=".", help="Folder of the three files of results."
 )
-@click.option("--out", type=click.Path(dir_okay=False), help="File of the calibration; the user folder's without this.")
+@click.option("--out", type=FILE, help="File of the calibration; the user folder's without this.")
 @why_option
 @json_option("calibrate")
 def quick(url: str, **options: Any) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tonnage.cli.history import keep_measurement
-from tonnage.cli.options import json_option, output_of, reads, struct_of, why_option
+from tonnage.cli.options import FILE, json_option, output_of, reads, struct_of, why_option
 from tonnage.errors import BadRequest, echo
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ __all__ = ["train"]
 )
 @click.option("--keep", type=click.Path(file_okay=False), help="folder for the records of every rank")
 @click.option("--from", "source", type=click.Path(exists=True), help="read a probe's folder or a trace")
-@click.option("--output", type=click.Path(dir_okay=False), help="write the measurement there (JSON)")
+@click.option("--output", type=FILE, help="write the measurement there (JSON)")
 @why_option
 @json_option("train_measurement")
 def train(command: tuple[str, ...], **options: Any) -> None:

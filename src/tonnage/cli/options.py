@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tonnage.catalog import Additions
 
 __all__ = [
+    "FILE",
+    "INPUT",
     "Grouped",
     "Output",
     "additions_option",
@@ -51,6 +53,9 @@ __all__ = [
 ]
 
 Command = Callable[..., None]
+FILE: Final = click.Path(dir_okay=False)
+INPUT: Final = click.Path(dir_okay=False, allow_dash=True)
+"""A file to read, or - for standard input."""
 INFEASIBLE: Final = 3
 INTERRUPTED: Final = 130
 """Stopped by Ctrl-C, with the best found so far if there was one."""

@@ -14,6 +14,7 @@ import click
 
 from tonnage.cli import remark_date
 from tonnage.cli.options import (
+    FILE,
     Grouped,
     json_option,
     name_argument,
@@ -124,9 +125,7 @@ def _output_options(function: Command) -> Command:
     for option in (
         own_facts_options,
         today_option,
-        click.option(
-            "--output", "-o", type=click.Path(dir_okay=False), help="also write the plan as JSON to this file"
-        ),
+        click.option("--output", "-o", type=FILE, help="also write the plan as JSON to this file"),
         plot_option,
         show_options("options"),
         json_option(),

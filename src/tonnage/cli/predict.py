@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.cli.options import on_terminal, own_facts, own_facts_options, show_progress
+from tonnage.cli.options import INPUT, on_terminal, own_facts, own_facts_options, show_progress
 from tonnage.errors import BadFact, echo
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ BAD_REQUEST = 2
 
 
 @click.command()
-@click.argument("cases", type=click.Path(dir_okay=False, allow_dash=True), default="-")
+@click.argument("cases", type=INPUT, default="-")
 @click.option("--why", is_flag=True, help="open each number down to operators and overheads (field `opened`)")
 @click.option("--all", "every", is_flag=True, help="on a terminal: every case")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines on a terminal too, as a file or pipe gets them")

@@ -7,6 +7,8 @@ from typing import Any
 import click
 
 from tonnage.cli.options import (
+    FILE,
+    INPUT,
     json_option,
     output_of,
     own_facts,
@@ -21,10 +23,8 @@ __all__ = ["simulate"]
 
 
 @click.command()
-@click.argument("case", type=click.Path(dir_okay=False, allow_dash=True))
-@click.option(
-    "--requests", "rows", type=click.Path(dir_okay=False), help="also write a row for each request: .csv, .parquet"
-)
+@click.argument("case", type=INPUT)
+@click.option("--requests", "rows", type=FILE, help="also write a row for each request: .csv, .parquet")
 @plot_option
 @why_option
 @json_option("simulate")

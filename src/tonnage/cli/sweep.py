@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import additions_option, on_terminal, request_options, show_progress
+from tonnage.cli.options import FILE, INPUT, additions_option, on_terminal, request_options, show_progress
 from tonnage.domain.plan import BY_AVERAGES
 from tonnage.domain.requests.sweep import Sweep
 from tonnage.errors import BadRequest, echo
@@ -21,9 +21,9 @@ INTERRUPTED = 130
 
 
 @click.command()
-@click.argument("path", metavar="SWEEP.yaml", type=click.Path(dir_okay=False, allow_dash=True))
-@click.option("--results", type=click.Path(dir_okay=False), help="file that keeps answers as they come  [SWEEP.sqlite]")
-@click.option("--output", "-o", type=click.Path(dir_okay=False), help="write the table: .csv, .jsonl or .parquet")
+@click.argument("path", metavar="SWEEP.yaml", type=INPUT)
+@click.option("--results", type=FILE, help="file that keeps answers as they come  [SWEEP.sqlite]")
+@click.option("--output", "-o", type=FILE, help="write the table: .csv, .jsonl or .parquet")
 @click.option("--all", "every", is_flag=True, help="on a terminal: every point")
 @request_options(Sweep, argument=("sweep", "base", "grid", "take"))
 @additions_option

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import output_of, why_option
+from tonnage.cli.options import FILE, output_of, why_option
 
 __all__ = ["trace"]
 
@@ -18,7 +18,7 @@ __all__ = ["trace"]
 @click.option("--samples", type=click.IntRange(1), help="Samples in the inputs; absent = the first input's first size.")
 @click.option("--name", help="Name of the model in answers; absent = the callable's.")
 @click.option("--training/--no-training", default=True, help="Also a training step: backward pass, memory.")
-@click.option("--out", "-o", type=click.Path(dir_okay=False), help="File to write; absent = NAME.profile.json.")
+@click.option("--out", "-o", type=FILE, help="File to write; absent = NAME.profile.json.")
 @why_option
 @click.option("--json", "as_json", is_flag=True, help="The profile itself on standard output, and no file.")
 def trace(target: str, out: str | None, **options: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tonnage.cli.options import json_option, output_of, own_facts, own_facts_options, show_options, show_progress
+from tonnage.cli.options import FILE, json_option, output_of, own_facts, own_facts_options, show_options, show_progress
 
 __all__ = ["verify"]
 
@@ -17,7 +17,7 @@ DIFFERENT = 1
 @click.argument("path", metavar="PLAN.json")
 @own_facts_options
 @show_options("differences")
-@click.option("--badge", type=click.Path(dir_okay=False), metavar="FILE.svg", help="draw the outcome, for a document")
+@click.option("--badge", type=FILE, metavar="FILE.svg", help="draw the outcome, for a document")
 @json_option("verify")
 @click.pass_context
 def verify(ctx: click.Context, /, path: str, badge: str | None, **options: Any) -> None:
