@@ -46,8 +46,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]],
 
 
 def test_every_listed_command_that_exists_has_help_and_its_file_s_name() -> None:
-    for name, (target, sentence) in cli.COMMANDS.items():
-        assert target == f"tonnage.cli.{name}:{name}"
+    for sentence in cli.COMMANDS.values():
         assert sentence.endswith(".")
     shown = cli.root.list_commands(click.Context(cli.root))
     assert "catalog" in shown
@@ -58,7 +57,7 @@ def test_every_listed_command_that_exists_has_help_and_its_file_s_name() -> None
 
 
 def test_a_listed_command_without_a_file_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(cli.COMMANDS, "dream", ("tonnage.cli.dream:dream", "Not written yet."))
+    monkeypatch.setitem(cli.COMMANDS, "dream", "Not written yet.")
     assert "dream" not in run("--help").stdout
     assert "no command 'dream'" in run("dream").stderr
 

@@ -34,34 +34,34 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS", "Root", "main", "remark_date", "root"]
 
-COMMANDS: Final[dict[str, tuple[str, str]]] = {
-    "fit": ("tonnage.cli.fit:fit", "What must be resident, and does it fit? The largest x that still does."),
-    "local": ("tonnage.cli.local:local", "What runs on this machine or a named one, how fast, and what starts it."),
-    "plan": ("tonnage.cli.plan:plan", "Which accelerators, how many, arranged how, at what cost."),
-    "cost": ("tonnage.cli.cost:cost", "Renting against owning: break-even, sensitivities, rules of thumb."),
-    "predict": ("tonnage.cli.predict:predict", "Cases in as JSON lines, predictions out as JSON lines."),
-    "simulate": ("tonnage.cli.simulate:simulate", "One configuration over time: percentiles, occupancy, capacity."),
-    "compare": ("tonnage.cli.compare:compare", "Ways to serve the same requests, or plans and cases, side by side."),
-    "sweep": ("tonnage.cli.sweep:sweep", "A grid of questions over many cores or machines."),
-    "explain": ("tonnage.cli.explain:explain", "Where each number of an answer comes from."),
-    "export": ("tonnage.cli.export:export", "Files that start a plan on an engine or orchestrator."),
-    "advise": ("tonnage.cli.advise:advise", "What to change in a service that runs, by what its metrics show."),
-    "adopt": ("tonnage.cli.adopt:adopt", "What a running deployment's own file does, and what should run instead."),
-    "check": ("tonnage.cli.check:check", "What changed against a kept plan: for continuous integration."),
-    "verify": ("tonnage.cli.verify:verify", "A kept plan made again: the same to the byte, or what differs and why."),
-    "accuracy": ("tonnage.cli.accuracy:accuracy", "Predicted against measured, by block."),
-    "measure": ("tonnage.cli.measure:measure", "What an endpoint really does; reports of other tools; size from them."),
-    "diagnose": ("tonnage.cli.diagnose:diagnose", "What limits a running system, by which evidence, and what to do."),
-    "history": ("tonnage.cli.history:history", "Every measurement made here: list, show, export."),
-    "calibrate": ("tonnage.cli.calibrate:calibrate", "Own measurements become the numbers that later answers use."),
-    "mcp": ("tonnage.cli.mcp:mcp", "The planner as tools for assistants (Model Context Protocol)."),
-    "web": ("tonnage.cli.web:web", "The page and the HTTP API, on this machine."),
-    "trace": ("tonnage.cli.trace:trace", "Any PyTorch module becomes a profile that stands wherever a model does."),
-    "fields": ("tonnage.cli.fields:fields", "The fields of a question: unit, bounds, default, meaning, by group."),
-    "data": ("tonnage.cli.data:data", "Tables newer than the program: in use, update, what differs, pin, verify."),
-    "catalog": ("tonnage.cli.catalog:catalog", "Accelerators, models, offers and providers, with sources and dates."),
+COMMANDS: Final[dict[str, str]] = {
+    "fit": "What must be resident, and does it fit? The largest x that still does.",
+    "local": "What runs on this machine or a named one, how fast, and what starts it.",
+    "plan": "Which accelerators, how many, arranged how, at what cost.",
+    "cost": "Renting against owning: break-even, sensitivities, rules of thumb.",
+    "predict": "Cases in as JSON lines, predictions out as JSON lines.",
+    "simulate": "One configuration over time: percentiles, occupancy, capacity.",
+    "compare": "Ways to serve the same requests, or plans and cases, side by side.",
+    "sweep": "A grid of questions over many cores or machines.",
+    "explain": "Where each number of an answer comes from.",
+    "export": "Files that start a plan on an engine or orchestrator.",
+    "advise": "What to change in a service that runs, by what its metrics show.",
+    "adopt": "What a running deployment's own file does, and what should run instead.",
+    "check": "What changed against a kept plan: for continuous integration.",
+    "verify": "A kept plan made again: the same to the byte, or what differs and why.",
+    "accuracy": "Predicted against measured, by block.",
+    "measure": "What an endpoint really does; reports of other tools; size from them.",
+    "diagnose": "What limits a running system, by which evidence, and what to do.",
+    "history": "Every measurement made here: list, show, export.",
+    "calibrate": "Own measurements become the numbers that later answers use.",
+    "mcp": "The planner as tools for assistants (Model Context Protocol).",
+    "web": "The page and the HTTP API, on this machine.",
+    "trace": "Any PyTorch module becomes a profile that stands wherever a model does.",
+    "fields": "The fields of a question: unit, bounds, default, meaning, by group.",
+    "data": "Tables newer than the program: in use, update, what differs, pin, verify.",
+    "catalog": "Accelerators, models, offers and providers, with sources and dates.",
 }
-"""Each command: where its function is ("module:function"), and the sentence that --help shows for it."""
+"""Each command, in a module of its name, and the sentence that --help shows for it."""
 
 BAD_REQUEST: Final = 2
 INTERRUPTED: Final = 130
@@ -77,18 +77,17 @@ class Root(click.Group):
     """The `tonnage` command: finds sub-commands in COMMANDS, and turns what users cause into one sentence."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name, (target, _) in COMMANDS.items() if _exists(target)]
+        return [name for name in COMMANDS if importlib.util.find_spec(f"tonnage.cli.{name}") is not None]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
-        module, _, function = COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), function)
+        command: click.Command = getattr(importlib.import_module(f"tonnage.cli.{cmd_name}"), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # click's own version imports every command to learn its first sentence.
-        rows = [(name, COMMANDS[name][1]) for name in self.list_commands(ctx)]
+        rows = [(name, COMMANDS[name]) for name in self.list_commands(ctx)]
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
@@ -161,10 +160,6 @@ def _columns() -> int:
     except (ValueError, OSError):  # no terminal
         columns = 80
     return max(min(columns or 80, WIDEST) - 2, 50)
-
-
-def _exists(target: str) -> bool:
-    return importlib.util.find_spec(target.partition(":")[0]) is not None
 
 
 def _usage_sentence(error: click.ClickException) -> str:
