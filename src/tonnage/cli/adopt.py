@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,7 +20,12 @@ from tonnage.cli.options import (
 )
 from tonnage.domain.requests.table import REQUESTS
 
-__all__ = ["adopt"]
+if TYPE_CHECKING:
+    from tonnage.catalog import Additions
+    from tonnage.domain.adoption import Running
+    from tonnage.domain.requests.adopt import Adopt
+
+__all__ = ["adopt", "read_service"]
 
 
 @click.command(cls=Grouped)
@@ -47,18 +52,23 @@ def adopt(file: str, today_as: str | None, better: str | None, **options: Any) -
     Kubernetes (LeaderWorkerSet, KServe, Ray Serve), Compose, SkyPilot or dstack, an axolotl or TRL configuration, a
     torchtitan TOML, a Megatron-LM launch script. Nothing in it is run.
     """
-    from tonnage.adopt import read_running
     from tonnage.planning.adopt.adopt import adopt as answer
-    from tonnage.planning.files import read_text
-    from tonnage.planning.requests.adopt import adopt_request
     from tonnage.report.document import as_json
 
     output, additions, today = output_of(options), own_facts(options), options.pop("today")
-    text = read_text(file)
-    running = read_running(text, name="standard input" if file == "-" else file)
-    asked = adopt_request({**options, "file": text}, additions=additions)
-    found = answer(asked, running, additions=additions, today=today)
+    found = answer(*read_service(file, options, additions=additions), additions=additions, today=today)
     for path, plan in ((today_as, found.current), (better, found.better)):
         if path is not None and plan is not None:
             Path(path).write_text(as_json(plan) + "\n", encoding="utf-8")
     output.show(found)
+
+
+def read_service(file: str, options: dict[str, Any], *, additions: Additions) -> tuple[Adopt, Running]:
+    """What is asked of the service that a file starts, and what the file says."""
+    from tonnage.adopt import read_running
+    from tonnage.planning.files import read_text
+    from tonnage.planning.requests.adopt import adopt_request
+
+    text = read_text(file)
+    running = read_running(text, name="standard input" if file == "-" else file)
+    return adopt_request({**options, "file": text}, additions=additions), running

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from tonnage.cli.adopt import read_service
 from tonnage.cli.options import (
     Grouped,
     additions_option,
@@ -54,19 +55,14 @@ def advise(file: str, sources: tuple[str, ...], **options: Any) -> None:
     measured. Its traffic (--log, else drawn as it was seen) is replayed on each change. A page counts for one replica,
     a Prometheus for the whole service; --rate states the rate instead.
     """
-    from tonnage.adopt import read_running
     from tonnage.measure.diagnose.sources import Watch
     from tonnage.measure.points import look_at_service
     from tonnage.planning.adopt.service import View, advise_service
-    from tonnage.planning.files import read_text
-    from tonnage.planning.requests.adopt import adopt_request
 
     output, additions = output_of(options), own_facts(options)
     taken = ("window_s", "match", "reuse", "log", "upgrade", "no_calibration", "today")
     own = {name: options.pop(name) for name in taken}
-    text = read_text(file)
-    running = read_running(text, name="standard input" if file == "-" else file)
-    asked = adopt_request({**options, "file": text}, additions=additions)
+    asked, running = read_service(file, options, additions=additions)
     looked = look_at_service(*sources, watch=struct_of(Watch, own))
     view = struct_of(View, own, pages=looked.pages, measured=looked.measured, calibrates=not own["no_calibration"])
     found, today = looked.diagnosis, own["today"]

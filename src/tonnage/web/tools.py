@@ -66,17 +66,17 @@ def _holds(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "required": [name], "properties": {name: schema}}
 
 
-class Tool(msgspec.Struct, frozen=True, kw_only=True):
+class Tool(msgspec.Struct, frozen=True):
     """What a client is told about one tool."""
 
     name: str
     title: str
     description: str
     properties: dict[str, Any]
-    required: tuple[str, ...] = ()
     example: dict[str, Any]
     gives: dict[str, Any]
     """Schema of its structured content."""
+    required: tuple[str, ...] = ()
     open_world: bool = False
     """It asks other machines."""
     more: bool = False
@@ -105,9 +105,9 @@ def _question_tool(name: str, question: Question) -> Tool:
     quick = {question.at_first: True} if question.at_first else {}
     shown = (*question.essentials, *((question.at_first,) if question.at_first else ()))
     return Tool(
-        name=name,
-        title=question.title,
-        description=f"{question.about} More fields: request_fields.",
+        name,
+        question.title,
+        f"{question.about} More fields: request_fields.",
         properties=brief_schema(question.fields, shown, written=question.as_yaml),
         example={**nest_form_names(question.example), **quick},
         gives=PLAN if question.kind else HEADLINE,
@@ -147,9 +147,9 @@ def _property(field: Field) -> dict[str, Any]:
 
 _OTHERS: Final = (
     Tool(
-        name=PREDICT,
-        title="What exact configurations do",
-        description="Latency, throughput, memory, whether they fit: up to 50 cases at once. Fields: request_fields.",
+        PREDICT,
+        "What exact configurations do",
+        "Latency, throughput, memory, whether they fit: up to 50 cases at once. Fields: request_fields.",
         properties={
             "cases": {"type": "array", "minItems": 1, "maxItems": MOST_CASES, "items": {"type": "object"}},
             **COUNTED,
@@ -160,9 +160,9 @@ _OTHERS: Final = (
         gives=_holds("results", {"type": "array", "items": {"type": "object"}}),
     ),
     Tool(
-        name="diagnose_bottleneck",
-        title="What limits a running server or training run",
-        description="The limit, by which evidence, and the next step. Sources: addresses of Prometheus or of a "
+        "diagnose_bottleneck",
+        "What limits a running server or training run",
+        "The limit, by which evidence, and the next step. Sources: addresses of Prometheus or of a "
         "/metrics page, files of scrapes and measurements on this machine.",
         properties={
             "sources": {"type": "array", "minItems": 1, "maxItems": MOST_SOURCES, "items": TEXT},
@@ -175,9 +175,9 @@ _OTHERS: Final = (
         open_world=True,
     ),
     Tool(
-        name="advise_service",
-        title="What to change in a service that runs",
-        description="Ranked changes with money, latencies, risk and the check to run before. file: what starts it, as "
+        "advise_service",
+        "What to change in a service that runs",
+        "Ranked changes with money, latencies, risk and the check to run before. file: what starts it, as "
         "text. Sources: addresses of its Prometheus or a /metrics page, files of scrapes and measurements.",
         properties={
             "file": TEXT,
@@ -197,9 +197,9 @@ _OTHERS: Final = (
         open_world=True,
     ),
     Tool(
-        name="sessions_of_request_log",
-        title="Sessions of a request log",
-        description="Sessions, their turns and gaps, and how much of its prompts caches of some sizes find again; of a "
+        "sessions_of_request_log",
+        "Sessions of a request log",
+        "Sessions, their turns and gaps, and how much of its prompts caches of some sizes find again; of a "
         "log with block ids (hash_ids, as Mooncake writes them).",
         properties={"log": {"type": "string", "description": "a file of CSV or JSON lines, gzipped or not, or the name "
                             "of a fetched public log"}},
@@ -209,9 +209,9 @@ _OTHERS: Final = (
                "properties": {"headline": TEXT, "sessions": {"type": "object"}}},
     ),
     Tool(
-        name="search_catalogue",
-        title="Accelerators, models, offers and providers that are known",
-        description="What is known, with sources and dates of prices; offers are the cheapest first.",
+        "search_catalogue",
+        "Accelerators, models, offers and providers that are known",
+        "What is known, with sources and dates of prices; offers are the cheapest first.",
         properties={
             "kind": {"enum": list(CATALOGUE_KINDS)},
             "names": {"type": "array", "items": TEXT, "description": "accelerators or models, as people write them"},
@@ -225,9 +225,9 @@ _OTHERS: Final = (
         gives=_holds("rows", {"type": "array", "items": {"type": "object"}}),
     ),
     Tool(
-        name="explain_plan",
-        title="Where the numbers of a plan come from",
-        description="Memory, bill and times of one option, down to operators with their measured evidence.",
+        "explain_plan",
+        "Where the numbers of a plan come from",
+        "Memory, bill and times of one option, down to operators with their measured evidence.",
         properties={"plan_file": PLAN_FILE, "option": RANK,
                     "number": {"type": "string", "description": "one time alone: TTFT, TPOT, step"}},
         required=("plan_file",),
@@ -235,9 +235,9 @@ _OTHERS: Final = (
         gives=HEADLINE,
     ),
     Tool(
-        name="export_plan",
-        title="The files that start a plan",
-        description="Files for an engine, by its name, or an orchestrator: kubernetes, skypilot, slurm and others; "
+        "export_plan",
+        "The files that start a plan",
+        "Files for an engine, by its name, or an orchestrator: kubernetes, skypilot, slurm and others; "
         "an unknown target is answered with all of them. Nothing is written.",
         properties={"plan_file": PLAN_FILE, "option": RANK,
                     "target": {"type": "string", "description": "such as kubernetes"},
@@ -247,9 +247,9 @@ _OTHERS: Final = (
         gives=_holds("files", {"type": "object", "additionalProperties": TEXT}),
     ),
     Tool(
-        name="request_fields",
-        title="Every field of a tool",
-        description="All fields that a question takes, with unit, bounds, choices and help, as JSON Schema.",
+        "request_fields",
+        "Every field of a tool",
+        "All fields that a question takes, with unit, bounds, choices and help, as JSON Schema.",
         properties={"tool": {"enum": [*TOOLS, PREDICT]}},
         required=("tool",),
         example={"tool": "rent_or_buy"},
