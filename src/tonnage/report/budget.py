@@ -8,6 +8,7 @@ from typing import Final
 from tonnage.domain.budget_plan import Affordable, AffordableRun, BudgetPlan
 from tonnage.domain.requests.common import Slo
 from tonnage.report.document import (
+    UNKNOWN,
     Block,
     Column,
     Document,
@@ -35,7 +36,6 @@ from tonnage.units import show
 
 __all__ = ["budget_document", "explain_budget_plan"]
 
-UNKNOWN: Final = "–"
 REST: Final = "Why, assumptions, sources: --why."
 
 
@@ -152,17 +152,16 @@ def _runs(plan: BudgetPlan) -> tuple[Block, ...]:
             f"{_size(cut.parameters)} on {_size(cut.tokens)} tokens serves {percent(cut.saves_share)} cheaper than the "
             f"optimal size of its loss: pays off after {_size(cut.pays_after_tokens)} output tokens."
         )
-    tunes = ", ".join(
+    tuned = ", ".join(
         f"{model_name(one.model)} by {one.method} on {_size(one.tokens)} tokens" for one in plan.tunes[:2]
     )
-    tuned = f"Or fine-tune: {tunes}." if tunes else ""
     return first_screen(
         question=_question(plan),
         answer=f"{_size(first.parameters)} parameters on {_size(first.tokens)} tokens   "
         f"{first.configuration.count} x {part_name(first.configuration.accelerator)}   "
         f"{show(first.wall_s, 's')}   {spread_usd(first.cost)}",
         table=_sizes(plan.runs),
-        risks=[spread, saves, tuned],
+        risks=[spread, saves, f"Or fine-tune: {tuned}." if tuned else ""],
         measure=plan.measure_first,
         rest=Note(hint=REST),
     )

@@ -14,6 +14,7 @@ import msgspec
 
 __all__ = [
     "EVERY",
+    "UNKNOWN",
     "Block",
     "Column",
     "Command",
@@ -100,6 +101,8 @@ class Table(msgspec.Struct, frozen=True, tag_field="block", tag="table"):
     """Places of the plan's options that the rows are, for links from each row; empty = rows of something else."""
 
 
+UNKNOWN: Final = "–"
+"""In place of a value that nobody knows."""
 EVERY: Final = sys.maxsize
 """In place of a number of rows: all of them."""
 

@@ -8,7 +8,7 @@ import msgspec
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.infer_plan import InferOption, InferPlan
-from tonnage.report.document import Column, Contents, Meter
+from tonnage.report.document import UNKNOWN, Column, Contents, Meter
 from tonnage.report.names import engine_title, model_name, product, provider_name
 from tonnage.report.page import EVIDENCE, SHOWN, Page
 from tonnage.report.screen import Ranking, held_text, price_dates, stale_text
@@ -27,7 +27,6 @@ from tonnage.units import show
 
 __all__ = ["PAGE", "account_lines"]
 
-UNKNOWN: Final = "–"
 SELDOM: Final = 0.1
 """Rates below are said by the hour. [1/s]"""
 WHOLE: Final = 10.0

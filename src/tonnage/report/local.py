@@ -8,6 +8,7 @@ from typing import Final
 from tonnage.domain.answer import Quantity
 from tonnage.domain.machine import LocalAnswer, LocalRow, Offload
 from tonnage.report.document import (
+    UNKNOWN,
     Block,
     Column,
     Command,
@@ -24,7 +25,6 @@ __all__ = ["local_document"]
 
 TOP: Final = 10
 """Rows of the first screen."""
-UNKNOWN: Final = "–"
 GB: Final = 1e9
 
 

@@ -9,6 +9,7 @@ import msgspec
 from tonnage.domain.measurement import Capacity, DeviceMeasurement, Latency, Measurement, Point
 from tonnage.domain.train_measurement import StepTimes, TrainBudget, TrainMeasurement, TrainRun
 from tonnage.report.document import (
+    UNKNOWN,
     Block,
     Column,
     Command,
@@ -36,7 +37,6 @@ __all__ = [
     "train_sentence",
 ]
 
-UNKNOWN = "–"
 FIRST_ROWS = 14
 """Loads of the first screen."""
 

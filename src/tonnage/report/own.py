@@ -8,6 +8,7 @@ from typing import Final
 from tonnage.domain.own_plan import OwnedAnswer, OwnPlan, OwnRow
 from tonnage.report.document import (
     EVERY,
+    UNKNOWN,
     Block,
     Column,
     Document,
@@ -27,7 +28,6 @@ from tonnage.units import show
 
 __all__ = ["explain_own_plan", "own_document"]
 
-UNKNOWN: Final = "–"
 LINES: Final = 10
 """Rows of a first screen, over all groups."""
 WHOLE: Final = 0.995
