@@ -44,9 +44,8 @@ from tonnage.domain.rl_plan import RlOption
 from tonnage.domain.train_plan import TrainOption
 from tonnage.errors import TonnageError
 from tonnage.planning.ask import answer
-from tonnage.planning.requests.jobs import finetune_request, rl_request, train_request
+from tonnage.planning.requests.jobs import finetune_request, train_request
 from tonnage.planning.requests.serve import serve_request
-from tonnage.planning.rl.plan import rl_options
 from tonnage.planning.serve.plan import serve_options
 from tonnage.planning.train.job import PATIENCE_S
 from tonnage.planning.train.plan import train_options
@@ -225,9 +224,7 @@ def planned(asked: Fields) -> Options | None:
     """The options in their order; None where the question is refused."""
     kind = kind_of(asked)
     try:
-        if kind == "rl":
-            return rl_options(rl_request(asked), today=TODAY)
-        if kind in {"batch", "infer"}:
+        if kind in {"batch", "infer", "rl"}:
             return getattr(answer(kind, asked, today=TODAY), "options", ())
         if kind == "serve":
             return serve_options(serve_request(asked), today=TODAY)

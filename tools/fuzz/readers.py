@@ -92,7 +92,7 @@ def _quotes(path: Path) -> object:
 
 
 def _request(path: Path) -> object:
-    from tonnage.planning.ask import QUESTIONS, kind_of
+    from tonnage.planning.ask import QUESTIONS, kind_of, reader_of
     from tonnage.planning.files import read_mapping
 
     fields = read_mapping(str(path))
@@ -111,10 +111,7 @@ def _request(path: Path) -> object:
     kind, asked = kind_of(fields)
     if kind not in QUESTIONS:
         return kind
-    module, _, name = QUESTIONS[kind].reader.partition(":")
-    import importlib
-
-    return getattr(importlib.import_module(module), name)(asked)
+    return reader_of(kind)(asked)
 
 
 def _config(data: bytes) -> object:

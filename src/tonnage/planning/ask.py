@@ -1,17 +1,15 @@
 """A question as people write it, with its kind and its fields, becomes an answer, whichever face it came through.
 
-One row of `QUESTIONS` per kind. A row names its reader (texts -> request) and its planner (request -> plan) as
-"module:function", so that asking one question imports no other.
+One row of `QUESTIONS` per kind. A row names the modules of its reader (texts -> request) and of its planner (request ->
+plan), so that asking one question imports no other.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Any, Final
-
-import msgspec
 
 from tonnage import catalog
 from tonnage.catalog import Additions
@@ -20,38 +18,22 @@ from tonnage.errors import BadRequest, UnknownName, echo
 from tonnage.planning.files import read_mapping
 from tonnage.planning.plans import Plan
 
-__all__ = ["QUESTIONS", "Question", "answer", "answer_file", "kind_of", "planned"]
+__all__ = ["QUESTIONS", "answer", "answer_file", "kind_of", "planned", "reader_of"]
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one kind of plan is read and answered, each as "module:function"."""
-
-    reader: str
-    planner: str
-
-
-def _question(kind: str, read_in: str, *, planned_in: str = "") -> Question:
-    """Readers and planners are named after the kind of plan."""
-    planner = planned_in or kind
-    return Question(
-        reader=f"tonnage.planning.requests.{read_in}:{kind}_request",
-        planner=f"tonnage.planning.{planner}.plan:plan_{planner}",
-    )
-
-
-QUESTIONS: Final[dict[str, Question]] = {
-    "serve": _question("serve", "serve"),
-    "batch": _question("batch", "serve"),
-    "train": _question("train", "jobs"),
-    "finetune": _question("finetune", "jobs", planned_in="train"),
-    "rl": _question("rl", "jobs"),
-    "infer": _question("infer", "jobs"),
-    "lifecycle": _question("lifecycle", "composed"),
-    "fleet": _question("fleet", "fleet"),
-    "own": _question("own", "composed"),
-    "budget": _question("budget", "composed"),
+QUESTIONS: Final[dict[str, tuple[str, str]]] = {
+    "serve": ("serve", "serve"),
+    "batch": ("serve", "batch"),
+    "train": ("jobs", "train"),
+    "finetune": ("jobs", "train"),
+    "rl": ("jobs", "rl"),
+    "infer": ("jobs", "infer"),
+    "lifecycle": ("composed", "lifecycle"),
+    "fleet": ("fleet", "fleet"),
+    "own": ("composed", "own"),
+    "budget": ("composed", "budget"),
 }
-"""Every kind of plan, in the order people meet them."""
+"""Every kind of plan, in the order people meet them -> the module that reads it, and the one that plans it."""
 
 
 def answer(
@@ -78,14 +60,15 @@ def answer(
     """
     if kind not in QUESTIONS:
         raise UnknownName("kind of plan", kind, known=QUESTIONS)
-    question = QUESTIONS[kind]
-    request = _function(question.reader)(fields, additions=additions)
+    request = reader_of(kind)(fields, additions=additions)
     return planned(kind, request, additions=additions, today=today)
 
 
 def planned(kind: str, request: Any, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> Plan:
     """The plan of one kind for a request that is read, with the measurements that moved its numbers."""
-    made: Plan = _function(QUESTIONS[kind].planner)(request, additions=additions, today=today)
+    planner = QUESTIONS[kind][1]
+    module = importlib.import_module(f"tonnage.planning.{planner}.plan")
+    made: Plan = getattr(module, f"plan_{planner}")(request, additions=additions, today=today)
     if not any_counts(additions):
         return made
     from tonnage.planning.calibrated import with_calibrations
@@ -123,6 +106,8 @@ def kind_of(request: Mapping[str, Any], *, source: str = "the request") -> tuple
     return str(kind), fields
 
 
-def _function(name: str) -> Any:
-    module, _, function = name.partition(":")
-    return getattr(importlib.import_module(module), function)
+def reader_of(kind: str) -> Callable[..., Any]:
+    """What reads a request of one kind: fields -> request."""
+    module = importlib.import_module(f"tonnage.planning.requests.{QUESTIONS[kind][0]}")
+    reader: Callable[..., Any] = getattr(module, f"{kind}_request")
+    return reader

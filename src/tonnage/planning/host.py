@@ -36,6 +36,7 @@ __all__ = [
     "Draw",
     "LoadShare",
     "MachinePower",
+    "energy_of_run",
     "energy_use",
     "host_factor",
     "host_need",
@@ -244,6 +245,12 @@ def energy_use(
             *((f"{grid.grams_per_kwh:g} g/kWh: {grid.source}, {grid.as_of or 'no date'}",) if grid else ()),
         ),
     )
+
+
+def energy_of_run(use: EnergyUse, *, seconds: float) -> tuple[float, float | None]:
+    """Electricity of a run that is paid for so long, and its carbon where the grid is known. [kWh], [kg]"""
+    kwh = energy_kwh(power_w=use.power_w, hours=seconds / 3600.0)
+    return kwh, None if use.grams_per_kwh is None else carbon_kg(kwh=kwh, grams_per_kwh=use.grams_per_kwh)
 
 
 def _pue(provider: str) -> tuple[float, float, float, str]:

@@ -2,19 +2,24 @@
 
 import math
 from collections.abc import Sequence
+from datetime import date
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tonnage.domain.answer import Quantity
+from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.plan import BreakEven
-from tonnage.planning.core.break_even import Axis, Contender, Priced, break_even_along, break_even_prices
+from tonnage.planning.ask import answer
+from tonnage.planning.core.break_even import Axis, Contender, break_even_along, break_even_prices
 
 
 def option(name: str, usd: float, *, factor: float = 1.0, sure: bool = True, listed: bool = True) -> Contender:
     told = f"{name} leads"
-    return Contender(name=name, usd=usd, low=usd / factor, high=usd * factor, told=told, sure=sure, listed=listed)
+    cost = Quantity(value=usd, unit="USD").within(factor)
+    return Contender(name=name, cost=cost, told=told, sure=sure, listed=listed)
 
 
 def rate(now: float = 1.0, **changes: float) -> Axis:
@@ -110,20 +115,35 @@ def test_asking_again_is_asked_little() -> None:
     assert len(asked) < 80 and len(asked) == len(set(asked)) + 1
 
 
-def priced(name: str, price: float, usd: float, factor: float = 1.2) -> Priced:
-    cost = Quantity(value=usd, unit="USD").within(factor)
-    return Priced(name=name, what="x8, on-demand", usd_per_instance_hour=price, cost=cost)
+@pytest.fixture(scope="module")
+def rented() -> BatchOption:
+    fields = {
+        "model": "Qwen/Qwen3-8B",
+        "items": "10k",
+        "prompt_tokens": 100,
+        "output_tokens": 10,
+        "accelerator": "L40S",
+    }
+    plan = answer("batch", fields, today=date(2026, 7, 1))
+    assert isinstance(plan, BatchPlan)
+    return plan.options[0]
 
 
-def test_a_rivals_price_is_where_it_would_cost_the_same() -> None:
-    found = break_even_prices(
-        [priced("a", 2.0, 100.0), priced("b", 4.0, 200.0), priced("b", 5.0, 250.0), priced("a", 1.0, 110)]
-    )
+def priced(like: BatchOption, name: str, price: float, usd: float, *, factor: float = 1.2) -> BatchOption:
+    bill = replace(like.bill, instance_type="x8", term="on-demand", usd_per_instance_hour=price)
+    run = replace(like.configuration, accelerator=name)
+    return replace(like, configuration=run, bill=bill, cost=Quantity(value=usd, unit="USD").within(factor))
+
+
+def test_a_rivals_price_is_where_it_would_cost_the_same(rented: BatchOption) -> None:
+    prices = (("a", 2.0, 100.0), ("b", 4.0, 200.0), ("b", 5.0, 250.0), ("a", 1.0, 110.0))
+    found = break_even_prices([priced(rented, *one) for one in prices])
     assert [flip.input for flip in found] == ["b (x8, on-demand) below"]
     assert found[0].value == pytest.approx(2.0) and found[0].now == 4.0 and not found[0].ties
     assert found[0].low is not None and found[0].high is not None and found[0].low < 2.0 < found[0].high < 4.0
 
 
-def test_a_rival_within_error_ties() -> None:
-    assert break_even_prices([priced("a", 2.0, 100.0, 1.5), priced("b", 4.0, 110.0, 1.5)])[0].ties
+def test_a_rival_within_error_ties(rented: BatchOption) -> None:
+    first, second = priced(rented, "a", 2.0, 100.0, factor=1.5), priced(rented, "b", 4.0, 110.0, factor=1.5)
+    assert break_even_prices([first, second])[0].ties
     assert break_even_prices([]) == ()

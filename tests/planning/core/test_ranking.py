@@ -52,11 +52,14 @@ def test_each_place_has_its_reason_and_ties_are_said(option: BatchOption) -> Non
         costing(option, 9.0, sure=False),
     )
     said = with_verdicts(
-        options, lead="cheapest", arithmetic=lambda o: f"${o.cost.value:g}", risk=lambda o: "" if o.sure else "late"
+        options,
+        lead=lambda o: "cheapest",
+        arithmetic=lambda o: f"${o.cost.value:g}",
+        risk=lambda o: "" if o.sure else "late",
     )
     assert said[0].verdict == "cheapest; $10" and not said[0].ties
     assert said[1].ties and "1.05x the first's cost (" in said[1].verdict and "within error)" in said[1].verdict
     assert not said[2].ties and said[2].verdict == "9.00x the first's cost; $90"
     assert not said[3].ties and said[3].verdict == "0.90x the first's cost; late; $9"
     assert tie_with_first(options[3], options[0]) is None
-    assert with_verdicts((), lead="", arithmetic=str, risk=str) == ()
+    assert with_verdicts((), lead=str, arithmetic=str, risk=str) == ()

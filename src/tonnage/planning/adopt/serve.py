@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from tonnage.catalog import Additions, traffic
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.adoption import ADOPTION_SCHEMA, Adoption, Running, ServeSides
-from tonnage.domain.answer import Verdict
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model, Moe
 from tonnage.domain.plan import PLAN_SCHEMA, Configuration, ServeOption, ServePlan
@@ -25,7 +24,7 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import planned_engines
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.physics.memory import resolve_precision
-from tonnage.planning.core.header import Infeasible, model_facts, provenance
+from tonnage.planning.core.header import Context, Infeasible, model_facts, provenance
 from tonnage.planning.serve import narrative
 from tonnage.planning.serve.option import Candidate, add_costs, bills_of, option_of
 from tonnage.planning.serve.plan import outcome_of, plan_serve
@@ -333,17 +332,16 @@ def _site(request: Adopt, running: Running, accelerator: str, additions: Additio
 def _plan(serve: Serve, model: Model, option: ServeOption, *, additions: Additions, today: date) -> ServePlan:
     """Today's deployment as a plan: what explains, exports and checks plans takes it."""
     named = replace(option, verdict="what runs today")
+    asked = Context(request=serve, model=model, today=today, additions=additions)
     return ServePlan(
         schema=PLAN_SCHEMA,
         feasible=True,
-        sentence=narrative.sentence(serve, (named,), binding=Verdict(ok=True)).replace("Rent", "Today", 1),
+        sentence=narrative.sentence(asked, (named,)).replace("Rent", "Today", 1),
         request=serve,
         model=model_facts(model),
         options=(named,),
         evaluated=1,
-        provenance=provenance(
-            [option.bill], today=today, assumed=narrative.assumptions(serve, model, additions=additions)
-        ),
+        provenance=provenance([option.bill], today=today, assumed=narrative.assumptions(asked, (named,))),
     )
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Final
 
-from tonnage.catalog import Additions
+from msgspec.structs import replace
+
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.batch_plan import BatchOption, TradeOff
-from tonnage.domain.model import Model
 from tonnage.domain.requests.serve import Batch
-from tonnage.planning.batch.option import Found, Work
-from tonnage.planning.batch.runs import JobRun, Place, run_on
-from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, nearness
+from tonnage.planning.batch.work import Candidate, Found, JobRun
+from tonnage.planning.core.header import COMMUNITY, Context, infeasible_sentence, names_taken
 from tonnage.planning.core.ranking import frontier
 from tonnage.units import show, whole_percent
 
@@ -20,7 +20,7 @@ MAX_KINDS: Final = 8
 """Kinds of accelerators that are told side by side."""
 
 __all__ = [
-    "BY_NEARNESS",
+    "LARGEST_FLEET",
     "arithmetic",
     "assumptions",
     "card_for_card",
@@ -35,15 +35,17 @@ __all__ = [
     "trade_offs",
 ]
 
+LARGEST_FLEET: Final = 256
+"""Accelerators of the largest fleet looked at, where the request names no limit. List prices are no stock."""
 MAX_POINTS: Final = 12
 """Of the frontier that are kept."""
 WORTH_A_POINT: Final = 1.1
 """Times faster than the point before. [-]"""
-BY_NEARNESS: Final = nearness({"budget": 0, "deadline": 1, "count": 2, "offer": 3, "cache": 4, "memory": 5})
 
 
-def sentence(request: Batch, options: tuple[BatchOption, ...], *, binding: Verdict | None) -> str:
+def sentence(asked: Context[Batch], options: tuple[BatchOption, ...], binding: Verdict | None) -> str:
     """The answer in one sentence."""
+    request = asked.request
     if not options:
         return infeasible_sentence(f"to finish {request.items:,.0f} items of {request.model}", binding)
     best = options[0]
@@ -66,11 +68,11 @@ def describe_option(option: BatchOption) -> str:
     return f"{name} for {show(option.cost.value, 'USD')} {when}"
 
 
-def lead_reason(first: BatchOption, *, request: Batch) -> str:
+def lead_reason(first: BatchOption, *, confidence: float) -> str:
     """Why the first option leads."""
     if first.chance is None:
         return "cheapest (no deadline given)"
-    asked = whole_percent(request.confidence)
+    asked = whole_percent(confidence)
     if not first.sure:
         return f"likeliest to be in time: {whole_percent(first.chance)}, and none has {asked}"
     return f"cheapest that is in time with at least {asked} ({whole_percent(first.chance)})"
@@ -90,26 +92,24 @@ def arithmetic(option: BatchOption) -> str:
     )
 
 
-def trade_offs(found: list[Found]) -> tuple[TradeOff, ...]:
+def trade_offs(found: Iterable[Found]) -> tuple[TradeOff, ...]:
     """Cost against time over every number of instances: cheapest first, each faster than the one before."""
-    points: list[tuple[float, float, Found, JobRun]] = []
+    points: list[Found] = []
     for one in found:
-        sizes = {one.run.instances, one.fastest} | {
-            one.step * 2**power for power in range(10) if one.step * 2**power <= one.fastest
-        }
-        for instances in sorted(sizes):
-            run = run_on(one.work.job, one.place, instances=instances)
-            points.append((run.usd, run.wall_s, one, run))
-    kept = [points[i] for i in frontier(points, objectives=(lambda p: p[0], lambda p: p[1]))]
-    kept.sort(key=lambda point: point[0])
+        at, most = one.at, one.at.fastest
+        doubled = (at.step * 2**power for power in range(10))
+        for instances in sorted({one.run.instances, most, *(size for size in doubled if size <= most)}):
+            points.append(replace(one, run=at.run(instances)))
+    kept = [points[i] for i in frontier(points, objectives=(lambda p: p.run.usd, lambda p: p.run.wall_s))]
+    kept.sort(key=lambda point: point.run.usd)
     thinned = kept[:1]
     for point in kept[1:]:
-        if thinned[-1][1] / point[1] >= WORTH_A_POINT:
+        if thinned[-1].run.wall_s / point.run.wall_s >= WORTH_A_POINT:
             thinned.append(point)
-    return tuple(_trade_off(point, cheapest=thinned[0]) for point in _spread(thinned))
+    return tuple(_trade_off(point, cheapest=thinned[0].run) for point in _spread(thinned))
 
 
-def _spread(points: list[tuple[float, float, Found, JobRun]]) -> list[tuple[float, float, Found, JobRun]]:
+def _spread(points: list[Found]) -> list[Found]:
     """At most so many, both ends kept."""
     if len(points) <= MAX_POINTS:
         return points
@@ -117,16 +117,16 @@ def _spread(points: list[tuple[float, float, Found, JobRun]]) -> list[tuple[floa
     return [points[round(i * step)] for i in range(MAX_POINTS)]
 
 
-def _trade_off(point: tuple[float, float, Found, JobRun], *, cheapest: tuple[float, float, Found, JobRun]) -> TradeOff:
-    usd, wall_s, one, run = point
+def _trade_off(one: Found, *, cheapest: JobRun) -> TradeOff:
+    place, run = one.at.place, one.run
     return TradeOff(
-        label=f"{one.work.configuration.label()} at {one.place.offer.provider}",
-        accelerators=round(run.instances * one.place.offer.count),
-        term=one.place.term,
-        wall_s=wall_s,
-        usd=usd,
-        times_the_price=usd / cheapest[0],
-        times_faster=cheapest[1] / wall_s,
+        label=f"{one.at.work.configuration.label()} at {place.offer.provider}",
+        accelerators=one.accelerators,
+        term=place.term,
+        wall_s=run.wall_s,
+        usd=run.usd,
+        times_the_price=run.usd / cheapest.usd,
+        times_faster=cheapest.wall_s / run.wall_s,
     )
 
 
@@ -192,42 +192,44 @@ def spot_against(options: tuple[BatchOption, ...]) -> str:
     )
 
 
-def too_late(request: Batch, *, place: Place, fastest: JobRun) -> Verdict:
+def too_late(request: Batch, fastest: Found) -> Verdict:
     """Not even the largest fleet finishes in time."""
+    run = fastest.run
     deadline = request.deadline_s or 0.0
     return Verdict(
         ok=False,
         limit="deadline",
         reason=(
-            f"{round(fastest.instances * place.offer.count)} accelerators finish in {show(fastest.wall_s, 's')}, "
-            f"of which {show(place.start.total_s, 's')} to start; {show(deadline, 's')} are allowed"
+            f"{fastest.accelerators} accelerators finish in {show(run.wall_s, 's')}, "
+            f"of which {show(fastest.at.place.start.total_s, 's')} to start; {show(deadline, 's')} are allowed"
         ),
-        short_by=fastest.wall_s - deadline,
+        short_by=run.wall_s - deadline,
         unit="s",
-        nearest=f"deadline {show(fastest.wall_s * 1.01, 's')}",
+        nearest=f"deadline {show(run.wall_s * 1.01, 's')}",
     )
 
 
-def too_expensive(request: Batch, run: JobRun, *, work: Work) -> Verdict:
+def too_expensive(request: Batch, found: Found) -> Verdict:
     """Finishes in time, beyond the budget."""
+    usd = found.run.usd
     budget = request.budget_usd or 0.0
     return Verdict(
         ok=False,
         limit="budget",
-        reason=f"{work.configuration.label()} costs {show(run.usd, 'USD')}, above {show(budget, 'USD')}",
-        short_by=run.usd - budget,
+        reason=f"{found.at.work.configuration.label()} costs {show(usd, 'USD')}, above {show(budget, 'USD')}",
+        short_by=usd - budget,
         unit="USD",
-        nearest=f"budget {show(run.usd * 1.005, 'USD')}",
+        nearest=f"budget {show(usd * 1.005, 'USD')}",
     )
 
 
-def too_many(request: Batch, work: Work, *, place: Place) -> Verdict:
+def too_many(request: Batch, at: Candidate) -> Verdict:
     """One instance or one replica already exceeds the count allowed."""
-    need = max(place.offer.count, float(work.job.ranks))
+    need = max(at.place.offer.count, float(at.work.job.ranks))
     return Verdict(
         ok=False,
         limit="count",
-        reason=f"{place.offer.instance_type} brings {need:g} accelerators and at most "
+        reason=f"{at.place.offer.instance_type} brings {need:g} accelerators and at most "
         f"{request.filters.max_count} are allowed",
         short_by=need - (request.filters.max_count or 0),
         unit="accelerators",
@@ -235,8 +237,9 @@ def too_many(request: Batch, work: Work, *, place: Place) -> Verdict:
     )
 
 
-def assumptions(request: Batch, model: Model, *, largest: int, additions: Additions) -> tuple[str, ...]:
+def assumptions(asked: Context[Batch], options: tuple[BatchOption, ...]) -> tuple[str, ...]:
     """Everything the answer takes as given that the user did not say."""
+    request, model = asked.request, asked.model
     lengths = request.lengths
     said = [
         *model.assumed,
@@ -247,8 +250,8 @@ def assumptions(request: Batch, model: Model, *, largest: int, additions: Additi
     if "spot" in request.filters.terms:
         said.append("spot capacity stays as long as its provider's record says, else as long as traces of older parts")
     if request.filters.max_count is None:
-        said.append(f"at most {largest} accelerators are looked at; list prices are no stock")
-    said += names_taken(request.filters, additions)
+        said.append(f"at most {LARGEST_FLEET} accelerators are looked at; list prices are no stock")
+    said += names_taken(request.filters, asked.additions)
     if not request.filters.community:
         said.append(COMMUNITY)
     said.append("prices exclude VAT, storage of the results and egress")

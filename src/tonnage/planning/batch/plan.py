@@ -13,6 +13,8 @@ from functools import partial
 from operator import add
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
@@ -20,30 +22,21 @@ from tonnage.domain.answer import Verdict
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.case import Traffic
 from tonnage.domain.layout import Engine
-from tonnage.domain.model import Model
 from tonnage.domain.money import Offer
-from tonnage.domain.plan import PLAN_SCHEMA, Configuration
+from tonnage.domain.plan import Configuration
 from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.optimize.layouts import replica_layouts
 from tonnage.physics.memory import stored_bytes
 from tonnage.planning.batch import narrative
-from tonnage.planning.batch.break_even import Candidate, batch_break_even
-from tonnage.planning.batch.option import Found, Work, option_of
-from tonnage.planning.batch.runs import Job, JobRun, Place, instances_by, place_of, run_on
+from tonnage.planning.batch.break_even import batch_break_even
+from tonnage.planning.batch.work import Candidate, Found, Job, JobRun, Work, instances_by, option_of, place_of
 from tonnage.planning.board_power import predicted_load
-from tonnage.planning.core.header import (
-    Infeasible,
-    answer_or_relax,
-    by_reason,
-    model_facts,
-    nearest_of_each,
-    provenance,
-    what_binds,
-)
-from tonnage.planning.core.moved_losers import alone, moved_losers
-from tonnage.planning.core.ranking import choices, job_traits, surely_cheapest, unlikely, with_verdicts
+from tonnage.planning.core import driver
+from tonnage.planning.core.driver import Header, Kind, alone, plan_or_relax
+from tonnage.planning.core.header import Context, Infeasible, nearness
+from tonnage.planning.core.ranking import surely_cheapest, unlikely, with_verdicts
 from tonnage.planning.deployment import case_of, deploy
 from tonnage.planning.error_model import chance_of, end_at
 from tonnage.planning.quality import apply_quality_floor, changes_among
@@ -52,10 +45,8 @@ from tonnage.planning.serve.traffic import served_latency
 from tonnage.planning.sites import Site, reach_of, sites, with_slices
 from tonnage.pricing.bills import primary_first
 
-__all__ = ["LARGEST_FLEET", "plan_batch"]
+__all__ = ["plan_batch"]
 
-LARGEST_FLEET: Final = 256
-"""Accelerators of the largest fleet looked at, where the request names no limit. List prices are no stock."""
 LARGEST_REPLICA: Final = 32
 SIZES_LOOKED_AT: Final = 3
 """Layouts from the smallest that fits: larger ones only cost more when nobody waits."""
@@ -79,19 +70,22 @@ def plan_batch(request: Batch, *, additions: Additions = catalog.NOTHING, today:
         The model or an accelerator is unknown, or the request contradicts itself. That nothing finishes in time is
         an answer: `feasible` is False and `binding` says what would.
     """
-    plan = partial(_plan_once, additions=additions, today=today or date.today())
-    return answer_or_relax(request, plan, led_by=narrative.describe_option)
+    return plan_or_relax(BATCH, request, additions=additions, today=today)
 
 
-def _plan_once(request: Batch, *, additions: Additions, today: date) -> BatchPlan:
-    """The plan, without what relaxing its constraints would buy."""
+def _ask(request: Batch, additions: Additions, today: date) -> Context[Batch]:
     model = resolve(request.model, additions=additions)
     if not model.layers:
         raise BadRequest(f"model: {model.id} is no language model; ask `tonnage plan infer {model.id} --rate …`")
     limits.check_context(model, _as_serve(request))
-    allowed, refused, no_format = apply_quality_floor(request, model)
-    open_sites, excluded = sites(request.filters, additions=additions) if no_format is None else ((), ())
-    look = partial(_look, request, allowed, model, tuple(with_slices(open_sites)), additions=additions, today=today)
+    return Context(request=request, model=model, today=today, additions=additions)
+
+
+def _search(asked: Context[Batch]) -> driver.Found[Batch, BatchOption, BatchPlan]:
+    request = asked.request
+    allowed, refused, no_format = apply_quality_floor(request, asked.model)
+    open_sites, excluded = sites(request.filters, additions=asked.additions) if no_format is None else ((), ())
+    look = partial(_look, asked, allowed, tuple(with_slices(open_sites)))
     seen = look()
     if not allowed.precisions:
         other = look(startable=False)
@@ -99,41 +93,34 @@ def _plan_once(request: Batch, *, additions: Additions, today: date) -> BatchPla
             refused = (*refused, *limits.needs_checkpoint(_in_order(seen.options)[0], _in_order(other.options)))
         else:
             seen = _Look(*map(add, seen, other))
-    found, missed, chances, evaluated = seen.found, seen.missed, seen.chances, seen.evaluated
-    ranked = _with_verdicts(request, _in_order(seen.options))
-    by = narrative.BY_NEARNESS
-    doing = {option.configuration.accelerator for option in ranked}
-    rejected = (*refused, *nearest_of_each(missed, doing=doing, by=by), *excluded)
-    binding = None if ranked else no_format or what_binds(missed, excluded, by=by)
-    return BatchPlan(
-        schema=PLAN_SCHEMA,
-        feasible=bool(ranked),
-        sentence=narrative.sentence(request, ranked, binding=binding),
-        request=request,
-        model=model_facts(model),
+    ranked = with_verdicts(
+        tuple(_in_order(seen.options)),
+        lead=partial(narrative.lead_reason, confidence=request.confidence),
+        arithmetic=narrative.arithmetic,
+        risk=narrative.risk,
+    )
+    return driver.Found(
         options=ranked,
-        choices=choices([job_traits(option) for option in ranked]),
-        frontier=narrative.trade_offs(found),
+        missed=seen.missed,
+        refused=refused,
+        excluded=excluded,
+        binding=no_format,
+        evaluated=seen.evaluated,
+        plan=partial(_plan, asked, seen),
+    )
+
+
+def _plan(asked: Context[Batch], seen: _Look, header: Header[Batch, BatchOption]) -> BatchPlan:
+    request, ranked = asked.request, header["options"]
+    return BatchPlan(
+        frontier=narrative.trade_offs(seen.found),
         card_for_card=narrative.card_for_card(ranked),
         spot_against=narrative.spot_against(ranked),
-        rejected=rejected,
-        rejected_by_reason=by_reason(rejected),
-        calibrations=() if ranked else moved_losers(missed, alone(request), by=by, additions=additions),
         break_even=batch_break_even(
-            request,
-            ranked,
-            chances=chances,
-            sized=_size_run,
-            remade=lambda asked, work: _remade(asked, model, work, additions=additions),
+            request, ranked, chances=seen.chances, sized=_size_run, remade=partial(_remade, asked)
         ),
-        binding=binding,
-        evaluated=evaluated,
-        quality=changes_among((o.configuration.precision for o in ranked), request=request, model=model),
-        provenance=provenance(
-            (option.bill for option in ranked),
-            today=today,
-            assumed=narrative.assumptions(request, model, largest=_most(request), additions=additions),
-        ),
+        quality=changes_among((o.configuration.precision for o in ranked), request=request, model=asked.model),
+        **header,
     )
 
 
@@ -147,48 +134,34 @@ class _Look(NamedTuple):
     evaluated: int
 
 
-def _look(
-    request: Batch, allowed: Batch, model: Model, open_sites: Sequence[Site], *, additions: Additions, today: date,
-    startable: bool = True,
-) -> _Look:  # fmt: skip
+def _look(asked: Context[Batch], allowed: Batch, open_sites: Sequence[Site], *, startable: bool = True) -> _Look:
     """Every configuration that can be started from the model's checkpoint, or every one that needs another."""
-    options: list[BatchOption] = []
-    found: list[Found] = []
-    missed: list[Infeasible] = []
-    chances: list[Candidate] = []
+    request = asked.request
+    seen = _Look([], [], [], [], 0)
     evaluated = 0
     for site in open_sites:
         here: list[Found] = []
-        for outcome in _works(allowed, model, site, additions=additions, startable=startable):
+        for outcome in _works(replace(asked, request=allowed), site, startable=startable):
             evaluated += 1
             if isinstance(outcome, Infeasible):
-                missed.append(outcome)
+                seen.missed.append(outcome)
                 continue
-            places = _chances(request, site, outcome)
-            runs, misses = _runs(request, site, work=outcome, chances=places)
-            here += runs
-            missed += misses
-            chances += places
-        found += here
-        made = [option_of(one, accelerator=site.accelerator, today=today) for one in _best(here)]
-        options += made
-    return _Look(options, found, missed, chances, evaluated)
+            run, places = outcome.configuration, _chances(request, site, outcome)
+            if not places:
+                seen.missed.append(Infeasible(configuration=run, verdict=limits.no_offer(site, run)))
+            for sized in (_size_run(request, place) for place in places):
+                if isinstance(sized, Verdict):
+                    seen.missed.append(Infeasible(configuration=run, verdict=sized))
+                else:
+                    here.append(sized)
+            seen.chances.extend(places)
+        seen.found.extend(here)
+        seen.options.extend(option_of(one, accelerator=site.accelerator, today=asked.today) for one in _best(here))
+    return seen._replace(evaluated=evaluated)
 
 
 def _in_order(options: list[BatchOption]) -> list[BatchOption]:
     return primary_first(sorted(options, key=surely_cheapest))
-
-
-def _with_verdicts(request: Batch, options: list[BatchOption]) -> tuple[BatchOption, ...]:
-    """Ranked options with the reason for their place."""
-    if not options:
-        return ()
-    return with_verdicts(
-        tuple(options),
-        lead=narrative.lead_reason(options[0], request=request),
-        arithmetic=narrative.arithmetic,
-        risk=narrative.risk,
-    )
 
 
 def _as_serve(request: Batch) -> Serve:
@@ -203,48 +176,45 @@ def _as_serve(request: Batch) -> Serve:
     )
 
 
-def _works(
-    request: Batch, model: Model, site: Site, *, additions: Additions, startable: bool
-) -> Iterator[Work | Infeasible]:
+def _works(asked: Context[Batch], site: Site, *, startable: bool) -> Iterator[Work | Infeasible]:
     """Every configuration of one site, small layouts first."""
-    asked = _as_serve(request)
+    request, model, part = _as_serve(asked.request), asked.model, site.accelerator
     most = site.largest(LARGEST_REPLICA, allowed=request.filters.max_count)
     for engine in request.engines:
-        worth = limits.precisions(asked, model, accelerator=site.accelerator, engine=engine, startable=startable)
-        for precision in worth:
+        for precision in limits.precisions(request, model, accelerator=part, engine=engine, startable=startable):
             served = 0
             for layout in replica_layouts(
                 model,
-                site.accelerator,
+                part,
                 per_node=site.per_node,
                 max_ranks=most,
                 layered=engine_spec(engine).layered,
                 domain=reach_of(site),
             ):
                 configuration = Configuration(
-                    accelerator=site.accelerator.id,
+                    accelerator=part.id,
                     layout=layout,
                     precision=precision,
                     engine=Engine(name=engine),
                     intra_link=site.intra_link,
                 )
-                work = _work(request, model, configuration, additions=additions)
+                work = _work(asked, configuration)
                 yield work
                 served += isinstance(work, Work)
                 if served >= SIZES_LOOKED_AT:
                     break
 
 
-def _work(request: Batch, model: Model, configuration: Configuration, *, additions: Additions) -> Work | Infeasible:
+def _work(asked: Context[Batch], configuration: Configuration) -> Work | Infeasible:
     """How fast one full replica of a configuration works, or why it cannot."""
+    request, model, lengths = asked.request, asked.model, asked.request.lengths
     # As full as it gets: what `tonnage predict` calls saturated.
-    case = case_of(configuration, model=model, lengths=request.lengths, traffic=Traffic(saturated=True))
-    at = deploy(case, model=model, accelerator=catalog.accelerator(case.accelerator, additions))
+    case = case_of(configuration, model=model, lengths=lengths, traffic=Traffic(saturated=True))
+    at = deploy(case, model=model, accelerator=catalog.accelerator(case.accelerator, asked.additions))
     if not at.pool.verdict.ok:
         return Infeasible(configuration=configuration, verdict=at.pool.verdict)
-    lengths = request.lengths
-    whole = lengths.prompt_tokens + lengths.output_tokens
     if at.pool.sequences < 1:
+        whole = lengths.prompt_tokens + lengths.output_tokens
         return Infeasible(configuration=configuration, verdict=limits.too_little_cache(whole, at.pool.tokens))
     found, tier = served_latency(at)
     basis = at.basis(tier)
@@ -273,40 +243,21 @@ def _work(request: Batch, model: Model, configuration: Configuration, *, additio
 
 def _chances(request: Batch, site: Site, work: Work) -> list[Candidate]:
     """The work on every offer of the site that holds it and lists a price."""
-    places = ((offer, place_of(work.job, offer, term=term)) for offer, term in _offers(request, site, work.job))
-    return [
-        Candidate(work=work, place=place, fastest=_fleet(request, work.job, place))
-        for _, place in places
-        if place is not None
-    ]
+    found = []
+    for offer, term in _offers(request, site, work.job):
+        place = place_of(work.job, offer, term=term)
+        if place is not None:
+            at = Candidate(work=work, place=place, fastest=0)
+            found.append(replace(at, fastest=_fleet(request, at)))
+    return found
 
 
-def _runs(request: Batch, site: Site, *, work: Work, chances: list[Candidate]) -> tuple[list[Found], list[Infeasible]]:
-    """The work at each of its places, on as many instances as the request needs."""
-    found: list[Found] = []
-    missed: list[Infeasible] = []
-    for chance in chances:
-        place, outcome = chance.place, _size_run(request, work, chance.place)
-        if isinstance(outcome, Verdict):
-            missed.append(Infeasible(configuration=work.configuration, verdict=outcome))
-        else:
-            run, kept = outcome
-            sure = kept is None or kept >= request.confidence - NARROW
-            step = _step(work.job, place)
-            found.append(
-                Found(work=work, place=place, run=run, chance=kept, sure=sure, step=step, fastest=chance.fastest)
-            )
-    if not chances:
-        missed.append(Infeasible(configuration=work.configuration, verdict=limits.no_offer(site, work.configuration)))
-    return found, missed
-
-
-def _remade(request: Batch, model: Model, work: Work, *, additions: Additions) -> Work | None:
+def _remade(asked: Context[Batch], request: Batch, work: Work) -> Work | None:
     """The configuration of a work with the lengths of another request; None where it does not hold one."""
-    most = request.lengths.prompt_tokens + request.lengths.output_tokens
-    if model.max_context is not None and most > model.max_context:
+    most, longest = request.lengths.prompt_tokens + request.lengths.output_tokens, asked.model.max_context
+    if longest is not None and most > longest:
         return None
-    made = _work(request, model, work.configuration, additions=additions)
+    made = _work(replace(asked, request=request), work.configuration)
     return made if isinstance(made, Work) else None
 
 
@@ -325,32 +276,34 @@ def _offers(request: Batch, site: Site, job: Job) -> list[tuple[Offer, str]]:
     return [(offer, key[1]) for key, (_, offer) in cheapest.items()]
 
 
-def _size_run(request: Batch, work: Work, place: Place) -> tuple[JobRun, float | None] | Verdict:
+def _size_run(request: Batch, at: Candidate) -> Found | Verdict:
     """Instances that keep deadline and budget with the confidence asked for, else by the estimate, else why not."""
-    job, most = work.job, _fleet(request, work.job, place)
+    job, place, most = at.work.job, at.place, at.fastest
     if most < 1:
-        return narrative.too_many(request, work, place=place)
+        return narrative.too_many(request, at)
+    found = Found(at=at, run=at.run(most), chance=None, sure=True)
     if request.deadline_s is None:
-        run = _without_haste(job, place, most)
+        run = _without_haste(at)
     else:
         speed = job.factor ** -end_at(request.confidence)
         firm = instances_by(job, place, deadline_s=request.deadline_s, speed=min(1.0, speed))
         middle = instances_by(job, place, deadline_s=request.deadline_s, speed=1.0)
         if middle is None or middle > most:
-            return narrative.too_late(request, place=place, fastest=run_on(job, place, instances=most))
-        run = run_on(job, place, instances=firm if firm is not None and firm <= most else middle)
+            return narrative.too_late(request, found)
+        run = at.run(firm if firm is not None and firm <= most else middle)
     if request.budget_usd is not None and run.usd > request.budget_usd:
-        return narrative.too_expensive(request, run, work=work)
-    return run, _chance(request, job, place, instances=run.instances)
+        return narrative.too_expensive(request, replace(found, run=run))
+    chance = _chance(request, at, run.instances)
+    return replace(found, run=run, chance=chance, sure=chance is None or chance >= request.confidence - NARROW)
 
 
-def _chance(request: Batch, job: Job, place: Place, *, instances: int) -> float | None:
+def _chance(request: Batch, at: Candidate, instances: int) -> float | None:
     """That so many instances keep deadline and budget, which one error of the rate decides; None without either."""
     if request.deadline_s is None and request.budget_usd is None:
         return None
 
     def keeps(x: float) -> bool:
-        run = run_on(job, place, instances=instances, speed=job.factor**-x)
+        run = at.run(instances, speed=at.work.job.factor**-x)
         late = request.deadline_s is not None and run.wall_s > request.deadline_s * (1.0 + ROUNDING)
         return not late and (request.budget_usd is None or run.usd <= request.budget_usd * (1.0 + ROUNDING))
 
@@ -361,28 +314,19 @@ def _chance(request: Batch, job: Job, place: Place, *, instances: int) -> float 
     return chance_of(high if high == FAR else low)
 
 
-def _without_haste(job: Job, place: Place, most: int) -> JobRun:
+def _without_haste(at: Candidate) -> JobRun:
     """As many instances as cost next to nothing more than the cheapest number."""
-    sizes = [_step(job, place) * 2**power for power in range(10)]
-    runs = [run_on(job, place, instances=size) for size in sizes if size <= most]
+    sizes = [at.step * 2**power for power in range(10)]
+    runs = [at.run(size) for size in sizes if size <= at.fastest]
     least = min(run.usd for run in runs)
     return [run for run in runs if run.usd <= least * WORTH_THE_HASTE][-1]
 
 
-def _step(job: Job, place: Place) -> int:
-    """Instances that one replica takes, or one that holds several."""
-    return max(1, -(-job.ranks // int(place.offer.count)))
-
-
-def _fleet(request: Batch, job: Job, place: Place) -> int:
+def _fleet(request: Batch, at: Candidate) -> int:
     """Most instances that the request's limit allows, in whole replicas."""
-    step, stock = _step(job, place), place.offer.stock
-    most = _most(request) if stock is None else min(_most(request), stock)
-    return int(most / place.offer.count) // step * step
-
-
-def _most(request: Batch) -> int:
-    return request.filters.max_count or LARGEST_FLEET
+    offer, most = at.place.offer, request.filters.max_count or narrative.LARGEST_FLEET
+    most = most if offer.stock is None else min(most, offer.stock)
+    return int(most / offer.count) // at.step * at.step
 
 
 def _best(found: list[Found]) -> list[Found]:
@@ -390,12 +334,23 @@ def _best(found: list[Found]) -> list[Found]:
     ranked = sorted(found, key=_surely_cheapest)
     terms: dict[str, list[Found]] = {}
     for one in ranked:
-        terms.setdefault(one.place.term, []).append(one)
+        terms.setdefault(one.at.place.term, []).append(one)
     kept = [one for group in terms.values() for one in group[:KEPT_PER_SITE]]
     return sorted(kept, key=_surely_cheapest)
 
 
 def _surely_cheapest(one: Found) -> tuple[bool, bool, float, float]:
     """The order of what will be options: `surely_cheapest`, sellers' own prices first."""
-    listed = one.place.offer.trust_of(one.place.term) == "primary"
+    listed = one.at.place.offer.trust_of(one.at.place.term) == "primary"
     return not one.sure, not listed, unlikely(one.chance, sure=one.sure), one.run.usd
+
+
+BATCH: Final[Kind[Batch, Context[Batch], BatchOption, BatchPlan]] = Kind(
+    ask=_ask,
+    look=_search,
+    nearness=nearness({"budget": 0, "deadline": 1, "count": 2, "offer": 3, "cache": 4, "memory": 5}),
+    sentence=narrative.sentence,
+    describe=narrative.describe_option,
+    assumed=narrative.assumptions,
+    measured=lambda asked, miss: alone(asked.request, miss),
+)

@@ -11,8 +11,9 @@ present value already, they tie, and the point says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -23,7 +24,7 @@ from tonnage.domain.train_plan import TrainConfiguration, TrainOption
 from tonnage.planning.core.ranking import unlikely
 from tonnage.planning.error_model import Pair, Ratio, correlation, ratio
 
-__all__ = ["Axis", "Contender", "Priced", "break_even_along", "break_even_prices", "contender"]
+__all__ = ["DOUBLINGS", "Axis", "Contender", "break_even_along", "break_even_prices", "scaled_at"]
 
 RATIO: Final = 1.1
 """Step of the scan along an input. [-]"""
@@ -33,6 +34,9 @@ REACH: Final = 8.0
 """How far from the present value is looked, either way. [-]"""
 MAX_PRICES: Final = 3
 """Rivals whose price is named."""
+DOUBLINGS: Final = (-3, -2, -1, 0, 1, 2, 3)
+"""Of the present lengths, at which rates are worked out."""
+Thing = TypeVar("Thing")
 
 
 class Axis(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,10 +58,8 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     """Options of one name are the same choice."""
-    usd: float
-    low: float
-    high: float
-    """90 % interval of its cost."""
+    cost: Quantity
+    """Without an interval it is exact."""
     told: str
     """What the answer would become."""
     sure: bool = True
@@ -75,50 +77,10 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
         return self.sure, self.listed, -unlikely(self.chance, sure=self.sure)
 
 
-class Priced(msgspec.Struct, frozen=True, kw_only=True):
-    """An option with the price that its cost follows from."""
-
-    name: str
-    what: str
-    """Instance type and term."""
-    usd_per_instance_hour: float
-    cost: Quantity
-    sure: bool = True
-    configuration: Configuration | TrainConfiguration | None = None
-
-
 Along = Callable[[float], Sequence[Contender]]
 
 
-def contender(
-    name: str,
-    *,
-    cost: Quantity,
-    told: str,
-    sure: bool = True,
-    chance: float | None = None,
-    listed: bool = True,
-    configuration: Configuration | TrainConfiguration | None = None,
-) -> Contender:
-    """A contender from a cost; one without an interval is exact."""
-    low = cost.value if cost.low is None else cost.low
-    high = cost.value if cost.high is None else cost.high
-    return Contender(
-        name=name, usd=cost.value, low=low, high=high, told=told, sure=sure, chance=chance, listed=listed,
-        configuration=configuration,
-    )  # fmt: skip
-
-
-def priced_option(option: ServeOption | BatchOption | TrainOption) -> Priced:
-    """An option with the price that its cost follows from."""
-    return Priced(
-        name=option.configuration.accelerator,
-        what=f"{option.bill.instance_type}, {option.bill.term}",
-        usd_per_instance_hour=option.bill.usd_per_instance_hour,
-        cost=option.cost,
-        sure=option.sure,
-        configuration=option.configuration,
-    )
+Rented = ServeOption | BatchOption | TrainOption
 
 
 def break_even_along(axis: Axis, *, at: Along, nothing: str = "nothing does it") -> tuple[BreakEven, ...]:
@@ -153,7 +115,7 @@ def break_even_along(axis: Axis, *, at: Along, nothing: str = "nothing does it")
     return tuple(found)
 
 
-def break_even_prices(options: Sequence[Priced]) -> tuple[BreakEven, ...]:
+def break_even_prices(options: Sequence[Rented]) -> tuple[BreakEven, ...]:
     """
     Prices at which the best option of another name would lead; the first of `options` leads now.
 
@@ -161,21 +123,29 @@ def break_even_prices(options: Sequence[Priced]) -> tuple[BreakEven, ...]:
     """
     if not options or not options[0].sure:
         return ()
-    best, rivals = options[0], _by_name(options[1:])
+    best, first = options[0], dict[str, Rented]()
+    for option in options[1:]:
+        first.setdefault(option.configuration.accelerator, option)
+    leader = best.configuration.accelerator
     found = []
-    for rival in (r for r in rivals if r.name != best.name and r.sure >= best.sure):
-        value = rival.usd_per_instance_hour * best.cost.value / rival.cost.value
-        spread, certain = _apart(_as_contender(rival), best=_as_contender(best))
+    for rival in sorted(first.values(), key=lambda option: option.cost.value):
+        name, price = rival.configuration.accelerator, rival.bill.usd_per_instance_hour
+        if name == leader or rival.sure < best.sure:
+            continue
+        value = price * best.cost.value / rival.cost.value
+        over = _over(rival, best)
+        # Factors by which the rival's price may be wrong: up to which it ties, and from which it has won.
+        spread, certain = (over.value / over.low, over.high / over.value) if over.low > 0 else (1.0, 1.0)
         found.append(
             BreakEven(
-                input=f"{rival.name} ({rival.what}) below",
+                input=f"{name} ({rival.bill.instance_type}, {rival.bill.term}) below",
                 value=value,
                 unit="USD/h",
-                becomes=f"cheaper than {best.name}",
+                becomes=f"cheaper than {leader}",
                 low=value / certain,
                 high=value * spread,
-                now=rival.usd_per_instance_hour,
-                ties=value * spread >= rival.usd_per_instance_hour,
+                now=price,
+                ties=value * spread >= price,
             )
         )
     return tuple(found[:MAX_PRICES])
@@ -194,7 +164,7 @@ class _State(msgspec.Struct, frozen=True):
 
 
 def _winner(contenders: Iterable[Contender]) -> Contender:
-    return min(contenders, key=lambda c: (*(-one for one in c.standing), c.usd))
+    return min(contenders, key=lambda c: (*(-one for one in c.standing), c.cost.value))
 
 
 def _state(leader: str, contenders: Sequence[Contender], nothing: str) -> _State:
@@ -215,22 +185,12 @@ def _state(leader: str, contenders: Sequence[Contender], nothing: str) -> _State
     )
 
 
-def _over(other: Contender, leader: Contender) -> Ratio:
+def _over(other: Contender | Rented, leader: Contender | Rented) -> Ratio:
     """The other's cost over the leader's, with its interval."""
     alike = correlation(other.configuration, leader.configuration)
-    found = ratio(Pair(_cost(other), _cost(leader), alike))
-    plain = other.usd / leader.usd if leader.usd > 0 else math.inf if other.usd > 0 else 1.0
-    return found or Ratio(plain, plain, plain)
-
-
-def _apart(rival: Contender, *, best: Contender) -> tuple[float, float]:
-    """Factors by which the rival's price may be wrong: up to which it ties, and from which it has won."""
-    over = _over(rival, best)
-    return (over.value / over.low, over.high / over.value) if over.low > 0 else (1.0, 1.0)
-
-
-def _cost(one: Contender) -> Quantity:
-    return Quantity(value=one.usd, unit="USD", low=one.low, high=one.high)
+    usd, first = other.cost.value, leader.cost.value
+    plain = usd / first if first > 0 else math.inf if usd > 0 else 1.0
+    return ratio(Pair(other.cost, leader.cost, alike)) or Ratio(plain, plain, plain)
 
 
 def _nearest(axis: Axis, step: float, word: str, state: Callable[[float], _State]) -> BreakEven | None:
@@ -280,13 +240,25 @@ def _crossing(now: float, scan: Sequence[float], changed: Callable[[float], bool
     return far
 
 
-def _by_name(options: Iterable[Priced]) -> list[Priced]:
-    """The first of each name, cheapest first."""
-    first: dict[str, Priced] = {}
-    for option in options:
-        first.setdefault(option.name, option)
-    return sorted(first.values(), key=lambda option: option.cost.value)
+Known = Sequence[tuple[Thing, Sequence[tuple[float, float]]]]
+"""Things, each with what it takes at shares of the present lengths over what it takes at these, the smallest first."""
 
 
-def _as_contender(option: Priced) -> Contender:
-    return contender(option.name, cost=option.cost, told="", configuration=option.configuration)
+def scaled_at(known: Known[Thing], share: float) -> Iterator[tuple[Thing, float]]:
+    """What each takes at a share of the lengths over the present; what is not known so far is left out."""
+    for one, points in known:
+        scale = _between(points, share)
+        if scale is not None:
+            yield one, scale
+
+
+def _between(points: Sequence[tuple[float, float]], share: float) -> float | None:
+    """Between two that are known, on logarithms; None beyond them."""
+    after = bisect_left([known for known, _ in points], share * (1 - 1e-9))
+    if after == len(points):
+        return None
+    if after == 0:
+        return points[0][1] if math.isclose(share, points[0][0], rel_tol=1e-6) else None
+    (near, a), (far, b) = points[after - 1], points[after]
+    t = math.log(share / near) / math.log(far / near)
+    return float(a ** (1.0 - t) * b**t)

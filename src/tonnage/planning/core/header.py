@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import date
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from tonnage.catalog import Additions, ambiguity
+from tonnage.catalog import NOTHING, Additions, ambiguity
 from tonnage.catalog.rows import data_version
 from tonnage.domain.answer import Verdict
 from tonnage.domain.fleet_plan import FleetPlan
@@ -27,7 +27,6 @@ from tonnage.domain.plan import (
     Bill,
     Configuration,
     Provenance,
-    RankedPlan,
     Rejection,
     RejectionCount,
     ServePlan,
@@ -39,17 +38,17 @@ from tonnage.domain.requests.rl import Rl
 from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.physics.parameters import active_parameters, parameters
-from tonnage.planning.core.measure_first import with_measure_first
 from tonnage.planning.sites import none_passes
 from tonnage.simulation.capacity import Point
 from tonnage.version import __version__, can_simulate
 
 __all__ = [
     "COMMUNITY",
+    "Context",
     "Infeasible",
     "Loser",
     "Nearness",
-    "answer_or_relax",
+    "Request",
     "by_reason",
     "catalogue_dates",
     "infeasible_sentence",
@@ -206,7 +205,16 @@ def by_reason(rejected: Iterable[Rejection]) -> tuple[RejectionCount, ...]:
 
 Asked = TypeVar("Asked", bound=msgspec.Struct)
 Request = TypeVar("Request", bound=Serve | Batch | Train | FineTune | Infer | Rl)
-Plan = TypeVar("Plan", bound=RankedPlan[Any, Any])
+
+
+class Context(msgspec.Struct, Generic[Request], frozen=True, kw_only=True):
+    """A request with its model, the day that prices are aged from, and the user's own files."""
+
+    request: Request
+    model: Model
+    today: date
+    additions: Additions = NOTHING
+
 
 RELAXED: Final = (
     "quality_floor", "precisions", "deadline_s", "budget_usd", "budget_usd_per_h", "count", "max_context", "latency_s",
@@ -239,37 +247,6 @@ def what_relaxing_buys(request: Request, leads: Callable[[Request], str | None])
     """
     found = ((flag, leads(other)) for flag, other in relaxations(request))
     return tuple(f"without {flag}: {told}" for flag, told in found if told is not None)
-
-
-def answer_or_relax(
-    request: Request,
-    plan: Callable[[Request], Plan],
-    *,
-    led_by: Callable[[Any], str],
-    cut: Callable[[Request], Request] = lambda request: request,
-) -> Plan:
-    """
-    The plan for a request and what to measure first; where nothing does it, with what relaxing one constraint buys.
-
-    Parameters
-    ----------
-    request : Serve, Batch, Train, FineTune or Infer
-    plan : callable
-        Request -> its plan.
-    led_by : callable
-        Option -> it in a few words.
-    cut : callable, optional
-        Request -> the same, answered sooner; for what is only asked whether it would do.
-    """
-    made = plan(request)
-    if made.feasible:
-        return with_measure_first(made)
-
-    def leads(other: Request) -> str | None:
-        options = plan(cut(other)).options
-        return led_by(options[0]) if options else None
-
-    return replace(made, relaxing=what_relaxing_buys(request, leads))
 
 
 def quick_without_simulator(request: Any, plan: Callable[[Any], Simulated]) -> Simulated:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -32,8 +32,8 @@ from tonnage.planning.error_model import NINETY, correlation, end_at
 from tonnage.units import show, whole_percent
 
 __all__ = [
-    "COMPETING", "MINUTES", "Rival", "few_words", "first_of", "likelier", "likeliest_to_overturn", "narrows",
-    "rival_of", "smoothly", "to_stay_within", "with_measure_first",
+    "COMPETING", "MINUTES", "Rival", "Weighed", "few_words", "first_of", "likelier", "likeliest_to_overturn", "narrows",
+    "rival_of", "smoothly", "to_stay_within",
 ]  # fmt: skip
 
 MINUTES: Final = 5.0
@@ -48,8 +48,7 @@ COMPETING: Final = 8
 """Options that are weighed: the rest cost more even where all goes well. [-]"""
 _STEPS: Final = 40
 _HALVINGS: Final = 12
-_WEIGHED: Final = (ServeOption, BatchOption, TrainOption, RlOption, InferOption)
-Ranked = TypeVar("Ranked", bound=RankedPlan[Any, Any])
+Weighed = ServeOption | BatchOption | TrainOption | RlOption | InferOption
 
 
 class Rival(NamedTuple):
@@ -84,27 +83,17 @@ class Rival(NamedTuple):
         return self.measured.value * math.exp(moved if rising else -moved)
 
 
-def with_measure_first(plan: Ranked) -> Ranked:
-    """The ranked plan with its measurement; as it is where it has no options."""
-    found = first_of(plan)
-    return plan if found is None else replace(plan, measure_first=found)
-
-
-def first_of(plan: Any) -> FirstMeasurement | None:
-    """The measurement of a plan of ranked options; None where it has none, or its kind says nothing of measuring."""
-    options = plan.options
-    if not options or not isinstance(options[0], _WEIGHED):
+def first_of(plan: RankedPlan[Any, Any]) -> FirstMeasurement | None:
+    """The measurement of ranked options; None where their kind says nothing of measuring."""
+    options = [option for option in plan.options if isinstance(option, Weighed)]
+    if not options:
         return None
-    confidence = getattr(plan.request, "confidence", 0.5)
-    first = options[0]
-    cap = _money(first, high=True)
+    confidence, free = getattr(plan.request, "confidence", 0.5), 1.0 - getattr(plan.request, "headroom", 0.0)
+    cap = _money(options[0], high=True)
     near = [place for place in range(1, len(options)) if _money(options[place], high=False) <= cap]
     chosen = sorted(near, key=lambda place: (_money(options[place], high=False), place))[: COMPETING - 1]
-    free = 1.0 - getattr(plan.request, "headroom", 0.0)
-    return likeliest_to_overturn(
-        [rival_of(options[place], place, free=free, confidence=confidence) for place in (0, *chosen)],
-        confidence=confidence,
-    )
+    rivals = [rival_of(options[place], place, free=free, confidence=confidence) for place in (0, *chosen)]
+    return likeliest_to_overturn(rivals, confidence=confidence)
 
 
 def likeliest_to_overturn(rivals: Sequence[Rival], *, confidence: float) -> FirstMeasurement:
@@ -253,13 +242,12 @@ def _turns(rivals: Sequence[Rival], seen: Rival, pick: int, outcome: float, *, n
 # Kinds of options
 
 
-def rival_of(option: Any, place: int, *, free: float = 1.0, confidence: float = 0.5) -> Rival:
+def rival_of(option: Weighed, place: int, *, free: float = 1.0, confidence: float = 0.5) -> Rival:
     """
     An option of any ranked plan as a rival.
 
     Parameters
     ----------
-    option : ServeOption, BatchOption, TrainOption, RlOption or InferOption
     place : int
         In the plan, from 0.
     free : float
@@ -267,45 +255,46 @@ def rival_of(option: Any, place: int, *, free: float = 1.0, confidence: float = 
     confidence : float
         Chance that the request asks for. [-]
     """
-    read, name, load, ranks = _reading(option)
-    return Rival(
-        place=place,
-        configuration=getattr(option, "configuration", None),
-        cost=_cost_of(option, read, free=free),
-        margin=_margin(option, confidence=confidence),
-        measured=read,
-        name=name,
-        what=_few_words(option, ranks=ranks),
-        load=load,
-        usd=_usd(option.bill, ranks),
-    )
-
-
-def _reading(option: Any) -> tuple[Quantity, str, str, int]:
-    """What a measurement of it reads, that quantity's name, the load, and the accelerators that it takes."""
-    if isinstance(option, ServeOption):
-        capacity, at_once = option.capacity, max(1, round(option.capacity.concurrency))
-        timed = capacity.tpot_s if capacity.tpot_s.value > 0.0 else capacity.ttft_s
-        name = "TPOT" if timed is capacity.tpot_s else "TTFT"
-        return timed, name, f"{at_once:,} at once", option.configuration.ranks
-    if isinstance(option, BatchOption):
-        at_once = max(1, round(option.concurrency))
-        return option.items_per_s, "items/s", f"{at_once:,} at once", option.configuration.ranks
-    if isinstance(option, TrainOption):
+    configuration = None if isinstance(option, InferOption) else option.configuration
+    cost = smoothly(_cost(option))
+    if isinstance(option, InferOption):
+        measured, name, load, ranks = option.capacity_per_s, "samples/s", f"batches of {option.batch:,}", 1
+        units = min(float(option.count), option.used * option.count / free)
+        cost = _in_whole(units, option.count, each=1.0, usd=_cost(option).value, rate=measured)
+    elif isinstance(option, ServeOption):
+        capacity, ranks = option.capacity, option.configuration.ranks
+        measured, name = (capacity.tpot_s, "TPOT") if capacity.tpot_s.value > 0.0 else (capacity.ttft_s, "TTFT")
+        load = f"{max(1, round(capacity.concurrency)):,} at once"
+        units = option.replicas * (1.0 - option.headroom) / free
+        each = option.accelerators / option.replicas / option.bill.accelerators_per_instance
+        usd = option.bill.usd_per_hour
+        cost = _in_whole(units, option.replicas, each=each, usd=usd, rate=capacity.max_rate_per_s)
+    elif isinstance(option, BatchOption):
+        measured, name, ranks = option.items_per_s, "items/s", option.configuration.ranks
+        load = f"{max(1, round(option.concurrency)):,} at once"
+    elif isinstance(option, TrainOption):
         layout = option.configuration.layout
         # One data-parallel replica, or as many as experts are spread over: the rest differs by gradients' exchange.
         ranks = min(layout.ranks, layout.ranks // layout.dp * layout.ep)
-        return option.step_s, "step time", "20 steps", ranks
-    if isinstance(option, RlOption):
-        return option.step_s, "step time", "whole steps", option.accelerators
-    assert isinstance(option, InferOption)
-    return option.capacity_per_s, "samples/s", f"batches of {option.batch:,}", 1
-
-
-def _few_words(option: Any, *, ranks: int) -> str:
-    if isinstance(option, InferOption):
-        return f"{option.accelerator} {option.precision.upper()}"
-    return few_words(option.configuration, ranks=ranks)
+        measured, name, load = option.step_s, "step time", "20 steps"
+    else:
+        measured, name, load, ranks = option.step_s, "step time", "whole steps", option.accelerators
+    what = (
+        f"{option.accelerator} {option.precision.upper()}"
+        if isinstance(option, InferOption)
+        else few_words(option.configuration, ranks=ranks)
+    )
+    return Rival(
+        place=place,
+        configuration=configuration,
+        cost=cost,
+        margin=_margin(option, confidence=confidence),
+        measured=measured,
+        name=name,
+        what=what,
+        load=load,
+        usd=_usd(option.bill, ranks),
+    )
 
 
 def few_words(c: Configuration | TrainConfiguration, *, ranks: int) -> str:
@@ -318,18 +307,6 @@ def few_words(c: Configuration | TrainConfiguration, *, ranks: int) -> str:
     else:
         software = [c.precision.stored.upper(), *c.settings(), engine_spec(c.engine.name).title]
     return " ".join([f"{ranks} x {c.accelerator}", *degrees, *software])
-
-
-def _cost_of(option: Any, read: Quantity, *, free: float) -> Callable[[float], float]:
-    if isinstance(option, ServeOption):
-        units = option.replicas * (1.0 - option.headroom) / free
-        per_instance = option.accelerators / option.replicas / option.bill.accelerators_per_instance
-        rate = option.capacity.max_rate_per_s
-        return _in_whole(units, option.replicas, each=per_instance, usd=option.bill.usd_per_hour, rate=rate)
-    if isinstance(option, InferOption):
-        units = min(float(option.count), option.used * option.count / free)
-        return _in_whole(units, option.count, each=1.0, usd=_infer_money(option), rate=read)
-    return smoothly(option.cost)
 
 
 def smoothly(cost: Quantity) -> Callable[[float], float]:
@@ -354,8 +331,8 @@ def _in_whole(units: float, replicas: int, *, each: float, usd: float, rate: Qua
     return of
 
 
-def _margin(option: Any, *, confidence: float) -> float:
-    chance = getattr(option, "chance", None)
+def _margin(option: Weighed, *, confidence: float) -> float:
+    chance = option.chance
     if not option.sure and (chance is None or chance >= confidence):
         return -math.inf  # unsure for what no measurement of speed tells
     return math.inf if chance is None else NINETY * end_at(chance)
@@ -369,19 +346,20 @@ def _reach(quantity: Quantity, *, up: bool) -> float:
     return abs(math.log(end / quantity.value)) / NINETY
 
 
-def _money(option: Any, *, high: bool) -> float:
+def _cost(option: Weighed) -> Quantity:
+    """What it costs: rent, of a job in all; of what nobody rents, its price."""
+    if not isinstance(option, InferOption):
+        return option.cost
+    usd = option.bill.usd_per_hour if option.bill is not None else option.price_usd
+    return Quantity(value=math.inf if usd is None else usd, unit="USD").within(
+        math.exp(NINETY * _reach(option.capacity_per_s, up=True))
+    )
+
+
+def _money(option: Weighed, *, high: bool) -> float:
     """An end of the interval of what it costs."""
-    if isinstance(option, InferOption):
-        error = math.exp(NINETY * _reach(option.capacity_per_s, up=True))
-        return _infer_money(option) * (error if high else 1.0 / error)
-    end: float | None = option.cost.high if high else option.cost.low
-    return float(end or option.cost.value)
-
-
-def _infer_money(option: InferOption) -> float:
-    if option.bill is not None:
-        return option.bill.usd_per_hour
-    return math.inf if option.price_usd is None else option.price_usd
+    cost = _cost(option)
+    return float((cost.high if high else cost.low) or cost.value)
 
 
 def _usd(bill: Bill | None, ranks: float) -> float | None:

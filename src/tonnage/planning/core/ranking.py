@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -17,39 +17,24 @@ from msgspec.structs import replace
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.infer_plan import InferOption
-from tonnage.domain.plan import Bill, Choice, Configuration, ServeOption
+from tonnage.domain.plan import Bill, Choice, ServeOption
 from tonnage.domain.requests.serve import Serve
-from tonnage.domain.train_plan import TrainConfiguration, TrainOption
+from tonnage.domain.rl_plan import RlOption
+from tonnage.domain.train_plan import TrainOption
 from tonnage.planning.error_model import Pair, Ratio, correlation, tie_ratio, within_text
 from tonnage.simulation.autoscale import replicas_carrying
 
 __all__ = [
-    "NEAR", "RankedOption", "Traits", "at_risk", "choices", "frontier", "infer_traits", "job_traits", "serve_traits",
-    "surely_cheapest", "tie_with_first", "unlikely", "with_verdicts",
+    "NEAR", "Traits", "at_risk", "choices", "frontier", "surely_cheapest",
+    "tie_with_first", "traits_of", "unlikely", "with_verdicts",
 ]  # fmt: skip
 
 NEAR: Final = 1.1
 """Times the first option's cost that the fastest may cost. [-]"""
 
 
-class RankedOption(Protocol):
-    """What an option of any kind has, to be ranked: a struct with these fields."""
-
-    @property
-    def configuration(self) -> Configuration | TrainConfiguration: ...
-    @property
-    def cost(self) -> Quantity: ...
-    @property
-    def chance(self) -> float | None: ...
-    @property
-    def sure(self) -> bool: ...
-    @property
-    def ties(self) -> bool: ...
-    @property
-    def verdict(self) -> str: ...
-
-
-Option = TypeVar("Option", bound=RankedOption)
+Ranked = ServeOption | BatchOption | TrainOption | RlOption
+Option = TypeVar("Option", bound=Ranked)
 Point = TypeVar("Point")
 
 
@@ -94,19 +79,19 @@ def unlikely(chance: float | None, *, sure: bool) -> float:
     return 0.0 if sure or chance is None else -math.floor(round(STEPS * chance, 3)) / STEPS
 
 
-def surely_cheapest(option: RankedOption) -> tuple[bool, float, float]:
+def surely_cheapest(option: Ranked) -> tuple[bool, float, float]:
     """Order of the options: those with the confidence asked for by cost; where none has it, the likeliest first."""
     return not option.sure, unlikely(option.chance, sure=option.sure), option.cost.value
 
 
-def _cost(option: RankedOption) -> Quantity:
+def _cost(option: Ranked) -> Quantity:
     return option.cost
 
 
 def with_verdicts(
     options: tuple[Option, ...],
     *,
-    lead: str,
+    lead: Callable[[Option], str],
     arithmetic: Callable[[Option], str],
     risk: Callable[[Option], str],
     ratios: Callable[[Option, str], str] | None = None,
@@ -119,8 +104,8 @@ def with_verdicts(
     ----------
     options : tuple of options
         Best first.
-    lead : str
-        Why the first leads.
+    lead : callable
+        The first option -> why it leads.
     arithmetic : callable
         Option -> the numbers behind its cost, in words.
     risk : callable
@@ -133,22 +118,16 @@ def with_verdicts(
     if not options:
         return ()
     first = options[0]
-    said = [_replace_fields(first, verdict="; ".join(filter(None, (lead, risk(first), arithmetic(first)))))]
+    said = [replace(first, verdict="; ".join(filter(None, (lead(first), risk(first), arithmetic(first)))))]
     for option in options[1:]:
         tie = tie_with_first(option, first, ranked_by=ranked_by)
         known = within_text(tie)
-        against = ratios(option, known) if ratios else f"{_over(option, first):.2f}x the first's cost{known}"
+        against = (
+            ratios(option, known) if ratios else f"{option.cost.value / first.cost.value:.2f}x the first's cost{known}"
+        )
         verdict = "; ".join(filter(None, (against, risk(option), arithmetic(option))))
-        said.append(_replace_fields(option, verdict=verdict, ties=tie is not None))
+        said.append(replace(option, verdict=verdict, ties=tie is not None))
     return tuple(said)
-
-
-def _over(option: RankedOption, first: RankedOption) -> float:
-    return option.cost.value / first.cost.value
-
-
-def _replace_fields(option: Option, **changes: Any) -> Option:
-    return cast(Option, replace(cast(msgspec.Struct, option), **changes))
 
 
 def tie_with_first(option: Option, first: Option, *, ranked_by: Callable[[Option], Quantity] = _cost) -> Ratio | None:
@@ -214,38 +193,39 @@ def choices(options: Sequence[Traits]) -> tuple[Choice, ...]:
     return tuple(found)
 
 
-def serve_traits(request: Serve, option: ServeOption) -> Traits:
-    """An hour of service, a mean request, and whether the peak is carried with one instance (or replica) fewer."""
-    capacity = option.capacity
-    working = replicas_carrying(option.replicas, spare=request.spare_replicas, zones=request.zones)
-    lost = max(1, math.ceil(option.replicas / option.bill.instances))
-    return Traits(
-        usd=option.bill.usd_per_hour,
-        seconds=capacity.ttft_mean_s + max(0.0, request.lengths.output_tokens - 1.0) * capacity.tpot_mean_s,
-        sure=option.sure,
-        listed=_listed(option.bill),
-        survives=(1.0 - option.headroom) * working <= option.replicas - lost,
-    )
+def traits_of(request: object, option: object) -> Traits:
+    """
+    The traits of an option of any kind of plan.
 
-
-def job_traits(option: BatchOption | TrainOption) -> Traits:
-    """A job's bill and the time to its end."""
-    wall = option.run.wall_s if isinstance(option, TrainOption) else option.wall_s
+    Of a service: an hour of it, a mean request or sample, and whether the load is carried with one instance (or
+    replica) fewer. Of a job: its bill and the time to its end.
+    """
+    if isinstance(option, ServeOption):
+        assert isinstance(request, Serve)
+        capacity = option.capacity
+        working = replicas_carrying(option.replicas, spare=request.spare_replicas, zones=request.zones)
+        lost = max(1, math.ceil(option.replicas / option.bill.instances))
+        return Traits(
+            usd=option.bill.usd_per_hour,
+            seconds=capacity.ttft_mean_s + max(0.0, request.lengths.output_tokens - 1.0) * capacity.tpot_mean_s,
+            sure=option.sure,
+            listed=_listed(option.bill),
+            survives=(1.0 - option.headroom) * working <= option.replicas - lost,
+        )
+    if isinstance(option, InferOption):
+        instances = option.bill.instances if option.bill is not None else option.count
+        lost = max(1, math.ceil(option.count / instances))
+        return Traits(
+            usd=option.bill.usd_per_hour if option.bill is not None else math.inf,
+            seconds=option.latency_s.value,
+            listed=_listed(option.bill),
+            survives=option.used * option.count <= option.count - lost,
+        )
+    assert isinstance(option, BatchOption | TrainOption | RlOption)
+    wall = option.wall_s if isinstance(option, BatchOption) else option.run.wall_s
     return Traits(usd=option.cost.value, seconds=wall.value, sure=option.sure, listed=_listed(option.bill))
 
 
 def _listed(bill: Bill | None) -> bool:
     """Whether a price is its seller's; what nobody rents has none to doubt."""
     return bill is None or bill.trust == "primary"
-
-
-def infer_traits(option: InferOption) -> Traits:
-    """An hour of service, a sample's latency, and whether the load is carried with one instance fewer."""
-    instances = option.bill.instances if option.bill is not None else option.count
-    lost = max(1, math.ceil(option.count / instances))
-    return Traits(
-        usd=option.bill.usd_per_hour if option.bill is not None else math.inf,
-        seconds=option.latency_s.value,
-        listed=_listed(option.bill),
-        survives=option.used * option.count <= option.count - lost,
-    )

@@ -18,13 +18,14 @@ from tonnage.domain.plan import Configuration, Rejection
 from tonnage.domain.refusal import refusal
 from tonnage.optimize.fleet import Fleet, FleetProblem, Machine, Quota, cheapest_fleet
 from tonnage.planning.calibration_use import Run, each_once
+from tonnage.planning.core.driver import alone, moved_losers
 from tonnage.planning.core.header import Infeasible, Loser, nearness
-from tonnage.planning.core.moved_losers import alone, moved_losers
 from tonnage.planning.fleet.candidate import Candidate, too_unsure
 from tonnage.planning.fleet.narrative import kinds_of
 from tonnage.planning.fleet.problem import LEAST, FleetContext, moved_confidence, problem_of
 from tonnage.planning.sites import none_passes
-from tonnage.planning.train.option import InfeasibleRun, measured_run
+from tonnage.planning.train.option import measured_run
+from tonnage.planning.train.places import InfeasibleRun
 from tonnage.units import show
 
 __all__ = ["BY_NEARNESS", "Misses", "moved_tries", "nobody_serves", "over_budget", "over_kinds", "what_stops"]
@@ -105,14 +106,12 @@ def _able(chance: Candidate) -> Loser:
     here, verdict = chance.configuration, Verdict(ok=True)
     if isinstance(here, Configuration):
         return Infeasible(configuration=here, verdict=verdict)
-    return InfeasibleRun(
-        what=here.label(), accelerator=here.accelerator, count=here.count, verdict=verdict, option=chance.option
-    )
+    return InfeasibleRun(what=here.label(), accelerator=here.accelerator, verdict=verdict, option=chance.option)
 
 
 def _as_measured(workload: FleetWorkload, additions: Additions, tried: Loser) -> Iterator[Run]:
     if workload.serve is not None and isinstance(tried, Infeasible):
-        yield from alone(workload.serve)(tried)
+        yield from alone(workload.serve, tried)
     elif workload.run is not None and isinstance(tried, InfeasibleRun):
         name = workload.run.model
         yield from measured_run(tried, model=resolve(name, additions=additions), asked=name, additions=additions)

@@ -30,10 +30,11 @@ from tonnage.planning.fleet.hours import allowed_share
 from tonnage.planning.fleet.problem import Solution
 from tonnage.planning.fleet.stock import OWNED, Stock, sites_for
 from tonnage.planning.sites import Site
+from tonnage.planning.train.attempts import Attempt
 from tonnage.planning.train.job import TrainContext
-from tonnage.planning.train.option import InfeasibleRun, evaluate
-from tonnage.planning.train.places import WORKERS, trainable_sites
-from tonnage.planning.train.plan import Attempt, attempts_at, training_context
+from tonnage.planning.train.option import evaluate
+from tonnage.planning.train.places import WORKERS, InfeasibleRun, trainable_sites
+from tonnage.planning.train.plan import attempts_at, training_context
 
 __all__ = ["run_candidates", "run_stock", "runs_of"]
 
@@ -64,7 +65,7 @@ def run_candidates(
     run = workload.run
     assert run is not None
     limit = _limit_s(workload)
-    asked = training_context(replace(run, deadline_s=limit), additions=additions, today=today)
+    asked = training_context(replace(run, deadline_s=limit), additions, today)
     found: list[Candidate] = []
     missed: list[InfeasibleRun] = []
     attempts: list[tuple[Attempt, Site]] = []
@@ -72,7 +73,7 @@ def run_candidates(
         able, refused = trainable_sites(
             (offered,), filters=run.filters, precision=asked.job.precision, framework=run.framework
         )
-        missed += [InfeasibleRun(what=one.what, accelerator=one.what, count=0, verdict=one.verdict) for one in refused]
+        missed += [InfeasibleRun(what=one.what, accelerator=one.what, verdict=one.verdict) for one in refused]
         here = replace(asked, request=replace(asked.request, filters=replace(run.filters, terms=terms)))
         for one in able:
             for attempt in attempts_at(here, one):
@@ -214,4 +215,4 @@ def _unlikely(option: TrainOption, asked: TrainContext) -> InfeasibleRun:
         nearest=f"confidence {math.floor(option.chance * 100)} %",
     )
     card = option.configuration.accelerator
-    return InfeasibleRun(what=name, accelerator=card, count=option.accelerators, verdict=verdict, option=option)
+    return InfeasibleRun(what=name, accelerator=card, verdict=verdict, option=option)

@@ -12,7 +12,7 @@ from tonnage.domain.answer import Verdict
 from tonnage.domain.infer_plan import Infer, InferOption
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Rejection
-from tonnage.planning.core.header import infeasible_sentence
+from tonnage.planning.core.header import Context, infeasible_sentence
 from tonnage.units import show, whole_percent
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "binding_limit",
     "describe_option",
     "is_audio",
-    "load_of",
     "sentence",
     "smaller_part_text",
     "with_verdicts",
@@ -38,13 +37,13 @@ def is_audio(model: Model) -> bool:
     return model.kind == "asr" or bool(model.network is not None and model.network.sample_s)
 
 
-def load_of(request: Infer, model: Model | None = None) -> str:
+def _load_text(request: Infer, model: Model) -> str:
     """The load in words."""
     video = request.video
     if video is not None:
         looked = f", one frame in {video.every}" if video.every > 1 else ""
         return f"{video.streams:,} streams at {video.frames_per_s:g} frames/s{looked}"
-    if model is not None and is_audio(model):
+    if is_audio(model):
         return f"{request.rate_per_s:,.4g} hours of audio an hour"
     if request.rate_per_s < _SELDOM:
         return f"{3600.0 * request.rate_per_s:,.4g} samples an hour"
@@ -53,9 +52,9 @@ def load_of(request: Infer, model: Model | None = None) -> str:
     return f"{request.rate_per_s:.4g} samples/s"
 
 
-def sentence(request: Infer, model: Model, *, options: tuple[InferOption, ...], binding: Verdict | None) -> str:
+def sentence(asked: Context[Infer], options: tuple[InferOption, ...], binding: Verdict | None) -> str:
     """The answer in one sentence."""
-    load = load_of(request, model)
+    model, load = asked.model, _load_text(asked.request, asked.model)
     if not options:
         return infeasible_sentence(f"for {load} of {model.id}", binding)
     best = options[0]
@@ -125,8 +124,9 @@ def binding_limit(rejected: tuple[Rejection, ...]) -> Verdict:
     return replace(nearest.verdict, reason=f"{nearest.what}: {nearest.verdict.reason}")
 
 
-def assumptions(request: Infer, model: Model) -> tuple[str, ...]:
+def assumptions(asked: Context[Infer], options: tuple[InferOption, ...]) -> tuple[str, ...]:
     """Everything the answer takes as given that the user did not say."""
+    request, model = asked.request, asked.model
     said = [
         *model.assumed,
         f"{request.headroom:.0%} of every accelerator is kept free, and the load is carried at the low end of the "

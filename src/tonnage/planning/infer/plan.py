@@ -14,12 +14,11 @@ from datetime import date
 from functools import partial
 from typing import Final, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
-from tonnage.catalog.hardware import decoder
+from tonnage.catalog.hardware import Decoder, decoder
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity, Verdict
@@ -28,13 +27,14 @@ from tonnage.domain.cost import SampleCosts
 from tonnage.domain.infer_plan import Infer, InferOption, InferPlan
 from tonnage.domain.layout import NETWORK_ENGINE
 from tonnage.domain.model import Model
-from tonnage.domain.plan import PLAN_SCHEMA, Bill, Rejection
+from tonnage.domain.plan import Bill, Rejection
 from tonnage.domain.precision import number_format
 from tonnage.engines.registry import engines
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.planning.board_power import work_load
-from tonnage.planning.core.header import answer_or_relax, by_reason, model_facts, provenance
-from tonnage.planning.core.ranking import choices, infer_traits, unlikely
+from tonnage.planning.core.driver import Found, Header, Kind, plan_or_relax
+from tonnage.planning.core.header import Context
+from tonnage.planning.core.ranking import unlikely
 from tonnage.planning.error_model import end_at, end_of, joint_chance
 from tonnage.planning.host import LoadShare, energy_use, offer_of, sampling_needs
 from tonnage.planning.infer import narrative
@@ -105,57 +105,47 @@ def plan_infer(request: Infer, *, additions: Additions = catalog.NOTHING, today:
         The model or an accelerator is unknown, or the request contradicts itself. That nothing carries the load is an
         answer: `feasible` is False and `binding` says what would.
     """
-    today = today or date.today()
-    return answer_or_relax(
-        request, partial(_plan_once, additions=additions, today=today), led_by=narrative.describe_option
-    )
+    return plan_or_relax(INFER, request, additions=additions, today=today)
 
 
-def _plan_once(request: Infer, *, additions: Additions, today: date) -> InferPlan:
-    """The plan, without what relaxing its constraints would buy."""
+def _ask(request: Infer, additions: Additions, today: date) -> Context[Infer]:
     model = resolve(request.model, additions=additions)
     refuse_text_models(request, model)
     # What the model cannot be asked is said once, not for each part.
     stages_of(model, case_of(request, model, part="", precision=request.precisions[0]), batch=1)
-    bills = _bills(request, additions=additions, today=today)
-    options: list[InferOption] = []
-    rejected: list[Rejection] = []
-    for part in _parts(request, bills, additions=additions):
-        for precision in request.precisions:
-            outcome = _option(request, model, part, precision=precision, bills=bills, additions=additions)
-            if isinstance(outcome, Rejection):
-                rejected.append(outcome)
-            else:
-                options.append(outcome)
+    return Context(request=request, model=model, today=today, additions=additions)
+
+
+def _look(asked: Context[Infer]) -> Found[Infer, InferOption, InferPlan]:
+    request, bills = asked.request, _bills(asked)
+    outcomes = [
+        (part, precision, _option(asked, part, precision=precision, made=bills.get(part.id, [])))
+        for part in _parts(asked, bills)
+        for precision in request.precisions
+    ]
     wanted = set(request.filters.accelerators)
-    everything = primary_first(sorted(options, key=_order))
-    audio = narrative.is_audio(model)
-    kept = (o for o in everything if not wanted or o.accelerator in wanted)
+    every = primary_first(sorted((one for *_, one in outcomes if isinstance(one, InferOption)), key=_order))
+    audio = narrative.is_audio(asked.model)
+    kept = (o for o in every if not wanted or o.accelerator in wanted)
     ranked = narrative.with_verdicts(
-        tuple(_with_host(request, add_costs(request, o, audio=audio), additions=additions) for o in kept),
-        request,
+        tuple(_with_host(asked, add_costs(request, option, audio=audio)) for option in kept), request
     )
-    turned = tuple(r for r in rejected if not wanted or r.what.split()[0] in wanted)
-    binding = None if ranked else narrative.binding_limit(turned)
-    return InferPlan(
-        schema=PLAN_SCHEMA,
-        feasible=bool(ranked),
-        sentence=narrative.sentence(request, model, options=ranked, binding=binding),
-        request=request,
-        model=model_facts(model),
+    rejected = tuple(
+        Rejection(what=f"{part.id} {precision}", verdict=one)
+        for part, precision, one in outcomes
+        if isinstance(one, Verdict) and (not wanted or part.id in wanted)
+    )
+    return Found(
         options=ranked,
-        choices=choices([infer_traits(option) for option in ranked]),
-        smaller=narrative.smaller_part_text(ranked, everything),
-        rejected=turned,
-        rejected_by_reason=by_reason(turned),
-        binding=binding,
-        evaluated=len(options) + len(rejected),
-        provenance=provenance(
-            (option.bill for option in ranked if option.bill is not None),
-            today=today,
-            assumed=narrative.assumptions(request, model),
-        ),
+        excluded=rejected,
+        binding=None if ranked else narrative.binding_limit(rejected),
+        evaluated=len(outcomes),
+        plan=partial(_plan, every),
     )
+
+
+def _plan(every: list[InferOption], header: Header[Infer, InferOption]) -> InferPlan:
+    return InferPlan(smaller=narrative.smaller_part_text(header["options"], every), **header)
 
 
 def refuse_text_models(request: Infer, model: Model) -> None:
@@ -166,24 +156,26 @@ def refuse_text_models(request: Infer, model: Model) -> None:
         raise BadRequest(f"model: {model.id} decodes text; ask `tonnage plan serve {model.id}`{images}")
 
 
-def _bills(request: Infer, *, additions: Additions, today: date) -> dict[str, list[Bill]]:
+def _bills(asked: Context[Infer]) -> dict[str, list[Bill]]:
     """Bills of one instance of every offer, by the part it rents."""
-    open_sites, _ = sites(msgspec.structs.replace(request.filters, accelerators=()), additions=additions)
+    request = asked.request
+    open_sites, _ = sites(replace(request.filters, accelerators=()), additions=asked.additions)
     found: dict[str, list[Bill]] = {}
     for site in open_sites:
         for offer in site.offers:
             for term in request.filters.terms:
-                made = bill(offer, replicas=1, ranks=1, term=term, today=today)
+                made = bill(offer, replicas=1, ranks=1, term=term, today=asked.today)
                 if isinstance(made, Bill):
                     found.setdefault(site.accelerator.id, []).append(made)
     return found
 
 
-def _parts(request: Infer, bills: dict[str, list[Bill]], *, additions: Additions) -> Iterator[Accelerator]:
+def _parts(asked: Context[Infer], bills: dict[str, list[Bill]]) -> Iterator[Accelerator]:
     """Parts to try: those rented, those named, and where edge or power is asked for, those bought."""
+    request = asked.request
     bought = request.battery_wh is not None or "edge" in request.filters.segments or bool(request.filters.max_power_w)
-    filters = msgspec.structs.replace(request.filters, accelerators=())
-    for part in catalog.accelerators(additions).values():
+    filters = replace(request.filters, accelerators=())
+    for part in catalog.accelerators(asked.additions).values():
         named = part.id in request.filters.accelerators
         if (request.filters.owned and part.id not in bills) or not (
             named or part.id in bills or (bought and part.segment in {"edge", "workstation", "consumer"})
@@ -203,28 +195,20 @@ def case_of(request: Infer, model: Model, *, part: str, precision: str, engine: 
     )  # fmt: skip
 
 
-def _option(
-    request: Infer,
-    model: Model,
-    part: Accelerator,
-    *,
-    precision: str,
-    bills: dict[str, list[Bill]],
-    additions: Additions,
-) -> InferOption | Rejection:
-    label = f"{part.id} {precision}"
+def _option(asked: Context[Infer], part: Accelerator, *, precision: str, made: list[Bill]) -> InferOption | Verdict:
+    request, model = asked.request, asked.model
     if (missing := no_unit(part, precision)) is not None:
-        return _rejection(label, "precision", missing)
+        return _cannot("precision", missing)
     engine = engine_on(request, model, part=part)
     if (missing := not_run(engine, part)) is not None:
-        return _rejection(label, "engine", missing)
-    setup = setup_of(case_of(request, model, part=part.id, precision=precision, engine=engine), additions)
+        return _cannot("engine", missing)
+    setup = setup_of(case_of(request, model, part=part.id, precision=precision, engine=engine), asked.additions)
     try:
-        return _fleet(request, setup, label=label, made=bills.get(part.id, []))
+        return _fleet(request, setup, made)
     except TonnageError as problem:
         if part.id in request.filters.accelerators:
             raise
-        return _rejection(label, "unmeasured", str(problem))
+        return _cannot("unmeasured", str(problem))
 
 
 def no_unit(part: Accelerator, precision: str) -> str | None:
@@ -246,14 +230,14 @@ def engine_on(request: Infer, model: Model, *, part: Accelerator) -> str:
     return next(knowing, NETWORK_ENGINE)
 
 
-def _fleet(request: Infer, setup: Setup, *, label: str, made: list[Bill]) -> InferOption | Rejection:
+def _fleet(request: Infer, setup: Setup, made: list[Bill]) -> InferOption | Verdict:
     """The fewest accelerators for the load, and the smallest batch that carries it there in time."""
     usable = setup.accelerator.driver_memory_bytes
     tried = [times for size in BATCHES if memory_of(setup, times := batch_times(setup, size)).value <= usable]
     if not tried:
         need = memory_of(setup, batch_times(setup, 1)).value
         needs = f"a batch of 1 needs {need / 2**30:.1f} GiB of {usable / 2**30:.1f}"
-        return _rejection(label, "memory", needs, need - usable)
+        return _cannot("memory", needs, need - usable)
     decoded, decode_used = _decode(request, setup.accelerator)
     best: _Sized | None = None
     quickest = math.inf
@@ -265,14 +249,14 @@ def _fleet(request: Infer, setup: Setup, *, label: str, made: list[Bill]) -> Inf
                 best = sized
     if best is None:
         late = quickest - (request.latency_s or 0.0)
-        return _rejection(label, "latency", f"answers take {quickest * 1e3:,.0f} ms at best", late, unit="s")
+        return _cannot("latency", f"answers take {quickest * 1e3:,.0f} ms at best", late, unit="s")
     there = min((one.stock for one in made if one.stock is not None), default=LARGEST_FLEET)
     if best.number > min(request.filters.max_count or LARGEST_FLEET, LARGEST_FLEET, there):
-        return _rejection(label, "count", f"needs {best.number} accelerators", float(best.number), unit="accelerators")
+        return _cannot("count", f"needs {best.number} accelerators", float(best.number), unit="accelerators")
     option = _build_option(request, setup, best, decoded=(decoded, decode_used), made=made)
     if request.hours is not None and option.battery_h is not None and option.battery_h < request.hours:
         lasts = f"the battery lasts {option.battery_h:.1f} h"
-        return _rejection(label, "battery", lasts, request.hours - option.battery_h, unit="h")
+        return _cannot("battery", lasts, request.hours - option.battery_h, unit="h")
     return option
 
 
@@ -330,10 +314,15 @@ def mean_latency_s(times: Times, *, each_per_s: float) -> float:
     return (times.batch - 1) / (2.0 * each) + load * times.interval_s + times.latency_s
 
 
+def _decoder(request: Infer, part: Accelerator) -> Decoder | None:
+    """The part's own decoders, where they decode the streams and their rate is published."""
+    video = request.video
+    return decoder(part.id, codec=video.codec) if video is not None and video.decode == "accelerator" else None
+
+
 def _decode(request: Infer, part: Accelerator) -> tuple[int, float | None]:
     """Accelerators that the decoders alone call for, and the share of one's decoders that the streams take."""
-    video = request.video
-    known = decoder(part.id, codec=video.codec) if video is not None and video.decode == "accelerator" else None
+    video, known = request.video, _decoder(request, part)
     if video is None or known is None:
         return 0, None
     pixels = video.streams * video.frames_per_s * video.frame_px[0] * video.frame_px[1]
@@ -341,19 +330,11 @@ def _decode(request: Infer, part: Accelerator) -> tuple[int, float | None]:
     return math.ceil(share / (1.0 - request.headroom) - 1e-9), share
 
 
-def _decoder_source(request: Infer, part: Accelerator) -> str:
-    video = request.video
-    known = decoder(part.id, codec=video.codec) if video is not None and video.decode == "accelerator" else None
-    return known.source if known is not None else ""
-
-
 def _build_option(
     request: Infer, setup: Setup, best: _Sized, *, decoded: tuple[int, float | None], made: list[Bill]
 ) -> InferOption:
-    count, times, waits, chance = best
-    decoders, decode_used = decoded
-    capacity = times.samples_per_s
-    spread = errors_of(setup).factor("samples_per_s")
+    (count, times, waits, chance), (decoders, decode_used) = best, decoded
+    capacity, errors = times.samples_per_s, errors_of(setup)
     used = request.rate_per_s / (capacity * count)
     flop = sum(op.flop * op.count * stage.times for stage in times.stages.stages for op in stage.work) / times.batch
     load = _load_of(setup, times)
@@ -379,21 +360,21 @@ def _build_option(
         precision=setup.case.precision,
         engine=setup.runtime.engine,
         batch=times.batch,
-        capacity_per_s=Quantity(value=capacity, unit="1/s", basis=setup.basis).within(spread),
-        latency_s=Quantity(value=waits, unit="s", basis=setup.basis).within(errors_of(setup).factor("latency_s")),
+        capacity_per_s=Quantity(value=capacity, unit="1/s", basis=setup.basis).within(errors.factor("samples_per_s")),
+        latency_s=Quantity(value=waits, unit="s", basis=setup.basis).within(errors.factor("latency_s")),
         chance=chance,
         sure=chance >= request.confidence,
         used=used,
         arithmetic_used=samples * flop / (peak * count),
         memory=memory_of(setup, times),
-        limit_bytes=setup.accelerator.driver_memory_bytes,
+        limit_bytes=part.driver_memory_bytes,
         basis=setup.basis.value,
         binds="decode" if decoders == count and decoders > 1 else "inference" if count > 1 else "one is enough",
         streams_per_accelerator=streams,
         decode_used=None if decode_used is None else decode_used / count,
         bill=bill,
         energy=energy_use(part, count=float(count), busy=min(1.0, used), bill=bill, load=load) if bill else None,
-        source=_decoder_source(request, part),
+        source=known.source if (known := _decoder(request, part)) is not None else "",
         price_usd=None if price is None else price * count,
         power_w=power,
         battery_h=request.battery_wh / power if request.battery_wh and power else None,
@@ -406,9 +387,9 @@ def _load_of(setup: Setup, times: Times) -> LoadShare:
     return work_load(work, seconds=times.interval_s, accelerator=setup.accelerator)
 
 
-def _with_host(request: Infer, option: InferOption, *, additions: Additions) -> InferOption:
+def _with_host(asked: Context[Infer], option: InferOption) -> InferOption:
     """The option with what one of its instances must bring."""
-    bill = option.bill
+    request, bill, additions = asked.request, option.bill, asked.additions
     if bill is None:
         return option
     per = min(float(option.count), bill.accelerators_per_instance)
@@ -418,7 +399,7 @@ def _with_host(request: Infer, option: InferOption, *, additions: Additions) -> 
         link_bytes_per_s=catalog.accelerators(additions)[option.accelerator].host_link.bytes_per_s,
         offer=offer_of(bill, additions=additions),
     )  # fmt: skip
-    return msgspec.structs.replace(option, needs=needs)
+    return replace(option, needs=needs)
 
 
 def _cheapest(made: list[Bill], count: int) -> Bill | None:
@@ -439,8 +420,14 @@ def _order(option: InferOption) -> tuple[bool, float, bool, float, float]:
     return not option.sure, behind, option.bill is None, cost, draw
 
 
-def _rejection(label: str, limit: str, reason: str, short: float | None = None, *, unit: str = "bytes") -> Rejection:
-    return Rejection(
-        what=label,
-        verdict=Verdict(ok=False, limit=limit, reason=reason, short_by=short, unit=None if short is None else unit),
-    )
+def _cannot(limit: str, reason: str, short: float | None = None, *, unit: str = "bytes") -> Verdict:
+    return Verdict(ok=False, limit=limit, reason=reason, short_by=short, unit=None if short is None else unit)
+
+
+INFER: Final[Kind[Infer, Context[Infer], InferOption, InferPlan]] = Kind(
+    ask=_ask,
+    look=_look,
+    sentence=narrative.sentence,
+    describe=narrative.describe_option,
+    assumed=narrative.assumptions,
+)

@@ -1,17 +1,16 @@
 """Plan reinforcement learning: accelerators that can be rented, counts, splits between rollout and training, layouts.
 
 The path: filters leave sites; a site is worth arranging while perfect scaling of its arithmetic costs no more than
-twice the best found; each count gets its best split and layouts (`candidates`), a run over time and a bill (`option`).
+twice the best found; each count gets its best split and layouts (`candidates`), a run over time and a bill.
 The cheapest that holds deadline and budget leads.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from datetime import date
 from functools import partial
-from math import inf, log2
+from math import ceil, inf
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -20,42 +19,42 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.fitted import with_training_totals
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.domain.answer import Verdict
-from tonnage.domain.plan import PLAN_SCHEMA, Decision
+from tonnage.domain.answer import Basis, Verdict
+from tonnage.domain.layout import Engine
+from tonnage.domain.plan import Configuration, Decision
+from tonnage.domain.precision import Precision
 from tonnage.domain.requests.rl import Rl
+from tonnage.domain.rl import RlCase
 from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.errors import BadRequest
 from tonnage.physics.parameters import active_parameters, parameters
-from tonnage.planning.core.header import (
-    COMMUNITY,
-    answer_or_relax,
-    by_reason,
-    infeasible_sentence,
-    model_facts,
-    names_taken,
-    nearest_of_each,
-    nearness,
-    provenance,
-    what_binds,
-    what_if,
-)
-from tonnage.planning.core.moved_losers import moved_losers
-from tonnage.planning.core.ranking import Traits, at_risk, choices, surely_cheapest, unlikely, with_verdicts
-from tonnage.planning.host import energy_use
+from tonnage.planning.board_power import SUM, serving_load, spread
+from tonnage.planning.core.driver import Found, Header, Kind, plan_or_relax
+from tonnage.planning.core.header import COMMUNITY, Context, Loser, infeasible_sentence, names_taken, nearness, what_if
+from tonnage.planning.core.ranking import at_risk, with_verdicts
+from tonnage.planning.host import LoadShare
 from tonnage.planning.rl.candidates import Arranged, best_of
-from tonnage.planning.rl.option import InfeasibleRl, RlContext, options_of
-from tonnage.planning.rl.power import rl_load
-from tonnage.planning.rl.rollout import kept_share
+from tonnage.planning.rl.rollout import Generation, kept_share
 from tonnage.planning.sites import Site, sites
-from tonnage.planning.train.machine import energy_of_run
-from tonnage.planning.train.places import WORKERS, Rental, rentals, trainable_sites
-from tonnage.pricing.bills import primary_first
+from tonnage.planning.train.attempts import DOUBLINGS, WORTH, Attempt, best_first, doublings_to, search_attempts
+from tonnage.planning.train.machine import with_electricity
+from tonnage.planning.train.option import (
+    ROUNDING,
+    chance_of_run,
+    configuration_of,
+    cost_of,
+    outcomes,
+    run_of,
+)
+from tonnage.planning.train.places import WORKERS, InfeasibleRun, Rental, rentals, trainable_sites
+from tonnage.planning.train.power import training_load
+from tonnage.pricing.energy import IDLE_DRAW
 from tonnage.units import show, whole_percent
 
 if TYPE_CHECKING:
     from tonnage.planning.calibration_use import Run
 
-__all__ = ["plan_rl", "rl_options"]
+__all__ = ["plan_rl"]
 
 MAX_ACCELERATORS: Final = 1024
 """Looked at where neither count nor limit is given. [accelerators]"""
@@ -63,13 +62,7 @@ STATE_BYTES: Final = 8.0
 """Per parameter that any trainer holds somewhere: 16-bit weights and gradients, two 16-bit moments. [bytes]"""
 PASSES: Final = 8.0
 """Of 2 FLOP a parameter and token: forward, backward, old policy, and generation at the least. [-]"""
-WORTH: Final = 2.0
-"""A rental whose least cost is beyond this multiple of the best found is not arranged. [-]"""
-DOUBLINGS: Final = 3
-"""Counts looked at beyond the first that holds the states."""
-KEPT_PER_ACCELERATOR: Final = 3
 KEPT: Final = 30
-BY_NEARNESS: Final = nearness({"budget": 0, "deadline": 1, "cost": 2, "memory": 3, "layout": 4, "offer": 5})
 
 
 def plan_rl(request: Rl, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> RlPlan:
@@ -82,22 +75,10 @@ def plan_rl(request: Rl, *, additions: Additions = catalog.NOTHING, today: date 
         The model or an accelerator is unknown, or the request contradicts itself. That nothing can do it is an answer:
         `feasible` is False and `binding` says what stands in the way.
     """
-    plan = partial(_plan_once, additions=additions, today=today or date.today())
-    return answer_or_relax(request, plan, led_by=_led_by)
+    return plan_or_relax(RL, request, additions=additions, today=today)
 
 
-def rl_options(
-    request: Rl, *, additions: Additions = catalog.NOTHING, today: date | None = None
-) -> tuple[RlOption, ...]:
-    """The ranked options alone: without what relaxing constraints would buy, and without the trail."""
-    model = with_training_totals(resolve(request.model, additions=additions))
-    asked = RlContext(request=request, model=model, today=today or date.today(), additions=additions)
-    found, _ = sites(request.filters, additions=additions)
-    open_sites, _ = trainable_sites(found, filters=request.filters, precision=request.precision)
-    return _rank(request, _evaluate(asked, open_sites)[0])
-
-
-def _plan_once(request: Rl, *, additions: Additions, today: date) -> RlPlan:
+def _ask(request: Rl, additions: Additions, today: date) -> Context[Rl]:
     model = with_training_totals(resolve(request.model, additions=additions))
     longest = request.prompt_tokens + (request.max_response_tokens or request.response_tokens)
     if not model.layers:
@@ -107,96 +88,86 @@ def _plan_once(request: Rl, *, additions: Additions, today: date) -> RlPlan:
             f"max_response_tokens: prompt and response of {longest:,.0f} tokens are beyond the {model.max_context:,} "
             f"that {model.id} takes"
         )
-    asked = RlContext(request=request, model=model, today=today, additions=additions)
-    found, excluded = sites(request.filters, additions=additions, without=WORKERS)
+    return Context(request=request, model=model, today=today, additions=additions)
+
+
+Key = tuple[str, str | None, int]
+"""Accelerator, link and count: what is arranged on them does not depend on who rents them."""
+
+
+def _look(asked: Context[Rl]) -> Found[Rl, RlOption, RlPlan]:
+    request = asked.request
+    found, excluded = sites(request.filters, additions=asked.additions, without=WORKERS)
     open_sites, refused = trainable_sites(found, filters=request.filters, precision=request.precision)
-    options, missed, arranged, evaluated = _evaluate(asked, open_sites)
-    ranked = tuple(
-        _with_electricity(option, arranged.get(_key(option)), additions) for option in _rank(request, options)
+    kept: dict[Key, Arranged] = {}
+    evaluated = 0
+
+    def arrange(rental: Rental) -> list[RlOption | InfeasibleRun]:
+        nonlocal evaluated
+        place = rental.place
+        arranged = best_of(request, place, model=asked.model)
+        evaluated += arranged.evaluated if arranged else 1
+        if arranged is not None:
+            kept.setdefault((place.accelerator.id, place.intra_link, place.count), arranged)
+        return _options_of(asked, rental, arranged=arranged)
+
+    worth, tries = inf if _hasty(request) else WORTH, _tries(asked, open_sites)
+    options, missed, _ = search_attempts(request, tries, arrange=arrange, hasty=False, worth=worth, whatever=True)
+    hasty = _hasty(request)
+    told = with_verdicts(
+        tuple(best_first(options, confidence=request.confidence, hasty=hasty, most=KEPT)),
+        lead=partial(_lead, request),
+        arithmetic=_arithmetic,
+        risk=_risk,
+        ranked_by=lambda option: option.run.wall_s if hasty else option.cost,
     )
-    doing = {option.case.accelerator for option in ranked}
-    rejected = (*nearest_of_each(missed, doing=doing, by=BY_NEARNESS), *refused, *excluded)
-    binding = None if ranked else what_binds(missed, (*refused, *excluded), by=BY_NEARNESS)
-    moved = () if ranked else moved_losers(missed, partial(_both_sides, asked), by=BY_NEARNESS, additions=additions)
-    first = arranged.get(_key(ranked[0])) if ranked else None
-    return RlPlan(
-        schema=PLAN_SCHEMA,
-        feasible=bool(ranked),
-        sentence=_sentence(request, ranked, binding),
-        request=request,
-        model=model_facts(model),
+    ranked = tuple(_with_electricity(option, kept.get(_key(option)), asked.additions) for option in told)
+    return Found(
         options=ranked,
-        choices=choices([_traits(option) for option in ranked]),
-        cheaper_at_risk=_cheaper_at_risk(ranked),
-        trail=_trail(ranked, first),
-        splits=first.splits if first else (),
-        off_policy=_off_policy(asked, ranked, open_sites) if ranked else "",
-        rejected=rejected,
-        rejected_by_reason=by_reason(rejected),
-        calibrations=moved,
-        binding=binding,
+        missed=missed,
+        excluded=(*refused, *excluded),
         evaluated=evaluated,
-        provenance=provenance(
-            (option.bill for option in ranked), today=today, assumed=_assumptions(request, ranked, additions)
-        ),
+        plan=partial(_plan, asked, open_sites, kept),
     )
 
 
-def _both_sides(asked: RlContext, miss: InfeasibleRl) -> Iterator[Run]:
+def _plan(
+    asked: Context[Rl], open_sites: tuple[Site, ...], kept: dict[Key, Arranged], header: Header[Rl, RlOption]
+) -> RlPlan:
+    ranked = header["options"]
+    if not ranked:
+        return RlPlan(**header)
+    first = kept[_key(ranked[0])]
+    return RlPlan(
+        cheaper_at_risk=_cheaper_at_risk(ranked),
+        trail=_trail(ranked[0], first),
+        splits=first.splits,
+        off_policy=_off_policy(asked, ranked[0], open_sites),
+        **header,
+    )
+
+
+def _measured(asked: Context[Rl], miss: Loser) -> Iterator[Run]:
     """What was arranged, as calibrations know it."""
     from tonnage.planning.calibrated import both_sides
 
-    if miss.option is not None:
+    if isinstance(miss, InfeasibleRun) and isinstance(miss.option, RlOption):
         yield from both_sides(miss.option, asked.model, name=asked.request.model)
 
 
-def _key(option: RlOption) -> tuple[str, str | None, int]:
+def _key(option: RlOption) -> Key:
     return option.case.accelerator, option.configuration.intra_link, option.accelerators
 
 
 def _with_electricity(option: RlOption, arranged: Arranged | None, additions: Additions) -> RlOption:
     """The option with its electricity and carbon; unchanged where the accelerator's power is not published."""
-    load = rl_load(arranged) if arranged is not None else None
-    if load is None:
-        return option
+    load = _step_load(arranged) if arranged is not None else None
     part = catalog.accelerator(option.case.accelerator, additions)
-    use = energy_use(part, count=float(option.accelerators), busy=1.0, bill=option.bill, load=load)
-    if use is None:
-        return option
-    kwh, kg = energy_of_run(use, seconds=option.run.billed_s)
-    return replace(option, energy=use, kwh=kwh, kg_co2=kg)
+    return option if load is None else with_electricity(option, accelerator=part, load=load)
 
 
-def _evaluate(
-    asked: RlContext, open_sites: tuple[Site, ...]
-) -> tuple[list[RlOption], list[InfeasibleRl], dict[tuple[str, str | None, int], Arranged], int]:
-    """Rentals arranged, those that can be cheapest first, until what is left cannot be near the best."""
-    options: list[RlOption] = []
-    missed: list[InfeasibleRl] = []
-    kept: dict[tuple[str, str | None, int], Arranged] = {}
-    best, evaluated = inf, 0
-    for least, rental in sorted(_tries(asked, open_sites), key=lambda one: (one[0], one[1].place.count)):
-        place = rental.place
-        limit = min(inf if _hasty(asked.request) else WORTH * best, asked.request.budget_usd or inf)
-        if evaluated and least > limit:
-            missed.append(_too_expensive(asked, rental, least=least, best=best))
-            continue
-        arranged = best_of(asked.request, place, model=asked.model)
-        evaluated += arranged.evaluated if arranged else 1
-        if arranged is not None:
-            kept.setdefault((place.accelerator.id, place.intra_link, place.count), arranged)
-        for outcome in options_of(asked, rental, arranged=arranged):
-            if isinstance(outcome, InfeasibleRl):
-                missed.append(outcome)
-            else:
-                options.append(outcome)
-                leads = outcome.sure and outcome.bill.trust == "primary"
-                best = min(best, outcome.cost.value) if leads else best
-    return options, missed, kept, evaluated
-
-
-def _tries(asked: RlContext, open_sites: tuple[Site, ...]) -> Iterator[tuple[float, Rental]]:
-    """Every rental worth a look, with the least that its arithmetic alone can cost. [USD]"""
+def _tries(asked: Context[Rl], open_sites: tuple[Site, ...]) -> Iterator[Attempt]:
+    """Every rental worth a look, with the least that its arithmetic alone can take and cost."""
     request, model = asked.request, asked.model
     tokens = request.prompts_per_step * request.responses_per_prompt * (request.prompt_tokens + request.response_tokens)
     flop = PASSES * active_parameters(model).value * tokens * request.steps
@@ -208,7 +179,8 @@ def _tries(asked: RlContext, open_sites: tuple[Site, ...]) -> Iterator[tuple[flo
             continue
         counts = _counts(request, least=held / card.driver_memory_bytes)
         for rental in rentals(site, counts=counts, terms=request.filters.terms, today=asked.today):
-            yield flop / peak / rental.place.count / 3600.0 * rental.usd_per_hour, rental
+            wall = flop / peak / rental.place.count
+            yield Attempt(rental=rental, wall_s=wall, usd=wall / 3600.0 * rental.usd_per_hour)
 
 
 def _counts(request: Rl, *, least: float) -> tuple[int, ...]:
@@ -216,65 +188,22 @@ def _counts(request: Rl, *, least: float) -> tuple[int, ...]:
     if request.count is not None:
         return (request.count,)
     most = min(request.filters.max_count or MAX_ACCELERATORS, MAX_ACCELERATORS)
-    low = max(1 if request.staleness else 0, 0 if least <= 1 else int(log2(least)) + (log2(least) % 1 > 0))
+    low = max(1 if request.staleness else 0, doublings_to(least))
     return tuple(2**power for power in range(low, low + DOUBLINGS + 1) if 2**power <= most)
 
 
-def _too_expensive(asked: RlContext, rental: Rental, *, least: float, best: float) -> InfeasibleRl:
-    place, budget = rental.place, asked.request.budget_usd
-    what = f"{place.count} x {place.accelerator.id}"
-    if budget is not None and least > budget:
-        verdict = Verdict(
-            ok=False,
-            limit="budget",
-            short_by=least - budget,
-            unit="USD",
-            reason=f"{what} costs at least {show(least, 'USD')}, and {show(budget, 'USD')} are allowed",
-        )
-    else:
-        verdict = Verdict(
-            ok=False,
-            limit="cost",
-            short_by=least - best,
-            unit="USD",
-            reason=f"costs at least {show(least, 'USD')}, {least / best:.1f} times the best, however it is arranged",
-        )
-    return InfeasibleRl(what=what, accelerator=place.accelerator.id, count=place.count, verdict=verdict)
-
-
-def _rank(request: Rl, options: list[RlOption]) -> tuple[RlOption, ...]:
-    """The cheapest first, or the fastest where only money is limited; a few of each accelerator."""
-    hasty = _hasty(request)
-    kept: list[RlOption] = []
-    seen: Counter[str] = Counter()
-    order = _surely_fastest if hasty else surely_cheapest
-    for option in primary_first(sorted(options, key=order)):
-        if seen[option.case.accelerator] < KEPT_PER_ACCELERATOR and len(kept) < KEPT:
-            kept.append(option)
-            seen[option.case.accelerator] += 1
-    lead = "fastest within the budget" if hasty else "cheapest that does the steps"
-    if kept and not kept[0].sure:
-        lead = f"likeliest to keep every limit: {whole_percent(kept[0].chance)}"
-        lead += f", and none has {whole_percent(request.confidence)}"
-    elif kept and (request.deadline_s is not None or hasty):
-        lead += f", with at least {whole_percent(request.confidence)} ({whole_percent(kept[0].chance)})"
-    return with_verdicts(
-        tuple(kept),
-        lead=lead,
-        arithmetic=_arithmetic,
-        risk=_risk,
-        ranked_by=lambda option: option.run.wall_s if hasty else option.cost,
-    )
+def _lead(request: Rl, first: RlOption) -> str:
+    asked, likely = whole_percent(request.confidence), whole_percent(first.chance)
+    if not first.sure:
+        return f"likeliest to keep every limit: {likely}, and none has {asked}"
+    lead = "fastest within the budget" if _hasty(request) else "cheapest that does the steps"
+    limited = request.deadline_s is not None or _hasty(request)
+    return lead + (f", with at least {asked} ({likely})" if limited else "")
 
 
 def _hasty(request: Rl) -> bool:
     """Whether the fastest leads: only money is limited."""
     return request.budget_usd is not None and request.deadline_s is None
-
-
-def _surely_fastest(option: RlOption) -> tuple[bool, float, float]:
-    """Order of the options where only money is limited."""
-    return not option.sure, unlikely(option.chance, sure=option.sure), option.run.wall_s.value
 
 
 def _arithmetic(option: RlOption) -> str:
@@ -304,12 +233,8 @@ def _led_by(option: RlOption) -> str:
     return f"{option.accelerators} x {option.case.accelerator} for {usd} in {wall}"
 
 
-def _traits(option: RlOption) -> Traits:
-    listed = option.bill.trust == "primary"
-    return Traits(usd=option.cost.value, seconds=option.run.wall_s.value, sure=option.sure, listed=listed)
-
-
-def _sentence(request: Rl, options: tuple[RlOption, ...], binding: Verdict | None) -> str:
+def _sentence(asked: Context[Rl], options: tuple[RlOption, ...], binding: Verdict | None) -> str:
+    request = asked.request
     purpose = f"for {request.steps:,.0f} steps of {request.algorithm.upper()} on {request.model}"
     if not options:
         return infeasible_sentence(purpose, binding)
@@ -324,10 +249,7 @@ def _sentence(request: Rl, options: tuple[RlOption, ...], binding: Verdict | Non
     )
 
 
-def _trail(options: tuple[RlOption, ...], first: Arranged | None) -> tuple[Decision, ...]:
-    if not options or first is None:
-        return ()
-    best = options[0]
+def _trail(best: RlOption, first: Arranged) -> tuple[Decision, ...]:
     said = [
         Decision(
             question="Which accelerators, how many?",
@@ -356,9 +278,8 @@ def _trail(options: tuple[RlOption, ...], first: Arranged | None) -> tuple[Decis
     return tuple(said)
 
 
-def _off_policy(asked: RlContext, ranked: tuple[RlOption, ...], open_sites: tuple[Site, ...]) -> str:
+def _off_policy(asked: Context[Rl], best: RlOption, open_sites: tuple[Site, ...]) -> str:
     """What a staleness of one step would save on the accelerators of the first option."""
-    best = ranked[0]
     if asked.request.staleness or best.accelerators < 2:
         return ""
     stale = replace(asked.request, staleness=1)
@@ -377,8 +298,9 @@ def _off_policy(asked: RlContext, ranked: tuple[RlOption, ...], open_sites: tupl
     return ""
 
 
-def _assumptions(request: Rl, ranked: tuple[RlOption, ...], additions: Additions) -> tuple[str, ...]:
-    said = [*what_if(additions), *names_taken(request.filters, additions)]
+def _assumptions(asked: Context[Rl], ranked: tuple[RlOption, ...]) -> tuple[str, ...]:
+    request = asked.request
+    said = [*what_if(asked.additions), *names_taken(request.filters, asked.additions)]
     if request.max_response_tokens is None:
         said.append(f"responses are cut at four times their mean: {4 * request.response_tokens:,.0f} tokens")
     said += [note for option in ranked[:1] for note in option.notes]
@@ -390,3 +312,132 @@ def _assumptions(request: Rl, ranked: tuple[RlOption, ...], additions: Additions
         said.append(COMMUNITY)
     said.append("prices exclude VAT, storage and egress")
     return tuple(dict.fromkeys(said))
+
+
+def _options_of(asked: Context[Rl], rental: Rental, *, arranged: Arranged | None) -> list[RlOption | InfeasibleRun]:
+    """One outcome per term that the rental offers."""
+    if arranged is None:
+        verdict = Verdict(
+            ok=False,
+            limit="layout",
+            reason=f"no split and layouts divide {rental.what}",
+            nearest="a count that is a power of 2",
+        )
+        return [rental.misses(verdict)]
+    if not arranged.result.fits or arranged.result.step_s is None:
+        verdict = Verdict(
+            ok=False,
+            limit="memory",
+            reason=arranged.result.why,
+            short_by=_short_bytes(arranged),
+            unit="bytes",
+            nearest=f"{2 * rental.place.count} accelerators, or an optimizer with smaller states",
+        )
+        return [rental.misses(verdict)]
+    return outcomes(asked.request, rental, partial(_option, asked, rental, arranged))
+
+
+def _short_bytes(arranged: Arranged) -> float:
+    """What the fullest accelerator lacks, on the side that lacks more. [bytes]"""
+    usable = arranged.trained.setup.accelerator.driver_memory_bytes
+    sides = (arranged.result.train_memory, arranged.result.rollout_memory)
+    return max((side.value - usable for side in sides if side is not None), default=0.0)
+
+
+def _option(asked: Context[Rl], rental: Rental, arranged: Arranged, term: str) -> RlOption:
+    request, result, case, setup = asked.request, arranged.result, arranged.case, arranged.trained.setup
+    assert result.step_s is not None and result.step is not None and result.step_s.high is not None
+    assert result.tokens_per_s_per_accelerator is not None
+    assert result.train_memory is not None and result.rollout_memory is not None
+    bills = [made for made in rental.bills if made.term == term]
+    # As of any training job with this step.
+    run = run_of(
+        request,
+        setup,
+        step_s=result.step_s.value,
+        step_factor=result.step_s.high / result.step_s.value,
+        steps=max(1.0, ceil(request.steps)),
+        instances=bills[0].instances,
+        instance_size=bills[0].accelerators_per_instance,
+        term=term,
+    )
+    bills_by_cost, cost = cost_of(bills, run, basis=Basis(result.basis))
+    option = RlOption(
+        case=case,
+        configuration=configuration_of(setup, rental.place),
+        rollout=Configuration(
+            accelerator=case.accelerator,
+            layout=case.rollout_layout,
+            engine=Engine(name=case.engine),
+            precision=case.rollout_precision or Precision(weights="bf16"),
+            intra_link=rental.place.intra_link,
+        ),
+        replicas=arranged.made.replicas,
+        accelerators=case.count,
+        rollout_accelerators=case.rollout_accelerators,
+        train_accelerators=case.train_accelerators,
+        step_s=result.step_s,
+        step=result.step,
+        tokens_per_s_per_accelerator=result.tokens_per_s_per_accelerator,
+        rollout_tokens_per_s_per_accelerator=result.rollout_tokens_per_s_per_accelerator or 0.0,
+        binds=result.binds,
+        rollout_memory=result.rollout_memory,
+        memory=result.train_memory,
+        limit_bytes=rental.place.accelerator.driver_memory_bytes,
+        run=run,
+        bill=bills_by_cost[0],
+        cost=cost,
+        basis=result.basis,
+        needs=result.needs,
+        notes=(*rental.notes, *result.notes),
+    )
+    chance = chance_of_run(option, deadline_s=request.deadline_s, budget_usd=request.budget_usd)
+    return replace(option, chance=chance, sure=chance >= request.confidence - ROUNDING)
+
+
+def _step_load(arranged: Arranged) -> LoadShare | None:
+    """
+    Mean draw of all accelerators over their limit, step after step; absent where a side does not fit.
+
+    Generation draws as any served load, training as any step, the rest waits. Each pool of accelerators is at work in
+    its own phases and idle in the others: shared ones in both, on policy also while new weights are on their way.
+    """
+    case, made, trained, step = arranged.case, arranged.made, arranged.trained, arranged.result.step_s
+    if made.found is None or step is None:
+        return None
+    generating = made.decode_s + made.loop_s + made.prefill_s
+    writes, learns = _generation_load(made, case), training_load(trained.setup, trained.step)
+    pools = {
+        "generation": (case.rollout_accelerators, generating, writes.value),
+        "training": (case.train_accelerators, trained.total_s, learns.value),
+    }
+    # Above idle, of all accelerators over all of the step.
+    above = sum(count * min(1.0, spent / step.value) * (share - IDLE_DRAW) for count, spent, share in pools.values())
+    told = ", ".join(f"{name} {spent / step.value:.0%} at {share:.0%}" for name, (_, spent, share) in pools.items())
+    return spread(IDLE_DRAW + above / case.count, f"by phases of the step ({told}): {SUM}")
+
+
+def _generation_load(made: Generation, case: RlCase) -> LoadShare:
+    """Of one replica while it generates: tokens and decode steps are those of the drained batch."""
+    found = made.found
+    assert found is not None
+    seconds = made.decode_s + made.loop_s + made.prefill_s
+    steps = max(1.0, found.steps / made.steps)
+    responses = made.responses / made.replicas
+    return serving_load(
+        made.deployment,
+        running=responses * case.response_tokens / steps,
+        tpot_s=seconds / steps,
+        requests_per_s=responses / case.responses_per_prompt / seconds,
+    )
+
+
+RL: Final[Kind[Rl, Context[Rl], RlOption, RlPlan]] = Kind(
+    ask=_ask,
+    look=_look,
+    nearness=nearness({"budget": 0, "deadline": 1, "cost": 2, "memory": 3, "layout": 4, "offer": 5}),
+    sentence=_sentence,
+    describe=_led_by,
+    assumed=_assumptions,
+    measured=_measured,
+)

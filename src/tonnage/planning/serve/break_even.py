@@ -8,7 +8,6 @@ mean field is scaled by what the simulation said of it, so that the present valu
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -16,11 +15,19 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
+from tonnage.domain.answer import Quantity
 from tonnage.domain.model import Model
 from tonnage.domain.plan import BreakEven, Configuration, ServeOption
 from tonnage.domain.requests.common import Lengths, Slo
 from tonnage.domain.requests.serve import Serve
-from tonnage.planning.core.break_even import Axis, Contender, break_even_along, break_even_prices, priced_option
+from tonnage.planning.core.break_even import (
+    DOUBLINGS,
+    Axis,
+    Contender,
+    break_even_along,
+    break_even_prices,
+    scaled_at,
+)
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.replica import Replica
 from tonnage.planning.serve.chance import Curve, Odds
@@ -29,7 +36,6 @@ from tonnage.planning.serve.option import (
     SEATS,
     Candidate,
     has_objectives,
-    least_cost_of,
     load_of,
     replicas_of,
     share_of,
@@ -55,43 +61,38 @@ LATE: Final = 5
 """Accelerators too slow for the objectives, that looser ones may bring in."""
 LENGTHENED: Final = 5
 """Contenders that are built again for other lengths."""
-DOUBLINGS: Final = (-3, -2, -1, 0, 1, 2, 3)
 SLO_RATIO: Final = 1.25
 NOTHING: Final = "nothing that was looked at serves it"
 
 
-class _PlacedReplica(msgspec.Struct, frozen=True, kw_only=True):
-    """A replica at a place, and how much more it takes than the mean field says."""
+class _Placed(msgspec.Struct, frozen=True, kw_only=True):
+    """A candidate, how much more it takes than the mean field says, and what was asked of it already."""
 
-    site: Site
-    configuration: Configuration
-    replica: Replica
-    scale: float
-    curve: Curve
-    odds: dict[Slo, Odds]
-    """Objectives -> its chances under them; filled as they are asked for."""
-    bills: dict[int, float]
-    """Replicas -> what they cost; filled as they are asked for. [USD/h]"""
-    most: dict[Slo, tuple[Point | None, str]]
-    """Objectives -> the most that it takes and what stops it, which no load changes; filled as they are asked for."""
-    points: dict[float, Point]
-    """Concurrency -> the steady state there; filled as it is asked for."""
-    state: Steady | Unit
+    of: Candidate
     listed: bool
     """At a price that its seller states."""
+    scale: float = 1.0
+    odds: dict[Slo, Odds] = {}
+    """Objectives -> its chances under them."""
+    bills: dict[int, float] = {}
+    """Replicas -> what they cost. [USD/h]"""
+    most: dict[Slo, tuple[Point | None, str]] = {}
+    """Objectives -> the most that it takes and what stops it, which no load changes."""
+    points: dict[float, Point] = {}
+    """Concurrency -> the steady state there."""
 
     def odds_under(self, slo: Slo) -> Odds:
         """Its chances under some objectives."""
         if slo not in self.odds:
-            self.odds[slo] = Odds(self.curve, slo)
+            self.odds[slo] = Odds(self.of.odds.curve, slo)
         return self.odds[slo]
 
     def most_under(self, request: Serve) -> tuple[Point | None, str]:
         """The most that it takes by the mean field under the objectives of a request with its lengths."""
         if request.slo not in self.most:
-            worker = state_of(request, self.replica)
-            if not isinstance(self.state, Steady):
-                self.most[request.slo] = self.state._replace(one=worker).largest()
+            worker, state = state_of(request, self.of.replica), self.of.state
+            if not isinstance(state, Steady):
+                self.most[request.slo] = state._replace(one=worker).largest()
             elif worker.load.max_concurrency < 1:
                 self.most[request.slo] = None, "kv"
             else:
@@ -126,11 +127,9 @@ def serve_break_even(
     open_sites : sequence of Site
     model : Model
     """
-    if not options:
-        return ()
     few = _few(request, found, varied=varied)
     flips = [
-        *break_even_prices([priced_option(option) for option in options]),
+        *break_even_prices(options),
         *_another_replica(request, options[0], few),
     ]
     late = _late(request, missed, open_sites=open_sites, model=model)
@@ -146,7 +145,10 @@ def serve_break_even(
         name="tokens of a request", now=tokens, unit="tokens",
         least=tokens / 2.0 ** DOUBLINGS[-1], most=tokens * max(known, default=1.0),
     )  # fmt: skip
-    longer = _longer(lengthened)
+
+    def longer(share: float) -> list[_Placed]:
+        return [replace(one, scale=one.scale * scale) for one, scale in scaled_at(lengthened, share)]
+
     flips += break_even_along(length, at=lambda n: _contenders(request, longer(n / tokens)), nothing=NOTHING)
     return tuple(flips)
 
@@ -154,7 +156,7 @@ def serve_break_even(
 Changed = Callable[[float], Serve]
 
 
-def _along(changed: Changed, chances: Sequence[_PlacedReplica], value: float) -> list[Contender]:
+def _along(changed: Changed, chances: Sequence[_Placed], value: float) -> list[Contender]:
     return _contenders(changed(value), chances)
 
 
@@ -184,7 +186,7 @@ def _with_objective(request: Serve, name: str, value: float) -> Serve:
     return replace(request, slo=replace(request.slo, **{name: value}))
 
 
-def _contenders(request: Serve, chances: Iterable[_PlacedReplica]) -> list[Contender]:
+def _contenders(request: Serve, chances: Iterable[_Placed]) -> list[Contender]:
     """What each costs at this request; those that cannot serve it are left out."""
     found = []
     for chance in chances:
@@ -199,34 +201,30 @@ def _scale_load(best: Point, scale: float) -> Point:
     return replace(best, rate_per_s=best.rate_per_s * scale, concurrency=best.concurrency * scale)
 
 
-def _contender(request: Serve, chance: _PlacedReplica, *, best: Point, binds: str) -> Contender | None:
-    error = chance.replica.rate_factor
+def _contender(request: Serve, chance: _Placed, *, best: Point, binds: str) -> Contender | None:
+    c, error = chance.of.configuration, chance.of.replica.rate_factor
     firm = chance.odds_under(request.slo).capacity(request.confidence) * chance.scale
-    kept = chance.configuration.engine.adapters
     counts = [
-        replicas_of(request, best, factor=factor, firm=firm, seats=binds in SEATS, adapters=kept)
+        replicas_of(request, best, factor=factor, firm=firm, seats=binds in SEATS, adapters=c.engine.adapters)
         for factor in (1.0, error, 1.0 / error)
     ]
     usd, low, high = (_usd(request, chance, count) for count in counts)
-    ranks = chance.configuration.ranks
+    ranks = c.ranks
     most, budget = request.filters.max_count, request.budget_usd_per_h
     if usd is None or (most is not None and counts[0] * ranks > most) or (budget is not None and usd > budget):
         return None
-    c = chance.configuration
     how = ", ".join((c.precision.stored, *c.settings()))
     told = f"{counts[0] * ranks} x {c.accelerator} ({how}) at {show(usd, 'USD/h')}"
     return Contender(
-        name=_name(c), usd=usd, low=low or usd, high=high or usd, told=told, sure=firm > 0.0,
+        name=_name(c), cost=Quantity(value=usd, unit="USD/h", low=low, high=high), told=told, sure=firm > 0.0,
         listed=chance.listed, configuration=c,
     )  # fmt: skip
 
 
-def _usd(request: Serve, chance: _PlacedReplica, replicas: int) -> float | None:
+def _usd(request: Serve, chance: _Placed, replicas: int) -> float | None:
     """What so many replicas cost on the cheapest offer of the site; None where none holds them. [USD/h]"""
     if replicas not in chance.bills:
-        ranks = chance.configuration.ranks
-        least = least_cost_of(chance.site, replicas=replicas, ranks=ranks, request=request)
-        chance.bills[replicas] = math.inf if least is None else least[1]
+        chance.bills[replicas] = chance.of.cost(request, replicas).compared
     usd = chance.bills[replicas]
     return usd if math.isfinite(usd) else None
 
@@ -240,7 +238,7 @@ def _few(
     found: Iterable[tuple[Candidate, ServeOption]],
     *,
     varied: Callable[[Candidate], list[Candidate]],
-) -> list[_PlacedReplica]:
+) -> list[_Placed]:
     """
     The cheapest options, a few of one accelerator, with what the simulation adds to the mean field.
 
@@ -249,16 +247,13 @@ def _few(
     # In the plan's own order: at one price the faster leads.
     ranked = sorted(found, key=lambda pair: rank_of(pair[1]))
     counts: dict[str, int] = {}
-    kept: list[_PlacedReplica] = []
+    kept: list[_Placed] = []
     known = {candidate.configuration for candidate, _ in ranked}
     for candidate, _ in ranked:
         name = _name(candidate.configuration)
         if counts.get(name, 0) >= OF_ONE or sum(counts.values()) >= CONTENDERS or candidate.replica.times is None:
             continue
-        placed = _place_replica(
-            request, candidate.site, candidate.configuration, replica=candidate.replica, curve=candidate.odds.curve,
-            state=candidate.state,
-        )  # fmt: skip
+        placed = _placed(request, candidate)
         guess, _ = placed.most_under(request)
         if guess is None:
             continue
@@ -266,76 +261,45 @@ def _few(
         scale = candidate.best.rate_per_s / guess.rate_per_s
         kept.append(replace(placed, scale=scale))
         others = varied(candidate) if sum(counts.values()) <= VARIED else []
-        kept += [
-            replace(
-                _place_replica(
-                    request, one.site, one.configuration, replica=one.replica, curve=one.odds.curve, state=one.state
-                ),
-                scale=scale,
-            )
-            for one in others
-            if one.configuration not in known
-        ]
+        kept += [replace(_placed(request, one), scale=scale) for one in others if one.configuration not in known]
     return kept
 
 
-def _place_replica(
-    request: Serve, site: Site, configuration: Configuration, *, replica: Replica, curve: Curve,
-    state: Steady | Unit,
-) -> _PlacedReplica:  # fmt: skip
-    """A replica as the mean field sees it, of which nothing was asked yet."""
-    listed = any(offer.trust_of(term) == "primary" for offer in site.offers for term in request.filters.terms)
-    return _PlacedReplica(
-        site=site, configuration=configuration, replica=replica, scale=1.0, curve=curve, odds={}, bills={}, most={},
-        points={}, state=state, listed=listed,
-    )  # fmt: skip
+def _placed(request: Serve, candidate: Candidate) -> _Placed:
+    """A candidate of which nothing was asked yet."""
+    offers, terms = candidate.site.offers, request.filters.terms
+    return _Placed(of=candidate, listed=any(offer.trust_of(term) == "primary" for offer in offers for term in terms))
 
 
-def _late(
-    request: Serve, missed: Iterable[Infeasible], *, open_sites: Sequence[Site], model: Model
-) -> list[_PlacedReplica]:
+def _late(request: Serve, missed: Iterable[Infeasible], *, open_sites: Sequence[Site], model: Model) -> list[_Placed]:
     """Accelerators that hold the model and are too slow, nearest to the objectives first."""
     slow = sorted((miss for miss in missed if miss.alone is not None), key=lambda miss: miss.verdict.short_by or 0.0)
     sites = {(site.accelerator.id, site.intra_link): site for site in open_sites}
-    kept: dict[str, _PlacedReplica] = {}
+    kept: dict[str, _Placed] = {}
     for miss in slow:
         c = miss.configuration
         site = sites.get((c.accelerator, c.intra_link))
-        if site is None or c.accelerator in kept or len(kept) >= LATE:
+        if site is None or miss.alone is None or c.accelerator in kept or len(kept) >= LATE:
             continue
         replica = reusing_replica(request, c, model=model, accelerator=site.accelerator)
         state = state_of(request, replica)
-        curve = Curve(request, replica, state=state)
-        kept[c.accelerator] = _place_replica(request, site, c, replica=replica, curve=curve, state=state)
+        odds = Odds(Curve(request, replica, state=state), request.slo)
+        alone = Candidate(
+            site=site, configuration=c, replica=replica, best=miss.alone, binds="", state=state, odds=odds
+        )
+        kept[c.accelerator] = _placed(request, alone)
     return list(kept.values())
 
 
-def _with_settings(few: list[_PlacedReplica]) -> list[_PlacedReplica]:
+def _with_settings(few: list[_Placed]) -> list[_Placed]:
     """The first contenders without other settings, and the first of all with them."""
-    plain = [one for one in few if not one.configuration.settings()][:LENGTHENED]
-    first = _plain(few[0].configuration) if few else None
-    return plain + [one for one in few if one.configuration.settings() and _plain(one.configuration) == first]
+    plain = [one for one in few if not one.of.configuration.settings()][:LENGTHENED]
+    first = _plain(few[0].of.configuration) if few else None
+    others = (one for one in few if one.of.configuration.settings())
+    return plain + [one for one in others if _plain(one.of.configuration) == first]
 
 
-Lengthened = list[tuple[_PlacedReplica, list[tuple[float, float]]]]
-"""Contenders, each with its capacity at shares of the present lengths over that at the present ones."""
-
-
-def _longer(known: Lengthened) -> Callable[[float], list[_PlacedReplica]]:
-    """Share of the present lengths -> the chances whose replica takes what one built for such lengths takes."""
-
-    def at(share: float) -> list[_PlacedReplica]:
-        found = []
-        for chance, points in known:
-            scale = _between(points, share)
-            if scale is not None:
-                found.append(replace(chance, scale=chance.scale * scale))
-        return found
-
-    return at
-
-
-def _at_lengths(request: Serve, chance: _PlacedReplica, model: Model) -> list[tuple[float, float]]:
+def _at_lengths(request: Serve, chance: _Placed, model: Model) -> list[tuple[float, float]]:
     """(share of the lengths, capacity over that at the present ones); those that it cannot serve are left out."""
     now, _ = chance.most_under(request)
     points = []
@@ -344,12 +308,12 @@ def _at_lengths(request: Serve, chance: _PlacedReplica, model: Model) -> list[tu
         asked = _with_lengths(request, share)
         if model.max_context is not None and _whole(asked.lengths) > model.max_context:
             continue
-        replica = chance.replica if power == 0 else reusing_replica(
-            asked, chance.configuration, model=model, accelerator=chance.site.accelerator
+        replica = chance.of.replica if power == 0 else reusing_replica(
+            asked, chance.of.configuration, model=model, accelerator=chance.of.site.accelerator
         )  # fmt: skip
         if replica.times is None or load_of(asked, replica).max_concurrency < 1:
             continue
-        best = _unit_capacity(asked, replica, state=chance.state)
+        best = _unit_capacity(asked, replica, state=chance.of.state)
         if best is not None and now is not None:
             points.append((share, best.rate_per_s / now.rate_per_s))
     return points
@@ -387,19 +351,7 @@ def _whole(lengths: Lengths) -> float:
     return lengths.prompt_tokens + lengths.output_tokens
 
 
-def _between(points: Sequence[tuple[float, float]], share: float) -> float | None:
-    """Capacity at a share of the lengths, between two that are known, on logarithms; None beyond them."""
-    after = bisect_left([known for known, _ in points], share * (1 - 1e-9))
-    if after == len(points):
-        return None
-    if after == 0:
-        return points[0][1] if math.isclose(share, points[0][0], rel_tol=1e-6) else None
-    (near, a), (far, b) = points[after - 1], points[after]
-    t = math.log(share / near) / math.log(far / near)
-    return float(a ** (1.0 - t) * b**t)
-
-
-def _another_replica(request: Serve, best: ServeOption, contenders: Iterable[_PlacedReplica]) -> list[BreakEven]:
+def _another_replica(request: Serve, best: ServeOption, contenders: Iterable[_Placed]) -> list[BreakEven]:
     """
     The mean rate from which the first option needs one more replica; by averages alone, whatever its settings.
 
@@ -411,10 +363,10 @@ def _another_replica(request: Serve, best: ServeOption, contenders: Iterable[_Pl
     working = request.rate_per_s * request.shape.peak_to_mean / share_of(request, best.replicas)
     error = 1.0 if share.high is None else share.high / share.value
     able = share.value * (1.0 - request.headroom)
-    for one in sorted(contenders, key=lambda one: one.configuration != best.configuration):
-        if _plain(one.configuration) != _plain(best.configuration):
+    for one in sorted(contenders, key=lambda one: one.of.configuration != best.configuration):
+        if _plain(one.of.configuration) != _plain(best.configuration):
             continue
-        own = one.configuration == best.configuration
+        own = one.of.configuration == best.configuration
         if not own and not request.quick:
             continue
         rate = share.value if own else _most_of(request, one)
@@ -437,7 +389,7 @@ def _plain(configuration: Configuration) -> tuple[str, object, str, str | None]:
     return c.accelerator, c.layout, c.precision.stored, c.intra_link
 
 
-def _most_of(request: Serve, one: _PlacedReplica) -> float:
+def _most_of(request: Serve, one: _Placed) -> float:
     """The rate that a replica takes within the objectives. [1/s]"""
     best, _ = one.most_under(request)
     return best.rate_per_s * one.scale if best is not None else 0.0

@@ -23,10 +23,10 @@ from tonnage.planning.core.stop import Abandoned, abandoned_at_stop, best_is_kno
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.option import (
     Candidate,
+    Cost,
     add_costs,
     bills_of,
     has_objectives,
-    least_cost_of,
     needed_of,
     option_of,
     share_of,
@@ -182,9 +182,7 @@ def _name(configuration: Configuration) -> str:
 
 def _least_cost(request: Serve, candidate: Candidate, *, margin: float) -> float:
     """What it costs if one replica takes `margin` times what is known. [USD/h]"""
-    replicas, ranks = needed_of(request, candidate, factor=margin), candidate.configuration.ranks
-    least = least_cost_of(candidate.site, replicas=replicas, ranks=ranks, request=request)
-    return math.inf if least is None else least[1]
+    return candidate.cost(request, needed_of(request, candidate, factor=margin)).compared
 
 
 def _with_simulation(request: Serve, candidate: Candidate, *, tested: SearchedCapacity) -> Candidate | Infeasible:
@@ -237,7 +235,7 @@ def confidence_prices(request: Serve, found: list[Priced]) -> tuple[ConfidencePr
 
 
 def _price_of(request: Serve, tries: list[tuple[float, Candidate]], confidence: float) -> ConfidencePrice | None:
-    best: tuple[bool, float, float] | None = None
+    best: Cost | None = None
     price: ConfidencePrice | None = None
     for least, candidate in tries:
         ranks = candidate.configuration.ranks
@@ -246,14 +244,14 @@ def _price_of(request: Serve, tries: list[tuple[float, Candidate]], confidence: 
         if not candidate.firm(request, confidence):
             continue
         replicas = needed_of(request, candidate, confidence=confidence)
-        cost = least_cost_of(candidate.site, replicas=replicas, ranks=ranks, request=request)
-        if cost is None or limits.beyond_limits(request, replicas * ranks, usd_per_h=cost[2]):
+        cost = candidate.cost(request, replicas)
+        if math.isinf(cost.usd) or limits.beyond_limits(request, replicas * ranks, usd_per_h=cost.usd):
             continue
         if best is None or cost < best:
             best = cost
             price = ConfidencePrice(
                 confidence=confidence,
-                usd_per_hour=cost[2],
+                usd_per_hour=cost.usd,
                 accelerator=candidate.configuration.accelerator,
                 accelerators=replicas * ranks,
             )

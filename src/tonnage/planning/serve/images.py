@@ -25,7 +25,6 @@ from tonnage.planning.serve.chance import Curve, Odds
 from tonnage.planning.serve.option import (
     Candidate,
     has_objectives,
-    least_cost_of,
     needed_of,
     state_of,
 )
@@ -180,9 +179,8 @@ def _apart(request: Serve, one: Candidate, workers: PoolWorkers) -> EncoderWay |
 
 def _cost(request: Serve, one: Candidate) -> float | None:
     """Of the fleet for the whole load, by averages. [USD/h]"""
-    replicas = needed_of(request, one)
-    least = least_cost_of(one.site, replicas=replicas, ranks=one.configuration.ranks, request=request)
-    return None if least is None else least[2]
+    usd = one.cost(request, needed_of(request, one)).usd
+    return None if math.isinf(usd) else usd
 
 
 def _sentence(images: Images, flop: float, own: EncoderWay | None, *, share: float) -> str:

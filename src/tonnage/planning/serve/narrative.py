@@ -8,16 +8,14 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tonnage.catalog import NOTHING, Additions
 from tonnage.domain.answer import Verdict
 from tonnage.domain.fleet import FleetDay
-from tonnage.domain.model import Model
 from tonnage.domain.plan import Decision, SeparatePools, ServeOption, SimulatedCapacity, Sizing
 from tonnage.domain.refusal import none_works
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Serve
 from tonnage.errors import listed
-from tonnage.planning.core.header import COMMUNITY, names_taken, what_if
+from tonnage.planning.core.header import COMMUNITY, Context, names_taken, what_if
 from tonnage.planning.core.ranking import at_risk
 from tonnage.planning.replica import Replica
 from tonnage.pricing.bills import HOURS_PER_MONTH, usd_per_hour_of
@@ -99,8 +97,9 @@ def _one(option: ServeOption) -> str:
     return "unit" if option.configuration.pools else "replica"
 
 
-def sentence(request: Serve, options: tuple[ServeOption, ...], *, binding: Verdict) -> str:
+def sentence(asked: Context[Serve], options: tuple[ServeOption, ...], binding: Verdict | None = None) -> str:
     """The answer in one sentence."""
+    request = asked.request
     if not options:
         return none_works(f"No feasible plan to serve {request.model}", binding)
     best = options[0]
@@ -153,11 +152,8 @@ def _degrees(option: ServeOption) -> str:
     return f"{said}, each {each}" if not pools.encode else f"{said} of {each}"
 
 
-def why_not_fewer(request: Serve, options: tuple[ServeOption, ...]) -> str:
+def why_not_fewer(request: Serve, best: ServeOption) -> str:
     """What one replica fewer would mean at the peak."""
-    if not options:
-        return ""
-    best = options[0]
     working = _working(request, best)
     used = (1.0 - best.headroom) * working
     most = show(best.capacity.max_rate_per_s.value, "1/s")
@@ -177,11 +173,8 @@ def _working(request: Serve, option: ServeOption) -> int:
     return replicas_carrying(option.replicas, spare=request.spare_replicas, zones=request.zones)
 
 
-def sizes(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Sizing, ...]:
+def sizes(request: Serve, best: ServeOption) -> tuple[Sizing, ...]:
     """Minimum (peak load, nothing free), recommended (the plan), comfortable (one replica may fail at peak)."""
-    if not options:
-        return ()
-    best = options[0]
     ranks = best.configuration.ranks
     used = (1.0 - best.headroom) * _working(request, best)
     minimum = max(1, math.ceil(used - 1e-9))
@@ -204,8 +197,6 @@ def sizes(request: Serve, options: tuple[ServeOption, ...]) -> tuple[Sizing, ...
 
 def trail(request: Serve, options: tuple[ServeOption, ...], *, missed_memory: bool) -> tuple[Decision, ...]:
     """The four questions (C2): one accelerator? latency target? how does load vary? restartable?"""
-    if not options:
-        return ()
     single = [option for option in options if option.configuration.ranks == 1]
     best = options[0]
     if single:
@@ -259,8 +250,9 @@ def binds_text(binds: str, best: Point, *, replica: Replica, seen: SimulatedCapa
     return f"max concurrency within the SLO: {best.concurrency:.0f} ({binds.upper()} binds)"
 
 
-def assumptions(request: Serve, model: Model, *, additions: Additions = NOTHING) -> tuple[str, ...]:
+def assumptions(asked: Context[Serve], options: tuple[ServeOption, ...]) -> tuple[str, ...]:
     """Everything the answer takes as given that the user did not say."""
+    request, model = asked.request, asked.model
     lengths = request.lengths
     said = list(model.assumed)
     if lengths.profile:
@@ -273,7 +265,7 @@ def assumptions(request: Serve, model: Model, *, additions: Additions = NOTHING)
         said.append(f"{request.users:,.0f} users send a request every {show(gap, 's')} each")
     if request.slo.ttft_s is None and request.slo.tpot_s is None and request.slo.e2e_s is None:
         said.append("no latency objective: replicas run as full as memory allows")
-    said += [*names_taken(request.filters, additions), *what_if(additions)]
+    said += [*names_taken(request.filters, asked.additions), *what_if(asked.additions)]
     if not request.precisions and model.quantization is None and model.experts_dtype is None:
         own = model.native_dtype
         said.append(

@@ -10,7 +10,8 @@ import math
 from collections.abc import Iterator
 from datetime import date
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -49,8 +50,8 @@ if TYPE_CHECKING:
     from tonnage.simulation.pool_capacity import Unit
 
 __all__ = [
-    "Candidate", "add_costs", "bills_of", "has_objectives", "least_cost_of", "least_of_one", "load_of", "most_of",
-    "needed_of", "option_of", "replicas_of", "roofline", "share_of", "state_of", "working_replicas",
+    "Candidate", "add_costs", "bills_of", "has_objectives", "least_cost_of", "load_of", "most_of", "needed_of",
+    "option_of", "replicas_of", "roofline", "share_of", "state_of", "working_replicas",
 ]  # fmt: skip
 
 SEATS: Final = frozenset({"kv", "batch"})
@@ -95,6 +96,10 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     def firm(self, request: Serve, confidence: float | None = None) -> float:
         """The load that one replica meets with the confidence asked for; 0 = none. [1/s or requests]"""
         return self.odds.capacity(request.confidence if confidence is None else confidence) * self.scale
+
+    def cost(self, request: Serve, replicas: int) -> Cost:
+        """What so many replicas cost at the best of the site's offers."""
+        return least_cost_of(self.site, replicas=replicas, ranks=self.configuration.ranks, request=request)
 
 
 def load_of(request: Serve, replica: Replica) -> ReplicaLoad:
@@ -195,36 +200,32 @@ def share_of(request: Serve, replicas: int, *, adapters: Adapters | None = None)
     return load / working_replicas(request, replicas)
 
 
+class Cost(NamedTuple):
+    """What so many replicas cost at the best of a site's offers."""
+
+    unlisted: bool
+    """No primary source states the price."""
+    compared: float
+    """What it is compared by; infinite where no offer holds a replica. [USD/h]"""
+    usd: float
+    """[USD/h]"""
+
+
 def bills_of(site: Site, *, replicas: int, ranks: int, request: Serve, today: date) -> list[Bill]:
     """What so many replicas cost on the first few offers of the site, by trust and cost."""
-    first = sorted(_costs(site, replicas=replicas, ranks=ranks, request=request), key=_by_trust_and_cost)[:OFFERS]
-    made = (bill(offer, replicas=replicas, ranks=ranks, term=term, today=today) for *_, offer, term in first)
+    first = sorted(_costs(site, replicas=replicas, ranks=ranks, request=request), key=itemgetter(0))[:OFFERS]
+    made = (bill(offer, replicas=replicas, ranks=ranks, term=term, today=today) for _, offer, term in first)
     return [b for b in made if isinstance(b, Bill)]
 
 
-def least_cost_of(site: Site, *, replicas: int, ranks: int, request: Serve) -> tuple[bool, float, float] | None:
-    """
-    The first of those bills, which is not made: whether no primary source states its price, what it is compared by and
-    what it costs; None where no offer holds a replica. [-, USD/h, USD/h]
-    """
-    costs = _costs(site, replicas=replicas, ranks=ranks, request=request)
-    return min(map(_by_trust_and_cost, costs), default=None)
+def least_cost_of(site: Site, *, replicas: int, ranks: int, request: Serve) -> Cost:
+    """The first of those bills, which is not made."""
+    costs = (cost for cost, *_ in _costs(site, replicas=replicas, ranks=ranks, request=request))
+    return min(costs, default=Cost(True, math.inf, math.inf))
 
 
-def least_of_one(site: Site, request: Serve) -> Iterator[float]:
-    """What one accelerator of a site costs, by offer and term. [USD/h]"""
-    for offer in site.offers:
-        for term in request.filters.terms:
-            price = offer.compared_usd_per_hour(term)
-            if price is not None:
-                yield price / offer.count
-
-
-Cost = tuple[bool, float, float, Offer, Term]
-
-
-def _costs(site: Site, *, replicas: int, ranks: int, request: Serve) -> Iterator[Cost]:
-    """Whether no primary source states the price, what so many replicas are compared by and cost, where, how long."""
+def _costs(site: Site, *, replicas: int, ranks: int, request: Serve) -> Iterator[tuple[Cost, Offer, Term]]:
+    """What so many replicas cost, where, how long."""
     for offer in site.offers:
         if not _holds(offer, ranks, site):
             continue
@@ -234,11 +235,8 @@ def _costs(site: Site, *, replicas: int, ranks: int, request: Serve) -> Iterator
         for term in request.filters.terms:
             found = hourly_usd(offer, instances=instances, term=term)
             if found is not None:
-                yield offer.trust_of(term) != "primary", found[1], found[0], offer, term
-
-
-def _by_trust_and_cost(found: Cost) -> tuple[bool, float, float]:
-    return found[:3]
+                usd, compared = found
+                yield Cost(offer.trust_of(term) != "primary", compared, usd), offer, term
 
 
 def _holds(offer: Offer, ranks: int, site: Site) -> bool:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -22,33 +22,17 @@ from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.fleet import FleetDay
 from tonnage.domain.images import ImageCosts
-from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.layout import Engine
 from tonnage.domain.model import Model
-from tonnage.domain.plan import (
-    BY_AVERAGES,
-    PLAN_SCHEMA,
-    Configuration,
-    Rejection,
-    ServeOption,
-    ServePlan,
-)
+from tonnage.domain.plan import BY_AVERAGES, Configuration, ServeOption, ServePlan
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.sessions import SessionCosts
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.optimize.layouts import replica_layouts
-from tonnage.planning.core.header import (
-    Infeasible,
-    answer_or_relax,
-    by_reason,
-    model_facts,
-    nearest_of_each,
-    nearness,
-    provenance,
-    quick_without_simulator,
-)
-from tonnage.planning.core.moved_losers import alone, moved_losers
-from tonnage.planning.core.ranking import choices, frontier, serve_traits, with_verdicts
+from tonnage.planning.core.driver import Found, Header, Kind, alone, plan_alone, plan_or_relax
+from tonnage.planning.core.header import Context, Infeasible, nearness, quick_without_simulator
+from tonnage.planning.core.ranking import frontier, with_verdicts
 from tonnage.planning.quality import apply_quality_floor, changes_among
 from tonnage.planning.serve import limits, narrative
 from tonnage.planning.serve.break_even import serve_break_even
@@ -65,7 +49,7 @@ from tonnage.planning.serve.decide import (
     with_load_curve,
     without_too_dear,
 )
-from tonnage.planning.serve.option import Candidate, has_objectives, least_cost_of, least_of_one, most_of, roofline
+from tonnage.planning.serve.option import Candidate, has_objectives, least_cost_of, most_of, roofline
 from tonnage.planning.serve.pools import separate_pools
 from tonnage.planning.serve.tokens import tokens_instead
 from tonnage.planning.serve.variations import (
@@ -104,42 +88,67 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
         The model or an accelerator is unknown, or the request contradicts itself. That nothing can
         serve it is an answer: `feasible` is False and `binding` says what stands in the way.
     """
-    one = partial(serve_plan_alone, additions=additions, today=today or date.today())
-    return answer_or_relax(
-        request,
-        lambda asked: quick_without_simulator(asked, one),
-        led_by=narrative.describe_option,
-        cut=lambda other: replace(other, quick=True),
-    )
+
+    def one(asked: Serve) -> ServePlan:
+        return plan_or_relax(SERVE, asked, additions=additions, today=today)
+
+    return quick_without_simulator(request, one)
 
 
 def serve_plan_alone(request: Serve, *, additions: Additions, today: date) -> ServePlan:
     """The plan, without what relaxing its constraints would buy."""
+    return plan_alone(SERVE, request, additions=additions, today=today)
+
+
+def _ask(request: Serve, additions: Additions, today: date) -> Context[Serve]:
     model = resolve(request.model, additions=additions)
     if not model.layers:
         raise BadRequest(f"model: {model.id} decodes no text; ask `tonnage plan infer {model.id} --rate …`")
     limits.check_context(model, request)
+    return Context(request=request, model=model, today=today, additions=additions)
+
+
+def _look(asked: Context[Serve]) -> Found[Serve, ServeOption, ServePlan]:
+    request, model = asked.request, asked.model
     allowed, refused, no_format = apply_quality_floor(request, model)
-    open_sites, excluded = sites(request.filters, additions=additions) if no_format is None else ((), ())
+    open_sites, excluded = sites(request.filters, additions=asked.additions) if no_format is None else ((), ())
     open_sites = tuple(with_slices(open_sites))
-    search = _search(request, allowed, model, open_sites=open_sites, today=today)
-    outcomes, serving, missed, ranked = search
-    doing = {option.configuration.accelerator for option in ranked}
-    by_averages = partial(
-        _search_formats, replace(request, quick=True), allowed, model, open_sites=open_sites, today=today
+    within = replace(asked, request=allowed)
+    search = _search(within, open_sites)
+    ranked = search.ranked
+    if not allowed.precisions and ranked and ranked[0].sure:
+        # The option by averages that another checkpoint would bring, where it costs less than the first.
+        averaged = replace(within, request=replace(allowed, quick=True))
+        other = _search_formats(averaged, open_sites, times=1.0, startable=False)
+        refused = (*refused, *limits.needs_checkpoint(ranked[0], other.ranked))
+    return Found(
+        options=with_load_curve(request, ranked, found=search.serving),
+        missed=search.missed,
+        refused=refused,
+        excluded=excluded,
+        binding=None if ranked else no_format or limits.what_stops(search.missed, excluded, by=BY_NEARNESS),
+        evaluated=len(search.outcomes),
+        assumed=(
+            *sessions_assumed(request),
+            *([BY_AVERAGES] if request.pools and not can_simulate() else []),
+            *rack_notes(ranked, open_sites),
+            *variation_notes(request, model),
+        ),
+        plan=partial(_plan, asked, search, open_sites),
     )
-    unstored = _unstored(by_averages, ranked) if not allowed.precisions else ()
-    rejected = (*refused, *unstored, *nearest_of_each(missed, doing=doing, by=BY_NEARNESS), *excluded)
-    binding = no_format or limits.what_stops(missed, excluded, by=BY_NEARNESS)
-    day = _day(request, ranked, additions=additions, today=today)
-    apart = separate_pools(request, serving, first=ranked[0], today=today) if request.pools and ranked else None
+
+
+def _plan(
+    asked: Context[Serve], search: _Search, open_sites: Sequence[Site], header: Header[Serve, ServeOption]
+) -> ServePlan:
+    request, model, today, ranked = asked.request, asked.model, asked.today, header["options"]
+    if not ranked:
+        return ServePlan(**header)
+    serving, missed, first = search.serving, search.missed, ranked[0]
+    day = _day(asked, first)
+    apart = separate_pools(request, serving, first=first, today=today) if request.pools else None
+    header["sentence"] += narrative.following_text(day, apart)
     return ServePlan(
-        schema=PLAN_SCHEMA,
-        feasible=bool(ranked),
-        sentence=narrative.sentence(request, ranked, binding=binding) + narrative.following_text(day, apart),
-        request=request,
-        model=model_facts(model),
-        options=with_load_curve(request, ranked, found=serving),
         frontier=frontier(
             ranked,
             objectives=(
@@ -150,55 +159,41 @@ def serve_plan_alone(request: Serve, *, additions: Additions, today: date) -> Se
         ),
         cheaper_at_risk=narrative.cheaper_at_risk(request, ranked),
         confidence_prices=confidence_prices(request, serving),
-        why_not_fewer=narrative.why_not_fewer(request, ranked),
-        choices=choices([serve_traits(request, option) for option in ranked]),
-        sizes=narrative.sizes(request, ranked),
-        rejected=rejected,
-        rejected_by_reason=by_reason(rejected),
-        calibrations=() if ranked else moved_losers(missed, alone(request), by=BY_NEARNESS, additions=additions),
+        why_not_fewer=narrative.why_not_fewer(request, first),
+        sizes=narrative.sizes(request, first),
         trail=narrative.trail(request, ranked, missed_memory=limits.missed_memory(missed))
         + adapters_kept(request, ranked, found=serving),
         break_even=serve_break_even(
             request,
             ranked,
-            found=_equally_confirmed(serving, ranked),
-            varied=partial(_variations_of, request, model),
+            # At a price as well confirmed as the first's: no other may come before it.
+            found=[pair for pair in serving if pair[1].bill.trust == first.bill.trust],
+            varied=partial(_variations_of, asked),
             missed=missed,
             open_sites=open_sites,
             model=model,
         ),
-        binding=None if ranked else binding,
-        evaluated=len(outcomes),
         simulated=sum(option.capacity.simulated is not None for _, option in serving),
         quality=changes_among((o.configuration.precision for o in ranked), request=request, model=model),
-        roofline=roofline(request, ranked[0], model=model, additions=additions) if ranked else None,
+        roofline=roofline(request, first, model=model, additions=asked.additions),
         day=day,
-        sessions=_sessions(request, ranked, serving=serving, model=model, today=today),
-        images=_images(request, ranked, serving=serving),
+        sessions=_sessions(asked, first, serving=serving),
+        images=_images(request, first, serving=serving),
         pools=apart,
         tokens=tokens_instead(request, ranked, model=model.id),
-        provenance=provenance(
-            (option.bill for option in ranked),
-            today=today,
-            assumed=(
-                *narrative.assumptions(request, model, additions=additions),
-                *sessions_assumed(request),
-                *([BY_AVERAGES] if request.pools and not can_simulate() else []),
-                *rack_notes(ranked, open_sites),
-                *variation_notes(request, model),
-            ),
-        ),
+        **header,
     )
 
 
-def _day(request: Serve, ranked: tuple[ServeOption, ...], *, additions: Additions, today: date) -> FleetDay | None:
+def _day(asked: Context[Serve], first: ServeOption) -> FleetDay | None:
     """The first option over the period that its load repeats, where one is said."""
-    if not ranked or not (request.shape.hours or request.shape.on_s):
+    request = asked.request
+    if not (request.shape.hours or request.shape.on_s):
         return None
     from tonnage.planning.serve.committed import base_prices
 
-    prices = base_prices(request, ranked[0], additions=additions, today=today)
-    return fleet_day(request, ranked[0], prices=prices)
+    prices = base_prices(request, first, additions=asked.additions, today=asked.today)
+    return fleet_day(request, first, prices=prices)
 
 
 class _Search(NamedTuple):
@@ -210,34 +205,31 @@ class _Search(NamedTuple):
     ranked: tuple[ServeOption, ...]
 
 
-def _search(
-    request: Serve, allowed: Serve, model: Model, *, open_sites: Sequence[Site], today: date, times: float = FOLDED
-) -> _Search:
+def _search(asked: Context[Serve], open_sites: Sequence[Site], *, times: float = FOLDED) -> _Search:
     """
     Every configuration that can be started from the model's checkpoint, and the options among them in their order.
 
     Those that need another checkpoint come with them only where no other meets the objectives surely enough.
     """
-    search = partial(_search_formats, request, allowed, model, open_sites=open_sites, today=today, times=times)
-    found = search()
-    if allowed.precisions or (found.ranked and found.ranked[0].sure):
+    found = _search_formats(asked, open_sites, times=times)
+    if asked.request.precisions or (found.ranked and found.ranked[0].sure):
         return found
-    other = search(startable=False)
+    other = _search_formats(asked, open_sites, times=times, startable=False)
     serving = found.serving + other.serving
-    ranked, dear = _ranked(request, serving)
+    ranked, dear = _ranked(asked.request, serving)
     return _Search(found.outcomes + other.outcomes, serving, found.missed + other.missed + dear, ranked)
 
 
 def _search_formats(
-    request: Serve, allowed: Serve, model: Model, *, open_sites: Sequence[Site], today: date, times: float = FOLDED,
-    startable: bool = True,
-) -> _Search:  # fmt: skip
+    asked: Context[Serve], open_sites: Sequence[Site], *, times: float, startable: bool = True
+) -> _Search:
     """Every configuration of every site, by averages or simulated."""
-    outcomes = _worth_it(allowed, model, open_sites, times=times, startable=startable)
+    request = asked.request
+    outcomes = _worth_it(request, asked.model, open_sites, times=times, startable=startable)
     candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]
     missed = [outcome for outcome in outcomes if isinstance(outcome, Infeasible)]
     by_averages = request.quick or not can_simulate()
-    found = (estimate_candidates if by_averages else decide_candidates)(request, candidates, today=today)
+    found = (estimate_candidates if by_averages else decide_candidates)(request, candidates, today=asked.today)
     missed += [outcome for outcome in found if isinstance(outcome, Infeasible)]
     serving = [pair for pair in found if not isinstance(pair, Infeasible)]
     ranked, dear = _ranked(request, serving)
@@ -247,13 +239,13 @@ def _search_formats(
 def _ranked(request: Serve, serving: list[Priced]) -> tuple[tuple[ServeOption, ...], list[Infeasible]]:
     """Options in their order, and those that the load makes as dear as a replica is when it is not looked at."""
     kept, dear = without_too_dear(primary_first(best_of_each(request, serving)), times=FOLDED)
-    return _with_verdicts(request, kept), dear
-
-
-def _unstored(search: partial[_Search], ranked: tuple[ServeOption, ...]) -> tuple[Rejection, ...]:
-    """The option by averages that another checkpoint would bring, where it costs less than the first."""
-    named = ranked and ranked[0].sure
-    return limits.needs_checkpoint(ranked[0], search(times=1.0, startable=False).ranked) if named else ()
+    told = with_verdicts(
+        kept,
+        lead=partial(narrative.lead_reason, request=request),
+        arithmetic=narrative.arithmetic,
+        risk=partial(narrative.risk, request=request),
+    )
+    return told, dear
 
 
 def serve_options(
@@ -264,56 +256,33 @@ def serve_options(
 
     Those whose single replica costs more than so many times the plan are left out; where only the first counts, 1.
     """
-    model = resolve(request.model, additions=additions)
-    limits.check_context(model, request)
-    allowed, _, no_format = apply_quality_floor(request, model)
+    asked = _ask(request, additions, today)
+    allowed, _, no_format = apply_quality_floor(request, asked.model)
     open_sites = sites(request.filters, additions=additions)[0] if no_format is None else ()
-    able = tuple(with_slices(open_sites))
-    return _search(request, allowed, model, open_sites=able, today=today, times=times).ranked
+    return _search(replace(asked, request=allowed), tuple(with_slices(open_sites)), times=times).ranked
 
 
-def _sessions(
-    request: Serve, ranked: tuple[ServeOption, ...], *, serving: list[Priced], model: Model, today: date
-) -> SessionCosts | None:
+def _sessions(asked: Context[Serve], first: ServeOption, *, serving: list[Priced]) -> SessionCosts | None:
     """What the first option's sessions cost, and what more cache would buy it."""
-    if not ranked or ranked[0].reuse is None:
+    if first.reuse is None:
         return None
     from tonnage.planning.sessions.buys import session_costs
 
-    return session_costs(request, ranked[0], found=candidate_of(ranked[0], serving), model=model, today=today)
+    found = candidate_of(first, serving)
+    return session_costs(asked.request, first, found=found, model=asked.model, today=asked.today)
 
 
-def _images(request: Serve, ranked: tuple[ServeOption, ...], *, serving: list[Priced]) -> ImageCosts | None:
+def _images(request: Serve, first: ServeOption, *, serving: list[Priced]) -> ImageCosts | None:
     """What images cost on the first option's accelerators, wherever they are encoded."""
-    if not ranked or request.lengths.images is None:
+    if request.lengths.images is None:
         return None
     from tonnage.planning.serve.images import image_costs
 
-    return image_costs(request, ranked[0], found=candidate_of(ranked[0], serving))
-
-
-def _with_verdicts(request: Serve, options: tuple[ServeOption, ...]) -> tuple[ServeOption, ...]:
-    """Ranked options with the reason for their place."""
-    if not options:
-        return ()
-    return with_verdicts(
-        options,
-        lead=narrative.lead_reason(options[0], request=request),
-        arithmetic=narrative.arithmetic,
-        risk=partial(narrative.risk, request=request),
-    )
-
-
-def _equally_confirmed(
-    serving: list[tuple[Candidate, ServeOption]], ranked: tuple[ServeOption, ...]
-) -> list[tuple[Candidate, ServeOption]]:
-    """What serves the load at a price as well confirmed as the first's: no other may come before it."""
-    trust = ranked[0].bill.trust if ranked else "primary"
-    return [pair for pair in serving if pair[1].bill.trust == trust] or serving
+    return image_costs(request, first, found=candidate_of(first, serving))
 
 
 def _worth_it(
-    request: Serve, model: Model, open_sites: Sequence[Site], *, times: float = FOLDED, startable: bool = True
+    request: Serve, model: Model, open_sites: Sequence[Site], *, times: float, startable: bool
 ) -> list[Candidate | Infeasible]:
     """
     Every configuration of every site whose single replica costs no more than so many times the plan.
@@ -325,7 +294,13 @@ def _worth_it(
     kept: list[Candidate | Infeasible] = []
     tries: list[tuple[float, int, Site, Configuration]] = []
     for site in open_sites:
-        each = min(least_of_one(site, request), default=math.inf)
+        prices = (
+            price / offer.count
+            for offer in site.offers
+            for term in request.filters.terms
+            if (price := offer.compared_usd_per_hour(term)) is not None
+        )
+        each = min(prices, default=math.inf)
         for tried in _configurations(request, model, site, startable=startable):
             if isinstance(tried, Infeasible):
                 kept.append(tried)
@@ -387,10 +362,11 @@ def _vary_settings(
     return [outcome for _, _, outcome in chosen.values()]
 
 
-def _variations_of(request: Serve, model: Model, found: Candidate) -> list[Candidate]:
+def _variations_of(asked: Context[Serve], found: Candidate) -> list[Candidate]:
     """A candidate with other settings, wherever it serves with them: what another load may call for."""
     if found.configuration.settings():
         return []
+    request, model = asked.request, asked.model
     tried = (
         outcome_of(request, model, site=found.site, configuration=one.configuration)
         for one in Variations(request, model).of(found.site, found)
@@ -399,30 +375,31 @@ def _variations_of(request: Serve, model: Model, found: Candidate) -> list[Candi
 
 
 def _configurations(
-    request: Serve, model: Model, site: Site, *, startable: bool = True
+    request: Serve, model: Model, site: Site, *, startable: bool
 ) -> Iterator[Configuration | Infeasible]:
     """What may be tried on a site, small layouts first; an engine that does not run there says so."""
+    part, most = site.accelerator, site.largest(LARGEST_REPLICA, allowed=request.filters.max_count)
     for engine in request.engines:
-        worth = limits.precisions(request, model, accelerator=site.accelerator, engine=engine, startable=startable)
+        worth = limits.precisions(request, model, accelerator=part, engine=engine, startable=startable)
         if not worth and startable:
             yield limits.without_kernels(request, site, engine=engine)
         for precision in worth:
-            for layout in _layouts(request, model, site, layered=engine_spec(engine).layered):
+            for layout in replica_layouts(
+                model,
+                part,
+                per_node=site.per_node,
+                max_ranks=most,
+                layered=engine_spec(engine).layered,
+                domain=reach_of(site),
+            ):
                 made = Configuration(
-                    accelerator=site.accelerator.id,
+                    accelerator=part.id,
                     layout=layout,
                     precision=precision,
                     engine=Engine(name=engine, max_model_len=request.max_context),
                     intra_link=site.intra_link,
                 )
                 yield from engine_modes(request, model, configuration=made)
-
-
-def _layouts(request: Serve, model: Model, site: Site, *, layered: bool) -> Iterable[Layout]:
-    most = site.largest(LARGEST_REPLICA, allowed=request.filters.max_count)
-    return replica_layouts(
-        model, site.accelerator, per_node=site.per_node, max_ranks=most, layered=layered, domain=reach_of(site)
-    )
 
 
 def outcome_of(request: Serve, model: Model, *, site: Site, configuration: Configuration) -> Candidate | Infeasible:
@@ -432,9 +409,20 @@ def outcome_of(request: Serve, model: Model, *, site: Site, configuration: Confi
     if isinstance(most, Infeasible):
         return most
     state, best, binds = most
-    if least_cost_of(site, replicas=1, ranks=configuration.layout.ranks, request=request) is None:
+    if math.isinf(least_cost_of(site, replicas=1, ranks=configuration.layout.ranks, request=request).usd):
         return Infeasible(configuration=configuration, verdict=limits.no_offer(site, configuration))
     odds = Odds(Curve(request, replica, state=state), request.slo)
     return Candidate(
         site=site, configuration=configuration, replica=replica, best=best, binds=binds, state=state, odds=odds
     )
+
+
+SERVE: Final[Kind[Serve, Context[Serve], ServeOption, ServePlan]] = Kind(
+    ask=_ask,
+    look=_look,
+    nearness=BY_NEARNESS,
+    sentence=narrative.sentence,
+    describe=narrative.describe_option,
+    assumed=narrative.assumptions,
+    measured=lambda asked, miss: alone(asked.request, miss),
+)

@@ -207,18 +207,15 @@ def least_with(request: Serve, found: Candidate | Infeasible, *, site: Site, gai
             zones=request.zones,
         )
     replicas = max(replicas, fewest)
-    ranks = found.configuration.ranks
-    least = least_cost_of(site, replicas=replicas, ranks=ranks, request=request)
-    return math.inf if least is None else least[1]
+    return least_cost_of(site, replicas=replicas, ranks=found.configuration.ranks, request=request).compared
 
 
 def primary_cost(request: Serve, found: Candidate) -> float:
     """What a candidate costs at prices that sellers state, if its numbers hold; infinite without. [USD/h]"""
-    ranks, replicas = found.configuration.ranks, needed_of(request, found)
-    least = least_cost_of(found.site, replicas=replicas, ranks=ranks, request=request)
-    if least is None or least[0] or limits.beyond_limits(request, replicas * ranks, usd_per_h=least[2]):
-        return math.inf
-    return least[1]
+    replicas = needed_of(request, found)
+    cost = found.cost(request, replicas)
+    over = limits.beyond_limits(request, replicas * found.configuration.ranks, usd_per_h=cost.usd)
+    return math.inf if cost.unlisted or over else cost.compared
 
 
 def _may_split(request: Serve, found: Candidate) -> bool:
@@ -306,8 +303,7 @@ def _least_apart(request: Serve, found: Candidate, *, workers: PoolWorkers) -> f
         return math.inf
     most = best if request.confidence >= EVEN else unit.at(unit.most)
     ranks = replace(found.configuration, pools=workers).ranks
-    least = least_cost_of(found.site, replicas=replicas_of(request, most), ranks=ranks, request=request)
-    return math.inf if least is None else least[1]
+    return least_cost_of(found.site, replicas=replicas_of(request, most), ranks=ranks, request=request).compared
 
 
 def _without_encoder(request: Serve, found: Candidate, *, workers: PoolWorkers) -> Replica:
@@ -399,12 +395,10 @@ def _in_units(request: Serve, found: Candidate, *, below: float) -> Candidate | 
         configuration = in_units_of(found.configuration, workers)
         # An even chance ends where the prediction does; less than that may be asked for.
         most = best if request.confidence >= EVEN else unit.at(unit.most)
-        least = least_cost_of(
-            found.site, replicas=replicas_of(request, most), ranks=configuration.ranks, request=request
-        )
-        if least is not None and least[1] < below:
-            made = replace(found, configuration=configuration, replica=worker, best=best, binds=binds, state=unit)
-            tries.append((least[1], configuration.ranks, made))
+        made = replace(found, configuration=configuration, replica=worker, best=best, binds=binds, state=unit)
+        least = made.cost(request, replicas_of(request, most)).compared
+        if least < below:
+            tries.append((least, configuration.ranks, made))
     chosen: tuple[float, Candidate] | None = None
     for least_usd, _, tried in sorted(tries, key=lambda one: one[:2]):
         if least_usd >= (chosen[0] if chosen else below):
@@ -413,8 +407,7 @@ def _in_units(request: Serve, found: Candidate, *, below: float) -> Candidate | 
         made = replace(tried, odds=odds)
         if made.firm(request) <= 0.0:
             continue
-        replicas = needed_of(request, made)
-        cost = least_cost_of(found.site, replicas=replicas, ranks=made.configuration.ranks, request=request)
-        if cost is not None and not cost[0] and cost[1] < (chosen[0] if chosen else below):
-            chosen = cost[1], made
+        cost = made.cost(request, needed_of(request, made))
+        if not cost.unlisted and cost.compared < (chosen[0] if chosen else below):
+            chosen = cost.compared, made
     return chosen[1] if chosen else None

@@ -13,14 +13,7 @@ from typing import Final
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import BreakEven
 from tonnage.domain.train_plan import TrainOption
-from tonnage.planning.core.break_even import (
-    Axis,
-    Contender,
-    break_even_along,
-    break_even_prices,
-    contender,
-    priced_option,
-)
+from tonnage.planning.core.break_even import Axis, Contender, break_even_along, break_even_prices
 from tonnage.planning.train.option import ROUNDING, chance_of_run, holds
 from tonnage.units import show
 
@@ -57,13 +50,11 @@ def train_break_even(
     confidence : float
         The least chance of fitting and of keeping both. [-]
     """
-    if not options:
-        return ()
     few = sorted((o for o in evaluated if math.isfinite(o.cost.value)), key=lambda o: o.cost.value)[:MAX_OPTIONS]
     asked = _value_function(few, fastest=math.isinf(deadline_s), stated=stated, confidence=confidence)
     found: list[BreakEven] = []
     if math.isfinite(deadline_s):
-        found += break_even_prices([priced_option(option) for option in options])
+        found += break_even_prices(options)
     if stated:
         least = min(option.run.wall_s.value for option in few)
         until = Axis(name="deadline", now=deadline_s, unit="s", least=least)
@@ -94,8 +85,8 @@ def _value_function(
             until = deadline_s if stated else None
             chance = chance_of_run(option, deadline_s=until, budget_usd=budget_usd, wall_s=wall, cost=usd)
             found.append(
-                contender(
-                    _name(option),
+                Contender(
+                    name=_name(option),
                     cost=wall if fastest else usd,
                     told=_describe(option, wall, usd),
                     sure=holds(option, chance, confidence=confidence),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -12,19 +12,17 @@ from tonnage.catalog.failures import run_fact
 from tonnage.catalog.providers import storage_prices
 from tonnage.domain.accelerator import Accelerator, HostNeed
 from tonnage.domain.answer import Basis, Quantity
-from tonnage.domain.cost import EnergyUse
 from tonnage.domain.plan import Bill
+from tonnage.domain.rl_plan import RlOption
 from tonnage.domain.train_plan import Run, TrainOption
-from tonnage.planning.host import IMAGES_PER_CORE, LoadShare, energy_use, host_need, offer_of
+from tonnage.planning.host import IMAGES_PER_CORE, LoadShare, energy_of_run, energy_use, host_need, offer_of
 from tonnage.planning.train.job import Job, TrainContext
 from tonnage.pricing.bills import HOURS_PER_MONTH
-from tonnage.pricing.energy import carbon_kg, energy_kwh
 from tonnage.units import GiB, show
 
 __all__ = [
     "KEPT_CHECKPOINTS",
     "dataset_bytes",
-    "energy_of_run",
     "host_needs",
     "item_bytes",
     "storage_line",
@@ -32,6 +30,7 @@ __all__ = [
     "with_electricity",
 ]
 
+Option = TypeVar("Option", bound=TrainOption | RlOption)
 KEPT_CHECKPOINTS: Final = 3
 _TOKEN_BYTES: Final = 4.0
 """One 32-bit token id."""
@@ -129,23 +128,20 @@ def host_needs(asked: TrainContext, option: TrainOption) -> tuple[HostNeed, ...]
     )  # fmt: skip
 
 
-def with_electricity(option: TrainOption, *, accelerator: Accelerator, load: LoadShare) -> TrainOption:
+def with_electricity(option: Option, *, accelerator: Accelerator, load: LoadShare) -> Option:
     """
     The option with its electricity and carbon; unchanged where the accelerator's power is not published.
 
     Parameters
     ----------
     load : LoadShare
-        What its boards draw of their limit in its steps (`planning.train.power`).
+        What its boards draw of their limit in its steps (`planning.train.power`, `planning.rl.power`).
     """
     use = energy_use(accelerator, count=float(option.accelerators), busy=1.0, bill=option.bill, load=load)
     if use is None:
         return option
-    kwh, kg = energy_of_run(use, seconds=option.run.billed_s)
-    return replace(option, energy=use, energy_wh=use.board_w * option.run.billed_s / 3600.0, kwh=kwh, kg_co2=kg)
-
-
-def energy_of_run(use: EnergyUse, *, seconds: float) -> tuple[float, float | None]:
-    """Electricity of a run that is paid for so long, and its carbon where the grid is known. [kWh], [kg]"""
-    kwh = energy_kwh(power_w=use.power_w, hours=seconds / 3600.0)
-    return kwh, None if use.grams_per_kwh is None else carbon_kg(kwh=kwh, grams_per_kwh=use.grams_per_kwh)
+    seconds = option.run.billed_s
+    kwh, kg = energy_of_run(use, seconds=seconds)
+    if isinstance(option, TrainOption):
+        option = replace(option, energy_wh=use.board_w * seconds / 3600.0)
+    return replace(option, energy=use, kwh=kwh, kg_co2=kg)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.catalog import NOTHING, Additions
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.plan import Decision
 from tonnage.domain.precision import number_format
@@ -48,7 +47,7 @@ def purpose(request: Train | FineTune) -> str:
     return f"{how}: {request.model}"
 
 
-def sentence(asked: TrainContext, options: tuple[TrainOption, ...], *, binding: Verdict | None) -> str:
+def sentence(asked: TrainContext, options: tuple[TrainOption, ...], binding: Verdict | None = None) -> str:
     """The answer in one sentence."""
     request = asked.request
     if not options:
@@ -153,8 +152,6 @@ def by_time(asked: TrainContext) -> bool:
 
 def trail(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[Decision, ...]:
     """The four questions (C2): one accelerator? how soon? how much at once? restartable?"""
-    if not options:
-        return ()
     request, best = asked.request, options[0]
     single = [o for o in options if o.accelerators == 1]
     if single:
@@ -201,9 +198,7 @@ def _too_much_for_one(asked: TrainContext, best: TrainOption) -> str:
     return "one would take too long, cost more, or hold no useful batch"
 
 
-def assumptions(
-    asked: TrainContext, options: tuple[TrainOption, ...], *, additions: Additions = NOTHING
-) -> tuple[str, ...]:
+def assumptions(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[str, ...]:
     """Everything the answer takes as given that the user did not say."""
     request = asked.request
     said = [*asked.model.assumed, *asked.job.assumed]
@@ -223,7 +218,7 @@ def assumptions(
         )
         said.append(storage_text(options[0], parameters=trained_parameters(setup_of(asked, options[0]))))
         said += options[0].notes
-    said += [*names_taken(request.filters, additions), *what_if(additions)]
+    said += [*names_taken(request.filters, asked.additions), *what_if(asked.additions)]
     if not request.filters.community:
         said.append(COMMUNITY)
     said.append("prices exclude VAT; list prices, not stock")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage import catalog
@@ -27,7 +27,7 @@ from tonnage.planning.error_model import end_within, joint_chance
 from tonnage.planning.train import estimate
 from tonnage.planning.train.job import TrainContext
 from tonnage.planning.train.machine import storage_line
-from tonnage.planning.train.places import Rental
+from tonnage.planning.train.places import InfeasibleRun, Rental
 from tonnage.planning.train.search import Place, fastest_arrangements, state_bytes, trained_parameters
 from tonnage.pricing.bills import with_spares
 from tonnage.pricing.terms import billing_rules, charged_hours, run_lines
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from tonnage.planning.calibration_use import TrainRun
 
 __all__ = [
-    "ROUNDING", "InfeasibleRun", "beyond", "chance_of_run", "configuration_of", "cost_of", "evaluate", "holds",
-    "measured_run", "option_of_setup", "run_of", "timeline",
+    "ROUNDING", "Option", "beyond", "chance_of_run", "configuration_of", "cost_of", "evaluate", "holds",
+    "measured_run", "option_of_setup", "outcomes", "run_of", "timeline",
 ]  # fmt: skip
 
 ACCELERATORS_PER_RATED_NODE: Final = 8
@@ -48,19 +48,7 @@ SPARES_FROM: Final = 16
 
 ROUNDING: Final = 1e-9
 """By which a chance may miss the confidence asked for. [-]"""
-
-
-class InfeasibleRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A place that cannot do it, and why."""
-
-    what: str
-    accelerator: str
-    count: int
-    verdict: Verdict
-    option: TrainOption | None = None
-    """What it would be, where only deadline or budget is missed."""
-    leanest: TrainConfiguration | None = None
-    """What comes nearest to the memory, where that is missed."""
+Option = TypeVar("Option", bound=TrainOption | RlOption)
 
 
 def measured_run(miss: InfeasibleRun, *, model: Model, asked: str, additions: Additions) -> Iterator[TrainRun]:
@@ -82,30 +70,21 @@ def evaluate(asked: TrainContext, rental: Rental) -> list[TrainOption | Infeasib
 
     Of the arrangements, faster or surer to fit, the fastest that has the confidence asked for; else the likeliest.
     """
-    place = rental.place
-    found = fastest_arrangements(asked.model, place, job=asked.job, framework=asked.request.framework)
+    found = fastest_arrangements(asked.model, rental.place, job=asked.job, framework=asked.request.framework)
     if not found.best:
         return [_no_arrangement(asked, rental, found)]
-    outcomes: list[TrainOption | InfeasibleRun] = []
-    for term in dict.fromkeys(made.term for made in rental.bills):
-        option = _option_of_term(asked, rental, found, term=term)
-        missed = beyond(asked.request, option)
-        if missed is None:
-            outcomes.append(option)
-        else:
-            outcomes.append(
-                InfeasibleRun(
-                    what=option.configuration.label(),
-                    accelerator=place.accelerator.id,
-                    count=place.count,
-                    verdict=missed,
-                    option=option,
-                )
-            )
-    return outcomes
+    return outcomes(asked.request, rental, partial(_option_of_term, asked, rental, found))
 
 
-def _option_of_term(asked: TrainContext, rental: Rental, found: Found, *, term: str) -> TrainOption:
+def outcomes(
+    request: Train | FineTune | Rl, rental: Rental, option_of: Callable[[str], Option]
+) -> list[Option | InfeasibleRun]:
+    """What is arranged on a rental, on the offers of each term: an option, or the limit that it breaks."""
+    options = map(option_of, dict.fromkeys(made.term for made in rental.bills))
+    return [option if (over := beyond(request, option)) is None else rental.misses(over, option) for option in options]
+
+
+def _option_of_term(asked: TrainContext, rental: Rental, found: Found, term: str) -> TrainOption:
     """The arrangement that the rule chooses on the offers of one term; the slower, the dearer and the later it is."""
     made: list[TrainOption] = []
     for best in found.best:
@@ -377,15 +356,14 @@ def _rounded_up(usd: float) -> float:
 def _no_arrangement(asked: TrainContext, rental: Rental, found: Found) -> InfeasibleRun:
     """Memory, or degrees that do not divide."""
     place = rental.place
-    what = f"{place.count} x {place.accelerator.id}"
     if found.smallest is None:
         verdict = Verdict(
             ok=False,
             limit="layout",
             nearest=f"at most {asked.job.global_batch} accelerators, or a larger batch",
-            reason=f"a global batch of {asked.job.global_batch} sequences cannot be spread over {what}",
+            reason=f"a global batch of {asked.job.global_batch} sequences cannot be spread over {rental.what}",
         )
-        return InfeasibleRun(what=what, accelerator=place.accelerator.id, count=place.count, verdict=verdict)
+        return rental.misses(verdict)
     state = state_bytes(found.smallest)
     each = place.accelerator.driver_memory_bytes
     left = place.count * each - state
@@ -403,10 +381,4 @@ def _no_arrangement(asked: TrainContext, rental: Rental, found: Found) -> Infeas
         reason=f"needs {show(state, 'bytes')} of states{room}, and the leanest "
         f"layout ({found.smallest.layout.sharding}) is {show(found.short_bytes, 'bytes')} short on its fullest",
     )
-    return InfeasibleRun(
-        what=what,
-        accelerator=place.accelerator.id,
-        count=place.count,
-        verdict=verdict,
-        leanest=configuration_of(found.smallest, place),
-    )
+    return rental.misses(verdict, leanest=configuration_of(found.smallest, place))

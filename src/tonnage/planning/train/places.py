@@ -15,17 +15,20 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog.rows import DATA, table
+from tonnage.domain.answer import Verdict
 from tonnage.domain.money import Offer, OfferKind
 from tonnage.domain.plan import Bill, Rejection
 from tonnage.domain.precision import number_format
 from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.common import Filters
+from tonnage.domain.rl_plan import RlOption
+from tonnage.domain.train_plan import TrainConfiguration, TrainOption
 from tonnage.engines.training import usual_software
 from tonnage.planning.sites import YOURS, Site
 from tonnage.planning.train.search import Place, runs_on
 from tonnage.pricing.bills import bill, by_trust_and_cost
 
-__all__ = ["WORKERS", "Rental", "rentals", "trainable_sites"]
+__all__ = ["WORKERS", "InfeasibleRun", "Rental", "rentals", "trainable_sites"]
 
 MAX_ACCELERATORS: Final = 16384
 """Of one job when neither count nor limit is given. [accelerators]"""
@@ -50,6 +53,35 @@ class Rental(msgspec.Struct, frozen=True, kw_only=True):
     def usd_per_hour(self) -> float:
         """The cheapest bill. [USD/h]"""
         return self.bills[0].usd_per_hour
+
+    @property
+    def what(self) -> str:
+        """How many of which accelerator."""
+        return f"{self.place.count} x {self.place.accelerator.id}"
+
+    def misses(
+        self,
+        verdict: Verdict,
+        option: TrainOption | RlOption | None = None,
+        *,
+        leanest: TrainConfiguration | None = None,
+    ) -> InfeasibleRun:
+        """That it cannot do the job."""
+        what = option.configuration.label() if option is not None else self.what
+        name = self.place.accelerator.id
+        return InfeasibleRun(what=what, accelerator=name, verdict=verdict, option=option, leanest=leanest)
+
+
+class InfeasibleRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A rental that cannot do a job, and why."""
+
+    what: str
+    accelerator: str
+    verdict: Verdict
+    option: TrainOption | RlOption | None = None
+    """What it would be, where only deadline or budget is missed."""
+    leanest: TrainConfiguration | None = None
+    """What comes nearest to the memory, where that is missed."""
 
 
 def trainable_sites(
