@@ -30,7 +30,7 @@ from tonnage.physics.operators import operator_s
 from tonnage.physics.vision import encoder_model, encoder_of, encoder_work, token_bytes
 from tonnage.physics.work import Operator
 from tonnage.simulation.simulated import Floats
-from tonnage.simulation.step_parts import Placement, parts_of, seconds
+from tonnage.simulation.step_parts import Placement, busy_s, parts_of
 
 __all__ = [
     "FULL", "KEPT", "Encoders", "encode_s", "encoder_parts", "encoder_share", "held_for_images", "hits_of",
@@ -65,8 +65,7 @@ def encode_s(
         two_batches=False,
     )
     parts = parts_of(work, eye)
-    busy = replace(o, step_s=0.0, sequence_s=0.0, hidden_s=0.0, launch_s=0.0, prompt_s=0.0)
-    return max(seconds(parts, busy, sequences=0.0, prompts=1.0), o.prefill_launch_s * parts.kernels)
+    return max(busy_s(parts, o, prompts=True), o.prefill_launch_s * parts.kernels)
 
 
 def encoder_share(
