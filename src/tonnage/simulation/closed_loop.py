@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -25,8 +25,8 @@ from tonnage.simulation.served import Served
 from tonnage.simulation.steps import MixedStep, StepTable
 
 __all__ = [
-    "Load", "LoopLog", "RequestSeen", "closed_loop", "drawn_lengths", "round_weights", "saturated_loop",
-    "served_means",
+    "Load", "LoopLog", "RequestSeen", "closed_loop", "drawn_lengths", "saturated_loop", "served_means",
+    "weighted_requests",
 ]  # fmt: skip
 
 _COHORTS = 32
@@ -67,24 +67,42 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestSeen(NamedTuple):
-    """One request of a cohort, as a log keeps it."""
+    """One request of a cohort: the mean of its members."""
 
     round: int
     sent_s: float
     begun_s: float
     """Its first member entered a step."""
     first_s: float
-    """Mean first token of its members."""
     ended_s: float
     output_tokens: float
 
+    @property
+    def ttft_s(self) -> float:
+        """Time to first token. [s]"""
+        return self.first_s - self.sent_s
+
+    @property
+    def tpot_s(self) -> float:
+        """Time per token after the first. [s]"""
+        return (self.ended_s - self.first_s) / max(1.0, self.output_tokens - 1.0)
+
+    @property
+    def e2e_s(self) -> float:
+        """End-to-end latency. [s]"""
+        return self.ended_s - self.sent_s
+
+
+Weighted = list[tuple[float, RequestSeen]]
+"""Requests with their shares of the mean."""
+
 
 class LoopLog(NamedTuple):
-    """What a simulation did, kept for whoever asks where the time went: steps in order, and finished requests."""
+    """What a simulation did, kept for whoever asks where the time went."""
 
     steps: list[tuple[float, float, int, MixedStep]]
     """When it began, how long it took, how many such steps followed each other, and what each carried. [s]"""
-    requests: list[RequestSeen]
+    requests: Weighted
 
 
 class _Cohort(msgspec.Struct):
@@ -113,9 +131,12 @@ def closed_loop(
     The mean is over a run in which each client sends `requests_per_client` requests, the start
     included; ten when it is not said, as public benchmarks do. A `log` is filled with what happened.
     """
-    weights = round_weights(requests_per_client, clients=clients)
-    rows = _simulate(table, load, clients, rounds=len(weights), log=log)
-    found = served_means(rows, weights, clients=clients, request_s=table.overheads.request_s)
+    total = requests_per_client or _USUAL_REQUESTS
+    rounds = min(max(_ROUNDS, math.ceil(_REQUESTS / max(1.0, clients))), total)
+    requests = weighted_requests(_simulate(table, load, clients, rounds=rounds, log=log), rounds=rounds, total=total)
+    if log is not None:
+        log.requests.extend(requests)
+    found = served_means(requests, clients=clients, request_s=table.overheads.request_s)
     # The common start, and lengths that happen to be short, make a run of a full replica look faster than it stays.
     most = saturated_loop(table, load).requests_per_s if clients >= load.slots else math.inf
     return msgspec.structs.replace(
@@ -123,13 +144,18 @@ def closed_loop(
     )
 
 
-def served_means(
-    rounds: list[list[tuple[float, float, float]]], weights: list[float], *, clients: float, request_s: float
-) -> Served:
-    """What clients see on average, of the records (TTFT, TPOT, end to end) of rounds that stand for so many each."""
-    pooled = [(w / len(rows), row) for w, rows in zip(weights, rounds, strict=True) for row in rows if w]
-    ttft, tpot, e2e = (sum(w * row[i] for w, row in pooled) / sum(weights) for i in range(3))
-    ttft_p50, ttft_p95, ttft_p99 = _quantiles(pooled, 0)
+def weighted_requests(seen: list[RequestSeen], *, rounds: int, total: int) -> Weighted:
+    """Requests of the rounds that were simulated, of `total` a client: the last round stands for all that follow it."""
+    counts = Counter(one.round for one in seen)
+    last = total - rounds + 1.0
+    return [((last if one.round == rounds - 1 else 1.0) / counts[one.round] / total, one) for one in seen]
+
+
+def served_means(requests: Weighted, *, clients: float, request_s: float) -> Served:
+    """What clients see on average."""
+    ttft, tpot = sum(w * one.ttft_s for w, one in requests), sum(w * one.tpot_s for w, one in requests)
+    e2e = sum(w * one.e2e_s for w, one in requests)
+    ttft_p50, ttft_p95, ttft_p99 = _quantiles([(r.ttft_s, w) for w, r in requests])
     return Served(
         ttft_s=ttft + request_s,
         tpot_s=tpot,
@@ -137,32 +163,23 @@ def served_means(
         requests_per_s=clients / (e2e + request_s),
         running=clients * (e2e - ttft) / e2e,
         ttft_tail_s=(ttft_p50 + request_s, ttft_p95 + request_s, ttft_p99 + request_s),
-        tpot_tail_s=_quantiles(pooled, 1),
+        tpot_tail_s=_quantiles([(r.tpot_s, w) for w, r in requests]),
     )
 
 
-def round_weights(requests_per_client: int | None, *, clients: float) -> list[float]:
-    """How many of a client's requests each simulated round stands for: the last one for all that follow it."""
-    total = requests_per_client or _USUAL_REQUESTS
-    rounds = min(max(_ROUNDS, math.ceil(_REQUESTS / max(1.0, clients))), total)
-    return [1.0] * (rounds - 1) + [float(total - rounds + 1)]
-
-
-def _quantiles(pooled: list[tuple[float, tuple[float, float, float]]], column: int) -> tuple[float, float, float]:
-    """Median, 95th and 99th percentile of a column of weighted records."""
-    ordered = sorted((row[column], w) for w, row in pooled)
+def _quantiles(values: list[tuple[float, float]]) -> tuple[float, float, float]:
+    """Median, 95th and 99th percentile of weighted values."""
+    ordered = sorted(values)
     reached = list(accumulate(w for _, w in ordered))
     p50, p95, p99 = (
-        ordered[min(len(ordered) - 1, bisect_left(reached, share * reached[-1] - 1e-9))][0]
+        ordered[min(len(ordered) - 1, bisect_left(reached, share * reached[-1] - 1e-10))][0]
         for share in (0.5, 0.95, 0.99)
     )
     return p50, p95, p99
 
 
-def _simulate(
-    table: StepTable, load: Load, clients: float, *, rounds: int, log: LoopLog | None
-) -> list[list[tuple[float, float, float]]]:
-    """TTFT, TPOT and end-to-end time of every cohort's request, by round."""
+def _simulate(table: StepTable, load: Load, clients: float, *, rounds: int, log: LoopLog | None) -> list[RequestSeen]:
+    """Every cohort's requests of these rounds, as they end."""
     size = _cohorts(load, clients)
     weight = clients / size
     room = max(1, math.floor(load.slots / weight + 1e-9))
@@ -170,9 +187,9 @@ def _simulate(
     running: list[_Cohort] = []
     for serial, one in enumerate(waiting):
         _send(one, load, serial=serial, now=0.0)
-    records: list[list[tuple[float, float, float]]] = [[] for _ in range(rounds)]
-    now, serial, pending, held = 0.0, size, size * rounds, 0.0
-    while pending > 0:
+    seen: list[RequestSeen] = []
+    now, serial, held = 0.0, size, 0.0
+    while len(seen) < size * rounds:
         prompts = _take(waiting, load, running=len(running), weight=weight, room=room, now=now)
         alone = bool(prompts and running) and waiting[0].begun < 0 and (len(waiting) + 0.5) * weight < load.company
         if holds := alone and held < load.patience:
@@ -200,11 +217,13 @@ def _simulate(
                 one.left -= 1.0
                 (running if one.left > 0 else done).append(one)
         for one in done:
-            pending -= _record(one, records, now, log)
+            if one.round < rounds:
+                seen.append(RequestSeen(one.round, one.sent, one.begun, one.sent + one.first, now, one.total))
+            one.round += 1
             _send(one, load, serial=serial, now=now)
             serial += 1
             waiting.append(one)
-    return records
+    return seen
 
 
 def _cohorts(load: Load, clients: float) -> int:
@@ -292,19 +311,6 @@ def _first_token(one: _Cohort, *, now: float, step: float, weight: float) -> flo
     if weight <= 1.0:
         return now - one.sent
     return (one.begun + min(step, now - one.begun) + now) / 2.0 - one.sent
-
-
-def _record(one: _Cohort, records: list[list[tuple[float, float, float]]], now: float, log: LoopLog | None) -> int:
-    """Notes a finished request; 1 while its round counts."""
-    which = one.round
-    one.round += 1
-    if which >= len(records):
-        return 0
-    if log is not None:
-        log.requests.append(RequestSeen(which, one.sent, one.begun, one.sent + one.first, now, one.total))
-    e2e = now - one.sent
-    records[which].append((one.first, (e2e - one.first) / max(1.0, one.total - 1.0), e2e))
-    return 1
 
 
 def _carried(load: Load, batch: float, prompts: float) -> MixedStep:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tonnage.simulation.closed_loop import drawn_lengths, served_means
+from tonnage.simulation.closed_loop import RequestSeen, drawn_lengths, served_means, weighted_requests
 from tonnage.simulation.served import Served
 from tonnage.simulation.steps import MixedStep, StepTable
 
@@ -122,11 +122,11 @@ def disaggregated_loop(
     """Means over a run in which each of `clients` sends so many requests, the start included; five when unsaid."""
     total = requests_per_client or _USUAL_REQUESTS
     rounds = min(_ROUNDS, total)
-    rows = _simulate(pools, clients, shape=(prompt_tokens, output_tokens), rounds=rounds)
-    weights = [1.0] * (rounds - 1) + [float(total - rounds + 1)]
+    seen = _simulate(pools, clients, shape=(prompt_tokens, output_tokens), rounds=rounds)
     added = pools.prefill.overheads.request_s
-    found = served_means(rows, weights, clients=clients, request_s=added)
-    steady = sum(row[2] for row in rows[-1]) / len(rows[-1])
+    found = served_means(weighted_requests(seen, rounds=rounds, total=total), clients=clients, request_s=added)
+    last = [one.e2e_s for one in seen if one.round == rounds - 1]
+    steady = sum(last) / len(last)
     return msgspec.structs.replace(
         found,
         requests_per_s=clients / (steady + added),
@@ -134,23 +134,20 @@ def disaggregated_loop(
     )
 
 
-def _simulate(
-    pools: Pools, clients: float, *, shape: tuple[float, float], rounds: int
-) -> list[list[tuple[float, float, float]]]:
-    """TTFT, TPOT and end-to-end time of every cohort's request, by round."""
+def _simulate(pools: Pools, clients: float, *, shape: tuple[float, float], rounds: int) -> list[RequestSeen]:
+    """Every cohort's requests of these rounds, as they end."""
     size = max(1, min(_COHORTS, round(clients)))
     weight = clients / size
     single = weight <= 1.0
     ways = (pools.prefill_workers, pools.decode_workers) if single else (1, 1)
     members = (1.0, 1.0) if single else (weight / pools.prefill_workers, weight / pools.decode_workers)
     w = _World(pools, shape, members, [], count(), count(), {})
-    records: list[list[tuple[float, float, float]]] = [[] for _ in range(rounds)]
+    seen: list[RequestSeen] = []
     arriving = cycle([_Prefill(deque()) for _ in range(ways[0])])
     moving = cycle([_Decode(deque(), []) for _ in range(ways[1])])
     for _ in range(size):
         _send(w, 0.0, worker=next(arriving), round_=0)
-    pending = size * rounds
-    while pending:
+    while len(seen) < size * rounds:
         event = heappop(w.ahead)
         now, at, request = event.at, event.worker, event.request
         if isinstance(at, _Prefill):
@@ -168,10 +165,12 @@ def _simulate(
             _advance(w, at, now)
             while at.running and at.running[0][0] <= at.said + _TOKEN:
                 _, _, ended, admitted, lead = heappop(at.running)
-                pending -= _record(records, ended, admitted=admitted, lead=lead, now=now)
+                if ended.round < rounds:
+                    first, last = admitted - lead, now - lead
+                    seen.append(RequestSeen(ended.round, ended.sent, ended.sent, first, last, ended.output))
                 _send(w, now, worker=next(arriving), round_=ended.round + 1)
             _seat(w, at, now)
-    return records
+    return seen
 
 
 def _send(w: _World, now: float, *, worker: _Prefill, round_: int) -> None:
@@ -236,14 +235,3 @@ def _seat(w: _World, at: _Decode, now: float) -> None:
         at.due = next(w.serial)
         ends = now + max(0.0, running[0][0] - at.said) * _step_s(w, len(running) * w.members[1])
         heappush(w.ahead, _Event(ends, at.due, at))
-
-
-def _record(
-    records: list[list[tuple[float, float, float]]], ended: _Request, *, admitted: float, lead: float, now: float
-) -> int:
-    """Notes a finished request; 1 while its round counts."""
-    if ended.round >= len(records):
-        return 0
-    ttft, e2e = admitted - lead - ended.sent, now - lead - ended.sent
-    records[ended.round].append((ttft, (now - admitted) / max(1.0, ended.output - 1.0), e2e))
-    return 1

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from tonnage.domain.answer import Opened, Quantity, named
 from tonnage.simulation.capacity import ReplicaLoad, ReplicaTimes, mean_step
-from tonnage.simulation.closed_loop import LoopLog, RequestSeen, round_weights
+from tonnage.simulation.closed_loop import LoopLog
 from tonnage.simulation.served import Served
 from tonnage.simulation.step_tree import OpenTable
 from tonnage.simulation.steps import MixedStep
@@ -129,22 +129,21 @@ def _total(name: str, seconds: float, *, how: str = "") -> Quantity:
     return Quantity.total(name, seconds.nodes, how=how)
 
 
-def closed_tree(table: OpenTable, log: LoopLog, *, clients: float, requests: int | None) -> ServedTree:
+def closed_tree(table: OpenTable, log: LoopLog, *, clients: float) -> ServedTree:
     """A simulated loop of clients: the mean request's time, divided among the steps that ran meanwhile."""
     opened = _Loop(table, log)
-    weighted = list(_weight_requests(log.requests, round_weights(requests, clients=clients)))
     ttft = Quantity.total(
         TTFT,
         (
             table.pricing.request(table.overheads),
-            opened.during("queueing delay", ((r.sent_s, r.begun_s, w) for w, r in weighted), per="request"),
-            opened.during("own prefill", ((r.begun_s, r.first_s, w) for w, r in weighted), per="request"),
+            opened.during("queueing delay", ((r.sent_s, r.begun_s, w) for w, r in log.requests), per="request"),
+            opened.during("own prefill", ((r.begun_s, r.first_s, w) for w, r in log.requests), per="request"),
         ),
         how=f"mean over the requests of {clients:g} clients, the common start included",
     )
-    each = ((r.first_s, r.ended_s, w / max(1.0, r.output_tokens - 1.0)) for w, r in weighted)
+    each = ((r.first_s, r.ended_s, w / max(1.0, r.output_tokens - 1.0)) for w, r in log.requests)
     tpot = opened.during(TPOT, each, per="token")
-    decode = opened.during("decode", ((r.first_s, r.ended_s, w) for w, r in weighted), per="request")
+    decode = opened.during("decode", ((r.first_s, r.ended_s, w) for w, r in log.requests), per="request")
     e2e = Quantity.total(E2E, (ttft, decode))
     return ServedTree(ttft, tpot, e2e, clients, (e2e,))
 
@@ -153,15 +152,6 @@ def node_of(seconds: float, name: str | None = None) -> Quantity:
     """What an open table says, under its own name or another."""
     assert isinstance(seconds, Opened)
     return replace(seconds.nodes[0], name=name or seconds.nodes[0].name)
-
-
-def _weight_requests(requests: list[RequestSeen], weights: list[float]) -> Iterator[tuple[float, RequestSeen]]:
-    """Requests with their share of the mean, as `closed_loop` takes it."""
-    total = sum(weights)
-    counts = [sum(r.round == i for r in requests) for i in range(len(weights))]
-    for seen in requests:
-        if weights[seen.round]:
-            yield weights[seen.round] / counts[seen.round] / total, seen
 
 
 class _Loop(NamedTuple):

@@ -111,7 +111,7 @@ def _replica(at: Deployment, additions: Additions) -> ServedTree:
         return _steady(at, pricing, rate_per_s=(asked.rate_per_s or 0.0) / copies)
     log, clients, each = LoopLog([], []), asked.concurrency / copies, asked.requests_per_client
     seen = closed_loop(plain, load, clients=clients, requests_per_client=each, log=log)
-    tree = closed_tree(table, log, clients=clients, requests=each)
+    tree = closed_tree(table, log, clients=clients)
     if seen.requests_per_s * tree.e2e.value < clients * (1.0 - _ROUNDING):
         full = formula_tree(saturated_loop(table, load))
         tree = tree._replace(work=full.work, cost=full.cost)
