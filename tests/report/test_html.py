@@ -11,7 +11,7 @@ from tonnage.errors import BadRequest
 from tonnage.planning.plans import Plan
 from tonnage.report.answers import EXPLANATIONS, document_of, explanation_of, fragment, show, show_document
 from tonnage.report.charts import charts_of
-from tonnage.report.document import Headline, Meter, Meters, Section, Table, Text
+from tonnage.report.document import Headline, Meter, Meters, Section, Table, Text, grid
 from tonnage.report.html import blocks, figures, report, standalone, table
 from tonnage.report.picture import save
 
@@ -21,7 +21,7 @@ NASTY = "<script>alert('x')</script>\"&"
 def test_text_is_escaped_everywhere() -> None:
     page = standalone(
         blocks([Meters(meters=(Meter(name=NASTY, value=NASTY, limit=NASTY, interval=NASTY, chance=NASTY, share=0.5),))])
-        + table((NASTY,), [(NASTY,)], caption=NASTY)
+        + table(grid((NASTY,), [(NASTY,)]), caption=NASTY)
         + report([Headline(text=NASTY), Section(title=NASTY, blocks=(Text(text=NASTY),))]),
         title=NASTY,
     )
