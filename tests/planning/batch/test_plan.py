@@ -17,7 +17,8 @@ from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.plan import PLAN_SCHEMA
 from tonnage.domain.requests.serve import Batch
 from tonnage.errors import BadRequest
-from tonnage.planning.batch.plan import LARGEST_FLEET, plan_batch
+from tonnage.planning.batch.narrative import LARGEST_FLEET
+from tonnage.planning.batch.plan import plan_batch
 from tonnage.planning.batch.work import Job, instances_by, place_of, run_on
 from tonnage.planning.predict.serving import predict_serve
 from tonnage.planning.requests.serve import batch_request
