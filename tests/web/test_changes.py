@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from urllib.parse import parse_qs, urlsplit
 
 from tonnage.domain.plan import BreakEven
+from tonnage.report.document import Text
 from tonnage.web.changes import break_even_suggestions, suggestions
 from tonnage.web.questions import QUESTIONS
 
@@ -51,9 +52,9 @@ def test_lines_that_offer_something_ask_for_it_and_relaxed_limits_are_dropped() 
     offer, without, risk = suggestions(
         nothing,
         [
-            "Survives the loss of any one replica with 2 accelerators: $9.78/h.",
-            "Would work: without --tpot: 8 x MI355X at $68.80/h",
-            "Risk: the price is 27 weeks old.",
+            Text("Survives the loss of any one replica: $9.78/h.", asks={"spare_replicas": "1"}),
+            Text("Would work: without --tpot: 8 x MI355X at $68.80/h", kind="relaxed"),
+            Text("Risk: the price is 27 weeks old."),
         ],
         path="plan/serve",
         given=GIVEN,
@@ -63,5 +64,11 @@ def test_lines_that_offer_something_ask_for_it_and_relaxed_limits_are_dropped() 
     assert without.text == "Without the TPOT objective: 8 x MI355X at $68.80/h"
     assert applied(without.href) == {name: value for name, value in GIVEN.items() if name != "tpot"}
     assert not risk.href
-    again = suggestions(nothing, [offer.text], path="plan/serve", given={**GIVEN, "spare_replicas": "1"}, known=KNOWN)
+    again = suggestions(
+        nothing,
+        [Text(offer.text, asks={"spare_replicas": "1"})],
+        path="plan/serve",
+        given={**GIVEN, "spare_replicas": "1"},
+        known=KNOWN,
+    )
     assert not again[0].href

@@ -37,7 +37,7 @@ ASSUMED: Final = 3
 def adoption_document(answer: Adoption) -> Document:
     """The adoption as blocks."""
     first: list[Block] = [
-        Text(_read(answer.running)),
+        Text(_read(answer.running), kind="asked"),
         Headline(answer.sentence, good=answer.feasible),
         *([_table(answer)] if answer.current is not None or answer.better is not None else []),
         *(Text(f"! {finding}") for finding in answer.findings[:SHOWN]),

@@ -168,7 +168,7 @@ def show(
     """
     document = document_of(answer, top=top, every=every, **about)
     if question:
-        asked = Text(" · ".join(part for part in question if part))
+        asked = Text(" · ".join(part for part in question if part), kind="asked")
         document = msgspec.structs.replace(document, first=(asked, *document.first))
     show_document(document, why=why)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.domain.batch_plan import BatchOption, BatchPlan, TradeOff
-from tonnage.report.document import Column, Contents, Meter, Table, grid
+from tonnage.report.document import Column, Contents, Meter, Table, Text, grid
 from tonnage.report.names import engine_title, model_name, product
 from tonnage.report.page import COST, PROVIDER, REGION, TERM, TIME, Page, at
 from tonnage.report.screen import (
@@ -81,7 +81,7 @@ def _whole(number: float | None) -> str:
     return "" if number is None else f"{number:,.0f}"
 
 
-def _risks(plan: BatchPlan, best: BatchOption) -> list[str]:
+def _risks(plan: BatchPlan, best: BatchOption) -> list[str | Text]:
     return [
         held_text(best.bill, run=True),
         _cheaper(plan, best),

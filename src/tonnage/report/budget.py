@@ -16,6 +16,7 @@ from tonnage.report.document import (
     Note,
     Section,
     Table,
+    Text,
     grid,
     sections,
 )
@@ -142,10 +143,11 @@ def _runs(plan: BudgetPlan) -> tuple[Block, ...]:
         )
     first = plan.runs[0]
     cut = max((one for one in plan.runs if one.saves_share), key=lambda one: one.saves_share or 0.0, default=None)
-    spread = ""
+    spread: str | Text = ""
     if plan.optimal_range is not None:
         low, high = plan.optimal_range
-        spread = f"Published laws put the compute-optimal size between {_size(low)} and {_size(high)}."
+        text = f"Published laws put the compute-optimal size between {_size(low)} and {_size(high)}."
+        spread = Text(text, kind="fact")
     saves = ""
     if cut is not None and cut.saves_share and cut.pays_after_tokens:
         saves = (

@@ -12,6 +12,7 @@ from tonnage.report.document import (
     Meter,
     Note,
     Table,
+    Text,
     grid,
     sections,
 )
@@ -46,8 +47,12 @@ def rent_or_buy_document(answer: RentOrBuy, *, most: int | None = None) -> Docum
         ],
         table=_rents(answer, rents) if rents else None,
         risks=[
-            f"Owning is cheaper than {beaten} of {plural(len(answer.rents), 'price')}." if answer.rents else "",
-            f"Decides most: {_swing_text(largest)}." if largest else "",
+            Text(text, kind="fact")
+            for text, told in (
+                (f"Owning is cheaper than {beaten} of {plural(len(answer.rents), 'price')}.", answer.rents),
+                (f"Decides most: {_swing_text(largest)}." if largest else "", largest),
+            )
+            if told
         ],
         rest=Note(
             hint=(f"{plural(hidden, 'more price')}: --all. " if hidden > 0 else "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -111,6 +111,11 @@ class Text(msgspec.Struct, frozen=True, tag_field="block", tag="text"):
     """A line of text."""
 
     text: str
+    kind: Literal["", "asked", "fact", "check", "measured", "flip", "relaxed"] = ""
+    """The question again; what changes nothing; what to look at first; what moved numbers; what would change it;
+    a constraint that is given up, written as its option."""
+    asks: Mapping[str, str] = {}
+    """Fields of the request that ask for what the line offers."""
 
 
 class Note(msgspec.Struct, frozen=True, tag_field="block", tag="note"):

@@ -18,7 +18,7 @@ from tonnage.report.document import (
     sections,
 )
 from tonnage.report.names import engine_title, model_name, product, with_names
-from tonnage.report.screen import first_screen
+from tonnage.report.screen import first_screen, risk
 from tonnage.report.wording import limits, meter, plural
 from tonnage.units import show
 
@@ -50,7 +50,7 @@ def fit_document(answer: FitAnswer, *, most: int | None = None) -> Document:
         table=_stack(answer.rows[0], most=FIRST_PARTS) if single and asked else _overview(shown) if shown else None,
         risks=[
             _models(answer.rows[:1]),
-            *(f"Risk: {note}" for note in (answer.rows[0].notes[:2] if answer.rows else ())),
+            *(risk(note) for note in (answer.rows[0].notes[:2] if answer.rows else ())),
             f"Nearest: {nearest}" if (nearest := _nearest(answer)) else "",
             *(f"Would fit: {text}" for text in _remedies(answer.rows)[:2] if text != _nearest(answer)),
             *(f"Largest {text}" for text in _largest(answer.rows[:1], models=False)[:LARGEST_FIRST] if asked),

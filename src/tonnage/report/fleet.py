@@ -20,6 +20,7 @@ from tonnage.report.document import (
     Document,
     Meter,
     Table,
+    Text,
     grid,
     sections,
 )
@@ -187,7 +188,7 @@ def _limits(plan: FleetPlan, workload: str) -> dict[str, float]:
     return {} if asked.infer is None or asked.infer.latency_s is None else {"E2E": asked.infer.latency_s}
 
 
-def _risks(plan: FleetPlan, *, hidden: int) -> list[str]:
+def _risks(plan: FleetPlan, *, hidden: int) -> list[str | Text]:
     cheaper = max(plan.binds, key=lambda one: one.saves_usd_per_month, default=None)
     other = next((one for one in plan.alternatives if one.more is not None and one.more > 0), None)
     held = max(

@@ -8,7 +8,7 @@ import msgspec
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.infer_plan import InferOption, InferPlan
-from tonnage.report.document import UNKNOWN, Column, Contents, Meter
+from tonnage.report.document import UNKNOWN, Column, Contents, Meter, Text
 from tonnage.report.names import engine_title, model_name, product, provider_name
 from tonnage.report.page import EVIDENCE, SHOWN, Page
 from tonnage.report.screen import Ranking, held_text, price_dates, stale_text
@@ -33,7 +33,7 @@ WHOLE: Final = 10.0
 """Numbers from here on have no decimals."""
 
 
-def _risks(plan: InferPlan, best: InferOption) -> list[str]:
+def _risks(plan: InferPlan, best: InferOption) -> list[str | Text]:
     return [
         held_text(best.bill),
         f"Smaller: {plan.smaller}" if plan.smaller else "",

@@ -20,7 +20,7 @@ from tonnage.report.names import engine_name, model_name, part_name
 from tonnage.report.screen import TEXT_LINES, lines_of
 from tonnage.report.wording import plural
 
-__all__ = ["HINT", "OWN", "PUBLISHED", "measured_line", "with_measured"]
+__all__ = ["HINT", "measured_line", "with_measured"]
 
 OWN: Final = "Your measurements"
 PUBLISHED: Final = "Published measurements"
@@ -91,12 +91,13 @@ def with_measured(document: Document, answer: Any, *, uses: Sequence[Calibration
 
 
 def _with_line(first: Sequence[Block], line: str, *, ends: str) -> tuple[Block, ...]:
+    told = Text(line, kind="measured")
     place = max((i for i, block in enumerate(first) if isinstance(block, Headline | Meters | Table)), default=-1) + 1
     before, after = list(first[:place]), list(first[place:])
     risks = [block for block in after if isinstance(block, Text) and block.text != ends]
-    while ends and risks and _lines((*before, Text(line), *after)) > TEXT_LINES:
+    while ends and risks and _lines((*before, told, *after)) > TEXT_LINES:
         after.remove(risks.pop())
-    return (*before, Text(line), *after)
+    return (*before, told, *after)
 
 
 def _lines(blocks: Sequence[Block]) -> int:

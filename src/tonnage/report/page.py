@@ -16,6 +16,7 @@ from tonnage.report.document import (
     Document,
     Meter,
     Table,
+    Text,
     grid,
     sections,
 )
@@ -86,7 +87,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     meters: Callable[..., list[Meter]]
     cells: Callable[..., Sequence[Cell]]
     """Columns of the table after the choice and the accelerators."""
-    risks: Callable[..., Sequence[str]]
+    risks: Callable[..., Sequence[str | Text]]
     why: Callable[..., Mapping[str, Contents]]
     """Reasons that other kinds do not have."""
     name: Callable[..., str]

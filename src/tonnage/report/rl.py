@@ -6,10 +6,10 @@ from typing import Final
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.rl_plan import RlOption, RlPlan
-from tonnage.report.document import Column, Contents, Meter
+from tonnage.report.document import Column, Contents, Meter, Text
 from tonnage.report.names import model_name, product
 from tonnage.report.page import COST, PROVIDER, SURE, TERM, TIME, Page, at
-from tonnage.report.screen import Ranking, held_text, price_dates, run_price, stale_text
+from tonnage.report.screen import Ranking, held_text, price_dates, risk, run_price, stale_text
 from tonnage.report.train import electricity_of_run
 from tonnage.report.wording import (
     bill_lines,
@@ -28,7 +28,7 @@ __all__ = ["PAGE"]
 RANKING: Final = Ranking(price=lambda option: option.cost.value, speed=lambda option: option.run.wall_s.value)
 
 
-def _risks(plan: RlPlan, best: RlOption) -> list[str]:
+def _risks(plan: RlPlan, best: RlOption) -> list[str | Text]:
     return [
         _memory_risk(plan, best),
         held_text(best.bill, run=True),
@@ -40,13 +40,13 @@ def _risks(plan: RlPlan, best: RlOption) -> list[str]:
     ]
 
 
-def _memory_risk(plan: RlPlan, best: RlOption) -> str:
+def _memory_risk(plan: RlPlan, best: RlOption) -> Text | str:
     """That the run may end for want of memory, where it holds less surely than asked for."""
     sure = chance(best.memory, best.limit_bytes)
     if sure is None or sure >= plan.request.confidence:
         return ""
-    return (
-        f"Risk: memory holds with a chance of {chance_text(sure)} only; try one step first, or give the run more "
+    return risk(
+        f"memory holds with a chance of {chance_text(sure)} only; try one step first, or give the run more "
         "accelerators (--count) or shorter responses (--max-response-tokens)."
     )
 
@@ -118,9 +118,12 @@ def _next_split(plan: RlPlan) -> str:
     )
 
 
-def _cores(best: RlOption) -> str:
+def _cores(best: RlOption) -> Text | str:
     need = next((need for need in best.needs if need.unit == "cores"), None)
-    return f"Rewards: {need.need:,.0f} CPU cores keep up with generation ({need.why})." if need else ""
+    if need is None:
+        return ""
+    text = f"Rewards: {need.need:,.0f} CPU cores keep up with generation ({need.why})."
+    return Text(text, kind="fact")
 
 
 def _why(plan: RlPlan) -> dict[str, Contents]:

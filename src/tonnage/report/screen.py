@@ -41,7 +41,7 @@ from tonnage.units import show
 __all__ = [
     "ROWS", "Pick", "Ranking", "by_averages", "capacity_meter", "cheaper_stored", "closest_break_even", "columns_of",
     "first_screen", "held_text", "left_out", "lines_of", "no_plan", "parts_of", "picks",
-    "price_dates", "rows_shown", "run_price", "short_names", "stale_text", "used_of", "weeks_old",
+    "price_dates", "risk", "rows_shown", "run_price", "short_names", "stale_text", "used_of", "weeks_old",
 ]  # fmt: skip
 
 ROWS: Final = 5
@@ -110,31 +110,31 @@ def first_screen(
     answer: str,
     meters: Sequence[Meter] = (),
     table: Table | None = None,
-    risks: Sequence[str] = (),
+    risks: Sequence[str | Text] = (),
     rest: Note | None = None,
     good: bool = True,
     measure: FirstMeasurement | None = None,
 ) -> tuple[Block, ...]:
     """The blocks of a first screen, in the order of all of them."""
     asked = " · ".join(part for part in question if part)
-    blocks: list[Block] = [*([Text(asked)] if asked else []), Headline(answer, good=good)]
+    blocks: list[Block] = [*([Text(asked, kind="asked")] if asked else []), Headline(answer, good=good)]
     blocks += [Meters(tuple(meters))] if meters else []
     blocks += [table] if table is not None and table.rows else []
-    named = [risk for risk in risks if risk][:MAX_RISKS]
+    named = [one if isinstance(one, Text) else Text(one) for one in risks if one][:MAX_RISKS]
     if measure is not None:
         above = (len(table.rows) if table is not None else 0) + lines_of(asked) + lines_of(answer)
         named = _what_fits(named, measure.sentence, lines=TEXT_LINES - above)
-    blocks += [Text(risk) for risk in named]
+    blocks += named
     blocks += [Text(measure.sentence)] if measure is not None else []
     return (*blocks, *([rest] if rest is not None else []))
 
 
-def _what_fits(risks: Sequence[str], last: str, *, lines: int) -> list[str]:
+def _what_fits(risks: Sequence[Text], last: str, *, lines: int) -> list[Text]:
     """The first of the risks that leave the screen's last line its room; --why has all of them."""
     left = lines - lines_of(last)
-    kept: list[str] = []
+    kept: list[Text] = []
     for risk in risks:
-        left -= lines_of(risk)
+        left -= lines_of(risk.text)
         if left < 0:
             break
         kept.append(risk)
@@ -165,7 +165,7 @@ def no_plan(plan: Any, *, question: Sequence[str], what: str) -> tuple[Block, ..
         answer=plan.sentence,
         good=False,
         table=table if rows else None,
-        risks=[f"Would work: {text}" for text in getattr(plan, "relaxing", ())],
+        risks=[Text(f"Would work: {text}", kind="relaxed") for text in getattr(plan, "relaxing", ())],
         rest=left_out(plan.rejected, what=what, opened=""),
     )
 
@@ -224,24 +224,29 @@ def held_text(bill: Any, *, run: bool = False) -> str:
     return " ".join(filter(None, (contract_text(bill), commitment_text(bill.commitment, run=run))))
 
 
-def stale_text(bill: Any, made: str) -> str:
+def risk(text: str) -> Text:
+    """What may go wrong."""
+    return Text(f"Risk: {text}", kind="check")
+
+
+def stale_text(bill: Any, made: str) -> Text | str:
     """That nobody who sells it says the price, or that it is old, where it is."""
     if bill is None or not (bill.stale or bill.trust != "primary"):
         return ""
     if bill.trust == "unknown":
-        return (
-            f"Risk: no price of it is known: the money is {bill.notes}; add yours "
+        return risk(
+            f"no price of it is known: the money is {bill.notes}; add yours "
             "(--price, or tonnage catalog offers --template)."
         )
     weeks = weeks_old(bill.as_of, made) if bill.stale else None
     age = f"{plural(weeks, 'week')} old ({bill.as_of})" if weeks else f"of {bill.as_of}"
     if bill.trust != "primary":
         who = "its seller's own list contradicts" if bill.trust == "contradicted" else "no seller's own page confirms"
-        return f"Risk: {who} this price, which is {age}; add yours (tonnage catalog offers --template)."
-    return f"Risk: the price is {age}; check it before you count on it."
+        return risk(f"{who} this price, which is {age}; add yours (tonnage catalog offers --template).")
+    return risk(f"the price is {age}; check it before you count on it.")
 
 
-def closest_break_even(points: Iterable[BreakEven]) -> str:
+def closest_break_even(points: Iterable[BreakEven]) -> Text | str:
     """The smallest change of an input that changes the answer, as a sentence."""
     known = [one for one in points if one.now and one.value > 0 and one.now > 0 and not one.ties]
     if not known:
@@ -249,7 +254,7 @@ def closest_break_even(points: Iterable[BreakEven]) -> str:
     closest = min(known, key=lambda one: abs(math.log(one.value / (one.now or 1.0))))
     now = f", now {show(closest.now or 0.0, closest.unit)}"
     said = break_even_text(closest)
-    return f"Would change with {said.partition(': ')[0]}{now}: {said.partition(': ')[2]}."
+    return Text(f"Would change with {said.partition(': ')[0]}{now}: {said.partition(': ')[2]}.", kind="flip")
 
 
 def capacity_meter(*, load: float, most: float) -> Meter:

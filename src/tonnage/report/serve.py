@@ -11,7 +11,7 @@ from tonnage.domain.fleet import FleetDay, FleetWay
 from tonnage.domain.plan import Capacity, ServeOption, ServePlan
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
-from tonnage.report.document import EVERY, Column, Contents, Meter
+from tonnage.report.document import EVERY, Column, Contents, Meter, Text
 from tonnage.report.metrics import OBJECTIVES, objectives, objectives_text
 from tonnage.report.names import engine_title, model_name, part_name, product
 from tonnage.report.page import EVIDENCE, MEETS, PROVIDER, REGION, Cell, Page, at
@@ -23,6 +23,7 @@ from tonnage.report.screen import (
     closest_break_even,
     held_text,
     price_dates,
+    risk,
     stale_text,
     used_of,
 )
@@ -169,19 +170,21 @@ def _spread(quantity: Quantity) -> str:
     return f"{value} ({quantity.low * factor:.{digits}f}-{quantity.high * factor:.{digits}f}) {unit}"
 
 
-def _risks(plan: ServePlan, best: ServeOption) -> list[str]:
+def _risks(plan: ServePlan, best: ServeOption) -> list[str | Text]:
     """What could be cheaper, and what could go wrong; the largest first."""
-    told = [*by_averages(plan), _tail_risk(plan, best), held_text(best.bill), _base_text(plan.day)]
+    told: list[str | Text] = [*by_averages(plan), _tail_risk(plan, best), held_text(best.bill), _base_text(plan.day)]
     if plan.sessions is not None:
         from tonnage.report.sessions import cache_line
 
-        told += [line] if (line := cache_line(plan)) else []
+        told += [Text(line, kind="fact")] if (line := cache_line(plan)) else []
     if plan.images is not None:
         from tonnage.report.images import image_line
 
         told.append(image_line(plan))
     if not plan.request.precisions and best.configuration.precision.weights == "nvfp4":
-        told += [f"Quality: {change.told}." for change in plan.quality if change.what.startswith("nvfp4")][:1]
+        told += [
+            Text(f"Quality: {change.told}.", kind="check") for change in plan.quality if change.what.startswith("nvfp4")
+        ][:1]
     if _open(plan.request):
         told.append(
             "No objective is given, so no option is the best: this is the frontier of price and latency; "
@@ -189,11 +192,12 @@ def _risks(plan: ServePlan, best: ServeOption) -> list[str]:
         )
     if plan.pools is not None and plan.pools.saves > WORTH_A_LINE:
         pools = plan.pools
-        told.append(
+        text = (
             f"Cheaper with disaggregated serving: {pools.units} x {pools.prefill_workers}P{pools.decode_workers}D, "
             f"{pools.accelerators} x {part_name(pools.configuration.accelerator)} at "
             f"${pools.bill.usd_per_hour:,.2f}/h, saves {pools.saves:.0%} (simulated)."
         )
+        told.append(Text(text, asks={"pools": "true"}))
     if plan.cheaper_at_risk:
         told.append(f"Cheaper, less likely: {plan.cheaper_at_risk}")
     told += cheaper_stored(plan.rejected)
@@ -209,15 +213,15 @@ NEAR: Final = 0.5
 """Share of its objective from which TTFT is near it. [-]"""
 
 
-def _tail_risk(plan: ServePlan, best: ServeOption) -> str:
+def _tail_risk(plan: ServePlan, best: ServeOption) -> Text | str:
     """That long prompts decide and were not simulated: averages know their own time, not the waiting behind them."""
     lengths, limit = plan.request.lengths, plan.request.slo.ttft_s
     longest = lengths.prompt_p95 or 0.0
     wide = longest >= WIDE * lengths.prompt_tokens
     if not (plan.request.quick and wide and limit and best.capacity.ttft_s.value >= NEAR * limit):
         return ""
-    return (
-        f"Risk: by averages (--quick), while one prompt in twenty has {longest:,.0f} tokens or more and TTFT is near "
+    return risk(
+        f"by averages (--quick), while one prompt in twenty has {longest:,.0f} tokens or more and TTFT is near "
         "its limit; simulated, the same load may take half as many again."
     )
 
@@ -252,13 +256,14 @@ def _tokens(plan: ServePlan) -> list[str]:
     return [plan.tokens.sentence, *rest, "no input taken as cached; an API's latency and weight format are its own"]
 
 
-def _failure(plan: ServePlan) -> str:
+def _failure(plan: ServePlan) -> Text | str:
     """What it takes to go on after a failure, where the first option would not."""
     more = next((choice for choice in plan.sizes if getattr(choice, "replicas", 0) > plan.options[0].replicas), None)
     if more is None:
         return ""
     one = "unit" if plan.options[0].configuration.pools else "replica"
-    return f"Survives the loss of any one {one} with {more.accelerators} accelerators: ${more.usd_per_hour:,.2f}/h."
+    text = f"Survives the loss of any one {one} with {more.accelerators} accelerators: ${more.usd_per_hour:,.2f}/h."
+    return Text(text, asks={"spare_replicas": "1"} if one == "replica" else {})
 
 
 # Why

@@ -87,9 +87,9 @@ def trace_document(found: TraceSessions) -> Document:
     question = f"{found.source} · {span}, {found.prompt_tokens:,.0f} in / {found.output_tokens:,.0f} out"
     cited = (Note(found.licence),) if found.licence else ()
     if found.profile is None:
-        lines = (Text(question), Headline(found.sentence, good=False), *cited)
+        lines = (Text(question, kind="asked"), Headline(found.sentence, good=False), *cited)
         return Document(lines, ())
-    first: list[Block] = [Text(question), Headline(found.sentence)]
+    first: list[Block] = [Text(question, kind="asked"), Headline(found.sentence)]
     if found.curve:
         rows = [
             (

@@ -8,7 +8,7 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.rl_plan import RlOption
 from tonnage.domain.train_plan import ScalingPoint, TrainOption, TrainPlan
-from tonnage.report.document import Column, Contents, Meter
+from tonnage.report.document import Column, Contents, Meter, Text
 from tonnage.report.names import model_name, product
 from tonnage.report.page import COST, PROVIDER, REGION, SURE, TERM, TIME, Page, at
 from tonnage.report.screen import Ranking, closest_break_even, held_text, price_dates, run_price, stale_text
@@ -86,11 +86,11 @@ def _meters(plan: TrainPlan, best: TrainOption) -> list[Meter]:
     ]  # fmt: skip
 
 
-def _risks(plan: TrainPlan, best: TrainOption) -> list[str]:
+def _risks(plan: TrainPlan, best: TrainOption) -> list[str | Text]:
     return [
         held_text(best.bill, run=True),
         f"Cheaper, less sure: {plan.cheaper_at_risk}" if plan.cheaper_at_risk else "",
-        f"Spot: {plan.spot}" if plan.spot else "",
+        Text(f"Spot: {plan.spot}", asks={"term": "spot"}) if plan.spot else "",
         f"Faster stack: {plan.faster}" if plan.faster else "",
         stale_text(best.bill, plan.provenance.made),
         closest_break_even(plan.break_even),

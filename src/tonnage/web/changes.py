@@ -12,6 +12,7 @@ import msgspec
 
 from tonnage.domain.machine import LocalAnswer
 from tonnage.domain.plan import BreakEven
+from tonnage.report.document import Text
 from tonnage.report.names import in_names
 from tonnage.units import show
 
@@ -35,12 +36,6 @@ WORDS: Final = {
     "deadline": "the deadline",
 }
 """Field that is given up -> what it is called."""
-_OFFERED: Final = (
-    (re.compile(r"^Cheaper with disaggregated serving"), {"pools": "true"}),
-    (re.compile(r"^Survives the loss of any one replica"), {"spare_replicas": "1"}),
-    (re.compile(r"^Spot:"), {"term": "spot"}),
-)
-"""How a line of the first screen begins -> the fields that ask for what it offers."""
 _RELAXED: Final = re.compile(r"^(?:Would work: )?without --([a-z0-9-]+):? ", re.IGNORECASE)
 
 
@@ -53,7 +48,7 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def suggestions(
-    answer: Any, texts: Iterable[str], *, path: str, given: Mapping[str, str], known: frozenset[str]
+    answer: Any, lines: Iterable[Text], *, path: str, given: Mapping[str, str], known: frozenset[str]
 ) -> tuple[Suggestion, ...]:
     """
     Lines of the first screen and break-even points of an answer, each with its address.
@@ -61,8 +56,8 @@ def suggestions(
     Parameters
     ----------
     answer : an answer
-    texts : iterable of str
-        Lines that say what could be cheaper or go wrong.
+    lines : iterable of Text
+        That say what could be cheaper or go wrong.
     path : str
         Of the question.
     given : mapping
@@ -72,8 +67,9 @@ def suggestions(
     """
     points = getattr(answer, "break_even", ())
     found = []
-    for text in texts:
-        if points and text.startswith("Would change with "):
+    for line in lines:
+        text, fields = line.text, line.asks
+        if points and line.kind == "flip":
             continue
         without = _RELAXED.match(text)
         if without is not None:
@@ -82,7 +78,6 @@ def suggestions(
             kept = {field: value for field, value in given.items() if field != name} if name in given else None
             found.append(Suggestion(text=words, href=_address(path, kept)))
             continue
-        fields = next((fields for begins, fields in _OFFERED if begins.match(text)), {})
         apply = {**given, **fields} if fields and fields.keys() <= known and _new(fields, given) else None
         found.append(Suggestion(text=text, href=_address(path, apply)))
     if isinstance(answer, LocalAnswer) and not answer.all_rows and given:

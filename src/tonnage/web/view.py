@@ -13,7 +13,6 @@ from tonnage.report import html
 from tonnage.report.answers import document_of, explains, explanation_of
 from tonnage.report.charts import Chart, charts_of
 from tonnage.report.document import Block, Document, Headline, Meter, Meters, Note, Section, Table, Text
-from tonnage.report.measured import OWN, PUBLISHED
 from tonnage.report.names import in_names, model_name
 from tonnage.web.changes import Suggestion, suggestions
 from tonnage.web.matrix import Matrix, fastest, matrix_of
@@ -56,10 +55,6 @@ TABS: Final = {
     "Assumptions": ("assum", "input", "note"),
 }
 """Tab -> words in the name of a chart or the title of a section that belongs there; what has none stands under Why."""
-FACTS: Final = ("Prefix cache:", "Published laws", "Owning is", "Decides most", "Rewards:")
-"""How lines begin that say more of the answer and change nothing."""
-CHECKS: Final = ("Risk:", "Quality:")
-"""How lines begin that change nothing and ask for a look."""
 OPENED: Final = "Where numbers come from"
 LEADING: Final = ("frontier", "fleet", "cost", "owning", "phases", "hits")
 """Charts that stand beside the answer, not in a tab."""
@@ -202,28 +197,27 @@ class _Texts(NamedTuple):
 
     asked: str
     measured: str
-    changes: list[str]
+    changes: list[Text]
     facts: tuple[str, ...]
     checks: tuple[str, ...]
 
 
 def _texts(document: Document, answer: Any) -> _Texts:
-    texts = [one.text for one in document.first if isinstance(one, Text)]
-    asked = texts[0] if texts and document.first[0] == Text(texts[0]) else ""
-    said = [
-        kept
-        for text in texts
-        if text not in (asked, answer.sentence)
-        and (kept := text if text.startswith("Would work: without") else without_commands(text))
+    texts = [
+        one if one.kind in {"asked", "relaxed"} else msgspec.structs.replace(one, text=without_commands(one.text))
+        for one in document.first
+        if isinstance(one, Text) and one.text != answer.sentence
     ]
-    measured = next((text for text in said if text.startswith((OWN, PUBLISHED))), "")
-    said = [text for text in said if text != measured]
+
+    def said(kind: str) -> tuple[str, ...]:
+        return tuple(one.text for one in texts if one.kind == kind and one.text)
+
     return _Texts(
-        asked=asked,
-        measured=measured,
-        changes=[text for text in said if not text.startswith((*FACTS, *CHECKS))],
-        facts=tuple(text for text in said if text.startswith(FACTS)),
-        checks=tuple(text for text in said if text.startswith(CHECKS)),
+        asked=next(iter(said("asked")), ""),
+        measured=next(iter(said("measured")), ""),
+        changes=[one for one in texts if one.kind in {"", "flip", "relaxed"} and one.text],
+        facts=said("fact"),
+        checks=said("check"),
     )
 
 
