@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.batch_plan import BatchOption, TradeOff
+from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.serve import Batch
 from tonnage.planning.batch.work import Candidate, Found, JobRun
 from tonnage.planning.core.header import COMMUNITY, Context, infeasible_sentence, names_taken
@@ -196,15 +197,11 @@ def too_late(request: Batch, fastest: Found) -> Verdict:
     """Not even the largest fleet finishes in time."""
     run = fastest.run
     deadline = request.deadline_s or 0.0
-    return Verdict(
-        ok=False,
-        limit="deadline",
-        reason=(
-            f"{fastest.accelerators} accelerators finish in {show(run.wall_s, 's')}, "
-            f"of which {show(fastest.at.place.start.total_s, 's')} to start; {show(deadline, 's')} are allowed"
-        ),
+    return refusal(
+        "deadline",
+        f"{fastest.accelerators} accelerators finish in {show(run.wall_s, 's')}, "
+        f"of which {show(fastest.at.place.start.total_s, 's')} to start; {show(deadline, 's')} are allowed",
         short_by=run.wall_s - deadline,
-        unit="s",
         nearest=f"deadline {show(run.wall_s * 1.01, 's')}",
     )
 
@@ -213,12 +210,10 @@ def too_expensive(request: Batch, found: Found) -> Verdict:
     """Finishes in time, beyond the budget."""
     usd = found.run.usd
     budget = request.budget_usd or 0.0
-    return Verdict(
-        ok=False,
-        limit="budget",
-        reason=f"{found.at.work.configuration.label()} costs {show(usd, 'USD')}, above {show(budget, 'USD')}",
+    return refusal(
+        "budget",
+        f"{found.at.work.configuration.label()} costs {show(usd, 'USD')}, above {show(budget, 'USD')}",
         short_by=usd - budget,
-        unit="USD",
         nearest=f"budget {show(usd * 1.005, 'USD')}",
     )
 
@@ -226,13 +221,11 @@ def too_expensive(request: Batch, found: Found) -> Verdict:
 def too_many(request: Batch, at: Candidate) -> Verdict:
     """One instance or one replica already exceeds the count allowed."""
     need = max(at.place.offer.count, float(at.work.job.ranks))
-    return Verdict(
-        ok=False,
-        limit="count",
-        reason=f"{at.place.offer.instance_type} brings {need:g} accelerators and at most "
+    return refusal(
+        "count",
+        f"{at.place.offer.instance_type} brings {need:g} accelerators and at most "
         f"{request.filters.max_count} are allowed",
         short_by=need - (request.filters.max_count or 0),
-        unit="accelerators",
         nearest=f"max_accelerators {need:g}",
     )
 

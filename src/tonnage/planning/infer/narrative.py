@@ -12,6 +12,7 @@ from tonnage.domain.answer import Verdict
 from tonnage.domain.infer_plan import Infer, InferOption
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Rejection
+from tonnage.domain.refusal import refusal
 from tonnage.planning.core.header import Context, infeasible_sentence
 from tonnage.units import show, whole_percent
 
@@ -116,7 +117,7 @@ def smaller_part_text(options: tuple[InferOption, ...], everything: Sequence[Inf
 def binding_limit(rejected: tuple[Rejection, ...]) -> Verdict:
     """The limit that most parts fail on, at the one that came closest."""
     if not rejected:
-        return Verdict(ok=False, limit="filter", reason="no accelerator passes the filters", nearest="widen them")
+        return refusal("filter", "no accelerator passes the filters", nearest="widen them")
     counts = Counter(loser.verdict.limit or "" for loser in rejected)
     limit = counts.most_common(1)[0][0]
     among = [loser for loser in rejected if loser.verdict.limit == limit]

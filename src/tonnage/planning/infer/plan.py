@@ -29,6 +29,7 @@ from tonnage.domain.layout import NETWORK_ENGINE
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Bill, Rejection
 from tonnage.domain.precision import number_format
+from tonnage.domain.refusal import refusal
 from tonnage.engines.registry import engines
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.planning.board_power import work_load
@@ -421,7 +422,7 @@ def _order(option: InferOption) -> tuple[bool, float, bool, float, float]:
 
 
 def _cannot(limit: str, reason: str, short: float | None = None, *, unit: str = "bytes") -> Verdict:
-    return Verdict(ok=False, limit=limit, reason=reason, short_by=short, unit=None if short is None else unit)
+    return refusal(limit, reason, short_by=short, unit=None if short is None else unit)
 
 
 INFER: Final[Kind[Infer, Context[Infer], InferOption, InferPlan]] = Kind(

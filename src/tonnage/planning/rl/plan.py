@@ -23,6 +23,7 @@ from tonnage.domain.answer import Basis, Verdict
 from tonnage.domain.layout import Engine
 from tonnage.domain.plan import Configuration, Decision
 from tonnage.domain.precision import Precision
+from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.rl import Rl
 from tonnage.domain.rl import RlCase
 from tonnage.domain.rl_plan import RlOption, RlPlan
@@ -317,20 +318,15 @@ def _assumptions(asked: Context[Rl], ranked: tuple[RlOption, ...]) -> tuple[str,
 def _options_of(asked: Context[Rl], rental: Rental, *, arranged: Arranged | None) -> list[RlOption | InfeasibleRun]:
     """One outcome per term that the rental offers."""
     if arranged is None:
-        verdict = Verdict(
-            ok=False,
-            limit="layout",
-            reason=f"no split and layouts divide {rental.what}",
-            nearest="a count that is a power of 2",
+        verdict = refusal(
+            "layout", f"no split and layouts divide {rental.what}", nearest="a count that is a power of 2"
         )
         return [rental.misses(verdict)]
     if not arranged.result.fits or arranged.result.step_s is None:
-        verdict = Verdict(
-            ok=False,
-            limit="memory",
-            reason=arranged.result.why,
+        verdict = refusal(
+            "memory",
+            arranged.result.why,
             short_by=_short_bytes(arranged),
-            unit="bytes",
             nearest=f"{2 * rental.place.count} accelerators, or an optimizer with smaller states",
         )
         return [rental.misses(verdict)]

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from tonnage.domain.answer import Verdict
+from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.rl import Rl
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.planning.core.ranking import unlikely
@@ -118,22 +118,19 @@ def _ruled_out(attempt: Attempt, best: float, *, budget_usd: float, hasty: bool)
     """Beyond the budget at best, or far beyond the best found."""
     least = attempt.least(hasty)
     if attempt.usd > budget_usd:
-        verdict = Verdict(
-            ok=False,
-            limit="budget",
-            short_by=attempt.usd - budget_usd,
-            unit="USD",
-            reason=f"{attempt.rental.what} costs at least {show(attempt.usd, 'USD')} however it is arranged, and "
+        verdict = refusal(
+            "budget",
+            f"{attempt.rental.what} costs at least {show(attempt.usd, 'USD')} however it is arranged, and "
             f"{show(budget_usd, 'USD')} are allowed",
+            short_by=attempt.usd - budget_usd,
         )
     else:
         unit, verb, word = ("s", "takes", "fastest") if hasty else ("USD", "costs", "best")
-        verdict = Verdict(
-            ok=False,
-            limit="cost",
+        verdict = refusal(
+            "cost",
+            f"{verb} at least {show(least, unit)}, {least / best:.1f} times the {word}, however it is arranged",
             short_by=least - best,
             unit=unit,
-            reason=f"{verb} at least {show(least, unit)}, {least / best:.1f} times the {word}, however it is arranged",
         )
     return attempt.rental.misses(verdict)
 

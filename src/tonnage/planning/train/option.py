@@ -16,6 +16,7 @@ from tonnage.catalog.failures import interruptions, run_fact, spot_uptime
 from tonnage.domain.answer import Basis, Quantity, Verdict
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Bill
+from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.rl import Rl
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.rl_plan import RlOption
@@ -321,28 +322,23 @@ def beyond(request: Train | FineTune | Rl, option: TrainOption | RlOption) -> Ve
     wall, usd = option.run.wall_s.value, option.cost.value
     if not option.run.useful_time_fraction.value:
         between = show(option.run.between_s, "s")
-        return Verdict(
-            ok=False,
-            limit="interruptions",
-            reason=f"{name} is interrupted every {between} and gets nowhere",
+        return refusal(
+            "interruptions",
+            f"{name} is interrupted every {between} and gets nowhere",
             nearest="fewer instances, or on-demand",
         )
     if deadline is not None and wall > deadline:
-        return Verdict(
-            ok=False,
-            limit="deadline",
+        return refusal(
+            "deadline",
+            f"{name} takes {show(wall, 's')}, and {show(deadline, 's')} are allowed",
             short_by=wall - deadline,
-            unit="s",
-            reason=f"{name} takes {show(wall, 's')}, and {show(deadline, 's')} are allowed",
             nearest=f"deadline {show(wall, 's')} on {name} for {show(usd, 'USD')}",
         )
     if budget is not None and usd > budget:
-        return Verdict(
-            ok=False,
-            limit="budget",
+        return refusal(
+            "budget",
+            f"{name} costs {show(usd, 'USD')}, and {show(budget, 'USD')} are allowed",
             short_by=usd - budget,
-            unit="USD",
-            reason=f"{name} costs {show(usd, 'USD')}, and {show(budget, 'USD')} are allowed",
             nearest=f"budget {show(_rounded_up(usd), 'USD')} on {name} in {show(wall, 's')}",
         )
     return None
@@ -357,11 +353,10 @@ def _no_arrangement(asked: TrainContext, rental: Rental, found: Found) -> Infeas
     """Memory, or degrees that do not divide."""
     place = rental.place
     if found.smallest is None:
-        verdict = Verdict(
-            ok=False,
-            limit="layout",
+        verdict = refusal(
+            "layout",
+            f"a global batch of {asked.job.global_batch} sequences cannot be spread over {rental.what}",
             nearest=f"at most {asked.job.global_batch} accelerators, or a larger batch",
-            reason=f"a global batch of {asked.job.global_batch} sequences cannot be spread over {rental.what}",
         )
         return rental.misses(verdict)
     state = state_bytes(found.smallest)
@@ -373,12 +368,10 @@ def _no_arrangement(asked: TrainContext, rental: Rental, found: Found) -> Infeas
         if left > 0
         else f", more than available: {have}"
     )
-    verdict = Verdict(
-        ok=False,
-        limit="memory",
-        short_by=found.short_bytes,
-        unit="bytes",
-        reason=f"needs {show(state, 'bytes')} of states{room}, and the leanest "
+    verdict = refusal(
+        "memory",
+        f"needs {show(state, 'bytes')} of states{room}, and the leanest "
         f"layout ({found.smallest.layout.sharding}) is {show(found.short_bytes, 'bytes')} short on its fullest",
+        short_by=found.short_bytes,
     )
     return rental.misses(verdict, leanest=configuration_of(found.smallest, place))

@@ -21,6 +21,7 @@ from tonnage.catalog.fitted import with_training_totals
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.answer import Verdict
 from tonnage.domain.plan import Rejection
+from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.rl_plan import RlOption
 from tonnage.domain.train_plan import TrainOption, TrainPlan
@@ -190,13 +191,10 @@ def attempts_at(asked: TrainContext, site: Site) -> Iterator[Attempt | Infeasibl
     for rental in rentals(site, counts=counts, terms=request.filters.terms, today=asked.today):
         count = rental.place.count
         if state / count > memory:
-            verdict = Verdict(
-                ok=False,
-                limit="memory",
+            verdict = refusal(
+                "memory",
+                f"needs {show(state, 'bytes')} of states, more than available: {count} x {show(memory, 'bytes')}",
                 short_by=state / count - memory,
-                unit="bytes",
-                reason=f"needs {show(state, 'bytes')} of states, more than available: "
-                f"{count} x {show(memory, 'bytes')}",
             )
             yield rental.misses(verdict)
             continue
@@ -318,10 +316,9 @@ def what_stops(
             return replace(unfit.verdict, reason=f"{unfit.what}: {unfit.verdict.reason}")
         if not excluded or open_sites:
             wanted = asked.request.count or asked.request.filters.max_count or "several"
-            return Verdict(
-                ok=False,
-                limit="offer",
-                reason=f"no offer that passes the filters joins {wanted} accelerators",
+            return refusal(
+                "offer",
+                f"no offer that passes the filters joins {wanted} accelerators",
                 nearest="another count, or more providers",
             )
         return none_passes(excluded)
