@@ -17,19 +17,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-__all__ = [
-    "BadFact",
-    "BadRequest",
-    "NoCheckpoint",
-    "TonnageError",
-    "UnitError",
-    "UnknownName",
-    "Unmeasured",
-    "did_you_mean",
-    "listed",
-    "nearest",
-]
-
 LONGEST_ECHO = 80
 """Characters of the user's own text that a message repeats; hostile input can be megabytes long."""
 LONGEST_SENTENCE: Final = 2000

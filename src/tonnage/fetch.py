@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 
 from tonnage.errors import BadFact, echo
 
-__all__ = ["cut_off", "in_time", "open_url"]
-
 T = TypeVar("T")
 SILENCE_S: Final = 30.0
 """Without a byte. [s]"""

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from tonnage.errors import UNSEEN, BadFact, echo
 
-__all__ = ["DEEPEST", "MOST_VALUES", "PASTED", "check_values", "plain_text"]
-
 DEEPEST: Final = 40
 MOST_VALUES: Final = 200_000
 """Of a request; a fleet of a thousand workloads has some ten thousand. YAML takes 15 microseconds for each."""

@@ -15,8 +15,6 @@ from typing import Final
 
 from tonnage.errors import BadFact, echo
 
-__all__ = ["HISTORY_ID", "SWEEP_ID", "refuse_other", "stamp_version"]
-
 HISTORY_ID: Final = int.from_bytes(b"TngH", "big")
 SWEEP_ID: Final = int.from_bytes(b"TngS", "big")
 

@@ -22,8 +22,6 @@ from typing import Final
 
 from tonnage.errors import UnitError, did_you_mean, echo, nearest
 
-__all__ = ["DIMENSIONS", "GB", "TB", "GiB", "KiB", "MiB", "exact_text", "plural", "read", "show", "whole_percent"]
-
 KiB: Final = 1024
 MiB: Final = 1024**2
 GiB: Final = 1024**3

@@ -2,8 +2,6 @@
 
 from typing import Final
 
-__all__ = ["__version__", "can_simulate"]
-
 __version__: Final = "0.1.0"
 
 

@@ -16,7 +16,7 @@ from tonnage.planning.requests.reading import NAMES, request_fields
 from tonnage.units import DIMENSIONS
 
 DECLARING = ("domain/requests/", "domain/layout.py", "domain/case.py", "domain/rl.py")
-MAKERS = ("Field", *(name for name in declarations.__all__ if name.endswith("_field")))
+MAKERS = ("Field", *(name for name in vars(declarations) if name.endswith("_field")))
 BESIDE = {"web/questions.py": "lists of groups and the ways of a comparison, as one box of a form"}
 """Modules that make a `Field` of their own, and why."""
 DERIVED = {

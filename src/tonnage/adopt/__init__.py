@@ -25,8 +25,6 @@ from tonnage.export import target_module
 from tonnage.export.options import known_options, read_options
 from tonnage.foreign import check_values
 
-__all__ = ["read_running"]
-
 
 def read_running(text: str, *, name: str = "the file") -> Running:
     """

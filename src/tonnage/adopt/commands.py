@@ -15,17 +15,6 @@ from tonnage.domain.adoption import Machine, Running
 from tonnage.export import known_targets, target_module
 from tonnage.export.options import Options, read_options
 
-__all__ = [
-    "Started",
-    "as_arguments",
-    "find_started",
-    "flags_of",
-    "others_left_out",
-    "programs",
-    "release_of",
-    "serving",
-]
-
 _RELEASE: Final = re.compile(r"(?:^|[:/v-])v?(\d+\.\d+(?:\.\d+)?)")
 _CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl", "apptainer", "singularity", "enroot"})
 

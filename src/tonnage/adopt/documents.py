@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from tonnage.errors import BadFact, echo
 
-__all__ = ["count_in", "documents_of", "group_in", "list_in", "path_in", "toml_of", "whole_of"]
-
 LARGEST: Final = 1024 * 1024
 """Characters of a file that is adopted; a rendered chart of a whole platform is some 300,000."""
 MOST_VALUES: Final = 100_000

@@ -12,8 +12,6 @@ from tonnage.errors import BadFact, echo
 from tonnage.export.target import accelerators_called
 from tonnage.export.target import names as spelled
 
-__all__ = ["machine_of_directives", "machine_of_labels", "machine_of_words"]
-
 _LABELS: Final = {"cloud.google.com/gke-accelerator": "gke", "nvidia.com/gpu.product": "product"}
 _INSTANCE: Final = (
     "node.kubernetes.io/instance-type",

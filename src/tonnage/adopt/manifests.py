@@ -23,8 +23,6 @@ from tonnage.adopt.machine import machine_of_labels, machine_of_words
 from tonnage.adopt.shell import expand_text, read_script, split_words
 from tonnage.domain.adoption import Machine, Running
 
-__all__ = ["running_in"]
-
 Document = dict[str, Any]
 
 ENGINE_OF_PLATFORMS: Final = "vllm"

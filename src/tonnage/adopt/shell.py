@@ -19,8 +19,6 @@ import msgspec
 from tonnage.adopt.documents import whole_of
 from tonnage.errors import BadFact
 
-__all__ = ["Script", "expand_text", "read_script", "split_words"]
-
 LARGEST: Final = 256 * 1024
 """Characters of a script: reading a word takes a microsecond a letter."""
 LONGEST: Final = 32 * 1024

@@ -23,8 +23,6 @@ from tonnage.domain.accelerator import STATUSES, Accelerator, Fact, Link, parse_
 from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName
 from tonnage.units import GB, GiB, MiB
 
-__all__ = ["accelerator", "accelerators", "ambiguity", "predictable_accelerator", "status_note"]
-
 # Every peak is dense. H100's "3,958 TFLOPS FP8" is with 2:4 sparsity, and GeForce rates are with FP32
 # accumulate (RTX 4090 bf16 165, not 330); the faster fp16 with fp16 accumulate has a column of its own.
 _PEAKS: Final = {

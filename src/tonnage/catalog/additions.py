@@ -23,22 +23,6 @@ from tonnage.errors import BadFact, UnknownName, did_you_mean, echo, echo_path, 
 from tonnage.foreign import check_values
 from tonnage.units import read
 
-__all__ = [
-    "NOTHING",
-    "SECTIONS",
-    "TEMPLATE",
-    "Additions",
-    "FileStates",
-    "any_counts",
-    "calibration_toml",
-    "calibrations",
-    "file_states",
-    "gather",
-    "save_calibration",
-    "tables",
-    "user_folder",
-]
-
 VARIABLE: Final = "TONNAGE_CATALOG"
 NO_CALIBRATION: Final = "none"
 PUBLISHED: Final = "published"

@@ -14,8 +14,6 @@ from tonnage.catalog.models import look_up
 from tonnage.catalog.rows import DATA, table
 from tonnage.domain.machine import Download
 
-__all__ = ["BENCHMARK", "download_of", "downloads", "published_score"]
-
 BENCHMARK = "MMLU-Pro"
 """The benchmark that most publishers of current open models state, each as it ran it itself."""
 

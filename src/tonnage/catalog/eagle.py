@@ -18,8 +18,6 @@ from tonnage.catalog.rows import DATA, Row, number, table
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model
 from tonnage.errors import BadFact, UnknownName
 
-__all__ = ["Accepted", "EagleDraft", "acceptance_for", "accepted", "eagle_draft", "eagle_drafts", "tokens_gained"]
-
 FOLDER: Final = DATA / "models"
 TEMPERED: Final = 0.83
 """Of the tokens kept at temperature 0, kept at 1: the least of four drafts, 0.83 to 0.93 (cards of nebius' EAGLE-3 with

@@ -43,8 +43,6 @@ from tonnage.domain.efficiency import (
 from tonnage.domain.layout import SERVING_ENGINE
 from tonnage.errors import BadFact
 
-__all__ = ["Provenance", "grids_by_accelerator", "ladder", "provenance"]
-
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """Where the grids of one file come from."""

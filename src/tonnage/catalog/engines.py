@@ -32,11 +32,6 @@ from tonnage.domain.engine_spec import EngineSpec
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.refusal import refusal
 
-__all__ = [
-    "FACTORS", "EngineTimes", "Support", "attends_in_8_bits", "engine_lacking", "engine_times", "formats",
-    "names_parts_of", "never_runs", "only_fp16", "support", "with_usual_activations",
-]  # fmt: skip
-
 Release = tuple[int, ...]
 
 FACTORS = frozenset({

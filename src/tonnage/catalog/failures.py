@@ -14,8 +14,6 @@ import msgspec
 from tonnage.catalog.rows import DATA, Row, number, table
 from tonnage.errors import BadFact, UnknownName
 
-__all__ = ["Interruptions", "RunFact", "SpotUptime", "interruptions", "run_fact", "spot_uptime"]
-
 
 class Interruptions(msgspec.Struct, frozen=True, kw_only=True):
     """Job-stopping interruptions of one kind of cluster; `low` and `high` bound 90 % of clusters."""

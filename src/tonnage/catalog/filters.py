@@ -21,17 +21,6 @@ from tonnage.domain.listing import Column, Hidden
 from tonnage.domain.money import Offer
 from tonnage.errors import BadRequest, UnknownName
 
-__all__ = [
-    "Condition",
-    "Order",
-    "Wanted",
-    "accelerator_conditions",
-    "filter_things",
-    "offer_conditions",
-    "per_accelerator",
-    "sort_rows",
-]
-
 T = TypeVar("T")
 
 

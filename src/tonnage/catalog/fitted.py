@@ -17,17 +17,6 @@ from tonnage.domain.rl import RlCoefficients
 from tonnage.domain.training import TrainCoefficients
 from tonnage.errors import BadFact
 
-__all__ = [
-    "offline",
-    "rl_coefficients",
-    "runtime_of",
-    "shape_of",
-    "silicon_of",
-    "training_coefficients",
-    "unet_of",
-    "with_training_totals",
-]
-
 _T = TypeVar("_T")
 
 

@@ -29,19 +29,6 @@ from tonnage.domain.accelerator import (
 from tonnage.errors import BadFact
 from tonnage.units import GiB
 
-__all__ = [
-    "CODECS",
-    "Decoder",
-    "Slice",
-    "decoder",
-    "multiprocessors_of",
-    "multiprocessors_of_slice",
-    "part_of",
-    "published_results",
-    "scale_up_domains",
-    "slices_of",
-]
-
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True):
     """One profile of one accelerator."""

@@ -22,8 +22,6 @@ import msgspec
 from tonnage.catalog.rows import DATA, table
 from tonnage.errors import BadFact, UnknownName
 
-__all__ = ["KINDS", "Cause", "Priors", "causes", "factor", "factor_of", "factors", "priors"]
-
 KINDS: Final = ("serve", "train", "infer")
 
 _STEADY: Final = frozenset({"light", "crowded"})

@@ -14,8 +14,6 @@ from tonnage.catalog.accelerators import accelerators
 from tonnage.catalog.hardware import multiprocessors_of_slice
 from tonnage.domain.accelerator import Accelerator, parse_slice_name
 
-__all__ = ["Die", "Part", "die_of", "part_of", "sustained_shares", "units_of_donor"]
-
 FOLDER: Final = Path(__file__).parent / "data" / "efficiency"
 _ALL: Final = 0.98
 """Share of the memory that a driver shows at least where no codes are kept in it; with them 15 of 16 parts. [-]"""

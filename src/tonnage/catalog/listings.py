@@ -39,8 +39,6 @@ from tonnage.errors import UnknownName
 if TYPE_CHECKING:
     from tonnage.catalog.traces import PublicTrace
 
-__all__ = ["accelerator_card", "accelerators_listing", "models_listing", "offers_listing", "providers_listing",
-           "traces_listing"]  # fmt: skip
 
 EVERYTHING: Final = Wanted()
 FIRST: Final = Order()

@@ -28,11 +28,6 @@ from tonnage.domain.precision import Precision, number_format
 from tonnage.errors import BadFact
 from tonnage.units import GB
 
-__all__ = [
-    "PublishedCheckpoint", "PublishedDraft", "as_published", "eagle_targets", "explain_name", "identify", "keys_of",
-    "look_up", "model", "model_ids", "models", "published_checkpoint", "published_draft",
-]  # fmt: skip
-
 FOLDER: Final = DATA / "models"
 
 SHAPE: Final = (

@@ -16,8 +16,6 @@ from typing import Final, NamedTuple
 from tonnage.domain.accelerator import Accelerator
 from tonnage.errors import BadRequest, UnknownName, echo, nearest
 
-__all__ = ["Index", "Match", "index", "resolve"]
-
 # Words that tools print around the part's own name and that distinguish no two parts.
 _NOISE: Final = frozenset(
     {"nvidia", "amd", "intel", "google", "aws", "apple", "qualcomm", "habana", "geforce", "tesla", "quadro", "radeon"}

@@ -22,8 +22,6 @@ from tonnage.catalog.providers import providers
 from tonnage.domain.listing import Column, Listing
 from tonnage.domain.money import STALE_AFTER_DAYS, Offer, is_stale
 
-__all__ = ["market_prices", "offers_audit"]
-
 OUTLIER: Final = 2.0
 """Times the market price, or below it, from which a price is shown as an outlier. [-]"""
 SELLERS: Final = 4

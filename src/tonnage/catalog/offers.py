@@ -27,8 +27,6 @@ from tonnage.domain.money import Offer, OfferKind, Price, SpotRecord, Trust
 from tonnage.errors import BadFact, BadRequest, UnknownName, echo
 from tonnage.units import GB, read
 
-__all__ = ["TERMS", "date_remark", "offers", "spot_records"]
-
 _PRICES: Final = {
     "on_demand_usd_per_hour": "on-demand",
     "spot_usd_per_hour": "spot",

@@ -22,8 +22,6 @@ from tonnage.catalog.rows import DATA
 from tonnage.domain.calibration import Calibration, Learnt, Stretch
 from tonnage.errors import BadFact
 
-__all__ = ["COLUMNS", "FILE", "published_points"]
-
 FILE: Final = DATA / "intervals" / "points.csv.gz"
 COLUMNS: Final = ("accelerator", "engine", "model", "quantity", "setting", "place", "left", "id", "source", "date")
 _CAUSES: Final = 7

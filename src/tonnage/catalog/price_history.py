@@ -29,18 +29,6 @@ from tonnage.domain.listing import Column, Listing
 from tonnage.domain.money import PriceFall
 from tonnage.errors import UnknownName
 
-__all__ = [
-    "Fall",
-    "PricePoint",
-    "expected_fall",
-    "fall_text",
-    "market_path",
-    "price_fall",
-    "price_points",
-    "prices_listing",
-    "seller_fall",
-]
-
 LEAST_DAYS: Final = 90
 """Between two prices of one seller, for their ratio to say anything."""
 PAIRS: Final = 3

@@ -19,18 +19,6 @@ from tonnage.catalog.rows import DATA, Row, number, table
 from tonnage.domain.money import CarbonIntensity, Provider
 from tonnage.errors import BadFact
 
-__all__ = [
-    "CERTIFICATIONS",
-    "Country",
-    "StoragePrice",
-    "carbon",
-    "carbon_of",
-    "countries",
-    "is_community",
-    "providers",
-    "storage_prices",
-]
-
 CERTIFICATIONS: Final = ("gdpr", "iso27001", "soc2", "hipaa")
 """Columns that hold a vendor's statement: yes, no, DPA, on request …"""
 

@@ -26,19 +26,6 @@ from tonnage.catalog.rows import DATA, number, table
 from tonnage.domain.published import Published, QualityChange, QualityScore
 from tonnage.errors import BadFact
 
-__all__ = [
-    "COLUMNS",
-    "MEASURED",
-    "cache_change",
-    "format_change",
-    "method_change",
-    "model_change",
-    "published_results",
-    "quality_scores",
-    "same_model",
-    "students",
-]
-
 MEASURED: Final = (
     "ttft_ms", "tpot_ms", "e2e_ms", "output_tokens_per_s", "total_tokens_per_s", "samples_per_s", "energy_per_token_j",
     "memory_gb", "step_time_s", "tokens_per_s_per_accel", "samples_per_s_per_accel", "peak_mem_gb",

@@ -34,8 +34,6 @@ from tonnage.fetch import in_time
 from tonnage.foreign import plain_text
 from tonnage.units import GB
 
-__all__ = ["PROVIDERS", "refresh", "refresh_models"]
-
 PROVIDERS: Final = {"lambdalabs": "lambda"}
 """Our name of a provider, where gpuhunt has another."""
 TIMEOUT_S: Final = 30.0

@@ -27,12 +27,6 @@ from typing import Final, NamedTuple
 
 from tonnage.errors import BadFact, BadRequest, echo
 
-__all__ = [
-    "DATA", "LATEST", "LIVING", "SHIPPED", "VERSION", "Choice", "aside_of", "choose_data", "data_version", "files_of",
-    "folder_in", "installed_versions", "number", "order", "pinned_version", "place", "shipped_version", "table",
-    "yes_no",
-]  # fmt: skip
-
 HERE: Final = Path(__file__).parent / "data"
 LIVING: Final = ("accelerators", "carbon", "models", "offers", "prices", "providers", "published", "quality", "results",
                  "spot", "tco", "tokens")  # fmt: skip

@@ -18,19 +18,6 @@ from typing import Any, Final, NamedTuple
 
 from tonnage.errors import BadFact, echo
 
-__all__ = [
-    "COLUMNS",
-    "Snapshot",
-    "State",
-    "drop",
-    "index_entries",
-    "keep_prices",
-    "roll_back",
-    "snapshot_folder",
-    "snapshots",
-    "state",
-]
-
 COLUMNS: Final = ("provider", "instance_type", "accelerator", "count", "vcpus", "ram_gb", "region", "country",
                   "on_demand_usd_per_hour", "spot_usd_per_hour", "as_of", "source")  # fmt: skip
 INDEX: Final = "index.json"

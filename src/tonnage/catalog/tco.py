@@ -17,8 +17,6 @@ from tonnage.domain.cost import OwnedServer
 from tonnage.domain.money import OwnedParameter
 from tonnage.errors import BadFact, UnknownName
 
-__all__ = ["parameter", "servers", "tco"]
-
 _BASE: Final = {"kW": ("W", 1e3), "MWh": ("Wh", 1e6)}
 """Units of the table that become base units; tariffs and rents stay as they are quoted (USD/kWh, USD/kW-month)."""
 

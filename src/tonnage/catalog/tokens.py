@@ -23,8 +23,6 @@ from tonnage.catalog.rows import DATA, Row, number, table
 from tonnage.domain.money import TokenPrice
 from tonnage.errors import BadFact
 
-__all__ = ["all_token_prices", "plain_name", "token_prices"]
-
 FOLDER: Final = DATA / "tokens"
 
 _AMOUNTS: Final = (

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-__all__ = ["cells", "dates", "numbers"]
 
 EXACT_DIGITS: Final = 15
 """A number of so many digits divided by a power of ten is the nearest double, as `float` would give it."""

@@ -28,18 +28,6 @@ from tonnage.catalog.rows import DATA, table
 from tonnage.catalog.trace_columns import Columns, add_requests
 from tonnage.errors import BadFact, UnknownName, echo
 
-__all__ = [
-    "BASE",
-    "PublicTrace",
-    "Trace",
-    "fetch_trace",
-    "find_trace",
-    "public_trace",
-    "public_traces",
-    "read_trace",
-    "trace_path",
-]
-
 MAX_LINE_LENGTH: Final = 4 * 1024 * 1024
 PIECE: Final = 1 << 17
 MAX_EMPTY: Final = 1_000_000

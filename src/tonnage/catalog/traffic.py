@@ -16,8 +16,6 @@ from tonnage.domain.requests.common import Lengths
 from tonnage.domain.sessions import SessionProfile
 from tonnage.errors import UnknownName
 
-__all__ = ["Profile", "Shape", "profile", "profiles", "session_profile", "session_profiles", "shape", "shapes"]
-
 Quantiles = tuple[tuple[float, float], ...]
 QUANTILES = {"p0": 0.0, "p1": 0.01, "p5": 0.05, "p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9,
              "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "max": 1.0}  # fmt: skip

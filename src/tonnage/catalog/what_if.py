@@ -18,8 +18,6 @@ from tonnage.domain.accelerator import Accelerator, Fact, Link
 from tonnage.errors import BadFact, BadRequest, UnitError, UnknownName, echo
 from tonnage.units import read
 
-__all__ = ["DTYPES", "FIELDS", "SEGMENTS", "from_table", "override", "parse_overrides"]
-
 DTYPES: Final = ("fp64", "fp64_tensor", "fp32", "tf32", "fp16", "fp16_accum16", "bf16", "fp8", "fp4", "int8", "int4")
 
 FIELDS: Final[dict[str, tuple[str, str]]] = {

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from tonnage.catalog import Additions
 
-__all__ = ["COMMANDS", "Root", "main", "remark_date", "root"]
 
 COMMANDS: Final[dict[str, str]] = {
     "fit": "What must be resident, and does it fit? The largest x that still does.",

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tonnage.validation.report import Tables
     from tonnage.validation.scoring import Score
 
-__all__ = ["accuracy"]
-
 
 @click.command(cls=Grouped)
 @click.argument("files", nargs=-1, type=click.Path())

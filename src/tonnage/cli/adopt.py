@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from tonnage.domain.adoption import Running
     from tonnage.domain.requests.adopt import Adopt
 
-__all__ = ["adopt", "read_service"]
-
 
 @click.command(cls=Grouped)
 @click.argument("file", metavar="FILE")

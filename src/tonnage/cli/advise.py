@@ -21,8 +21,6 @@ from tonnage.cli.options import (
 )
 from tonnage.domain.requests.table import REQUESTS
 
-__all__ = ["advise"]
-
 
 @click.command(cls=Grouped)
 @click.argument("file", metavar="FILE")

@@ -23,8 +23,6 @@ from tonnage.cli.options import (
 from tonnage.domain.requests.calibrate import CalibrateRequest
 from tonnage.domain.requests.field import fields_of
 
-__all__ = ["calibrate"]
-
 
 @click.command(cls=Grouped)
 @click.argument("measurements", nargs=-1, metavar="MEASUREMENTS...")

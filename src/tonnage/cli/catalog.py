@@ -20,8 +20,6 @@ from tonnage.catalog.filters import Order, Wanted
 from tonnage.cli.options import FILE, json_option, name_argument, on_terminal, output_of, reads, today_option
 from tonnage.domain.listing import AcceleratorCard, Listing
 
-__all__ = ["catalog"]
-
 FIRST_ROWS: Final = 16
 """Rows of a first screen."""
 Command = Callable[..., None]

@@ -19,8 +19,6 @@ from tonnage.cli.options import (
     today_option,
 )
 
-__all__ = ["check"]
-
 CHANGED = 1
 
 

@@ -17,8 +17,6 @@ from tonnage.cli.options import (
     why_option,
 )
 
-__all__ = ["compare"]
-
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=INPUT)

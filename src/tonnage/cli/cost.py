@@ -21,8 +21,6 @@ from tonnage.cli.options import (
 )
 from tonnage.domain.requests.cost import RentOrBuyRequest
 
-__all__ = ["cost"]
-
 
 @click.group()
 def cost() -> None:

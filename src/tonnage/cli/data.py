@@ -10,8 +10,6 @@ import click
 from tonnage.cli.options import json_option, output_of, show_progress
 from tonnage.errors import BadRequest
 
-__all__ = ["data"]
-
 
 @click.group(invoke_without_command=True)
 @click.pass_context

@@ -8,8 +8,6 @@ import click
 
 from tonnage.cli.options import additions_option, json_option, output_of, own_facts, reads, struct_of, why_option
 
-__all__ = ["diagnose"]
-
 
 @click.command()
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")

@@ -8,8 +8,6 @@ import click
 
 from tonnage.cli.options import own_facts, own_facts_options, show_progress, why_option
 
-__all__ = ["explain"]
-
 INFEASIBLE = 3
 
 

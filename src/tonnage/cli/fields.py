@@ -6,8 +6,6 @@ import click
 
 from tonnage.domain.requests.table import REQUESTS
 
-__all__ = ["fields"]
-
 
 @click.command()
 @click.argument("question", metavar="|".join(REQUESTS))

@@ -20,8 +20,6 @@ from tonnage.cli.options import (
 )
 from tonnage.domain.requests.fit import FitRequest
 
-__all__ = ["fit"]
-
 
 @click.command("fit", cls=Grouped)
 @name_argument("model", "models", required=False)

@@ -11,8 +11,6 @@ import click
 from tonnage.cli.options import FILE, json_option, output_of
 from tonnage.errors import BadFact, BadRequest
 
-__all__ = ["history", "keep_measurement"]
-
 
 @click.group()
 @click.option("--db", help="a file or postgresql://…; absent = TONNAGE_HISTORY, else a file in your data folder")

@@ -13,7 +13,6 @@ from tonnage.units import MiB, read
 if TYPE_CHECKING:
     from tonnage.web.records import Limits
 
-__all__ = ["limit_options", "limits_of"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 MIN_MEMORY_BYTES = 512 * MiB

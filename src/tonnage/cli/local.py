@@ -8,8 +8,6 @@ import click
 
 from tonnage.cli.options import json_option, output_of, own_facts, own_facts_options
 
-__all__ = ["local"]
-
 
 @click.command("local")
 @click.option("--accelerator", "-a", metavar="NAME",

@@ -12,8 +12,6 @@ from tonnage.cli.limits import limit_options, limits_of
 from tonnage.cli.options import additions_option
 from tonnage.errors import BadRequest
 
-__all__ = ["mcp"]
-
 
 @click.command()
 @click.option("--online", is_flag=True, help="let questions look up models on the Hugging Face hub")

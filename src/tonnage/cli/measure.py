@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tonnage.measure.records import Spec
     from tonnage.measure.serve import Progress
 
-__all__ = ["measure"]
 
 DEFAULT_MOST = {"rate": 1024.0, "concurrency": 256.0}
 

@@ -11,8 +11,6 @@ import click
 from tonnage.cli.history import keep_measurement
 from tonnage.cli.options import FILE, json_option, output_of, reads, show_progress, why_option
 
-__all__ = ["plan", "quick"]
-
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))

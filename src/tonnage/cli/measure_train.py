@@ -14,8 +14,6 @@ from tonnage.errors import BadRequest, echo
 if TYPE_CHECKING:
     from tonnage.domain.train_measurement import TrainMeasurement
 
-__all__ = ["train"]
-
 
 @click.command(context_settings={"ignore_unknown_options": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)

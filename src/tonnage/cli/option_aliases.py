@@ -6,8 +6,6 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Final
 
-__all__ = ["our_option", "theirs_by_ours"]
-
 _BESIDE_FIELDS: Final = {"plot": "chart picture", "output": "out save o-file"}
 """Options that belong to no field of a question: names that other programs give them."""
 

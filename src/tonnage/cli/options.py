@@ -26,31 +26,6 @@ from tonnage.units import read
 if TYPE_CHECKING:
     from tonnage.catalog import Additions
 
-__all__ = [
-    "FILE",
-    "INPUT",
-    "Grouped",
-    "Output",
-    "additions_option",
-    "complete_from",
-    "day_option",
-    "json_option",
-    "name_argument",
-    "on_terminal",
-    "output_of",
-    "own_facts",
-    "own_facts_options",
-    "plot_option",
-    "reads",
-    "request_groups",
-    "request_options",
-    "show_options",
-    "show_progress",
-    "struct_of",
-    "today_option",
-    "watch_bar",
-    "why_option",
-]
 
 Command = Callable[..., None]
 FILE: Final = click.Path(dir_okay=False)

@@ -30,8 +30,6 @@ from tonnage.cli.options import (
 )
 from tonnage.domain.requests.table import REQUESTS
 
-__all__ = ["plan"]
-
 OF_MODEL: Final = {
     "serve": """
     Accelerators, layout and replicas that serve MODEL at this load, within the objectives, cheapest first.

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     Beside = Callable[[Case], tuple[Near, ...]]
 
-__all__ = ["predict"]
 
 BAD_REQUEST = 2
 

@@ -19,8 +19,6 @@ from tonnage.cli.options import (
 )
 from tonnage.errors import BadRequest
 
-__all__ = ["simulate"]
-
 
 @click.command()
 @click.argument("case", type=INPUT)

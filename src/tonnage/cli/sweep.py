@@ -15,8 +15,6 @@ from tonnage.domain.requests.sweep import Sweep
 from tonnage.errors import BadRequest, echo
 from tonnage.version import can_simulate
 
-__all__ = ["sweep"]
-
 INTERRUPTED = 130
 
 

@@ -9,8 +9,6 @@ import click
 
 from tonnage.cli.options import FILE, output_of, why_option
 
-__all__ = ["trace"]
-
 
 @click.command()
 @click.argument("target", metavar="LOG|MODULE:CALLABLE")

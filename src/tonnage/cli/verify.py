@@ -8,8 +8,6 @@ import click
 
 from tonnage.cli.options import FILE, json_option, output_of, own_facts, own_facts_options, show_options, show_progress
 
-__all__ = ["verify"]
-
 DIFFERENT = 1
 
 

@@ -15,8 +15,6 @@ from tonnage.cli.limits import limit_options, limits_of
 from tonnage.cli.options import additions_option
 from tonnage.errors import BadRequest
 
-__all__ = ["web"]
-
 TOKEN = "TONNAGE_TOKEN"
 SHORTEST_TOKEN = 16
 SPARE_FILES = 200

@@ -26,18 +26,6 @@ from tonnage.catalog.rows import LIVING, VERSION, aside_of, folder_in, place
 from tonnage.data.signature import is_signed
 from tonnage.errors import BadFact, echo, echo_path
 
-__all__ = [
-    "MANIFEST",
-    "SCHEMA",
-    "SIGNATURE",
-    "Entry",
-    "Manifest",
-    "checked_release",
-    "install",
-    "read_release",
-    "trusted_keys",
-]
-
 SCHEMA: Final = "tonnage.data/1"
 MANIFEST: Final = "manifest.json"
 SIGNATURE: Final = "manifest.sig"

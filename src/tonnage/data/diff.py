@@ -16,8 +16,6 @@ import msgspec
 
 from tonnage.catalog.rows import LIVING, files_of
 
-__all__ = ["DataDiff", "TableDiff", "diff_of", "tables_of"]
-
 PRICED: Final = "_usd_per_"
 NAMED: Final = 8
 """Rows of each kind that a table names."""

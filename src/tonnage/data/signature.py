@@ -12,8 +12,6 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-__all__ = ["BASE", "ORDER", "SIZE", "P", "Point", "hash_of", "is_signed", "times"]
-
 Point = tuple[int, int, int, int]
 
 P: Final = 2**255 - 19

@@ -24,8 +24,6 @@ from tonnage.errors import BadFact, BadRequest, TonnageError, echo, echo_path
 from tonnage.fetch import open_url
 from tonnage.version import __version__
 
-__all__ = ["Updated", "pin", "sources_of", "update"]
-
 URL_VARIABLE: Final = "TONNAGE_DATA_URL"
 OFFLINE_VARIABLES: Final = ("TONNAGE_OFFLINE", "HF_HUB_OFFLINE")
 INDEX: Final = "index.json"

@@ -15,18 +15,6 @@ import msgspec
 
 from tonnage.domain.calibration import Calibration
 
-__all__ = [
-    "STATUSES",
-    "Accelerator",
-    "Fact",
-    "HostNeed",
-    "Link",
-    "Measured",
-    "PublishedResult",
-    "ScaleUpDomain",
-    "parse_slice_name",
-]
-
 STATUSES: Final = ("released", "announced", "facts-only")
 """
 Where a part stands: sold or rented; announced or told only by others than its vendor, so answered when named and never

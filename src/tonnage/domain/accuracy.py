@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = [
-    "SCHEMA", "AccuracyReport", "BlockErrors", "ConfidenceRegret", "Duel", "Figure", "GroupErrors", "LogErrors",
-    "OutOfSample", "PeerErrors", "Regret", "Reliability", "SetAside", "SkippedRow", "Standing",
-]  # fmt: skip
-
 SCHEMA = "tonnage.accuracy/1"
 
 

@@ -10,10 +10,6 @@ from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.plan import ServePlan
 from tonnage.domain.train_plan import TrainPlan
 
-__all__ = [
-    "ADOPTION_SCHEMA", "Adoption", "Machine", "Running", "Saving", "ServeSides", "Setting", "TrainSides",
-]  # fmt: skip
-
 ADOPTION_SCHEMA = "tonnage.adopt/1"
 
 

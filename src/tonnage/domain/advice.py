@@ -10,8 +10,6 @@ from tonnage.domain.diagnosis import Verdict
 from tonnage.domain.layout import Layout
 from tonnage.domain.precision import Precision
 
-__all__ = ["ADVICE_SCHEMA", "Action", "Advice", "Replayed", "Seen", "State"]
-
 ADVICE_SCHEMA = "tonnage.advice/1"
 
 

@@ -20,11 +20,6 @@ import msgspec
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.units import show
 
-__all__ = [
-    "BREAKDOWN_SCHEMA", "Basis", "Breakdown", "Evidence", "Execution", "Opened", "Quantity", "Tier", "Verdict", "gap",
-    "leaves", "named", "weakest",
-]  # fmt: skip
-
 BREAKDOWN_SCHEMA: Final = "tonnage.breakdown/1"
 
 

@@ -13,8 +13,6 @@ from tonnage.domain.cost import EnergyUse
 from tonnage.domain.plan import Bill, Configuration, RankedPlan
 from tonnage.domain.requests.serve import Batch
 
-__all__ = ["BatchOption", "BatchPlan", "TradeOff"]
-
 
 class BatchOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One configuration on a number of instances until all items are done."""

@@ -12,8 +12,6 @@ from tonnage.domain.plan import PlanHeader, ServeOption
 from tonnage.domain.requests.composed import Budget
 from tonnage.domain.train_plan import TrainConfiguration
 
-__all__ = ["Affordable", "AffordableRun", "AffordableTune", "BudgetPlan", "LossLaw"]
-
 
 class Affordable(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One model within the budget, at the largest rate or at the one asked for."""

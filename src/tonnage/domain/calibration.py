@@ -12,11 +12,6 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-__all__ = [
-    "CALIBRATE_SCHEMA", "MEASURE_PLAN_SCHEMA", "TRAINING", "Calibrated", "Calibration", "CalibrationError",
-    "CalibrationUse", "FirstMeasurement", "Learnt", "MeasurePlan", "Moved", "Proposal", "Stretch",
-]  # fmt: skip
-
 CALIBRATE_SCHEMA: Final = "tonnage.calibrate/1"
 
 

@@ -46,21 +46,6 @@ from tonnage.domain.requests.images import Images
 from tonnage.domain.requests.sessions import SessionFields
 from tonnage.domain.sessions import PrefixReuse
 
-__all__ = [
-    "Case",
-    "InferCase",
-    "InferResult",
-    "Latency",
-    "Links",
-    "Result",
-    "ServeCase",
-    "ServeResult",
-    "Traffic",
-    "TrainCase",
-    "TrainCaseLayout",
-    "TrainResult",
-]
-
 
 class Links(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Links inside a node and between nodes, when they differ from the accelerator's usual ones."""

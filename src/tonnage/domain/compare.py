@@ -7,18 +7,6 @@ import msgspec
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.simulate import Simulated, Simulation
 
-__all__ = [
-    "CHECK_SCHEMA",
-    "COMPARE_SCHEMA",
-    "VERIFY_SCHEMA",
-    "Change",
-    "Check",
-    "Compared",
-    "Comparing",
-    "Comparison",
-    "Verification",
-]
-
 COMPARE_SCHEMA = "tonnage.compare/1"
 VERIFY_SCHEMA = "tonnage.verify/1"
 

@@ -14,23 +14,7 @@ import msgspec
 from tonnage.domain.answer import Quantity
 from tonnage.domain.requests.cost import OwnedMachine, RentOrBuyRequest
 
-__all__ = [
-    "COST_SCHEMA",
-    "BillingRules",
-    "BoughtTokens",
-    "Claim",
-    "EnergyUse",
-    "Input",
-    "OwnedMachine",
-    "OwnedServer",
-    "Rent",
-    "RentOrBuy",
-    "RentOrBuyRequest",
-    "SampleCosts",
-    "Swing",
-    "TokensInstead",
-    "UnitCosts",
-]
+__all__ = ["OwnedMachine", "RentOrBuyRequest"]
 
 COST_SCHEMA = "tonnage.cost/1"
 

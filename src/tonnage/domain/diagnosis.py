@@ -14,19 +14,6 @@ import msgspec
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.train_measurement import StepTimes
 
-__all__ = [
-    "DIAGNOSIS_SCHEMA",
-    "Diagnosis",
-    "Evidence",
-    "Fact",
-    "Histogram",
-    "LoadLevel",
-    "Missing",
-    "Reading",
-    "Remedy",
-    "Verdict",
-]
-
 DIAGNOSIS_SCHEMA = "tonnage.diagnosis/1"
 
 Remedy = Literal["code", "settings", "capacity", "accelerator", "measure"]

@@ -16,24 +16,6 @@ from typing import Final, Literal
 
 import msgspec
 
-__all__ = [
-    "CARD_MEMORY",
-    "LOG_STEP",
-    "NEURON",
-    "NEURON_RING_BYTES_PER_S",
-    "OWN_KERNELS",
-    "PROCESSOR",
-    "PROCESSOR_OWN",
-    "RUNGS",
-    "WITNESSES",
-    "Curve",
-    "Grid",
-    "Ladder",
-    "Machine",
-    "Origin",
-    "Rung",
-]
-
 Rung = Literal["own", "architecture", "generation", "generic"]
 
 RUNGS: Final[tuple[Rung, ...]] = ("own", "architecture", "generation", "generic")

@@ -26,11 +26,6 @@ from tonnage.domain.model import Model
 from tonnage.domain.precision import number_format
 from tonnage.units import GiB
 
-__all__ = [
-    "Default", "EngineSpec", "MemoryRule", "Overheads", "ResolvedEngine", "Scheduling", "Series", "ServerMetrics",
-    "Starting", "captured_batch", "counter", "gauge", "histogram", "with_async_scheduling",
-]  # fmt: skip
-
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
     """Where a page states one of our numbers."""

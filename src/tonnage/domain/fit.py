@@ -13,7 +13,7 @@ import msgspec
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.requests.fit import FitRequest, Goal, Solve
 
-__all__ = ["FIT_SCHEMA", "FitAnswer", "FitRequest", "FitRow", "Goal", "Largest", "Rule", "Solve"]
+__all__ = ["FitRequest", "Goal", "Solve"]
 
 FIT_SCHEMA = "tonnage.fit/1"
 

@@ -7,8 +7,6 @@ import msgspec
 from tonnage.domain.answer import Quantity
 from tonnage.domain.money import Commitment
 
-__all__ = ["FleetDay", "FleetWay", "Valleys"]
-
 
 class FleetWay(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One way to size the fleet."""

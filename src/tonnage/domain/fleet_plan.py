@@ -16,22 +16,7 @@ from tonnage.domain.plan import Configuration, PlanHeader
 from tonnage.domain.requests.fleet import Bucket, FleetQuota, FleetRequest, FleetWorkload, OwnMachine
 from tonnage.domain.train_plan import TrainConfiguration
 
-__all__ = [
-    "Bucket",
-    "FleetAlternative",
-    "FleetCheck",
-    "FleetLimit",
-    "FleetPlan",
-    "FleetQuota",
-    "FleetRequest",
-    "FleetRun",
-    "FleetWorkload",
-    "HourRange",
-    "OwnMachine",
-    "PoolInstances",
-    "PoolReplicas",
-    "SurerFleet",
-]
+__all__ = ["Bucket", "FleetQuota", "FleetRequest", "FleetWorkload", "OwnMachine"]
 
 
 class HourRange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

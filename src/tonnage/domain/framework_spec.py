@@ -14,8 +14,6 @@ import msgspec
 
 from tonnage.domain.layout import Sharding
 
-__all__ = ["FrameworkSpec", "Keeps", "Situation", "SoftwareSpec"]
-
 Situation = Literal["pretrain", "pretrain_alone", "finetune", "finetune_whole", "tpu"]
 """Jobs that settle what is looked at where nobody names the software: pre-training on many or on one accelerator,
 fine-tuning, fine-tuning of whole models on many, and anything on Google's parts."""

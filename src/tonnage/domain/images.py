@@ -6,8 +6,6 @@ import msgspec
 
 from tonnage.domain.requests.images import Images
 
-__all__ = ["EncoderWay", "ImageCosts"]
-
 
 class EncoderWay(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One place for the vision encoder: what it takes there, and what the plan then costs."""

@@ -13,7 +13,7 @@ from tonnage.domain.cost import EnergyUse, SampleCosts
 from tonnage.domain.plan import Bill, RankedPlan
 from tonnage.domain.requests.infer import Infer, Video
 
-__all__ = ["Infer", "InferOption", "InferPlan", "Video"]
+__all__ = ["Infer", "Video"]
 
 
 class InferOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

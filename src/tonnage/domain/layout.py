@@ -14,18 +14,6 @@ import msgspec
 from tonnage.domain.requests.adapters import Adapters
 from tonnage.domain.requests.field import Group, layout_field
 
-__all__ = [
-    "NETWORK_ENGINE",
-    "SERVING_ENGINE",
-    "Disaggregation",
-    "Engine",
-    "Layout",
-    "PoolWorkers",
-    "Schedule",
-    "Sharding",
-    "TrainLayout",
-]
-
 SERVING_ENGINE: Final = "vllm"
 """Of models that decode text."""
 

@@ -13,7 +13,7 @@ from tonnage.domain.published import QualityChange
 from tonnage.domain.requests.composed import LifecycleRequest
 from tonnage.domain.train_plan import Milestone, TrainPlan
 
-__all__ = ["LifecyclePlan", "LifecycleRequest", "OneType", "SavingsOption"]
+__all__ = ["LifecycleRequest"]
 
 
 class OneType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

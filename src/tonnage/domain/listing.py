@@ -13,20 +13,6 @@ import msgspec
 
 from tonnage.domain.accelerator import Accelerator, PublishedResult, ScaleUpDomain
 
-__all__ = [
-    "MODELS_SCHEMA",
-    "REFRESH_SCHEMA",
-    "SCHEMA",
-    "AcceleratorCard",
-    "Column",
-    "Hidden",
-    "Listing",
-    "Refresh",
-    "Refreshed",
-    "RefreshedModel",
-    "RefreshedModels",
-]
-
 SCHEMA = "tonnage.catalog/1"
 
 

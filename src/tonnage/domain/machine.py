@@ -9,8 +9,6 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.precision import Precision
 
-__all__ = ["DeviceGroup", "Download", "Host", "Inventory", "LocalAnswer", "LocalRow", "Machine", "Offload"]
-
 
 class DeviceGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Equal accelerators of one source, as it names them."""

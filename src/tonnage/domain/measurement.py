@@ -16,27 +16,6 @@ import msgspec
 
 from tonnage.domain.requests.common import Slo
 
-__all__ = [
-    "CAPACITY_SCHEMA",
-    "DEVICE_SCHEMA",
-    "HISTORY_SCHEMA",
-    "MAX_CACHED_SHARE",
-    "MEASUREMENT_SCHEMA",
-    "UNUSABLE",
-    "Capacity",
-    "DeviceMeasurement",
-    "Entry",
-    "History",
-    "Knee",
-    "Latency",
-    "Load",
-    "Measurement",
-    "Point",
-    "Rate",
-    "ServerState",
-    "turning_point",
-]
-
 MEASUREMENT_SCHEMA = "tonnage.measurement/1"
 CAPACITY_SCHEMA = "tonnage.capacity/1"
 UNUSABLE: Final = "Not to be used"

@@ -21,20 +21,6 @@ import msgspec
 
 from tonnage.domain.profile import Profile
 
-__all__ = [
-    "Attention",
-    "FeedForward",
-    "LatentAttention",
-    "LayerGroup",
-    "Mixer",
-    "Mlp",
-    "Model",
-    "Moe",
-    "Network",
-    "StateSpace",
-    "Tower",
-]
-
 
 class Attention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="attention"):
     """Multi-head, grouped-query or multi-query attention: they differ only in `num_key_value_heads`."""

@@ -9,24 +9,6 @@ from typing import Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-__all__ = [
-    "STALE_AFTER_DAYS",
-    "CarbonIntensity",
-    "Commitment",
-    "Contract",
-    "Offer",
-    "OfferKind",
-    "OwnedParameter",
-    "Price",
-    "PriceFall",
-    "Provider",
-    "SpotRecord",
-    "Term",
-    "TokenPrice",
-    "Trust",
-    "is_stale",
-]
-
 STALE_AFTER_DAYS: Final = 90
 """A price older than this is flagged. [days]"""
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Offline", "Runtime", "Shape", "Silicon", "Style", "Unet"]
-
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An engine in one of its modes: what it adds to the arithmetic of a network."""

@@ -12,8 +12,6 @@ from tonnage.domain.fleet_plan import FleetPlan
 from tonnage.domain.plan import PlanHeader
 from tonnage.domain.requests.composed import Own
 
-__all__ = ["Beside", "MixedRow", "OwnPlan", "OwnRow", "OwnedAnswer", "PowerCap", "SiteAnswer"]
-
 
 class OwnRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One model on a group: the format and layout with the most output at the wanted speed."""

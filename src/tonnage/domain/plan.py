@@ -25,28 +25,7 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.domain.roofline import Roofline
 from tonnage.domain.sessions import PrefixReuse, SessionCosts
 
-__all__ = [
-    "PLAN_SCHEMA",
-    "Bill",
-    "BreakEven",
-    "Capacity",
-    "Choice",
-    "ConfidencePrice",
-    "Configuration",
-    "Decision",
-    "LoadPoint",
-    "PlanHeader",
-    "PoolWorkers",
-    "Provenance",
-    "RankedPlan",
-    "Rejection",
-    "RejectionCount",
-    "SeparatePools",
-    "ServeOption",
-    "ServePlan",
-    "SimulatedCapacity",
-    "Sizing",
-]
+__all__ = ["PoolWorkers"]
 
 PLAN_SCHEMA = "tonnage.plan/2"
 

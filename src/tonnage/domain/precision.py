@@ -14,8 +14,6 @@ import msgspec
 
 from tonnage.errors import BadRequest, UnknownName
 
-__all__ = ["FORMATS", "Format", "Precision", "number_format"]
-
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):
     """One number format. `bits` includes scales and zero points; `compute` names a peak of the accelerator."""

@@ -11,8 +11,6 @@ from typing import Final, Literal
 
 import msgspec
 
-__all__ = ["PROFILE_SCHEMA", "Moment", "Profile", "TracedInput", "TracedOperator"]
-
 PROFILE_SCHEMA: Final = "tonnage.profile/1"
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Near", "Published", "QualityChange", "QualityScore"]
-
 
 class Published(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One published measurement: what ran, and what was measured. Absent = not stated."""

@@ -6,8 +6,6 @@ from typing import Final, NamedTuple
 
 from tonnage.domain.answer import Verdict
 
-__all__ = ["FILTERED", "LIMITS", "Limit", "none_works", "refusal", "ruled_out"]
-
 FILTERED: Final = "excluded by your filters"
 
 

@@ -31,8 +31,6 @@ from tonnage.domain.requests.case_fields import (
 )
 from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group, accelerator_field, training_field
 
-__all__ = ["ALGORITHMS", "NOTHING_FITTED", "Algorithm", "RlCase", "RlCoefficients", "RlResult"]
-
 Algorithm = Literal["grpo", "rloo", "dapo", "ppo"]
 ALGORITHMS: tuple[str, ...] = ("grpo", "rloo", "dapo", "ppo")
 

@@ -15,7 +15,7 @@ from tonnage.domain.requests.rl import Rl
 from tonnage.domain.rl import RlCase
 from tonnage.domain.train_plan import Run, TrainConfiguration
 
-__all__ = ["Rl", "RlOption", "RlPlan", "RlSplit"]
+__all__ = ["Rl"]
 
 
 class RlSplit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

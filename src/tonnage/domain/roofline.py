@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Roofline", "RooflinePoint"]
-
 
 class RooflinePoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One operator of a step, all its executions together."""

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = [
-    "CacheSize", "CacheTier", "HitsAt", "PrefixReuse", "Reuse", "RouteHits", "SessionClass", "SessionCosts",
-    "SessionProfile", "Spread", "TierShare", "TierUse", "TraceSessions",
-]  # fmt: skip
-
 Spread = tuple[tuple[float, float], ...]
 """A distribution by its quantiles: (share of draws that are no larger, value), both rising."""
 

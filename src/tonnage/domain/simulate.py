@@ -13,16 +13,7 @@ from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.case import Latency
 from tonnage.domain.requests.simulate import AutoScaling, Simulation, SimulationTraffic
 
-__all__ = [
-    "SIMULATE_SCHEMA",
-    "AutoScaling",
-    "CapacityFound",
-    "FleetSeen",
-    "Occupancy",
-    "Simulated",
-    "Simulation",
-    "SimulationTraffic",
-]
+__all__ = ["AutoScaling", "Simulation", "SimulationTraffic"]
 
 SIMULATE_SCHEMA = "tonnage.simulate/1"
 

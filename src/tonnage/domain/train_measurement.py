@@ -14,20 +14,6 @@ from typing import Literal
 
 import msgspec
 
-__all__ = [
-    "TRAIN_BUDGET_SCHEMA",
-    "TRAIN_MEASUREMENT_SCHEMA",
-    "CheckpointTimes",
-    "DeviceActivity",
-    "Phase",
-    "RankSteps",
-    "StepTimes",
-    "TrainBudget",
-    "TrainMeasurement",
-    "TrainMemory",
-    "TrainRun",
-]
-
 TRAIN_MEASUREMENT_SCHEMA = "tonnage.train_measurement/1"
 
 

@@ -17,17 +17,6 @@ from tonnage.domain.layout import TrainLayout
 from tonnage.domain.plan import Bill, RankedPlan
 from tonnage.domain.requests.train import FineTune, Train
 
-__all__ = [
-    "PAYS",
-    "Milestone",
-    "Run",
-    "ScalingPoint",
-    "TrainConfiguration",
-    "TrainOption",
-    "TrainPlan",
-]
-
-
 PAYS: Final = 1.6
 """Speed that a doubling must bring to count as paying: below it the run costs a quarter more. Chosen. [-]"""
 

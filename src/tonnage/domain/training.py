@@ -16,8 +16,6 @@ from tonnage.domain.framework_spec import SoftwareSpec
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import Model
 
-__all__ = ["OBJECTIVES", "Method", "Objective", "Recompute", "TrainCoefficients", "TrainSetup"]
-
 Method = Literal["pretrain", "full", "lora", "qlora", "dora"]
 
 Recompute = Literal["none", "selective", "full"]

@@ -13,8 +13,6 @@ from tonnage.domain.machine import Download, LocalRow
 from tonnage.domain.model import Model
 from tonnage.engines.registry import engines
 
-__all__ = ["OWN_FORMAT", "PROGRAMS", "own_engine", "spread_engine", "start_commands"]
-
 PROGRAMS = ("llama-server", "ollama", "mlx_lm.server", "vllm")
 """Programs whose presence on a machine says which engine is installed."""
 OLLAMA_FORMAT = "gguf-q4_k_m"

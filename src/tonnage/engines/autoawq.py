@@ -8,8 +8,6 @@ from tonnage.domain.engine_spec import EngineSpec, MemoryRule
 from tonnage.engines.by_need import BATCHES, defaults_by_need
 from tonnage.units import GiB
 
-__all__ = ["ENGINE"]
-
 ENGINE: Final = EngineSpec(
     name="autoawq",
     title="AutoAWQ",

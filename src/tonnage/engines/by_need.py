@@ -7,8 +7,6 @@ from typing import Final
 
 from tonnage.domain.engine_spec import Default, Scheduling, Starting
 
-__all__ = ["BATCHES", "FURTHER_LAUNCHES", "defaults_by_need"]
-
 BATCHES: Final = Scheduling(whole_batches=True)
 FURTHER_LAUNCHES: Final = {
     # bitsandbytes' LLM.int8: statistics of rows, codes, search for outliers, their columns taken out, layout, integer

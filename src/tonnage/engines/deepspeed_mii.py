@@ -8,8 +8,6 @@ from typing import Final
 from tonnage.domain.engine_spec import Default, EngineSpec, MemoryRule, Scheduling, Starting
 from tonnage.units import GB
 
-__all__ = ["ENGINE"]
-
 
 def _defaults(at: Starting) -> Iterator[Default]:
     yield Default(field="memory_fraction", value=1.0, source="DeepSpeed RaggedInferenceEngineConfig: all but 1 GB")

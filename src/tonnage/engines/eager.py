@@ -6,8 +6,6 @@ from typing import Final
 
 from tonnage.domain.framework_spec import Keeps, SoftwareSpec
 
-__all__ = ["SOFTWARE"]
-
 SOFTWARE: Final = SoftwareSpec(
     name="eager",
     words=("pytorch", "hf", "transformers", "peft", "trl", "axolotl", "accelerate", "lightning"),

@@ -8,8 +8,6 @@ from typing import Final
 from tonnage.domain.engine_spec import Default, EngineSpec, MemoryRule, Starting
 from tonnage.units import GiB
 
-__all__ = ["ENGINE", "exllama_defaults"]
-
 
 def exllama_defaults(at: Starting) -> Iterator[Default]:
     length = at.model.max_context or 2048

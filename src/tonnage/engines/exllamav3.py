@@ -8,8 +8,6 @@ from tonnage.domain.engine_spec import EngineSpec, MemoryRule
 from tonnage.engines.exllamav2 import exllama_defaults
 from tonnage.units import GiB
 
-__all__ = ["ENGINE"]
-
 ENGINE: Final = EngineSpec(
     name="exllamav3",
     title="ExLlamaV3",

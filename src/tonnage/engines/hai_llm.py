@@ -6,6 +6,4 @@ from typing import Final
 
 from tonnage.domain.framework_spec import FrameworkSpec
 
-__all__ = ["FRAMEWORK"]
-
 FRAMEWORK: Final = FrameworkSpec(words=("hai-llm", "dualpipe"), software="megatron", overlapped_experts=True)

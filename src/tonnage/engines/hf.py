@@ -7,8 +7,6 @@ from typing import Final
 from tonnage.domain.engine_spec import EngineSpec, MemoryRule
 from tonnage.engines.by_need import BATCHES, FURTHER_LAUNCHES, defaults_by_need
 
-__all__ = ["ENGINE"]
-
 ENGINE: Final = EngineSpec(
     name="hf",
     title="Transformers",

@@ -6,8 +6,6 @@ from typing import Final
 
 from tonnage.domain.framework_spec import Keeps, SoftwareSpec
 
-__all__ = ["SOFTWARE"]
-
 SOFTWARE: Final = SoftwareSpec(
     name="jax",
     words=("maxtext", "paxml", "pathways", "jax", "t5x"),

@@ -6,8 +6,6 @@ from typing import Final
 
 from tonnage.domain.framework_spec import FrameworkSpec
 
-__all__ = ["FRAMEWORK"]
-
 FRAMEWORK: Final = FrameworkSpec(
     words=("litgpt", "lit-gpt"), software="eager", stem="lit", pretrains_as="fsdp", own_adapters=True, loads_whole=True
 )

@@ -7,8 +7,6 @@ from typing import Final
 
 from tonnage.domain.engine_spec import Default, EngineSpec, MemoryRule, ServerMetrics, Starting, counter, gauge
 
-__all__ = ["ENGINE", "metrics"]
-
 
 def _defaults(at: Starting) -> Iterator[Default]:
     yield Default(field="max_num_batched_tokens", value=512, source="llama.cpp n_ubatch")

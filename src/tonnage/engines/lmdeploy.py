@@ -12,8 +12,6 @@ from typing import Final
 
 from tonnage.domain.engine_spec import Default, EngineSpec, MemoryRule, Scheduling, Starting
 
-__all__ = ["ENGINE"]
-
 
 def _defaults(at: Starting) -> Iterator[Default]:
     yield Default(field="memory_fraction", value=0.80, source="LMDeploy cache_max_entry_count: of free since 0.2.1")

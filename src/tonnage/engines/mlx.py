@@ -7,8 +7,6 @@ from typing import Final
 
 from tonnage.domain.engine_spec import Default, EngineSpec, MemoryRule, Starting
 
-__all__ = ["ENGINE"]
-
 USUAL_CONTEXT: Final = 4096
 
 

@@ -28,28 +28,6 @@ from tonnage.domain.model import Model
 from tonnage.domain.requests.field import refuse_unknown_names
 from tonnage.errors import BadRequest, UnknownName, did_you_mean, echo, nearest
 
-__all__ = [
-    "SETTINGS",
-    "assumptions",
-    "defaults",
-    "engine_name",
-    "engine_spec",
-    "engines",
-    "explain_defaults",
-    "find_engine",
-    "metrics_of",
-    "planned_engines",
-    "read_settings",
-    "records",
-    "release",
-    "resolve_engine",
-    "server_metrics",
-    "stated_release",
-    "unlisted_engine",
-    "unsupported_reason",
-]
-
-
 SETTINGS: Final = tuple(name for name in Engine.__struct_fields__ if name not in {"name", "version"})
 """Settings of an engine that a case may state."""
 _COUNTS: Final = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "block_tokens")

@@ -18,8 +18,6 @@ from tonnage.domain.engine_spec import (
 )
 from tonnage.units import GiB
 
-__all__ = ["ENGINE", "metrics"]
-
 RATIO: Final = 0.7
 """Share of an answer's rest that admission keeps room for at the start (new_token_ratio of ServerArgs). [-]"""
 RATIO_LEAST: Final = 0.7 * 0.14

@@ -7,8 +7,6 @@ from typing import Final
 from tonnage.domain.engine_spec import EngineSpec, MemoryRule
 from tonnage.engines.by_need import BATCHES, defaults_by_need
 
-__all__ = ["ENGINE"]
-
 ENGINE: Final = EngineSpec(
     name="tensorrt",
     title="TensorRT",

@@ -17,8 +17,6 @@ from tonnage.domain.engine_spec import (
     histogram,
 )
 
-__all__ = ["ENGINE", "metrics"]
-
 
 def _defaults(at: Starting) -> Iterator[Default]:
     yield Default(field="memory_fraction", value=0.95, source="TGI flash_causal_lm: keeps 5 % after warm-up")

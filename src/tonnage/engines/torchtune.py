@@ -6,8 +6,6 @@ from typing import Final
 
 from tonnage.domain.framework_spec import FrameworkSpec
 
-__all__ = ["FRAMEWORK"]
-
 FRAMEWORK: Final = FrameworkSpec(
     words=("torchtune",), software="compiled", fused_loss=True, own_adapters=True, pages_states=True
 )

@@ -9,8 +9,6 @@ from types import MappingProxyType
 from tonnage.domain.framework_spec import FrameworkSpec, Situation, SoftwareSpec
 from tonnage.engines.registry import records
 
-__all__ = ["framework_words", "frameworks_in", "software_of", "software_spec", "training_families", "usual_software"]
-
 
 @cache
 def training_families() -> Mapping[str, SoftwareSpec]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tonnage.domain.engine_spec import Series, ServerMetrics, counter, gauge
 
-__all__ = ["metrics"]
-
 
 def _requests(kind: str) -> Series:
     return gauge("nv_trt_llm_request_metrics", where=(("request_type", kind),))

@@ -6,6 +6,4 @@ from typing import Final
 
 from tonnage.domain.framework_spec import FrameworkSpec
 
-__all__ = ["FRAMEWORK"]
-
 FRAMEWORK: Final = FrameworkSpec(words=("unsloth",), software="compiled", fused_loss=True, own_adapters=True)

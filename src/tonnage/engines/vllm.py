@@ -17,8 +17,6 @@ from tonnage.domain.engine_spec import (
     histogram,
 )
 
-__all__ = ["ENGINE", "metrics"]
-
 
 def _defaults(at: Starting) -> Iterator[Default]:
     source = "vLLM EngineArgs.get_batch_defaults"

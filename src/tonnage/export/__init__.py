@@ -23,8 +23,6 @@ from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest, NoCheckpoint, UnknownName
 from tonnage.export.target import Target, names
 
-__all__ = ["Offered", "export", "known_targets", "offered", "target_module"]
-
 
 class Offered(NamedTuple):
     """Where one option can be started."""

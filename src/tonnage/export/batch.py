@@ -10,8 +10,6 @@ from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment
 from tonnage.export.text import data_text
 
-__all__ = ["batch_deployment", "batch_files", "requests_per_part"]
-
 ENGINE: Final = "vllm"
 """Whose offline class the loop calls."""
 PART_S: Final = 600.0

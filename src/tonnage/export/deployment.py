@@ -26,17 +26,6 @@ from tonnage.errors import BadRequest, NoCheckpoint, echo
 from tonnage.export.target import Server, Target
 from tonnage.export.text import comment, label, safe_name, shell
 
-__all__ = [
-    "Deployment",
-    "checkpoint_of",
-    "deployment",
-    "needs_quantised",
-    "offer_line",
-    "script",
-    "server",
-    "version_of",
-]
-
 PORT: Final = 8000
 USUAL_DISK_GB: Final = 512
 """Where the size of the checkpoint is not known. [GB]"""

@@ -17,8 +17,6 @@ from tonnage.errors import BadRequest
 from tonnage.export.deployment import checkpoint_of, offer_line
 from tonnage.export.text import label, safe_name
 
-__all__ = ["Job", "attention_of", "builds_as_planned", "job"]
-
 FLASH_FROM: Final = 8
 """First compute capability (major) that FlashAttention-2 runs on."""
 

@@ -19,8 +19,6 @@ from tonnage.engines.registry import engine_spec, metrics_of
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment
 
-__all__ = ["Signal", "Watched", "watched"]
-
 
 class Signal(msgspec.Struct, frozen=True, kw_only=True):
     """One number of a running service beside its plan."""

@@ -20,8 +20,6 @@ from tonnage.domain.adoption import Setting
 from tonnage.errors import BadRequest, echo, nearest
 from tonnage.export.text import data_text
 
-__all__ = ["Options", "Read", "number", "read_options", "whole"]
-
 _SCALES: Final = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 _NUMBER: Final = re.compile(r"(\d+(?:\.\d+)?)([kKmMgG]?)")
 SUGGESTED: Final = 12

@@ -18,8 +18,6 @@ from tonnage.errors import BadRequest
 from tonnage.export.deployment import checkpoint_of, offer_line
 from tonnage.export.text import label, safe_name
 
-__all__ = ["RlJob", "rl_job"]
-
 SHARDED: Final = frozenset({"fsdp", "hsdp", "zero3"})
 CACHE_SHARE: Final = {True: 0.6, False: 0.85}
 """Of an accelerator's memory that the engine takes: shared with a trainer whose states are parked, and alone. [-]"""

@@ -16,8 +16,6 @@ import msgspec
 from tonnage.errors import BadRequest
 from tonnage.export.text import data_text, head
 
-__all__ = ["Names", "Server", "Target", "accelerators_called", "image", "names"]
-
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """One engine or orchestrator that files can be written for."""

@@ -19,19 +19,6 @@ from tonnage.errors import BadRequest, echo
 from tonnage.foreign import plain_text
 from tonnage.version import __version__
 
-__all__ = [
-    "UNTESTED",
-    "comment",
-    "data_text",
-    "flags",
-    "head",
-    "label",
-    "safe_name",
-    "shell",
-    "templated_name",
-    "yaml_text",
-]
-
 MAX_NAME_LENGTH = 512
 MAX_LABEL_LENGTH = 40
 """Characters of a label; Kubernetes takes 63 and appends its own. [characters]"""

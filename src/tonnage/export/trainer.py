@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-__all__ = ["OPTIMIZER_NAMES", "SHARDED_8BIT", "optimizer_called", "read_switch", "settle_trainer"]
-
 OPTIMIZER_NAMES: Final = {
     "adamw": "adamw_torch_fused",
     "adamw-8bit": "adamw_bnb_8bit",

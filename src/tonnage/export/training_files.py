@@ -18,8 +18,6 @@ from tonnage.errors import BadRequest
 from tonnage.export.job import Job, job
 from tonnage.export.target import Target
 
-__all__ = ["CHECKPOINTS", "TrainingFiles", "training_files"]
-
 SCRIPTS: Final = ("launch.sh", "pretrain.sh", "train.sh")
 CHECKPOINTS: Final = ("CHECKPOINTS", "OUTPUT")
 """What scripts call the shared folder; the orchestrator knows it."""

@@ -17,8 +17,6 @@ from tonnage.errors import BadRequest, Unmeasured
 from tonnage.measure.knee import objective_missed, why_not_sustained
 from tonnage.measure.records import check_bounds
 
-__all__ = ["Demand", "Work", "best_sustained_point", "budget_of", "capacity_of"]
-
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """The load to be served, and what must stay free."""

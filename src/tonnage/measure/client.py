@@ -24,20 +24,6 @@ import msgspec
 from tonnage.errors import BadRequest, echo
 from tonnage.measure.stream import Body, Broken, Event, events_of, head_of, take_body
 
-__all__ = [
-    "Connection",
-    "Reply",
-    "Target",
-    "address_of",
-    "ask",
-    "close",
-    "key_of",
-    "open_connection",
-    "request_bytes",
-    "target_at",
-    "target_of",
-]
-
 MAX_DETAIL_LENGTH: Final = 200
 MAX_ECHO_LENGTH: Final = 65_536
 MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024

@@ -35,8 +35,6 @@ from tonnage.measure.client import Target, ask, close, key_of, open_connection, 
 from tonnage.measure.load import Stage, Stop, faster_loop, run_stage
 from tonnage.measure.records import Spec
 
-__all__ = ["Clients", "Cost", "client_cost", "clients_for"]
-
 BUSY: Final = 0.4
 """Of one core, that one client may need: beyond half of it, waits for its own loop grow to milliseconds."""
 REHEARSED: Final = 50

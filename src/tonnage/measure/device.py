@@ -20,8 +20,6 @@ from typing import Any, Final
 from tonnage.domain.measurement import DEVICE_SCHEMA, DeviceMeasurement, Rate
 from tonnage.errors import BadRequest, echo
 
-__all__ = ["device_toml", "measure_device"]
-
 Run = Callable[[], Any]
 Clock = Callable[[Run, int], float]
 """Seconds of so many runs."""

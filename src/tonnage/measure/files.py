@@ -8,8 +8,6 @@ from typing import Final
 
 from tonnage.errors import BadFact, echo
 
-__all__ = ["MAX_BYTES", "read_whole", "refuse_heavy"]
-
 MAX_BYTES: Final = 128 * 1024**2
 """Of one file, unpacked; a report of 10,000 requests with the time of each token is half of it. [bytes]"""
 MAX_MEMORY_BYTES: Final = 300e6

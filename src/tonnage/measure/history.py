@@ -26,21 +26,6 @@ from tonnage.errors import BadFact, BadRequest, TonnageError, echo
 from tonnage.sqlitefile import HISTORY_ID, refuse_other, stamp_version
 from tonnage.version import __version__
 
-__all__ = [
-    "LATEST",
-    "MIGRATIONS",
-    "OFF",
-    "PLACE_ENV",
-    "Database",
-    "Place",
-    "entries",
-    "entry",
-    "export",
-    "open_store",
-    "place_of",
-    "remember",
-]
-
 LIBRARIES: Final = ("torch", "vllm", "sglang", "transformers", "xllamacpp")
 """Their versions are kept where they are installed: what was measured here may have run on them."""
 COLUMNS: Final = "id, kind, date, machine, model, subject, versions"

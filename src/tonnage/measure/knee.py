@@ -15,8 +15,6 @@ from typing import Final, Literal
 from tonnage.domain.measurement import Knee, Latency, Point, turning_point
 from tonnage.domain.requests.common import Slo
 
-__all__ = ["knee_of", "next_level", "objective_missed", "why_not_sustained"]
-
 By = Literal["rate", "concurrency"]
 
 SUSTAINED_SHARE: Final = 0.90

@@ -28,8 +28,6 @@ from tonnage.errors import BadRequest, TonnageError
 from tonnage.measure.client import Connection, Reply, ask, request_bytes
 from tonnage.measure.records import Outcome, Spec, append
 
-__all__ = ["MAX_IN_FLIGHT", "Stage", "Stop", "faster_loop", "gaps", "outcome_of", "prompt", "run_stage", "words_for"]
-
 MAX_IN_FLIGHT: Final = 4096
 """Requests that an open loop may have unanswered before it counts as over-saturated."""
 MAX_FAILURES: Final = 20

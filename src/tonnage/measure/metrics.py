@@ -19,8 +19,6 @@ from tonnage.engines.registry import server_metrics
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.foreign import plain_text
 
-__all__ = ["COUNTERS", "EXPORTERS", "all_names", "reading_of", "reading_of_samples", "samples_of"]
-
 Sample = tuple[str, Mapping[str, str], float]
 """Name, labels, value."""
 

@@ -32,16 +32,6 @@ if TYPE_CHECKING:
     from tonnage.measure.diagnose.sources import Watch
     from tonnage.measure.history import Place
 
-__all__ = [
-    "Looked",
-    "is_training_row",
-    "look_at_service",
-    "measurement_of_page",
-    "read_pasted",
-    "read_pasted_training",
-    "read_points",
-    "read_training",
-]  # fmt: skip
 
 _NUMBER: Final = r"(?P<value>\d[\d,]*(?:\.\d+)?(?:[kK](?![a-zA-Z]))?)"
 _NAMED: Final = _NUMBER.replace("value", "named")

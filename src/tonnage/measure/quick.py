@@ -19,8 +19,6 @@ from tonnage.measure.records import Spec
 from tonnage.measure.scrape import engine_at
 from tonnage.measure.serve import measure_serve
 
-__all__ = ["measure_quick", "planned", "quick_specs"]
-
 _EACH: Final = 6
 """Requests of each place that count, after one of warm-up. [requests]"""
 _LEAST_S: Final = 3.0

@@ -21,9 +21,6 @@ from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.measure.files import read_whole, refuse_heavy
 
-__all__ = ["LOG_SCHEMA", "Header", "Line", "Log", "Outcome", "Scrape", "Segment", "Spec", "StageEnd", "append",
-           "check_bounds", "create", "log_of", "read_log", "reopen", "sync"]  # fmt: skip
-
 LOG_SCHEMA = "tonnage.measurement-log/1"
 
 

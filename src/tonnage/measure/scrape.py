@@ -19,8 +19,6 @@ from tonnage.measure.client import Target, address_of, target_at
 from tonnage.measure.diagnose.window import evidence_of
 from tonnage.measure.metrics import reading_of
 
-__all__ = ["engine_at", "fetch", "page_of", "pages_of", "state_of", "watch"]
-
 EVERY_S: Final = 1.0
 MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
 TIMEOUT_S: Final = 2.0

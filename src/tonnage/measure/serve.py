@@ -43,8 +43,6 @@ from tonnage.measure.scrape import pages_of, state_of, watch
 from tonnage.measure.summary import measurement_of, point_of
 from tonnage.version import __version__
 
-__all__ = ["Progress", "check", "measure_serve"]
-
 MAX_REQUESTS = 1_000_000
 MAX_DURATION_S = 24 * 3600.0
 MAX_CONCURRENCY = 4096

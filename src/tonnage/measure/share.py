@@ -16,8 +16,6 @@ from typing import Final
 from tonnage.domain.measurement import Measurement, Point
 from tonnage.errors import BadRequest
 
-__all__ = ["COLUMNS", "as_csv", "shared_rows"]
-
 COLUMNS: Final = (
     "id", "block", "year", "model_id", "accelerator_id", "num_accel", "num_accel_total", "engine", "engine_version",
     "weight_precision", "tp", "pp", "load", "concurrency_or_batch", "request_rate_qps", "requests_per_client",

@@ -12,8 +12,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Body", "Broken", "Event", "Head", "events_of", "head_of", "take_body"]
-
 MAX_HEAD_LENGTH = 65_536
 MAX_LINE_LENGTH = 1_048_576
 MAX_LENGTH_DIGITS = 18

@@ -26,8 +26,6 @@ from tonnage.measure.knee import knee_of
 from tonnage.measure.records import Log, Outcome
 from tonnage.simulation.metrics import e2e_s, goodput_per_s, stated, summary, tpot_s, ttft_s
 
-__all__ = ["cached_notes", "is_late", "latency", "measurement_of", "point_of", "ratio"]
-
 SLOW_CLIENT_S = 0.005
 MAX_LATE_SHARE = 0.05
 """Of the median time to first token, that the client's own lateness may be."""

@@ -43,19 +43,7 @@ from tonnage.optimize.fleet_zones import Terms, at_least, at_most, carrying_rows
 from tonnage.optimize.highs import UNLIMITED, Column, Row
 from tonnage.optimize.programme import Programme, Solved, is_large, lower_bound, solve, trim
 
-__all__ = [
-    "Fleet",
-    "FleetProblem",
-    "Machine",
-    "Pool",
-    "Quota",
-    "Step",
-    "Term",
-    "Way",
-    "cheapest_fleet",
-    "least_cost",
-    "takes_long",
-]
+__all__ = ["Fleet", "FleetProblem", "Machine", "Pool", "Quota", "Step", "Term", "Way"]
 
 
 MOST_SIGNED: float = 4096.0

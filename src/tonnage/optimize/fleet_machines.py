@@ -26,8 +26,6 @@ from msgspec.structs import replace
 
 from tonnage.optimize.fleet_problem import Fleet, FleetProblem, Machine, Way, classes_of
 
-__all__ = ["drop_dominated", "merge_machines", "place_on_instances"]
-
 TOLERANCE: Final = 1e-9
 
 Sign = tuple[int, float, int, tuple[float, ...], float, bool]

@@ -7,8 +7,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Fleet", "FleetProblem", "Key", "Machine", "Pool", "Quota", "Step", "Term", "Way", "classes_of"]
-
 Key = tuple[Any, ...]
 """Of a variable of the programme: its family, and what it is of."""
 

@@ -19,8 +19,6 @@ from collections.abc import Iterator, Mapping
 from tonnage.optimize.fleet_problem import FleetProblem, Key, Machine, Pool, Way, classes_of
 from tonnage.optimize.highs import UNLIMITED, Column
 
-__all__ = ["Terms", "at_least", "at_most", "carrying_rows", "room_rows", "zone_columns", "zone_rows"]
-
 Terms = tuple[Mapping[Key, float], float, float, bool]
 """A row: factor of each variable, lower and upper end of their sum, and whether a variable of its own makes it hold."""
 

@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-__all__ = ["UNLIMITED", "Column", "Row", "add_rows", "highs_model", "run"]
-
 _FEASIBLE: Final = 2
 """HiGHS's kSolutionStatusFeasible."""
 UNLIMITED: Final = 1e6

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["largest_whole"]
-
 
 def largest_whole(fits: Callable[[int], bool], *, most: int) -> int:
     """The largest whole number from 1 to `most` for which `fits` holds; 0 when not even 1 does. Fits is monotone."""

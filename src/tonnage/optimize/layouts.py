@@ -16,9 +16,6 @@ from tonnage.domain.layout import Layout
 from tonnage.domain.model import LatentAttention, Model, Moe
 from tonnage.domain.refusal import refusal
 
-__all__ = ["legal", "replica_layouts"]
-
-
 _STAGES: Final = (1, 2, 3, 4, 6, 8)
 """Devices over which layers are spread."""
 WIDEST_TP: Final = 16

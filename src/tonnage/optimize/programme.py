@@ -27,8 +27,6 @@ from tonnage.optimize.programme_cuts import Cover, Point, Room, violated_cuts
 from tonnage.optimize.programme_hull import broken_facets
 from tonnage.optimize.programme_shared import hold_shared, whole_over_parts
 
-__all__ = ["Programme", "Solved", "is_large", "lower_bound", "solve", "trim"]
-
 WHOLE_AT_MOST: Final = 200
 """Whole-number columns up to which HiGHS takes the programme as it is. [-]"""
 NEAR_AT_MOST: Final = 100

@@ -19,8 +19,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["Cover", "Point", "Room", "rounding_cut", "violated_cuts"]
-
 MIN_FRACTION: Final = 0.05
 """Fraction of the right side below which rounding it up gains too little. [-]"""
 MIN_VIOLATION: Final = 1e-3

@@ -25,8 +25,6 @@ import numpy as np
 
 from tonnage.optimize.programme_cuts import Cover, Point
 
-__all__ = ["broken_facet", "broken_facets"]
-
 STEPS: Final = 2000
 """Whole steps of a demand, to which sizes of replicas are rounded up. [-]"""
 MOST_COVERS: Final = 60

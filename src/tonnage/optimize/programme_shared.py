@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from tonnage.optimize.highs import Column, run
 
-__all__ = ["hold_shared", "whole_over_parts"]
-
 FIXING_DISTANCE: Final = 0.1
 """Distance to a whole number at which a shared column is taken for it. [-]"""
 TOLERANCE: Final = 1e-7

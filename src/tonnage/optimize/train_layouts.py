@@ -26,8 +26,6 @@ from tonnage.domain.model import Moe
 from tonnage.domain.training import Recompute, TrainSetup
 from tonnage.physics.pipeline import bubble_turns, stage_layers
 
-__all__ = ["Arrangement", "Found", "Space", "arrangements", "bubble_factor", "fastest_by_chance", "search"]
-
 MIN_TOKENS_PER_CONTEXT_RANK: Final = 4096
 """Tokens of one sequence that a context-parallel rank keeps: fewer leave it nothing to overlap. [tokens]"""
 MAX_TOKENS: Final = 32768

@@ -19,9 +19,6 @@ from tonnage.domain.model import Attention, FeedForward, LatentAttention, LayerG
 from tonnage.domain.training import TrainSetup
 from tonnage.physics.matrices import is_target, layer_matrices, mixer_matrices
 
-__all__ = ["layer_bytes_per_token", "logit_bytes", "recomputed_layer_bytes"]
-
-
 CHUNKED_LOGITS: Final = 3.5
 """Bytes per logit when the loss runs in eight chunks: 16-bit logits and gradients, one chunk in 32 bits."""
 

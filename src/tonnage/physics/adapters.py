@@ -25,11 +25,6 @@ from tonnage.domain.model import LayerGroup, Model
 from tonnage.physics.matrices import Matrix, is_target, layer_matrices
 from tonnage.physics.work import Operator, Work
 
-__all__ = [
-    "adapted_matrices", "adapter_bytes", "adapter_names", "adapter_work", "distinct_adapters",
-    "lru_miss_rate", "popularity", "target_names",
-]  # fmt: skip
-
 BYTES: Final = 2.0
 """Of one value of an adapter: engines keep them in 16 bits, whatever the base is in. [bytes]"""
 _EXACT: Final = 128

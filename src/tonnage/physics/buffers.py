@@ -12,8 +12,6 @@ from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention, LayerGroup, Model, Moe
 
-__all__ = ["activation_peak", "expert_peak_bytes", "layer_peak_bytes", "logits_peak_bytes"]
-
 SAMPLER_BYTES = 38.6
 """
 Bytes per row and vocabulary entry at the peak of sampling: logits in 16 and 32 bits, their sorted copy with 64-bit

@@ -19,17 +19,6 @@ from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Mixer, Model, StateSpace
 from tonnage.domain.precision import number_format
 
-__all__ = [
-    "cache_bytes_per_sequence",
-    "cache_layers",
-    "cross_cache_bytes_per_sequence",
-    "index_key_bytes",
-    "kv_bytes_per_token",
-    "kv_cache_bytes_per_token",
-    "latent_cache_bytes_per_token",
-    "state_bytes_per_sequence",
-]
-
 ONE_RANK: Final = Layout()
 
 STATE_BYTES: Final = 4.0

@@ -19,19 +19,6 @@ from tonnage.domain.efficiency import Grid, Ladder, Machine, Rung
 from tonnage.physics.efficiency import grid_s
 from tonnage.physics.work import Operator
 
-__all__ = [
-    "collective_s",
-    "distinct_groups",
-    "has_link",
-    "level_bytes",
-    "link_bytes_per_s",
-    "link_rate",
-    "network_rate",
-    "ring_steps",
-    "ring_traffic",
-    "two_regime_s",
-]
-
 _DEFAULT_NETWORK_BYTES_PER_S = 50e9  # one 400 Gb/s adapter per accelerator, the usual training node
 _SLOWEST_HOST_BYTES_PER_S = 15.75e9  # PCIe 3.0 x16, the slowest slot these parts ship with
 _PEERS = frozenset({"datacenter", "cloud-only", "workstation"})

@@ -19,8 +19,6 @@ from tonnage.physics.parameters import feed_forward_parameters, mixer_parameters
 from tonnage.physics.shares import Share, elementwise_pass, gemm, share, whole_attention
 from tonnage.physics.work import Operator, Work
 
-__all__ = ["clip_frames", "denoiser_transformer_work", "latent_tokens", "text_encoder_work", "text_tokens"]
-
 _CLIP_FRAMES: Final = 81
 """Of a clip whose model does not say how many (Wan 2.1)."""
 _VIDEO_ASPECT: Final = 832 / 480

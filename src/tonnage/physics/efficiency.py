@@ -21,18 +21,6 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.efficiency import LOG_STEP, RUNGS, Grid, Machine, Rung
 from tonnage.errors import Unmeasured
 
-__all__ = [
-    "DEMANDS",
-    "Point",
-    "cycle_s",
-    "grid_s",
-    "model_s",
-    "peak_flop_per_s",
-    "smooth_max",
-    "weakest_rung",
-]
-
-
 _EMULATED: Final = {
     "fp4": ("fp8", "bf16", "fp16", "fp32"),
     "fp8": ("bf16", "fp16", "fp32"),

@@ -21,8 +21,6 @@ from tonnage.physics.grid_reading import EXPERT_SKEW
 from tonnage.physics.shares import Share, elementwise_pass, gemm
 from tonnage.physics.work import Operator, Work
 
-__all__ = ["experts_hit", "feed_forward_work", "load_imbalance", "skewed_experts_hit"]
-
 
 def experts_hit(*, num_experts: float, num_experts_per_tok: float, tokens: float) -> float:
     """

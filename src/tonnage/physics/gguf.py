@@ -14,8 +14,6 @@ from typing import Final
 
 from tonnage.domain.precision import Format
 
-__all__ = ["gguf_bits"]
-
 Q2_K: Final = 2.625
 Q3_K: Final = 3.4375
 Q4_K: Final = 4.5

@@ -11,16 +11,6 @@ from __future__ import annotations
 
 from math import exp, lgamma, log, sqrt
 
-__all__ = [
-    "checkpoint_interval_s",
-    "checkpoint_write_s",
-    "gamma_quantile",
-    "gamma_shape",
-    "poisson_quantile",
-    "time_between_interruptions_s",
-    "useful_time_fraction",
-]
-
 
 def time_between_interruptions_s(*, nodes: float, per_node_day: float, spot_s: float | None = None) -> float:
     """

@@ -18,8 +18,6 @@ from tonnage.domain.precision import FORMATS, number_format
 from tonnage.physics.efficiency import Point, grid_s, peak_flop_per_s
 from tonnage.physics.work import Operator
 
-__all__ = ["ATTENTION", "EXPERT_SKEW", "MEASURED", "Measured", "find", "kernels", "prompt", "read", "stored_over"]
-
 EXPERT_SKEW: Final = 1.2
 """Exponent by which the popularity of experts falls with their rank in skewed tables (aiconfigurator-core). [-]"""
 _FROM_MEMORY: Final = frozenset({"gemm", "grouped_gemm", "attention_decode", "mla_decode", "state_space"})

@@ -17,17 +17,6 @@ import msgspec
 
 from tonnage.domain.model import Attention, FeedForward, LatentAttention, LayerGroup, Mixer, Mlp, Moe, StateSpace
 
-__all__ = [
-    "Matrix",
-    "feed_forward_matrices",
-    "feed_forward_vectors",
-    "is_target",
-    "layer_matrices",
-    "matrix_parameters",
-    "mixer_matrices",
-    "mixer_vectors",
-]
-
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One weight matrix: its two sides, how often it occurs, and how a group of ranks cuts it."""

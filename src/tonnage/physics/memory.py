@@ -45,16 +45,11 @@ from tonnage.physics.parameters import (
 __all__ = [
     "cache_bytes_per_sequence",
     "cache_layers",
-    "checkpoint_precision",
     "cross_cache_bytes_per_sequence",
     "kv_bytes_per_token",
     "kv_cache_bytes_per_token",
     "latent_cache_bytes_per_token",
-    "padded_vocabulary",
-    "resolve_precision",
     "state_bytes_per_sequence",
-    "stored_bytes",
-    "weight_bytes",
 ]
 
 ONE_RANK: Final = Layout()

@@ -21,8 +21,6 @@ from tonnage.physics.matrices import mixer_matrices
 from tonnage.physics.shares import Share, Tokens, attended_tokens, elementwise_pass, gemm, units_per_rank
 from tonnage.physics.work import Kind, Operator, Work
 
-__all__ = ["cross_attention_work", "mixer_work"]
-
 SCORED_TOGETHER = 128
 """Keys that MiniMax M3's indexer gives one score (`sparse_block_size` of its config.json). [tokens]"""
 

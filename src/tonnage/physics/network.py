@@ -18,8 +18,6 @@ from tonnage.domain.precision import number_format
 from tonnage.errors import BadRequest, Unmeasured
 from tonnage.physics.work import Operator, Work
 
-__all__ = ["element_bytes", "network_totals", "network_work", "patch_tokens", "retinanet_flop", "scaled_to"]
-
 _FLOP_PER_VALUE: Final = 1300.0
 """Forward FLOP per activation value: ResNet-50 740, SSD300 1,290, nnU-Net 1,380 to 2,120 (training/networks.toml)."""
 

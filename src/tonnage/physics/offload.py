@@ -17,8 +17,6 @@ from typing import Final
 
 from tonnage.errors import BadRequest
 
-__all__ = ["CROSSING_S", "LINK_SHARE", "offloaded_prefill_s", "offloaded_token_s"]
-
 CROSSING_S: Final = 1e-4
 """
 Hand-over of one layer between device and host: two copies of one hidden state, the waits around them, and kernels of

@@ -24,8 +24,6 @@ from tonnage.physics.efficiency import cycle_s, peak_flop_per_s, smooth_max, wea
 from tonnage.physics.grid_reading import MEASURED, Measured, find, kernels, read
 from tonnage.physics.work import Operator
 
-__all__ = ["has_skewed_table", "operator_evidence", "operator_s", "roofline_of", "timed_with_experts"]
-
 SLOWER: Final = 1.3
 """How much longer than the 16-bit kernel of its shape a product in fewer bits may take on the word of one table. [-]"""
 _PRODUCTS: Final = frozenset({"gemm", "grouped_gemm"})

@@ -14,8 +14,6 @@ import msgspec
 
 from tonnage.errors import UnknownName
 
-__all__ = ["OPTIMIZERS", "Optimizer", "newton_schulz_flop", "optimizer", "state_bytes_per_parameter", "step_bytes"]
-
 
 class Optimizer(msgspec.Struct, frozen=True, kw_only=True):
     """One optimizer. `states` are values kept per parameter; `bits` their width when it is the optimizer's own."""

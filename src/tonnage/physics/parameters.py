@@ -28,19 +28,6 @@ from tonnage.physics.matrices import (
     mixer_vectors,
 )
 
-__all__ = [
-    "active_parameters",
-    "embedding_parameters",
-    "feed_forward_parameters",
-    "head_parameters",
-    "layer_parameters",
-    "merge_parts",
-    "mixer_parameters",
-    "norm_parameters",
-    "parameters",
-    "position_parameters",
-]
-
 UNIT = "parameters"
 
 

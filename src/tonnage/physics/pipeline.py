@@ -10,8 +10,6 @@ import math
 
 from tonnage.errors import BadRequest
 
-__all__ = ["bubble_turns", "in_flight", "split_bubble_s", "stage_layers"]
-
 
 def bubble_turns(*, pp: int, vpp: int = 1) -> float:
     """

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tonnage.errors import BadRequest
 
-__all__ = ["capped_clock"]
-
 
 def capped_clock(*, power_share: float, static_share: float = 0.3) -> float:
     """

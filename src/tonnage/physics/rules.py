@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["INFERENCE_RULE_BYTES", "adapter_rule_bytes", "inference_rule_bytes", "training_rule_bytes"]
-
 INFERENCE_RULE_BYTES: Final = {32: 4.0, 16: 2.0, 8: 1.0, 4: 0.5}
 """Bytes per parameter by bits of the weights, as the rule gives them. [bytes/parameter]"""
 

@@ -10,8 +10,6 @@ Left out: mixtures of experts, repeated data, and what a loss means for any task
 
 from __future__ import annotations
 
-__all__ = ["compute_optimal_parameters", "loss_of"]
-
 
 def loss_of(
     *,

@@ -17,8 +17,6 @@ from tonnage.domain.layout import Layout
 from tonnage.domain.precision import Precision, number_format
 from tonnage.physics.work import Operator
 
-__all__ = ["Share", "Tokens", "attended_tokens", "elementwise_pass", "gemm", "share", "whole_attention"]
-
 WHOLE_MODEL_FORMATS = ("gguf-", "exl2-", "exl3-")
 """Families whose files quantise embeddings and head too."""
 

@@ -19,8 +19,6 @@ from tonnage.physics.shares import Tokens, gemm, share
 from tonnage.physics.transformer import encode_work, step_work
 from tonnage.physics.work import Operator, Work
 
-__all__ = ["WINDOW_S", "WINDOW_TOKENS", "decoder_step_work", "encoder_work"]
-
 WINDOW_S: Final = 30.0
 """Audio of one window. [s]"""
 WINDOW_TOKENS: Final = 1500

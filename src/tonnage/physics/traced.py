@@ -18,8 +18,6 @@ from tonnage.physics.network import element_bytes
 from tonnage.physics.unet import GROUP_NORM
 from tonnage.physics.work import Kind, Operator, Work
 
-__all__ = ["LAYER", "PIXELS", "TOKENS", "inference_peak_bytes", "profile_work", "traced_moments"]
-
 LAYER: Final = "layer: "
 """How names of traced products and convolutions begin."""
 PIXELS: Final = "pixels: "

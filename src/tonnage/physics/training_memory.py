@@ -34,17 +34,6 @@ from tonnage.physics.parameters import (
 from tonnage.physics.pipeline import in_flight, stage_layers
 from tonnage.physics.traced import traced_moments
 
-__all__ = [
-    "EXACT",
-    "Held",
-    "Recipe",
-    "adapter_parameters",
-    "held_parameters",
-    "recipe",
-    "shard_ranks",
-    "training_memory",
-]
-
 REFERENCE: Final = "reference model"
 _REFERENCE_BYTES: Final = 2.0
 """Of a weight of the reference: 16 bits, or 32 where the policy trains in them. [bytes/parameter]"""

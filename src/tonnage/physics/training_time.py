@@ -20,19 +20,6 @@ from tonnage.physics.collectives import level_bytes
 from tonnage.physics.efficiency import peak_flop_per_s, smooth_max
 from tonnage.physics.work import Operator
 
-__all__ = [
-    "Network",
-    "by_architecture",
-    "eager_bytes_per_s",
-    "half_rate_share",
-    "network",
-    "product_share",
-    "sustained_bytes_per_s",
-    "training_operator_s",
-    "training_peak",
-    "transfer_s",
-]
-
 _HEAD_HALF: Final = 32.0
 """Head width at which attention loses half: 64 wide heads reach 0.83 of what 128 wide ones do (measured
 FlashAttention tables, H100 and B200)."""

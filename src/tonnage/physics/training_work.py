@@ -21,8 +21,6 @@ from tonnage.domain.training import OBJECTIVES, TrainSetup
 from tonnage.physics.matrices import Matrix, is_target, layer_matrices
 from tonnage.physics.work import Kind, Operator
 
-__all__ = ["LayerWork", "head_work", "layer_work"]
-
 FLASH_BACKWARD: Final = 2.5
 """Backward over forward work of flash attention: five products against two (arXiv 2307.08691)."""
 

@@ -25,7 +25,7 @@ _STRAIGHT_ROWS = 256.0
 """Rows of a rank up to which experts are reached by low-latency kernels, which send every copy over the network
 (DeepEP: at most 256 tokens a rank). [tokens]"""
 
-__all__ = ["Tokens", "encode_work", "step_work"]
+__all__ = ["Tokens"]
 
 
 def step_work(

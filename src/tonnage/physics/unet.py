@@ -19,8 +19,6 @@ from tonnage.domain.precision import Precision, number_format
 from tonnage.physics.shares import Share, elementwise_pass, gemm, share, whole_attention
 from tonnage.physics.work import Operator, Work
 
-__all__ = ["GROUP_NORM", "unet_work", "vae_decoder_work"]
-
 GROUP_NORM: Final = "group norm"
 """How names of passes begin that need every pixel of a group before they can write one."""
 _SCALE: Final = 8

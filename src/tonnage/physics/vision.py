@@ -25,8 +25,6 @@ from tonnage.errors import BadRequest
 from tonnage.physics.transformer import encode_work
 from tonnage.physics.work import Operator, Work
 
-__all__ = ["encoder_model", "encoder_of", "encoder_work", "image_of", "known_images", "token_bytes"]
-
 _SIXTEEN = 2.0
 
 

@@ -14,8 +14,6 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["Kind", "Operator", "Work"]
-
 Kind = Literal[
     "gemm",  # m tokens x n outputs x k inputs
     "grouped_gemm",  # routed experts: m rows in all, n x k per expert, `groups` experts hit

@@ -18,9 +18,6 @@ from tonnage.errors import BadRequest, UnknownName, echo
 from tonnage.planning.files import read_mapping
 from tonnage.planning.plans import Plan
 
-__all__ = ["QUESTIONS", "answer", "answer_file", "kind_of", "planned", "reader_of"]
-
-
 QUESTIONS: Final[dict[str, tuple[str, str]]] = {
     "serve": ("serve", "serve"),
     "batch": ("serve", "batch"),

@@ -38,21 +38,7 @@ from tonnage.simulation.step_parts import Placement, placed_work
 if TYPE_CHECKING:
     from tonnage.simulation.pool_capacity import Unit
 
-__all__ = [
-    "SUM",
-    "WORKING_DRAW",
-    "Used",
-    "arriving_load",
-    "executed_flop",
-    "load_at_rate",
-    "predicted_load",
-    "serving_load",
-    "share_of",
-    "spread",
-    "used_by",
-    "watts_of",
-    "work_load",
-]
+__all__ = ["WORKING_DRAW"]
 
 TILE_ROWS: Final = 16
 """Rows of the smallest tile that tensor cores multiply: an expert that few tokens reach fills it with padding."""

@@ -36,8 +36,6 @@ from tonnage.planning.serve.option import share_of
 from tonnage.planning.train.job import TrainContext, job_of
 from tonnage.planning.train.scaling import setup_of
 
-__all__ = ["Explained", "case_of_option", "explain_case", "explain_file", "explain_plan", "explain_text"]
-
 _BREAKDOWN: Final = partial(Breakdown, schema=BREAKDOWN_SCHEMA)
 _SIMULATED: Final = Evidence(tier="formula", source="the plan's request-level simulation beyond the steady state")
 _STEADY: Final = Evidence(tier="formula", source="the plan's averages over spread lengths and its requests in flight")

@@ -36,8 +36,6 @@ from tonnage.engines.registry import find_engine, unlisted_engine
 from tonnage.planning.calibration_use import Run, TrainRun, calibrations_among, each_once
 from tonnage.planning.deployment import case_of
 
-__all__ = ["at_once", "both_sides", "with_calibrations"]
-
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 _AT_HOME: Final = re.compile(r"one card|layers over (\d+)")
 """Layout of a model on a person's own cards, as an `OwnRow` has it."""

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tonnage.domain.training import TrainSetup
     from tonnage.simulation.served import Served
 
-__all__ = ["Run", "TrainRun", "calibrations_among", "each_once", "serving_use", "training_use"]
 
 LEAST: Final = 5e-4
 """Logarithm of a factor below which a number is the same: no digit that is shown moves. [-]"""

@@ -18,8 +18,6 @@ from tonnage.errors import BadRequest
 from tonnage.planning.plans import Plan
 from tonnage.units import show
 
-__all__ = ["DEFAULT_TOLERANCE", "Comparable", "check", "figures"]
-
 DEFAULT_TOLERANCE: Final = 0.05
 Comparable = ServePlan | BatchPlan | TrainPlan
 Figure = tuple[str, str, float | str | None, bool | None]

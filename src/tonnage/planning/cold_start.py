@@ -15,8 +15,6 @@ import msgspec
 from tonnage import catalog
 from tonnage.domain.answer import Basis, Quantity
 
-__all__ = ["STARTS", "ColdStart", "StartFrom", "cold_start"]
-
 StartFrom = Literal["network", "disk", "cached"]
 """Where weights and compiled code are: fetched; weights on the node; compiled code there, too."""
 

@@ -24,8 +24,6 @@ from tonnage.domain.requests.common import Filters
 from tonnage.pricing.commitments import TERM_YEARS, weigh
 from tonnage.pricing.owning import HOURS_PER_YEAR
 
-__all__ = ["commitments_assumed", "on_demand_prices", "price_fall_of", "weigh_terms"]
-
 SHORTEST: Final = 1.0 / 12.0
 """Of a contract that prices are held against; in less they hardly move. [years]"""
 TEXTS: Final = {1.0: "a year", 3.0: "three years"}

@@ -64,10 +64,6 @@ from tonnage.simulation.steps import Placement
 if TYPE_CHECKING:
     from tonnage.planning.drift import Drift
 
-__all__ = [
-    "THROUGH_HOST", "Deployment", "calibration_of", "case_of", "deploy", "overheads_under", "resolve",
-    "with_reachable_bandwidth",
-]  # fmt: skip
 
 THROUGH_HOST: Final = "pcie-host"
 """PCIe between accelerators that do not reach each other's memory: no peer access, or a host that redirects it."""

@@ -33,11 +33,6 @@ from tonnage.domain.precision import Precision
 from tonnage.planning.error_model import NINETY
 from tonnage.simulation.steps import Placement
 
-__all__ = [
-    "DRIFTS", "NAMES", "PARTS", "SAME_AS", "STUDENT", "Drift", "Moved", "Numbers", "drift_at", "drift_covariance",
-    "load_steps", "numbers_of", "place_of", "setting_of", "trained",
-]  # fmt: skip
-
 NAMES: Final = ("memory", "attention", "compute", "host", "sequence", "request", "links")
 """Causes of a serving stack, in the order of a share."""
 Array = np.ndarray[Any, np.dtype[np.float64]]

@@ -33,32 +33,6 @@ from tonnage.domain.model import Model, Moe
 from tonnage.domain.plan import Configuration
 from tonnage.domain.train_plan import TrainConfiguration
 
-__all__ = [
-    "NINETY",
-    "ErrorModel",
-    "Pair",
-    "Ratio",
-    "as_measured",
-    "basis_of_tier",
-    "chance_of",
-    "chance_within",
-    "correlation",
-    "end_at",
-    "end_of",
-    "end_within",
-    "infer_level",
-    "joint_chance",
-    "load_class",
-    "load_ends",
-    "ratio",
-    "serve_level",
-    "serve_load",
-    "structure",
-    "tie_ratio",
-    "train_level",
-    "within_text",
-]  # fmt: skip
-
 Kind = Literal["serve", "train", "infer"]
 
 BASIS_OF_TIER: Final[dict[Rung, Basis]] = {

@@ -18,8 +18,6 @@ from tonnage.catalog.hub.jsonfile import decode_json
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.foreign import DEEPEST, MOST_VALUES, check_values
 
-__all__ = ["read_mapping", "read_text", "read_written", "read_yaml"]
-
 LARGEST_BYTES: Final = 8 * 1024 * 1024
 """Of a request or plan file; a plan over the whole catalogue is about 1 MB. [bytes]"""
 LARGEST_WITHOUT_C: Final = 128 * 1024

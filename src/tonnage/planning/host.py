@@ -30,25 +30,6 @@ from tonnage.planning.cold_start import STARTS, TIMED_WEIGHT_BYTES
 from tonnage.pricing.energy import IDLE_DRAW, WORKING_DRAW, carbon_kg, energy_kwh, tokens_per_joule
 from tonnage.units import GiB, show
 
-__all__ = [
-    "IMAGES_PER_CORE",
-    "USUAL_LOAD",
-    "Draw",
-    "LoadShare",
-    "MachinePower",
-    "energy_of_run",
-    "energy_use",
-    "host_factor",
-    "host_need",
-    "machine_draw",
-    "machine_power",
-    "offer_of",
-    "offload_needs",
-    "sampling_needs",
-    "serving_needs",
-    "serving_processes",
-]
-
 
 class MachinePower(msgspec.Struct, frozen=True, kw_only=True):
     """What a machine is rated for, and what it draws with its boards at their limit. [W]"""

@@ -27,8 +27,6 @@ from tonnage.planning.cold_start import cold_start
 from tonnage.planning.deployment import case_of, deploy
 from tonnage.planning.plans import Plan
 
-__all__ = ["launchable_option"]
-
 Served = TypeVar("Served", ServePlan, BatchPlan)
 ServedOption = TypeVar("ServedOption", ServeOption, BatchOption)
 

@@ -23,11 +23,6 @@ from tonnage.catalog.traffic import profile, session_profile
 from tonnage.domain.requests.common import Lengths
 from tonnage.simulation.capacity import quantile_factor
 
-__all__ = [
-    "LEAST_PREFILL", "Beside", "PromptWork", "answer_classes", "classes_of", "lasting_answer", "later_tokens",
-    "long_answer", "prompt_classes", "prompt_work",
-]  # fmt: skip
-
 Quantiles = Sequence[tuple[float, float]]
 Classes = tuple[tuple[float, float], ...]
 NORMAL: Final = ((0.05, -1.645), (0.25, -0.674), (0.5, 0.0), (0.75, 0.674), (0.95, 1.645), (0.99, 2.326))

@@ -38,8 +38,6 @@ from tonnage.domain.rl import RlCase
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.physics.parameters import active_parameters, parameters
 
-__all__ = ["describe_case", "near"]
-
 MOST_ALIKE: Final = 2
 """Results of one source, model, accelerator and engine. [results]"""
 FARTHEST: Final = 6.0

@@ -20,8 +20,6 @@ from tonnage.errors import BadFact, echo
 from tonnage.foreign import check_values
 from tonnage.planning.files import read_text
 
-__all__ = ["KINDS", "SCHEMA_1", "Plan", "from_schema_1", "plan_of_text", "read_plan"]
-
 Plan = ServePlan | TrainPlan | BatchPlan | LifecyclePlan | InferPlan | FleetPlan | RlPlan | OwnPlan | BudgetPlan
 """Any plan; `kind` in the file tells which."""
 

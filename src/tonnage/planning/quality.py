@@ -22,8 +22,6 @@ from tonnage.domain.published import QualityChange
 from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.serve import Batch, Serve
 
-__all__ = ["apply_quality_floor", "changes_among", "judge_change", "quality_text", "usual_formats", "weights_change"]
-
 OWN: Final = frozenset({"this model", "another tuning of it"})
 SIXTEEN_BITS: Final = frozenset({"bf16", "fp16", "fp32", "gguf-f16", "gguf-bf16", "gguf-f32"})
 FOUR_BITS: Final = "nvfp4"

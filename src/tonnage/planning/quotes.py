@@ -22,8 +22,6 @@ from tonnage.errors import BadRequest, UnknownName, echo
 from tonnage.planning.commitments import on_demand_prices
 from tonnage.planning.files import read_text, read_written
 
-__all__ = ["CONTRACT", "check_quotes", "quote_offers", "quotes_of_file"]
-
 CONTRACT: Final = "contract"
 _STEP: Final = re.compile(r"\s*(\d{1,3})\s*=\s*(\d{1,7})\s*")
 _DAY: Final = re.compile(r"20\d\d-[01]\d-[0-3]\d")

@@ -13,8 +13,6 @@ from tonnage.domain.diagnosis import Diagnosis, Evidence, Missing
 from tonnage.errors import TonnageError
 from tonnage.planning.ask import answer
 
-__all__ = ["serve_fields", "stated_facts", "with_plan"]
-
 PLANNED: Final = frozenset({"accelerator", "capacity"})
 """Remedies that a plan answers."""
 

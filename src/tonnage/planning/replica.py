@@ -37,20 +37,6 @@ from tonnage.simulation.steps import (
 if TYPE_CHECKING:
     from tonnage.simulation.pool_capacity import Unit
 
-__all__ = [
-    "MOST_CACHE",
-    "Replica",
-    "build_replica",
-    "concurrency_limit",
-    "decode_tokens",
-    "drafting_grid",
-    "keep_replicas",
-    "mixes_prompts",
-    "prefill_launch_s",
-    "prefill_tokens",
-    "replica_of",
-    "with_queueing",
-]  # fmt: skip
 
 BATCH_SIZES: Final = (1.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0)
 """Decode batches whose step is computed; between them it is interpolated. [requests]"""

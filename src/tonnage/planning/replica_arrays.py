@@ -14,8 +14,6 @@ from tonnage.simulation.policies import Pool, limits_of
 from tonnage.simulation.simulated import Limits, StepArrays, step_arrays
 from tonnage.simulation.steps import MixedStep, StepTable, step_grid, step_table
 
-__all__ = ["ReplicaArrays", "replica_arrays"]
-
 
 class ReplicaArrays(msgspec.Struct, frozen=True, kw_only=True):
     """One replica as the simulator takes it."""

@@ -19,8 +19,6 @@ from tonnage.domain.requests.table import CASES, REQUESTS
 from tonnage.planning.ask import QUESTIONS
 from tonnage.planning.requests.reading import request_fields
 
-__all__ = ["case_schemas", "groups_schema", "property_of", "request_schema"]
-
 REQUIRED: Final = {"lifecycle": ("months", "serve"), "fleet": ("workloads",), "own": ("own",), "budget": ("amount",)}
 """Fields that no request of the kind goes without; of the others, the model."""
 BARE: Final = frozenset({"count", "tokens", "fraction", "years", "USD", "USD/year"})

@@ -34,8 +34,6 @@ from tonnage.domain.requests.common import Filters
 from tonnage.optimize.layouts import WIDEST
 from tonnage.pricing.terms import billing_rules, stated_step_s
 
-__all__ = ["Site", "domain_of", "none_passes", "rack_notes", "reach_of", "sites", "with_slices"]
-
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
     """An accelerator, the link between those of one instance, and the offers that rent it so."""

@@ -11,8 +11,6 @@ from tonnage.domain.model import Model
 from tonnage.errors import BadRequest
 from tonnage.simulation.steps import Speculation
 
-__all__ = ["check_beams", "speculation_of", "with_published_acceptance"]
-
 
 def with_published_acceptance(engine: Engine) -> Engine:
     """

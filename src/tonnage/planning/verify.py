@@ -25,8 +25,6 @@ from tonnage.planning.files import read_text
 from tonnage.planning.plans import Plan, plan_of_text
 from tonnage.version import __version__
 
-__all__ = ["question_of", "release_of", "remake", "verify", "verify_asked"]
-
 FIRST: Final = 12
 """Differences that are named."""
 SHORT: Final = 60

@@ -19,22 +19,6 @@ from tonnage.domain.money import Contract, Offer, is_stale
 from tonnage.domain.plan import Bill
 from tonnage.domain.refusal import refusal
 
-__all__ = [
-    "HOURS_PER_MONTH",
-    "Charged",
-    "bill",
-    "by_trust_and_cost",
-    "contract_hours",
-    "contract_lines",
-    "hourly_usd",
-    "instances_needed",
-    "months_of",
-    "primary_first",
-    "usd_per_hour_of",
-    "with_instances",
-    "with_spares",
-]
-
 HOURS_PER_MONTH = 730.0
 """8,760 hours a year over 12 months, as clouds bill. [h]"""
 

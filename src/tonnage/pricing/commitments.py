@@ -18,8 +18,6 @@ from tonnage.domain.money import Commitment, PriceFall
 from tonnage.pricing.owning import mean_price_factor
 from tonnage.pricing.terms import TERM_HOURS
 
-__all__ = ["TERM_YEARS", "break_even_fall", "fall_until", "weigh"]
-
 TERM_YEARS: Final = {term: hours / 8760.0 for term, hours in TERM_HOURS.items() if hours >= 8760.0}
 """Listed terms long enough for prices to move. [years]"""
 NEAR_NOTHING: Final = 1e-12

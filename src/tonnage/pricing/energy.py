@@ -17,11 +17,6 @@ from typing import Final
 from tonnage.errors import BadRequest
 from tonnage.pricing.bills import HOURS_PER_MONTH
 
-__all__ = [
-    "IDLE_DRAW", "PRODUCT_DRAW", "VECTOR_DRAW", "WEIGHT_DRAW", "WORKING_DRAW", "board_share", "busy_share",
-    "carbon_kg", "energy_kwh", "mean_power_w", "tokens_per_joule",
-]  # fmt: skip
-
 WORKING_DRAW: Final = 0.46
 """
 What a board draws over its limit while kernels run back to back, before any byte or product: clocks at their highest,

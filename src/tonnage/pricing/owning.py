@@ -19,18 +19,6 @@ from tonnage.domain.cost import OwnedMachine
 from tonnage.errors import BadRequest
 from tonnage.pricing.energy import mean_power_w
 
-__all__ = [
-    "HOURS_PER_YEAR",
-    "availability",
-    "break_even_utilisation",
-    "interest_usd",
-    "mean_price_factor",
-    "owned_usd",
-    "owned_usd_per_used_hour",
-    "payback_years",
-    "resale_share",
-]
-
 HOURS_PER_YEAR: Final = 8760.0
 """365 days; twelve months of 730 hours. [h]"""
 MONTHS_PER_YEAR: Final = 12.0

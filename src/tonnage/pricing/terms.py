@@ -17,22 +17,6 @@ from tonnage.domain.cost import BillingRules, UnitCosts
 from tonnage.domain.money import Contract, Provider
 from tonnage.pricing.bills import HOURS_PER_MONTH
 
-__all__ = [
-    "PREPAID",
-    "billed_hours",
-    "billing_rules",
-    "charged_hours",
-    "egress_usd",
-    "idle_usd",
-    "mean_between_reclaims_s",
-    "mean_charged_s",
-    "run_lines",
-    "stated_step_s",
-    "term_hours",
-    "unit_costs",
-    "useful_share",
-]
-
 PREPAID: Final = frozenset({"reserved-1y", "reserved-3y", "block", "contract", "owned"})
 """Terms paid for every hour, used or not."""
 TERM_HOURS: Final = {"reserved-1y": 8760.0, "reserved-3y": 26280.0, "block": 24.0}

@@ -40,8 +40,6 @@ from tonnage.report.out_of_sample import (
     standings_page,
 )
 
-__all__ = ["Page", "accuracy_document", "as_markdown", "as_text", "sentence", "worst_first"]
-
 HEADER = ("block", "kind", "quantity", "rows", "predicted", "median", "mean", "p90", "bias", "covered", "± width")
 MOST_CRASHES = 10
 FIRST_ROWS = 12

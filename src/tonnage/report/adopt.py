@@ -23,8 +23,6 @@ from tonnage.report.names import engine_name, model_name, provider_name, with_na
 from tonnage.report.wording import degrees, plural
 from tonnage.units import show
 
-__all__ = ["adoption_document"]
-
 MOST_SETTINGS: Final = 10
 """On the first screen; all of them stand under --why."""
 QUIET: Final = frozenset({"model", "block_tokens", "save_steps", "file"})

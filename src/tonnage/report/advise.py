@@ -19,8 +19,6 @@ from tonnage.report.document import (
 from tonnage.report.names import with_names
 from tonnage.units import show
 
-__all__ = ["advice_document"]
-
 SHOWN = 5
 """Actions on the first screen; the rest stand under --why."""
 

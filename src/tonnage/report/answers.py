@@ -15,19 +15,6 @@ from tonnage.report.terminal import print_blocks
 if TYPE_CHECKING:
     from tonnage.report.charts import Chart
 
-__all__ = [
-    "DOCUMENTS",
-    "EXPLANATIONS",
-    "blocks_of",
-    "document_of",
-    "explains",
-    "explanation_of",
-    "fragment",
-    "plot",
-    "show",
-    "show_document",
-    "with_html_view",
-]  # fmt: skip
 
 _LONG: Final[dict[str, str]] = {
     "LifecyclePlan": "lifecycle:lifecycle_document",

@@ -34,8 +34,6 @@ from tonnage.report.wording import (
 )
 from tonnage.units import show
 
-__all__ = ["PAGE"]
-
 RANKING: Final = Ranking(price=lambda option: option.cost.value, speed=lambda option: option.wall_s.value)
 
 

@@ -14,8 +14,6 @@ from tonnage.report.names import model_name, with_names
 from tonnage.report.wording import limits
 from tonnage.units import show
 
-__all__ = ["DEPTH", "PLAN_DEPTH", "breakdown_answer", "breakdown_document", "plan_breakdown", "tree_table"]
-
 DEPTH: Final = 7
 """Levels below a number that are shown unless asked otherwise: operators of a steady state."""
 PLAN_DEPTH: Final = 6

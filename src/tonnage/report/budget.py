@@ -35,8 +35,6 @@ from tonnage.report.wording import (
 )
 from tonnage.units import show
 
-__all__ = ["budget_document", "explain_budget_plan"]
-
 REST: Final = "Why, assumptions, sources: --why."
 
 

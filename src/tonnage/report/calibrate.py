@@ -23,14 +23,6 @@ from tonnage.report.metrics import METRICS
 from tonnage.report.names import with_names
 from tonnage.units import show
 
-__all__ = [
-    "calibrated_document",
-    "history_document",
-    "measure_plan_document",
-    "refreshed_document",
-    "refreshed_models_document",
-]
-
 FIRST_ROWS = 10
 """Loads of the first screen."""
 

@@ -11,8 +11,6 @@ from tonnage.report.names import with_names
 from tonnage.report.wording import figure_name
 from tonnage.units import show
 
-__all__ = ["as_markdown", "badge", "check_document", "record", "verification_document"]
-
 FIRST_ROWS = 12
 """Figures of the first screen, those that moved first."""
 

@@ -22,8 +22,6 @@ from tonnage.report.screen import first_screen
 from tonnage.report.wording import chance, chance_text, limits, money, percent, plural
 from tonnage.units import show
 
-__all__ = ["rent_or_buy_document"]
-
 FIRST_ROWS: Final = 5
 INPUTS: Final = 12
 """Sensitivities under --why; all of them are in the JSON."""

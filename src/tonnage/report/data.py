@@ -9,8 +9,6 @@ from tonnage.catalog.rows import choose_data, data_version, installed_versions, 
 from tonnage.report.document import EVERY, Block, Document, Headline, Note, Text, grid, sections
 from tonnage.report.wording import plural
 
-__all__ = ["checked_document", "diff_document", "status_document", "update_document"]
-
 FIRST: Final = 14
 """Tables of a first screen."""
 

@@ -18,8 +18,6 @@ from tonnage.report.document import (
 from tonnage.report.names import with_names
 from tonnage.units import show
 
-__all__ = ["diagnosis_document"]
-
 REMEDIES = {
     "code": "Fix the code",
     "settings": "Change a setting",

@@ -12,28 +12,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-__all__ = [
-    "EVERY",
-    "UNKNOWN",
-    "Block",
-    "Column",
-    "Command",
-    "Contents",
-    "Document",
-    "Headline",
-    "Meter",
-    "Meters",
-    "Note",
-    "Section",
-    "Table",
-    "Text",
-    "as_json",
-    "grid",
-    "section",
-    "sections",
-    "text_section",
-]  # fmt: skip
-
 
 class Headline(msgspec.Struct, frozen=True, tag_field="block", tag="headline"):
     """The answer itself, in a line or two; what it consists of stands three blanks apart."""

@@ -9,8 +9,6 @@ from typing import Any, Final
 from tonnage.domain.requests.field import GROUPS
 from tonnage.units import DIMENSIONS, show
 
-__all__ = ["show_fields"]
-
 WIDTH: Final = 100
 NAME: Final = 26
 READS: Final = 14

@@ -22,8 +22,6 @@ from tonnage.report.screen import first_screen, risk
 from tonnage.report.wording import limits, meter, plural
 from tonnage.units import show
 
-__all__ = ["fit_document"]
-
 MOST_STACKS: Final = 6
 """Accelerators whose memory is opened one by one; beyond, one line each."""
 SMALL: Final = 0.002

@@ -31,8 +31,6 @@ from tonnage.report.screen import ROWS, by_averages, first_screen, left_out, no_
 from tonnage.report.wording import commitment_text, money, plural, shortages_text
 from tonnage.units import show, whole_percent
 
-__all__ = ["explain_fleet_plan", "fleet_document"]
-
 DAYS: Final = ("Mo", "Tu", "We", "Th", "Fr", "Sa", "Su")
 MOST_RANGES: Final = 7
 HOURS_PER_MONTH: Final = 730.0

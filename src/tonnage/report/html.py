@@ -12,8 +12,6 @@ from typing import Final
 from tonnage.report.charts.chart import Chart
 from tonnage.report.document import Block, Command, Headline, Meter, Meters, Note, Section, Table, grid
 
-__all__ = ["STYLE", "blocks", "escape", "figures", "folding_section", "report", "scoped", "standalone", "table"]
-
 OPEN_SECTIONS: Final = 3
 """Parts of a report shown at once; the rest opens when asked for."""
 

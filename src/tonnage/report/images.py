@@ -8,8 +8,6 @@ from tonnage.report.charts.chart import Chart, axis, layer_charts, records
 from tonnage.report.document import Contents, Note, grid
 from tonnage.units import show
 
-__all__ = ["image_line", "image_sections", "images_chart"]
-
 
 def image_line(plan: ServePlan) -> str:
     """What an image is to the model and how long it takes, in a line; empty without images."""

@@ -25,8 +25,6 @@ from tonnage.report.wording import (
 )
 from tonnage.units import show
 
-__all__ = ["PAGE", "account_lines"]
-
 SELDOM: Final = 0.1
 """Rates below are said by the hour. [1/s]"""
 WHOLE: Final = 10.0

@@ -45,8 +45,6 @@ from tonnage.report.wording import (
 )
 from tonnage.units import show
 
-__all__ = ["explain_lifecycle_plan", "lifecycle_document"]
-
 TYPES: Final = 8
 """Accelerators that could do both, under --why."""
 

@@ -20,8 +20,6 @@ from tonnage.domain.listing import AcceleratorCard, Column, Hidden, Listing
 from tonnage.domain.money import STALE_AFTER_DAYS, is_stale
 from tonnage.units import show
 
-__all__ = ["cell_text", "show_card", "show_listing", "unit_text"]
-
 UNKNOWN: Final = "–"
 
 # One unit a column, so that a column can be read down: factor, printed unit.

@@ -21,8 +21,6 @@ from tonnage.report.document import (
 )
 from tonnage.report.names import model_name, with_names
 
-__all__ = ["local_document"]
-
 TOP: Final = 10
 """Rows of the first screen."""
 GB: Final = 1e9

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from tonnage.report.document import Block, Command, Headline, Meters, Note, Section, Table
 
-__all__ = ["markdown"]
-
 
 def markdown(blocks: Iterable[Block]) -> str:
     """Blocks as Markdown text."""

@@ -24,19 +24,6 @@ from tonnage.report.document import (
 from tonnage.report.metrics import OBJECTIVES, objectives_text
 from tonnage.units import show
 
-__all__ = [
-    "budget_document",
-    "budget_sentence",
-    "capacity_document",
-    "capacity_sentence",
-    "device_document",
-    "measurement_document",
-    "progress_line",
-    "sentence",
-    "train_measurement_document",
-    "train_sentence",
-]
-
 FIRST_ROWS = 14
 """Loads of the first screen."""
 

@@ -20,8 +20,6 @@ from tonnage.report.names import engine_name, model_name, part_name
 from tonnage.report.screen import TEXT_LINES, lines_of
 from tonnage.report.wording import plural
 
-__all__ = ["HINT", "measured_line", "with_measured"]
-
 OWN: Final = "Your measurements"
 PUBLISHED: Final = "Published measurements"
 NAMED: Final = 2

@@ -7,8 +7,6 @@ from typing import Final, NamedTuple
 from tonnage.domain.requests.common import Slo
 from tonnage.units import show
 
-__all__ = ["METRICS", "OBJECTIVES", "Metric", "objectives", "objectives_text"]
-
 
 class Metric(NamedTuple):
     """A number that options, predictions, simulations and measurements have."""

@@ -12,17 +12,6 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.layout import Engine
 from tonnage.report.document import Command, Document, Meters, Section, Table
 
-__all__ = [
-    "engine_name",
-    "engine_title",
-    "in_names",
-    "model_name",
-    "part_name",
-    "product",
-    "provider_name",
-    "with_names",
-]
-
 PROVIDERS: Final = {
     "aws": "AWS", "aws-capacity-blocks": "AWS Capacity Blocks", "gcp": "Google Cloud", "azure": "Azure",
     "oci": "Oracle Cloud", "ibm": "IBM Cloud", "ovhcloud": "OVHcloud", "digitalocean": "DigitalOcean",

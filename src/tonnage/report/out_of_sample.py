@@ -18,25 +18,6 @@ from tonnage.domain.accuracy import (
     Standing,
 )
 
-__all__ = [
-    "DUELS",
-    "LOGS",
-    "POINTS",
-    "REGRET",
-    "Sheet",
-    "align_columns",
-    "aside_page",
-    "confidence_page",
-    "confidence_text",
-    "duel_sentence",
-    "log_page",
-    "log_text",
-    "markdown_table",
-    "percent",
-    "standing_rows",
-    "standings_page",
-]
-
 
 class Sheet(NamedTuple):
     """A table with a row for each of some lines."""

@@ -26,8 +26,6 @@ from tonnage.report.screen import first_screen
 from tonnage.report.wording import money, option_at_rank, percent, plural
 from tonnage.units import show
 
-__all__ = ["explain_own_plan", "own_document"]
-
 LINES: Final = 10
 """Rows of a first screen, over all groups."""
 WHOLE: Final = 0.995

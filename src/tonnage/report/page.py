@@ -45,11 +45,6 @@ from tonnage.report.wording import (
     spread_usd,
 )
 
-__all__ = [
-    "COST", "EVIDENCE", "MEETS", "PROVIDER", "REGION", "SHOWN", "SURE", "TERM", "TIME", "Cell", "Page", "at",
-    "explained", "explained_whole", "page_document", "usd_table",
-]  # fmt: skip
-
 Ranked = RankedPlan[Any, Any]
 SHOWN: Final = 8
 """Options whose verdict stands under --why."""

@@ -9,8 +9,6 @@ from tonnage.errors import BadRequest, echo
 from tonnage.report.charts.chart import Chart, renderer, specification
 from tonnage.report.html import figures, standalone
 
-__all__ = ["SUFFIXES", "check_path", "save"]
-
 SUFFIXES: Final = (".svg", ".png", ".html")
 
 

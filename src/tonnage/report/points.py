@@ -29,8 +29,6 @@ from tonnage.report.names import engine_title, model_name, part_name, product, w
 from tonnage.report.wording import plural, span
 from tonnage.units import show
 
-__all__ = ["Predicted", "near_text", "prediction_document", "predictions_document", "sweep_document"]
-
 ROWS: Final = 12
 """Cases or points of a first screen."""
 RANGES: Final = 3

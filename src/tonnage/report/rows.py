@@ -16,8 +16,6 @@ from tonnage.domain.answer import Breakdown, Quantity
 from tonnage.domain.compare import Comparison
 from tonnage.errors import BadRequest, UnknownName, echo
 
-__all__ = ["SUFFIXES", "WHAT", "break_even_rows", "check_path", "frame", "rows_of", "tree_rows", "write_requests"]
-
 ROWS: Final = ("options", "rows", "rents", "instances")
 """Fields that hold an answer's rows, by kind of answer."""
 LIBRARIES: Final = ("pandas", "polars")

@@ -38,12 +38,6 @@ from tonnage.report.wording import (
 )
 from tonnage.units import show
 
-__all__ = [
-    "ROWS", "Pick", "Ranking", "by_averages", "capacity_meter", "cheaper_stored", "closest_break_even", "columns_of",
-    "first_screen", "held_text", "left_out", "lines_of", "no_plan", "parts_of", "picks",
-    "price_dates", "risk", "rows_shown", "run_price", "short_names", "stale_text", "used_of", "weeks_old",
-]  # fmt: skip
-
 ROWS: Final = 5
 """Options of a first screen."""
 MAX_TIMES: Final = 3.0

@@ -41,8 +41,6 @@ from tonnage.report.wording import (
 )
 from tonnage.units import show
 
-__all__ = ["PAGE", "chance_name", "latency_meters", "serve_question"]
-
 WORTH_A_LINE: Final = 0.02
 """Savings below are not said on the first screen. [-]"""
 TOKENS_CHEAPER = 3.0

@@ -10,8 +10,6 @@ from tonnage.report.document import Contents
 from tonnage.report.wording import bill_lines, need_text, offer_text, parts_table, value_with_bounds
 from tonnage.units import show
 
-__all__ = ["BINDS", "option_parts"]
-
 BINDS: Final = {
     "kv": "KV cache",
     "ttft": "TTFT",

@@ -10,8 +10,6 @@ from tonnage.report.document import Block, Contents, Document, Headline, Note, T
 from tonnage.report.wording import plural
 from tonnage.units import show
 
-__all__ = ["cache_line", "session_sections", "trace_document"]
-
 TRUSTED: Final = 5.0
 """Points by which halves of a log may differ before it is said."""
 SAVES: Final = 0.02

@@ -15,8 +15,6 @@ from tonnage.report.screen import first_screen
 from tonnage.report.wording import figure_name, percent, span
 from tonnage.units import show
 
-__all__ = ["comparison_document", "simulation_document", "simulation_question"]
-
 BARS: Final = " ▁▂▃▄▅▆▇█"
 WIDTH: Final = 60
 """Characters of a line over time."""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-__all__ = ["make_console", "print_blocks", "rich_table"]
 
 PIPE_WIDTH: Final = 150
 """Columns when nobody looks: pipes and files have no width of their own."""

@@ -7,8 +7,6 @@ from collections import defaultdict
 from tonnage.domain.profile import Profile, TracedOperator
 from tonnage.report.document import Command, Document, Headline, grid, sections
 
-__all__ = ["profile_document", "sentence"]
-
 FIRST_ROWS = 14
 """Kinds of operator of the first screen."""
 

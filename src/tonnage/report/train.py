@@ -25,8 +25,6 @@ from tonnage.report.wording import (
 )
 from tonnage.units import show
 
-__all__ = ["PAGE", "electricity_of_run", "train_question"]
-
 RANKING: Final = Ranking(price=lambda option: option.cost.value, speed=lambda option: option.run.wall_s.value)
 
 

@@ -15,37 +15,7 @@ from tonnage.report.document import Block, Meter, Note, Section, Table, grid, te
 from tonnage.report.names import provider_name
 from tonnage.units import plural, show, whole_percent
 
-__all__ = [
-    "account_texts",
-    "bill_lines",
-    "break_even_text",
-    "chance",
-    "chance_text",
-    "closing_sections",
-    "commitment_text",
-    "contract_text",
-    "decisions",
-    "degrees",
-    "expected_text",
-    "figure_name",
-    "interval",
-    "limits",
-    "made_note",
-    "meter",
-    "money",
-    "need_text",
-    "offer_text",
-    "option_at_rank",
-    "parts_table",
-    "percent",
-    "plural",
-    "rejections",
-    "rental_text",
-    "shortages_text",
-    "span",
-    "spread_usd",
-    "value_with_bounds",
-]  # fmt: skip
+__all__ = ["plural"]
 
 Option = TypeVar("Option")
 NINETY: Final = 1.6448536269514722

@@ -31,10 +31,6 @@ from tonnage.simulation.autoscale import fleet_of, replicas_carrying
 if TYPE_CHECKING:
     from tonnage.simulation.step_parts import Placement
 
-__all__ = [
-    "adapter_parts", "adapters_in", "busiest_share", "load_s", "merged_replicas", "misses", "most_sequences",
-    "with_adapters", "with_room_for_adapters",
-]  # fmt: skip
 
 SLOW_HOST_LINK: Final = 16e9
 """To the host, where the catalogue does not know the link: PCIe 3.0 x16. [bytes/s]"""

@@ -20,21 +20,6 @@ from tonnage.simulation.simulated import Floats, Ints
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = [
-    "Quantiles",
-    "at_rate",
-    "diurnal",
-    "doubly_stochastic",
-    "draw_lengths",
-    "fixed_lengths",
-    "gamma_renewal",
-    "on_off",
-    "poisson",
-    "random",
-    "spread_lengths",
-    "spread_over_clock_step",
-]
-
 
 MOST_PER_S = 1e9
 """Above it the clock of a long run no longer tells two requests apart. [requests/s]"""

@@ -12,15 +12,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-__all__ = [
-    "Idle",
-    "fleet_of",
-    "idle_of_bursts",
-    "idle_of_poisson",
-    "replicas_carrying",
-    "replicas_of_day",
-]
-
 
 class Idle(msgspec.Struct, frozen=True, kw_only=True):
     """A replica that is switched off when nobody has asked for a while."""

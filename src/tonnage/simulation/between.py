@@ -10,8 +10,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from math import exp, log
 
-__all__ = ["affine_at", "value_at"]
-
 
 def value_at(xs: tuple[float, ...], ys: tuple[float, ...], *, x: float) -> float:
     """Log-log interpolation, flat below the first point and proportional above the last."""

@@ -30,24 +30,6 @@ import msgspec
 
 from tonnage.domain.requests.common import Slo
 
-__all__ = [
-    "LONE",
-    "MOST_BUSY",
-    "MeanStep",
-    "Point",
-    "ReplicaLoad",
-    "ReplicaTimes",
-    "Steady",
-    "at_concurrency",
-    "decode_step_s",
-    "first_broken",
-    "interpolated",
-    "mean_step",
-    "quantile_factor",
-    "stated",
-]
-
-
 LONE: Final = 0.01
 """In flight where a request is as good as alone. [requests]"""
 _FEW: Final = 64

@@ -24,11 +24,6 @@ import msgspec
 from tonnage.simulation.served import Served
 from tonnage.simulation.steps import MixedStep, StepTable
 
-__all__ = [
-    "Load", "LoopLog", "RequestSeen", "closed_loop", "drawn_lengths", "saturated_loop", "served_means",
-    "weighted_requests",
-]  # fmt: skip
-
 _COHORTS = 32
 _COHORTS_IN_COMPANY = 64
 """The same where prompts wait for each other: how many have come decides, so cohorts are smaller."""

@@ -25,8 +25,6 @@ from tonnage.simulation.loop_steps import advance
 from tonnage.simulation.loop_waiting import enter
 from tonnage.simulation.prefix_cache import Pool, blocks_hit
 
-__all__ = ["play"]
-
 UNEVEN_REQUESTS, UNEVEN_RATIO, MATCH = 64, 1.5, 0.3
 """SGLang's router: it leaves the prefix for the least loaded where replicas differ by so many requests and by so
 much, or where less of the prompt than this is cached (balance_abs_threshold, balance_rel_threshold,

@@ -27,8 +27,6 @@ from tonnage.simulation.closed_loop import RequestSeen, drawn_lengths, served_me
 from tonnage.simulation.served import Served
 from tonnage.simulation.steps import MixedStep, StepTable
 
-__all__ = ["Pools", "disaggregated_loop"]
-
 _COHORTS = 32
 _ROUNDS = 5
 _USUAL_REQUESTS = 5

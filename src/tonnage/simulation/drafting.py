@@ -22,8 +22,6 @@ from tonnage.physics.shares import gemm, share
 from tonnage.physics.transformer import Tokens, step_work
 from tonnage.simulation.step_parts import Parts, Placement, Speculation, parts_of, seconds
 
-__all__ = ["DraftParts", "draft_parts", "draft_precision", "drafting_s"]
-
 FUSED: Final = 3
 """Layers of the target whose hidden states the first pass reads. [-]"""
 

@@ -32,11 +32,6 @@ from tonnage.physics.work import Operator
 from tonnage.simulation.simulated import Floats
 from tonnage.simulation.step_parts import Placement, busy_s, parts_of
 
-__all__ = [
-    "FULL", "KEPT", "Encoders", "encode_s", "encoder_parts", "encoder_share", "held_for_images", "hits_of",
-    "kept_bytes", "moved_s", "with_encoder",
-]  # fmt: skip
-
 FULL: Final = 8_192.0
 """Image tokens of a pass that is wide enough for its rate, where an engine's budget says nothing. [tokens]"""
 KEPT: Final = 0.9

@@ -32,7 +32,6 @@ try:
 except ModuleNotFoundError:
     raise BadRequest("simulating needs numba, which is not installed: pip install 'tonnage[simulate]'") from None
 
-__all__ = ["announce", "at", "entry", "inline", "kernel", "offset", "pointer", "stamp_of"]
 
 Function = TypeVar("Function", bound=Callable[..., object])
 

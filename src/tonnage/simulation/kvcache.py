@@ -35,8 +35,6 @@ from tonnage.physics.memory import (
 from tonnage.simulation.drafting import draft_precision
 from tonnage.units import GiB, MiB, show
 
-__all__ = ["Demand", "Device", "KvPool", "kv_pool", "longest_bytes"]
-
 GRAPH_BYTES: Final = 0.4 * GiB
 """CUDA graphs of one rank: logged 0.10 to 1.03 GiB (llm-d benchmark and vLLM 0.21 to 0.27 start logs). [bytes]"""
 CONTEXT_BYTES: Final = 0.6 * GiB

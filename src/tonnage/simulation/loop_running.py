@@ -22,9 +22,6 @@ from tonnage.simulation.loop_state import LEAST, WORST, Record, State, World
 from tonnage.simulation.prefix_cache import block_take, blocks_free
 from tonnage.simulation.simulated import Ints
 
-__all__ = ["blocks_held", "goes_before", "leave", "schedule_in_turn", "schedule_together", "table_row",
-           "take_blocks"]  # fmt: skip
-
 RETRACT_STEPS = 20
 """SGLang makes room for so many steps when it retracts."""
 

@@ -21,8 +21,6 @@ from tonnage.simulation.loop_waiting import admit, due_s, is_open, may_admit
 from tonnage.simulation.prefix_cache import block_note, host_put
 from tonnage.simulation.simulated import Ints
 
-__all__ = ["advance"]
-
 
 @kernel
 def advance(world: World, s: State, until: float, one: bool, most: int) -> None:

@@ -16,8 +16,6 @@ from tonnage.simulation.loop_running import blocks_held, goes_before, table_row,
 from tonnage.simulation.loop_state import State, World
 from tonnage.simulation.prefix_cache import block_note, blocks_hit, blocks_share, host_hit, host_put
 
-__all__ = ["admit", "due_s", "enter", "is_open", "may_admit"]
-
 CLIP_TOKENS = 4096
 """SGLang counts no more of an answer when it admits."""
 

@@ -23,8 +23,7 @@ from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadRequest
 from tonnage.simulation.capacity import stated
 
-__all__ = ["PERCENTILES", "Summary", "e2e_s", "goodput_per_s", "quantile", "stated", "summary", "tpot_s",
-           "ttft_s"]  # fmt: skip
+__all__ = ["stated"]
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 

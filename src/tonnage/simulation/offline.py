@@ -23,8 +23,6 @@ from tonnage.physics.traced import LAYER, PIXELS, TOKENS
 from tonnage.physics.unet import GROUP_NORM
 from tonnage.physics.work import Operator, Work
 
-__all__ = ["Machine", "Taken", "machine_of", "pass_s", "peak_of"]
-
 _SIXTEEN: Final = frozenset({"fp16", "bf16"})
 _STANDS_IN: Final = {
     "fp4": ("fp8", "int8", "fp16"),

@@ -39,18 +39,6 @@ from tonnage.domain.precision import FORMATS, number_format
 from tonnage.physics.efficiency import cycle_s
 from tonnage.physics.work import Operator
 
-__all__ = [
-    "Batching",
-    "batching_of",
-    "has_prompt_kernels",
-    "mixed_attention_factor",
-    "prompt_attention_s",
-    "prompt_product_s",
-    "prompt_scores_s",
-    "prompt_states_s",
-    "unhidden_s",
-]
-
 BESIDE_PROMPTS: Final = 1.54
 """
 Decode attention beside a prompt over the same alone, by FlashAttention-2 with grouped heads. [-]

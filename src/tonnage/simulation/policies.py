@@ -30,8 +30,6 @@ from tonnage.errors import BadRequest, UnknownName
 from tonnage.simulation.simulated import Limits
 from tonnage.units import read
 
-__all__ = ["Pool", "limits_of"]
-
 OPTIONS: Final = (
     "guaranteed_no_evict", "max_utilization", "priority", "whole_prompt", "long_prefill_token_threshold", "batching",
     "batch_size", "batch_wait", "host_cache", "host_link",

@@ -38,7 +38,6 @@ from tonnage.simulation.step_parts import Placement
 if TYPE_CHECKING:
     from tonnage.simulation.encoder import Encoders
 
-__all__ = ["Unit", "cache_transfer_s", "one_transfer_s"]
 
 TURNS: Final = 12
 """Of the fixed point of a step and the prompts that gather during it."""

@@ -19,11 +19,6 @@ import numpy as np
 from tonnage.simulation.kernel import at, kernel
 from tonnage.simulation.simulated import Ints
 
-__all__ = [
-    "Pool", "block_note", "block_take", "blocks_free", "blocks_hit", "blocks_share", "empty_pools", "host_hit",
-    "host_put",
-]  # fmt: skip
-
 BLOCK = np.dtype([("after", "i8"), ("before", "i8"), ("users", "i8"), ("holds", "i8")])
 """A block: its neighbours among the free ones, who uses it, and the id it can be found by (-1 = none)."""
 

@@ -26,8 +26,6 @@ from tonnage.errors import BadRequest
 from tonnage.simulation.static import prefill_s
 from tonnage.simulation.steps import StepTable
 
-__all__ = ["Rollout", "RolloutLoad", "fullest_share", "response_lengths", "rollout"]
-
 MAX_REQUESTS: Final = 512
 """Requests that are told apart; beyond them each stands for several of its length."""
 MEAN_TOLERANCE: Final = 1e-9

@@ -20,11 +20,6 @@ from tonnage.errors import BadRequest
 from tonnage.simulation.serving import Simulated, loop_of, never_admitted, play_run, select_requests
 from tonnage.simulation.simulated import Floats, Limits, Requests, StepArrays
 
-__all__ = [
-    "MOST_TURNS", "Rule", "Scaling", "simulate_after", "simulate_clients_of_pools", "simulate_disaggregated",
-    "simulate_fleet",
-]  # fmt: skip
-
 Rule = Literal["round-robin", "least-loaded", "prefix-aware"]
 RULES: Final[tuple[str, ...]] = get_args(Rule)
 """In the order of `loop_state`."""

@@ -26,8 +26,6 @@ from tonnage.physics.goodput import (
     useful_time_fraction,
 )
 
-__all__ = ["Cluster", "RunSpec", "SpotMix", "run_over_time", "spot_mix"]
-
 Z90: Final = 1.6449
 """Standard deviations to either end of a 90 % interval."""
 Z80: Final = 1.2816

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Served", "Tail"]
-
 Tail = tuple[float | None, float | None, float | None]
 """Median, 95th and 99th percentile; None = not known. [s]"""
 

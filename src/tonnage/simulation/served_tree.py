@@ -20,16 +20,6 @@ from tonnage.simulation.served import Served
 from tonnage.simulation.step_tree import OpenTable
 from tonnage.simulation.steps import MixedStep
 
-__all__ = [
-    "ServedTree",
-    "closed_tree",
-    "formula_tree",
-    "held_tree",
-    "node_of",
-    "pooled_tree",
-    "steady_tree",
-]
-
 TTFT: Final = "TTFT"
 TPOT: Final = "TPOT"
 E2E: Final = "end to end"

@@ -13,19 +13,6 @@ from typing import Any, NamedTuple
 from tonnage.simulation.metrics import e2e_s, tpot_s, ttft_s
 from tonnage.simulation.simulated import Floats, Ints, Limits, Requests, StepArrays
 
-__all__ = [
-    "Loop",
-    "Simulated",
-    "Timeline",
-    "gap_quantile",
-    "loop_of",
-    "never_admitted",
-    "play_run",
-    "select_requests",
-    "simulate",
-    "with_own_blocks",
-]  # fmt: skip
-
 PIECE = 40_000
 """Arrivals and rounds between two looks at the clock, some tens of milliseconds: a run can be watched and broken off
 while requests arrive and while those left behind are answered."""

@@ -24,8 +24,6 @@ from tonnage.simulation.kernel import kernel
 from tonnage.simulation.session_turns import Turns, grown
 from tonnage.simulation.simulated import Floats, Ints
 
-__all__ = ["ROUTES", "SPARE", "PrefillCost", "Replicas", "TierCaches", "caches_of", "serve", "with_more_runs"]
-
 ROUND_ROBIN, LEAST_LOADED, PREFIX_AWARE = range(3)
 ROUTES: Final = ("round-robin", "least-loaded", "prefix-aware")
 MATCH, UNEVEN = 0.3, 1.5

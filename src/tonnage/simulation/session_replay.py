@@ -28,8 +28,6 @@ from tonnage.simulation.prefix_cache import (
 )
 from tonnage.simulation.simulated import Ints, Requests
 
-__all__ = ["replay_hits"]
-
 
 @kernel
 def _replay(pool: Pool, ids: Ints, requests: Ints, row: Ints, n: int) -> None:

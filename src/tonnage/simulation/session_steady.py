@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-__all__ = ["Found", "SteadyTier", "SteadyTurns", "found_in", "steady_turns", "without_answers"]
 
 SESSIONS: Final = 3_000
 """Drawn; their means are within 2 or 3 % of the truth. [sessions]"""

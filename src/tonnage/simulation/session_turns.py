@@ -20,8 +20,6 @@ from tonnage.errors import BadRequest
 from tonnage.simulation.kernel import inline, kernel
 from tonnage.simulation.simulated import Floats, Ints
 
-__all__ = ["Drawing", "Turns", "draw", "drawing_of", "empty_turns", "grown", "with_more_places"]
-
 STEPS: Final = 1024
 """Points of a table that a distribution is drawn from."""
 GAP, FIRST, GROWTH, OUTPUT, KEPT = range(5)

@@ -32,7 +32,7 @@ from tonnage.simulation.session_caches import (
 from tonnage.simulation.session_turns import Drawing, Turns, draw, drawing_of, empty_turns, grown, with_more_places
 from tonnage.simulation.simulated import Floats, Ints
 
-__all__ = ["PrefillCost", "Replicas", "Turns", "draw_turns", "simulate_sessions"]
+__all__ = ["PrefillCost", "Replicas", "Turns"]
 
 PIECE: Final = 1 << 15
 """Turns that are drawn at a time."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 else:
     Floats = Ints = Any
 
-__all__ = ["Floats", "Ints", "Limits", "Requests", "StepArrays", "requests_of", "step_arrays"]
-
 
 class StepArrays(NamedTuple):
     """Step times of one replica by sequences and rows; everything a step costs is an index and a product."""

@@ -29,7 +29,6 @@ from tonnage.simulation.simulated import Limits, Requests, StepArrays
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["fluid_bound", "probe_at", "resource", "saturated_capacity", "settled_requests", "slo_capacity"]
 
 PRECISION: Final = 0.01
 """Distance of the capacity from a rate that fails, and of the rates that are tried. [-]"""

@@ -12,8 +12,6 @@ import math
 from tonnage.simulation.served import Served
 from tonnage.simulation.steps import MixedStep, StepTable
 
-__all__ = ["burst", "pipelined_share", "prefill_s", "prefill_steps", "static_batch"]
-
 
 def prefill_s(table: StepTable, *, prompts: float, prompt_tokens: float, budget: float) -> float:
     """Seconds to prefill `prompts` whole prompts together, in steps of at most `budget` tokens."""

@@ -37,12 +37,6 @@ from tonnage.simulation.own_kernels import (
     unhidden_s,
 )
 
-__all__ = [
-    "Parts", "Placement", "Speculation", "busy_s", "decode_attention_work", "encoded_work", "evidence_of", "has_states",
-    "launched_apart", "operators_s", "parts_of", "placed_work", "prompt_attention_work", "prompt_rows_work",
-    "rows_work", "seconds", "step_parts",
-]  # fmt: skip
-
 _COLLECTIVES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point"})
 _ATTENTION = frozenset({"attention_decode", "mla_decode", "state_space"})
 _BALANCED_FROM = 16

@@ -31,8 +31,6 @@ from tonnage.simulation.step_parts import (
 )
 from tonnage.simulation.steps import MixedStep, RankRows, StepGrid, StepTable, prompt_launch_s
 
-__all__ = ["OpenTable", "Pricing", "execution_of", "pass_tree"]
-
 _GROUPS: Final = {
     "gemm": "matrix products",
     "convolution": "matrix products",

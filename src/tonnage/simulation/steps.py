@@ -41,10 +41,7 @@ from tonnage.simulation.step_parts import (
     step_parts,
 )
 
-__all__ = [
-    "MixedStep", "Parts", "Placement", "RankRows", "Speculation", "StepGrid", "StepTable",
-    "exchange_beside_s", "prompt_launch_s", "seconds", "step_grid", "step_parts", "step_table",
-]  # fmt: skip
+__all__ = ["Parts", "Placement", "Speculation", "seconds", "step_parts"]
 
 
 class MixedStep(NamedTuple):

@@ -53,8 +53,6 @@ from tonnage.simulation.training_exchanges import (
     replicated_parameters,
 )
 
-__all__ = ["Turns", "forward_time", "model_flop", "step_parts", "step_time"]
-
 _HOST_STEP_BYTES: Final = 28.0
 """Adam in 32 bits on the host: gradient read, weights and two moments read and written. [bytes/parameter]"""
 

@@ -17,11 +17,6 @@ from tonnage.physics.training_time import Network, training_operator_s, transfer
 from tonnage.physics.training_work import LayerWork
 from tonnage.physics.work import Operator
 
-__all__ = [
-    "Exchange", "Times", "Turn", "data_exchanges", "exposed_s", "layer_exchanges", "pipeline_exchange_s",
-    "replicated_parameters",
-]  # fmt: skip
-
 
 class Exchange(NamedTuple):
     """One exchange between ranks: what it takes, and what of it nothing hides. [s]"""

@@ -22,8 +22,6 @@ from tonnage.simulation.training import step_parts, step_time
 from tonnage.simulation.training_exchanges import Exchange, Times
 from tonnage.units import show
 
-__all__ = ["step_tree"]
-
 _DATASHEET: Final = Ladder()
 
 _HOW: Final = {

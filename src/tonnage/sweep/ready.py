@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from tonnage.sweep.runners import answer_chunk
 
-__all__ = ["QUESTION"]
-
 QUESTION: Final[dict[str, Any]] = {
     "model": "meta-llama/Llama-3.1-8B-Instruct",
     "accelerator": "H100",

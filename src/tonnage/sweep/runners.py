@@ -28,8 +28,6 @@ import msgspec
 from tonnage.catalog import Additions, gather
 from tonnage.errors import BadRequest, TonnageError, UnknownName, echo
 
-__all__ = ["USUAL", "Chunk", "Found", "answer_chunk", "chunks_of", "on_processes", "on_ray", "pick_numbers"]
-
 Found = list[tuple[str, bytes]]
 TRIES: Final = 3
 """Of one chunk, before the sweep gives up: a question that kills every worker must end."""

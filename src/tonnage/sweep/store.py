@@ -16,8 +16,6 @@ import msgspec
 from tonnage.errors import BadFact, echo
 from tonnage.sqlitefile import SWEEP_ID, refuse_other, stamp_version
 
-__all__ = ["Store", "answered_keys", "keep_answers", "open_store", "rows"]
-
 Store = sqlite3.Connection
 FORMAT: Final = 1
 _decoder: Final = msgspec.json.Decoder(dict[str, Any])

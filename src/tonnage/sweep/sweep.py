@@ -23,7 +23,7 @@ from tonnage.sweep import store as stores
 from tonnage.sweep.runners import on_processes, on_ray
 from tonnage.version import __version__, can_simulate
 
-__all__ = ["ASKS", "Point", "Sweep", "points_of", "run", "sweep_of", "table"]
+__all__ = ["Sweep"]
 
 
 def run(

@@ -38,8 +38,6 @@ from tonnage.validation.metrics import log_ratio, quantile
 from tonnage.validation.rows import Row
 from tonnage.validation.scoring import Score, score
 
-__all__ = ["baseline_scores", "constant_utilisation", "raw_roofline"]
-
 SPEED = {
     "ttft_ms", "tpot_ms", "e2e_ms", "output_tokens_per_s", "total_tokens_per_s", "samples_per_s", "step_time_s",
     "tokens_per_s_per_accel", "samples_per_s_per_accel",

@@ -21,8 +21,6 @@ from tonnage.validation.rows import Row, count, number, text
 from tonnage.validation.serve_cases import links, serve_case_of_point, serve_case_of_sample, year
 from tonnage.validation.train_cases import train_case
 
-__all__ = ["case_of", "infer_case", "kind_of"]
-
 _NETWORKS: Final = {"embedding", "vision", "diffusion", "speech", "recommender"}
 
 

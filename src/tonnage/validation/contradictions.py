@@ -20,8 +20,6 @@ from tonnage.validation.cases import case_of
 from tonnage.validation.grouping import group_by
 from tonnage.validation.rows import Row, number, text
 
-__all__ = ["MOST_OF_PEAK", "contradicting"]
-
 MOST_OF_PEAK: Final = 0.75
 """Share of the data-sheet peak that no whole engine sustains (large FP8 products alone reach 0.7). [-]"""
 

@@ -22,8 +22,6 @@ from tonnage.errors import BadFact, TonnageError
 from tonnage.validation.cases import kind_of
 from tonnage.validation.rows import Row, text
 
-__all__ = ["FILE", "LABELS", "LEFT_OUT", "Grouping", "Labels", "group_by", "labels_of", "leave_out", "read_grouping"]
-
 FILE: Final = Path("measurements") / "groups.toml"
 HALF: Final = 0.5
 

@@ -40,23 +40,6 @@ from tonnage.validation.scoring import Score
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = [
-    "ANY",
-    "COUNTED",
-    "LEAST_UPPER",
-    "MIN_GROUPS",
-    "MIN_SOURCES",
-    "PARENT_SOURCES",
-    "QUANTITY_OF",
-    "UPPER",
-    "WORTH",
-    "Factor",
-    "Group",
-    "fit",
-    "group_of",
-    "levels_of",
-    "widths",
-]
 
 LEVEL: Final = 0.9
 UPPER_LEVEL: Final = 0.95

@@ -23,11 +23,6 @@ from tonnage.validation.grouping import LEFT_OUT
 from tonnage.validation.intervals import QUANTITY_OF, UPPER
 from tonnage.validation.scoring import Score
 
-__all__ = [
-    "COLUMNS", "FILE", "WIDTHS", "WIDTH_COLUMNS", "LeftOut", "Widths", "left_out_predictions", "left_out_scores",
-    "left_out_widths",
-]  # fmt: skip
-
 FILE: Final = Path("tools") / "calibration" / "left_out.csv.gz"
 COLUMNS: Final = ("id", "quantity", *(f"{kind}{part}" for kind in LEFT_OUT for part in ("", "_level")))
 WIDTHS: Final = Path("tools") / "calibration" / "left_out_widths.csv.gz"

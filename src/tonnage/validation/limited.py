@@ -22,8 +22,6 @@ from tonnage.domain.case import Case, Latency, Result, ServeCase, ServeResult, T
 from tonnage.errors import BadFact
 from tonnage.validation.rows import Row, number
 
-__all__ = ["Limits", "at_highest_rate", "limits_of"]
-
 _FURTHEST: Final = 64.0
 """How far from the measured rate the predicted one is looked for. [-]"""
 _SAME: Final = 1.01

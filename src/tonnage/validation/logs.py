@@ -14,8 +14,6 @@ from typing import Final
 from tonnage.domain.accuracy import LogErrors
 from tonnage.errors import BadFact, echo
 
-__all__ = ["COLUMNS", "FILE", "MEASURED", "QUANTITIES", "log_errors", "read_facts"]
-
 FILE: Final = "measurements/logs.csv"
 COLUMNS: Final = ("log", "model", "accelerator", "layout", "engine", "requests", "by", "quantity",
                   "p50", "p90", "p95", "p99", "preemptions", "date", "source")  # fmt: skip

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-__all__ = ["Errors", "absolute_error_share", "bias", "errors", "half_width", "is_covered", "log_ratio", "quantile"]
-
 
 class Errors(msgspec.Struct, frozen=True, kw_only=True):
     """How a set of predictions compares with what was measured; absent = nothing to compare."""

@@ -22,8 +22,6 @@ from tonnage.validation.metrics import absolute_error_share, quantile
 from tonnage.validation.rows import Row, text
 from tonnage.validation.scoring import Score
 
-__all__ = ["network_figures", "own_figures", "prompt_rows"]
-
 PROMPTS: Final = "prefill_only"
 """Why rows that measured the prompt alone are not scored with the others: they have no answer."""
 

@@ -28,18 +28,6 @@ from tonnage.validation.metrics import absolute_error_share, errors, quantile
 from tonnage.validation.rows import Row, text
 from tonnage.validation.scoring import Predict, Score, score
 
-__all__ = [
-    "FIGURES",
-    "KINDS",
-    "group_errors",
-    "group_scores",
-    "independent_figures",
-    "out_of_sample",
-    "set_aside",
-    "standing_figures",
-    "without_group",
-]
-
 KINDS: Final = ("source", "family")
 
 

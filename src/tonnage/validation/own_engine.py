@@ -25,10 +25,6 @@ from tonnage.planning.calibrate.loads import MeasuredLoad, Stack, loads_of, ship
 from tonnage.planning.calibrate.posterior import NAMES, next_point
 from tonnage.planning.drift import Drift
 
-__all__ = [
-    "as_measurement", "engine_and_model", "few_points", "rate_of", "taught_by", "transfer_figures", "transfer_rates",
-]  # fmt: skip
-
 OPTIONS: Final = {"max_model_len": 1024, "max_num_batched_tokens": 2048}
 """As the servers ran: context of each slot, tokens of a step (llama.cpp's n_batch)."""
 POINTS: Final = (1, 3, 6)

@@ -24,8 +24,6 @@ from tonnage.validation.out_of_sample import FIGURES, independent_figures, witho
 from tonnage.validation.rows import Row, number, text
 from tonnage.validation.scoring import Score
 
-__all__ = ["ALL", "FILE", "MEAN", "NAME", "compare_with_peer", "medians_by_source"]
-
 FILE: Final = Path("tools") / "peers" / "aiconfigurator.csv"
 NAME: Final = "aiconfigurator 0.12"
 ALL: Final = "all"

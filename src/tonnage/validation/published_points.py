@@ -34,8 +34,6 @@ from tonnage.validation.quantities import measured_numbers
 from tonnage.validation.rows import Row, number, text
 from tonnage.validation.scoring import Score
 
-__all__ = ["MOST", "PublishedNumber", "published_numbers", "taught_lines"]
-
 QUANTITIES: Final = {"tpot_ms": "tpot_s", "ttft_ms": "ttft_s", "output_tokens_per_s": "output_tokens_per_s"}
 MOST: Final = 16
 """Rows of a run that count: of a larger one so many at random."""

@@ -32,8 +32,6 @@ from tonnage.units import GiB
 from tonnage.validation.rows import Row, count, number, text
 from tonnage.validation.train_cases import model_of
 
-__all__ = ["NAMES", "Measured", "Predicted", "flop_of_sequence", "measured_numbers", "predicted_number"]
-
 NAMES: Final = (
     "ttft_ms", "tpot_ms", "e2e_ms", "output_tokens_per_s", "total_tokens_per_s", "samples_per_s", "kv_tokens",
     "memory_gb", "energy_per_token_j", "step_time_s", "tokens_per_s_per_accel", "samples_per_s_per_accel",

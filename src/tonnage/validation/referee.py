@@ -39,8 +39,6 @@ from tonnage.validation.quantities import Measured, measured_numbers
 from tonnage.validation.rows import Row, number
 from tonnage.validation.scoring import Score
 
-__all__ = ["PATIENCE_S", "PROTOCOL", "Answer", "Question", "Said", "ask", "referee_scores"]
-
 PROTOCOL: Final = "tonnage.referee/1"
 PATIENCE_S: Final = 600.0
 """Longest silence between two lines of a program that is asked. [s]"""

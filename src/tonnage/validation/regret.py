@@ -32,11 +32,6 @@ from tonnage.validation.grouping import group_by
 from tonnage.validation.metrics import quantile
 from tonnage.validation.rows import Row, number, text
 
-__all__ = [
-    "LIMITS_MS", "Latencies", "Widths", "confidence_regrets", "latencies_of", "regret_lines", "reliability",
-    "widths_of",
-]  # fmt: skip
-
 LIMITS_MS: Final = (10.0, 20.0, 35.0, 50.0)
 """Times per output token that are asked for. [ms]"""
 CONFIDENCES: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)

@@ -25,8 +25,6 @@ from tonnage.validation.left_out import left_out_predictions, left_out_scores
 from tonnage.validation.rows import Row, read_rows
 from tonnage.validation.scoring import Score, by_quantity, report_of, score
 
-__all__ = ["Scored", "Tables", "accuracy_report", "page_figures", "peer_report", "read_tables"]
-
 COLUMNS: Final = ("id", "block", "quantity", "measured", "predicted", "low", "high", "basis", "reason")
 KINDS: Final[tuple[str, ...]] = get_args(LeftOut)
 

@@ -21,8 +21,6 @@ import msgspec
 
 from tonnage.errors import BadFact, echo
 
-__all__ = ["LAYOUTS", "Layout", "Row", "count", "flag", "layout_of", "number", "read_rows", "text"]
-
 Layout = Literal["training", "inference", "serving"]
 
 LAYOUTS: Final[dict[Layout, tuple[str, ...]]] = {

@@ -34,8 +34,6 @@ from tonnage.validation.quantities import NAMES, Measured, measured_numbers, pre
 from tonnage.validation.rows import Row, count, number
 from tonnage.version import __version__
 
-__all__ = ["ALL", "CRASH", "Predict", "Score", "by_block", "by_quantity", "reason_class", "report_of", "score"]
-
 Predict = Callable[[Case], Result]
 
 CRASH: Final = "internal error"

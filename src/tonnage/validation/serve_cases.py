@@ -25,8 +25,6 @@ from tonnage.domain.precision import Precision, number_format
 from tonnage.errors import BadFact, TonnageError
 from tonnage.validation.rows import Row, count, flag, number, text
 
-__all__ = ["links", "serve_case_of_point", "serve_case_of_sample", "year"]
-
 _FABRICS: Final = {"nvlink", "pcie", "xgmi", "ici"}
 _SIXTEEN_BITS: Final = {"fp16", "bf16", "fp32"}
 _EIGHT_BIT_KV: Final = {"fp8", "fp8_block", "nvfp4", "mxfp8"}

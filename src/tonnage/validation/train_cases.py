@@ -21,8 +21,6 @@ from tonnage.errors import BadFact, UnknownName
 from tonnage.validation.rows import Row, count, flag, number, text
 from tonnage.validation.serve_cases import links, year
 
-__all__ = ["model_of", "train_case"]
-
 Method = Literal["pretrain", "full", "lora", "qlora", "dora"]
 
 _METHODS: Final[dict[str, Method]] = {"full-ft": "full", "lora": "lora", "qlora": "qlora", "dora": "dora"}

@@ -32,16 +32,6 @@ from tonnage.validation.rows import Row, count, number, text
 from tonnage.validation.scoring import Score
 from tonnage.validation.train_cases import train_case
 
-__all__ = [
-    "SPEEDS",
-    "Compared",
-    "compared_layouts",
-    "layout_figures",
-    "scaling_errors",
-    "speeds_of",
-    "training_figures",
-]
-
 SPEEDS: Final = ("step_time_s", "tokens_per_s_per_accel", "samples_per_s_per_accel", "tflops_per_accel")
 """Scored speeds; a row counts by the first that it prints."""
 

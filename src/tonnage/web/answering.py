@@ -28,8 +28,6 @@ from tonnage.web.measured import chosen
 from tonnage.web.models import refuse_named_paths, refuse_paths
 from tonnage.web.questions import LOCAL_FIELDS, MAX_REQUESTS, QUESTIONS, Question
 
-__all__ = ["answer_form"]
-
 Answer = TypeVar("Answer")
 Watch = Callable[[int, int], None]
 

@@ -53,8 +53,6 @@ from tonnage.web.replies import (
     wants_json,
 )
 
-__all__ = ["application"]
-
 METHOD_NOT_ALLOWED: Final = 405
 CACHED: Final = {"cache-control": "private, max-age=3600"}
 COMPRESSION: Final = CompressionConfig(backend="gzip", gzip_compress_level=5, minimum_size=1000, exclude="/progress/")

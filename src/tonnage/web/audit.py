@@ -23,8 +23,6 @@ from tonnage.errors import BadRequest, echo_path
 from tonnage.version import __version__
 from tonnage.web.guard import Asgi
 
-__all__ = ["with_audit", "writer_of"]
-
 SCHEMA: Final = "tonnage.audit/1"
 MOST: Final = 64 * 1024
 """Of a body that is written down. [bytes]"""

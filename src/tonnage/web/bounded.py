@@ -8,8 +8,6 @@ from typing import Any
 from tonnage.web.guard import LARGEST_BODY, Asgi, answer_sentence
 from tonnage.web.records import Limits
 
-__all__ = ["bound_body"]
-
 _CLOSE = {"connection": "close"}
 
 

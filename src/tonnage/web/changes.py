@@ -16,8 +16,6 @@ from tonnage.report.document import Text
 from tonnage.report.names import in_names
 from tonnage.units import show
 
-__all__ = ["Suggestion", "break_even_suggestions", "suggestions"]
-
 MOST_POINTS: Final = 4
 """Break-even points that are shown, one of each input."""
 FEW_POINTS: Final = 2

@@ -14,8 +14,6 @@ from typing import Any
 
 from tonnage.web.records import Limits
 
-__all__ = ["protocol"]
-
 _LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CASE", "LOG", "METRICS", "SERVICE", "WAYS", "WORKLOADS"]
-
 WORKLOADS: Final = """\
 - name: assistant
   model: 8B

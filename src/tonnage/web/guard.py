@@ -21,20 +21,6 @@ from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.foreign import MOST_VALUES, check_values
 from tonnage.web.questions import QUESTIONS
 
-__all__ = [
-    "HEADERS",
-    "HEALTH",
-    "LARGEST_BODY",
-    "LOOPBACK",
-    "NOT_ASKED",
-    "Asgi",
-    "answer_sentence",
-    "guard_app",
-    "is_loopback",
-    "json_object",
-    "single_fields",
-]
-
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 LARGEST_BODY: Final = 1024 * 1024
 """Of a request; a configuration file is a few KB. [bytes]"""

@@ -21,8 +21,6 @@ from tonnage.web.questions import QUESTIONS
 from tonnage.web.records import Kept, Limits, Settings, TooLong
 from tonnage.web.workers import Lane, fork_context, spawn_context
 
-__all__ = ["QUICK", "Jobs", "key_of"]
-
 QUICK: Final = frozenset({"fit", "cost/rent-or-buy", "local"})
 """Questions that take milliseconds."""
 QUICK_WORKERS: Final = 2

@@ -15,8 +15,6 @@ from typing import Final
 
 from tonnage.web.records import Busy
 
-__all__ = ["Line"]
-
 FIRST_GUESS_S: Final = 2.0
 """Of one turn, before any has ended. [s]"""
 WEIGHT: Final = 0.2

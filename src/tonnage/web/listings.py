@@ -23,8 +23,6 @@ from tonnage.errors import UnknownName
 from tonnage.report.listing import cell_text, unit_text
 from tonnage.report.names import model_name, part_name, provider_name
 
-__all__ = ["LISTINGS", "ListingView", "accuracy_rows", "cheapest_rows", "counts", "listing_csv", "listing_view"]
-
 PAGE: Final = 100
 """Rows of one page."""
 MOST_VALUES: Final = 12

@@ -13,8 +13,6 @@ from tonnage.domain.model import Moe
 from tonnage.report.names import model_name
 from tonnage.units import GiB
 
-__all__ = ["Cell", "Matrix", "MatrixRow", "fastest", "matrix_of"]
-
 BANDS: Final = ((100.0, "100 tokens/s or more"), (50.0, "50 to 100"), (25.0, "25 to 50"), (10.0, "10 to 25"),
                 (0.0, "slower"))  # fmt: skip
 """Least output and its name, fastest first: shades of the cells. [tokens/s]"""

@@ -15,8 +15,6 @@ from tonnage.domain.requests.case_fields import CALIBRATION
 from tonnage.domain.sessions import TraceSessions
 from tonnage.planning.requests.reading import check_value
 
-__all__ = ["CHOICE", "NONE", "chosen", "with_choice"]
-
 Form = TypeVar("Form", bound=Any)
 NONE: Final = "none"
 PUBLISHED: Final = "published"

@@ -15,8 +15,6 @@ from tonnage.catalog.hub.config import read_inline
 from tonnage.catalog.hub.names import looks_like_path
 from tonnage.errors import BadRequest, echo
 
-__all__ = ["UPLOAD", "refuse_named_paths", "refuse_paths", "store_model", "store_text", "with_uploaded_models"]
-
 UPLOAD: Final = "upload:"
 MOST_UPLOADS: Final = 64
 DIGITS: Final = 16

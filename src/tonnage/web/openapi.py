@@ -15,8 +15,6 @@ from tonnage.web.listings import LISTINGS
 from tonnage.web.measured import CHOICE
 from tonnage.web.questions import QUESTIONS, Question, nest_form_names
 
-__all__ = ["ANSWER_KEY", "openapi", "request_schema"]
-
 ANSWER_KEY: Final = "tonnage-answer"
 """Header that says under which key an answer is kept: for its files, numbers and what-ifs, and to compare it."""
 REF = "#/components/schemas/{name}"

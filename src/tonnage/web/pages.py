@@ -35,13 +35,6 @@ from tonnage.web.records import Kept, Limits
 from tonnage.web.view import answer_view, linked_picture, without_commands
 from tonnage.web.what_if import WhatIf, changes_text, form_fields, moved_figures, value, what_ifs
 
-__all__ = [
-    "EXAMPLE", "Shown", "accuracy_page", "api_page", "compare_page", "error_document", "example_page", "files_page",
-    "front_page", "listing_page", "numbers_page", "problem_page", "question_page", "style", "targets_page",
-    "what_ifs_page",
-]  # fmt: skip
-
-
 EXAMPLE: Final = "plan/serve"
 """The question on the front page."""
 SHOWN_FIRST: Final = ("H100", "H200", "B200", "MI300X", "A100 80GB", "L40S")

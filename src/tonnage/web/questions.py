@@ -27,11 +27,6 @@ from tonnage.planning.requests.reading import check_value, request_fields
 from tonnage.web.examples import CASE, LOG, METRICS, SERVICE, WAYS, WORKLOADS
 from tonnage.web.measured import with_choice
 
-__all__ = [
-    "LENGTHS", "LOCAL_FIELDS", "MAX_REQUESTS", "OWN_LENGTHS", "QUESTIONS", "Question", "at_first", "field_problems",
-    "nest_form_names", "parse_form_lists",
-]  # fmt: skip
-
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """One form: where it lives, what it asks, how it is answered and shown."""

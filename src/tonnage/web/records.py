@@ -17,8 +17,6 @@ import msgspec
 from tonnage.catalog import Additions
 from tonnage.errors import TonnageError
 
-__all__ = ["Busy", "Kept", "Limits", "Settings", "Told", "TooLong", "TooMuchMemory", "WorkerLost"]
-
 MIN_WORKERS: Final = 2
 """One simulation that is followed may run for long; another question must find a worker beside it."""
 

@@ -14,11 +14,6 @@ from tonnage.web.openapi import ANSWER_KEY
 from tonnage.web.questions import QUESTIONS, nest_form_names
 from tonnage.web.records import Kept
 
-__all__ = [
-    "JSON", "Asked", "answer_of", "answer_reply", "client_of", "csv_reply", "fields_of", "html_reply", "jobs_of",
-    "json_reply", "kept_of", "made", "still_here", "wants_csv", "wants_json",
-]  # fmt: skip
-
 JSON: Final = "application/json"
 Asked = Request[Any, Any, Any]
 

@@ -20,8 +20,6 @@ from tonnage.web.questions import QUESTIONS, parse_form_lists
 from tonnage.web.records import Kept, Settings
 from tonnage.web.tool_results import Result, call
 
-__all__ = ["MAX_CASES", "TASKS"]
-
 MAX_CASES: Final = 200
 
 

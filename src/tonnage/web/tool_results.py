@@ -25,8 +25,6 @@ from tonnage.web.answering import answer_form
 from tonnage.web.measured import chosen
 from tonnage.web.questions import QUESTIONS, parse_form_lists
 
-__all__ = ["CATALOGUE_KINDS", "PREDICT", "TOOLS", "Result", "call"]
-
 TOP: Final = 5
 """Options in a result."""
 ROWS: Final = 20

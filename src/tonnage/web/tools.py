@@ -27,8 +27,6 @@ from tonnage.web.records import Limits, Settings, TooLong
 from tonnage.web.tool_results import CATALOGUE_KINDS, MOST_CASES, MOST_ROWS, MOST_SOURCES, PREDICT, TOOLS, Result
 from tonnage.web.workers import stop_starts
 
-__all__ = ["Tool", "brief_schema", "serve", "tool_list"]
-
 INTERRUPTED: Final = 130
 VEGA_LITE: Final = "application/vnd.vegalite.v6+json"
 """Of a picture: a specification with its data, as clients that draw Vega-Lite know it."""

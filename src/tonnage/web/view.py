@@ -17,8 +17,6 @@ from tonnage.report.names import in_names, model_name
 from tonnage.web.changes import Suggestion, suggestions
 from tonnage.web.matrix import Matrix, fastest, matrix_of
 
-__all__ = ["AnswerView", "answer_view", "linked_picture", "meter_view", "without_commands"]
-
 SCALE: Final = 1.25
 """Right end of every meter, in limits: so all limits stand in one line."""
 WORDS: Final = {"TTFT": "Time to first token", "TPOT": "Time per output token", "E2E": "End-to-end latency"}

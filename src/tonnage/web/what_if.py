@@ -13,8 +13,6 @@ from tonnage.planning.check import Comparable, check
 from tonnage.units import show
 from tonnage.web.questions import QUESTIONS, nest_form_names
 
-__all__ = ["WhatIf", "changes_text", "form_fields", "moved_figures", "request_of", "value", "what_ifs"]
-
 MOST: Final = 3
 TOLD: Final = ("cost", "accelerators", "ttft", "tpot", "duration")
 """Figures whose change is told, in this order."""

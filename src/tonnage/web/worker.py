@@ -25,8 +25,6 @@ import msgspec
 from tonnage.errors import TonnageError
 from tonnage.web.records import Settings, Told
 
-__all__ = ["ANSWER", "BROKEN", "MEMORY", "PROGRESS", "READY", "REFUSED", "work"]
-
 ANSWER: Final = "answer"
 REFUSED: Final = "refused"
 MEMORY: Final = "memory"

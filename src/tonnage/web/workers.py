@@ -29,8 +29,6 @@ from tonnage.web.line import Line
 from tonnage.web.records import Limits, Settings, Told, TooLong, TooMuchMemory, WorkerLost
 from tonnage.web.worker import ANSWER, BROKEN, MEMORY, PROGRESS, READY, REFUSED, work
 
-__all__ = ["Lane", "fork_context", "spawn_context", "stop_starts"]
-
 CHECK_S: Final = 0.5
 """Between two looks whether somebody still follows a question that has used up its time. [s]"""
 Value = TypeVar("Value")

@@ -47,17 +47,6 @@ from tonnage.catalog.hub.vision import VISION, tower
 from tonnage.domain.model import LayerGroup, Model, Moe
 from tonnage.errors import BadFact, echo
 
-__all__ = [
-    "ADAPTERS",
-    "DTYPES",
-    "Formats",
-    "native_dtype",
-    "quantization",
-    "read_config",
-    "read_inline",
-    "read_unknown",
-]
-
 DTYPES: Final = {
     "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "half": "fp16", "float": "fp32", "float64": "fp64",
     "float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "int8": "int8",

@@ -32,9 +32,6 @@ from tonnage.catalog.hub.fields import (
 )
 from tonnage.domain.model import Attention, FeedForward, LayerGroup, Mlp, Model
 
-__all__ = ["DENSE", "block_list", "group_by_window"]
-
-
 Adapter = Callable[[Config], Model]
 
 

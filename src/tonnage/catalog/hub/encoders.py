@@ -26,8 +26,6 @@ from tonnage.catalog.hub.fields import (
 )
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model
 
-__all__ = ["ENCODERS"]
-
 
 def _encoder(c: Config, layers: tuple[LayerGroup, ...], **changes: Any) -> Model:
     """A text encoder without a vocabulary head, with one LayerNorm outside the layers."""

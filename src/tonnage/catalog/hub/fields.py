@@ -21,30 +21,6 @@ from tonnage.domain.model import Attention, FeedForward, LayerGroup, Mixer, Mlp,
 from tonnage.errors import BadFact, echo
 from tonnage.foreign import plain_text
 
-__all__ = [
-    "Config",
-    "attention",
-    "decoder",
-    "first_given",
-    "flag",
-    "flags",
-    "fold_layers",
-    "hidden_size",
-    "identical_layers",
-    "integer",
-    "integers",
-    "layer_count",
-    "mlp",
-    "model_kind",
-    "moe",
-    "moe_layers",
-    "optional_integer",
-    "section",
-    "text",
-    "texts",
-    "windows",
-]
-
 MAX_INTEGER: Final = {
     "num_hidden_layers": 4096,
     "hidden_size": 1 << 20,

@@ -21,8 +21,6 @@ from tonnage.domain.precision import FORMATS
 from tonnage.errors import BadFact, echo
 from tonnage.foreign import plain_text
 
-__all__ = ["gguf_config", "read_gguf", "read_header"]
-
 MAX_ENTRIES: Final = 65_536
 MAX_TENSORS: Final = 65_536
 """Experts are one tensor a layer here: the largest models have some 2,000."""

@@ -33,8 +33,6 @@ from tonnage.catalog.hub.fields import (
 )
 from tonnage.domain.model import Attention, FeedForward, LayerGroup, Mixer, Mlp, Model, StateSpace
 
-__all__ = ["HYBRIDS"]
-
 
 def _kinds(c: Config, *, every: int = 4) -> tuple[str, ...]:
     """`layer_types`, or full attention in the last of every so many layers."""

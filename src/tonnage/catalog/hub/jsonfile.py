@@ -11,8 +11,6 @@ import msgspec
 
 from tonnage.errors import BadFact, BadRequest, echo
 
-__all__ = ["MAX_CONFIG_BYTES", "decode_json", "parse_object", "read_object"]
-
 MAX_CONFIG_BYTES: Final = 4 << 20
 """Bytes; the largest config.json known has a few hundred thousand."""
 

@@ -29,8 +29,6 @@ from tonnage.catalog.hub.fields import (
 )
 from tonnage.domain.model import LatentAttention, LayerGroup, Mixer, Model, Moe, StateSpace
 
-__all__ = ["LATENT"]
-
 
 def _latent(c: Config) -> LatentAttention:
     return LatentAttention(

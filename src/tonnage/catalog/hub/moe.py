@@ -32,8 +32,6 @@ from tonnage.catalog.hub.fields import (
 )
 from tonnage.domain.model import Attention, FeedForward, LayerGroup, Mlp, Model, Moe
 
-__all__ = ["MOE", "gemma4_layers", "sparse_step"]
-
 
 def sparse_step(c: Config) -> tuple[bool, ...]:
     """Layers with experts by `decoder_sparse_step`, less those of `mlp_only_layers`."""

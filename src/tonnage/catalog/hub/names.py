@@ -15,8 +15,6 @@ from typing import Final, NamedTuple
 
 from tonnage.errors import BadRequest, UnknownName
 
-__all__ = ["Index", "ParsedName", "find", "index", "look_up", "looks_like_path", "parse_name"]
-
 EXTENSIONS: Final = (".json", ".safetensors", ".gguf")
 """Of files that hold a model or say what it is."""
 

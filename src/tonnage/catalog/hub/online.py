@@ -20,17 +20,6 @@ from typing import Any, Final, NamedTuple
 from tonnage.catalog.hub.jsonfile import MAX_CONFIG_BYTES, parse_object
 from tonnage.errors import BadFact, BadRequest, TonnageError, did_you_mean, echo, nearest
 
-__all__ = [
-    "HubFailure",
-    "Repository",
-    "fetch",
-    "folder_in_cache",
-    "host",
-    "not_found",
-    "offline_by_choice",
-    "repository",
-]
-
 DEFAULT_ENDPOINT: Final = "https://huggingface.co"
 MAX_INDEX_BYTES: Final = 64 << 20
 TIMEOUT_S: Final = 10.0

@@ -43,8 +43,6 @@ from tonnage.domain.model import (
     StateSpace,
 )
 
-__all__ = ["RECENT", "sparse_layers"]
-
 
 def _shared_width(c: Config, width: int) -> int:
     """Total width of the shared experts."""

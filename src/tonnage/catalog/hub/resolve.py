@@ -31,8 +31,6 @@ from tonnage.domain.profile import PROFILE_SCHEMA, Profile
 from tonnage.errors import BadFact, BadRequest, UnknownName, echo
 from tonnage.foreign import check_values, plain_text
 
-__all__ = ["model_of", "read_path", "read_profile", "read_repository", "resolve"]
-
 
 def resolve(
     spec: str | Mapping[str, Any] | Model | Path | None, *, additions: Additions = NOTHING, offline: bool | None = None

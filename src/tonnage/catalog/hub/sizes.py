@@ -15,8 +15,6 @@ from typing import Final
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
 from tonnage.errors import BadRequest, echo
 
-__all__ = ["bare_size", "decoder_of_size", "mixture_of_size", "read_size"]
-
 _SIZE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,4})?)\s*([mMbBtT])")
 _MIXTURE: Final = re.compile(r"\d{1,4}\s*[xX×]\s*\d{1,5}(?:\.\d+)?\s*[mMbB]")
 _UNITS: Final = {"m": 1e6, "b": 1e9, "t": 1e12}

@@ -25,8 +25,6 @@ from tonnage.catalog.hub.fields import (
 )
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Tower
 
-__all__ = ["TOWERS", "VISION", "blocks_parameters", "tower"]
-
 
 def _block(
     width: int, heads: int, inner: int, *, gated: bool = False, bias: bool = True, norm_bias: bool = True

@@ -18,8 +18,6 @@ import msgspec
 from tonnage.catalog.hub.jsonfile import parse_object, read_object
 from tonnage.errors import BadFact, echo
 
-__all__ = ["Tensor", "Weights", "describe", "read_folder", "read_safetensors", "weights_of"]
-
 
 class Tensor(msgspec.Struct, frozen=True):
     """One tensor of a weight file."""

@@ -8,8 +8,6 @@ import msgspec
 
 from tonnage.domain.requests.field import Field, search_field
 
-__all__ = ["AccuracyRequest", "LeftOut"]
-
 LeftOut = Literal["accelerator", "family", "engine", "source"]
 By = Literal["engine", "accelerator", "family", "precision", "load"]
 

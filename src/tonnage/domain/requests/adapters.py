@@ -8,8 +8,6 @@ import msgspec
 
 from tonnage.domain.requests.field import MAY_BE_NOTHING, engine_field
 
-__all__ = ["AdapterFields", "Adapters"]
-
 _GROUP = "Model and engine"
 
 

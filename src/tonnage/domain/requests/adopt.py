@@ -9,8 +9,6 @@ import msgspec
 from tonnage.domain.requests.common import MODEL, Slo
 from tonnage.domain.requests.field import Field, Group, accelerator_field, offer_field
 
-__all__ = ["Adopt"]
-
 
 class Adopt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A running deployment's own file, and what it does not say; absent = as the file says, or assumed and said so."""

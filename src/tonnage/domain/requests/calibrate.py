@@ -8,8 +8,6 @@ import msgspec
 
 from tonnage.domain.requests.field import accelerator_field, engine_field, layout_field
 
-__all__ = ["CalibrateRequest"]
-
 
 class CalibrateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What ran. Absent = as each measurement says."""

@@ -6,11 +6,6 @@ from typing import Final
 
 from tonnage.domain.requests.field import Field, Group, accelerator_field, engine_field, training_field
 
-__all__ = [
-    "CALIBRATION", "DOCUMENT_LEN", "ENGINE", "FORMATS", "FRACTION", "FUSED_EXPERTS", "ID", "LINKS", "MODEL",
-    "OPTIMIZER", "PER_NODE", "PREDICTED_AHEAD", "RECOMPUTE", "RELEASE", "RUNS_ON", "SETTINGS", "YEAR",
-]  # fmt: skip
-
 MODEL: Final = engine_field("catalogue id, Hugging Face id, path, bare size, or an inline description", known="models")
 RUNS_ON: Final = accelerator_field("what it runs on: id, name, or one of your own", known="names of accelerators")
 ENGINE: Final = engine_field("engine that runs it", known="engines")

@@ -16,10 +16,6 @@ from tonnage.domain.requests.field import (
 )
 from tonnage.domain.requests.images import Images
 
-__all__ = [
-    "CONFIDENCE", "ENGINES", "FORMATS", "MODEL", "QUALITY", "TERMS", "Filters", "Lengths", "LoadShape", "Quote", "Slo",
-]  # fmt: skip
-
 
 class Quote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One offer of a seller. Without a term it is paid by the hour of use; with one, as a contract."""

@@ -26,9 +26,6 @@ from tonnage.domain.requests.fleet import FleetWorkload
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.requests.train import FineTune, Train
 
-__all__ = ["Budget", "LifecycleRequest", "Own", "OwnedGroup"]
-
-
 _FOUND: Final = frozenset({
     "model", "rate", "concurrency", "users", "think_time", "budget", "pools", "quick", "day", "on_for", "off_for",
 })  # fmt: skip

@@ -9,8 +9,6 @@ import msgspec
 from tonnage.domain.requests.common import TERMS
 from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group, offer_field, owning_field
 
-__all__ = ["OwnedMachine", "RentOrBuyRequest"]
-
 _OWNING: Final = "Cost of owning"
 
 

@@ -14,12 +14,6 @@ from msgspec.structs import replace
 
 from tonnage.errors import UnknownName
 
-__all__ = [
-    "ALIASES", "GROUPS", "MAY_BE_NOTHING", "Attribute", "Field", "Group", "accelerator_field", "attributes_of",
-    "engine_field", "fields_of", "groups_of", "layout_field", "objective_field", "offer_field", "owning_field",
-    "refuse_unknown_names", "reliability_field", "search_field", "training_field", "usual_of",
-]  # fmt: skip
-
 ALIASES: Final = {
     "accelerator": "gpu gpus gpu-type gpu-name device devices hardware on system machine card accelerators",
     "tp": "tensor-parallel-size tensor-parallel tensor-model-parallel-size tp-size tensor-model-parallel",

@@ -17,8 +17,6 @@ from tonnage.domain.requests.field import (
     training_field,
 )
 
-__all__ = ["FitRequest", "Goal", "Solve"]
-
 Goal = Literal["serve", "train", "finetune"]
 Solve = Literal["context", "concurrency", "batch", "seq-len", "model"]
 

@@ -22,18 +22,6 @@ from tonnage.domain.requests.infer import Infer
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.requests.train import FineTune, Train
 
-__all__ = [
-    "MAX_BUCKETS",
-    "RUNS",
-    "RUN_FIELDS",
-    "SAMPLES",
-    "Bucket",
-    "FleetQuota",
-    "FleetRequest",
-    "FleetWorkload",
-    "OwnMachine",
-]
-
 MAX_BUCKETS: Final = 8
 _USUAL_TERMS: Final = ("on-demand", "spot", "reserved-1y")
 _ALONE: Final = frozenset({

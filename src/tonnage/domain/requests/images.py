@@ -9,8 +9,6 @@ import msgspec
 from tonnage.domain.requests.field import MAY_BE_NOTHING, Field
 from tonnage.errors import BadRequest, echo
 
-__all__ = ["ImageFields", "Images", "pixels_of"]
-
 MIN_SIDE: Final = 8.0
 MAX_SIDE: Final = 20_000.0
 """Of an image. [px]"""

@@ -10,8 +10,6 @@ from msgspec.structs import replace
 from tonnage.domain.requests.common import CONFIDENCE, FORMATS, MODEL, Filters
 from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group, engine_field, objective_field, reliability_field
 
-__all__ = ["Infer", "Video"]
-
 
 class Video(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Live video: streams, their frames per second, the frame's size, and who decodes it."""

@@ -11,8 +11,6 @@ from tonnage.domain.requests.common import CONFIDENCE, MODEL, Filters
 from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group, accelerator_field, engine_field, training_field
 from tonnage.domain.requests.train import Budget, Checkpoint, Deadline, Headroom, Optimizer, Spares, Validation
 
-__all__ = ["Rl"]
-
 
 class Rl(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="rl"):
     """So many steps of PPO, GRPO, RLOO or DAPO on a model."""

@@ -31,8 +31,6 @@ from tonnage.domain.requests.field import (
 from tonnage.domain.requests.images import ImageFields
 from tonnage.domain.requests.sessions import SessionFields
 
-__all__ = ["Batch", "Serve"]
-
 
 class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="serve"):
     """Answer requests as they come, under latency objectives."""

@@ -8,8 +8,6 @@ import msgspec
 
 from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, engine_field
 
-__all__ = ["SessionFields"]
-
 _ABOVE: float = 0.999
 
 

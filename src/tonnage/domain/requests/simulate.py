@@ -20,8 +20,6 @@ from tonnage.domain.requests.field import (
     search_field,
 )
 
-__all__ = ["AutoScaling", "Process", "Router", "Simulation", "SimulationTraffic"]
-
 Process = Literal["poisson", "gamma", "wandering", "on-off", "even"]
 Router = Literal["round-robin", "least-loaded", "prefix-aware"]
 

@@ -9,8 +9,6 @@ import msgspec
 
 from tonnage.domain.requests.field import Field, search_field
 
-__all__ = ["Ask", "Sweep"]
-
 Ask = Literal["plan", "fit", "simulate", "predict"]
 
 

@@ -22,8 +22,6 @@ from tonnage.domain.requests.sweep import Sweep
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.rl import RlCase
 
-__all__ = ["CASES", "REQUESTS"]
-
 CASES: Final[dict[str, type[msgspec.Struct]]] = {
     "serve": ServeCase,
     "train": TrainCase,

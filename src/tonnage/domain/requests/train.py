@@ -17,10 +17,6 @@ from tonnage.domain.requests.field import (
     training_field,
 )
 
-__all__ = [
-    "Budget", "Checkpoint", "Deadline", "FineTune", "Headroom", "Optimizer", "Spares", "Train", "Validation",
-]  # fmt: skip
-
 _SEQ_LEN: Final = training_field("tokens of one sequence", "integer", high=1e8)
 _GlobalBatch = Annotated[int | None, training_field("sequences per optimizer step", high=1e8)]
 Deadline = Annotated[

@@ -10,8 +10,6 @@ from tonnage.export.target import Target
 from tonnage.export.targets.torchrun import PORT, SCRIPT
 from tonnage.export.text import yaml_text
 
-__all__ = ["TARGET", "configuration", "export", "machines"]
-
 TARGET = Target(
     name="accelerate",
     title="Hugging Face Accelerate",

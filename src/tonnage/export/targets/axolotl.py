@@ -13,8 +13,6 @@ from tonnage.export.target import Target
 from tonnage.export.text import yaml_text
 from tonnage.export.trainer import SHARDED_8BIT, optimizer_called, read_switch, settle_trainer
 
-__all__ = ["OPTIONS", "TARGET", "export"]
-
 PREFERENCES: Final = ("dpo", "kto", "orpo", "simpo")
 """Objectives that its setting `rl` takes."""
 TARGET = Target(

@@ -16,8 +16,6 @@ from tonnage.export.deployment import Deployment, deployment
 from tonnage.export.target import Target
 from tonnage.version import __version__
 
-__all__ = ["TARGET", "export"]
-
 TARGET = Target(
     name="budget",
     title="Budget alert by Terraform",

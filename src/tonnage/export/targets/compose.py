@@ -12,8 +12,6 @@ from tonnage.export.target import Server, Target, names
 from tonnage.export.targets.kubernetes import literal_argument
 from tonnage.export.text import head, yaml_text
 
-__all__ = ["TARGET", "export"]
-
 TARGET = Target(
     name="compose",
     title="Docker Compose",

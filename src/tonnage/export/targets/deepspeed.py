@@ -10,8 +10,6 @@ from tonnage.export.job import Job, job
 from tonnage.export.target import Target
 from tonnage.export.targets.torchrun import SCRIPT
 
-__all__ = ["TARGET", "export"]
-
 TARGET = Target(
     name="deepspeed",
     title="DeepSpeed",

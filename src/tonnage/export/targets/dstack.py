@@ -10,8 +10,6 @@ from tonnage.export.deployment import Deployment, deployment, server
 from tonnage.export.target import Target, names
 from tonnage.export.text import shell, yaml_text
 
-__all__ = ["TARGET", "export"]
-
 TARGET = Target(
     name="dstack",
     title="dstack",

@@ -18,8 +18,6 @@ from tonnage.export.targets.kubernetes import literal_argument, models_claim, mo
 from tonnage.export.targets.vllm import NIXL
 from tonnage.export.text import yaml_text
 
-__all__ = ["TARGET", "export"]
-
 TARGET = Target(
     name="dynamo",
     title="NVIDIA Dynamo",

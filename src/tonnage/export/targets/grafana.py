@@ -15,8 +15,6 @@ from tonnage.export.observe import Signal, Watched, watched
 from tonnage.export.target import Target
 from tonnage.version import __version__
 
-__all__ = ["TARGET", "export"]
-
 TARGET = Target(
     name="grafana",
     title="Grafana dashboard",

@@ -15,8 +15,6 @@ from tonnage.export.target import Target, image, names
 from tonnage.export.text import UNTESTED, shell, templated_name, yaml_text
 from tonnage.export.training_files import CHECKPOINTS, TrainingFiles, training_files
 
-__all__ = ["TARGET", "export"]
-
 TARGET = Target(
     name="jobset",
     title="Kubernetes JobSet and Kueue",

@@ -16,8 +16,6 @@ from tonnage.export.target import Target
 from tonnage.export.targets.kubernetes import resource_name
 from tonnage.export.text import templated_name, yaml_text
 
-__all__ = ["TARGET", "export"]
-
 TARGET = Target(
     name="karpenter",
     title="Karpenter on EKS",

@@ -18,8 +18,6 @@ from tonnage.export.targets.kubernetes import literal_argument, node_selector, r
 from tonnage.export.targets.vllm import NIXL, NIXL_HOST
 from tonnage.export.text import templated_name, yaml_text
 
-__all__ = ["TARGET", "export"]
-
 TARGET = Target(
     name="kserve",
     title="KServe LLMInferenceService",

@@ -21,8 +21,6 @@ from tonnage.export.deployment import Deployment, deployment, server
 from tonnage.export.target import Server, Target, names
 from tonnage.export.text import head, yaml_text
 
-__all__ = ["TARGET", "export", "literal_argument", "models_claim", "models_volume", "node_selector", "resource_name"]
-
 TARGET = Target(
     name="kubernetes",
     title="Kubernetes",

@@ -12,8 +12,6 @@ from tonnage.export.options import Options, whole
 from tonnage.export.target import Server, Target, image, names
 from tonnage.export.text import flags
 
-__all__ = ["OPTIONS", "TARGET", "export", "serve"]
-
 TARGET = Target(
     name="llamacpp",
     title="llama.cpp",

@@ -17,8 +17,6 @@ from tonnage.export.targets.kubernetes import node_selector, resource_name
 from tonnage.export.targets.vllm import NIXL, NIXL_HOST
 from tonnage.export.text import templated_name, yaml_text
 
-__all__ = ["TARGET", "export"]
-
 TARGET = Target(
     name="llm-d",
     title="llm-d ModelService chart",

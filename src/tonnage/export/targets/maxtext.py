@@ -13,8 +13,6 @@ from tonnage.export.job import Job, builds_as_planned, job
 from tonnage.export.target import Target
 from tonnage.export.text import data_text
 
-__all__ = ["NETWORKS", "TARGET", "arguments", "export"]
-
 TARGET = Target(
     name="maxtext",
     title="MaxText",

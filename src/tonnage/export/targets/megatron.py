@@ -14,8 +14,6 @@ from tonnage.export.target import Target
 from tonnage.export.targets.torchrun import launcher
 from tonnage.export.text import data_text, flags, shell
 
-__all__ = ["OPTIONS", "TARGET", "arguments", "export"]
-
 TARGET = Target(
     name="megatron",
     title="Megatron-LM",

@@ -16,8 +16,6 @@ from tonnage.export.target import Target
 from tonnage.export.targets.megatron import SHARDED
 from tonnage.export.targets.torchrun import planned_program
 
-__all__ = ["TARGET", "export", "settings"]
-
 TARGET = Target(
     name="nemo",
     title="NeMo Framework (Megatron-Bridge)",

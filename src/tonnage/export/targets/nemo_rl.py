@@ -10,8 +10,6 @@ from tonnage.export.rl import RlJob, rl_job
 from tonnage.export.target import Target
 from tonnage.export.text import yaml_text
 
-__all__ = ["TARGET", "export"]
-
 TARGET = Target(
     name="nemo-rl",
     title="NeMo-RL",

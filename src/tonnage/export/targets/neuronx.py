@@ -15,8 +15,6 @@ from tonnage.export.job import Job, job
 from tonnage.export.target import Target
 from tonnage.export.targets.torchrun import planned_program
 
-__all__ = ["TARGET", "export", "settings"]
-
 TARGET = Target(
     name="neuronx",
     title="optimum-neuron for AWS Trainium",

@@ -16,8 +16,6 @@ from tonnage.export.target import Target
 from tonnage.export.text import yaml_text
 from tonnage.units import show
 
-__all__ = ["TARGET", "export"]
-
 TARGET = Target(
     name="prometheus",
     title="Prometheus alert rules",

@@ -10,8 +10,6 @@ from tonnage.export.target import Target
 from tonnage.export.targets.vllm import settings
 from tonnage.export.text import head
 
-__all__ = ["TARGET", "export"]
-
 TARGET = Target(
     name="ray-data",
     title="Ray Data LLM",

@@ -11,8 +11,6 @@ from tonnage.export.deployment import deployment, server
 from tonnage.export.target import Target, names
 from tonnage.export.text import head, yaml_text
 
-__all__ = ["TARGET", "export"]
-
 TARGET = Target(
     name="ray-serve",
     title="Ray Serve LLM",

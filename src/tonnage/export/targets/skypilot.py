@@ -15,8 +15,6 @@ from tonnage.export.targets.vllm import settings
 from tonnage.export.text import shell, yaml_text
 from tonnage.export.training_files import CHECKPOINTS, TrainingFiles, training_files
 
-__all__ = ["TARGET", "export"]
-
 TARGET = Target(
     name="skypilot",
     title="SkyPilot",

@@ -11,8 +11,6 @@ from tonnage.export.target import Server, Target
 from tonnage.export.text import comment, shell
 from tonnage.export.training_files import TrainingFiles, training_files
 
-__all__ = ["TARGET", "export"]
-
 FRAMEWORK_FILES = (
     "launch.sh", "pretrain.sh", "train.sh", "plan.json", "fsdp2.py", "train.py", "sft.yaml", "accelerate.yaml",
     "deepspeed.json", "model_flags.py",

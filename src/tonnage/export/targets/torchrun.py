@@ -10,8 +10,6 @@ from tonnage.export.job import Job, job
 from tonnage.export.target import Target
 from tonnage.export.text import UNTESTED, data_text, shell
 
-__all__ = ["TARGET", "export", "launcher", "planned_program"]
-
 TARGET = Target(
     name="torchrun",
     title="PyTorch torchrun and FSDP2",

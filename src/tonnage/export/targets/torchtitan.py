@@ -12,8 +12,6 @@ from tonnage.export.target import Target
 from tonnage.export.targets.torchrun import launcher
 from tonnage.export.text import flags, shell
 
-__all__ = ["FLAVOURS", "OPTIONS", "TARGET", "arguments", "export"]
-
 TARGET = Target(
     name="torchtitan",
     title="torchtitan",

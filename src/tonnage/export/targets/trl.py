@@ -13,8 +13,6 @@ from tonnage.export.targets.accelerate import configuration, machines
 from tonnage.export.text import yaml_text
 from tonnage.export.trainer import OPTIMIZER_NAMES, SHARDED_8BIT, optimizer_called, read_switch, settle_trainer
 
-__all__ = ["OPTIONS", "TARGET", "export"]
-
 TARGET = Target(
     name="trl",
     title="TRL",

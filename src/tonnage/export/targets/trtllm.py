@@ -16,8 +16,6 @@ from tonnage.export.options import Options, number, whole
 from tonnage.export.target import Server, Target, image
 from tonnage.export.text import flags, shell
 
-__all__ = ["OPTIONS", "TARGET", "export", "serve"]
-
 TARGET = Target(
     name="trtllm",
     title="TensorRT-LLM",

@@ -10,8 +10,6 @@ from tonnage.errors import BadRequest
 from tonnage.export.rl import RlJob, rl_job
 from tonnage.export.target import Target
 
-__all__ = ["TARGET", "export"]
-
 TARGET = Target(
     name="verl",
     title="verl",

@@ -15,8 +15,6 @@ from tonnage.export.options import Options, number, whole
 from tonnage.export.target import Server, Target, image, names
 from tonnage.export.text import shell
 
-__all__ = ["NIXL", "NIXL_HOST", "OPTIONS", "TARGET", "export", "serve", "settings"]
-
 TARGET = Target(
     name="vllm",
     title="vLLM",

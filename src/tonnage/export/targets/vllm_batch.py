@@ -9,8 +9,6 @@ from tonnage.export.target import Target
 from tonnage.export.targets.vllm import TARGET as ENGINE
 from tonnage.export.targets.vllm import settings
 
-__all__ = ["TARGET", "export"]
-
 TARGET = Target(
     name="vllm-batch",
     title="vLLM offline",

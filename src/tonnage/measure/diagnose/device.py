@@ -24,8 +24,6 @@ from tonnage.measure.diagnose.limits import (
     rule,
 )
 
-__all__ = ["RULES"]
-
 PROFILING: Final = (
     "dcgm-exporter with DCGM_FI_PROF_PIPE_TENSOR_ACTIVE and DCGM_FI_PROF_DRAM_ACTIVE among its counters "
     "(-f dcp-metrics-included.csv, needs the capability SYS_ADMIN)"

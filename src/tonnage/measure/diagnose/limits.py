@@ -7,8 +7,6 @@ from typing import Final, NamedTuple
 
 from tonnage.domain.diagnosis import Evidence, Fact, Missing, Remedy, Verdict
 
-__all__ = ["Limit", "Rule", "fact", "known_facts", "rule"]
-
 Rule = Callable[[Evidence], Verdict | Missing | None]
 Seen = tuple[str, Iterable[Fact], float | None]
 """A sentence, the facts that it rests on, and the most that removing the limit brings."""

@@ -20,8 +20,6 @@ from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.fetch import cut_off
 from tonnage.measure.metrics import Sample, all_names, reading_of, reading_of_samples
 
-__all__ = ["get_page", "is_prometheus", "readings_between", "watch_page"]
-
 MAX_PAGE_BYTES: Final = 256 * 1024 * 1024
 TIMEOUT_S: Final = 30.0
 WITHIN_S: Final = 120.0

@@ -16,8 +16,6 @@ from tonnage.measure.diagnose.window import evidence_of, merge_readings
 from tonnage.measure.knee import objective_missed
 from tonnage.measure.records import Log
 
-__all__ = ["compare_with_record", "evidence_of_log", "evidence_of_measurement", "evidence_of_training"]
-
 
 def evidence_of_measurement(measurement: Measurement, *, source: str = "") -> Evidence:
     """A measurement of a server: its loads, and what is true of the highest of them."""

@@ -28,8 +28,6 @@ from tonnage.measure.diagnose.limits import (
 )
 from tonnage.units import show
 
-__all__ = ["RULES"]
-
 NO_PAGE: Final = "give the engine's /metrics page (SGLang: --enable-metrics, llama.cpp: --metrics), or a measurement"
 """Where it is not known which server runs."""
 MORE_CACHE: Final = "a cache of fewer bits, shorter contexts, or fewer requests at once"

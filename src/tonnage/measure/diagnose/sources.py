@@ -37,9 +37,6 @@ from tonnage.measure.records import LOG_SCHEMA, read_log
 from tonnage.measure.train.kineto import measurement_of_trace
 from tonnage.units import read
 
-__all__ = ["RULES", "Watch", "diagnose", "evidence_from", "judge", "training_of", "watch_of"]
-
-
 RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "serving": serving.RULES,
     "training": training.RULES,

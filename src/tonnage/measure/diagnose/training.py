@@ -21,8 +21,6 @@ from tonnage.measure.diagnose.limits import (
     rule,
 )
 
-__all__ = ["RULES"]
-
 STEPS: Final = "`tonnage measure train -- python train.py`, or the probe inside the script"
 
 

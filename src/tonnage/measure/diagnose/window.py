@@ -12,8 +12,6 @@ from tonnage.domain.diagnosis import Evidence, Histogram, LoadLevel, Reading
 from tonnage.measure.metrics import COUNTERS
 from tonnage.measure.summary import ratio
 
-__all__ = ["evidence_of", "growth", "merge_readings", "percentile"]
-
 PARTS: Final = 6
 """A window is cut into so many parts, to see load and latency move together."""
 MIN_PART_REQUESTS: Final = 20

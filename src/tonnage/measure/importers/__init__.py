@@ -19,8 +19,6 @@ from tonnage.errors import BadFact, echo
 from tonnage.foreign import check_values
 from tonnage.measure.files import read_whole, refuse_heavy
 
-__all__ = ["read_report"]
-
 _LOADGEN = b":::MLLOG "
 """Before each JSON object of MLPerf's detail log."""
 

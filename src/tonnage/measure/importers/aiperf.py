@@ -16,8 +16,6 @@ from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement,
 from tonnage.measure.summary import cached_notes, latency, ratio
 from tonnage.simulation.metrics import tpot_s
 
-__all__ = ["read", "recognise"]
-
 RANKS = ("p50", "p90", "p95", "p99")
 
 

@@ -18,8 +18,6 @@ from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement,
 from tonnage.measure.summary import cached_notes, latency
 from tonnage.simulation.metrics import e2e_s, tpot_s, ttft_s
 
-__all__ = ["read", "recognise"]
-
 RANKS = ("p50", "p90", "p95", "p99")
 
 

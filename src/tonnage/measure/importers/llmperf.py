@@ -16,8 +16,6 @@ from typing import Any
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
 from tonnage.measure.summary import latency, ratio
 
-__all__ = ["read", "recognise"]
-
 _NAMES = {
     "mean": "mean",
     "p50": "quantiles_p50",

@@ -16,8 +16,6 @@ from typing import Any, Final
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
 from tonnage.measure.summary import ratio
 
-__all__ = ["read", "recognise"]
-
 _HEADING: Final = "MLPerf Results Summary"
 _RANKS: Final = {"p50": "50.00", "p90": "90.00", "p95": "95.00", "p99": "99.00"}
 _NANO: Final = 1e-9

@@ -10,8 +10,6 @@ from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Measurement
 from tonnage.measure.records import LOG_SCHEMA, Header, Line, log_of
 from tonnage.measure.summary import measurement_of
 
-__all__ = ["read", "recognise"]
-
 
 def recognise(document: Any) -> bool:
     """Whether the first line, or the document, names one of our schemas."""

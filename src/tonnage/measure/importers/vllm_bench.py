@@ -15,8 +15,6 @@ from typing import Any
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
 from tonnage.measure.summary import ratio
 
-__all__ = ["read", "recognise"]
-
 NAMES = {"mean": "mean", "p50": "median", "p90": "p90", "p95": "p95", "p99": "p99"}
 
 

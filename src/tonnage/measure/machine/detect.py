@@ -24,8 +24,6 @@ from tonnage.errors import BadFact, echo_path
 from tonnage.measure.machine import system, vendors
 from tonnage.measure.machine.text import MOST_BYTES
 
-__all__ = ["inventory_here", "inventory_of", "programs", "read_inventory"]
-
 
 def read_inventory(path: str | Path) -> Inventory:
     """

@@ -17,8 +17,6 @@ from tonnage.errors import BadFact
 from tonnage.measure.machine.text import Device, check_size, counted_devices, json_object, number_in, whole_count
 from tonnage.units import GB, GiB, KiB, MiB
 
-__all__ = ["dmi_bytes_per_s", "kubernetes_nodes", "proc", "slurm_nodes", "slurm_sinfo"]
-
 _FIELD: Final = re.compile(r"^([\w ()]+?)\s*:\s*(.*)$", re.MULTILINE)
 _GPU_LABELS: Final = (
     "nvidia.com/gpu.product",

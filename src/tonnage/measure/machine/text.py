@@ -11,11 +11,6 @@ from tonnage.domain.machine import DeviceGroup
 from tonnage.errors import BadFact, echo
 from tonnage.foreign import plain_text
 
-__all__ = [
-    "MOST_BYTES", "MOST_DEVICES", "Device", "check_size", "counted_devices", "json_object", "json_value", "number_in",
-    "whole_count",
-]  # fmt: skip
-
 Device = tuple[str, float | None]
 """Name and memory, as a tool states them. [bytes]"""
 

@@ -29,16 +29,6 @@ from tonnage.measure.machine.text import (
 )
 from tonnage.units import GB, GiB, MiB
 
-__all__ = [
-    "amd_smi",
-    "group_devices",
-    "nvidia_smi_csv",
-    "nvidia_smi_list",
-    "nvidia_smi_xml",
-    "rocm_smi",
-    "system_profiler",
-]
-
 _LISTED: Final = re.compile(r"^GPU \d+: (.+?) \(UUID: ", re.MULTILINE)
 _PLACEHOLDERS: Final = {"", "n/a", "[n/a]", "not supported", "[not supported]", "unknown"}
 _VRAM_UNITS: Final = {"mb": MiB, "mib": MiB, "gb": GiB, "gib": GiB, "b": 1.0}

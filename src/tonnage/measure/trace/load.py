@@ -18,8 +18,6 @@ import msgspec
 
 from tonnage.errors import BadRequest, UnknownName, echo
 
-__all__ = ["Given", "InputSpec", "load", "parse_input"]
-
 DTYPES: Final = {
     "float32": "float32", "fp32": "float32", "float16": "float16", "fp16": "float16", "bfloat16": "bfloat16",
     "bf16": "bfloat16", "float64": "float64", "fp64": "float64", "int64": "int64", "int32": "int32", "bool": "bool",

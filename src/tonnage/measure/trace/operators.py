@@ -16,8 +16,6 @@ import msgspec
 
 from tonnage.domain.profile import TracedOperator
 
-__all__ = ["Call", "traced_operator"]
-
 Product = Literal["gemm", "convolution", "attention"]
 
 

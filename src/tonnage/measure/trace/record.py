@@ -18,17 +18,6 @@ from msgspec.structs import replace
 from tonnage.domain.profile import Moment, TracedOperator
 from tonnage.measure.trace.operators import SKIPPED, Call, traced_operator
 
-__all__ = [
-    "Book",
-    "book_of",
-    "count_held_tensors",
-    "frontier",
-    "merge_operators",
-    "record_calls",
-    "settle_gradient",
-    "storage_key",
-]
-
 Book = dict[str, Any]
 """The notebook of one pass: operators, unknown names, what is alive, what is held now, every amount ever held."""
 Held = tuple[float, float, float]

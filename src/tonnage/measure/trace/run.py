@@ -29,8 +29,6 @@ from tonnage.measure.trace.record import (
     storage_key,
 )
 
-__all__ = ["trace_module", "trace_named"]
-
 _MISSING: Final = "tracing needs PyTorch; install it with: pip install 'tonnage[torch]' (the CPU build is enough)"
 
 

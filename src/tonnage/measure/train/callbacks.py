@@ -10,8 +10,6 @@ from typing import Any
 
 from tonnage.measure.train.probe import Probe, start
 
-__all__ = ["callback"]
-
 
 def callback(folder: str | os.PathLike[str] | None = None) -> Any:
     """

@@ -18,18 +18,6 @@ from typing import Any, NamedTuple
 
 from tonnage.measure.train.records import Held
 
-__all__ = [
-    "Clock",
-    "Timeline",
-    "clock_of",
-    "end_phase",
-    "enter",
-    "finish_step",
-    "memory_of_rank",
-    "phases_of",
-    "timeline",
-]
-
 
 class Clock(NamedTuple):
     """How moments are taken and subtracted."""

@@ -28,8 +28,6 @@ from tonnage.measure.files import read_whole, refuse_heavy
 from tonnage.measure.train.records import mean, mean_parts
 from tonnage.version import __version__
 
-__all__ = ["measurement_of_trace"]
-
 _KERNELS: Final = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 _NOT_HOST: Final = _KERNELS | {"gpu_user_annotation", "cuda_runtime", "python_function"}
 _COLLECTIVE: Final = ("nccl", "rccl", "gloo:", "c10d::", "all_reduce", "allreduce", "all_gather", "reduce_scatter")

@@ -31,8 +31,6 @@ from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.measure.train.probe import FOLDER
 from tonnage.measure.train.records import RankLog, Stepped, mean, mean_parts, read_ranks
 
-__all__ = ["Bounds", "measure_train", "measurement_of", "ranks_of", "run_of"]
-
 INJECTED: Final = Path(__file__).parent / "inject"
 _POLL_S: Final = 0.2
 _GRACE_S: Final = 10.0

@@ -37,8 +37,6 @@ from tonnage.measure.train.clock import (
 from tonnage.measure.train.records import Checkpointed, Header, Stepped
 from tonnage.version import __version__
 
-__all__ = ["FOLDER", "Probe", "probe"]
-
 FOLDER: Final = "TONNAGE_PROBE"
 """Environment variable: where the ranks of a run write."""
 _COLLECTIVES: Final = (

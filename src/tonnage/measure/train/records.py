@@ -15,19 +15,6 @@ from tonnage.domain.train_measurement import StepTimes
 from tonnage.errors import BadFact, echo
 from tonnage.measure.files import read_whole, refuse_heavy
 
-__all__ = [
-    "PHASES",
-    "Checkpointed",
-    "Header",
-    "Held",
-    "RankLog",
-    "Stepped",
-    "mean",
-    "mean_parts",
-    "read_rank",
-    "read_ranks",
-]
-
 PHASES: Final = ("input", "forward", "backward", "communication", "optimizer", "checkpoint", "other")
 
 

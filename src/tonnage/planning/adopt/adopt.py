@@ -27,8 +27,6 @@ from tonnage.planning.adopt.train import trained_today
 from tonnage.planning.calibrated import with_calibrations
 from tonnage.units import show
 
-__all__ = ["accelerator_of", "adopt"]
-
 WORTH: Final = 0.01
 """A saving below this share of today's cost is none: prices move more. [-]"""
 

@@ -44,8 +44,6 @@ from tonnage.planning.core.header import Infeasible
 from tonnage.planning.serve.plan import outcome_of, plan_serve
 from tonnage.units import plural, show
 
-__all__ = ["advise"]
-
 WORTH: Final = 0.02
 """A saving below this share of today's money is not told: prices move more. [-]"""
 FASTER: Final = 0.1

@@ -23,7 +23,6 @@ from tonnage.version import can_simulate
 if TYPE_CHECKING:
     from tonnage.simulation.simulated import Requests
 
-__all__ = ["ServiceTraffic", "fewest_replicas", "hourly_bounds", "logged_traffic", "replay", "traffic_of_service"]
 
 DRAWN: Final = 6_000
 """Requests that are drawn where there is no log: 300 beyond a 95th percentile."""

@@ -31,8 +31,6 @@ from tonnage.planning.serve.plan import outcome_of, plan_serve
 from tonnage.planning.sites import Site, sites
 from tonnage.units import show
 
-__all__ = ["Started", "option_at", "read_server", "served_today"]
-
 USUAL_OBJECTIVES: Final = Slo(ttft_s=1.0, tpot_s=0.05)
 """Of chat, where the user states none: MLPerf's interactive limits lie on either side (assumed, and said so). [s]"""
 _FORMATS: Final = {

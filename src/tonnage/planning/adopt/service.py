@@ -32,9 +32,6 @@ from tonnage.planning.calibrate.calibrate import calibrate
 from tonnage.planning.calibrate.loads import Stack
 from tonnage.units import read
 
-__all__ = ["View", "advise_service"]
-
-
 OWN: Final = "its own latencies"
 """Where the calibration of a service comes from that was looked at."""
 

@@ -33,8 +33,6 @@ from tonnage.planning.train.plan import plan_train
 from tonnage.planning.train.setup import resolve_setup
 from tonnage.units import show
 
-__all__ = ["trained_today"]
-
 USUAL_STEPS: Final = 1000
 """Of a job that names neither steps nor data; assumed, and said so. [steps]"""
 

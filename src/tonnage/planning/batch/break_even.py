@@ -27,8 +27,6 @@ from tonnage.planning.core.break_even import (
 )
 from tonnage.units import show
 
-__all__ = ["batch_break_even"]
-
 CHEAPEST: Final = 14
 """Chances that are asked again, by cost of an item."""
 FASTEST: Final = 6

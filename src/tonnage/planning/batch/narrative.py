@@ -20,21 +20,6 @@ from tonnage.units import show, whole_percent
 MAX_KINDS: Final = 8
 """Kinds of accelerators that are told side by side."""
 
-__all__ = [
-    "LARGEST_FLEET",
-    "arithmetic",
-    "assumptions",
-    "card_for_card",
-    "describe_option",
-    "lead_reason",
-    "risk",
-    "sentence",
-    "spot_against",
-    "too_expensive",
-    "too_late",
-    "too_many",
-    "trade_offs",
-]
 
 LARGEST_FLEET: Final = 256
 """Accelerators of the largest fleet looked at, where the request names no limit. List prices are no stock."""

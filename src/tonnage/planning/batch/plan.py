@@ -45,8 +45,6 @@ from tonnage.planning.serve.traffic import served_latency
 from tonnage.planning.sites import Site, reach_of, sites, with_slices
 from tonnage.pricing.bills import primary_first
 
-__all__ = ["plan_batch"]
-
 LARGEST_REPLICA: Final = 32
 SIZES_LOOKED_AT: Final = 3
 """Layouts from the smallest that fits: larger ones only cost more when nobody waits."""

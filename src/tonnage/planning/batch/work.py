@@ -28,8 +28,6 @@ from tonnage.planning.host import LoadShare, energy_of_run, energy_use, serving_
 from tonnage.pricing.bills import bill, hourly_usd
 from tonnage.pricing.terms import billing_rules, charged_hours, run_lines, useful_share
 
-__all__ = ["Candidate", "Found", "Job", "JobRun", "Place", "Work", "instances_by", "option_of", "place_of", "run_on"]
-
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """What one configuration has to do, and how fast a replica of it does it."""

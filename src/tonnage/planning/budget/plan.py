@@ -37,8 +37,6 @@ from tonnage.planning.serve.plan import serve_options
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.units import show
 
-__all__ = ["TOLERANCE", "largest_rate", "plan_budget"]
-
 
 def plan_budget(request: Budget, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> BudgetPlan:
     """

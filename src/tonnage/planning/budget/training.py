@@ -27,8 +27,6 @@ from tonnage.physics.scaling_law import compute_optimal_parameters, loss_of
 from tonnage.planning.serve.plan import serve_options
 from tonnage.planning.train.plan import train_options
 
-__all__ = ["LAWS", "affordable_runs", "affordable_tunes", "optimal_range"]
-
 LAWS: Final = (
     LossLaw(
         name="Chinchilla, refitted",

@@ -28,8 +28,6 @@ from tonnage.planning.calibrate.posterior import NAMES
 from tonnage.planning.drift import SAME_AS
 from tonnage.planning.error_model import NINETY, ErrorModel, as_measured
 
-__all__ = ["calibrate", "prior_of"]
-
 _LEFT_OUT: Final = 3
 """Loads from which on each is predicted by the others. [-]"""
 _OUTLIER: Final = 0.35

@@ -22,8 +22,6 @@ from tonnage.planning.calibrate.loads import MeasuredLoad, Predictor
 from tonnage.planning.calibrate.posterior import NAMES, Posterior, posterior
 from tonnage.planning.drift import Array
 
-__all__ = ["Fit", "drifts_of", "fit", "shares_of", "stretch_of", "widen", "without"]
-
 _STEP: Final = 0.02
 """Of the finite differences. [log]"""
 _FARTHEST: Final = 1.0

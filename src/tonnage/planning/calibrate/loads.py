@@ -34,20 +34,6 @@ from tonnage.planning.serve.traffic import grid_of, interrupted_share, under_loa
 from tonnage.simulation.steps import StepTable, step_table
 from tonnage.units import show
 
-__all__ = [
-    "QUANTITIES",
-    "MeasuredLoad",
-    "Predictor",
-    "Stack",
-    "in_flight_of",
-    "loads_of",
-    "refuse_contradictions",
-    "refuse_unknown",
-    "shipped_interruption",
-    "shipped_overheads",
-    "under_stretch",
-]
-
 QUANTITIES: Final = ("ttft_s", "tpot_s", "output_tokens_per_s")
 Predictor = Callable[[Stretch], dict[str, float]]
 _FAILING: Final = 0.05

@@ -22,7 +22,7 @@ from tonnage.catalog.intervals import Priors
 from tonnage.domain.calibration import Learnt
 from tonnage.planning.drift import NAMES, STUDENT, Array, drift_covariance, numbers_of
 
-__all__ = ["NAMES", "PRIOR_POINTS", "Array", "Posterior", "covariance_of", "next_point", "posterior"]
+__all__ = ["NAMES", "Array"]
 
 PRIOR_POINTS: Final = 4.0
 """Measured numbers of one quantity that the catalogue's noise counts as. [-]"""

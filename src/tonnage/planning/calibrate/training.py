@@ -39,8 +39,6 @@ from tonnage.planning.train import estimate
 from tonnage.planning.train.setup import resolve_setup
 from tonnage.simulation.training import model_flop
 
-__all__ = ["TrainRow", "calibrate_training", "train_rows_of"]
-
 _BEYOND: Final = 1.0
 """Share of its data-sheet peak that no step exceeds. [-]"""
 _UNDER: Final = 0.98

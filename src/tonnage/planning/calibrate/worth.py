@@ -25,8 +25,6 @@ from tonnage.errors import BadRequest
 from tonnage.planning.calibrate.posterior import Array
 from tonnage.planning.error_model import NINETY, correlation
 
-__all__ = ["measure_plan", "worth_measuring"]
-
 COMPETING: Final = 10
 """Options that are looked at: the rest cost more even where all goes well. [-]"""
 DRAWS: Final = 1000

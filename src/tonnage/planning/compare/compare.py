@@ -23,8 +23,6 @@ from tonnage.planning.requests.simulate import simulation_of
 from tonnage.planning.simulate.simulate import simulate
 from tonnage.units import show
 
-__all__ = ["DYNAMIC_WAIT", "MAX_SIDES", "compare", "compare_figures", "configurations_of", "figures_of"]
-
 MAX_SIDES: Final = 12
 DYNAMIC_WAIT: Final = "50 ms"
 """How long the first of a dynamic batch waits for others unless a way says otherwise."""

@@ -26,8 +26,6 @@ from tonnage.planning.predict.case_lines import case_of_object, raw_cases
 from tonnage.planning.predict.predict import predict
 from tonnage.planning.requests.simulate import simulation_of
 
-__all__ = ["compare_files"]
-
 Side = tuple[str, str, Any]
 """Name, sort (plan, case or simulation), content."""
 _KINDS: Final[dict[type, str]] = {ServePlan: "serve", BatchPlan: "batch", TrainPlan: "train"}

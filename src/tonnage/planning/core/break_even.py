@@ -24,8 +24,6 @@ from tonnage.domain.train_plan import TrainConfiguration, TrainOption
 from tonnage.planning.core.ranking import unlikely
 from tonnage.planning.error_model import Pair, Ratio, correlation, ratio
 
-__all__ = ["DOUBLINGS", "Axis", "Contender", "break_even_along", "break_even_prices", "scaled_at"]
-
 RATIO: Final = 1.1
 """Step of the scan along an input. [-]"""
 PRECISE: Final = 0.005

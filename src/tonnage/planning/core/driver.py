@@ -53,8 +53,6 @@ from tonnage.planning.core.ranking import Traits, choices, traits_of
 if TYPE_CHECKING:
     from tonnage.planning.calibration_use import Run
 
-__all__ = ["Found", "Header", "Kind", "alone", "moved_losers", "plan_alone", "plan_or_relax"]
-
 
 class Asked(Protocol):
     """A request with what holds for every place, as far as all kinds have it."""

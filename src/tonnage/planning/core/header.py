@@ -42,29 +42,6 @@ from tonnage.planning.sites import none_passes
 from tonnage.simulation.capacity import Point
 from tonnage.version import __version__, can_simulate
 
-__all__ = [
-    "COMMUNITY",
-    "Context",
-    "Infeasible",
-    "Loser",
-    "Nearness",
-    "Request",
-    "by_reason",
-    "catalogue_dates",
-    "infeasible_sentence",
-    "model_facts",
-    "names_taken",
-    "nearest_losers",
-    "nearest_of_each",
-    "nearness",
-    "provenance",
-    "quick_without_simulator",
-    "relaxations",
-    "what_binds",
-    "what_if",
-    "what_relaxing_buys",
-]
-
 COMMUNITY = "community marketplaces and brokers are left out (--community includes them)"
 """Assumed of every request that does not include them."""
 Simulated = TypeVar("Simulated", bound=ServePlan | FleetPlan)

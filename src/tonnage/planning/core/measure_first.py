@@ -31,11 +31,6 @@ from tonnage.engines.registry import engine_spec
 from tonnage.planning.error_model import NINETY, correlation, end_at
 from tonnage.units import show, whole_percent
 
-__all__ = [
-    "COMPETING", "MINUTES", "Rival", "Weighed", "few_words", "first_of", "likelier", "likeliest_to_overturn", "narrows",
-    "rival_of", "smoothly", "to_stay_within",
-]  # fmt: skip
-
 MINUTES: Final = 5.0
 """Of the measurement itself, without starting an instance and reading weights. [min]"""
 REPEATED: Final = 0.03

@@ -24,11 +24,6 @@ from tonnage.domain.train_plan import TrainOption
 from tonnage.planning.error_model import Pair, Ratio, correlation, tie_ratio, within_text
 from tonnage.simulation.autoscale import replicas_carrying
 
-__all__ = [
-    "NEAR", "Traits", "at_risk", "choices", "frontier", "surely_cheapest",
-    "tie_with_first", "traits_of", "unlikely", "with_verdicts",
-]  # fmt: skip
-
 NEAR: Final = 1.1
 """Times the first option's cost that the fastest may cost. [-]"""
 

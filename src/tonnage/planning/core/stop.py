@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["UNFINISHED", "Abandoned", "abandoned_at_stop", "best_is_known", "ends_at_best", "stop_asked"]
-
 UNFINISHED = "stopped by Ctrl-C: the best found so far"
 
 

@@ -14,8 +14,6 @@ from tonnage.domain.requests.field import fields_of
 from tonnage.errors import BadRequest
 from tonnage.planning.host import machine_power
 
-__all__ = ["inputs_of", "machine_of"]
-
 FTE_HOURS: Final = 2080.0
 """Of a full-time year: 52 weeks of 40 hours. [h/year]"""
 NODE: Final = 8

@@ -35,8 +35,6 @@ from tonnage.pricing.owning import HOURS_PER_YEAR, availability, owned_usd, owne
 from tonnage.units import show
 from tonnage.version import __version__
 
-__all__ = ["rent_or_buy", "server_of"]
-
 FASTEST_DECLINE: Final = 0.19
 """Yearly fall of a rental price that has been seen: p5.48xlarge on demand cost 98.32 USD/h at its launch in July 2023
 and 55.04 in July 2026, ln(98.32 / 55.04) / 3. [1/year]"""

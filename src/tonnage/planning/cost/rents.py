@@ -25,10 +25,6 @@ from tonnage.pricing.owning import (
 )
 from tonnage.pricing.terms import PREPAID, mean_between_reclaims_s, useful_share
 
-__all__ = [
-    "Meeting", "between_reclaims_s", "listed_rents", "meeting_point", "one_at_a_time", "price_rents", "relaxations",
-]  # fmt: skip
-
 UPFRONT: Final = ("purchase", "network", "storage", "spares")
 YEARLY: Final = ("support", "insurance", "energy", "hosting", "staff")
 

@@ -45,8 +45,6 @@ from tonnage.planning.fit.training import purpose, smallest_training, training_a
 from tonnage.units import show
 from tonnage.version import __version__
 
-__all__ = ["fit", "fit_model", "largest_model"]
-
 SEGMENTS: Final = ("datacenter", "workstation", "consumer")
 """What is looked through when no accelerator is named."""
 

@@ -19,8 +19,6 @@ from tonnage.errors import BadRequest
 from tonnage.optimize.largest import largest_whole
 from tonnage.units import show
 
-__all__ = ["PRECISION", "is_network", "memory_row", "network_row", "samples_of", "smallest_network"]
-
 PRECISION = "fp16"
 MAX_BATCH = 65536
 

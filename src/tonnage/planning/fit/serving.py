@@ -25,18 +25,6 @@ from tonnage.optimize.layouts import legal
 from tonnage.physics.memory import cache_layers, checkpoint_precision, state_bytes_per_sequence, weight_bytes
 from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
 
-__all__ = [
-    "CONTEXT",
-    "MAX_RANKS",
-    "check_layout",
-    "demand_of",
-    "holds_it",
-    "layout_of",
-    "serving_row",
-    "smallest_serving",
-    "with_solution",
-]
-
 CONTEXT: Final = 8192
 """Context of one request when none is given, or the model's own when that is shorter. Said in the answer. [tokens]"""
 

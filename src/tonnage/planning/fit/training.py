@@ -31,7 +31,6 @@ from tonnage.units import show, whole_percent
 if TYPE_CHECKING:
     from tonnage.planning.train.setup import Chosen
 
-__all__ = ["purpose", "smallest_training", "training_assumptions", "training_row", "training_rules"]
 
 SEQ_LEN: Final = 2048
 """Sequence length when none is given; said in the answer. [tokens]"""

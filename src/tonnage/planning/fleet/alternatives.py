@@ -18,17 +18,6 @@ from tonnage.planning.fleet.stock import Stock
 from tonnage.planning.serve.option import has_objectives
 from tonnage.units import show
 
-__all__ = [
-    "Beside",
-    "Other",
-    "alternatives",
-    "binding_limits",
-    "bound_scale",
-    "cheaper_alternative",
-    "cost_range",
-    "surer_fleet",
-]
-
 GAP: Final = 0.02
 MAX_KINDS: Final = 3
 MAX_LIMITS: Final = 5

@@ -45,17 +45,6 @@ from tonnage.planning.sites import Site
 from tonnage.simulation.capacity import Point
 from tonnage.units import whole_percent
 
-__all__ = [
-    "Candidate",
-    "candidates",
-    "cost_per_unit",
-    "fits_machine",
-    "is_dominated_instance",
-    "keep_near_least",
-    "lengths_served",
-    "too_unsure",
-]
-
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """One configuration of one workload's model at one kind of site."""

@@ -14,8 +14,6 @@ import msgspec
 
 from tonnage.domain.fleet_plan import FleetRequest, FleetWorkload, HourRange
 
-__all__ = ["WEEK", "Hours", "allowed_share", "hours_of", "paces_of", "ranges"]
-
 MAX_PERIODS: Final = 6
 RUN_PERIODS: Final = 2
 """More of them for each workload of runs, whose nights and days divide those of the others."""

@@ -34,16 +34,6 @@ from tonnage.pricing.bills import HOURS_PER_MONTH, hourly_usd
 from tonnage.pricing.energy import IDLE_DRAW
 from tonnage.units import plural, show
 
-__all__ = [
-    "assumptions",
-    "bill_of",
-    "dates",
-    "first_measurement",
-    "kinds_of",
-    "replicas_of",
-    "sentence",
-]
-
 
 def bill_of(
     solution: Solution, *, ends: tuple[float | None, float | None]

@@ -41,8 +41,6 @@ from tonnage.planning.fleet.verify import checks_of
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.version import __version__
 
-__all__ = ["plan_fleet"]
-
 GAP: Final = 0.01
 LARGE_GAP: Final = 0.04
 """Of a problem whose fleets take seconds to find: near enough, and said. [-]"""

@@ -20,8 +20,6 @@ from tonnage.planning.host import serving_processes
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.simulation.simulated import Requests
 
-__all__ = ["FleetContext", "Solution", "moved_confidence", "problem_of"]
-
 SECONDS_PER_HOUR: Final = 3600.0
 LEAST: Final = 0.5
 MOST: Final = 0.99

@@ -28,8 +28,6 @@ from tonnage.planning.train.option import measured_run
 from tonnage.planning.train.places import InfeasibleRun
 from tonnage.units import show
 
-__all__ = ["BY_NEARNESS", "Misses", "moved_tries", "nobody_serves", "over_budget", "over_kinds", "what_stops"]
-
 NODES: Final = 20
 """Of the search of what stops a fleet. [-]"""
 STEP: Final = 0.1

@@ -12,8 +12,6 @@ from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Serve
 from tonnage.simulation.simulated import Requests
 
-__all__ = ["cut", "draw_for_workload", "of_bucket"]
-
 SEED = 20261121
 
 

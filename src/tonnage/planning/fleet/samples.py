@@ -44,8 +44,6 @@ from tonnage.planning.infer.plan import (
 from tonnage.planning.predict.inference import Setup, Times, batch_times, errors_of, memory_of, setup_of
 from tonnage.planning.sites import Site
 
-__all__ = ["sample_candidates", "service_s"]
-
 STEPS: Final = 16
 """Loads below the largest that are tried for the latency. [-]"""
 PRECISE: Final = 1e-4

@@ -9,8 +9,6 @@ from tonnage.planning.fleet.candidate import NEAR, Candidate, lengths_served
 from tonnage.planning.fleet.problem import FleetContext
 from tonnage.planning.fleet.requests import of_bucket
 
-__all__ = ["simulate"]
-
 
 def simulate(asked: FleetContext, *, names: set[str]) -> FleetContext:
     """The same with the candidates of the names simulated, each once, and what that says of the others."""

@@ -28,8 +28,6 @@ from tonnage.planning.sites import Site, sites
 from tonnage.pricing.bills import months_of
 from tonnage.pricing.terms import PREPAID, useful_share
 
-__all__ = ["OWNED", "Stock", "machine_of", "quotas_on", "sites_for", "stock"]
-
 OWNED: Final = "own"
 SIZES: Final = frozenset({1, 2, 4, 8, 16})
 """Accelerators of an instance that replicas of 1, 2, 4, … fill without waste."""

@@ -36,8 +36,6 @@ from tonnage.planning.train.option import evaluate
 from tonnage.planning.train.places import WORKERS, InfeasibleRun, trainable_sites
 from tonnage.planning.train.plan import attempts_at, training_context
 
-__all__ = ["run_candidates", "run_stock", "runs_of"]
-
 WORTH: Final = 3.0
 """A count whose least cost is beyond this multiple of the best found is not arranged. [-]"""
 PRECISE: Final = 1e-4

@@ -28,7 +28,6 @@ from tonnage.simulation.simulated import Requests
 if TYPE_CHECKING:
     from tonnage.simulation.serving import Simulated
 
-__all__ = ["checks_of"]
 
 MAX_REPLICAS: Final = 12
 """Simulated of one kind: of more, so many get their share of the load. [replicas]"""

@@ -16,16 +16,6 @@ from tonnage.domain.refusal import refusal
 from tonnage.planning.core.header import Context, infeasible_sentence
 from tonnage.units import show, whole_percent
 
-__all__ = [
-    "assumptions",
-    "binding_limit",
-    "describe_option",
-    "is_audio",
-    "sentence",
-    "smaller_part_text",
-    "with_verdicts",
-]
-
 _SELDOM = 0.1
 """Rates below are said by the hour. [1/s]"""
 _MANY = 1000.0

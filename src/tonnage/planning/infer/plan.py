@@ -46,20 +46,6 @@ from tonnage.pricing.bills import HOURS_PER_MONTH, bill, primary_first, with_ins
 from tonnage.pricing.energy import IDLE_DRAW, mean_power_w
 from tonnage.simulation.offline import peak_of
 
-__all__ = [
-    "BATCHES",
-    "MORE",
-    "add_costs",
-    "case_of",
-    "chance_of_load",
-    "engine_on",
-    "firm_per_s",
-    "mean_latency_s",
-    "no_unit",
-    "plan_infer",
-    "refuse_text_models",
-]
-
 SECONDS_PER_HOUR = 3600.0
 
 

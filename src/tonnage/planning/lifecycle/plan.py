@@ -31,8 +31,6 @@ from tonnage.pricing.terms import egress_usd, term_hours
 from tonnage.units import show
 from tonnage.version import __version__
 
-__all__ = ["plan_lifecycle"]
-
 MAX_TYPES: Final = 10
 """Kinds of accelerator asked whether they can do both: the cheapest to serve on."""
 SECONDS_PER_MONTH: Final = HOURS_PER_MONTH * 3600.0

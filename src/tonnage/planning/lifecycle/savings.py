@@ -34,8 +34,6 @@ from tonnage.planning.serve.plan import serve_options, serve_plan_alone
 from tonnage.planning.train.plan import train_options, train_plan_alone
 from tonnage.pricing.bills import HOURS_PER_MONTH
 
-__all__ = ["savings_options", "smaller_sibling"]
-
 FORMATS: Final = ("bf16", "fp8", "int8", "int4", "nvfp4")
 CACHE: Final = "fp8"
 SMALLER: Final = 0.7

@@ -47,8 +47,6 @@ from tonnage.planning.serve.plan import BY_NEARNESS, outcome_of
 from tonnage.planning.sites import Site
 from tonnage.pricing.energy import energy_kwh
 
-__all__ = ["ROWS", "answer_group", "models_of", "part_of", "site_of"]
-
 ROWS: Final = 5
 """Models of a group."""
 ONE_CARD: Final = "one card"

@@ -34,11 +34,6 @@ from tonnage.planning.own.machine import is_unified, machine_named
 from tonnage.planning.own.speed import PROMPT, Asked, Speed, case_at_home, roomy, speed_of
 from tonnage.units import GiB, read
 
-__all__ = [
-    "CONTEXT", "LocalRequest", "local", "local_request", "machine_of_fields", "no_files", "top_rows",
-]  # fmt: skip
-
-
 CONTEXT: Final = 8192
 """Context when none is asked for. [tokens]"""
 SPEED: Final = 10.0

@@ -22,11 +22,6 @@ from tonnage.domain.machine import DeviceGroup, Host, Inventory, Machine
 from tonnage.errors import BadRequest, UnknownName, echo
 from tonnage.units import GB, GiB, show
 
-__all__ = [
-    "Owned", "host_of", "is_unified", "machine_found", "machine_named", "processor_named", "read_owned", "with_memory",
-]  # fmt: skip
-
-
 LONGEST: Final = 400
 """Characters of a list; a dozen groups need half of it."""
 MOST_GROUPS: Final = 16

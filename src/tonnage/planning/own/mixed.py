@@ -34,8 +34,6 @@ from tonnage.planning.own.local import CONTEXT
 from tonnage.planning.own.machine import host_of
 from tonnage.planning.own.speed import Asked, device_room, side_of
 
-__all__ = ["Device", "Split", "fill_fastest", "mixed_rows", "share_evenly"]
-
 ROWS: Final = 4
 FORMATS: Final = ("gguf-q8_0", "gguf-q4_k_m")
 RPC_S: Final = 2e-4

@@ -33,8 +33,6 @@ from tonnage.planning.serve.limits import check_context
 from tonnage.pricing.energy import IDLE_DRAW
 from tonnage.units import show
 
-__all__ = ["plan_own"]
-
 HOURS: Final = 730.0
 
 

@@ -31,24 +31,6 @@ from tonnage.planning.error_model import ErrorModel
 from tonnage.planning.serve.traffic import served_latency
 from tonnage.pricing.energy import IDLE_DRAW
 
-__all__ = [
-    "PIECE",
-    "PROMPT",
-    "Asked",
-    "Shares",
-    "Side",
-    "Speed",
-    "case_at_home",
-    "device_room",
-    "place_layers",
-    "roomy",
-    "shares_of",
-    "side_of",
-    "smallest_placement",
-    "speed_of",
-    "speed_with",
-]
-
 PIECE: Final = 512
 """Tokens of a prompt that the engine takes at once unless it is told otherwise (llama.cpp n_ubatch). [tokens]"""
 PROMPT: Final = 2048

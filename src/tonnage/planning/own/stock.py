@@ -30,21 +30,6 @@ from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.pricing.energy import energy_kwh
 from tonnage.pricing.owning import HOURS_PER_YEAR
 
-__all__ = [
-    "SIZES",
-    "GroupPower",
-    "OwnedOffers",
-    "group_power",
-    "machine_size",
-    "owned_counts",
-    "owned_offers",
-    "power_of",
-    "site_answer",
-    "tariff",
-    "unpriced_offers",
-]
-
-
 CAPS: Final = (1.0, 0.8, 0.6)
 AT_HOME: Final = frozenset({"consumer", "apple", "edge"})
 """Segments without a cooled room around them."""

@@ -27,8 +27,6 @@ from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo,
 from tonnage.foreign import check_values
 from tonnage.planning.files import read_yaml
 
-__all__ = ["LARGEST_LIST", "LONGEST_LINE", "Answer", "answers", "case_of_object", "check_case", "raw_cases"]
-
 LONGEST_LINE: Final = 1024 * 1024
 """Of one case; an inline model with every layer is some 10 kB. [bytes]"""
 LARGEST_LIST: Final = 64 * 1024 * 1024

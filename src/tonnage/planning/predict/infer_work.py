@@ -34,8 +34,6 @@ from tonnage.physics.transformer import encode_work, step_work
 from tonnage.physics.unet import unet_work, vae_decoder_work
 from tonnage.physics.work import Operator, Work
 
-__all__ = ["Stage", "Stages", "precision_of", "stages_of"]
-
 _DISTILLED: Final = ("turbo", "lightning", "schnell", "lcm", "hyper", "flash")
 """Words in the names of models that need few steps and no guidance."""
 _GUIDED_INSIDE: Final = ("flux", "hunyuanvideo")

@@ -33,19 +33,6 @@ from tonnage.planning.predict.infer_work import Stages, precision_of, stages_of
 from tonnage.simulation.offline import Machine, Taken, machine_of, pass_s, peak_of
 from tonnage.units import show
 
-__all__ = [
-    "Setup",
-    "Times",
-    "answer",
-    "batch_times",
-    "errors_of",
-    "load_times",
-    "memory_of",
-    "not_run",
-    "predict_infer",
-    "setup_of",
-]
-
 _BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _ENOUGH: Final = 0.96
 """A server stops growing its batch where a doubling gains less than this."""

@@ -16,8 +16,6 @@ from tonnage.domain.case import Case, InferCase, Result, TrainCase
 from tonnage.domain.rl import RlCase
 from tonnage.planning.calibration_use import calibrations_among
 
-__all__ = ["predict"]
-
 
 def predict(case: Case, *, additions: Additions = NOTHING, why: bool = False) -> Result:
     """

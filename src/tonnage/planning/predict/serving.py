@@ -22,8 +22,6 @@ from tonnage.planning.replica import with_queueing
 from tonnage.planning.serve.traffic import open_load, served_latency
 from tonnage.simulation.served import Served, Tail
 
-__all__ = ["predict_serve"]
-
 
 def predict_serve(case: ServeCase, *, additions: Additions = catalog.NOTHING, why: bool = False) -> ServeResult:
     """

@@ -28,8 +28,6 @@ from tonnage.planning.train.power import training_load
 from tonnage.planning.train.setup import Chosen, resolve_setup
 from tonnage.units import show
 
-__all__ = ["predict_train", "step_numbers"]
-
 
 def predict_train(case: TrainCase, *, additions: Additions = NOTHING, why: bool = False) -> TrainResult:
     """

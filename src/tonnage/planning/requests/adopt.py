@@ -11,8 +11,6 @@ from tonnage.domain.requests.adopt import Adopt
 from tonnage.errors import BadRequest
 from tonnage.planning.requests.reading import build, read_fields
 
-__all__ = ["adopt_request"]
-
 
 def adopt_request(values: Mapping[str, Any], *, additions: Additions = catalog.NOTHING) -> Adopt:
     """

@@ -16,8 +16,6 @@ from tonnage.errors import BadRequest, echo
 from tonnage.planning.calibrate.loads import Stack
 from tonnage.planning.requests.reading import build, read_fields
 
-__all__ = ["calibrate_request", "check_engine", "read_setting", "stacks_of"]
-
 
 def calibrate_request(values: Mapping[str, Any], *, additions: Additions = NOTHING) -> CalibrateRequest:
     """

@@ -26,9 +26,6 @@ from tonnage.planning.requests.jobs import finetune_request, train_request
 from tonnage.planning.requests.reading import build, read_fields
 from tonnage.planning.requests.serve import refuse_adapters, serve_request
 
-__all__ = ["budget_request", "inventory_fields", "lifecycle_request", "own_request"]
-
-
 UNNAMED: Final = "8B"
 NOMINAL: Final = "1/s"
 """Model and load that a service is read with before its own are found."""

@@ -17,8 +17,6 @@ from tonnage.domain.requests.cost import OwnedMachine, RentOrBuyRequest
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.planning.requests.reading import build, read_fields
 
-__all__ = ["rent_or_buy_request"]
-
 USUAL_SERVER: Final = "hgx-h100-8gpu"
 
 

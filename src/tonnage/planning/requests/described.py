@@ -14,8 +14,6 @@ from tonnage.domain.requests.table import REQUESTS
 from tonnage.errors import UnknownName
 from tonnage.planning.requests.reading import request_fields
 
-__all__ = ["Described", "describe_fields"]
-
 
 class Described(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One field as a reader needs it."""

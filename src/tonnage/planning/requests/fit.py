@@ -10,8 +10,6 @@ from tonnage.domain.requests.fit import FitRequest, Goal
 from tonnage.errors import BadRequest
 from tonnage.planning.requests.reading import build, need_model, read_fields
 
-__all__ = ["fit_request"]
-
 SERVING_ONLY: Final = ("context", "concurrency", "kv", "engine", "engine_version", "shared_prefix", "kv_offload")
 TRAINING_ONLY: Final = ("seq_len", "optimizer", "recompute", "sharding", "lora_rank", "count")
 INSTEAD: Final = {

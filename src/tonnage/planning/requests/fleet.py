@@ -38,8 +38,6 @@ from tonnage.planning.requests.reading import build, in_base_units, read_fields
 from tonnage.planning.requests.serve import read_filters, read_shape, refuse_adapters, serve_request
 from tonnage.units import show
 
-__all__ = ["fleet_request"]
-
 GROUPS: Final = frozenset(group.name for group in groups_of(FleetRequest))
 _LENGTHS: Final = ("share", "prompt_tokens", "output_tokens")
 _SHAPED: Final = ("day", "peak_to_mean")

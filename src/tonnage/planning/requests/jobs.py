@@ -15,9 +15,6 @@ from tonnage.errors import BadRequest, echo
 from tonnage.planning.requests.reading import build, need_model, read_fields
 from tonnage.planning.requests.serve import read_filters
 
-__all__ = ["finetune_request", "infer_request", "rl_request", "train_request"]
-
-
 PRECISIONS: Final = ("bf16", "fp16", "tf32", "fp32", "fp8", "mxfp8", "nvfp4")
 """What products of a training step run in."""
 

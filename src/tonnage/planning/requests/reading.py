@@ -30,19 +30,6 @@ from tonnage.errors import BadRequest, TonnageError, UnknownName, echo
 from tonnage.foreign import PASTED, plain_text
 from tonnage.physics.optimizers import OPTIMIZERS, optimizer
 
-__all__ = [
-    "NAMES",
-    "Names",
-    "build",
-    "canonical_spelling",
-    "check_value",
-    "in_base_units",
-    "need_model",
-    "read_fields",
-    "request_fields",
-    "with_choices",
-]
-
 
 class Names(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of name."""

@@ -24,8 +24,6 @@ from tonnage.domain.requests.sessions import SessionFields
 from tonnage.errors import BadRequest, UnknownName, echo
 from tonnage.planning.requests.reading import build, need_model, read_fields
 
-__all__ = ["batch_request", "read_filters", "read_lengths", "read_shape", "refuse_adapters", "serve_request"]
-
 
 def read_lengths(given: Mapping[str, Any]) -> Lengths:
     """Prompt and answer lengths from fields already read: both, or those of a traffic profile."""

@@ -12,8 +12,6 @@ from tonnage.domain.requests.simulate import Simulation
 from tonnage.errors import BadRequest, UnknownName, echo
 from tonnage.planning.requests.reading import build, read_fields
 
-__all__ = ["simulation_of"]
-
 S = TypeVar("S", bound=msgspec.Struct)
 
 

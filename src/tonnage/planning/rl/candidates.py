@@ -29,8 +29,6 @@ from tonnage.planning.rl.step import step_of
 from tonnage.planning.rl.training import Training, training
 from tonnage.planning.train.search import Place
 
-__all__ = ["Arranged", "best_of", "case_of"]
-
 SHARES: Final = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 3), Fraction(1, 2), Fraction(2, 3), Fraction(3, 4))
 """Of the accelerators that generate, where they only generate; NeMo-RL's recipes have a third and a half."""
 TENSOR: Final = (1, 2, 4, 8, 16, 32)

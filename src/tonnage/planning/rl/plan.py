@@ -55,7 +55,6 @@ from tonnage.units import show, whole_percent
 if TYPE_CHECKING:
     from tonnage.planning.calibration_use import Run
 
-__all__ = ["plan_rl"]
 
 MAX_ACCELERATORS: Final = 1024
 """Looked at where neither count nor limit is given. [accelerators]"""

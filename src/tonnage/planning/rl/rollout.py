@@ -24,8 +24,6 @@ from tonnage.planning.serve.traffic import grid_of, load_of
 from tonnage.simulation.rollout import MAX_REQUESTS, Rollout, RolloutLoad, fullest_share, response_lengths, rollout
 from tonnage.simulation.steps import step_table
 
-__all__ = ["Generation", "generation", "kept_share", "lengths_of", "rollout_case", "together"]
-
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
     """The responses of one step, generated on the replicas of one layout."""

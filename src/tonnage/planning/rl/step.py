@@ -31,8 +31,6 @@ from tonnage.planning.rl.training import Training, training
 from tonnage.planning.train import estimate
 from tonnage.units import show
 
-__all__ = ["check_case", "predict_rl", "step_of"]
-
 GENERATION: Final = "rollout"
 TRAINING: Final = "training"
 WEIGHTS: Final = "weights"

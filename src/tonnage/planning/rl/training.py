@@ -24,8 +24,6 @@ from tonnage.planning.train import estimate
 from tonnage.planning.train.setup import Chosen, resolve_setup
 from tonnage.simulation.training import forward_time
 
-__all__ = ["Training", "bins_of", "passes_of", "training"]
-
 
 class Training(msgspec.Struct, frozen=True, kw_only=True):
     """What the trainer does with the responses of one step."""

@@ -29,7 +29,6 @@ from tonnage.units import show
 if TYPE_CHECKING:
     from tonnage.planning.serve.option import Candidate
 
-__all__ = ["ASSUMED", "MOST_MERGED", "adapter_decision", "adapter_modes", "check_adapters"]
 
 MOST_MERGED: Final = 16
 """Adapters up to which each is tried on replicas of its own."""

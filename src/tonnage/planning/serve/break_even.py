@@ -49,7 +49,6 @@ from tonnage.units import show
 if TYPE_CHECKING:
     from tonnage.simulation.pool_capacity import Unit
 
-__all__ = ["serve_break_even"]
 
 CONTENDERS: Final = 14
 """Options that are asked again, cheapest first."""

@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 
     Play = Callable[[Requests], Simulated]
 
-__all__ = [
-    "LIMITS", "PRECISION", "SearchedCapacity", "Trial", "arrays_of", "draw_requests", "front_requests", "load_curve",
-    "point_at", "point_of", "search_capacity", "trial_of", "unit_player",
-]  # fmt: skip
 
 MIN_REQUESTS: Final = {False: 2_500, True: 6_000}
 """Of a coarse and of a close look."""

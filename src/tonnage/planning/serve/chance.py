@@ -28,7 +28,6 @@ from tonnage.simulation.capacity import LONE, Steady, stated
 if TYPE_CHECKING:
     from tonnage.simulation.pool_capacity import Unit
 
-__all__ = ["Curve", "Odds"]
 
 POINTS: Final = 40
 """Loads at which the steady state is computed, spaced evenly in logarithm."""

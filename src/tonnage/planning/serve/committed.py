@@ -23,8 +23,6 @@ from tonnage.planning.serve.option import bills_of
 from tonnage.planning.sites import Site, sites, with_slices
 from tonnage.pricing.bills import usd_per_hour_of
 
-__all__ = ["TERMS", "Base", "BasePrices", "base_prices", "fit_base"]
-
 TERMS: Final = ("reserved-1y", "reserved-3y", "contract")
 """A base may be had on."""
 ON_DEMAND: Final = "on-demand"

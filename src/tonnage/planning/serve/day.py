@@ -30,7 +30,6 @@ from tonnage.units import show
 if TYPE_CHECKING:
     from tonnage.planning.serve.committed import BasePrices
 
-__all__ = ["fleet_day"]
 
 INTERVAL_S: Final = 300.0
 """A day is cut into. [s]"""

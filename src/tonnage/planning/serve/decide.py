@@ -37,17 +37,6 @@ if TYPE_CHECKING:
     from tonnage.simulation.capacity import Point
     from tonnage.simulation.simulated import Requests
 
-__all__ = [
-    "MARGIN",
-    "Priced",
-    "best_of_each",
-    "candidate_of",
-    "decide_candidates",
-    "estimate_candidates",
-    "rank_of",
-    "with_load_curve",
-    "without_too_dear",
-]
 
 MARGIN: Final = 1.9
 """Simulated capacity over the mean field's, at most: as seen over configurations and loads (log, 2026-11-23)."""

@@ -10,8 +10,6 @@ from tonnage.domain.model import Model
 from tonnage.domain.requests.serve import Serve
 from tonnage.errors import BadRequest
 
-__all__ = ["draft_notes", "drafts_for", "drafts_told"]
-
 DEPTHS: Final = (3,)
 """
 Tokens of a chain that plans try of a draft of its own, as engines' recipes and the paper's tables of batches draft.

@@ -45,8 +45,6 @@ from tonnage.simulation.encoder import (
 )
 from tonnage.units import show
 
-__all__ = ["image_costs"]
-
 
 def image_costs(request: Serve, first: ServeOption, *, found: Candidate) -> ImageCosts | None:
     """What images cost on the first option's accelerators, wherever they are encoded."""

@@ -27,23 +27,6 @@ from tonnage.simulation.capacity import Point
 from tonnage.simulation.kvcache import Demand, longest_bytes
 from tonnage.units import show
 
-__all__ = [
-    "beyond_limits",
-    "check_context",
-    "missed_memory",
-    "misses_context",
-    "misses_objective",
-    "needs_checkpoint",
-    "no_kernels",
-    "no_offer",
-    "precisions",
-    "too_dear",
-    "too_little_cache",
-    "unreachable_text",
-    "what_stops",
-    "without_kernels",
-]
-
 
 def check_context(model: Model, request: Serve) -> None:
     """Refuse lengths that the model cannot take."""

@@ -23,21 +23,6 @@ from tonnage.simulation.autoscale import replicas_carrying
 from tonnage.simulation.capacity import Point
 from tonnage.units import plural, show, whole_percent
 
-__all__ = [
-    "arithmetic",
-    "assumptions",
-    "binds_text",
-    "cheaper_at_risk",
-    "describe_option",
-    "following_text",
-    "lead_reason",
-    "risk",
-    "sentence",
-    "sizes",
-    "trail",
-    "why_not_fewer",
-]
-
 MIN_SAVED: Final = 0.01
 """Of the first option's cost, from which on separate pools are told in the first sentence. [-]"""
 

@@ -33,8 +33,6 @@ from tonnage.simulation.step_parts import placed_work
 from tonnage.simulation.step_tree import OpenTable, Pricing, pass_tree
 from tonnage.simulation.steps import StepGrid, StepTable, exchange_beside_s, step_table
 
-__all__ = ["NOT_OPENED", "engine_evidence", "open_numbers", "pricing_of"]
-
 NOT_OPENED: Final = "not opened"
 MEASURED_NEAR: Final = "measured near this configuration, beyond the causes of the stack"
 _ROUNDING: Final = 1e-9

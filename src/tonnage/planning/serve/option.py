@@ -49,10 +49,6 @@ from tonnage.simulation.steps import Placement
 if TYPE_CHECKING:
     from tonnage.simulation.pool_capacity import Unit
 
-__all__ = [
-    "Candidate", "add_costs", "bills_of", "has_objectives", "least_cost_of", "load_of", "most_of", "needed_of",
-    "option_of", "replicas_of", "roofline", "share_of", "state_of", "working_replicas",
-]  # fmt: skip
 
 SEATS: Final = frozenset({"kv", "batch"})
 """What binds where only room for more requests is missing."""

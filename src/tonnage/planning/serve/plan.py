@@ -66,8 +66,6 @@ from tonnage.planning.sites import Site, rack_notes, reach_of, sites, with_slice
 from tonnage.pricing.bills import primary_first
 from tonnage.version import can_simulate
 
-__all__ = ["outcome_of", "plan_serve", "serve_options", "serve_plan_alone"]
-
 LARGEST_REPLICA = 64
 """Of the largest replica looked at: eight nodes of eight, or a rack of 72 less its spare trays. [accelerators]"""
 FOLDED = 5.0

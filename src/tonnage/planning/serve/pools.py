@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tonnage.simulation.pool_capacity import Unit
     from tonnage.simulation.simulated import Requests
 
-__all__ = ["separate_pools"]
 
 LOOKED_AT: Final = 3
 """Configurations, by what they cost as they are."""

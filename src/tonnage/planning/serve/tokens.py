@@ -21,8 +21,6 @@ from tonnage.errors import UnknownName
 from tonnage.pricing.bills import usd_per_hour_of
 from tonnage.units import show
 
-__all__ = ["tokens_instead"]
-
 SHOWN: Final = 3
 """Providers that are listed."""
 TUNED: Final = ("distill", "hermes", "nemotron", "guard", "uncensored", "abliterated", "coder")

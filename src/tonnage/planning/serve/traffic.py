@@ -27,27 +27,6 @@ from tonnage.simulation.steps import StepGrid, StepTable, seconds, step_grid, st
 if TYPE_CHECKING:
     from tonnage.planning.drift import Moved
 
-__all__ = [
-    "encoded_batch",
-    "encoded_batch_work",
-    "grid_of",
-    "interrupted_share",
-    "load_of",
-    "moved_at",
-    "offline_table",
-    "open_load",
-    "pipeline_remainder_s",
-    "pool_grids",
-    "pools_of",
-    "served_latency",
-    "slots",
-    "static_budget",
-    "under_load",
-    "wait_steps",
-    "who_waits",
-    "with_drift",
-    "with_prompt_wait",
-]  # fmt: skip
 
 _DRIFT = (0.9, 1.1)
 """Clients of equal lengths drift apart where prompts share steps; where prompts stop decodes, they stay together."""

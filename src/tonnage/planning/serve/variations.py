@@ -56,10 +56,6 @@ if TYPE_CHECKING:
     from tonnage.simulation.encoder import Encoders
     from tonnage.simulation.pool_capacity import Unit
 
-__all__ = [
-    "UNITS", "Variation", "Variations", "encoder_bytes", "encoder_modes", "engine_modes", "in_units_of", "kept_apart",
-    "least_with", "primary_cost", "sure_cost", "unit_of", "variation_notes", "with_encoders",
-]  # fmt: skip
 
 UNITS: Final = ((1, 1), (1, 2), (2, 1), (1, 3), (3, 1), (2, 3), (3, 2))
 """Prefill and decode workers of a unit."""

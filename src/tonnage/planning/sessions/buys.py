@@ -19,8 +19,6 @@ from tonnage.planning.sessions.units import unit_within
 from tonnage.simulation.capacity import Point, Steady
 from tonnage.units import GiB
 
-__all__ = ["session_costs"]
-
 HOST_SIZES: Final = (256.0 * GiB, 512.0 * GiB, 1024.0 * GiB, 2048.0 * GiB, 4096.0 * GiB)
 """Host memory of a node that is looked at: what servers of eight accelerators are sold with. [bytes]"""
 UNBOUNDED: Final = 1e18

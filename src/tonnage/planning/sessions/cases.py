@@ -26,8 +26,6 @@ from tonnage.planning.sessions.reuse import (
     turns_apart,
 )
 
-__all__ = ["case_with_reuse"]
-
 
 def case_with_reuse(at: Deployment) -> tuple[Deployment, PrefixReuse | None]:
     """

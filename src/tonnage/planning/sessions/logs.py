@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-__all__ = ["SESSIONS_SCHEMA", "first_half", "fit_sessions", "hits_over_size", "links_of", "trace_sessions"]
 
 SESSIONS_SCHEMA: Final = "tonnage.sessions/1"
 SIZES: Final = (0.002, 0.01, 0.03, 0.1, 0.3, 1.0)

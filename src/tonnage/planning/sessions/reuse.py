@@ -39,21 +39,6 @@ from tonnage.simulation.session_steady import (
     without_answers,
 )
 
-__all__ = [
-    "CLOSE",
-    "ROUNDS",
-    "check_sessions",
-    "draw_reused",
-    "drawn_turns",
-    "lengths_of",
-    "profile_of",
-    "reused_at",
-    "reusing_replica",
-    "sessions_assumed",
-    "turns_apart",
-    "with_reuse",
-]
-
 ROUNDS: Final = 6
 """Of rate and hits, at most."""
 CLOSE: Final = 0.03

@@ -25,8 +25,6 @@ from tonnage.simulation.capacity import Point
 if TYPE_CHECKING:
     from tonnage.simulation.pool_capacity import Unit
 
-__all__ = ["unit_within"]
-
 
 def unit_within(request: Serve, deployment: Deployment, *, unit: Unit) -> tuple[Replica, Unit | None]:
     """A worker with what it finds again, and the unit of as many of them; None = they do not hold the model."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tonnage.simulation.router import Scaling
     from tonnage.simulation.serving import Simulated as Run
 
-__all__ = ["ReplicaArrays", "replica_arrays", "scaling_of", "simulate"]
+__all__ = ["ReplicaArrays", "replica_arrays"]
 
 
 def scaling_of(asked: Simulation, at: Deployment) -> tuple[Scaling | None, tuple[str, ...]]:

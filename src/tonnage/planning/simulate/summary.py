@@ -27,7 +27,6 @@ from tonnage.units import show
 if TYPE_CHECKING:
     from tonnage.simulation.serving import Simulated as Run
 
-__all__ = ["request_columns", "summary_of"]
 
 OCCUPANCY_POINTS: Final = 200
 LATENCIES: Final = ("ttft_s", "tpot_s", "e2e_s")

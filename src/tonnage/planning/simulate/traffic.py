@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from tonnage.simulation.session_turns import Turns
 
-__all__ = ["Traced", "full_blocks", "licence_of", "scaled_lengths", "traffic_of"]
 
 MAX_REQUESTS = 20_000_000
 DAY_HOURS, WEEK_HOURS = 24, 168

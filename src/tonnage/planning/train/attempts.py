@@ -18,8 +18,6 @@ from tonnage.planning.train.places import InfeasibleRun, Rental
 from tonnage.pricing.bills import primary_first
 from tonnage.units import show
 
-__all__ = ["DOUBLINGS", "WORTH", "Attempt", "best_first", "doublings_to", "search_attempts"]
-
 DOUBLINGS: Final = 3
 """Counts looked at beyond the first that could do it."""
 ENOUGH: Final = 2

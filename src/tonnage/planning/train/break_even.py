@@ -17,8 +17,6 @@ from tonnage.planning.core.break_even import Axis, Contender, break_even_along, 
 from tonnage.planning.train.option import ROUNDING, chance_of_run, holds
 from tonnage.units import show
 
-__all__ = ["train_break_even"]
-
 MAX_OPTIONS: Final = 60
 """Arranged options that are asked again, by cost."""
 NOTHING: Final = "nothing that was looked at does it"

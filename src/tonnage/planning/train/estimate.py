@@ -25,11 +25,6 @@ from tonnage.simulation.training import model_flop, step_time
 if TYPE_CHECKING:
     from tonnage.domain.train_plan import TrainConfiguration
 
-__all__ = [
-    "basis", "errors", "exact_bytes", "layer_weights", "memory", "mfu", "own_factors", "pace", "peak", "place_of_setup",
-    "rate", "setting_of", "step", "with_interval",
-]  # fmt: skip
-
 
 def basis(setup: TrainSetup) -> Basis:
     """Calibrated where the fit has seen the architecture or the one it grew from by name, derived elsewhere."""

@@ -22,29 +22,6 @@ from tonnage.engines.training import frameworks_in, software_of, usual_software
 from tonnage.physics.adapters import target_names
 from tonnage.physics.unet import unet_work
 
-__all__ = [
-    "expert_degree",
-    "flash_attention",
-    "frozen_flop",
-    "fused_experts",
-    "fused_loss",
-    "kept_values",
-    "loads_whole",
-    "lora_targets",
-    "native_attention",
-    "network_style",
-    "overlapped_experts",
-    "paged_states",
-    "recomputes",
-    "schedule",
-    "sequence_parallel",
-    "shardings",
-    "software",
-    "virtual_stages",
-    "wide_adapters",
-    "wide_residual",
-]
-
 _ENCODER_FLOP_PER_PIXEL: Final = 4.2e6
 """Image encoder of latent diffusion: widths 128, 256, 512, 512, two blocks a stage (counted from arXiv 2112.10752)."""
 

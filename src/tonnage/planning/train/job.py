@@ -19,8 +19,6 @@ from tonnage.errors import BadRequest
 from tonnage.physics.parameters import parameters
 from tonnage.units import show
 
-__all__ = ["PATIENCE_S", "Job", "TrainContext", "job_of"]
-
 PATIENCE_S: Final = {"train": 30 * 86400.0, "finetune": 86400.0}
 """Longest run that is called good when no deadline is given: a month, a day. Assumed, and said so. [s]"""
 

@@ -20,16 +20,6 @@ from tonnage.planning.train.job import Job, TrainContext
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.units import GiB, show
 
-__all__ = [
-    "KEPT_CHECKPOINTS",
-    "dataset_bytes",
-    "host_needs",
-    "item_bytes",
-    "storage_line",
-    "storage_text",
-    "with_electricity",
-]
-
 Option = TypeVar("Option", bound=TrainOption | RlOption)
 KEPT_CHECKPOINTS: Final = 3
 _TOKEN_BYTES: Final = 4.0

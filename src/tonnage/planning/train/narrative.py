@@ -21,20 +21,6 @@ from tonnage.planning.train.scaling import setup_of
 from tonnage.planning.train.search import state_bytes, trained_parameters
 from tonnage.units import show, whole_percent
 
-__all__ = [
-    "arithmetic",
-    "assumptions",
-    "by_time",
-    "cheaper_at_risk",
-    "describe_option",
-    "lead_reason",
-    "purpose",
-    "ratios",
-    "risk",
-    "sentence",
-    "trail",
-]
-
 MOSTLY: Final = 0.05
 """By how much the chance of memory may exceed that of everything at once, to be the reason for it. [-]"""
 

@@ -38,10 +38,6 @@ from tonnage.units import show
 if TYPE_CHECKING:
     from tonnage.planning.calibration_use import TrainRun
 
-__all__ = [
-    "ROUNDING", "Option", "beyond", "chance_of_run", "configuration_of", "cost_of", "evaluate", "holds",
-    "measured_run", "option_of_setup", "outcomes", "run_of", "timeline",
-]  # fmt: skip
 
 ACCELERATORS_PER_RATED_NODE: Final = 8
 SPARES_FROM: Final = 16

@@ -28,8 +28,6 @@ from tonnage.planning.sites import YOURS, Site
 from tonnage.planning.train.search import Place, runs_on
 from tonnage.pricing.bills import bill, by_trust_and_cost
 
-__all__ = ["WORKERS", "InfeasibleRun", "Rental", "rentals", "trainable_sites"]
-
 MAX_ACCELERATORS: Final = 16384
 """Of one job when neither count nor limit is given. [accelerators]"""
 WORKERS: Final[tuple[OfferKind, ...]] = ("serverless worker",)

@@ -52,7 +52,6 @@ from tonnage.units import show
 if TYPE_CHECKING:
     from tonnage.planning.calibration_use import Run
 
-__all__ = ["attempts_at", "plan_train", "train_options", "train_plan_alone", "training_context"]
 
 KEPT: Final = 40
 ENLARGED: Final = 3

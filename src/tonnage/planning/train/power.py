@@ -24,8 +24,6 @@ from tonnage.planning.host import LoadShare
 from tonnage.pricing.energy import board_share
 from tonnage.simulation.training import model_flop
 
-__all__ = ["training_load"]
-
 PRODUCTS: Final = "compute"
 STREAMED: Final = frozenset({"element-wise", "optimizer"})
 """Parts of a step that run at the rate of memory."""

@@ -26,8 +26,6 @@ from tonnage.simulation.run import spot_mix
 from tonnage.simulation.training import step_time
 from tonnage.units import show
 
-__all__ = ["faster_stack", "scaling_curves", "setup_of", "spot_against_on_demand", "stops_paying"]
-
 DOWN: Final = 2
 UP: Final = 3
 """Halvings and doublings of the chosen count that the curves show at least."""

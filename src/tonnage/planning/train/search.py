@@ -31,20 +31,6 @@ from tonnage.planning.train.job import Job
 from tonnage.planning.train.setup import resolve_setup
 from tonnage.simulation.training import Turns, step_time
 
-__all__ = [
-    "MEMORY_SURE",
-    "Floor",
-    "Place",
-    "fastest_arrangements",
-    "floor",
-    "over_best_layout",
-    "precision_on",
-    "runs_on",
-    "state_bytes",
-    "templates",
-    "trained_parameters",
-]
-
 MEMORY_SURE: Final = 0.8
 """Chance of fitting by which arrangements are compared where no request states its confidence. [-]"""
 MEMORY_CERTAIN: Final = 0.95

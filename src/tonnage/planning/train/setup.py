@@ -28,8 +28,6 @@ from tonnage.errors import BadRequest, UnknownName
 from tonnage.planning.train import estimate, framework_defaults
 from tonnage.simulation.training import step_time
 
-__all__ = ["SHARDINGS", "Chosen", "check_degrees", "resolve_setup", "with_further_predictions"]
-
 SHARDINGS: Final[tuple[str, ...]] = get_args(Sharding)
 _ENDS: Final = 2
 """Embedding and head, which may be stages of their own (Llama 3 405B: 126 layers on 16 x 8 stages)."""

@@ -28,7 +28,7 @@ from tonnage.report.charts.training import batch_charts, timeline_chart, train_c
 from tonnage.report.names import part_name
 from tonnage.units import show
 
-__all__ = ["Chart", "charts_of", "specification"]
+__all__ = ["Chart", "specification"]
 
 Drawn = tuple[Chart | None, ...]
 """Pictures, and None for those that have nothing to show."""

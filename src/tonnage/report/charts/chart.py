@@ -15,21 +15,6 @@ import msgspec
 
 from tonnage.errors import BadRequest
 
-__all__ = [
-    "COLOURS",
-    "Chart",
-    "axis",
-    "colour",
-    "layer_charts",
-    "log_axis",
-    "log_ends",
-    "names",
-    "records",
-    "renderer",
-    "specification",
-    "svg",
-]
-
 SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 WIDTH: Final = 560
 COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c00", "#7f7f7f")

@@ -7,8 +7,6 @@ from typing import Final
 from tonnage.domain.fleet_plan import FleetPlan, PoolInstances
 from tonnage.report.charts.chart import Chart, axis, colour, records
 
-__all__ = ["fleet_charts"]
-
 MOST_LINES: Final = 12
 
 

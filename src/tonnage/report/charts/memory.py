@@ -10,8 +10,6 @@ from tonnage.domain.answer import Quantity
 from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, records
 from tonnage.units import show
 
-__all__ = ["memory_chart"]
-
 Bar = tuple[str, Quantity, float | None]
 """Its name, what fills it, and what may be used. [bytes]"""
 

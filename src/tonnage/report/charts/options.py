@@ -9,8 +9,6 @@ from typing import Any, Final, NamedTuple
 from tonnage.domain.answer import Quantity
 from tonnage.report.charts.chart import Chart, axis, log_axis, records
 
-__all__ = ["Axis", "Point", "options_chart", "point_of"]
-
 MOST_POINTS: Final = 60
 MOST_LABELS: Final = 4
 """Points of the frontier that carry their name."""

@@ -8,8 +8,6 @@ from tonnage.domain.cost import Rent, RentOrBuy
 from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, log_ends, names, records
 from tonnage.report.names import provider_name
 
-__all__ = ["cost_charts"]
-
 MOST_RENTS: Final = 5
 MOST_SWINGS: Final = 10
 USES: Final = tuple(use / 100 for use in range(5, 101, 5))

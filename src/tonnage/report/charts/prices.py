@@ -7,8 +7,6 @@ from typing import Any
 from tonnage.domain.listing import Listing
 from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, records
 
-__all__ = ["price_chart"]
-
 MOST = 6
 """Accelerators in one picture."""
 

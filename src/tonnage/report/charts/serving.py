@@ -17,8 +17,6 @@ from tonnage.report.metrics import OBJECTIVES, objectives
 from tonnage.report.names import part_name
 from tonnage.units import show
 
-__all__ = ["load_chart", "roofline_chart", "serve_charts", "trace_charts"]
-
 UNBOUNDED: Final = 1e11
 """Tokens from which on a cache stands for one that nothing limits. [tokens]"""
 MOST_LINES: Final = 5

@@ -10,8 +10,6 @@ from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_a
 from tonnage.report.metrics import METRICS, OBJECTIVES
 from tonnage.units import show
 
-__all__ = ["comparison_charts", "simulation_charts"]
-
 PERCENTILES: Final = ("p50", "p90", "p95", "p99")
 
 

@@ -15,8 +15,6 @@ from tonnage.report.charts.options import Axis, Point, options_chart, point_of
 from tonnage.report.names import in_names, part_name
 from tonnage.units import show
 
-__all__ = ["batch_charts", "timeline_chart", "train_charts"]
-
 MOST_STACKS: Final = 4
 HOUR_S: Final = 3600.0
 LATE: Final = 0.8
