@@ -75,12 +75,9 @@ def compared(traffic: str, model_name: str, accelerator: str, *, ttft: str, tpot
     asked = {"model": model_name, "rate": "20/s", "traffic": traffic, "ttft": ttft, "tpot": tpot}
     request = serve_request({**asked, "accelerator": accelerator})
     model = resolve(request.model)
-    found = [
-        one
-        for site in sites(request.filters, additions=NOTHING)[0]
-        for one in plan._outcomes(request, model, site)
-        if isinstance(one, Candidate)
-    ]
+    open_sites = sites(request.filters, additions=NOTHING)[0]
+    outcomes = plan._worth_it(request, model, open_sites, times=math.inf, startable=True)
+    found = [one for one in outcomes if isinstance(one, Candidate)]
     best = min(found, key=lambda one: sure_cost(request, one), default=None)
     if best is None:
         return None
