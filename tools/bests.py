@@ -71,7 +71,7 @@ def found_by(run: dict[str, Any]) -> Found:
     else:
         slower = run["tokens_per_s"] / best.tokens_per_s_per_accelerator.value
     c = best.configuration
-    return Found(run["name"], count, count * slower, f"{c.degrees()}, {c.software}, {c.precision}", run["source"])
+    return Found(run["name"], count, count * slower, f"{c.layout.label}, {c.software}, {c.precision}", run["source"])
 
 
 def decode_pool(run: dict[str, Any]) -> Found:
