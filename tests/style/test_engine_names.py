@@ -26,7 +26,7 @@ ALLOWED = {
     "planning/own/mixed.py": ({"llama-server"}, "the program whose command is written"),
     "measure/history.py": ({"vllm", "sglang", "transformers"}, "Python packages whose versions are kept"),
     "export/batch.py": ({"vllm"}, "the engine whose offline class the exported loop calls"),
-    "adopt/jobs.py": ({"axolotl", "trl"}, "reads the files of these programs"),
+    "adopt/__init__.py": ({"axolotl", "trl"}, "reads the files of these programs"),
     "adopt/manifests.py": ({"vllm"}, "what platforms that name no engine start"),
 }
 """File, the names it may say, and why."""

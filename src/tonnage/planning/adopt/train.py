@@ -258,7 +258,7 @@ def _plan(asked: TrainContext, option: TrainOption, *, rotary_base: int | None) 
         schema=PLAN_SCHEMA,
         kind="train" if isinstance(asked.request, Train) else "finetune",
         feasible=True,
-        sentence=narrative.sentence(asked, (named,)).replace("Rent", "Today", 1),
+        sentence=narrative.sentence((named,)).replace("Rent", "Today", 1),
         request=asked.request,
         model=model_facts(asked.model) | ({"rotary_base": rotary_base} if rotary_base else {}),
         options=(named,),

@@ -13,7 +13,7 @@ from tonnage.domain.batch_plan import BatchOption, TradeOff
 from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.serve import Batch
 from tonnage.planning.batch.work import Candidate, Found, JobRun
-from tonnage.planning.core.header import COMMUNITY, Context, infeasible_sentence, names_taken
+from tonnage.planning.core.header import COMMUNITY, Context, names_taken
 from tonnage.planning.core.ranking import frontier
 from tonnage.units import show, whole_percent
 
@@ -29,11 +29,14 @@ WORTH_A_POINT: Final = 1.1
 """Times faster than the point before. [-]"""
 
 
-def sentence(asked: Context[Batch], options: tuple[BatchOption, ...], binding: Verdict | None) -> str:
+def purpose(asked: Context[Batch]) -> str:
+    """What is asked for."""
+    return f"to finish {asked.request.items:,.0f} items of {asked.request.model}"
+
+
+def sentence(asked: Context[Batch], options: tuple[BatchOption, ...]) -> str:
     """The answer in one sentence."""
     request = asked.request
-    if not options:
-        return infeasible_sentence(f"to finish {request.items:,.0f} items of {request.model}", binding)
     best = options[0]
     cost, wall = best.cost, best.wall_s
     old = ", old price" if best.bill.stale else ""

@@ -347,6 +347,7 @@ BATCH: Final[Kind[Batch, Context[Batch], BatchOption, BatchPlan]] = Kind(
     ask=_ask,
     look=_search,
     nearness=nearness({"budget": 0, "deadline": 1, "count": 2, "offer": 3, "cache": 4, "memory": 5}),
+    purpose=narrative.purpose,
     sentence=narrative.sentence,
     describe=narrative.describe_option,
     assumed=narrative.assumptions,

@@ -32,6 +32,7 @@ from tonnage.domain.plan import (
     Rejection,
     RejectionCount,
 )
+from tonnage.domain.refusal import none_works
 from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.planning.core.header import (
     AnyLoser,
@@ -118,7 +119,10 @@ class Kind(msgspec.Struct, Generic[Request, Question, Option, Made], frozen=True
     """Raises where the model cannot be asked so, or the request contradicts itself."""
     look: Callable[[Question], Found[Request, Option, Made]]
     nearness: Nearness = _nearest
-    sentence: Callable[[Question, tuple[Option, ...], Verdict | None], str]
+    purpose: Callable[[Question], str]
+    """What is asked for, after "No feasible plan": "to serve M"."""
+    sentence: Callable[[Question, tuple[Option, ...]], str]
+    """The answer in one sentence."""
     describe: Callable[[Option], str]
     """An option in a few words."""
     assumed: Callable[[Question, tuple[Option, ...]], Iterable[str]]
@@ -147,7 +151,9 @@ def plan_alone(
         Header(
             schema=PLAN_SCHEMA,
             feasible=bool(options),
-            sentence=kind.sentence(asked, options, binding),
+            sentence=kind.sentence(asked, options)
+            if options
+            else none_works(f"No feasible plan {kind.purpose(asked)}", binding),
             request=request,
             model=model_facts(asked.model),
             options=options,

@@ -31,7 +31,7 @@ from tonnage.domain.plan import (
     RejectionCount,
     ServePlan,
 )
-from tonnage.domain.refusal import none_works, ruled_out
+from tonnage.domain.refusal import ruled_out
 from tonnage.domain.requests.common import Filters
 from tonnage.domain.requests.field import attributes_of
 from tonnage.domain.requests.rl import Rl
@@ -83,11 +83,6 @@ def provenance(bills: Iterable[Bill], *, today: date, assumed: Iterable[str]) ->
         made=today.isoformat(),
         assumed=(*assumed, *weighed),
     )
-
-
-def infeasible_sentence(purpose: str, binding: Verdict | None) -> str:
-    """The answer where nothing does it: "No feasible plan to serve M: …. Nearest: …."."""
-    return none_works(f"No feasible plan {purpose}", binding)
 
 
 def names_taken(filters: Filters, additions: Additions) -> list[str]:

@@ -63,7 +63,7 @@ def run_candidates(
     run = workload.run
     assert run is not None
     limit = _limit_s(workload)
-    asked = training_context(replace(run, deadline_s=limit), additions, today)
+    asked = training_context(replace(run, deadline_s=limit), additions=additions, today=today)
     found: list[Candidate] = []
     missed: list[InfeasibleRun] = []
     attempts: list[tuple[Attempt, Site]] = []

@@ -13,7 +13,7 @@ from tonnage.domain.infer_plan import Infer, InferOption
 from tonnage.domain.model import Model
 from tonnage.domain.plan import Rejection
 from tonnage.domain.refusal import refusal
-from tonnage.planning.core.header import Context, infeasible_sentence
+from tonnage.planning.core.header import Context
 from tonnage.units import show, whole_percent
 
 _SELDOM = 0.1
@@ -43,11 +43,14 @@ def _load_text(request: Infer, model: Model) -> str:
     return f"{request.rate_per_s:.4g} samples/s"
 
 
-def sentence(asked: Context[Infer], options: tuple[InferOption, ...], binding: Verdict | None) -> str:
+def purpose(asked: Context[Infer]) -> str:
+    """What is asked for."""
+    return f"for {_load_text(asked.request, asked.model)} of {asked.model.id}"
+
+
+def sentence(asked: Context[Infer], options: tuple[InferOption, ...]) -> str:
     """The answer in one sentence."""
     model, load = asked.model, _load_text(asked.request, asked.model)
-    if not options:
-        return infeasible_sentence(f"for {load} of {model.id}", binding)
     best = options[0]
     verb, cost = "Take", ""
     if best.bill is not None and best.battery_h is None:

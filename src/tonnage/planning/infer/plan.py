@@ -414,6 +414,7 @@ def _cannot(limit: str, reason: str, short: float | None = None, *, unit: str = 
 INFER: Final[Kind[Infer, Context[Infer], InferOption, InferPlan]] = Kind(
     ask=_ask,
     look=_look,
+    purpose=narrative.purpose,
     sentence=narrative.sentence,
     describe=narrative.describe_option,
     assumed=narrative.assumptions,

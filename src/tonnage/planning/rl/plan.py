@@ -19,7 +19,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.fitted import with_training_totals
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.domain.answer import Basis, Verdict
+from tonnage.domain.answer import Basis
 from tonnage.domain.layout import Engine
 from tonnage.domain.plan import Configuration, Decision
 from tonnage.domain.precision import Precision
@@ -31,7 +31,7 @@ from tonnage.errors import BadRequest
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.planning.board_power import SUM, serving_load, spread
 from tonnage.planning.core.driver import Found, Header, Kind, plan_or_relax
-from tonnage.planning.core.header import COMMUNITY, Context, Loser, infeasible_sentence, names_taken, nearness, what_if
+from tonnage.planning.core.header import COMMUNITY, Context, Loser, names_taken, nearness, what_if
 from tonnage.planning.core.ranking import at_risk, with_verdicts
 from tonnage.planning.host import LoadShare
 from tonnage.planning.rl.candidates import Arranged, best_of
@@ -233,19 +233,20 @@ def _led_by(option: RlOption) -> str:
     return f"{option.accelerators} x {option.case.accelerator} for {usd} in {wall}"
 
 
-def _sentence(asked: Context[Rl], options: tuple[RlOption, ...], binding: Verdict | None) -> str:
+def _purpose(asked: Context[Rl]) -> str:
     request = asked.request
-    purpose = f"for {request.steps:,.0f} steps of {request.algorithm.upper()} on {request.model}"
-    if not options:
-        return infeasible_sentence(purpose, binding)
+    return f"for {request.steps:,.0f} steps of {request.algorithm.upper()} on {request.model}"
+
+
+def _sentence(asked: Context[Rl], options: tuple[RlOption, ...]) -> str:
     best, old = options[0], ", old price" if options[0].bill.stale else ""
     wall, cost = best.run.wall_s, best.cost
     return (
         f"Rent {best.bill.instances} x {best.bill.instance_type} ({best.accelerators} x {best.case.accelerator}) at "
         f"{best.bill.provider} {best.bill.region} for {show(wall.value, 's')} ({show(wall.low or 0, 's')}-"
         f"{show(wall.high or 0, 's')}): {show(cost.value, 'USD')} ({show(cost.low or 0, 'USD')}-"
-        f"{show(cost.high or 0, 'USD')}) {purpose}, {show(best.step_s.value, 's')} a step on {_split_text(best)} "
-        f"({best.bill.term}, {best.bill.as_of}{old})."
+        f"{show(cost.high or 0, 'USD')}) {_purpose(asked)}, {show(best.step_s.value, 's')} a step on "
+        f"{_split_text(best)} ({best.bill.term}, {best.bill.as_of}{old})."
     )
 
 
@@ -329,7 +330,7 @@ def _options_of(asked: Context[Rl], rental: Rental, *, arranged: Arranged | None
             nearest=f"{2 * rental.place.count} accelerators, or an optimizer with smaller states",
         )
         return [rental.misses(verdict)]
-    return outcomes(asked.request, rental, partial(_option, asked, rental, arranged))
+    return outcomes(asked.request, rental, option_of=partial(_option, asked, rental, arranged))
 
 
 def _short_bytes(arranged: Arranged) -> float:
@@ -431,6 +432,7 @@ RL: Final[Kind[Rl, Context[Rl], RlOption, RlPlan]] = Kind(
     ask=_ask,
     look=_look,
     nearness=nearness({"budget": 0, "deadline": 1, "cost": 2, "memory": 3, "layout": 4, "offer": 5}),
+    purpose=_purpose,
     sentence=_sentence,
     describe=_led_by,
     assumed=_assumptions,

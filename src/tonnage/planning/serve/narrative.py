@@ -8,10 +8,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tonnage.domain.answer import Verdict
 from tonnage.domain.fleet import FleetDay
 from tonnage.domain.plan import Decision, SeparatePools, ServeOption, SimulatedCapacity, Sizing
-from tonnage.domain.refusal import none_works
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Serve
 from tonnage.errors import listed
@@ -82,11 +80,14 @@ def _one(option: ServeOption) -> str:
     return "unit" if option.configuration.pools else "replica"
 
 
-def sentence(asked: Context[Serve], options: tuple[ServeOption, ...], binding: Verdict | None = None) -> str:
+def purpose(asked: Context[Serve]) -> str:
+    """What is asked for."""
+    return f"to serve {asked.request.model}"
+
+
+def sentence(asked: Context[Serve], options: tuple[ServeOption, ...]) -> str:
     """The answer in one sentence."""
     request = asked.request
-    if not options:
-        return none_works(f"No feasible plan to serve {request.model}", binding)
     best = options[0]
     p = f"p{request.slo.percentile:g}"
     ttft, tpot = (latency.shown(digits=2) for latency in (best.capacity.ttft_s, best.capacity.tpot_s))

@@ -419,6 +419,7 @@ SERVE: Final[Kind[Serve, Context[Serve], ServeOption, ServePlan]] = Kind(
     ask=_ask,
     look=_look,
     nearness=BY_NEARNESS,
+    purpose=narrative.purpose,
     sentence=narrative.sentence,
     describe=narrative.describe_option,
     assumed=narrative.assumptions,

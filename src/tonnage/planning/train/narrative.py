@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.domain.answer import Quantity, Verdict
+from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import Decision
 from tonnage.domain.precision import number_format
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.train_plan import TrainOption
-from tonnage.planning.core.header import COMMUNITY, infeasible_sentence, names_taken, what_if
+from tonnage.planning.core.header import COMMUNITY, names_taken, what_if
 from tonnage.planning.core.ranking import at_risk
 from tonnage.planning.error_model import chance_within
 from tonnage.planning.train.job import PATIENCE_S, TrainContext
@@ -33,11 +33,8 @@ def purpose(request: Train | FineTune) -> str:
     return f"{how}: {request.model}"
 
 
-def sentence(asked: TrainContext, options: tuple[TrainOption, ...], binding: Verdict | None = None) -> str:
+def sentence(options: tuple[TrainOption, ...]) -> str:
     """The answer in one sentence."""
-    request = asked.request
-    if not options:
-        return infeasible_sentence(f"to {purpose(request)}", binding)
     best = options[0]
     run, made = best.run, best.bill
     old = ", an old price: check it" if made.stale else ""

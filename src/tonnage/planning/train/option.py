@@ -70,11 +70,11 @@ def evaluate(asked: TrainContext, rental: Rental) -> list[TrainOption | Infeasib
     found = fastest_arrangements(asked.model, rental.place, job=asked.job, framework=asked.request.framework)
     if not found.best:
         return [_no_arrangement(asked, rental, found)]
-    return outcomes(asked.request, rental, partial(_option_of_term, asked, rental, found))
+    return outcomes(asked.request, rental, option_of=partial(_option_of_term, asked, rental, found))
 
 
 def outcomes(
-    request: Train | FineTune | Rl, rental: Rental, option_of: Callable[[str], Option]
+    request: Train | FineTune | Rl, rental: Rental, *, option_of: Callable[[str], Option]
 ) -> list[Option | InfeasibleRun]:
     """What is arranged on a rental, on the offers of each term: an option, or the limit that it breaks."""
     options = map(option_of, dict.fromkeys(made.term for made in rental.bills))

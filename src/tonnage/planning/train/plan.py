@@ -86,13 +86,13 @@ def train_options(
 
     Tries whose least is beyond so many times the best are not searched; where only the first counts, 1.
     """
-    asked = training_context(request, additions, today)
+    asked = training_context(request, additions=additions, today=today)
     open_sites, _ = _sites(asked)
     tries = [one for site in open_sites for one in attempts_at(asked, site) if isinstance(one, Attempt)]
     return tuple(_best_first(asked, _search(asked, tries, worth=worth)[0]))
 
 
-def training_context(request: Train | FineTune, additions: Additions, today: date) -> TrainContext:
+def training_context(request: Train | FineTune, *, additions: Additions, today: date) -> TrainContext:
     """The request with its model and job, once they agree."""
     model = with_training_totals(resolve(request.model, additions=additions))
     job = job_of(request, model)
@@ -354,10 +354,11 @@ def _measured(asked: TrainContext, miss: Loser) -> Iterator[Run]:
 
 
 TRAIN: Final[Kind[Train | FineTune, TrainContext, TrainOption, TrainPlan]] = Kind(
-    ask=training_context,
+    ask=lambda request, additions, today: training_context(request, additions=additions, today=today),
     look=_look,
     nearness=by_nearness,
-    sentence=narrative.sentence,
+    purpose=lambda asked: f"to {narrative.purpose(asked.request)}",
+    sentence=lambda _, options: narrative.sentence(options),
     describe=narrative.describe_option,
     assumed=narrative.assumptions,
     measured=_measured,
