@@ -16,7 +16,7 @@ from tests.report.examples import answered, names, question, texts_of
 import tonnage
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import Choice
-from tonnage.planning.error_model import ErrorModel
+from tonnage.planning.error_model import ErrorModel, chance_within
 from tonnage.report.answers import DOCUMENTS, document_of, fragment, show
 from tonnage.report.document import Document, Headline, Table
 from tonnage.report.markdown import markdown
@@ -156,7 +156,7 @@ def test_a_chance_is_that_of_the_error_model() -> None:
     errors = ErrorModel(kind="serve", level="known-host:steady:dense:calibrated:vllm")
     for limit in (0.02, 0.03, 0.045):
         quantity = errors.quantity("tpot_s", 0.03, unit="s", basis="calibrated")  # type: ignore[arg-type]
-        assert chance(quantity, limit) == pytest.approx(errors.chance("tpot_s", 0.03, limit=limit))
+        assert chance(quantity, limit) == pytest.approx(chance_within(quantity, limit))
     assert chance(Quantity(value=1.0, unit="s"), 2.0) is None
 
 

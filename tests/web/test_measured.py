@@ -171,7 +171,7 @@ def test_a_plan_that_a_diagnosis_calls_for_names_them_as_well(own: Additions) ->
 
 def test_predictions_over_http_say_it_and_can_leave_them_out(own: Additions) -> None:
     settings = Settings(additions=own)
-    said = [json.loads(predict(settings, None, body=body)) for body in (BODY, BODY | NONE)]
+    said = [json.loads(predict(settings, body=body)) for body in (BODY, BODY | NONE)]
     (measured,), (plain,) = (one["results"] for one in said)
     assert measured["calibrations"][0]["engine"] == "vllm" and "calibrations" not in plain
     factor = measured["calibrations"][0]["moved"][0]

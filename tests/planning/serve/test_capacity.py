@@ -46,7 +46,7 @@ def looked_at(accelerator: str, ranks: int) -> tuple[Serve, float, SearchedCapac
     asked = request(accelerator)
     model = resolve(asked.model)
     site = sites(asked.filters, additions=catalog.NOTHING)[0][0]
-    tries = _configurations(replace(asked, precisions=("fp8",)), model, site)
+    tries = _configurations(replace(asked, precisions=("fp8",)), model, site, startable=True)
     outcomes = (
         outcome_of(asked, model, site=site, configuration=one) for one in tries if isinstance(one, Configuration)
     )

@@ -37,7 +37,7 @@ def candidate(load: str) -> tuple[Serve, Candidate]:
     )
     site = sites(asked.filters, additions=catalog.NOTHING)[0][0]
     model = resolve(asked.model)
-    tried = (one for one in _configurations(asked, model, site) if isinstance(one, Configuration))
+    tried = (one for one in _configurations(asked, model, site, startable=True) if isinstance(one, Configuration))
     found = (outcome_of(asked, model, site=site, configuration=one) for one in tried)
     return asked, next(one for one in found if isinstance(one, Candidate))
 

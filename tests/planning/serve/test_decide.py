@@ -42,7 +42,7 @@ def test_no_replica_takes_more_than_the_margin_says(load: str) -> None:
     model = resolve(request.model, additions=catalog.NOTHING)
     requests = draw_requests(request)
     places, _ = sites(request.filters, additions=catalog.NOTHING)
-    tries = [(site, one) for site in places for one in _configurations(request, model, site)]
+    tries = [(site, one) for site in places for one in _configurations(request, model, site, startable=True)]
     outcomes = [
         outcome_of(request, model, site=site, configuration=one)
         for site, one in tries

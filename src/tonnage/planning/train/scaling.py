@@ -131,7 +131,7 @@ def place_of(asked: TrainContext, option: TrainOption) -> Place:
     """The accelerators of an option as they are joined."""
     c = option.configuration
     return Place(
-        accelerator=catalog.accelerators(asked.additions)[c.accelerator],
+        accelerator=catalog.accelerator(c.accelerator, asked.additions),
         count=c.count,
         per_node=int(option.bill.accelerators_per_instance),
         intra_link=c.intra_link,
