@@ -100,6 +100,8 @@ def test_a_mix_never_costs_more_than_on_demand_when_spot_is_worth_it(share: floa
         on_demand_usd_per_h=3.0,
     )
     assert mix is not None and 0.0 <= mix.on_demand_s <= 36e3 * slack * (1 + 1e-9)
+    done = mix.on_demand_s + (36e3 * slack - mix.on_demand_s) * share
+    assert done >= 36e3 * (1 - 1e-9)  # by the deadline
     assert mix.usd <= 36e3 / 3600 * 3.0 * (1 + 1e-9)
 
 
