@@ -98,10 +98,11 @@ def run() -> int:
     arguments = tuple(sys.argv[1:])
     if arguments:
         trace = traced(arguments)
-        for name, functions in (found := trace.modules()).items():
+        named = trace.modules()
+        for name, functions in named.items():
             print(f"{functions:5} {name}")
         print("\ndeepest: " + " > ".join(trace.deepest))
-        print(f"{len(found)} modules, {len(trace.deepest)} deep")
+        print(f"{len(named)} modules, {len(trace.deepest)} deep")
         return 0
     over = 0
     for question, most in USUAL.items():
