@@ -1,9 +1,10 @@
 """
-Is this checkout slower than another commit? `python -m tools.benchmarks.against COMMIT [RUNS]`
+Is this checkout slower than another commit? `python -m tools.benchmarks.against COMMIT [RUNS [FILE ...]]`
 
 The other commit is unpacked beside this one and both answer the same questions in turn, so that a busy machine slows
-both alike. What counts is CPU seconds (user and system) of the whole process; the ratio is of the medians. Neither
-writes byte code nor compiled loops where the other reads: each has one run first that is not counted.
+both alike; files are requests to plan, asked in place of the usual questions. What counts is CPU seconds (user and
+system) of the whole process; the ratio is of the medians. Neither writes byte code nor compiled loops where the other
+reads: each has one run first that is not counted.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ traffic: {{profile: chat, rate: 6/s, requests: {requests}}}
 """
 
 
-def compare(commit: str, runs: int) -> dict[str, tuple[float, float]]:
-    """Median CPU seconds of each question: of the commit, and of this checkout."""
+def compare(commit: str, runs: int, questions: dict[str, tuple[str, ...]]) -> dict[str, tuple[float, float]]:
+    """Median CPU seconds of each question, by its name: of the commit, and of this checkout."""
     with tempfile.TemporaryDirectory() as folder:
         other = Path(folder) / "other"
         packed = subprocess.run(["git", "archive", commit, "src"], cwd=HERE, check=True, capture_output=True).stdout
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             archive.extractall(other, filter="data")
         found = {}
-        for name, words in QUESTIONS.items():
+        for name, words in questions.items():
             arguments = [_case(Path(folder), word) for word in words]
             spent: dict[Path, list[float]] = {other: [], HERE: []}
             for run in range(runs + 1):
@@ -80,7 +81,9 @@ def run() -> int:
     if len(sys.argv) < 2:
         print(__doc__, file=sys.stderr)
         return 2
-    for name, (then, now) in compare(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 7).items():
+    runs = int(sys.argv[2]) if len(sys.argv) > 2 else 7
+    files = {Path(file).stem: ("plan", str(Path(file).resolve())) for file in sys.argv[3:]}
+    for name, (then, now) in compare(sys.argv[1], runs, files or QUESTIONS).items():
         print(f"{name:28} {then:7.3f} CPU s then, {now:7.3f} now: {now / then - 1.0:+6.1%}")
     return 0
 
