@@ -7,38 +7,28 @@ from __future__ import annotations
 
 import msgspec
 
-from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity
-from tonnage.domain.cost import EnergyUse
-from tonnage.domain.plan import Bill, Configuration, RankedPlan
+from tonnage.domain.plan import Configuration, RankedOption, RankedPlan
 from tonnage.domain.requests.serve import Batch
 
 
-class BatchOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One configuration on a number of instances until all items are done."""
+class BatchOption(RankedOption[Configuration], frozen=True, kw_only=True, omit_defaults=True):
+    """One configuration until all items are done; its cost opens into work, start, lost work and rounding of hours."""
 
-    configuration: Configuration
     replicas: int
-    accelerators: int
     items_per_s: Quantity
     """Of one replica, always full. [1/s]"""
     concurrency: float
     """Requests in flight on one replica."""
     binds: str
     """What keeps it from holding more: kv, batch."""
-    memory: Quantity
-    """Of one accelerator, the KV pool included. [bytes]"""
     kv_tokens: float
-    bill: Bill
-    """By the hour, while it runs."""
     wall_s: Quantity
     """From the order to the last answer: start, work, interruptions. [s]"""
     start_s: float
     """Until the first token. [s]"""
     billed_hours: float
     """Of each instance. [h]"""
-    cost: Quantity
-    """Of the whole job, opened into work, start, lost work and rounding of hours. [USD]"""
     usd_per_thousand_items: float
     usd_per_million_output_tokens: float
     usd_per_million_tokens: float
@@ -47,23 +37,10 @@ class BatchOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Share of rented time that does useful work. [-]"""
     available: float = 1.0
     """Share of time in which the capacity is there. [-]"""
-    energy: EnergyUse | None = None
     kwh: float | None = None
     """Of the whole job. [kWh]"""
     kg_co2: float | None = None
-    basis: str = ""
-    verdict: str = ""
-    chance: float | None = None
-    """Of keeping deadline and budget; absent where neither is given. [-]"""
-    sure: bool = True
-    """The chance is at least the confidence asked for."""
-    ties: bool = False
-    """It may cost no more than the first, errors that both share left out."""
-    limit_bytes: float | None = None
-    """What the engine allows itself of one accelerator. [bytes]"""
     sources: tuple[str, ...] = ()
-    needs: tuple[HostNeed, ...] = ()
-    """What the machine must bring around the accelerators, beside what the offer lists."""
 
 
 class TradeOff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

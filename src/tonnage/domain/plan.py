@@ -172,45 +172,55 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return sum(line.value for line in self.lines)
 
 
-class ServeOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One configuration with enough replicas for the load, and its bill."""
+Arranged = TypeVar("Arranged")
 
-    configuration: Configuration
-    replicas: int
+
+class RankedOption(msgspec.Struct, Generic[Arranged], frozen=True, kw_only=True, omit_defaults=True):
+    """What every option at a price says, whatever it is an option for; a kind adds what it does."""
+
+    configuration: Arranged
     accelerators: int
-    capacity: Capacity
+    """At work, spares aside."""
     memory: Quantity
-    """Of one accelerator, the KV pool included. [bytes]"""
-    kv_tokens: float
+    """Of the fullest accelerator, the KV pool included. [bytes]"""
+    limit_bytes: float | None = None
+    """What the memory must stay under: what engine or driver allow of one accelerator. [bytes]"""
     bill: Bill
+    """By the hour, while it runs."""
     cost: Quantity
-    """Of the bill; its interval holds replicas at both ends of the capacity's interval. [USD/h]"""
+    """What options are ranked by: of a service by the hour, of a job the whole. [USD/h or USD]"""
+    basis: str
+    verdict: str = ""
+    """Why it leads, or why it lost to the option ranked first."""
+    chance: float | None = None
+    """Of keeping everything that is asked for at once; absent where nothing is. [-]"""
+    sure: bool = True
+    """The chance is at least the confidence asked for, and where it trains, its architecture was measured."""
+    ties: bool = False
+    """It may cost no more than the first: the two cannot be told apart within the errors that they do not share."""
+    energy: EnergyUse | None = None
+    """Mean power while it runs, hosts and cooling included; absent where the accelerator's is not published."""
+    needs: tuple[HostNeed, ...] = ()
+    """What the machine must bring around the accelerators, beside what the offer lists."""
+
+
+class ServeOption(RankedOption[Configuration], frozen=True, kw_only=True, omit_defaults=True):
+    """One configuration with enough replicas for the load; its cost holds replicas at both ends of its capacity."""
+
+    replicas: int
+    capacity: Capacity
+    kv_tokens: float
     headroom: float
     """Share of capacity left free at peak load. [-]"""
     usd_per_month: float
     usd_per_million_output_tokens: float
-    basis: str
     other_offers: tuple[Bill, ...] = ()
-    verdict: str = ""
-    """Why it leads, or why it lost to the option ranked first."""
-    chance: float | None = None
-    """Of meeting every objective at once, at the peak; absent where none is given. [-]"""
-    sure: bool = True
-    """The chance is at least the confidence asked for."""
-    ties: bool = False
-    """It may cost no more than the first: the two cannot be told apart within the errors that they do not share."""
-    limit_bytes: float | None = None
-    """What the engine allows itself of one accelerator: what the memory must stay under. [bytes]"""
     unit_costs: UnitCosts | None = None
     """The bill per request and per token, and queries per second per dollar."""
     idle_usd_per_month: float | None = None
     """What of the monthly cost pays for capacity that nobody uses at the mean load. [USD/month]"""
     billing: BillingRules | None = None
     """How the provider counts hours and bytes."""
-    energy: EnergyUse | None = None
-    """Absent where the accelerator's power is not published."""
-    needs: tuple[HostNeed, ...] = ()
-    """What the machine must bring around the accelerators, beside what the offer lists."""
     reuse: PrefixReuse | None = None
     """What its prompts find of their sessions in its cache."""
 

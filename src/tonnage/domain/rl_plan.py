@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import msgspec
 
-from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity
-from tonnage.domain.cost import EnergyUse
-from tonnage.domain.plan import Bill, Configuration, RankedPlan
+from tonnage.domain.plan import Configuration, RankedPlan
 from tonnage.domain.requests.rl import Rl
 from tonnage.domain.rl import RlCase
-from tonnage.domain.train_plan import Run, TrainConfiguration
+from tonnage.domain.train_plan import RunOption
 
 __all__ = ["Rl"]
 
@@ -30,50 +28,22 @@ class RlSplit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     step_s: float
 
 
-class RlOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One accelerator type at one count, split, arranged on both sides, and priced."""
+class RlOption(RunOption, frozen=True, kw_only=True, omit_defaults=True):
+    """One accelerator type at one count, split, arranged on both sides; its configuration is the trainer's."""
 
     case: RlCase
     """What `predict` is asked about it."""
-    configuration: TrainConfiguration
-    """Of the trainer."""
     rollout: Configuration
     """Of one replica that generates."""
     replicas: int
-    accelerators: int
     rollout_accelerators: int
     """The same accelerators as `train_accelerators` where they are shared."""
     train_accelerators: int
-    step_s: Quantity
     step: Quantity
     """Opened into phases and their parts."""
-    tokens_per_s_per_accelerator: Quantity
-    """Trained on, over all accelerators. [tokens/s]"""
     rollout_tokens_per_s_per_accelerator: float
     binds: str
     rollout_memory: Quantity
-    memory: Quantity
-    """Of the fullest accelerator that trains. [bytes]"""
-    limit_bytes: float
-    run: Run
-    bill: Bill
-    cost: Quantity
-    """Of the whole run. [USD]"""
-    basis: str
-    energy: EnergyUse | None = None
-    """Mean power while it runs, hosts and cooling included, and where its electricity comes from."""
-    kwh: float | None = None
-    """Of the whole run, hosts and cooling included. [kWh]"""
-    kg_co2: float | None = None
-    """Of the whole run; absent where the grid is not known. [kg]"""
-    needs: tuple[HostNeed, ...] = ()
-    notes: tuple[str, ...] = ()
-    verdict: str = ""
-    chance: float = 1.0
-    """That memory fits and that deadline and budget, where given, are kept, all at once. [-]"""
-    sure: bool = True
-    """Whether that is the confidence asked for."""
-    ties: bool = False
 
     @property
     def shared(self) -> bool:

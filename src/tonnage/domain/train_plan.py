@@ -10,11 +10,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity
-from tonnage.domain.cost import EnergyUse
 from tonnage.domain.layout import TrainLayout
-from tonnage.domain.plan import Bill, RankedPlan
+from tonnage.domain.plan import Bill, RankedOption, RankedPlan
 from tonnage.domain.requests.train import FineTune, Train
 
 PAYS: Final = 1.6
@@ -119,41 +117,31 @@ class ScalingPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     layout: str = ""
 
 
-class TrainOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One configuration on one offer: its step, its run, its bill."""
+class RunOption(RankedOption[TrainConfiguration], frozen=True, kw_only=True, omit_defaults=True):
+    """One configuration that trains, on one offer: its step, its run, its bill."""
 
-    configuration: TrainConfiguration
-    accelerators: int
-    """The job's own, spares aside."""
     step_s: Quantity
     tokens_per_s_per_accelerator: Quantity
-    mfu: float
-    memory: Quantity
-    """Of the fullest accelerator. [bytes]"""
+    """Trained on, over all accelerators. [tokens/s]"""
     limit_bytes: float
     run: Run
-    bill: Bill
-    cost: Quantity
-    """Of the whole run. [USD]"""
-    energy_wh: float | None = None
-    """Of the accelerators over the run, by what its steps draw of their limit; absent = limit unknown. [Wh]"""
-    energy: EnergyUse | None = None
-    """Mean power while it runs, hosts and cooling included, and where its electricity comes from."""
     kwh: float | None = None
     """Of the whole run, hosts and cooling included. [kWh]"""
     kg_co2: float | None = None
     """Of the whole run; absent where the grid is not known. [kg]"""
-    needs: tuple[HostNeed, ...] = ()
-    timeline: tuple[Milestone, ...] = ()
-    basis: str = ""
-    other_offers: tuple[Bill, ...] = ()
-    verdict: str = ""
     notes: tuple[str, ...] = ()
     chance: float = 1.0
     """That memory fits and that deadline and budget, where given, are kept, all at once. [-]"""
-    sure: bool = True
-    """The chance is at least the confidence asked for, and the architecture was measured."""
-    ties: bool = False
+
+
+class TrainOption(RunOption, frozen=True, kw_only=True, omit_defaults=True):
+    """An option of pre-training or fine-tuning."""
+
+    mfu: float
+    energy_wh: float | None = None
+    """Of the accelerators over the run, by what its steps draw of their limit; absent = limit unknown. [Wh]"""
+    timeline: tuple[Milestone, ...] = ()
+    other_offers: tuple[Bill, ...] = ()
 
     @property
     def accelerator_hours(self) -> float:

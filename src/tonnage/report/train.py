@@ -6,8 +6,7 @@ from typing import Final
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.requests.train import FineTune, Train
-from tonnage.domain.rl_plan import RlOption
-from tonnage.domain.train_plan import ScalingPoint, TrainOption, TrainPlan
+from tonnage.domain.train_plan import RunOption, ScalingPoint, TrainOption, TrainPlan
 from tonnage.report.document import Column, Contents, Meter, Text
 from tonnage.report.names import model_name, product
 from tonnage.report.page import COST, PROVIDER, REGION, SURE, TERM, TIME, Page, at
@@ -190,7 +189,7 @@ def _electricity(option: TrainOption) -> list[str]:
     return electricity_of_run(option, tokens=run.steps * c.global_batch * c.seq_len)
 
 
-def electricity_of_run(option: TrainOption | RlOption, *, tokens: float) -> list[str]:
+def electricity_of_run(option: RunOption, *, tokens: float) -> list[str]:
     """kWh and CO2 of the run, and of a million tokens trained on."""
     use, millions = option.energy, tokens / 1e6
     if option.kwh is None or use is None:

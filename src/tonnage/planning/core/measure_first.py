@@ -25,8 +25,7 @@ from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.calibration import FirstMeasurement
 from tonnage.domain.infer_plan import InferOption
 from tonnage.domain.plan import Bill, Configuration, RankedPlan, ServeOption
-from tonnage.domain.rl_plan import RlOption
-from tonnage.domain.train_plan import TrainConfiguration, TrainOption
+from tonnage.domain.train_plan import RunOption, TrainConfiguration, TrainOption
 from tonnage.engines.registry import engine_spec
 from tonnage.planning.error_model import NINETY, correlation, end_at
 from tonnage.units import show, whole_percent
@@ -43,7 +42,7 @@ COMPETING: Final = 8
 """Options that are weighed: the rest cost more even where all goes well. [-]"""
 _STEPS: Final = 40
 _HALVINGS: Final = 12
-Weighed = ServeOption | BatchOption | TrainOption | RlOption | InferOption
+Weighed = ServeOption | BatchOption | RunOption | InferOption
 
 
 class Rival(NamedTuple):

@@ -17,10 +17,9 @@ from msgspec.structs import replace
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.infer_plan import InferOption
-from tonnage.domain.plan import Bill, Choice, ServeOption
+from tonnage.domain.plan import Bill, Choice, Configuration, RankedOption, ServeOption
 from tonnage.domain.requests.serve import Serve
-from tonnage.domain.rl_plan import RlOption
-from tonnage.domain.train_plan import TrainOption
+from tonnage.domain.train_plan import RunOption, TrainConfiguration
 from tonnage.planning.error_model import Pair, Ratio, correlation, tie_ratio, within_text
 from tonnage.simulation.autoscale import replicas_carrying
 
@@ -28,7 +27,7 @@ NEAR: Final = 1.1
 """Times the first option's cost that the fastest may cost. [-]"""
 
 
-Ranked = ServeOption | BatchOption | TrainOption | RlOption
+Ranked = RankedOption[Configuration] | RankedOption[TrainConfiguration]
 Option = TypeVar("Option", bound=Ranked)
 Point = TypeVar("Point")
 
@@ -216,7 +215,7 @@ def traits_of(request: object, option: object) -> Traits:
             listed=_listed(option.bill),
             survives=option.used * option.count <= option.count - lost,
         )
-    assert isinstance(option, BatchOption | TrainOption | RlOption)
+    assert isinstance(option, BatchOption | RunOption)
     wall = option.wall_s if isinstance(option, BatchOption) else option.run.wall_s
     return Traits(usd=option.cost.value, seconds=wall.value, sure=option.sure, listed=_listed(option.bill))
 

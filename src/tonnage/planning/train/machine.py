@@ -13,14 +13,13 @@ from tonnage.catalog.providers import storage_prices
 from tonnage.domain.accelerator import Accelerator, HostNeed
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.plan import Bill
-from tonnage.domain.rl_plan import RlOption
-from tonnage.domain.train_plan import Run, TrainOption
+from tonnage.domain.train_plan import Run, RunOption, TrainOption
 from tonnage.planning.host import IMAGES_PER_CORE, LoadShare, energy_of_run, energy_use, host_need, offer_of
 from tonnage.planning.train.job import Job, TrainContext
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.units import GiB, show
 
-Option = TypeVar("Option", bound=TrainOption | RlOption)
+Option = TypeVar("Option", bound=RunOption)
 KEPT_CHECKPOINTS: Final = 3
 _TOKEN_BYTES: Final = 4.0
 """One 32-bit token id."""

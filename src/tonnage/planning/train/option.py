@@ -19,8 +19,7 @@ from tonnage.domain.plan import Bill
 from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.rl import Rl
 from tonnage.domain.requests.train import FineTune, Train
-from tonnage.domain.rl_plan import RlOption
-from tonnage.domain.train_plan import Milestone, Run, TrainConfiguration, TrainOption
+from tonnage.domain.train_plan import Milestone, Run, RunOption, TrainConfiguration, TrainOption
 from tonnage.domain.training import TrainSetup
 from tonnage.optimize.train_layouts import Found
 from tonnage.physics.goodput import checkpoint_write_s, poisson_quantile
@@ -45,7 +44,7 @@ SPARES_FROM: Final = 16
 
 ROUNDING: Final = 1e-9
 """By which a chance may miss the confidence asked for. [-]"""
-Option = TypeVar("Option", bound=TrainOption | RlOption)
+Option = TypeVar("Option", bound=RunOption)
 
 
 def measured_run(miss: InfeasibleRun, *, model: Model, asked: str, additions: Additions) -> Iterator[TrainRun]:
@@ -235,7 +234,7 @@ def cost_of(
 
 
 def chance_of_run(
-    option: TrainOption | RlOption,
+    option: RunOption,
     *,
     deadline_s: float | None,
     budget_usd: float | None,
@@ -311,7 +310,7 @@ def configuration_of(setup: TrainSetup, place: Place) -> TrainConfiguration:
     )
 
 
-def beyond(request: Train | FineTune | Rl, option: TrainOption | RlOption) -> Verdict | None:
+def beyond(request: Train | FineTune | Rl, option: RunOption) -> Verdict | None:
     """Deadline or budget missed, and by how much."""
     deadline, budget = request.deadline_s, request.budget_usd
     name = f"{option.accelerators} x {option.configuration.accelerator}"

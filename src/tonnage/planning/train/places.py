@@ -21,8 +21,7 @@ from tonnage.domain.plan import Bill, Rejection
 from tonnage.domain.precision import number_format
 from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.common import Filters
-from tonnage.domain.rl_plan import RlOption
-from tonnage.domain.train_plan import TrainConfiguration, TrainOption
+from tonnage.domain.train_plan import RunOption, TrainConfiguration
 from tonnage.engines.training import usual_software
 from tonnage.planning.sites import YOURS, Site
 from tonnage.planning.train.search import Place, runs_on
@@ -60,7 +59,7 @@ class Rental(msgspec.Struct, frozen=True, kw_only=True):
     def misses(
         self,
         verdict: Verdict,
-        option: TrainOption | RlOption | None = None,
+        option: RunOption | None = None,
         *,
         leanest: TrainConfiguration | None = None,
     ) -> InfeasibleRun:
@@ -76,7 +75,7 @@ class InfeasibleRun(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     accelerator: str
     verdict: Verdict
-    option: TrainOption | RlOption | None = None
+    option: RunOption | None = None
     """What it would be, where only deadline or budget is missed."""
     leanest: TrainConfiguration | None = None
     """What comes nearest to the memory, where that is missed."""

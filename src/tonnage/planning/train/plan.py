@@ -23,8 +23,7 @@ from tonnage.domain.answer import Verdict
 from tonnage.domain.plan import Rejection
 from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.train import FineTune, Train
-from tonnage.domain.rl_plan import RlOption
-from tonnage.domain.train_plan import TrainOption, TrainPlan
+from tonnage.domain.train_plan import RunOption, TrainOption, TrainPlan
 from tonnage.engines.training import framework_words
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.planning.core.driver import Found, Header, Kind, plan_alone, plan_or_relax
@@ -264,7 +263,7 @@ def _larger(asked: TrainContext, tries: list[Attempt], *, ranked: tuple[TrainOpt
         name = option.configuration.accelerator
         if name in looked_at or len(looked_at) < ENLARGED:
             looked_at[name] = max(looked_at.get(name, 0), option.accelerators)
-    found: list[TrainOption | RlOption | None] = []
+    found: list[RunOption | None] = []
     for attempt in tries:
         place = attempt.rental.place
         if 1 < place.count / looked_at.get(place.accelerator.id, inf) <= LARGER:
