@@ -56,8 +56,6 @@ def batch_break_even(
     remade : callable
         The same configuration with the lengths of another request; None where it does not hold one.
     """
-    if not options:
-        return ()
     few = _few(chances)
     found = list(break_even_prices(options))
     items = Axis(name="items", now=request.items, unit="count", least=1.0)

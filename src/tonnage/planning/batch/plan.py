@@ -34,7 +34,7 @@ from tonnage.planning.batch.break_even import batch_break_even
 from tonnage.planning.batch.work import Candidate, Found, Job, JobRun, Work, instances_by, option_of, place_of
 from tonnage.planning.board_power import predicted_load
 from tonnage.planning.core import driver
-from tonnage.planning.core.driver import Header, Kind, alone, plan_or_relax
+from tonnage.planning.core.driver import Kind, alone, plan_or_relax
 from tonnage.planning.core.header import Context, Infeasible, nearness
 from tonnage.planning.core.ranking import surely_cheapest, unlikely, with_verdicts
 from tonnage.planning.deployment import case_of, deploy
@@ -104,13 +104,15 @@ def _search(asked: Context[Batch]) -> driver.Found[Batch, BatchOption, BatchPlan
         excluded=excluded,
         binding=no_format,
         evaluated=seen.evaluated,
-        plan=partial(_plan, asked, seen),
+        plan=BatchPlan,
+        sections=partial(_sections, asked, seen),
     )
 
 
-def _plan(asked: Context[Batch], seen: _Look, header: Header[Batch, BatchOption]) -> BatchPlan:
-    request, ranked = asked.request, header["options"]
-    return BatchPlan(
+def _sections(asked: Context[Batch], seen: _Look, plan: BatchPlan) -> BatchPlan:
+    request, ranked = asked.request, plan.options
+    return replace(
+        plan,
         frontier=narrative.trade_offs(seen.found),
         card_for_card=narrative.card_for_card(ranked),
         spot_against=narrative.spot_against(ranked),
@@ -118,7 +120,6 @@ def _plan(asked: Context[Batch], seen: _Look, header: Header[Batch, BatchOption]
             request, ranked, chances=seen.chances, sized=_size_run, remade=partial(_remade, asked)
         ),
         quality=changes_among((o.configuration.precision for o in ranked), request=request, model=asked.model),
-        **header,
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -26,11 +26,8 @@ from tonnage.domain.infer_plan import InferOption
 from tonnage.domain.model import Model
 from tonnage.domain.plan import (
     PLAN_SCHEMA,
-    Choice,
-    Provenance,
     RankedPlan,
     Rejection,
-    RejectionCount,
 )
 from tonnage.domain.refusal import none_works
 from tonnage.domain.requests.serve import Batch, Serve
@@ -67,24 +64,6 @@ Option = TypeVar("Option", bound=Weighed)
 Made = TypeVar("Made", bound=RankedPlan[Any, Any])
 
 
-class Header(TypedDict, Generic[Request, Option]):
-    """The fields of a plan that are made alike for every kind."""
-
-    schema: str
-    feasible: bool
-    sentence: str
-    request: Request
-    model: dict[str, object]
-    options: tuple[Option, ...]
-    choices: tuple[Choice, ...]
-    rejected: tuple[Rejection, ...]
-    rejected_by_reason: tuple[RejectionCount, ...]
-    calibrations: tuple[CalibrationUse, ...]
-    binding: Verdict | None
-    evaluated: int
-    provenance: Provenance
-
-
 class Found(msgspec.Struct, Generic[Request, Option, Made], frozen=True, kw_only=True):
     """What a search found."""
 
@@ -100,8 +79,10 @@ class Found(msgspec.Struct, Generic[Request, Option, Made], frozen=True, kw_only
     evaluated: int
     assumed: tuple[str, ...] = ()
     """What is taken as given beside what the kind says of every request."""
-    plan: Callable[[Header[Request, Option]], Made]
-    """The plan, with the sections of its kind."""
+    plan: Callable[..., Made]
+    """The plan of what is made alike for every kind."""
+    sections: Callable[[Made], Made]
+    """A plan with options -> the same with the sections of its kind."""
 
 
 def _nearest(loser: Loser) -> tuple[float]:
@@ -147,25 +128,24 @@ def plan_alone(
         binding = found.binding or what_binds(found.missed, found.excluded, by=by)
         moved = moved_losers(found.missed, partial(kind.measured, asked), by=by, additions=additions)
     bills = (option.bill for option in options if option.bill is not None)
-    return found.plan(
-        Header(
-            schema=PLAN_SCHEMA,
-            feasible=bool(options),
-            sentence=kind.sentence(asked, options)
-            if options
-            else none_works(f"No feasible plan {kind.purpose(asked)}", binding),
-            request=request,
-            model=model_facts(asked.model),
-            options=options,
-            choices=choices([kind.traits(request, option) for option in options]),
-            rejected=rejected,
-            rejected_by_reason=by_reason(rejected),
-            calibrations=moved,
-            binding=binding,
-            evaluated=found.evaluated,
-            provenance=provenance(bills, today=today, assumed=(*kind.assumed(asked, options), *found.assumed)),
-        )
+    made = found.plan(
+        schema=PLAN_SCHEMA,
+        feasible=bool(options),
+        sentence=kind.sentence(asked, options)
+        if options
+        else none_works(f"No feasible plan {kind.purpose(asked)}", binding),
+        request=request,
+        model=model_facts(asked.model),
+        options=options,
+        choices=choices([kind.traits(request, option) for option in options]),
+        rejected=rejected,
+        rejected_by_reason=by_reason(rejected),
+        calibrations=moved,
+        binding=binding,
+        evaluated=found.evaluated,
+        provenance=provenance(bills, today=today, assumed=(*kind.assumed(asked, options), *found.assumed)),
     )
+    return found.sections(made) if options else made
 
 
 def plan_or_relax(

@@ -90,7 +90,7 @@ def with_verdicts(options: tuple[InferOption, ...], request: Infer) -> tuple[Inf
 
 def smaller_part_text(options: tuple[InferOption, ...], everything: Sequence[InferOption]) -> str:
     """Beside an option that is hardly used: the part with the least power that would do alone (B11)."""
-    if not options or options[0].used >= IDLE_FROM:
+    if options[0].used >= IDLE_FROM:
         return ""
     best = options[0]
     parts = catalog.accelerators()

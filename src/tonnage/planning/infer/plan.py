@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from datetime import date
-from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -33,7 +32,7 @@ from tonnage.domain.refusal import refusal
 from tonnage.engines.registry import engines
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.planning.board_power import work_load
-from tonnage.planning.core.driver import Found, Header, Kind, plan_or_relax
+from tonnage.planning.core.driver import Found, Kind, plan_or_relax
 from tonnage.planning.core.header import Context
 from tonnage.planning.core.ranking import unlikely
 from tonnage.planning.error_model import end_at, end_of, joint_chance
@@ -127,12 +126,9 @@ def _look(asked: Context[Infer]) -> Found[Infer, InferOption, InferPlan]:
         excluded=rejected,
         binding=None if ranked else narrative.binding_limit(rejected),
         evaluated=len(outcomes),
-        plan=partial(_plan, every),
+        plan=InferPlan,
+        sections=lambda plan: replace(plan, smaller=narrative.smaller_part_text(plan.options, every)),
     )
-
-
-def _plan(every: list[InferOption], header: Header[Infer, InferOption]) -> InferPlan:
-    return InferPlan(smaller=narrative.smaller_part_text(header["options"], every), **header)
 
 
 def refuse_text_models(request: Infer, model: Model) -> None:

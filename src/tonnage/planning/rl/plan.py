@@ -30,7 +30,7 @@ from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.errors import BadRequest
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.planning.board_power import SUM, serving_load, spread
-from tonnage.planning.core.driver import Found, Header, Kind, plan_or_relax
+from tonnage.planning.core.driver import Found, Kind, plan_or_relax
 from tonnage.planning.core.header import COMMUNITY, Context, Loser, names_taken, nearness, what_if
 from tonnage.planning.core.ranking import at_risk, with_verdicts
 from tonnage.planning.host import LoadShare
@@ -127,23 +127,20 @@ def _look(asked: Context[Rl]) -> Found[Rl, RlOption, RlPlan]:
         missed=missed,
         excluded=(*refused, *excluded),
         evaluated=evaluated,
-        plan=partial(_plan, asked, open_sites, kept),
+        plan=RlPlan,
+        sections=partial(_sections, asked, open_sites, kept),
     )
 
 
-def _plan(
-    asked: Context[Rl], open_sites: tuple[Site, ...], kept: dict[Key, Arranged], header: Header[Rl, RlOption]
-) -> RlPlan:
-    ranked = header["options"]
-    if not ranked:
-        return RlPlan(**header)
+def _sections(asked: Context[Rl], open_sites: tuple[Site, ...], kept: dict[Key, Arranged], plan: RlPlan) -> RlPlan:
+    ranked = plan.options
     first = kept[_key(ranked[0])]
-    return RlPlan(
+    return replace(
+        plan,
         cheaper_at_risk=_cheaper_at_risk(ranked),
         trail=_trail(ranked[0], first),
         splits=first.splits,
         off_policy=_off_policy(asked, ranked[0], open_sites),
-        **header,
     )
 
 

@@ -30,7 +30,7 @@ from tonnage.domain.sessions import SessionCosts
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
 from tonnage.optimize.layouts import replica_layouts
-from tonnage.planning.core.driver import Found, Header, Kind, alone, plan_alone, plan_or_relax
+from tonnage.planning.core.driver import Found, Kind, alone, plan_alone, plan_or_relax
 from tonnage.planning.core.header import Context, Infeasible, nearness, quick_without_simulator
 from tonnage.planning.core.ranking import frontier, with_verdicts
 from tonnage.planning.quality import apply_quality_floor, changes_among
@@ -132,21 +132,19 @@ def _look(asked: Context[Serve]) -> Found[Serve, ServeOption, ServePlan]:
             *rack_notes(ranked, open_sites),
             *variation_notes(request, model),
         ),
-        plan=partial(_plan, asked, search, open_sites),
+        plan=ServePlan,
+        sections=partial(_sections, asked, search, open_sites),
     )
 
 
-def _plan(
-    asked: Context[Serve], search: _Search, open_sites: Sequence[Site], header: Header[Serve, ServeOption]
-) -> ServePlan:
-    request, model, today, ranked = asked.request, asked.model, asked.today, header["options"]
-    if not ranked:
-        return ServePlan(**header)
+def _sections(asked: Context[Serve], search: _Search, open_sites: Sequence[Site], plan: ServePlan) -> ServePlan:
+    request, model, today, ranked = asked.request, asked.model, asked.today, plan.options
     serving, missed, first = search.serving, search.missed, ranked[0]
     day = _day(asked, first)
     apart = separate_pools(request, serving, first=first, today=today) if request.pools else None
-    header["sentence"] += narrative.following_text(day, apart)
-    return ServePlan(
+    return replace(
+        plan,
+        sentence=plan.sentence + narrative.following_text(day, apart),
         frontier=frontier(
             ranked,
             objectives=(
@@ -179,7 +177,6 @@ def _plan(
         images=_images(request, first, serving=serving),
         pools=apart,
         tokens=tokens_instead(request, ranked, model=model.id),
-        **header,
     )
 
 

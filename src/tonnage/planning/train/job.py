@@ -38,7 +38,7 @@ _IMAGE_BATCH: Final = 256
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The work, whoever runs it."""
 
-    kind: str
+    kind: Literal["train", "finetune"]
     method: Method
     sequences: float
     """Through the model in the whole run, repeated epochs counted."""

@@ -26,7 +26,7 @@ from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.train_plan import RunOption, TrainOption, TrainPlan
 from tonnage.engines.training import framework_words
 from tonnage.errors import BadRequest, UnknownName
-from tonnage.planning.core.driver import Found, Header, Kind, plan_alone, plan_or_relax
+from tonnage.planning.core.driver import Found, Kind, plan_alone, plan_or_relax
 from tonnage.planning.core.header import Loser
 from tonnage.planning.core.ranking import frontier, with_verdicts
 from tonnage.planning.sites import Site, none_passes, sites
@@ -141,21 +141,19 @@ def _look(asked: TrainContext) -> Found[Train | FineTune, TrainOption, TrainPlan
         excluded=excluded,
         binding=binding,
         evaluated=evaluated,
-        plan=partial(_plan, asked, open_sites, tries, arranged),
+        plan=partial(TrainPlan, kind=asked.job.kind),
+        sections=partial(_sections, asked, open_sites, tries, arranged),
     )
 
 
-def _plan(
+def _sections(
     asked: TrainContext, open_sites: tuple[Site, ...], tries: list[Attempt], arranged: list[TrainOption],
-    header: Header[Train | FineTune, TrainOption],
+    plan: TrainPlan,
 ) -> TrainPlan:  # fmt: skip
-    request, ranked = asked.request, header["options"]
-    kind: Final = "train" if isinstance(request, Train) else "finetune"
-    if not ranked:
-        return TrainPlan(kind=kind, **header)
+    request, ranked = asked.request, plan.options
     points = scaling_curves(asked, ranked[0], sites=open_sites)
-    return TrainPlan(
-        kind=kind,
+    return replace(
+        plan,
         frontier=frontier(ranked, objectives=(lambda o: o.cost.value, lambda o: o.run.wall_s.value)),
         cheaper_at_risk=narrative.cheaper_at_risk(ranked),
         scaling=points,
@@ -171,7 +169,6 @@ def _plan(
             stated=request.deadline_s is not None,
             confidence=request.confidence,
         ),
-        **header,
     )
 
 
