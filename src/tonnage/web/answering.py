@@ -26,7 +26,7 @@ from tonnage.planning import ask
 from tonnage.planning.requests.reading import check_value
 from tonnage.web.measured import chosen
 from tonnage.web.models import refuse_named_paths, refuse_paths
-from tonnage.web.questions import LOCAL_FIELDS, MAX_REQUESTS, QUESTIONS, Question
+from tonnage.web.questions import MAX_REQUESTS, QUESTIONS, Question
 
 Answer = TypeVar("Answer")
 Watch = Callable[[int, int], None]
@@ -57,16 +57,12 @@ def _fit(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> F
 
 
 def _local(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> LocalAnswer:
-    from tonnage.planning.own.local import local, local_request, machine_of_fields
+    from tonnage.planning.own.local import local, local_request, machine_of
 
-    known = {field.name: field for field in LOCAL_FIELDS}
-    for name, value in request.items():
-        if name not in known:
-            raise UnknownName("field", name, known=known)
-        check_value(value, known[name], additions=additions)
-    if not request.get("accelerator"):
+    asked = local_request(request)
+    if asked.accelerator is None:
         raise BadRequest("accelerator is missing: name the machine, for example 'RTX 4090' or 'M4 Max 64GB'")
-    return local(local_request(request), machine_of_fields(request, additions=additions), additions=additions)
+    return local(asked, machine_of(asked, additions=additions), additions=additions)
 
 
 def _rent_or_buy(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> RentOrBuy:

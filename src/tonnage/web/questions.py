@@ -17,6 +17,7 @@ from tonnage.domain.diagnosis import Diagnosis
 from tonnage.domain.fit import FitAnswer
 from tonnage.domain.machine import LocalAnswer
 from tonnage.domain.requests.field import Field, accelerator_field, groups_of
+from tonnage.domain.requests.local import LocalRequest
 from tonnage.domain.requests.table import REQUESTS
 from tonnage.domain.sessions import TraceSessions
 from tonnage.domain.simulate import Simulated
@@ -120,16 +121,6 @@ _ADVISE_FIELDS: Final = (
     Field("requests as a gateway logged them, CSV or JSON lines: replayed on each change", name="log"),
     Field("the change to expect of a release, and a canary: vllm@0.27", name="upgrade"),
 )
-LOCAL_FIELDS: Final = (
-    accelerator_field('such as "RTX 4090", "M4 Max 64GB", "2 x RTX 3090", "Ryzen AI Max 395", "CPU"',
-                      name="accelerator"),
-    accelerator_field("of the host, or the one that both share", "bytes", name="memory"),
-    accelerator_field("of host memory", "bytes/s", name="host_bandwidth"),
-    Field("tokens of one request, prompt and output", "tokens", name="context"),
-    Field("output wanted, in tokens/s", name="min_speed"),
-    Field("a model, or a word that names hold", name="model"),
-    Field("every format of every model", "flag", name="every_format"),
-)  # fmt: skip
 
 OWN_LENGTHS: Final = "own"
 """In place of a traffic profile: the lengths that are stated."""
@@ -239,7 +230,7 @@ QUESTIONS: Final[dict[str, Question]] = {
         Question(
             path="local", title="What runs on my machine?", short="My hardware", button="Show models",
             about="A machine in; models and formats that run on it, their speed and longest context out.",
-            fields=LOCAL_FIELDS, answers=LocalAnswer,
+            fields=_form(LocalRequest), answers=LocalAnswer,
             essentials=("accelerator", "memory", "context", "min_speed", "model", "every_format"),
             example={"accelerator": "RTX 4090", "memory": "64 GB", "context": "8k", "every_format": "true"},
         ),

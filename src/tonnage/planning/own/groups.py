@@ -32,13 +32,14 @@ from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import number_format
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.composed import Own, OwnedGroup
+from tonnage.domain.requests.local import LocalRequest
 from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import engine_spec
 from tonnage.optimize.layouts import replica_layouts
 from tonnage.planning.board_power import SUM, arriving_load, spread
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.host import LoadShare
-from tonnage.planning.own.local import CONTEXT, LocalRequest, local, top_rows
+from tonnage.planning.own.local import CONTEXT, local, top_rows
 from tonnage.planning.own.machine import host_of, is_unified, with_memory
 from tonnage.planning.own.stock import group_power, power_of, tariff
 from tonnage.planning.serve import limits

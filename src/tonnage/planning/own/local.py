@@ -8,10 +8,10 @@ the catalogue has one, those without by size behind them; models below the wante
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage import catalog
@@ -25,37 +25,23 @@ from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.machine import Download, LocalAnswer, LocalRow, Machine
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision
+from tonnage.domain.requests.local import LocalRequest
 from tonnage.engines.at_home import OWN_FORMAT, own_engine, spread_engine, start_commands
-from tonnage.errors import BadRequest, UnknownName, echo
+from tonnage.errors import BadRequest, echo
 from tonnage.physics.parameters import parameters
 from tonnage.planning.calibration_use import each_once, serving_use
 from tonnage.planning.fit.fit import LANGUAGE
 from tonnage.planning.own.machine import is_unified, machine_named
 from tonnage.planning.own.speed import PROMPT, Asked, Speed, case_at_home, roomy, speed_of
-from tonnage.units import GiB, read
+from tonnage.planning.requests.reading import build, read_fields
+from tonnage.units import GiB
 
-CONTEXT: Final = 8192
+CONTEXT: Final = LocalRequest().context
 """Context when none is asked for. [tokens]"""
-SPEED: Final = 10.0
-"""Output that keeps ahead of a reader. [tokens/s]"""
-MOST_CONTEXT: Final = 10_000_000
 FIRST: Final = 10
 """Rows that also get the rate of a maker's own engine: those that a first screen shows."""
 _FORMATS: Final = ("gguf-q8_0", "gguf-q6_k", "gguf-q5_k_m", "gguf-q4_k_m", "gguf-q3_k_m")
 """Formats that publishers of GGUF files offer nearly always, finest first."""
-
-
-class LocalRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is asked about a machine."""
-
-    context: int = CONTEXT
-    min_per_s: float = SPEED
-    """Output that is wanted of one request. [tokens/s]"""
-    model: str | None = None
-    """The model that is named; a word that names none: models whose name holds it."""
-    exact: bool = False
-    """`model` is a name, whatever it looks like."""
-    every_format: bool = False
 
 
 def local(request: LocalRequest, machine: Machine, *, additions: Additions = catalog.NOTHING) -> LocalAnswer:
@@ -65,9 +51,8 @@ def local(request: LocalRequest, machine: Machine, *, additions: Additions = cat
     Raises
     ------
     BadRequest
-        A context or speed out of range, or no model of that name.
+        There is no model of that name.
     """
-    _check(request)
     best: list[LocalRow] = []
     every: list[LocalRow] = []
     lacking: list[tuple[str, str]] = []
@@ -155,13 +140,6 @@ def top_rows(
         if sum(row.decode_per_s.value >= request.min_per_s for row in found) == most:
             break
     return sorted(found, key=lambda row: _rank(row, request))[:most]
-
-
-def _check(request: LocalRequest) -> None:
-    if not 256 <= request.context <= MOST_CONTEXT:
-        raise BadRequest(f"context: {request.context:,} tokens; give 256 to {MOST_CONTEXT:,}")
-    if not 0.0 <= request.min_per_s <= 1e5:
-        raise BadRequest(f"min-speed: {request.min_per_s:g} tokens/s; give 0 to 100000")
 
 
 def _rows(request: LocalRequest, machine: Machine, model: Model, download: Download) -> tuple[list[LocalRow], str]:
@@ -318,13 +296,12 @@ def _notes(machine: Machine, best: list[LocalRow]) -> Iterator[str]:
         yield "names in the commands follow the publishers' conventions and were not opened: look before you pull"
 
 
-FIELDS = ("accelerator", "memory", "host_bandwidth", "context", "min_speed", "model", "every_format")
-"""Fields of a question about a machine."""
+_RATE: Final = re.compile(r"\s*(tokens|tok|t)?/s\s*$", re.IGNORECASE)
 
 
-def local_request(fields: Mapping[str, Any]) -> LocalRequest:
+def local_request(values: Mapping[str, Any]) -> LocalRequest:
     """
-    The request in named texts; absent ones take their defaults.
+    The request from named texts; absent ones take their defaults.
 
     Raises
     ------
@@ -333,42 +310,26 @@ def local_request(fields: Mapping[str, Any]) -> LocalRequest:
 
     Examples
     --------
-    >>> local_request({"context": "32k"}).context
+    >>> local_request({"context": "32k", "min_speed": "20 tokens/s"}).context
     32000
     """
-    for name in fields:
-        if name not in FIELDS:
-            raise UnknownName("field of local", name, known=FIELDS)
-    context, speed = fields.get("context"), fields.get("min_speed")
-    return LocalRequest(
-        context=CONTEXT if context is None else int(read(context, "tokens", field="context")),
-        min_per_s=SPEED if speed is None else _rate(speed),
-        model=fields.get("model"),
-        every_format=bool(fields.get("every_format")),
-    )
+    speed = values.get("min_speed")
+    bare = {"min_speed": _RATE.sub("", speed)} if isinstance(speed, str) else {}
+    return build(LocalRequest, read_fields({**values, **bare}, LocalRequest))
 
 
-def machine_of_fields(fields: Mapping[str, Any], *, additions: Additions = catalog.NOTHING) -> Machine:
+def machine_of(request: LocalRequest, *, additions: Additions = catalog.NOTHING) -> Machine:
     """
-    The machine that `accelerator`, `memory` and `host_bandwidth` name.
+    The machine that a request names.
 
     Raises
     ------
     TonnageError
-        A name is unknown or a quantity cannot be read.
+        A name is unknown, or a size does not go with it.
     """
-    memory, bandwidth = fields.get("memory"), fields.get("host_bandwidth")
-    memory_bytes = None if memory is None else read(memory, "bytes", field="memory")
-    rate = None if bandwidth is None else read(bandwidth, "bytes/s", field="host-bandwidth")
-    for name, value, low, high in (("memory", memory_bytes, 1e9, 1e14), ("host-bandwidth", rate, 1e9, 1e14)):
-        if value is not None and not low <= value <= high:
-            raise BadRequest(f"{name}: {value / 1e9:,.3g} GB is no machine's; give 1 GB to 100,000 GB")
     return machine_named(
-        str(fields["accelerator"]), memory_bytes=memory_bytes, host_bytes_per_s=rate, additions=additions
+        request.accelerator or "",
+        memory_bytes=request.memory_bytes,
+        host_bytes_per_s=request.host_bytes_per_s,
+        additions=additions,
     )
-
-
-def _rate(text: object) -> float:
-    """Tokens a second: a bare number, or with its unit."""
-    bare = str(text).lower().replace("tokens/s", "").replace("tok/s", "").replace("t/s", "").replace("/s", "")
-    return read(bare.strip(), "count", field="min-speed")
