@@ -26,10 +26,10 @@ import msgspec
 from tonnage import catalog
 from tonnage.catalog.hub import resolve
 from tonnage.domain.case import ServeResult
-from tonnage.domain.machine import Machine
+from tonnage.domain.machine import LocalRow, Machine
 from tonnage.domain.precision import Precision
 from tonnage.planning.own.machine import host_of
-from tonnage.planning.own.speed import Asked, Speed, speed_of, speed_with
+from tonnage.planning.own.speed import Asked, speed_of, speed_with
 from tonnage.planning.predict.predict import predict
 from tonnage.validation.cases import case_of
 from tonnage.validation.rows import Row, number, read_rows, text
@@ -75,7 +75,7 @@ def asked_of(row: dict[str, str], *, prompt: bool = False) -> Asked:
     )
 
 
-def predicted(row: dict[str, str], *, prompt: bool = False) -> Speed:
+def predicted(row: dict[str, str], *, prompt: bool = False) -> LocalRow:
     """What the tool says about a point."""
     asked, machine = asked_of(row, prompt=prompt), machine_of(row)
     own = _OWN_RATE.search(row["host_basis"])
@@ -85,7 +85,7 @@ def predicted(row: dict[str, str], *, prompt: bool = False) -> Speed:
     kind, _, count = row["placement"].partition(":")
     if count == "fit":
         found = speed_of(asked, machine)
-        assert isinstance(found, Speed), found
+        assert isinstance(found, LocalRow), found
         return found
     layers = int(count) if kind == "layers" else 0
     return speed_with(asked, machine, layers=layers, expert_layers=int(count) if kind == "experts" else 0)

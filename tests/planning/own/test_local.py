@@ -6,13 +6,13 @@ from tonnage import catalog
 from tonnage.catalog.downloads import downloads, published_score
 from tonnage.catalog.models import look_up
 from tonnage.domain.case import ServeCase, Traffic
-from tonnage.domain.machine import DeviceGroup, Inventory
+from tonnage.domain.machine import DeviceGroup, Inventory, LocalRow
 from tonnage.domain.precision import Precision
 from tonnage.engines.at_home import spread_engine
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.planning.own.local import LocalRequest, local, local_request, machine_of
 from tonnage.planning.own.machine import machine_found, machine_named
-from tonnage.planning.own.speed import Asked, Speed, speed_of, speed_with
+from tonnage.planning.own.speed import Asked, speed_of, speed_with
 from tonnage.planning.predict.predict import predict
 from tonnage.units import GB, GiB
 
@@ -23,9 +23,9 @@ def asked(name: str, context: int = 8192) -> Asked:
     return Asked(model=catalog.model(name), precision=Q4, context=context)
 
 
-def speed(name: str, machine: str, **fields: float) -> Speed:
+def speed(name: str, machine: str, **fields: float) -> LocalRow:
     found = speed_of(asked(name), machine_named(machine, **fields))  # type: ignore[arg-type]
-    assert isinstance(found, Speed), found
+    assert isinstance(found, LocalRow), found
     return found
 
 
@@ -74,10 +74,10 @@ def test_a_machine_without_room_says_what_it_lacks() -> None:
 def test_a_longer_context_leaves_less_room_and_the_largest_fits() -> None:
     machine = machine_named("RTX 3060")
     found = speed_of(asked("Qwen/Qwen3-8B"), machine)
-    assert isinstance(found, Speed)
+    assert isinstance(found, LocalRow)
     assert not found.offload.moved_bytes
     at_most = speed_of(asked("Qwen/Qwen3-8B", found.most_context), machine)
-    assert isinstance(at_most, Speed)
+    assert isinstance(at_most, LocalRow)
     assert not at_most.offload.moved_bytes
 
 

@@ -26,13 +26,13 @@ from tonnage.domain.machine import Download, LocalAnswer, LocalRow, Machine
 from tonnage.domain.model import Model
 from tonnage.domain.precision import Precision
 from tonnage.domain.requests.local import LocalRequest
-from tonnage.engines.at_home import OWN_FORMAT, own_engine, spread_engine, start_commands
+from tonnage.engines.at_home import OWN_FORMAT, own_engine, start_commands
 from tonnage.errors import BadRequest, echo
 from tonnage.physics.parameters import parameters
 from tonnage.planning.calibration_use import each_once, serving_use
 from tonnage.planning.fit.fit import LANGUAGE
 from tonnage.planning.own.machine import is_unified, machine_named
-from tonnage.planning.own.speed import PROMPT, Asked, Speed, case_at_home, roomy, speed_of
+from tonnage.planning.own.speed import PROMPT, Asked, case_at_home, roomy, speed_of
 from tonnage.planning.requests.reading import build, read_fields
 from tonnage.units import GiB
 
@@ -152,7 +152,7 @@ def _rows(request: LocalRequest, machine: Machine, model: Model, download: Downl
         if isinstance(found, str):
             why = found
             continue
-        rows.append(_row(machine, model, download, precision=precision, context=context, speed=found))
+        rows.append(_published(found, machine, model, download))
         if rows[-1].decode_per_s.value >= request.min_per_s and not request.every_format:
             break
     return rows, why
@@ -166,30 +166,18 @@ def _precisions(download: Download) -> Iterator[Precision]:
         yield Precision(weights=name, kv="fp16", activations="fp16")
 
 
-def _row(
-    machine: Machine, model: Model, download: Download, *, precision: Precision, context: int, speed: Speed
-) -> LocalRow:
-    stored = precision.experts or precision.weights
-    row = LocalRow(
+def _published(row: LocalRow, machine: Machine, model: Model, download: Download) -> LocalRow:
+    """The row with what is published of its files: scores, size, and the commands that start them."""
+    precision = row.precision
+    known = replace(
+        row,
         model=download.model,
-        precision=precision,
-        engine=spread_engine().title,
-        weight_bytes=speed.weight_bytes,
-        memory_bytes=speed.memory_bytes,
-        context=context,
-        most_context=speed.most_context,
-        decode_per_s=speed.decode_per_s,
-        prompt_per_s=speed.prompt_per_s,
-        board_w=speed.board_w,
-        offload=speed.offload,
         quality=published_score(download.model),
-        quality_kept=1.0 if download.native else format_change(model.id, stored).kept,
+        quality_kept=1.0 if download.native else format_change(model.id, precision.experts or precision.weights).kept,
         parameters=model.published_parameters or parameters(model).value,
-        level=speed.level,
-        notes=speed.notes,
     )
     vendor = machine.device.vendor if machine.device else ""
-    return replace(row, commands=tuple(start_commands(row, download, model=model, vendor=vendor)))
+    return replace(known, commands=tuple(start_commands(known, download, model=model, vendor=vendor)))
 
 
 def _best(rows: list[LocalRow], request: LocalRequest) -> LocalRow:

@@ -17,7 +17,7 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.layout import Layout
-from tonnage.domain.machine import Machine, Offload
+from tonnage.domain.machine import LocalRow, Machine, Offload
 from tonnage.domain.model import Model, Moe
 from tonnage.domain.precision import Precision
 from tonnage.engines.at_home import spread_engine
@@ -56,21 +56,6 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """Absent = the one that spreads a model over unlike memories."""
 
 
-class Speed(msgspec.Struct, frozen=True, kw_only=True):
-    """What comes out; rates of one request."""
-
-    offload: Offload
-    decode_per_s: Quantity
-    prompt_per_s: Quantity
-    weight_bytes: float
-    memory_bytes: float
-    most_context: int
-    level: str
-    notes: tuple[str, ...]
-    board_w: Quantity | None = None
-    """Of one device while an answer is written. [W]"""
-
-
 class Side(msgspec.Struct, frozen=True, kw_only=True):
     """One memory of the machine with all of the model in it."""
 
@@ -81,8 +66,8 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     errors: ErrorModel
 
 
-def speed_of(asked: Asked, machine: Machine) -> Speed | str:
-    """The speed with the least that has to be moved; a sentence where the machine cannot hold the model."""
+def speed_of(asked: Asked, machine: Machine) -> LocalRow | str:
+    """The model with the least that has to be moved; a sentence where the machine cannot hold it."""
     alone = _deployment(asked, machine.host.part) if machine.device is None else None
     if alone is not None:
         short = alone.pool.need.value - machine.host.memory_bytes
@@ -102,7 +87,7 @@ def speed_of(asked: Asked, machine: Machine) -> Speed | str:
     return _join_sides(asked, machine, offload)
 
 
-def speed_with(asked: Asked, machine: Machine, *, layers: int, expert_layers: int) -> Speed:
+def speed_with(asked: Asked, machine: Machine, *, layers: int, expert_layers: int) -> LocalRow:
     """The speed with a placement that is given, whether or not it fits: what a published point is held against."""
     part = machine.device or machine.host.part
     shares = _shares(asked, _deployment(asked, part))
@@ -161,7 +146,7 @@ def _shares(asked: Asked, at: Deployment) -> Shares:
     return shares_of(asked.model, asked.precision, cache_bytes=whole, depth=depth, piece_tokens=asked.piece)
 
 
-def _join_sides(asked: Asked, machine: Machine, offload: Offload) -> Speed:
+def _join_sides(asked: Asked, machine: Machine, offload: Offload) -> LocalRow:
     """Both sides put together; only the sides that are used are predicted."""
     side = None if machine.device is None else side_of(asked, machine.device, count=machine.count)
     host = side_of(asked, machine.host.part) if offload.read_share > 0.0 else None
@@ -187,7 +172,11 @@ def _join_sides(asked: Asked, machine: Machine, offload: Offload) -> Speed:
         )
     basis = Basis.ASSUMED if side is not None and host is not None else shown.basis
     pool = _deployment(asked, machine.device or machine.host.part, count=machine.count).pool
-    return Speed(
+    return LocalRow(
+        model=asked.model.id,
+        precision=asked.precision,
+        engine=spread_engine().title,
+        context=asked.context,
         offload=offload,
         decode_per_s=_rate(shown, 1.0 / token_s, "tpot_s", basis),
         prompt_per_s=_rate(shown, prompt / prompt_s, "ttft_s", basis),
