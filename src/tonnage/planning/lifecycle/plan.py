@@ -52,36 +52,32 @@ def plan_lifecycle(
     make = plan_train(request.make, additions=additions, today=today)
     serve = _plan_serve(request, additions=additions, today=today)
     dates = {**make.provenance.catalogue, **serve.provenance.catalogue}
-    provenance = Provenance(version=__version__, catalogue=dates, made=today.isoformat(), assumed=_assumptions(request))
-    if not (make.feasible and serve.feasible):
-        half, binding = ("serve", serve.binding) if make.feasible else ("make", make.binding)
-        return LifecyclePlan(
-            schema=PLAN_SCHEMA,
-            feasible=False,
-            sentence=none_works(f"No feasible plan to {half} the model", binding),
-            request=request,
-            make=make,
-            serve=serve,
-            binding=binding,
-            provenance=provenance,
-        )
-    trained, served = make.options[0], serve.options[0]
-    bill = _bill(request, trained, served=served, additions=additions)
-    share = bill.part("serving") / bill.value
     plan = LifecyclePlan(
         schema=PLAN_SCHEMA,
-        feasible=True,
-        sentence=_sentence(request, trained, served=served, bill=bill, share=share),
+        feasible=make.feasible and serve.feasible,
+        sentence="",
         request=request,
         make=make,
         serve=serve,
+        provenance=Provenance(
+            version=__version__, catalogue=dates, made=today.isoformat(), assumed=_assumptions(request)
+        ),
+    )
+    if not plan.feasible:
+        half, binding = ("serve", serve.binding) if make.feasible else ("make", make.binding)
+        return replace(plan, sentence=none_works(f"No feasible plan to {half} the model", binding), binding=binding)
+    trained, served = make.options[0], serve.options[0]
+    bill = _bill(request, trained, served=served, additions=additions)
+    share = bill.part("serving") / bill.value
+    plan = replace(
+        plan,
+        sentence=_sentence(request, trained, served=served, bill=bill, share=share),
         bill=bill,
         serve_share=share,
         kwh=_life(request, trained.kwh, served.energy.kwh_per_month if served.energy else None),
         kg_co2=_life(request, trained.kg_co2, served.energy.kg_co2_per_month if served.energy else None),
         timeline=_timeline(request, trained, served=served, additions=additions),
         measure_first=likelier((serve.measure_first, make.measure_first)),
-        provenance=provenance,
     )
     if request.quick:
         return plan

@@ -20,7 +20,6 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.downloads import downloads, published_score
 from tonnage.catalog.hub.resolve import resolve
-from tonnage.catalog.providers import is_community
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
 from tonnage.domain.layout import Engine
@@ -45,7 +44,8 @@ from tonnage.planning.own.stock import group_power, power_of, tariff
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.option import Candidate
 from tonnage.planning.serve.plan import BY_NEARNESS, outcome_of
-from tonnage.planning.sites import Site
+from tonnage.planning.sites import OFFER_TESTS, Site
+from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.pricing.energy import energy_kwh
 
 ROWS: Final = 5
@@ -333,21 +333,15 @@ def _local_row(row: LocalRow, *, cards: int, copies: int) -> OwnRow:
 
 def _rental_price(request: Own, part: Accelerator, count: int, additions: Additions) -> float | None:
     """The cheapest on-demand price that a seller states, for as many; of strangers' hosts only if asked. [USD/month]"""
-    filters = request.serve.filters
-    strangers = filters.community or bool(filters.providers)
+    providers, filters = catalog.providers(), request.serve.filters
     prices = [
         price / offer.count
         for offer in catalog.offers(additions=additions)
         if offer.accelerator == part.id
         and not offer.history
         and offer.count >= 1
-        and (strangers or not _of_strangers(offer))
+        and OFFER_TESTS["community"](filters, offer, providers)
         and (price := offer.usd_per_hour("on-demand")) is not None
         and offer.trust_of("on-demand") == "primary"
     ]
-    return min(prices) * count * 730.0 if prices else None
-
-
-def _of_strangers(offer: Offer) -> bool:
-    provider = catalog.providers().get(offer.provider)
-    return provider is not None and is_community(provider)
+    return min(prices) * count * HOURS_PER_MONTH if prices else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from datetime import date
-from typing import Final
 
 from tonnage import catalog
 from tonnage.catalog import Additions
@@ -30,10 +29,9 @@ from tonnage.planning.own.machine import host_of
 from tonnage.planning.own.mixed import mixed_rows
 from tonnage.planning.own.stock import group_power, site_answer, tariff
 from tonnage.planning.serve.limits import check_context
+from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.pricing.energy import IDLE_DRAW
 from tonnage.units import show
-
-HOURS: Final = 730.0
 
 
 def plan_own(request: Own, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> OwnPlan:
@@ -151,7 +149,7 @@ def _machines(request: Own, group: OwnedGroup, number: int, additions: Additions
             accelerator=part.id,
             count=count,
             per_node=size,
-            usd_per_hour=power.usd_per_month / HOURS if power else 0.0,
+            usd_per_hour=power.usd_per_month / HOURS_PER_MONTH if power else 0.0,
         )
         left -= count
 

@@ -339,7 +339,7 @@ def _short_bytes(arranged: Arranged) -> float:
 
 def _option(asked: Context[Rl], rental: Rental, arranged: Arranged, term: str) -> RlOption:
     request, result, case, setup = asked.request, arranged.result, arranged.case, arranged.trained.setup
-    assert result.step_s is not None and result.step is not None and result.step_s.high is not None
+    assert result.step_s is not None and result.step is not None
     assert result.tokens_per_s_per_accelerator is not None
     assert result.train_memory is not None and result.rollout_memory is not None
     bills = [made for made in rental.bills if made.term == term]
@@ -347,8 +347,7 @@ def _option(asked: Context[Rl], rental: Rental, arranged: Arranged, term: str) -
     run = run_of(
         request,
         setup,
-        step_s=result.step_s.value,
-        step_factor=result.step_s.high / result.step_s.value,
+        step=result.step_s,
         steps=max(1.0, ceil(request.steps)),
         instances=bills[0].instances,
         instance_size=bills[0].accelerators_per_instance,

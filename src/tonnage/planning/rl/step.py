@@ -106,27 +106,27 @@ def step_of(case: RlCase, made: Generation, *, trained: Training, error: float =
     layout = _layout(case, made, trained)
     notes = (*made.deployment.notes, *trained.notes, *_notes(case, made))
     usable = setup.accelerator.driver_memory_bytes
-    if not pool.verdict.ok or memory.value > usable:
-        why = (
-            pool.verdict.reason
-            if not pool.verdict.ok
-            else (f"training needs {show(memory.value, 'bytes')} of {show(usable, 'bytes')} on the fullest accelerator")
-        )
-        return RlResult(
-            fits=False,
-            basis=Basis.DERIVED,
-            rollout_memory=rollout_memory,
-            train_memory=memory,
-            layout=layout,
-            why=f"rollout: {why}" if not pool.verdict.ok else why or "",
-            notes=notes,
-            id=case.id,
-        )
+    why = "" if pool.verdict.ok else f"rollout: {pool.verdict.reason}"
+    if not why and memory.value > usable:
+        why = f"training needs {show(memory.value, 'bytes')} of {show(usable, 'bytes')} on the fullest accelerator"
+    short = RlResult(
+        fits=False,
+        basis=Basis.DERIVED,
+        rollout_memory=rollout_memory,
+        train_memory=memory,
+        layout=layout,
+        why=why,
+        notes=notes,
+        id=case.id,
+    )
+    if why:
+        return short
     tree = _tree(case, made, trained)
     factor = _factor(tree, made, trained, least=error)
     step = Quantity(value=tree.value, unit="s", basis=basis).within(factor)
     tokens = case.responses * (case.given_tokens + case.response_tokens) / case.count
-    return RlResult(
+    return replace(
+        short,
         fits=True,
         basis=basis,
         step_s=step,
@@ -137,12 +137,7 @@ def step_of(case: RlCase, made: Generation, *, trained: Training, error: float =
         / made.total_s
         / case.rollout_accelerators,
         binds=_binds(tree),
-        rollout_memory=rollout_memory,
-        train_memory=memory,
-        layout=layout,
         needs=_needs(case, made, trained),
-        notes=notes,
-        id=case.id,
     )
 
 

@@ -6,17 +6,16 @@ Whatever the request leaves open is chosen here and listed in `assumed`, so that
 from __future__ import annotations
 
 import math
-from datetime import date
 from typing import Final, Literal
 
 import msgspec
 
-from tonnage.catalog import NOTHING, Additions
 from tonnage.domain.model import Model
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.training import OBJECTIVES, Method
 from tonnage.errors import BadRequest
 from tonnage.physics.parameters import parameters
+from tonnage.planning.core.header import Context
 from tonnage.units import show
 
 PATIENCE_S: Final = {"train": 30 * 86400.0, "finetune": 86400.0}
@@ -93,14 +92,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return self.method in {"lora", "qlora", "dora"}
 
 
-class TrainContext(msgspec.Struct, frozen=True, kw_only=True):
+class TrainContext(Context[Train | FineTune], frozen=True, kw_only=True):
     """The request with everything that holds for every place."""
 
-    request: Train | FineTune
-    model: Model
     job: Job
-    today: date
-    additions: Additions = NOTHING
 
 
 def job_of(request: Train | FineTune, model: Model) -> Job:

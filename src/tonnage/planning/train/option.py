@@ -96,14 +96,14 @@ def run_of(
     request: Train | FineTune | Rl,
     setup: TrainSetup,
     *,
-    step_s: float,
-    step_factor: float,
+    step: Quantity,
     steps: float,
     instances: int,
     instance_size: float,
     term: str,
 ) -> Run:
-    """The run over time of so many steps of one setup on instances of one term."""
+    """The run over time of so many steps of one setup, each with its interval, on instances of one term."""
+    assert step.high is not None, "a step has an interval"
     count = setup.layout.ranks
     nodes = max(1.0, count / ACCELERATORS_PER_RATED_NODE)
     rate, restart = interruptions(nodes=nodes), run_fact("detect_and_restart")
@@ -138,8 +138,8 @@ def run_of(
     return run_over_time(
         RunSpec(
             steps=steps,
-            step_s=step_s,
-            step_factor=step_factor,
+            step_s=step.value,
+            step_factor=step.high / step.value,
             validation=request.validation,
             headroom=request.headroom,
             checkpoint_bytes=state,
@@ -184,8 +184,7 @@ def option_of_setup(asked: TrainContext, rental: Rental, *, setup: TrainSetup, t
     run = run_of(
         request,
         setup,
-        step_s=step.value,
-        step_factor=estimate.errors(setup).factor("step_s"),
+        step=step,
         steps=asked.job.steps_of(setup.global_batch),
         instances=bills[0].instances,
         instance_size=bills[0].accelerators_per_instance,

@@ -177,8 +177,7 @@ def spot_against_on_demand(asked: TrainContext, best: TrainOption, *, sites: tup
     run = run_of(
         asked.request,
         setup,
-        step_s=best.step_s.value,
-        step_factor=estimate.errors(setup).factor("step_s"),
+        step=best.step_s,
         steps=best.run.steps,
         instances=instances,
         instance_size=offer.count,
