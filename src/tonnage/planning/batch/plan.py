@@ -21,13 +21,10 @@ from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.answer import Verdict
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.case import Traffic
-from tonnage.domain.layout import Engine
 from tonnage.domain.money import Offer
 from tonnage.domain.plan import Configuration
 from tonnage.domain.requests.serve import Batch, Serve
-from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
-from tonnage.optimize.layouts import replica_layouts
 from tonnage.physics.memory import stored_bytes
 from tonnage.planning.batch import narrative
 from tonnage.planning.batch.break_even import batch_break_even
@@ -177,26 +174,14 @@ def _as_serve(request: Batch) -> Serve:
 
 def _works(asked: Context[Batch], site: Site, *, startable: bool) -> Iterator[Work | Infeasible]:
     """Every configuration of one site, small layouts first."""
-    request, model, part = _as_serve(asked.request), asked.model, site.accelerator
+    request, domain = _as_serve(asked.request), reach_of(site)
     most = site.largest(LARGEST_REPLICA, allowed=request.filters.max_count)
     for engine in request.engines:
-        for precision in limits.precisions(request, model, accelerator=part, engine=engine, startable=startable):
+        for of_format in limits.configurations(
+            request, asked.model, site, engine=engine, most=most, domain=domain, startable=startable
+        ):
             served = 0
-            for layout in replica_layouts(
-                model,
-                part,
-                per_node=site.per_node,
-                max_ranks=most,
-                layered=engine_spec(engine).layered,
-                domain=reach_of(site),
-            ):
-                configuration = Configuration(
-                    accelerator=part.id,
-                    layout=layout,
-                    precision=precision,
-                    engine=Engine(name=engine),
-                    intra_link=site.intra_link,
-                )
+            for configuration in of_format:
                 work = _work(asked, configuration)
                 yield work
                 served += isinstance(work, Work)

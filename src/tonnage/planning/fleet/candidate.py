@@ -27,9 +27,7 @@ from tonnage.domain.precision import Precision
 from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.train_plan import TrainConfiguration, TrainOption
-from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
-from tonnage.optimize.layouts import replica_layouts
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.error_model import end_at
 from tonnage.planning.fleet.stock import Stock, sites_for
@@ -269,20 +267,14 @@ def lengths_served(serve: Serve, workload: FleetWorkload, *, bucket: int) -> Ser
 
 def _at(search: _Search, *, startable: bool) -> Iterator[Candidate | Infeasible]:
     allowed, _, _, model, site, piece = search
-    part, variations = search.part, Variations(allowed, model)
-    most, per_node = (site.largest(LARGEST_REPLICA, allowed=None), site.per_node) if piece is None else (1, 1)
+    variations, most = Variations(allowed, model), site.largest(LARGEST_REPLICA, allowed=None)
+    held, most = (
+        (site, most) if piece is None else (replace(site, accelerator=search.part, per_node=1, intra_link=None), 1)
+    )
     for engine in allowed.engines:
-        for precision in limits.precisions(allowed, model, accelerator=part, engine=engine, startable=startable):
+        for of_format in limits.configurations(allowed, model, held, engine=engine, most=most, startable=startable):
             served = 0
-            layered = engine_spec(engine).layered
-            for layout in replica_layouts(model, part, per_node=per_node, max_ranks=most, layered=layered):
-                configuration = Configuration(
-                    accelerator=part.id,
-                    layout=layout,
-                    precision=precision,
-                    engine=Engine(name=engine, max_model_len=allowed.max_context),
-                    intra_link=site.intra_link if piece is None else None,
-                )
+            for configuration in of_format:
                 outcome = _evaluate(search, configuration)
                 yield outcome
                 serves = isinstance(outcome, Candidate)

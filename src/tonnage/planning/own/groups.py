@@ -22,19 +22,16 @@ from tonnage.catalog.downloads import downloads, published_score
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
-from tonnage.domain.layout import Engine
 from tonnage.domain.machine import LocalRow, Machine
 from tonnage.domain.model import Model
 from tonnage.domain.money import Offer, Price
 from tonnage.domain.own_plan import OwnedAnswer, OwnRow
-from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import number_format
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.composed import Own, OwnedGroup
 from tonnage.domain.requests.local import LocalRequest
 from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import engine_spec
-from tonnage.optimize.layouts import replica_layouts
 from tonnage.planning.board_power import SUM, arriving_load, spread
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.host import LoadShare
@@ -161,25 +158,19 @@ def _most_output(request: Serve, model: Model, *, site: Site, count: int) -> Can
     """Of all formats and layouts, that with the most output of the whole group, else the one that came closest."""
     best: tuple[float, Candidate] | None = None
     missed: list[Infeasible] = []
-    part = site.accelerator
     for startable, engine in itertools.product((True, False), request.engines):
         if not startable and (best or request.precisions):
             break  # what needs another checkpoint is looked at where nothing else runs
-        for precision in limits.precisions(request, model, accelerator=part, engine=engine, startable=startable):
-            for layout in replica_layouts(model, part, per_node=site.per_node, max_ranks=count):
-                configuration = Configuration(
-                    accelerator=part.id,
-                    layout=layout,
-                    precision=precision,
-                    engine=Engine(name=engine, max_model_len=request.max_context),
-                )
-                outcome = outcome_of(request, model, site=site, configuration=configuration)
-                if isinstance(outcome, Infeasible):
-                    missed.append(outcome)
-                    continue
-                rate = outcome.best.rate_per_s * replicas_of(count, layout.ranks, per_node=site.per_node)
-                if best is None or rate > best[0]:
-                    best = rate, outcome
+        worth = limits.configurations(request, model, site, engine=engine, most=count, startable=startable)
+        for configuration in itertools.chain.from_iterable(worth):
+            outcome = outcome_of(request, model, site=site, configuration=configuration)
+            if isinstance(outcome, Infeasible):
+                missed.append(outcome)
+                continue
+            replicas = replicas_of(count, configuration.layout.ranks, per_node=site.per_node)
+            rate = outcome.best.rate_per_s * replicas
+            if best is None or rate > best[0]:
+                best = rate, outcome
     return best[1] if best else min(missed, key=BY_NEARNESS, default=None)
 
 

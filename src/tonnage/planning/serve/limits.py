@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -19,6 +19,7 @@ from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import engine_spec, planned_engines
 from tonnage.errors import BadRequest
+from tonnage.optimize.layouts import replica_layouts
 from tonnage.planning.core.header import Infeasible, Nearness
 from tonnage.planning.quality import FOUR_BITS, usual_formats
 from tonnage.planning.replica import Replica
@@ -54,6 +55,30 @@ def precisions(
     if not request.precisions:
         worth = [p for p in worth if _starts(p, model, engine) is startable]
     return tuple(dict.fromkeys(worth))
+
+
+def configurations(
+    request: Serve, model: Model, site: Site, *, engine: str, most: int, domain: int = 0, startable: bool = True
+) -> Iterator[list[Configuration]]:
+    """
+    What an engine may run on a site: for each of the `precisions`, replicas of at most so many ranks, small ones first.
+
+    `domain` is as `replica_layouts` takes it.
+    """
+    part, layered = site.accelerator, engine_spec(engine).layered
+    for precision in precisions(request, model, accelerator=part, engine=engine, startable=startable):
+        yield [
+            Configuration(
+                accelerator=part.id,
+                layout=layout,
+                precision=precision,
+                engine=Engine(name=engine, max_model_len=request.max_context),
+                intra_link=site.intra_link,
+            )
+            for layout in replica_layouts(
+                model, part, per_node=site.per_node, max_ranks=most, layered=layered, domain=domain
+            )
+        ]
 
 
 def _starts(precision: Precision, model: Model, engine: str) -> bool:

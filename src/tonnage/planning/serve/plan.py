@@ -9,6 +9,7 @@ keeps its reason.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
@@ -22,14 +23,11 @@ from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.fleet import FleetDay
 from tonnage.domain.images import ImageCosts
-from tonnage.domain.layout import Engine
 from tonnage.domain.model import Model
 from tonnage.domain.plan import BY_AVERAGES, Configuration, ServeOption, ServePlan
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.sessions import SessionCosts
-from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest
-from tonnage.optimize.layouts import replica_layouts
 from tonnage.planning.core.driver import Found, Kind, alone, plan_alone, plan_or_relax
 from tonnage.planning.core.header import Context, Infeasible, nearness, quick_without_simulator
 from tonnage.planning.core.ranking import frontier, with_verdicts
@@ -373,28 +371,17 @@ def _configurations(
     request: Serve, model: Model, site: Site, *, startable: bool
 ) -> Iterator[Configuration | Infeasible]:
     """What may be tried on a site, small layouts first; an engine that does not run there says so."""
-    part, most = site.accelerator, site.largest(LARGEST_REPLICA, allowed=request.filters.max_count)
+    most = site.largest(LARGEST_REPLICA, allowed=request.filters.max_count)
     for engine in request.engines:
-        worth = limits.precisions(request, model, accelerator=part, engine=engine, startable=startable)
+        worth = [
+            *limits.configurations(
+                request, model, site, engine=engine, most=most, domain=reach_of(site), startable=startable
+            )
+        ]
         if not worth and startable:
             yield limits.without_kernels(request, site, engine=engine)
-        for precision in worth:
-            for layout in replica_layouts(
-                model,
-                part,
-                per_node=site.per_node,
-                max_ranks=most,
-                layered=engine_spec(engine).layered,
-                domain=reach_of(site),
-            ):
-                made = Configuration(
-                    accelerator=part.id,
-                    layout=layout,
-                    precision=precision,
-                    engine=Engine(name=engine, max_model_len=request.max_context),
-                    intra_link=site.intra_link,
-                )
-                yield from engine_modes(request, model, configuration=made)
+        for made in itertools.chain(*worth):
+            yield from engine_modes(request, model, configuration=made)
 
 
 def outcome_of(request: Serve, model: Model, *, site: Site, configuration: Configuration) -> Candidate | Infeasible:
