@@ -102,11 +102,11 @@ def _search(asked: Context[Batch]) -> driver.Found[Batch, BatchOption, BatchPlan
         binding=no_format,
         evaluated=seen.evaluated,
         plan=BatchPlan,
-        sections=partial(_sections, asked, seen),
+        sections=partial(_with_trade_offs, asked, seen),
     )
 
 
-def _sections(asked: Context[Batch], seen: _Look, plan: BatchPlan) -> BatchPlan:
+def _with_trade_offs(asked: Context[Batch], seen: _Look, plan: BatchPlan) -> BatchPlan:
     request, ranked = asked.request, plan.options
     return replace(
         plan,
