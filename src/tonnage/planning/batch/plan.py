@@ -249,8 +249,7 @@ def _offers(request: Batch, site: Site, job: Job) -> list[tuple[Offer, str]]:
     """The cheapest region of each provider, instance size and term: others only cost more for the same work."""
     cheapest: dict[tuple[str, str, float], tuple[float, Offer]] = {}
     for offer in site.offers:
-        whole = offer.count >= job.ranks or (offer.count == site.per_node and job.ranks % offer.count == 0)
-        if not whole:
+        if not site.holds(offer, job.ranks):
             continue
         for term in request.filters.terms:
             price = offer.usd_per_hour(term)

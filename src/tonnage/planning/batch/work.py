@@ -25,7 +25,7 @@ from tonnage.domain.requests.common import Lengths
 from tonnage.planning.cold_start import ColdStart, cold_start
 from tonnage.planning.cost.rents import between_reclaims_s
 from tonnage.planning.host import LoadShare, energy_of_run, energy_use, serving_needs
-from tonnage.pricing.bills import bill, hourly_usd
+from tonnage.pricing.bills import bill, hourly_usd, instances_needed
 from tonnage.pricing.terms import billing_rules, charged_hours, run_lines, useful_share
 
 
@@ -128,10 +128,7 @@ def instances_by(job: Job, place: Place, *, deadline_s: float, speed: float) -> 
     if left <= 0:
         return None
     replicas = max(1, math.ceil(job.items / (left * job.items_per_s * speed) - 1e-9))
-    side_by_side = int(place.offer.count // job.ranks)
-    if side_by_side >= 1:
-        return math.ceil(replicas / side_by_side)
-    return replicas * math.ceil(job.ranks / place.offer.count)
+    return instances_needed(replicas=replicas, ranks=job.ranks, per_instance=place.offer.count)
 
 
 def _replicas(job: Job, place: Place, instances: int) -> int:

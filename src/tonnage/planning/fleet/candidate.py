@@ -135,14 +135,15 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
 def fits_machine(chance: Candidate, held: Stock) -> bool:
     """Whether replicas of a chance fit on machines of a kind."""
-    count = held.offer.count
+    if held.site is not chance.site or chance.workload not in held.users:
+        return False
     if chance.option is not None:
+        count = held.offer.count
         place = (held.offer.provider, held.offer.instance_type, held.offer.region)
         # Beside others, what does not divide an instance would leave slots that nothing else fills.
         tidy = held.passing or not (count % chance.ranks and chance.ranks % count)
-        return tidy and place in chance.offers and held.site is chance.site and chance.workload in held.users
-    whole = count >= chance.ranks or (count == chance.site.per_node and chance.ranks % count == 0)
-    return held.site is chance.site and chance.workload in held.users and whole
+        return tidy and place in chance.offers
+    return held.site.holds(held.offer, chance.ranks)
 
 
 def cost_per_unit(chance: Candidate, held: Stock, *, bucket: int) -> float:

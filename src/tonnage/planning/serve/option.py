@@ -223,7 +223,7 @@ def least_cost_of(site: Site, *, replicas: int, ranks: int, request: Serve) -> C
 def _costs(site: Site, *, replicas: int, ranks: int, request: Serve) -> Iterator[tuple[Cost, Offer, Term]]:
     """What so many replicas cost, where, how long."""
     for offer in site.offers:
-        if not _holds(offer, ranks, site):
+        if not site.holds(offer, ranks):
             continue
         instances = instances_needed(replicas=replicas, ranks=ranks, per_instance=offer.count)
         if offer.stock is not None and instances * offer.count > offer.stock:
@@ -233,11 +233,6 @@ def _costs(site: Site, *, replicas: int, ranks: int, request: Serve) -> Iterator
             if found is not None:
                 usd, compared = found
                 yield Cost(offer.trust_of(term) != "primary", compared, usd), offer, term
-
-
-def _holds(offer: Offer, ranks: int, site: Site) -> bool:
-    """A replica fits inside one instance, or spans whole instances of the largest kind."""
-    return offer.count >= ranks or (offer.count == site.per_node and ranks % offer.count == 0)
 
 
 def option_of(request: Serve, found: Candidate, *, bills: list[Bill], replicas: int | None = None) -> ServeOption:
