@@ -12,6 +12,7 @@ import re
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tonnage.domain.calibration import Calibration
 
@@ -109,6 +110,16 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Whether published rows of its stacks count as points of them (`--calibration published`)."""
     street_price_usd: float | None = None
     """An estimate unless the notes cite a seller. [USD]"""
+
+    def of_share(self, share: float) -> Accelerator:
+        """A share of the part as a device of its own: one die of two."""
+        return replace(
+            self,
+            memory_bytes=self.memory_bytes * share,
+            usable_memory_bytes=self.driver_memory_bytes * share,
+            memory_bytes_per_s=self.memory_bytes_per_s * share,
+            peaks={dtype: peak * share for dtype, peak in self.peaks.items()},
+        )
 
     @property
     def driver_memory_bytes(self) -> float:

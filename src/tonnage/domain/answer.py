@@ -171,6 +171,11 @@ class Quantity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Value of one part by name; 0 when the sum has no such part."""
         return sum(part.value for part in self.parts if part.name == name)
 
+    @property
+    def weights(self) -> float:
+        """Of a memory, what holds the model's weights. [bytes]"""
+        return sum(part.value for part in self.parts if part.name.startswith("weights"))
+
 
 class Opened(float):
     """

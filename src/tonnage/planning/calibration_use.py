@@ -66,7 +66,7 @@ def _uses(runs: Iterable[Run], additions: Additions) -> Iterator[CalibrationUse]
         part = catalog.accelerator(name, additions)
         if not (part.calibrations or part.published):
             continue
-        model = run.model if isinstance(run.model, Model) else hub.resolve(run.model, additions=additions)
+        model = hub.resolve(run.model, additions=additions)
         key = part.id, software, model.id
         if key in done:
             continue

@@ -122,7 +122,7 @@ def resolve(case: ServeCase, *, additions: Additions = catalog.NOTHING) -> Deplo
     TonnageError
         The model, accelerator, engine or a format is unknown, or the case contradicts itself.
     """
-    model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
+    model = hub.resolve(case.model, additions=additions)
     if case.images is not None:
         case = replace(case, images=known_images(model, case.images, isl=case.isl))
     part = catalog.predictable_accelerator(case.accelerator, additions)
@@ -342,13 +342,7 @@ def _counted_device(accelerator: Accelerator, case: ServeCase) -> Accelerator:
     if not 0 < share <= 1:
         raise BadRequest(f"accelerator_fraction {share:g} must be above 0 and at most 1")
     if share < 1:
-        accelerator = replace(
-            accelerator,
-            memory_bytes=accelerator.memory_bytes * share,
-            usable_memory_bytes=accelerator.driver_memory_bytes * share,
-            memory_bytes_per_s=accelerator.memory_bytes_per_s * share,
-            peaks={dtype: peak * share for dtype, peak in accelerator.peaks.items()},
-        )
+        accelerator = accelerator.of_share(share)
     if case.links.intra is not None and case.links.intra not in _LINKS:
         raise UnknownName("link", case.links.intra, known=_LINKS)
     if case.links.intra in {"pcie", THROUGH_HOST, "none"} and accelerator.link.bytes_per_s:

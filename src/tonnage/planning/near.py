@@ -66,7 +66,7 @@ def near(case: Case | RlCase, *, limit: int = 5, additions: Additions = NOTHING)
     """
     if isinstance(case, RlCase):
         raise BadRequest("kind: no published steps of rl are kept beside cases; docs/rl-accuracy.md has them")
-    model = case.model if isinstance(case.model, Model) else resolve(case.model, additions=additions)
+    model = resolve(case.model, additions=additions)
     card = accelerator(case.accelerator, additions=additions)
     asked = replace(describe_case(case, model), accelerator=card.id)
     cards = {**accelerators(), card.id: card}

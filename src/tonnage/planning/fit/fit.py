@@ -134,7 +134,7 @@ def _rules(model: Model, request: FitRequest, row: FitRow) -> tuple[Rule, ...]:
     weights = number_format(str(held))
     said = inference_rule_bytes(parameters=parameters(model).value, bits=weights.bits)
     real = row.memory.value * row.count
-    stored = sum(part.value for part in row.memory.parts if part.name.startswith("weights")) * row.count
+    stored = row.memory.weights * row.count
     cache = row.memory.part("KV cache") * row.count
     why = f"leaves out {show(cache, 'bytes')} of cache and {show(real - stored - cache, 'bytes')} of buffers"
     each = {4.0: "4", 2.0: "2", 1.0: "1", 0.5: "half a"}[said / max(parameters(model).value, 1.0)]

@@ -217,7 +217,7 @@ def _serving(chance: Candidate | None) -> Configuration | None:
 
 def _needs(chance: Candidate, held: Stock, *, infer: Infer | None) -> tuple[HostNeed, ...]:
     """Of one instance full of such replicas; machines of one's own are the owner's business where nothing is said."""
-    weights = sum(part.value for part in chance.memory.parts if part.name.startswith("weights"))
+    weights = chance.memory.weights
     if infer is not None:
         per = held.offer.count / chance.share
         link = chance.site.accelerator.host_link.bytes_per_s

@@ -127,8 +127,7 @@ def problem_of(asked: FleetContext) -> tuple[FleetProblem, tuple[Candidate | Non
             behind.append(chance)
             if chance.option is not None:
                 continue
-            held_bytes = sum(p.value for p in chance.memory.parts if p.name.startswith("weights"))
-            weights[m] = max(weights.get(m, 0.0), held_bytes * chance.ranks)
+            weights[m] = max(weights.get(m, 0.0), chance.memory.weights * chance.ranks)
         if held.offer.vcpus:
             for p, workload in enumerate(request.workloads):
                 if workload.kind == "cpu" and p in held.users:
@@ -174,18 +173,16 @@ def cores_of(chance: Candidate) -> float:
 
 
 def _pool(asked: FleetContext, number: int, workload: FleetWorkload) -> Pool:
-    loads = asked.hours.loads[number]
-    raised = asked.raised[number]
+    loads, raised = asked.hours.loads[number], asked.raised[number]
+    when = tuple(t for t, load in enumerate(loads) if load > 0)
     if workload.kind == "batch":
         days = asked.hours.total_h / 24.0
         work = (workload.items_per_day or 0.0) * days * raised / SECONDS_PER_HOUR
-        when = tuple(t for t, load in enumerate(loads) if load > 0)
         return Pool(id=workload.name, work=work, loose=workload.spot_share, when=when)
     if workload.run is not None:
         each = max((one.run_tokens for one in asked.chances if one.workload == number), default=0.0)
         tokens = each * asked.hours.total_h * SECONDS_PER_HOUR / workload.every_s if workload.every_s else 0.0
         work = tokens * raised / SECONDS_PER_HOUR
-        when = tuple(t for t, load in enumerate(loads) if load > 0)
         paces = paces_of(asked.hours, number) if (workload.every_s or math.inf) < WEEK * SECONDS_PER_HOUR else ()
         return Pool(id=workload.name, work=work, when=when, single=True, paces=paces)
     if workload.kind == "cpu":

@@ -39,11 +39,19 @@ from tonnage.planning.error_model import end_at, end_of, joint_chance
 from tonnage.planning.host import LoadShare, energy_use, offer_of, sampling_needs
 from tonnage.planning.infer import narrative
 from tonnage.planning.predict.infer_work import precision_of, stages_of
-from tonnage.planning.predict.inference import Setup, Times, batch_times, errors_of, memory_of, not_run, setup_of
+from tonnage.planning.predict.inference import (
+    Setup,
+    Times,
+    arithmetic_s,
+    batch_times,
+    errors_of,
+    memory_of,
+    not_run,
+    setup_of,
+)
 from tonnage.planning.sites import ACCELERATOR_TESTS, sites
 from tonnage.pricing.bills import HOURS_PER_MONTH, bill, primary_first, with_instances
 from tonnage.pricing.energy import IDLE_DRAW, mean_power_w
-from tonnage.simulation.offline import peak_of
 
 SECONDS_PER_HOUR = 3600.0
 
@@ -319,9 +327,7 @@ def _build_option(
     (count, times, waits, chance), (decoders, decode_used) = best, decoded
     capacity, errors = times.samples_per_s, errors_of(setup)
     used = request.rate_per_s / (capacity * count)
-    flop = sum(op.flop * op.count * stage.times for stage in times.stages.stages for op in stage.work) / times.batch
     load = _load_of(setup, times)
-    peak, _ = peak_of(setup.machine.peaks, number_format(precision_of(setup.case.precision).activations).compute)
     part = setup.accelerator
     samples = request.rate_per_s / times.stages.per_sample
     power = None
@@ -348,7 +354,7 @@ def _build_option(
         chance=chance,
         sure=chance >= request.confidence,
         used=used,
-        arithmetic_used=samples * flop / (peak * count),
+        arithmetic_used=samples * arithmetic_s(setup, times) / (times.batch * count),
         memory=memory_of(setup, times),
         limit_bytes=part.driver_memory_bytes,
         basis=setup.basis.value,
@@ -378,7 +384,7 @@ def _with_host(asked: Context[Infer], option: InferOption) -> InferOption:
     per = min(float(option.count), bill.accelerators_per_instance)
     needs = sampling_needs(
         request, per=per, rate_per_s=request.rate_per_s * per / option.count,
-        weight_bytes=sum(part.value for part in option.memory.parts if part.name == "weights"),
+        weight_bytes=option.memory.weights,
         link_bytes_per_s=catalog.accelerators(additions)[option.accelerator].host_link.bytes_per_s,
         offer=offer_of(bill, additions=additions),
     )  # fmt: skip

@@ -8,12 +8,12 @@ wait for the batch to fill, for the one before it, and for their own.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from tonnage import catalog
-from tonnage.catalog import NOTHING, Additions
+from tonnage.catalog import NOTHING, Additions, hub
 from tonnage.catalog.engines import engine_lacking
 from tonnage.catalog.fitted import offline, runtime_of, silicon_of
 from tonnage.catalog.likeness import die_of, units_of_donor
@@ -24,7 +24,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.offline import Offline, Runtime
 from tonnage.domain.precision import number_format
 from tonnage.engines.registry import engines, planned_engines
-from tonnage.errors import BadRequest, UnknownName
+from tonnage.errors import BadRequest
 from tonnage.physics.memory import weight_bytes
 from tonnage.physics.network import element_bytes
 from tonnage.physics.traced import inference_peak_bytes
@@ -129,7 +129,7 @@ def setup_of(case: InferCase, additions: Additions = NOTHING, *, facts: Offline 
             raise BadRequest(f"{field}: '{value}' must be positive")
     facts = facts or offline()
     accelerator = catalog.predictable_accelerator(case.accelerator, additions)
-    model = _model(case.model, additions)
+    model = hub.resolve(case.model, additions=additions)
     runtime, borrowed = runtime_of(facts, case.engine, mode=_mode(case))
     silicon = silicon_of(facts, accelerator)
     die = die_of(accelerator.id)
@@ -161,19 +161,6 @@ def _mode(case: InferCase) -> str:
     if spec.network_mode_before is not None and case.year is not None and case.year < spec.network_mode_before[0]:
         return spec.network_mode_before[1]
     return spec.network_mode
-
-
-def _model(wanted: Any, additions: Additions) -> Model:
-    if isinstance(wanted, Model):
-        return wanted
-    if isinstance(wanted, str):
-        try:
-            return catalog.model(wanted, additions)
-        except UnknownName:
-            pass
-    from tonnage.catalog.hub import resolve
-
-    return resolve(wanted, additions=additions)
 
 
 def batch_times(setup: Setup, batch: int) -> Times:
@@ -322,13 +309,18 @@ def errors_of(setup: Setup) -> ErrorModel:
     return ErrorModel(kind="infer", level=level)
 
 
+def arithmetic_s(setup: Setup, times: Times) -> float:
+    """What the arithmetic of one batch takes at the peak. [s]"""
+    flop = sum(op.flop * op.count * stage.times for stage in times.stages.stages for op in stage.work)
+    peak, _ = peak_of(setup.machine.peaks, number_format(precision_of(setup.case.precision).activations).compute)
+    return flop / peak
+
+
 def _why(setup: Setup, times: Times) -> str:
     """One sentence: what most of the time goes to, and how much of the accelerator is used."""
     most = max(times.parts, key=lambda part: part.value)
     share = most.value / sum(part.value for part in times.parts)
-    flop = sum(op.flop * op.count * stage.times for stage in times.stages.stages for op in stage.work)
-    peak, _ = peak_of(setup.machine.peaks, number_format(precision_of(setup.case.precision).activations).compute)
-    used = flop / (times.interval_s * peak)
+    used = arithmetic_s(setup, times) / times.interval_s
     sentence = f"a batch of {times.batch} spends {share:.0%} of its time on {most.name}"
     sentence += f" and uses {used:.1%} of the peak arithmetic"
     if times.power_bound:

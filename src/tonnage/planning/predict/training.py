@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions, hub
-from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Evidence, Quantity
 from tonnage.domain.calibration import TRAINING
 from tonnage.domain.case import TrainCase, TrainResult
@@ -42,17 +41,17 @@ def predict_train(case: TrainCase, *, additions: Additions = NOTHING, why: bool 
         The model, accelerator, optimizer or a format is unknown, or the degrees contradict the count.
     """
     _check(case)
-    model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
+    model = hub.resolve(case.model, additions=additions)
     accelerator = catalog.predictable_accelerator(case.accelerator, additions)
     case = _with_tokens_of_images(case, model)
     if case.seq_len is None and model.groups:
         raise BadRequest("seq_len: a model with layers needs a sequence length; give the tokens of one sequence")
     chosen = resolve_setup(case, model=model, accelerator=accelerator)
-    setup = replace(chosen.setup, accelerator=_counted_device(accelerator, case))
+    share = case.accelerator_fraction
+    setup = chosen.setup if share == 1 else replace(chosen.setup, accelerator=accelerator.of_share(share))
     step, use = estimate.step(setup), training_use(setup)
     said = filter(None, (catalog.ambiguity(case.accelerator, additions), catalog.status_note(accelerator)))
     ranks = setup.layout.ranks
-    share = case.accelerator_fraction
     usable = accelerator.driver_memory_bytes * share
     return TrainResult(
         fits=chosen.fits,
@@ -124,19 +123,6 @@ def _check(case: TrainCase) -> None:
         raise BadRequest(f"expert_load: {case.expert_load} must be at least 1, the fullest rank's tokens over the mean")
     if not 0 < case.accelerator_fraction <= 1:
         raise BadRequest(f"accelerator_fraction: {case.accelerator_fraction} must be above 0 and at most 1")
-
-
-def _counted_device(accelerator: Accelerator, case: TrainCase) -> Accelerator:
-    """The share of the catalogue's part that one counted device is: one die of two."""
-    share = case.accelerator_fraction
-    if share == 1:
-        return accelerator
-    return replace(
-        accelerator,
-        memory_bytes=accelerator.memory_bytes * share,
-        memory_bytes_per_s=accelerator.memory_bytes_per_s * share,
-        peaks={dtype: peak * share for dtype, peak in accelerator.peaks.items()},
-    )
 
 
 def _layout(setup: TrainSetup) -> dict[str, Any]:

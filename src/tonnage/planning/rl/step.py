@@ -47,7 +47,7 @@ def predict_rl(case: RlCase, *, additions: Additions = NOTHING, loop: RlCoeffici
     TonnageError
         A name is unknown, or the split and the degrees contradict the count.
     """
-    model = case.model if isinstance(case.model, Model) else hub.resolve(case.model, additions=additions)
+    model = hub.resolve(case.model, additions=additions)
     accelerator = catalog.predictable_accelerator(case.accelerator, additions)
     check_case(case)
     loop = loop or rl_coefficients()

@@ -87,10 +87,9 @@ def _start(request: Serve, option: ServeOption) -> Quantity:
     if request.cold_start_s is not None:
         part = Quantity(name="as given", value=request.cold_start_s, basis=Basis.ASSUMED, source="yours")
         return Quantity.of_parts("s", (part,)) if part.value else Quantity(value=0.0, unit="s")
-    held = sum(part.value for part in option.memory.parts if part.name.startswith("weights"))
     run = option.configuration
     found = cold_start(
-        weight_bytes=held * run.layout.ranks,
+        weight_bytes=option.memory.weights * run.layout.ranks,
         provider=option.bill.provider,
         start_from=request.start_from,
         graphs=run.engine.cuda_graphs is not False,

@@ -386,8 +386,7 @@ def _load_at_mean(
 
 def _weight_bytes(option: ServeOption) -> float:
     """Of one replica, over all of its accelerators. [bytes]"""
-    held = sum(part.value for part in option.memory.parts if part.name.startswith("weights"))
-    return held * option.configuration.layout.ranks
+    return option.memory.weights * option.configuration.layout.ranks
 
 
 def roofline(request: Serve, option: ServeOption, *, model: Model, additions: Additions) -> Roofline:
