@@ -198,7 +198,7 @@ def _visible(before: Iterable[str]) -> int | None:
     return None
 
 
-def serving_script(script: Script, *, format: str, machine: Machine, replicas: int = 1) -> Running | None:
+def serving_script(script: Script, *, format: str, machine: Machine, replicas: int) -> Running | None:
     """The first server that a script starts; several alike are replicas, others are named."""
     found = [started for words in script.commands if (started := find_started(words)) is not None]
     serves = [one for one in found if hasattr(target_module(one.program), "serve")]

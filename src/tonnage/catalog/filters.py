@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from tonnage.catalog.accelerators import accelerator
-from tonnage.catalog.additions import NOTHING, Additions
+from tonnage.catalog.additions import Additions
 from tonnage.catalog.what_if import DTYPES, SEGMENTS
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.listing import Column, Hidden
@@ -79,7 +79,7 @@ def filter_things(things: Iterable[T], conditions: Sequence[Condition]) -> tuple
 
 
 def accelerator_conditions(
-    wanted: Wanted, known: Mapping[str, Accelerator], *, additions: Additions = NOTHING
+    wanted: Wanted, known: Mapping[str, Accelerator], *, additions: Additions
 ) -> list[Condition]:
     """The conditions on the part itself."""
     ids = {accelerator(name, additions).id for name in wanted.accelerators}

@@ -88,7 +88,7 @@ def factor(kind: str, quantity: str, *, rung: str = "any") -> float:
     return factor_of(factors(kind), quantity, rung=rung)
 
 
-def factor_of(rows: Mapping[tuple[str, str], float], quantity: str, *, rung: str = "any") -> float:
+def factor_of(rows: Mapping[tuple[str, str], float], quantity: str, *, rung: str) -> float:
     """
     The factor of one quantity in a table of factors by quantity and rung.
 

@@ -208,7 +208,7 @@ def models_listing(
     return _listing("models", MODELS, rows=rows, failed=failed, order=order, default="id", today=today, notes=taken)
 
 
-def traces_listing(known: Mapping[str, PublicTrace], *, order: Order = FIRST, today: date) -> Listing:
+def traces_listing(known: Mapping[str, PublicTrace], *, order: Order, today: date) -> Listing:
     """Public request logs by name; none of them is shipped."""
     rows = [
         {

@@ -112,7 +112,7 @@ def published_checkpoint(id: str, *, stored: str) -> PublishedCheckpoint | None:
 
 
 def as_published(
-    precision: Precision, model: Model, *, beside_experts: str | None = None
+    precision: Precision, model: Model, *, beside_experts: str | None
 ) -> tuple[Precision, tuple[str, ...]]:
     """
     The formats of the checkpoint that is published in these weights, and a note where it keeps more than they say.

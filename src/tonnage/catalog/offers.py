@@ -72,7 +72,7 @@ def offers(*, additions: Additions = NOTHING, marketplace: bool = True) -> tuple
     return _all(additions, file_states(additions), (marketplace, state()))
 
 
-def date_remark(today: date, *, additions: Additions = NOTHING) -> str | None:
+def date_remark(today: date, *, additions: Additions) -> str | None:
     """What there is to say about a day before the newest listed price: prices of that day are not known here."""
     newest = max(
         (offer.as_of for offer in offers(additions=additions, marketplace=False) if not offer.history), default=""

@@ -198,7 +198,7 @@ def _day(text: str) -> date:
 def prices_listing(
     names: Iterable[str] = (),
     *,
-    every: bool = False,
+    every: bool,
     today: date,
     additions: Additions = NOTHING,
     order: Order | None = None,

@@ -80,7 +80,7 @@ def _read(place: Path, provider: str, told: Mapping[str, Any]) -> Snapshot | Non
     return Snapshot(provider, str(told.get("as_of", "")), rows) if whole and rows else None
 
 
-def keep_prices(provider: str, rows: Iterable[Mapping[str, str]], *, as_of: str, folder: Path | None = None) -> None:
+def keep_prices(provider: str, rows: Iterable[Mapping[str, str]], *, as_of: str, folder: Path | None) -> None:
     """
     Keep the prices of a provider; those before stay for `roll_back`. All or, when it fails, none.
 

@@ -246,7 +246,7 @@ def find_trace(name: str) -> str:
 def fetch_trace(
     name: str,
     *,
-    folder: Path | None = None,
+    folder: Path | None,
     base: str | None = None,
     watch: Callable[[int, int | None], None] | None = None,
 ) -> Path:

@@ -32,7 +32,7 @@ class Row(NamedTuple):
     """A column of its own makes it hold whatever the others are."""
 
 
-def highs_model(columns: Sequence[Column], rows: Sequence[Row], *, held: dict[int, float] | None = None) -> Any:
+def highs_model(columns: Sequence[Column], rows: Sequence[Row], *, held: dict[int, float] | None) -> Any:
     """The programme as HiGHS takes it; imported here, because only fleets need it."""
     import highspy
 

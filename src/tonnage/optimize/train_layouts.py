@@ -127,7 +127,7 @@ def _beaten(best: list[Arrangement], step_s: float, *, chance: float, keep: int)
     return len({one.setup.layout for one in best if one.step_s <= step_s and one.chance >= chance}) >= keep
 
 
-def fastest_by_chance(found: Iterable[Arrangement], *, keep: int = 1) -> list[Arrangement]:
+def fastest_by_chance(found: Iterable[Arrangement], *, keep: int) -> list[Arrangement]:
     """Those for which fewer than `keep` others, and none of their own degrees, are as fast and as sure."""
     kept: list[Arrangement] = []
     for one in sorted(found, key=lambda a: (a.step_s, -a.chance)):

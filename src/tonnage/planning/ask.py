@@ -73,7 +73,7 @@ def planned(kind: str, request: Any, *, additions: Additions = catalog.NOTHING, 
     return with_calibrations(made, additions=additions)
 
 
-def answer_file(path: str, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> Plan:
+def answer_file(path: str, *, additions: Additions = catalog.NOTHING, today: date | None) -> Plan:
     """
     The plan for the request in a YAML or JSON file (`-` = standard input).
 

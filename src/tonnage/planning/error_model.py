@@ -240,7 +240,7 @@ def _software(configuration: Configuration | TrainConfiguration) -> str:
     return configuration.engine.name if isinstance(configuration, Configuration) else configuration.software
 
 
-def serve_level(model: Model, *, basis: str, load: str, engine: str, host_known: bool = True) -> str:
+def serve_level(model: Model, *, basis: str, load: str, engine: str, host_known: bool) -> str:
     """
     The level of a served language model.
 

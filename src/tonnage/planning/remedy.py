@@ -24,9 +24,7 @@ NO_LOAD: Final = Missing(
 )
 
 
-def stated_facts(
-    *, accelerator: str | None, model: str | None = None, additions: Additions = catalog.NOTHING
-) -> dict[str, Any]:
+def stated_facts(*, accelerator: str | None, model: str | None, additions: Additions) -> dict[str, Any]:
     """
     What the user states, as fields of `Evidence`: names, and the peaks of the accelerator.
 
@@ -61,7 +59,7 @@ def serve_fields(evidence: Evidence, *, model: str) -> dict[str, str] | None:
     }
 
 
-def with_plan(diagnosis: Diagnosis, *, model: str, additions: Additions = catalog.NOTHING) -> Diagnosis:
+def with_plan(diagnosis: Diagnosis, *, model: str, additions: Additions) -> Diagnosis:
     """The diagnosis with the plan for the load that was seen, where a verdict calls for one."""
     if (
         not any(verdict.remedy in PLANNED for verdict in diagnosis.verdicts)

@@ -284,9 +284,7 @@ def drafting_grid(at: Deployment, lengths: Lengths, *, batch: float) -> StepGrid
     return step_grid(at.placement, batch=batch, context=max(2.0, whole), chunk=1.0, prompt=lengths.prompt_tokens)
 
 
-def _decode_s(
-    at: Deployment, sequences: float, *, context: float, drafting: StepTable | None = None
-) -> tuple[float, Rung]:
+def _decode_s(at: Deployment, sequences: float, *, context: float, drafting: StepTable | None) -> tuple[float, Rung]:
     if drafting is not None:
         return drafting.decode_s(sequences, context), drafting.rung
     tokens = decode_tokens(at, sequences, context=context)
@@ -309,7 +307,7 @@ def mixes_prompts(at: Deployment) -> bool:
     return rules.mixes_whole_prompts or (chunked and (not rules.separate_prompts or bool(at.engine.mixed_chunk)))
 
 
-def _prefill_s(at: Deployment, prompt: float, *, cached: float = 0.0) -> float:
+def _prefill_s(at: Deployment, prompt: float, *, cached: float) -> float:
     """One prompt on an idle replica, behind tokens whose cache is there: whole chunks of the budget, then the rest."""
     tokens, steps = prefill_tokens(at, prompt)
     tokens = replace(tokens, cached=tokens.cached + cached) if cached else tokens

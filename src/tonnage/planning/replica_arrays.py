@@ -32,7 +32,7 @@ def replica_arrays(
     output_tokens: float,
     kv_tokens: float | None = None,
     in_flight: float | None = None,
-    options: dict[str, Any] | None = None,
+    options: dict[str, Any] | None,
 ) -> ReplicaArrays:
     """
     Step arrays and scheduler of a deployment's replica.

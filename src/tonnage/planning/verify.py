@@ -127,7 +127,7 @@ def question_of(plan: Plan) -> str:
     return hashlib.sha256(msgspec.json.encode(asked, order="deterministic")).hexdigest()[:12]
 
 
-def remake(plan: Plan, *, additions: Additions = catalog.NOTHING) -> Plan:
+def remake(plan: Plan, *, additions: Additions) -> Plan:
     """
     The plan that the same request gives on the same day, with today's program and data.
 

@@ -37,7 +37,7 @@ def fleet_of(needed: int, *, spare: int = 0, zones: int = 1) -> int:
     return replicas
 
 
-def replicas_carrying(replicas: int, *, spare: int = 0, zones: int = 1) -> int:
+def replicas_carrying(replicas: int, *, spare: int, zones: int) -> int:
     """Replicas that must carry the load: those left without the spares, or without the largest of several zones."""
     return replicas - max(spare, math.ceil(replicas / zones) if zones > 1 else 0)
 

@@ -185,7 +185,7 @@ def loop_of(
     requests: Requests,
     replicas: int = 1,
     clients: int | None = None,
-    delivery_s: float = 0.0,
+    delivery_s: float,
     every_s: float | None = None,
 ) -> Loop:
     """A run on replicas that are all on, or by clients of one replica."""

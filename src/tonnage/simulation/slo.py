@@ -176,7 +176,7 @@ def _widen(passes: Callable[[int], bool], probes: dict[int, Probe], *, slo: Slo,
 
 
 def saturated_capacity(
-    table: StepArrays, limits: Limits, *, requests: Requests, delivery_s: float = 0.0
+    table: StepArrays, limits: Limits, *, requests: Requests, delivery_s: float
 ) -> tuple[float, float, Simulated]:
     """
     What a replica finishes when somebody always waits: without objectives nothing else ends its capacity.

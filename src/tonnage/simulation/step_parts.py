@@ -173,7 +173,7 @@ def decode_attention_work(placement: Placement, batch: float, *, context: float)
     return tuple(op for op in work if op.kind in _CORES)
 
 
-def prompt_attention_work(placement: Placement, chunk: float, *, prompts: float = 1.0, cached: float = 0.0) -> Work:
+def prompt_attention_work(placement: Placement, chunk: float, *, prompts: float = 1.0, cached: float) -> Work:
     """Attention of chunks of prompts to themselves and to what is cached before them."""
     work = placed_work(placement, Tokens(prompts=prompts, chunk=chunk, cached=cached))
     return tuple(op for op in work if op.kind in _PREFILL)

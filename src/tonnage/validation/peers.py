@@ -102,7 +102,7 @@ Key = tuple[str, str]
 
 
 def medians_by_source(
-    rows: Sequence[Row], theirs: Sequence[Score], *, ours: Sequence[Score], root: Path, fitted_on: Iterable[str] = ()
+    rows: Sequence[Row], theirs: Sequence[Score], *, ours: Sequence[Score], root: Path, fitted_on: Iterable[str]
 ) -> list[Duel]:
     """
     Medians by figure and source with enough numbers, and the mean over sources of each figure.

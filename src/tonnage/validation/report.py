@@ -139,7 +139,7 @@ def accuracy_report(
     )
 
 
-def peer_report(tables: Tables, predictor: str, *, by: str | None, rows_file: str | None = None) -> AccuracyReport:
+def peer_report(tables: Tables, predictor: str, *, by: str | None, rows_file: str | None) -> AccuracyReport:
     """
     Another program's answers to the rows, scored as ours are, and beside ours.
 

@@ -50,7 +50,7 @@ Refusal = tuple[int, str]
 """Status, and why a request goes no further."""
 
 
-def guard_app(app: Asgi, *, hosts: tuple[str, ...], token: str = "") -> Asgi:
+def guard_app(app: Asgi, *, hosts: tuple[str, ...], token: str) -> Asgi:
     """
     The application behind the checks, with the security headers on whatever it sends.
 

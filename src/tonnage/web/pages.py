@@ -250,7 +250,7 @@ def targets_page(found: Offered, *, title: str, key: str, asked: Mapping[str, st
 
 
 def numbers_page(
-    kept: Kept, found: Breakdown | None, *, nearest: Sequence[Near] = (), rank: int, key: str
+    kept: Kept, found: Breakdown | None, *, nearest: Sequence[Near], rank: int, key: str
 ) -> str:  # fmt: skip
     """An option of a plan opened: what each number is made of, and the times down to their kernels."""
     parts: list[tuple[str, Markup]] = []

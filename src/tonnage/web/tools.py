@@ -114,7 +114,7 @@ def _question_tool(name: str, question: Question) -> Tool:
     )
 
 
-def brief_schema(fields: Iterable[Field], shown: Iterable[str], *, written: Sequence[str] = ()) -> dict[str, Any]:
+def brief_schema(fields: Iterable[Field], shown: Iterable[str], *, written: Sequence[str]) -> dict[str, Any]:
     """
     Properties of those fields that are shown, groups nested: name, type, choices, help; `written` are lists or groups.
 

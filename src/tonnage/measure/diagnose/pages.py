@@ -26,7 +26,7 @@ WITHIN_S: Final = 120.0
 """Without a byte, and for all of an answer. [s]"""
 
 
-def get_page(url: str, *, key: str | None = None, form: bytes | None = None) -> tuple[int, bytes]:
+def get_page(url: str, *, key: str | None, form: bytes | None = None) -> tuple[int, bytes]:
     """
     Status and body of one request; with `form` a POST.
 
@@ -74,7 +74,7 @@ def get_page(url: str, *, key: str | None = None, form: bytes | None = None) -> 
     return found
 
 
-def watch_page(url: str, *, window_s: float, every_s: float, key: str | None = None) -> list[Reading]:
+def watch_page(url: str, *, window_s: float, every_s: float, key: str | None) -> list[Reading]:
     """
     A metrics page read again and again over a window.
 
@@ -105,7 +105,7 @@ MAX_POINTS: Final = 600
 """Of a window; Prometheus itself refuses more than 11,000. [-]"""
 
 
-def is_prometheus(url: str, *, key: str | None = None) -> bool:
+def is_prometheus(url: str, *, key: str | None) -> bool:
     """Whether a Prometheus (or Thanos, Mimir, VictoriaMetrics) answers at this address."""
     status, body = get_page(f"{url.rstrip('/')}/api/v1/query?{urlencode({'query': 'vector(1)'})}", key=key)
     try:
@@ -115,13 +115,13 @@ def is_prometheus(url: str, *, key: str | None = None) -> bool:
     return status == 200 and isinstance(found, dict) and found.get("status") == "success"
 
 
-def readings_between(url: str, *, window_s: float, match: str | None = None, key: str | None = None) -> list[Reading]:
+def readings_between(url: str, *, window_s: float, match: str | None, key: str | None) -> list[Reading]:
     """
     Everything known here that the server has of the last `window_s`, as readings at its steps.
 
     Parameters
     ----------
-    match : str, optional
+    match : str
         Labels that series must have, as PromQL writes them: 'job="llm", pod="a"'.
 
     Raises

@@ -59,7 +59,7 @@ def evidence_of_measurement(measurement: Measurement, *, source: str = "") -> Ev
     return replace(Evidence(kinds=("serving",), sources=(source,), model=measurement.model), **given)
 
 
-def evidence_of_log(log: Log, measurement: Measurement, *, source: str = "") -> Evidence:
+def evidence_of_log(log: Log, measurement: Measurement, *, source: str) -> Evidence:
     """The same from a file of results, with the server's own numbers over the highest load, and the first requests."""
     whole = evidence_of_measurement(measurement, source=source)
     points = [point for point in measurement.points if point.completed]

@@ -33,7 +33,7 @@ _MISSING: Final = "tracing needs PyTorch; install it with: pip install 'tonnage[
 
 
 def trace_named(
-    target: str, inputs: Sequence[InputSpec] = (), *, samples: int | None = None, name: str = "", training: bool = True
+    target: str, inputs: Sequence[InputSpec] = (), *, samples: int | None, name: str, training: bool
 ) -> Profile:
     """
     The profile of the module that "module:callable" makes.
@@ -44,7 +44,7 @@ def trace_named(
         The user's factory; it is imported and called.
     inputs : sequence of InputSpec
         Example inputs, where the factory returns none.
-    samples : int, optional
+    samples : int
         Samples in them; absent = the first size of the first input.
     name : str
         How the profile is called; absent = the callable's name.

@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.additions import save_calibration
 from tonnage.domain.adoption import Running
@@ -58,7 +57,7 @@ def advise_service(
     *,
     found: Diagnosis,
     view: View,
-    additions: Additions = catalog.NOTHING,
+    additions: Additions,
     today: date | None = None,
 ) -> Advice:
     """

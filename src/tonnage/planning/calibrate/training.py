@@ -131,7 +131,7 @@ class _Measured(NamedTuple):
 
 
 def calibrate_training(
-    rows: Sequence[TrainRow], *, additions: Additions = catalog.NOTHING, machine: str = "", today: str | None = None
+    rows: Sequence[TrainRow], *, additions: Additions, machine: str, today: str | None = None
 ) -> Calibrated:
     """
     What measured runs say of training with one framework on one accelerator.

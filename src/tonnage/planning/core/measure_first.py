@@ -236,7 +236,7 @@ def _turns(rivals: Sequence[Rival], seen: Rival, pick: int, outcome: float, *, n
 # Kinds of options
 
 
-def rival_of(option: Weighed, place: int, *, free: float = 1.0, confidence: float = 0.5) -> Rival:
+def rival_of(option: Weighed, place: int, *, free: float = 1.0, confidence: float) -> Rival:
     """
     An option of any ranked plan as a rival.
 

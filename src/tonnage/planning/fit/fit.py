@@ -243,7 +243,7 @@ SHOWN: Final = 8
 """Models that are named in the answer."""
 
 
-def largest_model(request: FitRequest, *, additions: Additions = NOTHING) -> FitAnswer:
+def largest_model(request: FitRequest, *, additions: Additions) -> FitAnswer:
     """Downloadable models that fit, best first; the first answered in full, the largest bare size beside it."""
     if len(request.accelerators) != 1:
         raise BadRequest("--solve model needs exactly one --accelerator to fill")

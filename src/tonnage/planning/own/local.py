@@ -128,9 +128,7 @@ def _with_own_engine(row: LocalRow, machine: Machine, additions: Additions) -> L
     return replace(row, commands=told)
 
 
-def top_rows(
-    request: LocalRequest, machine: Machine, *, most: int, additions: Additions = catalog.NOTHING
-) -> list[LocalRow]:
+def top_rows(request: LocalRequest, machine: Machine, *, most: int, additions: Additions) -> list[LocalRow]:
     """The first models of the answer, without looking at those that cannot come before them."""
     found: list[LocalRow] = []
     for download in sorted(_wanted(request, additions), key=lambda one: -(published_score(one.model) or 0.0)):

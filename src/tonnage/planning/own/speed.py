@@ -103,7 +103,7 @@ def _deployment(asked: Asked, part: Accelerator, *, count: int = 1) -> Deploymen
     return deploy(case_at_home(asked, part, count=count), model=asked.model, accelerator=part)
 
 
-def case_at_home(asked: Asked, part: Accelerator, *, count: int = 1) -> ServeCase:
+def case_at_home(asked: Asked, part: Accelerator, *, count: int) -> ServeCase:
     """One request at a time with all of the model on a part, or its layers spread over several."""
     prompt = min(asked.prompt, max(1, asked.context - _ANSWER))
     return ServeCase(

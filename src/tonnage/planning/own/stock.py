@@ -159,7 +159,7 @@ def owned_counts(filters: Filters, *, additions: Additions = catalog.NOTHING) ->
 
 
 def owned_offers(
-    filters: Filters, prices: Mapping[str, float], *, provider: str, additions: Additions = catalog.NOTHING
+    filters: Filters, prices: Mapping[str, float], *, provider: str, additions: Additions
 ) -> tuple[OwnedOffers, ...]:
     """
     What is there, by kind; `prices` are the user's own [USD/h], and `provider` the name that offers get.

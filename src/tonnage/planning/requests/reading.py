@@ -198,7 +198,7 @@ def build(struct: type[S], given: Mapping[str, Any], /, *, additions: Additions 
     return struct(**values)
 
 
-def check_value(value: Any, field: Field, *, additions: Additions = catalog.NOTHING) -> None:
+def check_value(value: Any, field: Field, *, additions: Additions) -> None:
     """
     Read one value alone, for forms that say all at once what is wrong.
 

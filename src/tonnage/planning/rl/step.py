@@ -97,7 +97,7 @@ def check_case(case: RlCase) -> None:
         raise BadRequest(f"train_batch: {case.train_batch} must be 1 to the {case.responses} responses of a step")
 
 
-def step_of(case: RlCase, made: Generation, *, trained: Training, error: float = 1.0) -> RlResult:
+def step_of(case: RlCase, made: Generation, *, trained: Training, error: float) -> RlResult:
     """The step of a rollout and a training; `error` is the least 90 % factor of its interval."""
     pool, setup = made.deployment.pool, trained.setup
     basis = weakest((estimate.basis(setup), made.basis))

@@ -135,7 +135,7 @@ def trial_of(
     requests: Requests,
     guess: Point,
     close: bool,
-    unit: Unit | None = None,
+    unit: Unit | None,
     held: float | None = None,
 ) -> Trial:
     """A replica, or a unit of its kind that holds so many requests, with as many as a look needs from the front."""
@@ -166,7 +166,7 @@ def search_capacity(
 
 
 def load_curve(
-    request: Serve, replica: Replica, *, found: SimulatedCapacity, guess: Point, unit: Unit | None = None
+    request: Serve, replica: Replica, *, found: SimulatedCapacity, guess: Point, unit: Unit | None
 ) -> SimulatedCapacity:
     """A capacity with latencies from near zero load to past the knee: the search tries what lies near it."""
     from tonnage.simulation.slo import probe_at

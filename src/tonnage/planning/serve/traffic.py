@@ -60,7 +60,7 @@ def interrupted_share(at: Deployment, found: Served, *, table: StepTable) -> flo
     return min(1.0, max(0.0, 1.0 - alone_s / found.tpot_s)) if found.tpot_s > 0.0 else 0.0
 
 
-def moved_at(at: Deployment, found: Served, *, interrupted: float = 0.0) -> Moved:
+def moved_at(at: Deployment, found: Served, *, interrupted: float) -> Moved:
     """What the user's own measurements say of this configuration beyond the causes of its stack."""
     from tonnage.planning.drift import Moved
 
@@ -72,7 +72,7 @@ def moved_at(at: Deployment, found: Served, *, interrupted: float = 0.0) -> Move
     return at.drift.at(clients / at.case.replicas if clients else found.running, interrupted=interrupted)
 
 
-def with_drift(at: Deployment, found: Served, *, interrupted: float = 0.0) -> Served:
+def with_drift(at: Deployment, found: Served, *, interrupted: float) -> Served:
     """
     The same requests as measured near this configuration.
 

@@ -50,7 +50,7 @@ def search_attempts(
     *,
     arrange: Callable[[Rental], list[Option | InfeasibleRun]],
     hasty: bool,
-    worth: float = WORTH,
+    worth: float,
     goal_s: float = inf,
     whatever: bool = False,
 ) -> tuple[list[Option], list[InfeasibleRun], int]:

@@ -82,7 +82,7 @@ class InfeasibleRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def trainable_sites(
-    sites: tuple[Site, ...], *, filters: Filters, precision: str = "bf16", framework: str | None = None
+    sites: tuple[Site, ...], *, filters: Filters, precision: str, framework: str | None = None
 ) -> tuple[tuple[Site, ...], tuple[Rejection, ...]]:
     """Sites whose accelerator trains so: processors only when asked for, inference-only or wider parts never."""
     narrow = number_format(precision).compute if number_format(precision).bits < 16 else ""

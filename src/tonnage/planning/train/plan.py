@@ -78,7 +78,7 @@ def plan_train(
 
 
 def train_options(
-    request: Train | FineTune, *, additions: Additions = catalog.NOTHING, today: date, worth: float = WORTH
+    request: Train | FineTune, *, additions: Additions, today: date, worth: float = WORTH
 ) -> tuple[TrainOption, ...]:
     """
     The options of the plan in their order, without what explains them: what a search over many plans asks for.

@@ -149,7 +149,7 @@ def specification(chart: Chart, *, theme: str = "light") -> dict[str, Any]:
     }
 
 
-def svg(chart: Chart, *, theme: str = "light") -> str:
+def svg(chart: Chart, *, theme: str) -> str:
     """
     The chart as SVG text.
 
