@@ -67,7 +67,8 @@ def plan_lifecycle(
         half, binding = ("serve", serve.binding) if make.feasible else ("make", make.binding)
         return replace(plan, sentence=none_works(f"No feasible plan to {half} the model", binding), binding=binding)
     trained, served = make.options[0], serve.options[0]
-    bill = _bill(request, trained, served=served, additions=additions)
+    size = stored_bytes(resolve(request.serve.model, additions=additions), served.configuration.precision)
+    bill = _bill(request, trained, served=served, size=size)
     share = bill.part("serving") / bill.value
     plan = replace(
         plan,
@@ -76,7 +77,7 @@ def plan_lifecycle(
         serve_share=share,
         kwh=_life(request, trained.kwh, served.energy.kwh_per_month if served.energy else None),
         kg_co2=_life(request, trained.kg_co2, served.energy.kg_co2_per_month if served.energy else None),
-        timeline=_timeline(request, trained, served=served, additions=additions),
+        timeline=_timeline(request, trained, served=served, size=size),
         measure_first=likelier((serve.measure_first, make.measure_first)),
     )
     if request.quick:
@@ -107,13 +108,12 @@ def _plan_serve(request: LifecycleRequest, *, additions: Additions, today: date)
     return other if usd[1] < usd[0] else plan
 
 
-def _bill(request: LifecycleRequest, made: TrainOption, *, served: ServeOption, additions: Additions) -> Quantity:
-    """Making (and making again), moving the weights out of the place they were made in, serving."""
+def _bill(request: LifecycleRequest, made: TrainOption, *, served: ServeOption, size: float) -> Quantity:
+    """Making (and making again), moving weights of that size [bytes] out of the place they were made in, serving."""
     making, serving = _halves(request, made, served)
     provider = catalog.providers().get(made.bill.provider)
     moved = made.bill.provider != served.bill.provider
     price = provider.egress_usd_per_gb if provider is not None else None
-    size = stored_bytes(resolve(request.serve.model, additions=additions), served.configuration.precision)
     out = size * (1.0 + request.retrainings)
     egress = egress_usd(out_bytes=out, usd_per_gb=price) if moved and price else 0.0
     parts = (
@@ -227,11 +227,10 @@ def _one_type_text(types: tuple[OneType, ...]) -> str:
 
 
 def _timeline(
-    request: LifecycleRequest, made: TrainOption, *, served: ServeOption, additions: Additions
+    request: LifecycleRequest, made: TrainOption, *, served: ServeOption, size: float
 ) -> tuple[Milestone, ...]:
     """Start, model made, service up, end of service."""
     done = made.run.wall_s.value
-    size = stored_bytes(resolve(request.serve.model, additions=additions), served.configuration.precision)
     start = cold_start(weight_bytes=size, provider=served.bill.provider).total_s
     end = done + start + request.months * SECONDS_PER_MONTH
     return (

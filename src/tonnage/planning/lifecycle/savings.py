@@ -8,8 +8,9 @@ published of it; where nobody has, the lever says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -21,17 +22,18 @@ from tonnage.catalog.hub.resolve import resolve
 from tonnage.catalog.published import cache_change, method_change, model_change, same_model, students
 from tonnage.domain.lifecycle import LifecycleRequest, SavingsOption
 from tonnage.domain.model import Model
-from tonnage.domain.plan import ServePlan
+from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.precision import number_format
 from tonnage.domain.published import QualityChange
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.requests.train import FineTune, Train
-from tonnage.domain.train_plan import TrainPlan
+from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import TonnageError
 from tonnage.physics.parameters import parameters
+from tonnage.planning.core.driver import plan_alone
 from tonnage.planning.quality import judge_change, weights_change
-from tonnage.planning.serve.plan import serve_options, serve_plan_alone
-from tonnage.planning.train.plan import train_options, train_plan_alone
+from tonnage.planning.serve.plan import SERVE, serve_options
+from tonnage.planning.train.plan import TRAIN, train_options
 from tonnage.pricing.bills import HOURS_PER_MONTH
 
 FORMATS: Final = ("bf16", "fp8", "int8", "int4", "nvfp4")
@@ -133,18 +135,23 @@ def _is_student(model: Model, teacher: str) -> bool:
 def _quickly(serve: Serve, months: float, *, additions: Additions, today: date) -> float | str:
     """What serving so costs over the life by averages alone, or why it cannot. [USD]"""
     asked = replace(serve, quick=True)
+    found = _first_usd(
+        partial(serve_options, asked, additions=additions, today=today, times=1.0),
+        partial(plan_alone, SERVE, asked, additions=additions, today=today),
+    )
+    return found if isinstance(found, str) else found * months * HOURS_PER_MONTH
+
+
+def _first_usd(
+    options: Callable[[], Sequence[ServeOption | TrainOption]], alone: Callable[[], ServePlan | TrainPlan]
+) -> float | str:
+    """What the first of the options costs, or why there is none, as the plan says. [USD/h or USD]"""
     try:
-        options = serve_options(asked, additions=additions, today=today, times=1.0)
-        if not options:
-            return _reason(serve_plan_alone(asked, additions=additions, today=today)) or "nothing serves it"
+        found = options()
+        binding = None if found else alone().binding
     except TonnageError as error:
         return str(error)
-    return options[0].cost.value * months * HOURS_PER_MONTH
-
-
-def _reason(plan: ServePlan | TrainPlan) -> str | None:
-    """Why nothing can do it."""
-    return plan.binding.reason if plan.binding is not None else None
+    return found[0].cost.value if binding is None else binding.reason
 
 
 def _serving_cost(life: _Life, serve: Serve) -> float | str:
@@ -157,13 +164,11 @@ def _serving_cost(life: _Life, serve: Serve) -> float | str:
 
 def _making_cost(life: _Life, make: Train | FineTune) -> float | str:
     """What making so costs over the life, or why it cannot. [USD]"""
-    try:
-        options = train_options(make, additions=life.additions, today=life.today, worth=1.0)
-        if not options:
-            return _reason(train_plan_alone(make, additions=life.additions, today=life.today)) or "nothing makes it"
-    except TonnageError as error:
-        return str(error)
-    return options[0].cost.value * (1.0 + life.request.retrainings)
+    found = _first_usd(
+        partial(train_options, make, additions=life.additions, today=life.today, worth=1.0),
+        partial(plan_alone, TRAIN, make, additions=life.additions, today=life.today),
+    )
+    return found if isinstance(found, str) else found * (1.0 + life.request.retrainings)
 
 
 def _lever(

@@ -95,7 +95,7 @@ def training(case: RlCase, model: Model, *, accelerator: Accelerator, factor: fl
         )
     batch = min(case.train_batch or case.responses, case.responses)
     size = int(64 * math.ceil((case.given_tokens + case.max_response_tokens) / 64))
-    chosen = _choose_layout(case, model, accelerator, batch=batch, size=size)
+    chosen = _choose_layout(case, model, accelerator, batch=batch, size=size, ranks=count // fixed)
     dp = chosen.setup.layout.dp
     # The fullest rank's bins are what all wait for; degrees chosen for a guessed batch keep their place.
     lengths = lengths_of(case, max(1, math.ceil(batch / dp)))
@@ -113,21 +113,22 @@ def training(case: RlCase, model: Model, *, accelerator: Accelerator, factor: fl
     )
 
 
-def _choose_layout(case: RlCase, model: Model, accelerator: Accelerator, *, batch: int, size: int) -> Chosen:
-    """The setup of the trainer, its open degrees chosen as `predict` chooses them."""
-    count, said = case.train_accelerators, case.train_layout
+def _choose_layout(
+    case: RlCase, model: Model, accelerator: Accelerator, *, batch: int, size: int, ranks: int
+) -> Chosen:
+    """The setup of the trainer, its open degrees chosen as `predict` chooses them; at most so many data-parallel."""
     sequences = max(1, round(batch * (case.given_tokens + case.response_tokens) / size))
     asked = TrainCase(
         model=model,
         accelerator=case.accelerator,
         method="full",
-        count=count,
+        count=case.train_accelerators,
         accelerators_per_node=case.accelerators_per_node,
         links=case.links,
-        layout=said,
+        layout=case.train_layout,
         precision=case.precision,
         micro_batch=1,
-        global_batch=max(sequences, count // ((said.tp or 1) * (said.pp or 1) * (said.cp or 1))),
+        global_batch=max(sequences, ranks),
         seq_len=size,
         recompute=case.recompute,
         optimizer=case.optimizer,

@@ -28,7 +28,7 @@ from tonnage.domain.plan import BY_AVERAGES, Configuration, ServeOption, ServePl
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.sessions import SessionCosts
 from tonnage.errors import BadRequest
-from tonnage.planning.core.driver import Found, Kind, alone, plan_alone, plan_or_relax
+from tonnage.planning.core.driver import Found, Kind, alone, plan_or_relax
 from tonnage.planning.core.header import Context, Infeasible, nearness, quick_without_simulator
 from tonnage.planning.core.ranking import frontier, with_verdicts
 from tonnage.planning.quality import apply_quality_floor, changes_among
@@ -89,11 +89,6 @@ def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today:
         return plan_or_relax(SERVE, asked, additions=additions, today=today)
 
     return quick_without_simulator(request, one)
-
-
-def serve_plan_alone(request: Serve, *, additions: Additions, today: date) -> ServePlan:
-    """The plan, without what relaxing its constraints would buy."""
-    return plan_alone(SERVE, request, additions=additions, today=today)
 
 
 def _ask(request: Serve, additions: Additions, today: date) -> Context[Serve]:

@@ -26,7 +26,7 @@ from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.train_plan import RunOption, TrainOption, TrainPlan
 from tonnage.engines.training import framework_words
 from tonnage.errors import BadRequest, UnknownName
-from tonnage.planning.core.driver import Found, Kind, plan_alone, plan_or_relax
+from tonnage.planning.core.driver import Found, Kind, plan_or_relax
 from tonnage.planning.core.header import Loser
 from tonnage.planning.core.ranking import frontier, with_verdicts
 from tonnage.planning.sites import Site, none_passes, sites
@@ -40,12 +40,13 @@ from tonnage.planning.train.places import MAX_ACCELERATORS, WORKERS, InfeasibleR
 from tonnage.planning.train.power import training_load
 from tonnage.planning.train.scaling import (
     faster_stack,
+    fastest_likely,
     scaling_curves,
     setup_of,
     spot_against_on_demand,
     stops_paying,
 )
-from tonnage.planning.train.search import Place, fastest_arrangements, floor, state_bytes, templates
+from tonnage.planning.train.search import Place, floor, state_bytes, templates
 from tonnage.units import show
 
 if TYPE_CHECKING:
@@ -104,11 +105,6 @@ def training_context(request: Train | FineTune, *, additions: Additions, today: 
     if framework is not None and not any(name in framework.lower() for name in framework_words()):
         raise UnknownName("framework", framework, known=framework_words())
     return TrainContext(request=request, model=model, job=job, today=today, additions=additions)
-
-
-def train_plan_alone(request: Train | FineTune, *, additions: Additions, today: date) -> TrainPlan:
-    """The plan, without what relaxing its constraints would buy."""
-    return plan_alone(TRAIN, request, additions=additions, today=today)
 
 
 def _sites(asked: TrainContext) -> tuple[tuple[Site, ...], tuple[Rejection, ...]]:
@@ -332,8 +328,7 @@ def _smallest_that_works(asked: TrainContext, open_sites: tuple[Site, ...]) -> s
     smallest = ""
     for site in open_sites:
         for rental in rentals(site, counts=tuple(powers), terms=asked.request.filters.terms, today=asked.today):
-            found = fastest_arrangements(asked.model, rental.place, job=asked.job, framework=asked.request.framework)
-            fits = found.likely(asked.request.confidence)
+            fits = fastest_likely(asked, rental.place, job=asked.job, framework=asked.request.framework)
             if fits is not None:
                 powers = [n for n in powers if n < rental.place.count]
                 label = fits.setup.layout.label

@@ -17,7 +17,7 @@ from tonnage.engines.training import software_spec, training_families
 from tonnage.optimize.train_layouts import Arrangement
 from tonnage.planning.sites import Site
 from tonnage.planning.train import estimate
-from tonnage.planning.train.job import TrainContext
+from tonnage.planning.train.job import Job, TrainContext
 from tonnage.planning.train.option import run_of
 from tonnage.planning.train.places import MAX_ACCELERATORS, rentals
 from tonnage.planning.train.search import Place, fastest_arrangements, runs_on, templates
@@ -80,6 +80,11 @@ def stops_paying(points: tuple[ScalingPoint, ...]) -> str:
     return f"not up to {strong[-1].count} accelerators: each doubling brings {PAYS:g}x or more"
 
 
+def fastest_likely(asked: TrainContext, place: Place, *, job: Job, framework: str | None) -> Arrangement | None:
+    """The fastest arrangement of a job that fits with the confidence asked for."""
+    return fastest_arrangements(asked.model, place, job=job, framework=framework).likely(asked.request.confidence)
+
+
 Step = tuple[str, int, TrainSetup, float]
 """Kind of curve, count, arrangement, seconds."""
 
@@ -90,8 +95,7 @@ def _strong(asked: TrainContext, best: TrainOption, places: dict[int, Place]) ->
     name = own if asked.job.kind == "finetune" else asked.request.framework
     job = replace(asked.job, global_batch=best.configuration.global_batch, largest_batch=None)
     for count, place in sorted(places.items()):
-        found = fastest_arrangements(asked.model, place, job=job, framework=name)
-        fastest = found.likely(asked.request.confidence)
+        fastest = fastest_likely(asked, place, job=job, framework=name)
         if fastest is not None:
             yield "strong", count, fastest.setup, fastest.step_s * estimate.pace(fastest.setup)
 
@@ -270,8 +274,6 @@ def _others(asked: TrainContext, best: TrainOption) -> Iterator[tuple[str, Arran
         if not runs_on(name, card):
             continue
         for precision in formats:
-            job = replace(asked.job, precision=precision)
-            found = fastest_arrangements(asked.model, place, job=job, framework=name)
-            fastest = found.likely(asked.request.confidence)
+            fastest = fastest_likely(asked, place, job=replace(asked.job, precision=precision), framework=name)
             if fastest is not None:
                 yield f"{name}, {precision.upper()}", fastest
