@@ -134,15 +134,15 @@ def local(accelerator: str | None = None, *, additions: Additions | None = None,
     """
     from tonnage.catalog import NOTHING
     from tonnage.measure.machine.detect import inventory_here, programs
+    from tonnage.planning.own.local import asked_machine, local_request
     from tonnage.planning.own.local import local as answer
-    from tonnage.planning.own.local import local_request, machine_of
     from tonnage.planning.own.machine import machine_found
     from tonnage.report.answers import with_html_view
 
     own = additions or NOTHING
     request = local_request({**fields, "accelerator": accelerator})
     if request.accelerator is not None:
-        machine = machine_of(request, additions=own)
+        machine = asked_machine(request, additions=own)
     else:
         machine = machine_found(inventory_here(), engines=programs(), additions=own)
     return with_html_view(answer(request, machine, additions=own))

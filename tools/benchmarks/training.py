@@ -22,17 +22,16 @@ def layouts() -> list[Row]:
 
 def _searched(name: str, count: int, *, batch: int) -> float:
     from tonnage import catalog
+    from tonnage.domain.case import TrainCase
     from tonnage.planning.train.job import Job
     from tonnage.planning.train.search import Place, fastest_arrangements
 
     job = Job(
         kind="train",
-        method="pretrain",
+        case=TrainCase(model=name, accelerator=""),
         sequences=1e6,
         seq_len=8192,
         global_batch=batch,
-        precision="bf16",
-        optimizer="adamw",
     )
     place = Place(accelerator=catalog.accelerator("h100-sxm5-80gb"), count=count, per_node=8, inter_bytes_per_s=50e9)
     model = catalog.model(name)

@@ -29,14 +29,14 @@ def local(recorded: str | None, **fields: Any) -> None:
     tonnage local --from nvidia-smi.xml
     """
     from tonnage.measure.machine.detect import inventory_here, programs, read_inventory
+    from tonnage.planning.own.local import asked_machine, local_request
     from tonnage.planning.own.local import local as answer_local
-    from tonnage.planning.own.local import local_request, machine_of
     from tonnage.planning.own.machine import machine_found
 
     output, own = output_of(fields), own_facts(fields)
     request = local_request(fields)
     if request.accelerator is not None:
-        machine = machine_of(request, additions=own)
+        machine = asked_machine(request, additions=own)
     elif recorded is not None:
         machine = machine_found(read_inventory(recorded), additions=own)
     else:

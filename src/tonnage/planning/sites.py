@@ -55,7 +55,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         """Accelerators of the largest instance that passes the filters."""
         return max(int(offer.count) for offer in self.offers)
 
-    def holds(self, offer: Offer, ranks: int) -> bool:
+    def takes(self, offer: Offer, ranks: int) -> bool:
         """Whether a replica fits inside one instance, or spans whole instances of the largest kind."""
         return offer.count >= ranks or (offer.count == self.per_node and ranks % offer.count == 0)
 

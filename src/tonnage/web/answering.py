@@ -57,12 +57,12 @@ def _fit(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> F
 
 
 def _local(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> LocalAnswer:
-    from tonnage.planning.own.local import local, local_request, machine_of
+    from tonnage.planning.own.local import asked_machine, local, local_request
 
     asked = local_request(request)
     if asked.accelerator is None:
         raise BadRequest("accelerator is missing: name the machine, for example 'RTX 4090' or 'M4 Max 64GB'")
-    return local(asked, machine_of(asked, additions=additions), additions=additions)
+    return local(asked, asked_machine(asked, additions=additions), additions=additions)
 
 
 def _rent_or_buy(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> RentOrBuy:

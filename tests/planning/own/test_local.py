@@ -10,7 +10,7 @@ from tonnage.domain.machine import DeviceGroup, Inventory, LocalRow
 from tonnage.domain.precision import Precision
 from tonnage.engines.at_home import spread_engine
 from tonnage.errors import BadRequest, TonnageError
-from tonnage.planning.own.local import LocalRequest, local, local_request, machine_of
+from tonnage.planning.own.local import LocalRequest, asked_machine, local, local_request
 from tonnage.planning.own.machine import machine_found, machine_named
 from tonnage.planning.own.speed import Asked, speed_of, speed_with
 from tonnage.planning.predict.predict import predict
@@ -187,4 +187,4 @@ def test_bad_fields_are_told(fields: dict[str, str], words: str) -> None:
 @pytest.mark.parametrize(("name", "value"), [("memory", "5 MB"), ("memory", "64"), ("host_bandwidth", "1 B/s")])
 def test_bad_sizes_are_told(name: str, value: str) -> None:
     with pytest.raises(TonnageError, match=name):
-        machine_of(local_request({"accelerator": "RTX 4090", name: value}))
+        asked_machine(local_request({"accelerator": "RTX 4090", name: value}))

@@ -6,6 +6,7 @@ import pytest
 from tests.patience import assert_quick
 
 from tonnage import catalog
+from tonnage.domain.case import TrainCase
 from tonnage.planning.train.job import Job
 from tonnage.planning.train.search import Place, fastest_arrangements, floor, precision_on, templates
 from tonnage.simulation.training import step_time
@@ -16,12 +17,10 @@ H100 = catalog.accelerator("h100-sxm5-80gb")
 def job(batch: int, seq_len: int = 4096) -> Job:
     return Job(
         kind="train",
-        method="pretrain",
+        case=TrainCase(model="8B", accelerator=""),
         sequences=1e6,
         seq_len=seq_len,
         global_batch=batch,
-        precision="bf16",
-        optimizer="adamw",
     )
 
 
@@ -66,12 +65,10 @@ def test_fine_tuning_stays_with_plain_scripts_while_they_fit() -> None:
     model = catalog.model("meta-llama/Llama-2-13b-hf")
     full = Job(
         kind="finetune",
-        method="full",
+        case=TrainCase(model=model.id, accelerator="", method="full"),
         sequences=1e4,
         seq_len=2048,
         global_batch=32,
-        precision="bf16",
-        optimizer="adamw",
     )
     found = fastest_arrangements(model, Place(accelerator=H100, count=8, per_node=8), job=full)
     assert found.best[0].setup.software.name == "eager"

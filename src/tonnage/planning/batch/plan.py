@@ -249,7 +249,7 @@ def _offers(request: Batch, site: Site, job: Job) -> list[tuple[Offer, str]]:
     """The cheapest region of each provider, instance size and term: others only cost more for the same work."""
     cheapest: dict[tuple[str, str, float], tuple[float, Offer]] = {}
     for offer in site.offers:
-        if not site.holds(offer, job.ranks):
+        if not site.takes(offer, job.ranks):
             continue
         for term in request.filters.terms:
             price = offer.usd_per_hour(term)

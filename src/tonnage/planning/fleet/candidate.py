@@ -143,7 +143,7 @@ def fits_machine(chance: Candidate, held: Stock) -> bool:
         # Beside others, what does not divide an instance would leave slots that nothing else fills.
         tidy = held.passing or not (count % chance.ranks and chance.ranks % count)
         return tidy and place in chance.offers
-    return held.site.holds(held.offer, chance.ranks)
+    return held.site.takes(held.offer, chance.ranks)
 
 
 def cost_per_unit(chance: Candidate, held: Stock, *, bucket: int) -> float:

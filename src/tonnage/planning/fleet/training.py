@@ -69,7 +69,7 @@ def run_candidates(
     attempts: list[tuple[Attempt, Site]] = []
     for site, offered, terms in _sites(request, held, number):
         able, refused = trainable_sites(
-            (offered,), filters=run.filters, precision=asked.job.precision, framework=run.framework
+            (offered,), filters=run.filters, precision=asked.job.case.precision, framework=run.framework
         )
         missed += [InfeasibleRun(what=one.what, accelerator=one.what, verdict=one.verdict) for one in refused]
         here = replace(asked, request=replace(asked.request, filters=replace(run.filters, terms=terms)))

@@ -304,7 +304,7 @@ def local_request(values: Mapping[str, Any]) -> LocalRequest:
     return build(LocalRequest, read_fields({**values, **bare}, LocalRequest))
 
 
-def machine_of(request: LocalRequest, *, additions: Additions = catalog.NOTHING) -> Machine:
+def asked_machine(request: LocalRequest, *, additions: Additions = catalog.NOTHING) -> Machine:
     """
     The machine that a request names.
 

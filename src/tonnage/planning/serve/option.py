@@ -223,7 +223,7 @@ def least_cost_of(site: Site, *, replicas: int, ranks: int, request: Serve) -> C
 def _costs(site: Site, *, replicas: int, ranks: int, request: Serve) -> Iterator[tuple[Cost, Offer, Term]]:
     """What so many replicas cost, where, how long."""
     for offer in site.offers:
-        if not site.holds(offer, ranks):
+        if not site.takes(offer, ranks):
             continue
         instances = instances_needed(replicas=replicas, ranks=ranks, per_instance=offer.count)
         if offer.stock is not None and instances * offer.count > offer.stock:

@@ -10,9 +10,10 @@ from typing import Final, Literal
 
 import msgspec
 
+from tonnage.domain.case import TrainCase
 from tonnage.domain.model import Model
 from tonnage.domain.requests.train import FineTune, Train
-from tonnage.domain.training import OBJECTIVES, Method
+from tonnage.domain.training import OBJECTIVES
 from tonnage.errors import BadRequest
 from tonnage.physics.parameters import parameters
 from tonnage.planning.core.header import Context
@@ -38,20 +39,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The work, whoever runs it."""
 
     kind: Literal["train", "finetune"]
-    method: Method
+    case: TrainCase
+    """Its step as `predict` is asked, of no accelerator yet: method, formats, optimizer, adapters, objective."""
     sequences: float
     """Through the model in the whole run, repeated epochs counted."""
     seq_len: int
     global_batch: int
     """Sequences per optimizer step: as stated, else the usual number, which a search may raise."""
-    precision: str
-    optimizer: str
     largest_batch: int | None = None
     """Most sequences per step that a search may take; absent = the batch is stated."""
-    lora_rank: int = 16
-    objective: Literal["sft", "dpo", "kto", "orpo", "simpo", "reward"] = "sft"
-    reference: Literal["model", "cached"] = "model"
-    image_px: int | None = None
     assumed: tuple[str, ...] = ()
 
     def steps_of(self, global_batch: int) -> float:
@@ -67,8 +63,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
         Examples
         --------
-        >>> job = Job(kind="train", method="pretrain", sequences=1e9, seq_len=2048, global_batch=512,
-        ...           largest_batch=2048, precision="bf16", optimizer="adamw")
+        >>> job = Job(kind="train", case=TrainCase(model="8B", accelerator=""), sequences=1e9, seq_len=2048,
+        ...           global_batch=512, largest_batch=2048)
         >>> job.batches(448), job.batches(16)
         ([448, 896, 1792], [512])
         """
@@ -84,12 +80,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def tokens(self) -> float:
         """Through the model, padding counted. [tokens]"""
-        return self.sequences * self.seq_len * OBJECTIVES[self.objective].sequences
-
-    @property
-    def adapter(self) -> bool:
-        """Whether the base stays frozen."""
-        return self.method in {"lora", "qlora", "dora"}
+        return self.sequences * self.seq_len * OBJECTIVES[self.case.objective].sequences
 
 
 class TrainContext(Context[Train | FineTune], frozen=True, kw_only=True):
@@ -135,13 +126,11 @@ def _pretraining(request: Train, model: Model) -> Job:
         )
     return Job(
         kind="train",
-        method="pretrain",
+        case=TrainCase(model=model.id, accelerator="", precision=request.precision, optimizer=request.optimizer),
         sequences=sequences,
         seq_len=length,
         global_batch=batch,
         largest_batch=largest,
-        precision=request.precision,
-        optimizer=request.optimizer,
         assumed=tuple(said),
     )
 
@@ -157,17 +146,21 @@ def _fine_tuning(request: FineTune, model: Model) -> Job:
         said.append(f"global batch not given: {batch} {'images' if images else 'sequences'}")
     return Job(
         kind="finetune",
-        method=request.method,
+        case=TrainCase(
+            model=model.id,
+            accelerator="",
+            method=request.method,
+            precision=request.precision,
+            optimizer=request.optimizer,
+            lora_rank=request.lora_rank,
+            objective=request.objective,
+            reference=request.reference,
+            image_px=request.image_px,
+        ),
         sequences=sequences,
         seq_len=length,
         global_batch=batch,
         largest_batch=largest,
-        precision=request.precision,
-        optimizer=request.optimizer,
-        lora_rank=request.lora_rank,
-        objective=request.objective,
-        reference=request.reference,
-        image_px=request.image_px,
         assumed=tuple(said),
     )
 

@@ -112,7 +112,7 @@ def _sites(asked: TrainContext) -> tuple[tuple[Site, ...], tuple[Rejection, ...]
     request = asked.request
     found, excluded = sites(request.filters, additions=asked.additions, without=WORKERS)
     able, refused = trainable_sites(
-        found, filters=request.filters, precision=asked.job.precision, framework=request.framework
+        found, filters=request.filters, precision=asked.job.case.precision, framework=request.framework
     )
     return able, (*refused, *excluded)
 

@@ -252,7 +252,7 @@ def faster_stack(asked: TrainContext, best: TrainOption) -> str:
         return ""
     each, name, found = least
     times = now / each
-    rest = " (8-bit products: watch the loss)" if name.endswith("FP8") and asked.job.precision != "fp8" else ""
+    rest = " (8-bit products: watch the loss)" if name.endswith("FP8") and asked.job.case.precision != "fp8" else ""
     return (
         f"{name} on the same accelerators: {times:.2g}x as fast ({found.setup.layout.label}), about "
         f"{show(best.run.wall_s.value / times, 's')}{rest}"
@@ -265,15 +265,16 @@ def _per_sequence(found: Arrangement) -> float:
 
 def _others(asked: TrainContext, best: TrainOption) -> Iterator[tuple[str, Arrangement]]:
     """Software that splits layers by habit, in the option's format and in 8 bits where the part computes in them."""
-    card = catalog.accelerators(asked.additions)[best.configuration.accelerator]
+    card, case = catalog.accelerators(asked.additions)[best.configuration.accelerator], asked.job.case
     place = place_of(asked, best)
-    formats = [asked.job.precision, *(["fp8"] if "fp8" in card.peaks and asked.job.precision == "bf16" else [])]
+    formats = [case.precision, *(["fp8"] if "fp8" in card.peaks and case.precision == "bf16" else [])]
     names = [asked.request.framework] if asked.request.framework else []
     names += [spec.example for spec in training_families().values() if spec.model_parallel and not names]
     for name in names:
         if not runs_on(name, card):
             continue
         for precision in formats:
-            fastest = fastest_likely(asked, place, job=replace(asked.job, precision=precision), framework=name)
+            job = replace(asked.job, case=replace(case, precision=precision))
+            fastest = fastest_likely(asked, place, job=job, framework=name)
             if fastest is not None:
                 yield f"{name}, {precision.upper()}", fastest

@@ -175,24 +175,17 @@ def templates(model: Model, place: Place, *, job: Job, frameworks: tuple[str, ..
     """Everything that the layout does not change, one per family of software."""
     found: dict[str, TrainSetup] = {}
     for name in frameworks or _frameworks(job, place)[0]:
-        case = TrainCase(
-            model=model.id,
+        case = replace(
+            job.case,
             accelerator=place.accelerator.id,
-            method=job.method,
-            count=1,
             accelerators_per_node=min(place.per_node, place.count),
             links=Links(intra=place.intra_link, inter_bytes_per_s=place.inter_bytes_per_s),
             layout=TrainCaseLayout(tp=1, pp=1, vpp=1, cp=1, ep=1, sharding="none"),
-            precision=precision_on(place.accelerator, job.precision),
+            precision=precision_on(place.accelerator, job.case.precision),
             micro_batch=1,
             global_batch=1,
             seq_len=job.seq_len,
-            image_px=job.image_px,
             recompute="none",
-            optimizer=job.optimizer,
-            lora_rank=job.lora_rank,
-            objective=job.objective,
-            reference=job.reference,
             framework=name,
         )
         setup = resolve_setup(case, model=model, accelerator=place.accelerator).setup
@@ -223,10 +216,10 @@ def _frameworks(job: Job, place: Place) -> list[tuple[str, ...]]:
     """
     if place.accelerator.vendor.lower() == "google":
         situation: Situation = "tpu"
-    elif job.method == "pretrain":
+    elif job.case.method == "pretrain":
         situation = "pretrain" if place.count > 1 else "pretrain_alone"
     else:
-        situation = "finetune_whole" if job.method == "full" and place.count > 1 else "finetune"
+        situation = "finetune_whole" if job.case.method == "full" and place.count > 1 else "finetune"
     return [tuple(spec.example for spec in group) for group in usual_software(situation)]
 
 
@@ -284,12 +277,12 @@ def over_best_layout(case: TrainCase) -> tuple[float, TrainSetup, TrainSetup] | 
         return None
     job = Job(
         kind="train",
-        method="pretrain",
+        case=TrainCase(
+            model=model.id, accelerator=case.accelerator, precision=case.precision, optimizer=case.optimizer
+        ),
         sequences=1e6,
         seq_len=case.seq_len,
         global_batch=case.global_batch,
-        precision=case.precision,
-        optimizer=case.optimizer,
     )
     place = Place(
         accelerator=accelerator,
