@@ -47,7 +47,8 @@ SIZES_LOOKED_AT: Final = 3
 """Layouts from the smallest that fits: larger ones only cost more when nobody waits."""
 WORTH_THE_HASTE: Final = 1.05
 """Without a deadline, as many instances are taken as raise the cost by no more than this. [-]"""
-KEPT_PER_SITE: Final = 2
+KEPT_PER_TERM: Final = 2
+"""Of a site: a first, and another where it is rented so."""
 ROUNDING: Final = 1e-9
 FAR: Final = 3.0
 """Errors are followed so many times the way to the end of their interval. [-]"""
@@ -318,7 +319,7 @@ def _best(found: list[Found]) -> list[Found]:
     terms: dict[str, list[Found]] = {}
     for one in ranked:
         terms.setdefault(one.at.place.term, []).append(one)
-    kept = [one for group in terms.values() for one in group[:KEPT_PER_SITE]]
+    kept = [one for group in terms.values() for one in group[:KEPT_PER_TERM]]
     return sorted(kept, key=_surely_cheapest)
 
 

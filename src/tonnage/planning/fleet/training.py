@@ -40,7 +40,7 @@ WORTH: Final = 3.0
 """A count whose least cost is beyond this multiple of the best found is not arranged. [-]"""
 PRECISE: Final = 1e-4
 """Share of it to which a time is found. [-]"""
-KEPT_PER_SITE: Final = 4
+COUNTS_PER_SITE: Final = 4
 """Counts of one accelerator that are arranged, the cheapest at best first."""
 
 
@@ -83,7 +83,7 @@ def run_candidates(
     tried: Counter[tuple[int, bool]] = Counter()
     for attempt, site in sorted(attempts, key=lambda pair: (pair[0].usd, pair[0].rental.place.count)):
         own = attempt.rental.offers[0].provider == OWNED
-        if tried[id(site), own] >= KEPT_PER_SITE or (not own and attempt.usd > WORTH * best):
+        if tried[id(site), own] >= COUNTS_PER_SITE or (not own and attempt.usd > WORTH * best):
             continue
         tried[id(site), own] += 1
         looked += 1
