@@ -17,8 +17,8 @@ ALLOWED = {
     "NamedTuple",
     "Generic",
 }
-HEADERS = {"PlanHeader", "RankedPlan"}
-"""Records that others extend: what all plans say (decision 16)."""
+HEADERS = {"PlanHeader", "RankedPlan", "RankedOption", "RunOption", "Context"}
+"""Records that others extend: what all plans and all options say, and all questions hold (decision 16)."""
 OPENED = {"float", "StepTable", "Times"}
 """What one formula runs on, plain and explained: numbers that keep their parts, where they come from (decision 28)."""
 
