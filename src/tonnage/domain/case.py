@@ -14,24 +14,23 @@ import msgspec
 from tonnage.domain.answer import Quantity
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.layout import NETWORK_ENGINE, SERVING_ENGINE, Disaggregation, Layout
-from tonnage.domain.precision import Precision
 from tonnage.domain.requests.case_fields import (
     DOCUMENT_LEN,
-    ENGINE,
-    FORMATS,
-    FRACTION,
     FUSED_EXPERTS,
-    ID,
     LINKS,
-    MODEL,
-    OPTIMIZER,
-    PER_NODE,
     PREDICTED_AHEAD,
-    RECOMPUTE,
-    RELEASE,
-    RUNS_ON,
-    SETTINGS,
-    YEAR,
+    CaseId,
+    CaseModel,
+    EngineName,
+    EngineSettings,
+    Formats,
+    Fraction,
+    OptimizerName,
+    PerNode,
+    Recomputed,
+    Release,
+    RunsOn,
+    Year,
 )
 from tonnage.domain.requests.field import (
     MAY_BE_NOTHING,
@@ -80,16 +79,16 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ServeCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="serve"):
     """One language model served by one engine on one accelerator type."""
 
-    model: Annotated[Any, MODEL]
-    accelerator: Annotated[str, RUNS_ON]
+    model: CaseModel
+    accelerator: RunsOn
     traffic: Annotated[Traffic, Group(name="traffic")]
     isl: Annotated[float, Field("mean prompt length", "tokens", low=MAY_BE_NOTHING)]
     osl: Annotated[float, Field("mean answer length", "tokens")]
     layout: Annotated[Layout, Group(name="layout")] = Layout()
-    precision: Annotated[Precision | None, FORMATS] = None
-    engine: Annotated[str, ENGINE] = SERVING_ENGINE
-    engine_version: Annotated[str | None, RELEASE] = None
-    engine_options: Annotated[dict[str, Any], SETTINGS] = {}
+    precision: Formats = None
+    engine: EngineName = SERVING_ENGINE
+    engine_version: Release = None
+    engine_options: EngineSettings = {}
     length_spread: Annotated[
         tuple[float, float] | None, Field("even draw between these fractions of the lengths; absent = fixed", "numbers")
     ] = None
@@ -107,10 +106,10 @@ class ServeCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     split_mode: Annotated[
         Literal["tensor", "layer"], layout_field("how a model is spread over cards: each layer, or whole layers")
     ] = "tensor"
-    accelerator_fraction: Annotated[float, FRACTION] = 1.0
+    accelerator_fraction: Fraction = 1.0
     replicas: Annotated[int, layout_field("independent copies that share the load", low=-1.0)] = 1
-    year: Annotated[int | None, YEAR] = None
-    id: Annotated[str | None, ID] = None
+    year: Year = None
+    id: CaseId = None
 
 
 class TrainCaseLayout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -135,14 +134,14 @@ class TrainCaseLayout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 class TrainCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="train"):
     """One training configuration: a step on `count` accelerators."""
 
-    model: Annotated[Any, MODEL]
-    accelerator: Annotated[str, RUNS_ON]
+    model: CaseModel
+    accelerator: RunsOn
     method: Annotated[
         Literal["pretrain", "full", "lora", "qlora", "dora"],
         training_field("pretraining, full fine-tuning, or an adapter"),
     ] = "pretrain"
     count: Annotated[int, accelerator_field("accelerators of the run")] = 1
-    accelerators_per_node: Annotated[int | None, PER_NODE] = None
+    accelerators_per_node: PerNode = None
     links: Annotated[Links, LINKS] = Links()
     layout: Annotated[TrainCaseLayout, Group(name="layout")] = TrainCaseLayout()
     precision: Annotated[
@@ -182,7 +181,7 @@ class TrainCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
         Literal["channels-first", "channels-last"] | None,
         training_field("how images lie in memory; absent = channels-first, PyTorch's own"),
     ] = None
-    recompute: Annotated[Literal["none", "selective", "full"] | None, RECOMPUTE] = None
+    recompute: Recomputed = None
     recompute_share: Annotated[
         float | None,
         training_field("share of the layers that full recompute covers; absent = all, or as memory needs", "fraction"),
@@ -193,7 +192,7 @@ class TrainCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     ] = 1.0
     predicted_ahead: Annotated[int, PREDICTED_AHEAD] = 0
     fused_experts: Annotated[bool | None, FUSED_EXPERTS] = None
-    optimizer: Annotated[str, OPTIMIZER] = "adamw"
+    optimizer: OptimizerName = "adamw"
     master_weights: Annotated[
         bool | None, training_field("an fp32 copy of the weights; absent = as the framework does")
     ] = None
@@ -223,20 +222,20 @@ class TrainCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     framework: Annotated[
         str | None, training_field("trainer: megatron, composer, pytorch, torchtitan, torchtune, deepspeed, hf …")
     ] = None
-    year: Annotated[int | None, YEAR] = None
-    accelerator_fraction: Annotated[float, FRACTION] = 1.0
+    year: Year = None
+    accelerator_fraction: Fraction = 1.0
     memory_kind: Annotated[
         Literal["allocated", "reserved", "device"],
         training_field("what the peak of memory means: the allocator's own, with its cache, or the driver's"),
     ] = "reserved"
-    id: Annotated[str | None, ID] = None
+    id: CaseId = None
 
 
 class InferCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="infer"):
     """One batch through a model that does not decode text: vision, encoder, diffusion, speech, recommender."""
 
-    model: Annotated[Any, MODEL]
-    accelerator: Annotated[str, RUNS_ON]
+    model: CaseModel
+    accelerator: RunsOn
     batch: Annotated[int, Field("samples that run at once")] = 1
     resolution: Annotated[int | None, Field("side of the images, in pixels")] = None
     steps: Annotated[int | None, Field("steps of a diffusion model")] = None
@@ -246,8 +245,8 @@ class InferCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     precision: Annotated[
         str, engine_field("what the products are computed in: fp32, tf32, fp16, bf16, fp8, int8", known="formats")
     ] = "fp16"
-    engine: Annotated[str, ENGINE] = NETWORK_ENGINE
-    engine_version: Annotated[str | None, RELEASE] = None
+    engine: EngineName = NETWORK_ENGINE
+    engine_version: Release = None
     engine_mode: Annotated[str | None, engine_field("eager, compiled, or another mode of the engine")] = None
     count: Annotated[int, accelerator_field("accelerators that run it")] = 1
     tp: Annotated[int, layout_field("ranks that share one copy")] = 1
@@ -261,10 +260,10 @@ class InferCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     activation_values: Annotated[
         float | None, engine_field("values of activations of one sample, where the case knows them")
     ] = None
-    accelerator_fraction: Annotated[float, FRACTION] = 1.0
+    accelerator_fraction: Fraction = 1.0
     links: Annotated[Links, LINKS] = Links()
-    year: Annotated[int | None, YEAR] = None
-    id: Annotated[str | None, ID] = None
+    year: Year = None
+    id: CaseId = None
 
 
 Case = ServeCase | TrainCase | InferCase

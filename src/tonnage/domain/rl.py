@@ -16,18 +16,17 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.case import Links, TrainCaseLayout
 from tonnage.domain.layout import SERVING_ENGINE, Layout
-from tonnage.domain.precision import Precision
 from tonnage.domain.requests.case_fields import (
-    ENGINE,
-    FORMATS,
-    ID,
     LINKS,
-    MODEL,
-    OPTIMIZER,
-    PER_NODE,
-    RECOMPUTE,
-    RUNS_ON,
-    SETTINGS,
+    CaseId,
+    CaseModel,
+    EngineName,
+    EngineSettings,
+    Formats,
+    OptimizerName,
+    PerNode,
+    Recomputed,
+    RunsOn,
 )
 from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group, accelerator_field, training_field
 
@@ -57,8 +56,8 @@ NOTHING_FITTED: Final = RlCoefficients()
 class RlCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="rl"):
     """One step of reinforcement learning on `count` accelerators of one type."""
 
-    model: Annotated[Any, MODEL]
-    accelerator: Annotated[str, RUNS_ON]
+    model: CaseModel
+    accelerator: RunsOn
     count: Annotated[int, accelerator_field("accelerators for rollout and training together")]
     prompts_per_step: Annotated[int, Field("prompts of one step")]
     responses_per_prompt: Annotated[int, Field("responses to each prompt")]
@@ -80,12 +79,12 @@ class RlCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
     rollout_layout: Annotated[Layout, Group(name="rollout_layout")] = Layout()
     train_layout: Annotated[TrainCaseLayout, Group(name="train_layout")] = TrainCaseLayout()
     precision: Annotated[str, training_field("what the products of training are computed in", known="formats")] = "bf16"
-    rollout_precision: Annotated[Precision | None, FORMATS] = None
-    engine: Annotated[str, ENGINE] = SERVING_ENGINE
-    engine_options: Annotated[dict[str, Any], SETTINGS] = {}
+    rollout_precision: Formats = None
+    engine: EngineName = SERVING_ENGINE
+    engine_options: EngineSettings = {}
     framework: Annotated[str | None, training_field("trainer; absent = what large trainings usually run on")] = None
-    recompute: Annotated[Literal["none", "selective", "full"] | None, RECOMPUTE] = None
-    optimizer: Annotated[str, OPTIMIZER] = "adamw"
+    recompute: Recomputed = None
+    optimizer: OptimizerName = "adamw"
     old_policy: Annotated[
         bool, training_field("log-probabilities under the policy that trains are computed before it changes")
     ] = True
@@ -111,8 +110,8 @@ class RlCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
         str, Field("profile whose distribution of answers the responses' lengths follow", known="profiles")
     ] = "reasoning"
     links: Annotated[Links, LINKS] = Links()
-    accelerators_per_node: Annotated[int | None, PER_NODE] = None
-    id: Annotated[str | None, ID] = None
+    accelerators_per_node: PerNode = None
+    id: CaseId = None
 
     @property
     def responses(self) -> int:

@@ -74,6 +74,8 @@ CONFIDENCE: Final = objective_field(
     low=0.01,
     high=0.99,
 )
+Confidence = Annotated[float, CONFIDENCE]
+ModelName = Annotated[str, MODEL]
 ENGINES: Final = engine_field("serving engines to consider", "list", name="engine", known="planned engines")
 
 

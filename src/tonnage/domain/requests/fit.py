@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from tonnage.domain.layout import SERVING_ENGINE
-from tonnage.domain.requests.common import MODEL
+from tonnage.domain.requests.common import ModelName
 from tonnage.domain.requests.field import (
     Field,
     accelerator_field,
@@ -24,7 +24,7 @@ Solve = Literal["context", "concurrency", "batch", "seq-len", "model"]
 class FitRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is asked. Absent = chosen, and said so in the answer."""
 
-    model: Annotated[str, MODEL] = ""
+    model: ModelName = ""
     goal: Annotated[
         Goal,
         Field("memory for serving (the default)", "flag", name="serve"),

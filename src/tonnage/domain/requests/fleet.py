@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from tonnage.domain.requests.common import CONFIDENCE, TERMS, Filters, Lengths, LoadShape
+from tonnage.domain.requests.common import TERMS, Confidence, Filters, Lengths, LoadShape
 from tonnage.domain.requests.field import (
     MAY_BE_NOTHING,
     Field,
@@ -194,7 +194,7 @@ class FleetRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         float | None,
         objective_field("most to spend, on average over the hours", "USD/h", name="budget", bare=True, high=1e7),
     ] = None
-    confidence: Annotated[float, CONFIDENCE] = 0.8
+    confidence: Confidence = 0.8
     """Of every workload that does not state its own."""
     max_kinds: Annotated[int | None, accelerator_field("most kinds of accelerator in the fleet", high=64)] = None
     """Hosts without accelerators do not count."""

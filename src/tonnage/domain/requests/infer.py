@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import replace
 
-from tonnage.domain.requests.common import CONFIDENCE, FORMATS, MODEL, Filters
+from tonnage.domain.requests.common import FORMATS, MODEL, Confidence, Filters
 from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group, engine_field, objective_field, reliability_field
 
 
@@ -35,7 +35,7 @@ class Infer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     ]
     """Samples; seconds of audio for speech. [1/s]"""
     video: Annotated[Video | None, Group()] = None
-    confidence: Annotated[float, CONFIDENCE] = 0.8
+    confidence: Confidence = 0.8
     """The plan is the cheapest option that carries the load in time with at least this chance. [-]"""
     latency_s: Annotated[
         float | None, objective_field("longest mean latency: 100 ms", "s", name="latency", high=86400.0)

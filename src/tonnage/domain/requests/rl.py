@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from tonnage.domain.layout import SERVING_ENGINE
-from tonnage.domain.requests.common import CONFIDENCE, MODEL, Filters
+from tonnage.domain.requests.common import Confidence, Filters, ModelName
 from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group, accelerator_field, engine_field, training_field
 from tonnage.domain.requests.train import Budget, Checkpoint, Deadline, Headroom, Optimizer, Spares, Validation
 
@@ -15,7 +15,7 @@ from tonnage.domain.requests.train import Budget, Checkpoint, Deadline, Headroom
 class Rl(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="rl"):
     """So many steps of PPO, GRPO, RLOO or DAPO on a model."""
 
-    model: Annotated[str, MODEL]
+    model: ModelName
     steps: Annotated[float, Field("steps of rollout and training: 200", high=1e8)]
     response_tokens: Annotated[float, Field("mean length of a response", "tokens", high=1e7)]
     """As generated, cut ones included. [tokens]"""
@@ -59,7 +59,7 @@ class Rl(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="rl"
     optimizer: Optimizer = "adamw"
     deadline_s: Deadline = None
     budget_usd: Budget = None
-    confidence: Annotated[float, CONFIDENCE] = 0.8
+    confidence: Confidence = 0.8
     """The plan is the cheapest option that keeps deadline and budget with at least this chance. [-]"""
     filters: Annotated[Filters, Group()] = Filters()
     count: Annotated[int | None, accelerator_field("exactly this many, of both sides", high=1e6)] = None

@@ -9,14 +9,14 @@ import msgspec
 from tonnage.domain.layout import SERVING_ENGINE
 from tonnage.domain.requests.adapters import AdapterFields
 from tonnage.domain.requests.common import (
-    CONFIDENCE,
     ENGINES,
     FORMATS,
-    MODEL,
     QUALITY,
+    Confidence,
     Filters,
     Lengths,
     LoadShape,
+    ModelName,
     Slo,
 )
 from tonnage.domain.requests.field import (
@@ -35,7 +35,7 @@ from tonnage.domain.requests.sessions import SessionFields
 class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="serve"):
     """Answer requests as they come, under latency objectives."""
 
-    model: Annotated[str, MODEL]
+    model: ModelName
     lengths: Annotated[Lengths, Group()]
     rate_per_s: Annotated[
         float | None, Field("requests that arrive, on average: 4/s, 240/min", "1/s", name="rate", high=1e7)
@@ -50,7 +50,7 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     images: Annotated[ImageFields, Group()] = ImageFields()
     """As written; what the model makes of them is in `lengths`."""
     slo: Annotated[Slo, Group()] = Slo()
-    confidence: Annotated[float, CONFIDENCE] = 0.8
+    confidence: Confidence = 0.8
     """The plan is the cheapest option that meets every objective at once with at least this chance. [-]"""
     shape: Annotated[LoadShape, Group()] = LoadShape()
     precisions: Annotated[tuple[str, ...], FORMATS] = ()
@@ -109,14 +109,14 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
 class Batch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="batch"):
     """Finish N items by a deadline. They are independent, so that spot prices are looked at, too."""
 
-    model: Annotated[str, MODEL]
+    model: ModelName
     items: Annotated[float, Field("prompts to answer: 50M", high=1e13)]
     lengths: Annotated[Lengths, Group(usual={"traffic": "batch"})]
     deadline_s: Annotated[
         float | None,
         objective_field("all answers by then: 8 h; without it the cheapest is taken", "s", name="deadline", high=1e8),
     ] = None
-    confidence: Annotated[float, CONFIDENCE] = 0.8
+    confidence: Confidence = 0.8
     """The plan is the cheapest option that keeps deadline and budget with at least this chance. [-]"""
     precisions: Annotated[tuple[str, ...], FORMATS] = ()
     quality_floor: Annotated[float | None, QUALITY] = None

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from tonnage.domain.requests.common import CONFIDENCE, MODEL, Filters
+from tonnage.domain.requests.common import Confidence, Filters, ModelName
 from tonnage.domain.requests.field import (
     MAY_BE_NOTHING,
     Field,
@@ -48,14 +48,14 @@ Spares = Annotated[int | None, reliability_field("instances beyond the job's own
 class Train(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="train"):
     """Pre-train on a token budget."""
 
-    model: Annotated[str, MODEL]
+    model: ModelName
     tokens: Annotated[float, Field("tokens to train on: 100B, 15T", "tokens", high=1e16)]
     seq_len: Annotated[int | None, _SEQ_LEN] = None
     """Absent = 4,096, or what the model takes if that is less. [tokens]"""
     global_batch: _GlobalBatch = None
     deadline_s: Deadline = None
     budget_usd: Budget = None
-    confidence: Annotated[float, CONFIDENCE] = 0.8
+    confidence: Confidence = 0.8
     """The plan is the cheapest option that keeps deadline and budget with at least this chance. [-]"""
     precision: _Precision = "bf16"
     optimizer: Optimizer = "adamw"
@@ -78,7 +78,7 @@ class Train(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
 class FineTune(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="finetune"):
     """Adapt a model to a data set."""
 
-    model: Annotated[str, MODEL]
+    model: ModelName
     method: Annotated[Literal["full", "lora", "qlora", "dora"], training_field("full, lora, qlora or dora")] = "lora"
     objective: Annotated[
         Literal["sft", "dpo", "kto", "orpo", "simpo", "reward"],
@@ -102,7 +102,7 @@ class FineTune(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     lora_rank: Annotated[int, training_field("rank of the adapters", high=65536)] = 16
     deadline_s: Deadline = None
     budget_usd: Budget = None
-    confidence: Annotated[float, CONFIDENCE] = 0.8
+    confidence: Confidence = 0.8
     """The plan is the cheapest option that keeps deadline and budget with at least this chance. [-]"""
     precision: _Precision = "bf16"
     optimizer: Optimizer = "adamw"
