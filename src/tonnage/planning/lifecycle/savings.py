@@ -151,7 +151,7 @@ def _first_usd(
         binding = None if found else alone().binding
     except TonnageError as error:
         return str(error)
-    return found[0].cost.value if binding is None else binding.reason
+    return found[0].cost.value if binding is None else binding.reason or "nothing does it"
 
 
 def _serving_cost(life: _Life, serve: Serve) -> float | str:
