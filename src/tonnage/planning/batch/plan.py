@@ -179,7 +179,7 @@ def _works(asked: Context[Batch], site: Site, *, startable: bool) -> Iterator[Wo
     most = site.largest(LARGEST_REPLICA, allowed=request.filters.max_count)
     for engine in request.engines:
         for of_format in limits.configurations(
-            request, asked.model, site, engine=engine, most=most, domain=domain, startable=startable
+            request, asked.model, site=site, engine=engine, most=most, domain=domain, startable=startable
         ):
             served = 0
             for configuration in of_format:

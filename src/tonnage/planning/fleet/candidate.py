@@ -273,7 +273,9 @@ def _at(search: _Search, *, startable: bool) -> Iterator[Candidate | Infeasible]
         (site, most) if piece is None else (replace(site, accelerator=search.part, per_node=1, intra_link=None), 1)
     )
     for engine in allowed.engines:
-        for of_format in limits.configurations(allowed, model, held, engine=engine, most=most, startable=startable):
+        for of_format in limits.configurations(
+            allowed, model, site=held, engine=engine, most=most, startable=startable
+        ):
             served = 0
             for configuration in of_format:
                 outcome = _evaluate(search, configuration)

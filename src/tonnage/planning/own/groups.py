@@ -161,7 +161,7 @@ def _most_output(request: Serve, model: Model, *, site: Site, count: int) -> Can
     for startable, engine in itertools.product((True, False), request.engines):
         if not startable and (best or request.precisions):
             break  # what needs another checkpoint is looked at where nothing else runs
-        worth = limits.configurations(request, model, site, engine=engine, most=count, startable=startable)
+        worth = limits.configurations(request, model, site=site, engine=engine, most=count, startable=startable)
         for configuration in itertools.chain.from_iterable(worth):
             outcome = outcome_of(request, model, site=site, configuration=configuration)
             if isinstance(outcome, Infeasible):

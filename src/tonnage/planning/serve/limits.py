@@ -58,7 +58,7 @@ def precisions(
 
 
 def configurations(
-    request: Serve, model: Model, site: Site, *, engine: str, most: int, domain: int = 0, startable: bool
+    request: Serve, model: Model, *, site: Site, engine: str, most: int, domain: int = 0, startable: bool
 ) -> Iterator[list[Configuration]]:
     """
     What an engine may run on a site: for each of the `precisions`, replicas of at most so many ranks, small ones first.

@@ -370,7 +370,7 @@ def _configurations(
     for engine in request.engines:
         worth = [
             *limits.configurations(
-                request, model, site, engine=engine, most=most, domain=reach_of(site), startable=startable
+                request, model, site=site, engine=engine, most=most, domain=reach_of(site), startable=startable
             )
         ]
         if not worth and startable:
