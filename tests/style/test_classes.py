@@ -6,6 +6,8 @@ import pytest
 from tests.style.source import modules, tree_of
 
 ALLOWED = {
+    "Record",
+    "SparseRecord",
     "Struct",
     "Exception",
     "Enum",
@@ -57,12 +59,12 @@ def forbidden_bases(sources: dict[str, str]) -> list[str]:
 def thawed_structs(sources: dict[str, str]) -> list[str]:
     """Structs of the domain that are not frozen."""
     return [
-        f"src/tonnage/{module}:{node.lineno} {node.name}: a noun is frozen=True"
+        f"src/tonnage/{module}:{node.lineno} {node.name}: a noun is a Record"
         for module, text in sources.items()
         if module.startswith("domain/")
         for node in ast.walk(tree_of(text))
         if isinstance(node, ast.ClassDef)
-        and {"Struct", *HEADERS} & {base_name(base).rpartition(".")[2] for base in node.bases}
+        and "Struct" in {base_name(base).rpartition(".")[2] for base in node.bases}
         and not any(
             keyword.arg == "frozen" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
             for keyword in node.keywords
@@ -85,7 +87,8 @@ def test_domain_structs_are_frozen() -> None:
     [
         ("class A: ...", False),
         ("class A(msgspec.Struct, frozen=True): ...", False),
-        ("class A(RankedPlan[Serve, ServeOption], frozen=True): ...", False),
+        ("class A(Record, kw_only=True): ...", False),
+        ("class A(RankedPlan[Serve, ServeOption]): ...", False),
         ("class A(Protocol[T]): ...", False),
         ("class A(click.Group): ...", False),
         ("class TonnageError(Exception): ...\nclass UnknownName(TonnageError): ...", False),

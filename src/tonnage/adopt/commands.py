@@ -14,12 +14,13 @@ from tonnage.adopt.shell import Script
 from tonnage.domain.adoption import Machine, Running
 from tonnage.export import known_targets, target_module
 from tonnage.export.options import Options, read_options
+from tonnage.record import Record
 
 _RELEASE: Final = re.compile(r"(?:^|[:/v-])v?(\d+\.\d+(?:\.\d+)?)")
 _CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl", "apptainer", "singularity", "enroot"})
 
 
-class Started(msgspec.Struct, frozen=True, kw_only=True):
+class Started(Record, kw_only=True):
     """A program that was found, and its arguments."""
 
     program: str

@@ -21,6 +21,7 @@ import msgspec
 from tonnage.domain.calibration import Calibration, Learnt, Stretch
 from tonnage.errors import BadFact, UnknownName, did_you_mean, echo, echo_path, nearest
 from tonnage.foreign import check_values
+from tonnage.record import SparseRecord
 from tonnage.units import read
 
 VARIABLE: Final = "TONNAGE_CATALOG"
@@ -36,7 +37,7 @@ FileStates = tuple[tuple[str, int, int], ...]
 """Path, time of change and size of every file: what a cache of their content hangs on."""
 
 
-class Additions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Additions(SparseRecord, kw_only=True):
     """The user's own facts: files or folders of TOML, and overrides "ID.FIELD=VALUE", in order."""
 
     paths: tuple[str, ...] = ()

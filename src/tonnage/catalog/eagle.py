@@ -12,11 +12,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-import msgspec
-
 from tonnage.catalog.rows import DATA, Row, number, table
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model
 from tonnage.errors import BadFact, UnknownName
+from tonnage.record import Record
 
 FOLDER: Final = DATA / "models"
 TEMPERED: Final = 0.83
@@ -26,7 +25,7 @@ FUSED: Final = 3
 """Layers of the target whose hidden states a draft reads. [-]"""
 
 
-class EagleDraft(msgspec.Struct, frozen=True, kw_only=True):
+class EagleDraft(Record, kw_only=True):
     """A published draft: one decoder layer in 16 bits, with a head over the words it may draft."""
 
     id: str
@@ -73,7 +72,7 @@ class EagleDraft(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+class Accepted(Record, kw_only=True):
     """Chance that each token of a chain is kept if those before it were, over published tasks, and where from. [-]"""
 
     tokens: int

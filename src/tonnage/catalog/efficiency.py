@@ -42,9 +42,10 @@ from tonnage.domain.efficiency import (
 )
 from tonnage.domain.layout import SERVING_ENGINE
 from tonnage.errors import BadFact
+from tonnage.record import Record
 
 
-class Provenance(msgspec.Struct, frozen=True, kw_only=True):
+class Provenance(Record, kw_only=True):
     """Where the grids of one file come from."""
 
     accelerator: str
@@ -57,7 +58,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """Byte offset and length of each grid after the header."""
 
 
-class _Block(msgspec.Struct, frozen=True, kw_only=True):
+class _Block(Record, kw_only=True):
     kind: str
     axes: tuple[tuple[float, ...], ...]
     floor_s: float

@@ -21,7 +21,6 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage.catalog.accelerators import accelerators
@@ -31,6 +30,7 @@ from tonnage.domain.answer import Verdict
 from tonnage.domain.engine_spec import EngineSpec
 from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.refusal import refusal
+from tonnage.record import Record
 
 Release = tuple[int, ...]
 
@@ -47,7 +47,7 @@ _MEASURED_ON = "NVIDIA"
 """Vendor on whose parts every engine with releases of its own was fitted."""
 
 
-class EngineTimes(msgspec.Struct, frozen=True, kw_only=True):
+class EngineTimes(Record, kw_only=True):
     """Fitted overheads of one engine in one era."""
 
     engine: str
@@ -132,7 +132,7 @@ def _named() -> frozenset[str]:
 ANY = "*"
 
 
-class Support(msgspec.Struct, frozen=True, kw_only=True):
+class Support(Record, kw_only=True):
     """An engine's kernels for one weight format on one kind of accelerator."""
 
     at_16_bits: bool

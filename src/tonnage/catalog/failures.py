@@ -13,9 +13,10 @@ import msgspec
 
 from tonnage.catalog.rows import DATA, Row, number, table
 from tonnage.errors import BadFact, UnknownName
+from tonnage.record import Record
 
 
-class Interruptions(msgspec.Struct, frozen=True, kw_only=True):
+class Interruptions(Record, kw_only=True):
     """Job-stopping interruptions of one kind of cluster; `low` and `high` bound 90 % of clusters."""
 
     cluster: str
@@ -28,7 +29,7 @@ class Interruptions(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
-class RunFact(msgspec.Struct, frozen=True, kw_only=True):
+class RunFact(Record, kw_only=True):
     """One figure about running: its value, the band published runs lie in, unit and source."""
 
     key: str
@@ -39,7 +40,7 @@ class RunFact(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
-class SpotUptime(msgspec.Struct, frozen=True, kw_only=True):
+class SpotUptime(Record, kw_only=True):
     """How long this many spot instances stay up together, and how long until they are up again."""
 
     instances: int

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-
 from tonnage.catalog.accelerators import accelerator
 from tonnage.catalog.additions import Additions
 from tonnage.catalog.what_if import DTYPES, SEGMENTS
@@ -20,11 +18,12 @@ from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.listing import Column, Hidden
 from tonnage.domain.money import Offer
 from tonnage.errors import BadRequest, UnknownName
+from tonnage.record import SparseRecord
 
 T = TypeVar("T")
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Wanted(SparseRecord, kw_only=True, forbid_unknown_fields=True):
     """What to keep; an empty field asks for nothing. Prices are per accelerator and hour."""
 
     accelerators: tuple[str, ...] = ()
@@ -50,7 +49,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     history: bool = False
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Order(SparseRecord, kw_only=True):
     """How rows are sorted and how many are shown; 0 = all."""
 
     sort: str = ""

@@ -27,10 +27,11 @@ from tonnage.domain.accelerator import (
     parse_slice_name,
 )
 from tonnage.errors import BadFact
+from tonnage.record import Record
 from tonnage.units import GiB
 
 
-class Slice(msgspec.Struct, frozen=True, kw_only=True):
+class Slice(Record, kw_only=True):
     """One profile of one accelerator."""
 
     accelerator: str
@@ -135,7 +136,7 @@ PIXELS_PER_STREAM: Final = 1920.0 * 1080.0 * 30.0
 """Of a stream of 1,080 lines at 30 frames a second. [px/s]"""
 
 
-class Decoder(msgspec.Struct, frozen=True, kw_only=True):
+class Decoder(Record, kw_only=True):
     """The video decoders of one part, all together."""
 
     pixels_per_s: float

@@ -17,10 +17,9 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Final
 
-import msgspec
-
 from tonnage.catalog.rows import DATA, table
 from tonnage.errors import BadFact, UnknownName
+from tonnage.record import Record
 
 KINDS: Final = ("serve", "train", "infer")
 
@@ -28,7 +27,7 @@ _STEADY: Final = frozenset({"light", "crowded"})
 """Loads that, without a row of their own, are as sure as `steady` ones."""
 
 
-class Cause(msgspec.Struct, frozen=True, kw_only=True):
+class Cause(Record, kw_only=True):
     """One named cause of errors, and the part of their variance that it makes up."""
 
     name: str
@@ -38,7 +37,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """Of the variance of ln(measured / predicted). [-]"""
 
 
-class Priors(msgspec.Struct, frozen=True, kw_only=True):
+class Priors(Record, kw_only=True):
     """Before anything is measured: how far the numbers of one run lie from the catalogue's."""
 
     widths: dict[str, float]

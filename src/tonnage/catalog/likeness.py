@@ -8,11 +8,10 @@ from math import exp, inf, log
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import msgspec
-
 from tonnage.catalog.accelerators import accelerators
 from tonnage.catalog.hardware import multiprocessors_of_slice
 from tonnage.domain.accelerator import Accelerator, parse_slice_name
+from tonnage.record import Record
 
 FOLDER: Final = Path(__file__).parent / "data" / "efficiency"
 _ALL: Final = 0.98
@@ -72,7 +71,7 @@ def sustained_shares() -> dict[str, float]:
         return {row["architecture"]: float(row["share"]) for row in csv.DictReader(file)}
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class Part(Record, kw_only=True):
     """What decides from whom an accelerator may borrow."""
 
     name: str

@@ -26,6 +26,7 @@ from tonnage.catalog.rows import DATA, Row, number, table
 from tonnage.domain.model import LatentAttention, Model, Moe, Network, Tower
 from tonnage.domain.precision import Precision, number_format
 from tonnage.errors import BadFact
+from tonnage.record import Record
 from tonnage.units import GB
 
 FOLDER: Final = DATA / "models"
@@ -38,7 +39,7 @@ SHAPE: Final = (
 """Columns that are fields of config.json."""
 
 
-class PublishedDraft(msgspec.Struct, frozen=True, kw_only=True):
+class PublishedDraft(Record, kw_only=True):
     """Tokens drafted a step, and the share of them that is kept, from and to. [tokens, -]"""
 
     tokens: int
@@ -74,7 +75,7 @@ def eagle_targets() -> frozenset[str]:
     return frozenset(id for row in table(FOLDER / "eagle3.csv") for id in row["models"].split(";"))
 
 
-class PublishedCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
+class PublishedCheckpoint(Record, kw_only=True):
     """A checkpoint that was published with some of its weights in more bits than the format that it is named by."""
 
     name: str

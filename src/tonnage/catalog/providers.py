@@ -13,11 +13,10 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-import msgspec
-
 from tonnage.catalog.rows import DATA, Row, number, table
 from tonnage.domain.money import CarbonIntensity, Provider
 from tonnage.errors import BadFact
+from tonnage.record import Record
 
 CERTIFICATIONS: Final = ("gdpr", "iso27001", "soc2", "hipaa")
 """Columns that hold a vendor's statement: yes, no, DPA, on request …"""
@@ -114,7 +113,7 @@ def _intensity(row: Row, *, id: str, source: str) -> CarbonIntensity:
 _STORAGE: Final = DATA / "providers" / "storage.csv"
 
 
-class StoragePrice(msgspec.Struct, frozen=True, kw_only=True):
+class StoragePrice(Record, kw_only=True):
     """The list price of the tier that a running job reads and writes."""
 
     provider: str

@@ -22,11 +22,10 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Final
 
-import msgspec
-
 from tonnage.catalog.rows import DATA, table
 from tonnage.catalog.trace_columns import Columns, add_requests
 from tonnage.errors import BadFact, UnknownName, echo
+from tonnage.record import Record
 
 MAX_LINE_LENGTH: Final = 4 * 1024 * 1024
 PIECE: Final = 1 << 17
@@ -42,7 +41,7 @@ FITTING: Final = 0.9
 """Least share of a log's prompts that have as many ids as blocks."""
 
 
-class PublicTrace(msgspec.Struct, frozen=True, kw_only=True):
+class PublicTrace(Record, kw_only=True):
     """A public request log: where it is and what its licence asks."""
 
     name: str
@@ -56,7 +55,7 @@ class PublicTrace(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of one prefix block, where the log has block ids."""
 
 
-class Trace(msgspec.Struct, frozen=True, kw_only=True):
+class Trace(Record, kw_only=True):
     """A log as columns, in the order of the file. Times begin at 0."""
 
     sent_s: array[float]

@@ -15,6 +15,7 @@ from tonnage.catalog.rows import DATA, table
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.sessions import SessionProfile
 from tonnage.errors import UnknownName
+from tonnage.record import Record
 
 Quantiles = tuple[tuple[float, float], ...]
 QUANTILES = {"p0": 0.0, "p1": 0.01, "p5": 0.05, "p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9,
@@ -23,7 +24,7 @@ QUANTILES = {"p0": 0.0, "p1": 0.01, "p5": 0.05, "p10": 0.1, "p25": 0.25, "p50": 
 WINDOWS_S = {"dispersion": 1.0, "dispersion_10s": 10.0, "dispersion_60s": 60.0, "dispersion_300s": 300.0}
 
 
-class Profile(msgspec.Struct, frozen=True, kw_only=True):
+class Profile(Record, kw_only=True):
     """A traffic profile: what it is, its lengths and burstiness, and where the figures come from."""
 
     name: str
@@ -88,7 +89,7 @@ def _quantiles(row: dict[str, str]) -> Quantiles:
     return tuple((share, float(row[name])) for name, share in QUANTILES.items() if row[name])
 
 
-class Shape(msgspec.Struct, frozen=True, kw_only=True):
+class Shape(Record, kw_only=True):
     """A row of hourly rates that repeats."""
 
     name: str

@@ -25,6 +25,7 @@ import msgspec
 from tonnage.catalog.rows import LIVING, VERSION, aside_of, folder_in, place
 from tonnage.data.signature import is_signed
 from tonnage.errors import BadFact, echo, echo_path
+from tonnage.record import Record
 
 SCHEMA: Final = "tonnage.data/1"
 MANIFEST: Final = "manifest.json"
@@ -37,14 +38,14 @@ KEYS: Final = Path(__file__).with_name("keys.txt")
 KEY_VARIABLE: Final = "TONNAGE_DATA_KEY"
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(Record):
     """One table."""
 
     bytes: int
     sha256: str
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class Manifest(Record, kw_only=True):
     """What a release says of itself, and signs."""
 
     schema: str

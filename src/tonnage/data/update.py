@@ -22,6 +22,7 @@ from tonnage.catalog.rows import LATEST, SHIPPED, VERSION, installed_versions, o
 from tonnage.data.archive import Manifest, install, read_release
 from tonnage.errors import BadFact, BadRequest, TonnageError, echo, echo_path
 from tonnage.fetch import open_url
+from tonnage.record import Record, SparseRecord
 from tonnage.version import __version__
 
 URL_VARIABLE: Final = "TONNAGE_DATA_URL"
@@ -39,7 +40,7 @@ PIECE: Final = 1 << 16
 HEADERS: Final = {"User-Agent": f"tonnage/{__version__}"}
 
 
-class Listed(msgspec.Struct, frozen=True):
+class Listed(Record):
     """One release in an index."""
 
     version: str
@@ -48,14 +49,14 @@ class Listed(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class Index(msgspec.Struct, frozen=True):
+class Index(Record):
     """What a server has."""
 
     schema: str
     releases: tuple[Listed, ...]
 
 
-class Updated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Updated(SparseRecord, kw_only=True):
     """What an update did."""
 
     version: str

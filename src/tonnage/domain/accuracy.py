@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
+from tonnage.record import Record, SparseRecord
 
 SCHEMA = "tonnage.accuracy/1"
 
 
-class BlockErrors(msgspec.Struct, frozen=True, kw_only=True):
+class BlockErrors(Record, kw_only=True):
     """
     Errors of one quantity in one block (or in one group of it). Names are published and never change.
 
@@ -40,7 +40,7 @@ class BlockErrors(msgspec.Struct, frozen=True, kw_only=True):
     below_knee_median_ape: float | None = None
 
 
-class Figure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Figure(SparseRecord, kw_only=True):
     """One figure of a group of rows beside what it is to be, as shares (0.1 is 10 %)."""
 
     group: str
@@ -62,7 +62,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
-class GroupErrors(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class GroupErrors(SparseRecord, kw_only=True):
     """Errors of one figure in one group of rows (a source, a model family), each row counted once. Shares."""
 
     figure: str
@@ -81,7 +81,7 @@ class GroupErrors(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """A setting that most of its rows leave open and that moves the figure."""
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Standing(SparseRecord, kw_only=True):
     """One figure over groups that weigh the same. Shares."""
 
     figure: str
@@ -107,7 +107,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Median over groups of their median half-widths."""
 
 
-class SetAside(msgspec.Struct, frozen=True, kw_only=True):
+class SetAside(Record, kw_only=True):
     """Rows that figures leave out, and those figures with them. In sample."""
 
     name: str
@@ -117,7 +117,7 @@ class SetAside(msgspec.Struct, frozen=True, kw_only=True):
     with_them: tuple[Standing, ...]
 
 
-class OutOfSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class OutOfSample(SparseRecord, kw_only=True):
     """Errors on what no fit had seen, group by group and over groups; in sample beside them."""
 
     standings: tuple[Standing, ...] = ()
@@ -129,7 +129,7 @@ class OutOfSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Of the tables that no fit has read, as shipped, by source."""
 
 
-class Duel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Duel(SparseRecord, kw_only=True):
     """Another program beside ours on one figure of one source, on exactly the numbers that both predict. Medians."""
 
     figure: str
@@ -154,7 +154,7 @@ class Duel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Share of measured values inside their 90 % intervals, where they gave any."""
 
 
-class PeerErrors(msgspec.Struct, frozen=True, kw_only=True):
+class PeerErrors(Record, kw_only=True):
     """Another tool's errors beside ours, on exactly the rows that both predict."""
 
     engine: str
@@ -171,7 +171,7 @@ class PeerErrors(msgspec.Struct, frozen=True, kw_only=True):
     """Ours by fits that had not seen the row's model family."""
 
 
-class Regret(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Regret(SparseRecord, kw_only=True):
     """What picking by predictions reaches among measured configurations, under one limit on the time per token."""
 
     who: str = ""
@@ -201,7 +201,7 @@ class Regret(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What picking at random among those that keep the limit would reach, median over questions."""
 
 
-class ConfidenceRegret(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ConfidenceRegret(SparseRecord, kw_only=True):
     """What one rule reaches among measured configurations; a miss reaches and keeps nothing."""
 
     who: str = ""
@@ -219,7 +219,7 @@ class ConfidenceRegret(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """By limit: share of questions whose pick keeps it."""
 
 
-class Reliability(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Reliability(SparseRecord, kw_only=True):
     """Picks by the chance that was said of them, and what became of them."""
 
     who: str = ""
@@ -232,7 +232,7 @@ class Reliability(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Share that kept the limit. [-]"""
 
 
-class LogErrors(msgspec.Struct, frozen=True, kw_only=True):
+class LogErrors(Record, kw_only=True):
     """An engine's request log, played again: predicted over measured, less one, at each percentile."""
 
     log: str
@@ -252,7 +252,7 @@ class LogErrors(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
-class PointsTaught(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PointsTaught(SparseRecord, kw_only=True):
     """Errors of published numbers of one quantity, without and with the other rows of their model on their stack."""
 
     left_out: str
@@ -275,14 +275,14 @@ class PointsTaught(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Share of these runs whose median error grows by over two points. [-]"""
 
 
-class SkippedRow(msgspec.Struct, frozen=True, kw_only=True):
+class SkippedRow(Record, kw_only=True):
     """A row that one sentence explains: why it was not predicted, or what crashed."""
 
     id: str
     reason: str
 
 
-class AccuracyReport(msgspec.Struct, frozen=True, kw_only=True):
+class AccuracyReport(Record, kw_only=True):
     """Everything one run of `tonnage accuracy` found."""
 
     blocks: tuple[BlockErrors, ...]

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import msgspec
-
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.plan import ServePlan
 from tonnage.domain.train_plan import TrainPlan
+from tonnage.record import Record, SparseRecord
 
 ADOPTION_SCHEMA = "tonnage.adopt/1"
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Setting(SparseRecord, kw_only=True):
     """One setting that was read, as it is written and by our name."""
 
     name: str
@@ -23,7 +22,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """As the file spells it: "--tensor-parallel-size 4"."""
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Machine(SparseRecord, kw_only=True):
     """What the file says of where it runs; absent = it does not say."""
 
     accelerators: tuple[str, ...] = ()
@@ -40,7 +39,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     spot: bool = False
 
 
-class Running(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Running(SparseRecord, kw_only=True):
     """A deployment or a training job as its own program would read the file."""
 
     kind: Literal["serve", "train", "finetune"]
@@ -70,7 +69,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return {setting.name: setting.value for setting in self.settings}
 
 
-class Saving(msgspec.Struct, frozen=True, kw_only=True):
+class Saving(Record, kw_only=True):
     """What another option costs less than what runs today."""
 
     usd: float
@@ -80,7 +79,7 @@ class Saving(msgspec.Struct, frozen=True, kw_only=True):
     unit: Literal["month", "run"]
 
 
-class ServeSides(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ServeSides(SparseRecord, kw_only=True):
     """A server today and what should replace it."""
 
     current: ServePlan | None = None
@@ -91,7 +90,7 @@ class ServeSides(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The better plan at today's provider alone; absent where it is not known, or is the better one anyway."""
 
 
-class TrainSides(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TrainSides(SparseRecord, kw_only=True):
     """A training job today and what should replace it."""
 
     current: TrainPlan | None = None
@@ -100,7 +99,7 @@ class TrainSides(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nearby: TrainPlan | None = None
 
 
-class Adoption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Adoption(SparseRecord, kw_only=True):
     """What runs, what it does by prediction, and the better option with its saving."""
 
     schema: str

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from tonnage.domain.adoption import Running
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.diagnosis import Verdict
 from tonnage.domain.layout import Layout
 from tonnage.domain.precision import Precision
+from tonnage.record import SparseRecord
 
 ADVICE_SCHEMA = "tonnage.advice/1"
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Seen(SparseRecord, kw_only=True):
     """The traffic and the latencies of the service, as its own metrics tell them."""
 
     rate_per_s: float
@@ -30,7 +29,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """File of the requests that were replayed; empty = they were drawn at the rate and the lengths above."""
 
 
-class Replayed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Replayed(SparseRecord, kw_only=True):
     """The service's traffic, played request by request."""
 
     requests: int
@@ -41,7 +40,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Every objective holds."""
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class State(SparseRecord, kw_only=True):
     """One way to run the service under the traffic seen, by prediction."""
 
     accelerator: str
@@ -61,7 +60,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The traffic on these replicas; absent where no simulator is installed, or for another accelerator."""
 
 
-class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Action(SparseRecord, kw_only=True):
     """One change, what it brings, what it risks, and the check to run before."""
 
     name: str
@@ -75,7 +74,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     check: str = ""
 
 
-class Advice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Advice(SparseRecord, kw_only=True):
     """What the service does, what limits it, and what to change, the most money first."""
 
     schema: str

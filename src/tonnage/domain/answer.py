@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from tonnage.domain.calibration import CalibrationUse
+from tonnage.record import SparseRecord
 from tonnage.units import show
 
 BREAKDOWN_SCHEMA: Final = "tonnage.breakdown/1"
@@ -52,7 +53,7 @@ here; what the question states.
 Rule = Literal["sum", "max", "quotient"]
 
 
-class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Evidence(SparseRecord, kw_only=True):
     """What a leaf rests on, and how near the hardware's limit it comes."""
 
     tier: Tier
@@ -74,7 +75,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which of the datasheet's limits is the longer."""
 
 
-class Execution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Execution(SparseRecord, kw_only=True):
     """One operator as it runs on one rank: its node's value is count x once_s x factor."""
 
     kind: str
@@ -89,7 +90,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Sizes of one execution on one rank: m, n, k, batch, context, heads …, formats, FLOP and bytes."""
 
 
-class Quantity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Quantity(SparseRecord, kw_only=True):
     """
     A value with unit, interval, basis and what it is made of.
 
@@ -232,7 +233,7 @@ def _scaled(node: Quantity, times: float) -> Quantity:
     return node if times == 1.0 else Quantity.total(node.name, (node,), times=times, unit=node.unit)
 
 
-class Breakdown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Breakdown(SparseRecord, kw_only=True):
     """The numbers of one configuration, opened; `tonnage explain --json` prints it."""
 
     schema: str
@@ -253,7 +254,7 @@ class Breakdown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.label
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Verdict(SparseRecord, kw_only=True):
     """
     Whether something works; when it does not, which limit binds, by how much, and what would work.
 

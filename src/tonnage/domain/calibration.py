@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
+
+from tonnage.record import Record, SparseRecord
 
 CALIBRATE_SCHEMA: Final = "tonnage.calibrate/1"
 
 
-class Stretch(msgspec.Struct, frozen=True, kw_only=True):
+class Stretch(Record, kw_only=True):
     """The few numbers that measurements may set."""
 
     memory: float = 1.0
@@ -40,7 +41,7 @@ TRAINING: Final = "-training"
 """Behind the name of a framework, where a serving engine has its name: calibrations of training."""
 
 
-class Learnt(msgspec.Struct, frozen=True):
+class Learnt(Record):
     """One measured number of one configuration beside its prediction: while a stack is fitted, without its stretch."""
 
     model: str
@@ -62,7 +63,7 @@ class Learnt(msgspec.Struct, frozen=True):
     what does not follow from counts and formats. [-]"""
 
 
-class Calibration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Calibration(SparseRecord, kw_only=True):
     """One engine on one accelerator, as measured by its user."""
 
     accelerator: str
@@ -106,7 +107,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         return replace(self, factors=self.carried_factors or self.factors)
 
 
-class Moved(msgspec.Struct, frozen=True, kw_only=True):
+class Moved(Record, kw_only=True):
     """What a calibration makes of one number of an answer."""
 
     quantity: str
@@ -115,7 +116,7 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     """The number with the calibration over that without, at the same requests in flight. [-]"""
 
 
-class CalibrationUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CalibrationUse(SparseRecord, kw_only=True):
     """Measurements that numbers of an answer rest on: the user's own, or published rows that were asked for."""
 
     accelerator: str
@@ -141,7 +142,7 @@ class CalibrationUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     published: bool = False
 
 
-class CalibrationError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CalibrationError(SparseRecord, kw_only=True):
     """One measured quantity of one load, beside what is predicted without and with the calibration."""
 
     model: str
@@ -157,7 +158,7 @@ class CalibrationError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """How much it counts: 1 as the others, towards 0 where no cause explains it beside them. [-]"""
 
 
-class Calibrated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Calibrated(SparseRecord, kw_only=True):
     """The answer of `tonnage calibrate`."""
 
     schema: str
@@ -177,7 +178,7 @@ class Calibrated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 MEASURE_PLAN_SCHEMA: Final = "tonnage.measure_plan/1"
 
 
-class Proposal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Proposal(SparseRecord, kw_only=True):
     """One measurement worth making: one replica of an option of the plan, under a few loads."""
 
     option: int
@@ -195,7 +196,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Chance that the choice is right once this and all before it are measured, over what they may say. [-]"""
 
 
-class MeasurePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class MeasurePlan(SparseRecord, kw_only=True):
     """What to measure before the money is spent, and when to stop."""
 
     schema: str
@@ -208,7 +209,7 @@ class MeasurePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     notes: tuple[str, ...] = ()
 
 
-class FirstMeasurement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FirstMeasurement(SparseRecord, kw_only=True):
     """The five minutes that would most likely overturn a plan, and what they have to show for that."""
 
     sentence: str

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import msgspec
-
 from tonnage.domain.answer import Quantity
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.layout import NETWORK_ENGINE, SERVING_ENGINE, Disaggregation, Layout
@@ -44,9 +42,10 @@ from tonnage.domain.requests.field import (
 from tonnage.domain.requests.images import Images
 from tonnage.domain.requests.sessions import SessionFields
 from tonnage.domain.sessions import PrefixReuse
+from tonnage.record import SparseRecord
 
 
-class Links(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Links(SparseRecord, kw_only=True):
     """Links inside a node and between nodes, when they differ from the accelerator's usual ones."""
 
     intra: Annotated[
@@ -57,7 +56,7 @@ class Links(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ] = None
 
 
-class Traffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Traffic(SparseRecord, kw_only=True):
     """
     Load of a serving case; one of the forms.
 
@@ -76,7 +75,7 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     num_requests: Annotated[int | None, Field("requests of the run")] = None
 
 
-class ServeCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="serve"):
+class ServeCase(SparseRecord, kw_only=True, tag_field="kind", tag="serve"):
     """One language model served by one engine on one accelerator type."""
 
     model: CaseModel
@@ -112,7 +111,7 @@ class ServeCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     id: CaseId = None
 
 
-class TrainCaseLayout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TrainCaseLayout(SparseRecord, kw_only=True):
     """Degrees as stated; an absent one is chosen by the planner, which says so."""
 
     tp: Annotated[int | None, layout_field("tensor-parallel ranks of training")] = None
@@ -131,7 +130,7 @@ class TrainCaseLayout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     async_tp: Annotated[bool, layout_field("products cut into pieces, the exchange of one beside the next")] = False
 
 
-class TrainCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="train"):
+class TrainCase(SparseRecord, kw_only=True, tag_field="kind", tag="train"):
     """One training configuration: a step on `count` accelerators."""
 
     model: CaseModel
@@ -231,7 +230,7 @@ class TrainCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     id: CaseId = None
 
 
-class InferCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="infer"):
+class InferCase(SparseRecord, kw_only=True, tag_field="kind", tag="infer"):
     """One batch through a model that does not decode text: vision, encoder, diffusion, speech, recommender."""
 
     model: CaseModel
@@ -269,7 +268,7 @@ class InferCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
 Case = ServeCase | TrainCase | InferCase
 
 
-class Latency(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Latency(SparseRecord, kw_only=True):
     """
     A latency over requests; `low` and `high` bound the mean (90 %). [s]
 
@@ -285,7 +284,7 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     high: float | None = None
 
 
-class ServeResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="serve"):
+class ServeResult(SparseRecord, kw_only=True, tag_field="kind", tag="serve"):
     """Prediction for a serving case; time fields are absent when it does not fit."""
 
     fits: bool
@@ -314,7 +313,7 @@ class ServeResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     id: str | None = None
 
 
-class TrainResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="train"):
+class TrainResult(SparseRecord, kw_only=True, tag_field="kind", tag="train"):
     """Prediction for a training case."""
 
     fits: bool
@@ -339,7 +338,7 @@ class TrainResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     id: str | None = None
 
 
-class InferResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="infer"):
+class InferResult(SparseRecord, kw_only=True, tag_field="kind", tag="infer"):
     """Prediction for a batch through a non-decoding model."""
 
     fits: bool

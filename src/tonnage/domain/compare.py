@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.simulate import Simulated, Simulation
+from tonnage.record import Record, SparseRecord
 
 COMPARE_SCHEMA = "tonnage.compare/1"
 VERIFY_SCHEMA = "tonnage.verify/1"
 
 
-class Comparing(msgspec.Struct, frozen=True, kw_only=True):
+class Comparing(Record, kw_only=True):
     """Ways to serve the same requests, by name."""
 
     ways: tuple[tuple[str, Simulation], ...]
     notes: tuple[str, ...] = ()
 
 
-class Compared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Compared(SparseRecord, kw_only=True):
     """One figure of every side."""
 
     what: str
@@ -31,7 +30,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Place of the side that is best; absent where no way is better, or all are alike."""
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Comparison(SparseRecord, kw_only=True):
     """Sides and their figures."""
 
     schema: str
@@ -55,7 +54,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 CHECK_SCHEMA = "tonnage.check/1"
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Change(SparseRecord, kw_only=True):
     """One figure of the leading option, before and now."""
 
     what: str
@@ -73,7 +72,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Absent where neither way is worse."""
 
 
-class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Check(SparseRecord, kw_only=True):
     """A kept plan against the one made now."""
 
     schema: str
@@ -92,7 +91,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     made_now: str = ""
 
 
-class Verification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Verification(SparseRecord, kw_only=True):
     """A kept plan, made again from its own request and day: the same to the byte, or what differs and why."""
 
     schema: str

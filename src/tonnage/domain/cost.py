@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from tonnage.domain.answer import Quantity
 from tonnage.domain.requests.cost import OwnedMachine, RentOrBuyRequest
+from tonnage.record import SparseRecord
 
 __all__ = ["OwnedMachine", "RentOrBuyRequest"]
 
 COST_SCHEMA = "tonnage.cost/1"
 
 
-class OwnedServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class OwnedServer(SparseRecord, kw_only=True):
     """A machine that can be bought, and which rows of the ownership table describe it."""
 
     server: str
@@ -35,7 +34,7 @@ class OwnedServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     resale: str = "residual_value_36m"
 
 
-class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Input(SparseRecord, kw_only=True):
     """One number of the machine: its value, the band it may lie in, and who says so."""
 
     name: str
@@ -50,7 +49,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     as_of: str = ""
 
 
-class Rent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Rent(SparseRecord, kw_only=True):
     """One way to rent the same accelerator, against owning."""
 
     provider: str
@@ -83,7 +82,7 @@ class Rent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     note: str = ""
 
 
-class Swing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Swing(SparseRecord, kw_only=True):
     """What one input alone does to owning: the cost of a used hour and the break-even at both ends of its band."""
 
     name: str
@@ -101,7 +100,7 @@ class Swing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return abs(self.usd_per_used_hour_at_high - self.usd_per_used_hour_at_low)
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Claim(SparseRecord, kw_only=True):
     """A popular rule, and what these prices make of it."""
 
     rule: str
@@ -112,7 +111,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     evidence: dict[str, Any] = {}
 
 
-class RentOrBuy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="rent-or-buy"):
+class RentOrBuy(SparseRecord, kw_only=True, tag_field="kind", tag="rent-or-buy"):
     """The answer: what owning costs, opened; what each offer costs; where the two meet; what decides it."""
 
     schema: str
@@ -135,7 +134,7 @@ class RentOrBuy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     version: str = ""
 
 
-class BillingRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class BillingRules(SparseRecord, kw_only=True):
     """How a provider counts time and bytes."""
 
     step_s: float
@@ -148,7 +147,7 @@ class BillingRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     source: str = ""
 
 
-class UnitCosts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class UnitCosts(SparseRecord, kw_only=True):
     """An hourly cost by what it delivers at the mean load."""
 
     usd_per_request: float
@@ -165,7 +164,7 @@ class UnitCosts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Queries per second per dollar: largest rate within the objectives over the hourly price. [1/s per USD/h]"""
 
 
-class BoughtTokens(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class BoughtTokens(SparseRecord, kw_only=True):
     """What one API charges for the load of a serving plan, with nothing of a prompt taken as cached."""
 
     provider: str
@@ -184,7 +183,7 @@ class BoughtTokens(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     source: str = ""
 
 
-class TokensInstead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TokensInstead(SparseRecord, kw_only=True):
     """Buying the tokens of a serving plan from those who sell them, against renting what makes them (G11)."""
 
     options: tuple[BoughtTokens, ...]
@@ -198,7 +197,7 @@ class TokensInstead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     sentence: str = ""
 
 
-class SampleCosts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SampleCosts(SparseRecord, kw_only=True):
     """What images, texts, frames or hours of audio cost at a load, and what they would at the most one may give."""
 
     usd_per_month: float
@@ -215,7 +214,7 @@ class SampleCosts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Samples per second, or hours of audio per hour, of all capacity for each dollar an hour. [1/s per USD/h]"""
 
 
-class EnergyUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EnergyUse(SparseRecord, kw_only=True):
     """Electricity and carbon of accelerators, their hosts and the cooling around them."""
 
     power_w: float

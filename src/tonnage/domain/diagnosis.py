@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.train_measurement import StepTimes
+from tonnage.record import Record, SparseRecord
 
 DIAGNOSIS_SCHEMA = "tonnage.diagnosis/1"
 
@@ -20,7 +19,7 @@ Remedy = Literal["code", "settings", "capacity", "accelerator", "measure"]
 """What to change: the user's code, settings of what runs, the number of accelerators, their kind, the measurement."""
 
 
-class Histogram(msgspec.Struct, frozen=True, kw_only=True):
+class Histogram(Record, kw_only=True):
     """A cumulative histogram since its server started."""
 
     count: float
@@ -30,7 +29,7 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     """Upper bound, and how many values are at most that; without the last, endless one."""
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Reading(SparseRecord, kw_only=True):
     """One look at one page or time, in our words: see `tonnage.measure.metrics` for what each name means."""
 
     at_s: float
@@ -42,7 +41,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a page says in words: the accelerator, the model."""
 
 
-class LoadLevel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LoadLevel(SparseRecord, kw_only=True):
     """One load of a sweep, or one part of a window: what went in, what came out, and how long it took."""
 
     level: float
@@ -54,7 +53,7 @@ class LoadLevel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """That this rests on. [requests]"""
 
 
-class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Evidence(SparseRecord, kw_only=True):
     """All that is known of a system over a window. A share is of 1; absent = no source states it."""
 
     kinds: tuple[Literal["serving", "training", "accelerator", "host"], ...] = ()
@@ -183,7 +182,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.memory_bytes_per_s / self.peak_memory_bytes_per_s
 
 
-class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Fact(SparseRecord, kw_only=True):
     """A number that a verdict rests on, and what it is held against."""
 
     name: str
@@ -196,7 +195,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where the threshold comes from."""
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Verdict(SparseRecord, kw_only=True):
     """One thing that limits the system, what shows it, and what to do."""
 
     name: str
@@ -208,7 +207,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The most that removing it brings, as a share of time or cost; what orders verdicts."""
 
 
-class Missing(msgspec.Struct, frozen=True, kw_only=True):
+class Missing(Record, kw_only=True):
     """A question that nothing in the sources answers, and how to make it answerable."""
 
     verdict: str
@@ -216,7 +215,7 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
     how: str
 
 
-class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Diagnosis(SparseRecord, kw_only=True):
     """The answer: verdicts, the one that matters most first."""
 
     schema: str

@@ -16,6 +16,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from tonnage.record import Record
+
 Rung = Literal["own", "architecture", "generation", "generic"]
 
 RUNGS: Final[tuple[Rung, ...]] = ("own", "architecture", "generation", "generic")
@@ -25,7 +27,7 @@ WITNESSES: Final = ("@1", "@2")
 """Ends of the keys of `Ladder.grids` where two other engines' tables of the same kernel on the same part may stand."""
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
+class Machine(Record, kw_only=True):
     """What a roofline needs to know about an accelerator, for one compute dtype or one link."""
 
     peak_flop_per_s: float
@@ -33,7 +35,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     link_bytes_per_s: float = 0.0
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
+class Origin(Record, kw_only=True):
     """Where a grid comes from: what a prediction that rests on it names as its evidence."""
 
     key: str
@@ -48,7 +50,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """When it was built (ISO)."""
 
 
-class Grid(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class Grid(Record, kw_only=True, eq=False):
     """
     Measured times over a regular grid of shapes, compared by identity.
 
@@ -96,7 +98,7 @@ _GEMM: Final[dict[str, tuple[float, float, float]]] = {
 }
 
 
-class Curve(msgspec.Struct, frozen=True, kw_only=True):
+class Curve(Record, kw_only=True):
     """
     The generic curve: efficiencies of kernels where no grid applies.
 
@@ -230,7 +232,7 @@ NEURON_RING_BYTES_PER_S: Final = 52.83 * 2**30
 _SEED_SPREAD: Final[dict[Rung, float]] = {"own": 0.15, "architecture": 0.35, "generation": 0.5, "generic": 0.7}
 
 
-class Ladder(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class Ladder(Record, kw_only=True, eq=False):
     """
     Everything measured that helps to predict one accelerator, for one family of kernels.
 

@@ -17,17 +17,17 @@ from collections.abc import Callable, Iterable, Mapping
 from math import log2
 from typing import Any, Final, Literal
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.model import Model
 from tonnage.domain.precision import number_format
+from tonnage.record import Record, SparseRecord
 from tonnage.units import GiB
 
 
-class Series(msgspec.Struct, frozen=True, kw_only=True):
+class Series(Record, kw_only=True):
     """Where a page states one of our numbers."""
 
     names: tuple[str, ...]
@@ -55,7 +55,7 @@ def histogram(*names: str, **rest: Any) -> Series:
     return Series(names=names, kind="histogram", **rest)
 
 
-class ServerMetrics(msgspec.Struct, frozen=True, kw_only=True):
+class ServerMetrics(Record, kw_only=True):
     """The metrics page of one server."""
 
     name: str
@@ -85,7 +85,7 @@ LIBRARY_BYTES: Final = 1.1 * GiB
 beyond weights and cache (two 7B models, seven engines, and three GPT sizes on A100; the median of all). [bytes]"""
 
 
-class Default(msgspec.Struct, frozen=True, kw_only=True):
+class Default(Record, kw_only=True):
     """One setting an engine chooses by itself, and where that is written."""
 
     field: str
@@ -93,7 +93,7 @@ class Default(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
-class Starting(msgspec.Struct, frozen=True, kw_only=True):
+class Starting(Record, kw_only=True):
     """What an engine looks at when it chooses: its release, the device, the model, the degrees, and who asks."""
 
     engine: Engine
@@ -110,7 +110,7 @@ class Starting(msgspec.Struct, frozen=True, kw_only=True):
         return self.accelerator.visible_memory_bytes / GiB
 
 
-class MemoryRule(msgspec.Struct, frozen=True, kw_only=True):
+class MemoryRule(Record, kw_only=True):
     """
     How an engine divides the memory of an accelerator.
 
@@ -147,7 +147,7 @@ class MemoryRule(msgspec.Struct, frozen=True, kw_only=True):
     """Of kind need: max_model_len is the sum over all sequences, not of each."""
 
 
-class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
+class Scheduling(Record, kw_only=True):
     """How an engine batches requests: who joins a step, what is kept for answers, and who goes back when room ends."""
 
     separate_prompts: bool = False
@@ -174,7 +174,7 @@ class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
     """A compiled scheduler with an offline run of its own, where no client reads along and host time is not seen."""
 
 
-class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
+class EngineSpec(Record, kw_only=True):
     """One serving engine."""
 
     name: str
@@ -303,7 +303,7 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
         return since is not None and (release is None or release >= since)
 
 
-class ResolvedEngine(msgspec.Struct, frozen=True, kw_only=True):
+class ResolvedEngine(Record, kw_only=True):
     """An engine as it will run: what is known of it, which release, and its settings."""
 
     spec: EngineSpec
@@ -312,7 +312,7 @@ class ResolvedEngine(msgspec.Struct, frozen=True, kw_only=True):
     """A release beyond all others stands for the newest."""
 
 
-class Overheads(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Overheads(SparseRecord, kw_only=True):
     """Time an engine adds to the sum of its kernels; the defaults add nothing."""
 
     step_s: float = 0.0

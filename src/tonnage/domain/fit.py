@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.requests.fit import FitRequest, Goal, Solve
+from tonnage.record import Record, SparseRecord
 
 __all__ = ["FitRequest", "Goal", "Solve"]
 
 FIT_SCHEMA = "tonnage.fit/1"
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Rule(SparseRecord, kw_only=True):
     """A rule of thumb beside the real number."""
 
     name: str
@@ -33,7 +32,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.rule_bytes / self.real_bytes - 1.0
 
 
-class Largest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Largest(SparseRecord, kw_only=True):
     """The largest x that still fits, and what stops it."""
 
     what: str
@@ -48,7 +47,7 @@ class Largest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of the model, when a model was looked for."""
 
 
-class FitRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FitRow(SparseRecord, kw_only=True):
     """One accelerator type in one arrangement."""
 
     accelerator: str
@@ -77,7 +76,7 @@ class FitRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.limit_bytes - self.memory.value
 
 
-class FitAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class FitAnswer(Record, kw_only=True):
     """The answer of `tonnage fit`."""
 
     sentence: str

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from tonnage.domain.answer import Quantity
 from tonnage.domain.money import Commitment
+from tonnage.record import SparseRecord
 
 
-class FleetWay(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FleetWay(SparseRecord, kw_only=True):
     """One way to size the fleet."""
 
     name: str
@@ -36,7 +35,7 @@ class FleetWay(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of what the same fleet costs all on demand. [-]"""
 
 
-class Valleys(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Valleys(SparseRecord, kw_only=True):
     """What a fixed fleet could answer besides, while its load is low."""
 
     replica_hours_per_day: float
@@ -46,7 +45,7 @@ class Valleys(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Paid anyway, for capacity that the load leaves free."""
 
 
-class FleetDay(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FleetDay(SparseRecord, kw_only=True):
     """The first option over the period that its load repeats."""
 
     shape: str

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
 from tonnage.domain.layout import Sharding
+from tonnage.record import Record
 
 Situation = Literal["pretrain", "pretrain_alone", "finetune", "finetune_whole", "tpu"]
 """Jobs that settle what is looked at where nobody names the software: pre-training on many or on one accelerator,
 fine-tuning, fine-tuning of whole models on many, and anything on Google's parts."""
 
 
-class Keeps(msgspec.Struct, frozen=True, kw_only=True):
+class Keeps(Record, kw_only=True):
     """What one family of training software leaves in memory. Bytes are of 16-bit training."""
 
     rms_norm: float
@@ -40,7 +39,7 @@ class Keeps(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
-class SoftwareSpec(msgspec.Struct, frozen=True, kw_only=True):
+class SoftwareSpec(Record, kw_only=True):
     """One family of training software."""
 
     name: str
@@ -128,7 +127,7 @@ class SoftwareSpec(msgspec.Struct, frozen=True, kw_only=True):
         return self.timed_as or self.name
 
 
-class FrameworkSpec(msgspec.Struct, frozen=True, kw_only=True):
+class FrameworkSpec(Record, kw_only=True):
     """One framework with what is particular to it, beside its family."""
 
     words: tuple[str, ...]

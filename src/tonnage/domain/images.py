@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from tonnage.domain.requests.images import Images
+from tonnage.record import SparseRecord
 
 
-class EncoderWay(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EncoderWay(SparseRecord, kw_only=True):
     """One place for the vision encoder: what it takes there, and what the plan then costs."""
 
     name: str
@@ -28,7 +27,7 @@ class EncoderWay(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of the fleet for the whole load; absent = it misses the objectives or no offer holds it. [USD/h]"""
 
 
-class ImageCosts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ImageCosts(SparseRecord, kw_only=True):
     """What images cost on the first option's accelerators."""
 
     images: Images

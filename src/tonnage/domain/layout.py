@@ -13,6 +13,7 @@ import msgspec
 
 from tonnage.domain.requests.adapters import Adapters
 from tonnage.domain.requests.field import Group, layout_field
+from tonnage.record import SparseRecord
 
 SERVING_ENGINE: Final = "vllm"
 """Of models that decode text."""
@@ -21,7 +22,7 @@ NETWORK_ENGINE: Final = "pytorch"
 """Of networks that take whole batches."""
 
 
-class Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Layout(SparseRecord, kw_only=True):
     """
     Parallel degrees of one serving replica (ranks: tp x pp x dp accelerators).
 
@@ -44,7 +45,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return _above_one(self, ("tp", "pp", "dp", "ep"), between)
 
 
-class Disaggregation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Disaggregation(SparseRecord, kw_only=True):
     """Separate prefill and decode workers, with their own layouts and counts."""
 
     prefill_workers: Annotated[int, layout_field("workers that only read prompts")]
@@ -53,7 +54,7 @@ class Disaggregation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     decode: Annotated[Layout, Group(name="decode")]
 
 
-class Engine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Engine(SparseRecord, kw_only=True):
     """
     Serving engine, version and the settings a user can give; absent = the engine's own default.
 
@@ -96,7 +97,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         msgspec.structs.force_setattr(self, "name", sys.intern(self.name))
 
 
-class PoolWorkers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PoolWorkers(SparseRecord, kw_only=True):
     """Workers of a unit of disaggregated serving, each of the configuration's layout but for the encoders."""
 
     prefill: int
@@ -117,7 +118,7 @@ Schedule = Literal["1f1b", "zb-h1", "zb-h2", "dualpipe"]
 Sharding = Literal["none", "zero1", "zero2", "zero3", "fsdp", "hsdp"]
 
 
-class TrainLayout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TrainLayout(SparseRecord, kw_only=True):
     """Parallel degrees of a training job; the data-parallel degree is what the others leave of the count."""
 
     tp: int = 1

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from tonnage.domain.accelerator import Accelerator, PublishedResult, ScaleUpDomain
+from tonnage.record import Record, SparseRecord
 
 SCHEMA = "tonnage.catalog/1"
 
 
-class Column(msgspec.Struct, frozen=True, kw_only=True):
+class Column(Record, kw_only=True):
     """One column: its key in every row, and what its values are."""
 
     name: str
@@ -26,14 +25,14 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     """Left out of a table unless asked for; always in JSON."""
 
 
-class Hidden(msgspec.Struct, frozen=True, kw_only=True):
+class Hidden(Record, kw_only=True):
     """How many rows one reason left out."""
 
     reason: str
     rows: int
 
 
-class Listing(msgspec.Struct, frozen=True, kw_only=True):
+class Listing(Record, kw_only=True):
     """Known things of one kind, filtered and sorted."""
 
     kind: str
@@ -47,7 +46,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = SCHEMA
 
 
-class AcceleratorCard(msgspec.Struct, frozen=True, kw_only=True):
+class AcceleratorCard(Record, kw_only=True):
     """One accelerator with every fact, and the cheapest offer of each provider."""
 
     accelerator: Accelerator
@@ -65,7 +64,7 @@ REFRESH_SCHEMA: Final = "tonnage.refresh/1"
 MODELS_SCHEMA: Final = "tonnage.refresh-models/1"
 
 
-class Refresh(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Refresh(SparseRecord, kw_only=True):
     """One provider."""
 
     provider: str
@@ -81,7 +80,7 @@ class Refresh(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why nothing was kept."""
 
 
-class Refreshed(msgspec.Struct, frozen=True, kw_only=True):
+class Refreshed(Record, kw_only=True):
     """All of them."""
 
     schema: str = REFRESH_SCHEMA
@@ -89,7 +88,7 @@ class Refreshed(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
-class RefreshedModel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RefreshedModel(SparseRecord, kw_only=True):
     """One model."""
 
     model: str
@@ -101,7 +100,7 @@ class RefreshedModel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Why what was known stays."""
 
 
-class RefreshedModels(msgspec.Struct, frozen=True, kw_only=True):
+class RefreshedModels(Record, kw_only=True):
     """All of them."""
 
     schema: str = MODELS_SCHEMA

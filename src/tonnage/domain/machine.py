@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.precision import Precision
+from tonnage.record import Record, SparseRecord
 
 
-class DeviceGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class DeviceGroup(SparseRecord, kw_only=True):
     """Equal accelerators of one source, as it names them."""
 
     name: str
@@ -21,7 +20,7 @@ class DeviceGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The machine or node pool they sit in, where the source names several."""
 
 
-class Inventory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Inventory(SparseRecord, kw_only=True):
     """What a tool's output says is there. Absent = the output does not say."""
 
     evidence: str
@@ -39,7 +38,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     notes: tuple[str, ...] = ()
 
 
-class Host(msgspec.Struct, frozen=True, kw_only=True):
+class Host(Record, kw_only=True):
     """The processor's side of a machine."""
 
     part: Accelerator
@@ -49,7 +48,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     assumed: tuple[str, ...] = ()
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
+class Machine(Record, kw_only=True):
     """One machine that runs models."""
 
     title: str
@@ -64,7 +63,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """Programs found on it."""
 
 
-class Download(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Download(SparseRecord, kw_only=True):
     """Where files of one model come from, by what reads them."""
 
     model: str
@@ -81,7 +80,7 @@ class Download(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: str = ""
 
 
-class Offload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Offload(SparseRecord, kw_only=True):
     """What lies in host memory."""
 
     layers: int = 0
@@ -96,7 +95,7 @@ class Offload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Share of the bytes a token reads that lies in host memory. [-]"""
 
 
-class LocalRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LocalRow(SparseRecord, kw_only=True):
     """One model in one format on one machine."""
 
     model: str
@@ -126,7 +125,7 @@ class LocalRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Engine and what starts it."""
 
 
-class LocalAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class LocalAnswer(Record, kw_only=True):
     """What runs on a machine, best first."""
 
     sentence: str

@@ -15,6 +15,7 @@ from typing import Final, Literal
 import msgspec
 
 from tonnage.domain.requests.common import Slo
+from tonnage.record import Record, SparseRecord
 
 MEASUREMENT_SCHEMA = "tonnage.measurement/1"
 CAPACITY_SCHEMA = "tonnage.capacity/1"
@@ -24,7 +25,7 @@ MAX_CACHED_SHARE: Final = 0.2
 """Of prompt tokens, that a prefix cache may give: new prompts share no more than a chat template (assumed). [-]"""
 
 
-class Latency(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Latency(SparseRecord, kw_only=True):
     """A latency over many requests or gaps; a statistic that was not reported is absent. [s]"""
 
     count: int | None = None
@@ -36,7 +37,7 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     most: float | None = None
 
 
-class Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Load(SparseRecord, kw_only=True):
     """
     What is asked of a server: requests at a rate whatever it answers (open loop), or so many at once (closed).
 
@@ -61,7 +62,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.rate_per_s if self.rate_per_s is not None else float(self.concurrency or 0)
 
 
-class ServerState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ServerState(SparseRecord, kw_only=True):
     """What the server said of itself while it was measured; what it does not export is absent."""
 
     engine: str
@@ -80,7 +81,7 @@ class ServerState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Of the prompt tokens that came during the measurement, those in its prefix cache, by its own counters. [-]"""
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Point(SparseRecord, kw_only=True):
     """One load and what came of it; warm-up is left out, failures count in nothing but their own number."""
 
     rate_per_s: float | None = None
@@ -137,7 +138,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return sum(self.failures.values())
 
 
-class Knee(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Knee(SparseRecord, kw_only=True):
     """Where more load stops paying."""
 
     by: Literal["rate", "concurrency"]
@@ -169,7 +170,7 @@ def turning_point(points: Iterable[Point]) -> float | None:
     return max(rate for _, rate in rates) * lowest / alone
 
 
-class Measurement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Measurement(SparseRecord, kw_only=True):
     """A measurement of a serving endpoint, by whichever tool."""
 
     schema: str
@@ -191,7 +192,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         return next((note for note in self.notes if note.lower().startswith(UNUSABLE.lower())), None)
 
 
-class Capacity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Capacity(SparseRecord, kw_only=True):
     """Replicas for a load, from what one replica was measured to sustain."""
 
     schema: str
@@ -214,7 +215,7 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 HISTORY_SCHEMA = "tonnage.history/1"
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Entry(SparseRecord, kw_only=True):
     """One measurement that was kept."""
 
     id: int
@@ -231,7 +232,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The measurement itself, as JSON; absent in a list."""
 
 
-class History(msgspec.Struct, frozen=True, kw_only=True):
+class History(Record, kw_only=True):
     """Entries, the latest first."""
 
     place: str
@@ -245,7 +246,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 DEVICE_SCHEMA: Final = "tonnage.device/1"
 
 
-class Rate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Rate(SparseRecord, kw_only=True):
     """One microbenchmark: the best of its repetitions."""
 
     name: str
@@ -259,7 +260,7 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     repetitions: int = 1
 
 
-class DeviceMeasurement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class DeviceMeasurement(SparseRecord, kw_only=True):
     """Every microbenchmark of one device, and what the device says of itself."""
 
     schema: str

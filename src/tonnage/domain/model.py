@@ -17,12 +17,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
 from tonnage.domain.profile import Profile
+from tonnage.record import SparseRecord
 
 
-class Attention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="attention"):
+class Attention(SparseRecord, kw_only=True, tag="attention"):
     """Multi-head, grouped-query or multi-query attention: they differ only in `num_key_value_heads`."""
 
     num_attention_heads: int
@@ -56,7 +55,7 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     """Tokens the indexer chooses."""
 
 
-class LatentAttention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="mla"):
+class LatentAttention(SparseRecord, kw_only=True, tag="mla"):
     """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): caches one latent vector per token."""
 
     num_attention_heads: int
@@ -81,7 +80,7 @@ class LatentAttention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """Tokens folded into one cache entry of the same width beyond the window; 0 = nothing is kept beyond it."""
 
 
-class StateSpace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="state_space"):
+class StateSpace(SparseRecord, kw_only=True, tag="state_space"):
     """
     A layer with a fixed-size state per sequence instead of a cache that grows.
 
@@ -113,7 +112,7 @@ class StateSpace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 Mixer = Attention | LatentAttention | StateSpace
 
 
-class Mlp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="mlp"):
+class Mlp(SparseRecord, kw_only=True, tag="mlp"):
     """A dense feed-forward; gated = three matrices (SwiGLU, GeGLU), otherwise two."""
 
     intermediate_size: int
@@ -121,7 +120,7 @@ class Mlp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="ml
     bias: bool = False
 
 
-class Moe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="moe"):
+class Moe(SparseRecord, kw_only=True, tag="moe"):
     """A mixture of experts: memory follows all of them, speed the `num_experts_per_tok` hit by a token."""
 
     num_experts: int
@@ -143,7 +142,7 @@ class Moe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="mo
 FeedForward = Mlp | Moe
 
 
-class LayerGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LayerGroup(SparseRecord, kw_only=True):
     """`count` identical layers. Order inside the model does not matter for size and time, so it is not kept."""
 
     count: int
@@ -160,7 +159,7 @@ class LayerGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Parameters of one layer outside mixer, feed-forward and norms (relative position tables, per-layer inputs)."""
 
 
-class Tower(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Tower(SparseRecord, kw_only=True):
     """A part beside the language model: vision or audio encoder, projector, text encoder of a diffusion model."""
 
     name: str
@@ -185,7 +184,7 @@ class Tower(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Vectors of the model's width that a token is handed over as (deep layers that are fed, too)."""
 
 
-class Network(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Network(SparseRecord, kw_only=True):
     """
     A network described by its totals per sample, at one input size.
 
@@ -212,7 +211,7 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Audio: seconds of one sample at the totals. [s]"""
 
 
-class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Model(SparseRecord, kw_only=True):
     """
     A model architecture and what is published about it.
 

@@ -6,8 +6,9 @@ import functools
 from datetime import date
 from typing import Final, Literal
 
-import msgspec
 from msgspec.structs import replace
+
+from tonnage.record import SparseRecord
 
 STALE_AFTER_DAYS: Final = 90
 """A price older than this is flagged. [days]"""
@@ -23,7 +24,7 @@ arithmetic from another region, an unclear currency; contradicted: the seller's 
 """
 
 
-class PriceFall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PriceFall(SparseRecord, kw_only=True):
     """How fast on-demand prices fall, and how far sellers differ: continuous rates, below 0 = they rise. [1/year]"""
 
     per_year: float
@@ -37,7 +38,7 @@ class PriceFall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An accelerator, "all accelerators", or "yours"."""
 
 
-class Commitment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Commitment(SparseRecord, kw_only=True):
     """A price held for a term, weighed against on-demand prices that move meanwhile. Falls below 0 are rises."""
 
     term: Term
@@ -72,7 +73,7 @@ class Commitment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.compared_usd_per_hour / self.usd_per_hour
 
 
-class Contract(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Contract(SparseRecord, kw_only=True):
     """What a seller's offer to the user binds to, beside its price. Counts are of accelerators."""
 
     name: str
@@ -94,7 +95,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whose."""
 
 
-class Price(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Price(SparseRecord, kw_only=True):
     """One listed price of a whole instance. [USD/h]"""
 
     term: Term
@@ -122,7 +123,7 @@ OfferKind = Literal["instance", "serverless worker", "marketplace"]
 """What is sold: a machine, a worker that a platform starts and stops, or a stranger's machine."""
 
 
-class Offer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Offer(SparseRecord, kw_only=True):
     """
     An instance type in one region.
 
@@ -188,7 +189,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return "primary"
 
 
-class Provider(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Provider(SparseRecord, kw_only=True):
     """Terms of a provider, as published; certifications are the vendor's own statements."""
 
     id: str
@@ -203,7 +204,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: str = ""
 
 
-class SpotRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SpotRecord(SparseRecord, kw_only=True):
     """What a provider says about the spot capacity of one instance type in one region."""
 
     provider: str
@@ -221,7 +222,7 @@ class SpotRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: str
 
 
-class TokenPrice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TokenPrice(SparseRecord, kw_only=True):
     """
     What a provider charges for a model behind its API. Absent = not charged that way, or not listed.
 
@@ -253,7 +254,7 @@ class TokenPrice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return bool(self.page) and not self.doubt
 
 
-class OwnedParameter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class OwnedParameter(SparseRecord, kw_only=True):
     """One parameter of owning hardware, with the band it may lie in."""
 
     group: str
@@ -271,7 +272,7 @@ class OwnedParameter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     notes: str = ""
 
 
-class CarbonIntensity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CarbonIntensity(SparseRecord, kw_only=True):
     """Carbon dioxide per unit of electricity in a country or a cloud region: annual average, not marginal."""
 
     id: str

@@ -6,10 +6,10 @@ Three tables of shared numbers: `Runtime` (an engine and its mode), `Silicon` (a
 
 from __future__ import annotations
 
-import msgspec
+from tonnage.record import SparseRecord
 
 
-class Runtime(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Runtime(SparseRecord, kw_only=True):
     """An engine in one of its modes: what it adds to the arithmetic of a network."""
 
     engine: str
@@ -41,7 +41,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: str = ""
 
 
-class Silicon(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Silicon(SparseRecord, kw_only=True):
     """A generation of accelerators: what its arithmetic costs in energy and reaches in efficiency."""
 
     architecture: str
@@ -63,7 +63,7 @@ class Silicon(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: str = ""
 
 
-class Style(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Style(SparseRecord, kw_only=True):
     """How networks of one kind use an accelerator."""
 
     name: str
@@ -74,7 +74,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: str = ""
 
 
-class Shape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Shape(SparseRecord, kw_only=True):
     """What is known of a family of networks beside its totals."""
 
     pattern: str
@@ -92,7 +92,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: str = ""
 
 
-class Unet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Unet(SparseRecord, kw_only=True):
     """The shape of a denoising U-Net, in the field names of diffusers' config.json."""
 
     family: str
@@ -108,7 +108,7 @@ class Unet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: str = ""
 
 
-class Offline(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Offline(SparseRecord, kw_only=True):
     """Everything fitted about networks that do not decode text."""
 
     runtimes: tuple[Runtime, ...]

@@ -10,12 +10,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-import msgspec
-
 from tonnage.errors import BadRequest, UnknownName
+from tonnage.record import Record, SparseRecord
 
 
-class Format(msgspec.Struct, frozen=True, kw_only=True):
+class Format(Record, kw_only=True):
     """One number format. `bits` includes scales and zero points; `compute` names a peak of the accelerator."""
 
     name: str
@@ -117,7 +116,7 @@ def _bits_per_weight(key: str) -> float:
     return bits
 
 
-class Precision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Precision(SparseRecord, kw_only=True):
     """
     Formats of one deployment: stored weights, KV cache, and what the products are computed in.
 

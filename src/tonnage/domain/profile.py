@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-import msgspec
+from tonnage.record import Record, SparseRecord
 
 PROFILE_SCHEMA: Final = "tonnage.profile/1"
 
 
-class TracedInput(msgspec.Struct, frozen=True, kw_only=True):
+class TracedInput(Record, kw_only=True):
     """One example input."""
 
     shape: tuple[int, ...]
     dtype: str
 
 
-class TracedOperator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TracedOperator(SparseRecord, kw_only=True):
     """
     One operation of the module, per sample; equal ones are one entry with their count.
 
@@ -53,7 +53,7 @@ class TracedOperator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """On images or feature maps (four dimensions or more), where convolutions are fused with what follows."""
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Moment(SparseRecord, kw_only=True):
     """A moment of a training step that can be its peak: what is held beside weights and optimizer state."""
 
     activation_values: float
@@ -64,7 +64,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Gradients of parameters there already, and what else does not grow. [values]"""
 
 
-class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Profile(SparseRecord, kw_only=True):
     """A traced module. Absent = not seen: a module whose backward pass fails has no training part."""
 
     schema: str

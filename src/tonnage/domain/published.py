@@ -8,10 +8,10 @@ one benchmark, and what nobody has published stays unknown: an absent `kept`, ne
 
 from __future__ import annotations
 
-import msgspec
+from tonnage.record import Record, SparseRecord
 
 
-class Published(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Published(SparseRecord, kw_only=True):
     """One published measurement: what ran, and what was measured. Absent = not stated."""
 
     id: str
@@ -44,7 +44,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: str = ""
 
 
-class Near(msgspec.Struct, frozen=True, kw_only=True):
+class Near(Record, kw_only=True):
     """A published result near a question: how far away, in what, and what it says."""
 
     distance: float
@@ -54,7 +54,7 @@ class Near(msgspec.Struct, frozen=True, kw_only=True):
     result: Published
 
 
-class QualityScore(msgspec.Struct, frozen=True, kw_only=True):
+class QualityScore(Record, kw_only=True):
     """One published score of a model in one variant: a weight format, a cache format, a way of fine-tuning."""
 
     model: str
@@ -70,7 +70,7 @@ class QualityScore(msgspec.Struct, frozen=True, kw_only=True):
     questions: int | None = None
 
 
-class QualityChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class QualityChange(SparseRecord, kw_only=True):
     """How much of its score a model keeps after a change: the median of what was published, and its spread."""
 
     what: str

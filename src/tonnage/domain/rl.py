@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-import msgspec
-
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity
 from tonnage.domain.calibration import CalibrationUse
@@ -29,12 +27,13 @@ from tonnage.domain.requests.case_fields import (
     RunsOn,
 )
 from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group, accelerator_field, training_field
+from tonnage.record import Record, SparseRecord
 
 Algorithm = Literal["grpo", "rloo", "dapo", "ppo"]
 ALGORITHMS: tuple[str, ...] = ("grpo", "rloo", "dapo", "ppo")
 
 
-class RlCoefficients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RlCoefficients(Record, kw_only=True, forbid_unknown_fields=True):
     """What the loop around engine and trainer adds, fitted on published steps; its file dates it."""
 
     decode_step_s: float = 0.0
@@ -53,7 +52,7 @@ NOTHING_FITTED: Final = RlCoefficients()
 """Engine and trainer as they run alone."""
 
 
-class RlCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="rl"):
+class RlCase(SparseRecord, kw_only=True, tag_field="kind", tag="rl"):
     """One step of reinforcement learning on `count` accelerators of one type."""
 
     model: CaseModel
@@ -134,7 +133,7 @@ class RlCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
         return self.count - (self.rollout_count or 0)
 
 
-class RlResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="rl"):
+class RlResult(SparseRecord, kw_only=True, tag_field="kind", tag="rl"):
     """Prediction for a case of reinforcement learning; the step is absent when it does not fit."""
 
     fits: bool

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
+from tonnage.record import SparseRecord
 
 
-class RooflinePoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RooflinePoint(SparseRecord, kw_only=True):
     """One operator of a step, all its executions together."""
 
     phase: str
@@ -19,7 +19,7 @@ class RooflinePoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Of the step's time. [-]"""
 
 
-class Roofline(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Roofline(SparseRecord, kw_only=True):
     """What one accelerator allows, and how near to it the operators of the first option come."""
 
     accelerator: str

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
+from tonnage.record import SparseRecord
 
 Spread = tuple[tuple[float, float], ...]
 """A distribution by its quantiles: (share of draws that are no larger, value), both rising."""
 
 
-class SessionClass(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SessionClass(SparseRecord, kw_only=True):
     """Sessions that behave alike: how many turns, how far apart, and how the context grows."""
 
     go_on: tuple[float, ...]
@@ -28,7 +28,7 @@ class SessionClass(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Share of the context that such a turn keeps. [-]"""
 
 
-class SessionProfile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SessionProfile(SparseRecord, kw_only=True):
     """
     The sessions of a service.
 
@@ -48,7 +48,7 @@ class SessionProfile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """A session ends where its context grows beyond. [tokens]"""
 
 
-class CacheTier(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CacheTier(SparseRecord, kw_only=True):
     """A place where the cache of prefixes is kept, the fastest first."""
 
     name: str
@@ -60,7 +60,7 @@ class CacheTier(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One for all replicas."""
 
 
-class TierUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TierUse(SparseRecord, kw_only=True):
     """What one tier gave."""
 
     name: str
@@ -72,7 +72,7 @@ class TierUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """[s]"""
 
 
-class Reuse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Reuse(SparseRecord, kw_only=True):
     """Sums over the turns of a run."""
 
     turns: int
@@ -88,7 +88,7 @@ class Reuse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return sum(tier.loaded_tokens for tier in self.tiers) / self.prompt_tokens if self.prompt_tokens else 0.0
 
 
-class TierShare(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TierShare(SparseRecord, kw_only=True):
     """One tier of a replica in the steady state."""
 
     name: str
@@ -100,7 +100,7 @@ class TierShare(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of a token. [s]"""
 
 
-class PrefixReuse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PrefixReuse(SparseRecord, kw_only=True):
     """What one replica at its capacity finds again of the prompts, behind a router that follows prefixes."""
 
     rate_per_s: float
@@ -121,7 +121,7 @@ class PrefixReuse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Answers are found again as well; not on workers that compute prompts and hand their caches over."""
 
 
-class CacheSize(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CacheSize(SparseRecord, kw_only=True):
     """What the first option is with more or less room for cache."""
 
     name: str
@@ -136,14 +136,14 @@ class CacheSize(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The plan's own."""
 
 
-class RouteHits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RouteHits(SparseRecord, kw_only=True):
     """How much is found behind a router, by the played caches of all replicas."""
 
     route: str
     hit_rate: float
 
 
-class SessionCosts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SessionCosts(SparseRecord, kw_only=True):
     """What the first option's sessions find again and cost, and what more cache would buy."""
 
     profile: str
@@ -159,7 +159,7 @@ class SessionCosts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     routes: tuple[RouteHits, ...] = ()
 
 
-class HitsAt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class HitsAt(SparseRecord, kw_only=True):
     """Prompt tokens of a log's second half that a cache of some size has."""
 
     tokens: float
@@ -170,7 +170,7 @@ class HitsAt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """By sessions fitted to the first half, drawn anew. [-]"""
 
 
-class TraceSessions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TraceSessions(SparseRecord, kw_only=True):
     """What the sessions of a request log are."""
 
     schema: str

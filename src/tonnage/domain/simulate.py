@@ -6,19 +6,18 @@ traffic: how requests come, how long they are, what they must meet.
 
 from __future__ import annotations
 
-import msgspec
-
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.calibration import CalibrationUse
 from tonnage.domain.case import Latency
 from tonnage.domain.requests.simulate import AutoScaling, Simulation, SimulationTraffic
+from tonnage.record import Record, SparseRecord
 
 __all__ = ["AutoScaling", "Simulation", "SimulationTraffic"]
 
 SIMULATE_SCHEMA = "tonnage.simulate/1"
 
 
-class Occupancy(msgspec.Struct, frozen=True, kw_only=True):
+class Occupancy(Record, kw_only=True):
     """The replicas together at even times; columns of equal length."""
 
     at_s: tuple[float, ...]
@@ -28,7 +27,7 @@ class Occupancy(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens_per_s: tuple[float, ...]
 
 
-class FleetSeen(msgspec.Struct, frozen=True, kw_only=True):
+class FleetSeen(Record, kw_only=True):
     """What several replicas came to."""
 
     replicas: int
@@ -43,7 +42,7 @@ class FleetSeen(msgspec.Struct, frozen=True, kw_only=True):
     cold_share: float
 
 
-class CapacityFound(msgspec.Struct, frozen=True, kw_only=True):
+class CapacityFound(Record, kw_only=True):
     """The largest rate of one replica within the objectives. [1/s]"""
 
     rate_per_s: float
@@ -56,7 +55,7 @@ class CapacityFound(msgspec.Struct, frozen=True, kw_only=True):
     simulations: int
 
 
-class Simulated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Simulated(SparseRecord, kw_only=True):
     """What the simulation saw; latencies are absent when nothing could run."""
 
     schema: str

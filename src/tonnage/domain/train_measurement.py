@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
+from tonnage.record import SparseRecord
 
 TRAIN_MEASUREMENT_SCHEMA = "tonnage.train_measurement/1"
 
 
-class StepTimes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StepTimes(SparseRecord, kw_only=True):
     """Mean of a step by what the critical path waits for; the parts add up to the step. [s]"""
 
     input_s: float | None = None
@@ -42,7 +42,7 @@ class StepTimes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return sum(value for value in values if value is not None)
 
 
-class DeviceActivity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class DeviceActivity(SparseRecord, kw_only=True):
     """What the accelerator did in a step, from a trace of its kernels; absent on a processor."""
 
     busy_s: float | None = None
@@ -68,7 +68,7 @@ class DeviceActivity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     throttle_reasons: tuple[str, ...] = ()
 
 
-class TrainMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TrainMemory(SparseRecord, kw_only=True):
     """Memory of the fullest rank. [bytes]"""
 
     peak_bytes: float | None = None
@@ -85,7 +85,7 @@ class TrainMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Times that the allocator had to give back and start again. [-]"""
 
 
-class RankSteps(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RankSteps(SparseRecord, kw_only=True):
     """One rank of a run: a straggler computes longer and waits less than the others."""
 
     rank: int
@@ -95,7 +95,7 @@ class RankSteps(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     parts: StepTimes
 
 
-class TrainRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TrainRun(SparseRecord, kw_only=True):
     """One run at one number of devices; warm-up steps are left out."""
 
     devices: int
@@ -140,7 +140,7 @@ class TrainRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return None if self.tokens_per_step is None else self.tokens_per_step / self.step_s
 
 
-class CheckpointTimes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CheckpointTimes(SparseRecord, kw_only=True):
     """Checkpoints of the run, as its own code wrote and read them."""
 
     writes: int = 0
@@ -152,7 +152,7 @@ class CheckpointTimes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """One rank's file, where it is known. [bytes]"""
 
 
-class TrainMeasurement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TrainMeasurement(SparseRecord, kw_only=True):
     """A training run as it was measured, at one or several numbers of devices."""
 
     schema: str
@@ -183,7 +183,7 @@ class TrainMeasurement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 TRAIN_BUDGET_SCHEMA = "tonnage.train_budget/1"
 
 
-class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Phase(SparseRecord, kw_only=True):
     """A part of the work, after the one before it."""
 
     name: str
@@ -196,7 +196,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     end: str | None = None
 
 
-class TrainBudget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TrainBudget(SparseRecord, kw_only=True):
     """What a run needs, all headroom included."""
 
     schema: str

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-import msgspec
-
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.framework_spec import SoftwareSpec
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.model import Model
+from tonnage.record import Record, SparseRecord
 
 Method = Literal["pretrain", "full", "lora", "qlora", "dora"]
 
 Recompute = Literal["none", "selective", "full"]
 
 
-class Objective(msgspec.Struct, frozen=True, kw_only=True):
+class Objective(Record, kw_only=True):
     """What an example of a training objective is, beside the tokens of one sequence."""
 
     sequences: int = 1
@@ -50,7 +49,7 @@ OBJECTIVES: Final[dict[str, Objective]] = {
 """By the name that requests use."""
 
 
-class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TrainSetup(SparseRecord, kw_only=True):
     """One optimizer step, fully said: what is trained, where and how."""
 
     model: Model
@@ -181,7 +180,7 @@ class TrainSetup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return 4 if self.precision in {"fp32", "tf32"} else 2
 
 
-class TrainCoefficients(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TrainCoefficients(Record, kw_only=True, forbid_unknown_fields=True):
     """
     Fitted numbers of training, shared by all models; the file beside the catalogue dates them.
 

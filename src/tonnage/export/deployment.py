@@ -13,8 +13,6 @@ import math
 import re
 from typing import Final
 
-import msgspec
-
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import Bill, ServeOption, ServePlan
@@ -25,6 +23,7 @@ from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest, NoCheckpoint, echo
 from tonnage.export.target import Server, Target
 from tonnage.export.text import comment, label, safe_name, shell
+from tonnage.record import Record
 
 PORT: Final = 8000
 USUAL_DISK_GB: Final = 512
@@ -39,7 +38,7 @@ LOADING_S: Final = 1800.0
 """A start may take so long where nothing is known of it. [s]"""
 
 
-class Deployment(msgspec.Struct, frozen=True, kw_only=True):
+class Deployment(Record, kw_only=True):
     """One option, ready to be written down."""
 
     model: str

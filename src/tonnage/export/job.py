@@ -9,19 +9,18 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-import msgspec
-
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import checkpoint_of, offer_line
 from tonnage.export.text import label, safe_name
+from tonnage.record import Record
 
 FLASH_FROM: Final = 8
 """First compute capability (major) that FlashAttention-2 runs on."""
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class Job(Record, kw_only=True):
     """One option, ready to be written down."""
 
     model: str

@@ -19,6 +19,7 @@ import msgspec
 from tonnage.domain.adoption import Setting
 from tonnage.errors import BadRequest, echo, nearest
 from tonnage.export.text import data_text
+from tonnage.record import Record
 
 _SCALES: Final = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 _NUMBER: Final = re.compile(r"(\d+(?:\.\d+)?)([kKmMgG]?)")
@@ -30,7 +31,7 @@ _NO: Final = frozenset({"false", "0", "no", "off"})
 _OPTION: Final = re.compile(r"--?[A-Za-z][\w.-]*\Z")
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class Options(Record, kw_only=True):
     """The options of one program that matter to a plan; names without dashes, "_" for "-"."""
 
     programs: tuple[tuple[str, ...], ...]
@@ -51,7 +52,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What several settings mean together, where the program counts otherwise than we do."""
 
 
-class Read(msgspec.Struct, frozen=True, kw_only=True):
+class Read(Record, kw_only=True):
     """An argument list, sorted."""
 
     settings: tuple[Setting, ...] = ()

@@ -9,21 +9,20 @@ from __future__ import annotations
 import math
 from typing import Final
 
-import msgspec
-
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.rl import RlCase
 from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import checkpoint_of, offer_line
 from tonnage.export.text import label, safe_name
+from tonnage.record import Record
 
 SHARDED: Final = frozenset({"fsdp", "hsdp", "zero3"})
 CACHE_SHARE: Final = {True: 0.6, False: 0.85}
 """Of an accelerator's memory that the engine takes: shared with a trainer whose states are parked, and alone. [-]"""
 
 
-class RlJob(msgspec.Struct, frozen=True, kw_only=True):
+class RlJob(Record, kw_only=True):
     """One option, ready to be written down."""
 
     model: str

@@ -11,12 +11,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-import msgspec
-
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.export.job import Job, job
 from tonnage.export.target import Target
+from tonnage.record import Record
 
 SCRIPTS: Final = ("launch.sh", "pretrain.sh", "train.sh")
 CHECKPOINTS: Final = ("CHECKPOINTS", "OUTPUT")
@@ -26,7 +25,7 @@ KEPT: Final = 3
 """Checkpoints on disk at once: the last, the one being written, and the final model."""
 
 
-class TrainingFiles(msgspec.Struct, frozen=True, kw_only=True):
+class TrainingFiles(Record, kw_only=True):
     """A framework's files, and what runs them."""
 
     job: Job

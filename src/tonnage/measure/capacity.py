@@ -8,17 +8,16 @@ import math
 from datetime import date, datetime, timedelta
 from typing import Final, Literal
 
-import msgspec
-
 from tonnage.domain.measurement import CAPACITY_SCHEMA, Capacity, Measurement, Point
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.train_measurement import TRAIN_BUDGET_SCHEMA, Phase, TrainBudget, TrainMeasurement, TrainRun
 from tonnage.errors import BadRequest, Unmeasured
 from tonnage.measure.knee import objective_missed, why_not_sustained
 from tonnage.measure.records import check_bounds
+from tonnage.record import Record
 
 
-class Demand(msgspec.Struct, frozen=True, kw_only=True):
+class Demand(Record, kw_only=True):
     """The load to be served, and what must stay free."""
 
     rate_per_s: float
@@ -110,7 +109,7 @@ RETRIES: Final = 0.10
 MAX_DEVICES: Final = 16_384
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True):
+class Work(Record, kw_only=True):
     """The work to be done, and what must stay free."""
 
     tokens: float | None = None

@@ -23,6 +23,7 @@ import msgspec
 
 from tonnage.errors import BadRequest, echo
 from tonnage.measure.stream import Body, Broken, Event, events_of, head_of, take_body
+from tonnage.record import Record
 
 MAX_DETAIL_LENGTH: Final = 200
 MAX_ECHO_LENGTH: Final = 65_536
@@ -32,7 +33,7 @@ CLOSES: Final = 3
 KEY_ENV: Final = "OPENAI_API_KEY"
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class Target(Record, kw_only=True):
     """Where to ask, and what."""
 
     host: str
@@ -77,7 +78,7 @@ class Reply(msgspec.Struct, kw_only=True):
     """The server's own time to write the answer."""
 
 
-class Connection(msgspec.Struct, frozen=True, kw_only=True):
+class Connection(Record, kw_only=True):
     """A target, how to speak to it, and the connections that wait for the next request."""
 
     target: Target

@@ -26,7 +26,6 @@ from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage.domain.measurement import Load
@@ -34,6 +33,7 @@ from tonnage.errors import BadRequest
 from tonnage.measure.client import Target, ask, close, key_of, open_connection, request_bytes, target_of
 from tonnage.measure.load import Stage, Stop, faster_loop, run_stage
 from tonnage.measure.records import Spec
+from tonnage.record import Record
 
 BUSY: Final = 0.4
 """Of one core, that one client may need: beyond half of it, waits for its own loop grow to milliseconds."""
@@ -49,7 +49,7 @@ AHEAD_S: Final = 0.05
 END_S: Final = 5.0
 
 
-class Cost(msgspec.Struct, frozen=True, kw_only=True):
+class Cost(Record, kw_only=True):
     """What the client itself costs on this machine."""
 
     request_s: float
@@ -184,7 +184,7 @@ class Clients:
         return self._cost
 
 
-class _Task(msgspec.Struct, frozen=True, kw_only=True):
+class _Task(Record, kw_only=True):
     """What one process needs to know."""
 
     target: Target

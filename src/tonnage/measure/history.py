@@ -23,6 +23,7 @@ import msgspec
 
 from tonnage.domain.measurement import Entry, History
 from tonnage.errors import BadFact, BadRequest, TonnageError, echo
+from tonnage.record import Record
 from tonnage.sqlitefile import HISTORY_ID, refuse_other, stamp_version
 from tonnage.version import __version__
 
@@ -340,7 +341,7 @@ PLACE_ENV: Final = "TONNAGE_HISTORY"
 OFF: Final = "off"
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class Place(Record, kw_only=True):
     """One of the two."""
 
     path: Path | None = None

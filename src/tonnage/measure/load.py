@@ -27,6 +27,7 @@ from tonnage.domain.measurement import Load
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.measure.client import Connection, Reply, ask, request_bytes
 from tonnage.measure.records import Outcome, Spec, append
+from tonnage.record import Record
 
 MAX_IN_FLIGHT: Final = 4096
 """Requests that an open loop may have unanswered before it counts as over-saturated."""
@@ -48,7 +49,7 @@ PREPARED_REQUESTS: Final = 20_000
 """Requests that are written out before a stage starts: writing one takes a tenth of a millisecond."""
 
 
-class Stage(msgspec.Struct, frozen=True, kw_only=True):
+class Stage(Record, kw_only=True):
     """One stage of one start of the client: what to send, through which connection, into which file."""
 
     connection: Connection
@@ -66,7 +67,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """Time an earlier start has used of the duration."""
 
 
-class Stop(msgspec.Struct, frozen=True, kw_only=True):
+class Stop(Record, kw_only=True):
     """How a stage ended."""
 
     reason: str | None

@@ -26,6 +26,7 @@ from tonnage.domain.train_measurement import (
 )
 from tonnage.errors import BadRequest, echo
 from tonnage.measure.summary import cached_notes
+from tonnage.record import Record
 from tonnage.units import read
 
 if TYPE_CHECKING:
@@ -308,7 +309,7 @@ def measurement_of_page(seen: Evidence, source: str) -> Measurement:
     )
 
 
-class Looked(msgspec.Struct, frozen=True, kw_only=True):
+class Looked(Record, kw_only=True):
     """A service as its sources show it."""
 
     diagnosis: Diagnosis

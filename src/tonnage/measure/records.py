@@ -20,6 +20,7 @@ from tonnage.domain.measurement import Load, ServerState
 from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.measure.files import read_whole, refuse_heavy
+from tonnage.record import Record, SparseRecord
 
 LOG_SCHEMA = "tonnage.measurement-log/1"
 
@@ -38,7 +39,7 @@ def check_bounds(*rows: tuple[str, float, float, float]) -> None:
             raise BadRequest(f"{name}: {value:g} is outside {low:g} to {high:g}")
 
 
-class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Spec(SparseRecord, kw_only=True):
     """What is measured, and how: resuming needs it to be the same."""
 
     url: str
@@ -56,7 +57,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seed: int = 0
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True, tag="header"):
+class Header(Record, kw_only=True, tag="header"):
     """The first line."""
 
     schema: str = LOG_SCHEMA
@@ -66,7 +67,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag="header"):
     date: str
 
 
-class Segment(msgspec.Struct, frozen=True, kw_only=True, tag="segment"):
+class Segment(Record, kw_only=True, tag="segment"):
     """The client starts, or goes on, with a stage."""
 
     segment: int
@@ -79,7 +80,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, tag="segment"):
     """Of this start of the client: with the stage and the index of a request it gives the prompt."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag="request", omit_defaults=True):
+class Outcome(SparseRecord, kw_only=True, tag="request"):
     """One request that ended, well or not. [s] since the start of its segment."""
 
     segment: int
@@ -108,7 +109,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag="request", omit_def
     server_predicted_s: float | None = None
 
 
-class Scrape(msgspec.Struct, frozen=True, kw_only=True, tag="scrape"):
+class Scrape(Record, kw_only=True, tag="scrape"):
     """One look at a metrics page while a stage runs; its moment counts since the stage's pages were first asked."""
 
     segment: int
@@ -116,7 +117,7 @@ class Scrape(msgspec.Struct, frozen=True, kw_only=True, tag="scrape"):
     reading: Reading
 
 
-class StageEnd(msgspec.Struct, frozen=True, kw_only=True, tag="stage", omit_defaults=True):
+class StageEnd(SparseRecord, kw_only=True, tag="stage"):
     """A stage is complete, or was stopped."""
 
     stage: int
@@ -137,7 +138,7 @@ _LINE = msgspec.json.Decoder(Line)
 _ENCODER = msgspec.json.Encoder()
 
 
-class Log(msgspec.Struct, frozen=True, kw_only=True):
+class Log(Record, kw_only=True):
     """A whole file, read."""
 
     header: Header

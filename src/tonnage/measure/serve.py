@@ -41,6 +41,7 @@ from tonnage.measure.records import (
 )
 from tonnage.measure.scrape import pages_of, state_of, watch
 from tonnage.measure.summary import measurement_of, point_of
+from tonnage.record import Record
 from tonnage.version import __version__
 
 MAX_REQUESTS = 1_000_000
@@ -54,7 +55,7 @@ REQUESTS_EACH = 4
 """Requests that each place of a closed loop sends at least, in a sweep."""
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
+class Progress(Record, kw_only=True):
     """Whom to tell: of a stage that begins, of a request that ended, of a stage that ended."""
 
     begin: Callable[[Load], None]

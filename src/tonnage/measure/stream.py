@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from tonnage.record import Record
+
 MAX_HEAD_LENGTH = 65_536
 MAX_LINE_LENGTH = 1_048_576
 MAX_LENGTH_DIGITS = 18
@@ -27,7 +29,7 @@ class Broken(Exception):
         self.kind = kind
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
+class Head(Record, kw_only=True):
     """Status and the headers that matter."""
 
     status: int

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import msgspec
+from tonnage.record import Record
 
 Key = tuple[Any, ...]
 """Of a variable of the programme: its family, and what it is of."""
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class Step(Record, kw_only=True):
     """A part of a contract's time, in which so much of it is there and so much of it is due."""
 
     share: float
@@ -22,7 +22,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """Instances that are there."""
 
 
-class Term(msgspec.Struct, frozen=True, kw_only=True):
+class Term(Record, kw_only=True):
     """One way to have a machine."""
 
     name: str
@@ -43,7 +43,7 @@ class Term(msgspec.Struct, frozen=True, kw_only=True):
         return ("held", m, self.name) if self.always else ("hired", m, self.name, t)
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
+class Machine(Record, kw_only=True):
     """Something that can be had in any number."""
 
     id: str
@@ -59,7 +59,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """Stands for whole periods, in whole numbers; else a run has it to itself for just the hours that it takes."""
 
 
-class Way(msgspec.Struct, frozen=True, kw_only=True):
+class Way(Record, kw_only=True):
     """A replica of a pool on a machine."""
 
     pool: int
@@ -74,7 +74,7 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
     """Comes in whole numbers; cores of a host do not, nor parts of a period in which a run has its own instances."""
 
 
-class Pool(msgspec.Struct, frozen=True, kw_only=True):
+class Pool(Record, kw_only=True):
     """One workload's load."""
 
     id: str
@@ -96,7 +96,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """Replicas, any so many of which may fail while the rest serve the demand; of several buckets, of each way."""
 
 
-class Quota(msgspec.Struct, frozen=True, kw_only=True):
+class Quota(Record, kw_only=True):
     """At most so many slots of some machines at once."""
 
     name: str
@@ -109,7 +109,7 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
         return m in self.machines and self.term in {None, term.name}
 
 
-class FleetProblem(msgspec.Struct, frozen=True, kw_only=True):
+class FleetProblem(Record, kw_only=True):
     """Everything that is asked."""
 
     hours: tuple[float, ...]
@@ -136,7 +136,7 @@ class FleetProblem(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(n for n, kind in enumerate(self.kinds) if kind == m) if self.kinds else (m,)
 
 
-class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+class Fleet(Record, kw_only=True):
     """The cheapest fleet found, and how much cheaper one may still be."""
 
     feasible: bool

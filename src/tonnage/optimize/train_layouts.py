@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage.domain.layout import Sharding, TrainLayout
 from tonnage.domain.model import Moe
 from tonnage.domain.training import Recompute, TrainSetup
 from tonnage.physics.pipeline import bubble_turns, stage_layers
+from tonnage.record import Record
 
 MIN_TOKENS_PER_CONTEXT_RANK: Final = 4096
 """Tokens of one sequence that a context-parallel rank keeps: fewer leave it nothing to overlap. [tokens]"""
@@ -36,7 +36,7 @@ MAX_PP: Final = 64
 MAX_VIRTUAL_STAGES: Final = 8
 
 
-class Space(msgspec.Struct, frozen=True, kw_only=True):
+class Space(Record, kw_only=True):
     """What is arranged on which accelerators."""
 
     count: int
@@ -49,7 +49,7 @@ class Space(msgspec.Struct, frozen=True, kw_only=True):
     """Where it is fixed; absent = searched."""
 
 
-class Arrangement(msgspec.Struct, frozen=True, kw_only=True):
+class Arrangement(Record, kw_only=True):
     """A setup that fits, and its step."""
 
     setup: TrainSetup
@@ -58,7 +58,7 @@ class Arrangement(msgspec.Struct, frozen=True, kw_only=True):
     """That it fits. [-]"""
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class Found(Record, kw_only=True):
     """What a search returns."""
 
     best: tuple[Arrangement, ...]

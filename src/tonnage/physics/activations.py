@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from tonnage.domain.model import Attention, FeedForward, LatentAttention, LayerGroup, Mixer, Mlp, Moe, StateSpace
 from tonnage.domain.training import TrainSetup
 from tonnage.physics.matrices import is_target, layer_matrices, mixer_matrices
+from tonnage.record import Record
 
 CHUNKED_LOGITS: Final = 3.5
 """Bytes per logit when the loss runs in eight chunks: 16-bit logits and gradients, one chunk in 32 bits."""
@@ -30,7 +29,7 @@ WIDE_LOGITS: Final = 14.0
 """Bytes per logit in 32 bits: logits, a shifted copy, log-probabilities, gradient in part."""
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _Kept(Record):
     """Bytes per token: of tensors that only sequence parallelism cuts, and of those tensor parallelism cuts."""
 
     whole: float

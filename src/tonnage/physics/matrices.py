@@ -16,9 +16,10 @@ from typing import Literal
 import msgspec
 
 from tonnage.domain.model import Attention, FeedForward, LatentAttention, LayerGroup, Mixer, Mlp, Moe, StateSpace
+from tonnage.record import SparseRecord
 
 
-class Matrix(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Matrix(SparseRecord, kw_only=True):
     """One weight matrix: its two sides, how often it occurs, and how a group of ranks cuts it."""
 
     name: str

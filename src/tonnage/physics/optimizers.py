@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from tonnage.errors import UnknownName
+from tonnage.record import Record
 
 
-class Optimizer(msgspec.Struct, frozen=True, kw_only=True):
+class Optimizer(Record, kw_only=True):
     """One optimizer. `states` are values kept per parameter; `bits` their width when it is the optimizer's own."""
 
     name: str

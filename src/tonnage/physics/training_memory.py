@@ -13,8 +13,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-import msgspec
-
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.model import Model
 from tonnage.domain.precision import number_format
@@ -33,6 +31,7 @@ from tonnage.physics.parameters import (
 )
 from tonnage.physics.pipeline import in_flight, stage_layers
 from tonnage.physics.traced import traced_moments
+from tonnage.record import Record
 
 REFERENCE: Final = "reference model"
 _REFERENCE_BYTES: Final = 2.0
@@ -43,7 +42,7 @@ EXACT: Final = frozenset({"weights", "frozen weights", "master weights", "optimi
 _COMING_AND_GOING: Final = frozenset({"activations", "logits", "communication", "gradients"})
 
 
-class Recipe(msgspec.Struct, frozen=True, kw_only=True):
+class Recipe(Record, kw_only=True):
     """Bytes per trained parameter, before any sharding."""
 
     weights: float
@@ -59,7 +58,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         return self.weights + self.gradients + self.master + self.state + self.wide_gradients
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class Held(Record, kw_only=True):
     """Parameters one rank works on in the fullest stage, before data-parallel sharding."""
 
     dense: float

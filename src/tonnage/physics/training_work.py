@@ -20,6 +20,7 @@ from tonnage.domain.precision import number_format
 from tonnage.domain.training import OBJECTIVES, TrainSetup
 from tonnage.physics.matrices import Matrix, is_target, layer_matrices
 from tonnage.physics.work import Kind, Operator
+from tonnage.record import Record
 
 FLASH_BACKWARD: Final = 2.5
 """Backward over forward work of flash attention: five products against two (arXiv 2307.08691)."""
@@ -35,7 +36,7 @@ _CHUNK: Final = 128.0
 """Tokens that a chunked scan multiplies with each other: half of 256, the causal half."""
 
 
-class LayerWork(msgspec.Struct, frozen=True, kw_only=True):
+class LayerWork(Record, kw_only=True):
     """One layer on one rank: what runs forward, what runs backward, and what must be exchanged each way."""
 
     forward: tuple[Operator, ...]

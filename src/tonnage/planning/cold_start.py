@@ -14,6 +14,7 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.domain.answer import Basis, Quantity
+from tonnage.record import Record
 
 StartFrom = Literal["network", "disk", "cached"]
 """Where weights and compiled code are: fetched; weights on the node; compiled code there, too."""
@@ -22,7 +23,7 @@ TIMED_WEIGHT_BYTES: Final = 16.06e9
 """Llama-3.1-8B in bf16, whose starts were timed. [bytes]"""
 
 
-class Timed(msgspec.Struct, frozen=True, kw_only=True):
+class Timed(Record, kw_only=True):
     """One start of the timed model, by part. [s]"""
 
     download_s: float
@@ -56,7 +57,7 @@ UNKNOWN_PROVISIONING_S: Final = 300.0
 _RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?")
 
 
-class ColdStart(msgspec.Struct, frozen=True, kw_only=True):
+class ColdStart(Record, kw_only=True):
     """Parts of a start from nothing. [s]"""
 
     provisioning_s: float

@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -31,6 +30,7 @@ from tonnage.domain.case import ServeCase
 from tonnage.domain.layout import Layout
 from tonnage.domain.precision import Precision
 from tonnage.planning.error_model import NINETY
+from tonnage.record import Record
 from tonnage.simulation.steps import Placement
 
 NAMES: Final = ("memory", "attention", "compute", "host", "sequence", "request", "links")
@@ -72,7 +72,7 @@ class Moved(NamedTuple):
     """Further factor on the time per token of a loop of clients, whose prompts come between tokens. [-]"""
 
 
-class Drift(msgspec.Struct, frozen=True):
+class Drift(Record):
     """What a calibration says of one configuration of a model, under any load."""
 
     own: Calibration

@@ -22,8 +22,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final, Literal, NamedTuple
 
-import msgspec
-
 from tonnage.catalog.intervals import causes, factor
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.calibration import Calibration
@@ -32,6 +30,7 @@ from tonnage.domain.efficiency import Rung
 from tonnage.domain.model import Model, Moe
 from tonnage.domain.plan import Configuration
 from tonnage.domain.train_plan import TrainConfiguration
+from tonnage.record import Record
 
 Kind = Literal["serve", "train", "infer"]
 
@@ -61,7 +60,7 @@ _MANY_STEPS: Final = 16.0
 """Steps of prompts from which a first token is mostly waiting for other clients' prompts."""
 
 
-class ErrorModel(msgspec.Struct, frozen=True, kw_only=True):
+class ErrorModel(Record, kw_only=True):
     """The error of every number of one stack under one load."""
 
     kind: Kind

@@ -15,8 +15,6 @@ from functools import cache
 from statistics import median
 from typing import Final
 
-import msgspec
-
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.domain.accelerator import Accelerator, HostNeed
@@ -28,10 +26,11 @@ from tonnage.domain.plan import Bill
 from tonnage.errors import Unmeasured
 from tonnage.planning.cold_start import STARTS, TIMED_WEIGHT_BYTES
 from tonnage.pricing.energy import IDLE_DRAW, WORKING_DRAW, carbon_kg, energy_kwh, tokens_per_joule
+from tonnage.record import Record
 from tonnage.units import GiB, show
 
 
-class MachinePower(msgspec.Struct, frozen=True, kw_only=True):
+class MachinePower(Record, kw_only=True):
     """What a machine is rated for, and what it draws with its boards at their limit. [W]"""
 
     watts: float
@@ -47,7 +46,7 @@ class MachinePower(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
-class LoadShare(msgspec.Struct, frozen=True, kw_only=True):
+class LoadShare(Record, kw_only=True):
     """Mean draw of a working board over its limit; what stands around it is taken to follow. [-]"""
 
     value: float
@@ -123,7 +122,7 @@ def _machine(rated: tuple[float, float, float], *, boards: float, source: str) -
     )
 
 
-class Draw(msgspec.Struct, frozen=True, kw_only=True):
+class Draw(Record, kw_only=True):
     """Mean power of machines under a load, cooling not counted. [W]"""
 
     watts: float

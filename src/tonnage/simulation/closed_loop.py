@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tonnage.record import Record
 from tonnage.simulation.served import Served
 from tonnage.simulation.steps import MixedStep, StepTable
 
@@ -36,7 +37,7 @@ _RATIOS = (0.7548776662466927, 0.5698402909980532)
 """Of the two-dimensional golden sequence (Roberts 2018): even cover of prompt and output lengths."""
 
 
-class Load(msgspec.Struct, frozen=True, kw_only=True):
+class Load(Record, kw_only=True):
     """What arrives, and the engine's limits on what runs together."""
 
     prompt_tokens: float

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tonnage.record import Record
 from tonnage.simulation.closed_loop import RequestSeen, drawn_lengths, served_means, weighted_requests
 from tonnage.simulation.served import Served
 from tonnage.simulation.steps import MixedStep, StepTable
@@ -36,7 +37,7 @@ _TOKEN = 1e-6
 """Of a token: rounding when answers end together."""
 
 
-class Pools(msgspec.Struct, frozen=True, kw_only=True):
+class Pools(Record, kw_only=True):
     """The two pools: step times of one worker of each, and how many there are."""
 
     prefill: StepTable

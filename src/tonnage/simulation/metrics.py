@@ -17,10 +17,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from tonnage.domain.requests.common import Slo
 from tonnage.errors import BadRequest
+from tonnage.record import SparseRecord
 from tonnage.simulation.capacity import stated
 
 __all__ = ["stated"]
@@ -28,7 +27,7 @@ __all__ = ["stated"]
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Summary(SparseRecord, kw_only=True):
     """A latency over many requests or gaps. [s]"""
 
     count: int

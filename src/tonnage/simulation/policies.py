@@ -23,10 +23,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from tonnage.domain.engine_spec import ResolvedEngine, Scheduling
 from tonnage.errors import BadRequest, UnknownName
+from tonnage.record import Record
 from tonnage.simulation.simulated import Limits
 from tonnage.units import read
 
@@ -40,7 +39,7 @@ MOST_HOST: Final = 1 << 24
 """Blocks of host memory that are told apart; 4 TiB of 256 KiB. [blocks]"""
 
 
-class Pool(msgspec.Struct, frozen=True, kw_only=True):
+class Pool(Record, kw_only=True):
     """What the engine has to give out on one replica."""
 
     tokens: float

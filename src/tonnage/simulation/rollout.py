@@ -20,9 +20,8 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from tonnage.errors import BadRequest
+from tonnage.record import Record
 from tonnage.simulation.static import prefill_s
 from tonnage.simulation.steps import StepTable
 
@@ -33,7 +32,7 @@ CUT: Final = 0.995
 """Share of the longest response beyond which a mean cannot be: nearly all would be cut off. [-]"""
 
 
-class RolloutLoad(msgspec.Struct, frozen=True, kw_only=True):
+class RolloutLoad(Record, kw_only=True):
     """What one replica generates of a step."""
 
     lengths: tuple[float, ...]
@@ -50,7 +49,7 @@ class RolloutLoad(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that each of the lengths stands for."""
 
 
-class Rollout(msgspec.Struct, frozen=True, kw_only=True):
+class Rollout(Record, kw_only=True):
     """The generation of one replica."""
 
     prefill_s: float

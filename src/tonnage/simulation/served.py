@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
+from tonnage.record import SparseRecord
 
 Tail = tuple[float | None, float | None, float | None]
 """Median, 95th and 99th percentile; None = not known. [s]"""
 
 
-class Served(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Served(SparseRecord, kw_only=True):
     """Mean latencies of one replica under a load, and what it completes per second."""
 
     ttft_s: float

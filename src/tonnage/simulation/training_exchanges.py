@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import msgspec
-
 from tonnage.domain.training import TrainSetup
 from tonnage.physics.collectives import distinct_groups, level_bytes
 from tonnage.physics.training_memory import adapter_parameters, held_parameters, recipe, shard_ranks
 from tonnage.physics.training_time import Network, training_operator_s, transfer_s
 from tonnage.physics.training_work import LayerWork
 from tonnage.physics.work import Operator
+from tonnage.record import Record
 
 
 class Exchange(NamedTuple):
@@ -28,7 +27,7 @@ class Exchange(NamedTuple):
     operator: Operator | None = None
 
 
-class Times(msgspec.Struct, frozen=True, kw_only=True):
+class Times(Record, kw_only=True):
     """Setup and links of one step."""
 
     setup: TrainSetup
@@ -51,7 +50,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
         return each.runs * each.exposed_s
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
+class Turn(Record, kw_only=True):
     """Seconds that one micro-batch takes on one stage, forward and backward."""
 
     compute: float

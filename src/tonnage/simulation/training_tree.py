@@ -51,7 +51,7 @@ def step_tree(setup: TrainSetup) -> Quantity:
     return msgspec.structs.replace(Quantity.total("step", parts, how=how), value=step_time(setup).value)
 
 
-class OpenTimes(Times, frozen=True, kw_only=True):
+class OpenTimes(Times, kw_only=True):
     """Times whose operators, exchanges and named sums are `Opened`."""
 
     def of(self, ops: tuple[Operator, ...], kind: str | None = None) -> float:

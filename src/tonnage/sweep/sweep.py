@@ -19,6 +19,7 @@ from tonnage.catalog.additions import file_states
 from tonnage.domain.requests.sweep import Ask, Sweep
 from tonnage.errors import BadRequest, echo
 from tonnage.planning.requests.reading import build, read_fields
+from tonnage.record import Record
 from tonnage.sweep import store as stores
 from tonnage.sweep.runners import on_processes, on_ray
 from tonnage.version import __version__, can_simulate
@@ -89,7 +90,7 @@ ASKS: Final = get_args(Ask)
 MAX_POINTS: Final = 1_000_000
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True):
+class Point(Record, kw_only=True):
     """One question of a sweep."""
 
     index: int

@@ -19,6 +19,7 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.errors import BadFact, TonnageError
+from tonnage.record import Record
 from tonnage.validation.cases import kind_of
 from tonnage.validation.rows import Row, text
 
@@ -26,7 +27,7 @@ FILE: Final = Path("measurements") / "groups.toml"
 HALF: Final = 0.5
 
 
-class Condition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Condition(Record, forbid_unknown_fields=True):
     """What a cell must say: one of some words within it, or nothing at all."""
 
     any: tuple[str, ...] = ()
@@ -37,14 +38,14 @@ class Condition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return not cell if self.empty else any(word in cell for word in self.any)
 
 
-class UnknownSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class UnknownSetting(Record, forbid_unknown_fields=True):
     """A setting that rows leave open, and how that shows."""
 
     setting: str
     columns: dict[str, Condition]
 
 
-class Aside(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Aside(Record, forbid_unknown_fields=True):
     """Rows marked as not usable that figures are given with and without."""
 
     name: str
@@ -52,7 +53,7 @@ class Aside(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     any: tuple[str, ...]
 
 
-class Restored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Restored(Record, forbid_unknown_fields=True):
     """A setting that a source names and a measurement contradicts."""
 
     id: str
@@ -61,7 +62,7 @@ class Restored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     why: str
 
 
-class Grouping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Grouping(Record, kw_only=True, forbid_unknown_fields=True):
     """The groups of a set of measurements."""
 
     fixed: str = ""
@@ -145,7 +146,7 @@ LEFT_OUT: Final = ("accelerator", "family", "engine", "source")
 UNKNOWN: Final = "not stated"
 
 
-class Labels(msgspec.Struct, frozen=True, kw_only=True):
+class Labels(Record, kw_only=True):
     """What a row is about, for splitting results."""
 
     engine: str = UNKNOWN

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from tonnage.record import Record
 from tonnage.validation.grouping import group_by
 from tonnage.validation.metrics import log_ratio
 from tonnage.validation.scoring import Score
@@ -94,7 +95,7 @@ Group = tuple[str, str, str, str]
 """Block, model, accelerator, engine."""
 
 
-class Factor(msgspec.Struct, frozen=True, kw_only=True):
+class Factor(Record, kw_only=True):
     """One fitted factor and how well it held on groups it had not seen."""
 
     kind: str

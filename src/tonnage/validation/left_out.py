@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage.catalog.intervals import factor, factor_of
 from tonnage.errors import BadFact, UnknownName
+from tonnage.record import Record
 from tonnage.validation.grouping import LEFT_OUT
 from tonnage.validation.intervals import QUANTITY_OF, UPPER
 from tonnage.validation.scoring import Score
@@ -32,7 +32,7 @@ Widths = Mapping[str, Mapping[str, Mapping[tuple[str, str], float]]]
 """Group that is left out -> kind of case -> quantity and rung -> 90 % factor."""
 
 
-class LeftOut(msgspec.Struct, frozen=True):
+class LeftOut(Record):
     """One number as predicted without its group, and what that prediction rests on."""
 
     predicted: float

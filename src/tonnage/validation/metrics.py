@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import msgspec
+from tonnage.record import Record
 
 
-class Errors(msgspec.Struct, frozen=True, kw_only=True):
+class Errors(Record, kw_only=True):
     """How a set of predictions compares with what was measured; absent = nothing to compare."""
 
     rows: int

@@ -33,6 +33,7 @@ from msgspec.structs import replace
 
 from tonnage.domain.case import Case
 from tonnage.errors import BadRequest, TonnageError, echo
+from tonnage.record import Record
 from tonnage.validation.cases import case_of, kind_of
 from tonnage.validation.grouping import labels_of
 from tonnage.validation.quantities import Measured, measured_numbers
@@ -58,7 +59,7 @@ class Question(NamedTuple):
     wanted: tuple[Measured, ...]
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Answer(Record):
     """One number as it was answered."""
 
     value: float
@@ -66,7 +67,7 @@ class Answer(msgspec.Struct, frozen=True):
     high: float | None = None
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True):
+class Said(Record, kw_only=True):
     """Everything a program said."""
 
     answers: dict[str, dict[str, Answer]]

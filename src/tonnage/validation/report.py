@@ -14,12 +14,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, get_args
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage.domain.accuracy import AccuracyReport, Figure, OutOfSample, PointsTaught, Regret
 from tonnage.domain.requests.accuracy import AccuracyRequest, LeftOut
 from tonnage.errors import BadFact, UnknownName
+from tonnage.record import Record
 from tonnage.validation.left_out import FILE as LEFT_OUT_FILE
 from tonnage.validation.left_out import left_out_predictions, left_out_scores
 from tonnage.validation.rows import Row, read_rows
@@ -32,7 +32,7 @@ Watch = Callable[[Iterable[Score], int], Iterable[Score]]
 """Scores of so many rows, passed on as they come."""
 
 
-class Tables(msgspec.Struct, frozen=True, kw_only=True):
+class Tables(Record, kw_only=True):
     """The rows of the files that were asked for."""
 
     paths: tuple[Path, ...]
@@ -49,7 +49,7 @@ class Tables(msgspec.Struct, frozen=True, kw_only=True):
         return self.paths[0].resolve().parent.parent
 
 
-class Scored(msgspec.Struct, frozen=True, kw_only=True):
+class Scored(Record, kw_only=True):
     """A report and the scores it was made of."""
 
     report: AccuracyReport

@@ -17,9 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final, Literal
 
-import msgspec
-
 from tonnage.errors import BadFact, echo
+from tonnage.record import Record
 
 Layout = Literal["training", "inference", "serving"]
 
@@ -43,7 +42,7 @@ MAX_EMPTY: Final = 100_000
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class Row(Record, kw_only=True):
     """One measurement: its cells as text, absent ones left out."""
 
     id: str

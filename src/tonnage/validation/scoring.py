@@ -19,13 +19,13 @@ from functools import partial
 from multiprocessing import get_context
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage.domain.accuracy import AccuracyReport, BlockErrors, SkippedRow
 from tonnage.domain.case import Case, Latency, Result, ServeCase, ServeResult
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.planning.predict.predict import predict as planned
+from tonnage.record import Record
 from tonnage.validation.cases import case_of, kind_of
 from tonnage.validation.grouping import Labels, group_by, labels_of
 from tonnage.validation.limited import at_highest_rate, limits_of
@@ -42,7 +42,7 @@ CRASH: Final = "internal error"
 _CHUNK: Final = 16
 
 
-class Score(msgspec.Struct, frozen=True, kw_only=True):
+class Score(Record, kw_only=True):
     """One measured number and what was predicted for it; without a prediction, why not."""
 
     id: str

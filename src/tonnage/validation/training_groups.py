@@ -18,12 +18,11 @@ from itertools import pairwise
 from math import exp, log, log2
 from typing import Final
 
-import msgspec
-
 from tonnage.domain.accuracy import Figure
 from tonnage.domain.training import TrainSetup
 from tonnage.errors import TonnageError
 from tonnage.planning.train.search import over_best_layout
+from tonnage.record import Record
 from tonnage.validation.grouping import LEFT_OUT, group_by
 from tonnage.validation.intervals import ANY, fit
 from tonnage.validation.left_out import LeftOut, left_out_scores
@@ -58,7 +57,7 @@ Stored = Mapping[str, Mapping[tuple[str, str], LeftOut]]
 Pick = Callable[[Row], bool]
 
 
-class Speed(msgspec.Struct, frozen=True):
+class Speed(Record):
     """A row with the one speed that it counts by."""
 
     row: Row
@@ -337,7 +336,7 @@ def layout_figures(compared: Sequence[Compared]) -> tuple[Figure, ...]:
     )
 
 
-class Compared(msgspec.Struct, frozen=True, kw_only=True):
+class Compared(Record, kw_only=True):
     """A published layout beside the best found."""
 
     id: str

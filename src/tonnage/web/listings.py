@@ -20,6 +20,7 @@ from tonnage.catalog.listings import accelerators_listing, models_listing, offer
 from tonnage.catalog.rows import DATA, table
 from tonnage.domain.listing import Listing
 from tonnage.errors import UnknownName
+from tonnage.record import Record
 from tonnage.report.listing import cell_text, unit_text
 from tonnage.report.names import model_name, part_name, provider_name
 
@@ -68,7 +69,7 @@ LISTINGS: Final[dict[str, _Kind]] = {
 """Path -> the table that it shows."""
 
 
-class Facet(msgspec.Struct, frozen=True, kw_only=True):
+class Facet(Record, kw_only=True):
     """One value of a filter: how many rows have it, and the address with it set or taken back."""
 
     text: str
@@ -77,7 +78,7 @@ class Facet(msgspec.Struct, frozen=True, kw_only=True):
     on: bool
 
 
-class ListingView(msgspec.Struct, frozen=True, kw_only=True):
+class ListingView(Record, kw_only=True):
     """What the template fills in."""
 
     path: str

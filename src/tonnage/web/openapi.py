@@ -10,6 +10,7 @@ import msgspec
 from tonnage.domain.requests.field import Field
 from tonnage.domain.requests.table import REQUESTS
 from tonnage.planning.request_schema import case_schemas, groups_schema, property_of
+from tonnage.record import Record
 from tonnage.version import __version__
 from tonnage.web.listings import LISTINGS
 from tonnage.web.measured import CHOICE
@@ -29,7 +30,7 @@ WRITTEN: Final[dict[str, dict[str, Any]]] = {
 """Fields that hold lists or groups, by question, and what is in them."""
 
 
-class Error(msgspec.Struct, frozen=True, kw_only=True):
+class Error(Record, kw_only=True):
     """What was wrong, in one sentence that names the field and the nearest fix."""
 
     schema: str

@@ -25,11 +25,12 @@ from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.planning.files import read_written
 from tonnage.planning.plans import KINDS
 from tonnage.planning.requests.reading import check_value, request_fields
+from tonnage.record import Record
 from tonnage.web.examples import CASE, LOG, METRICS, SERVICE, WAYS, WORKLOADS
 from tonnage.web.measured import with_choice
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class Question(Record, kw_only=True):
     """One form: where it lives, what it asks, how it is answered and shown."""
 
     path: str

@@ -16,12 +16,13 @@ import msgspec
 
 from tonnage.catalog import Additions
 from tonnage.errors import TonnageError
+from tonnage.record import Record
 
 MIN_WORKERS: Final = 2
 """One simulation that is followed may run for long; another question must find a worker beside it."""
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class Limits(Record, kw_only=True):
     """What one server allows."""
 
     question_s: float = 60.0
@@ -77,7 +78,7 @@ Told = Callable[[int, int], None]
 """Takes how much is done, and of how much."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class Settings(Record, kw_only=True):
     """What every task of one server shares."""
 
     additions: Additions
@@ -93,7 +94,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Kept from one question to the next, which mostly changes the load; 0 keeps none."""
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class Kept(Record, kw_only=True):
     """A question and its answer, for the pictures and comparisons that ask for it again."""
 
     path: str

@@ -14,11 +14,10 @@ import signal
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from tonnage.catalog import Additions
 from tonnage.domain.requests.field import Field
 from tonnage.errors import TonnageError
+from tonnage.record import Record
 from tonnage.version import __version__
 from tonnage.web.jobs import Jobs
 from tonnage.web.measured import CHOICE
@@ -64,7 +63,7 @@ def _holds(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "required": [name], "properties": {name: schema}}
 
 
-class Tool(msgspec.Struct, frozen=True):
+class Tool(Record):
     """What a client is told about one tool."""
 
     name: str

@@ -6,10 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
-
 from tonnage.domain.compare import Change
 from tonnage.planning.check import Comparable, check
+from tonnage.record import Record
 from tonnage.units import show
 from tonnage.web.questions import QUESTIONS, nest_form_names
 
@@ -19,7 +18,7 @@ TOLD: Final = ("cost", "accelerators", "ttft", "tpot", "duration")
 _NUMBER: Final = re.compile(r"\s*(\$?)(\d+(?:\.\d+)?)(.*)", re.DOTALL)
 
 
-class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
+class WhatIf(Record, kw_only=True):
     """One change."""
 
     says: str

@@ -31,11 +31,12 @@ from tonnage.catalog.hub.fields import (
     windows,
 )
 from tonnage.domain.model import Attention, FeedForward, LayerGroup, Mlp, Model
+from tonnage.record import Record
 
 Adapter = Callable[[Config], Model]
 
 
-class Traits(msgspec.Struct, frozen=True, kw_only=True):
+class Traits(Record, kw_only=True):
     """What a family does differently from Mistral without a window; what is not here needs a function."""
 
     bias: Literal["as stated", "unless stated", "always"] = "as stated"

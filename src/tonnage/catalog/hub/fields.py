@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage.domain.model import Attention, FeedForward, LayerGroup, Mixer, Mlp, Model, Moe, StateSpace
 from tonnage.errors import BadFact, echo
 from tonnage.foreign import plain_text
+from tonnage.record import Record
 
 MAX_INTEGER: Final = {
     "num_hidden_layers": 4096,
@@ -34,7 +34,7 @@ MAX_INTEGER: Final = {
 _REQUIRED: Final = object()
 
 
-class Config(msgspec.Struct, frozen=True):
+class Config(Record):
     """The fields of one config.json, or of one section of it, and where they came from."""
 
     file: str

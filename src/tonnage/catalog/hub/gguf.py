@@ -20,6 +20,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.precision import FORMATS
 from tonnage.errors import BadFact, echo
 from tonnage.foreign import plain_text
+from tonnage.record import Record
 
 MAX_ENTRIES: Final = 65_536
 MAX_TENSORS: Final = 65_536
@@ -58,7 +59,7 @@ _KEPT_ITEMS: Final = 8192
 """Items of an array that are kept; longer ones are vocabularies, of which only the length matters."""
 
 
-class Array(msgspec.Struct, frozen=True):
+class Array(Record):
     """A list of settings: its length, and its items where they are few."""
 
     length: int
@@ -71,7 +72,7 @@ class Array(msgspec.Struct, frozen=True):
         return self.length if self.texts or self.items else 1
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True):
+class Header(Record, kw_only=True):
     """What a GGUF file says before its tensors."""
 
     settings: dict[str, Any]

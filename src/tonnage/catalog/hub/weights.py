@@ -13,13 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from tonnage.catalog.hub.jsonfile import parse_object, read_object
 from tonnage.errors import BadFact, echo
+from tonnage.record import Record
 
 
-class Tensor(msgspec.Struct, frozen=True):
+class Tensor(Record):
     """One tensor of a weight file."""
 
     name: str
@@ -36,7 +35,7 @@ class Tensor(msgspec.Struct, frozen=True):
         return product
 
 
-class Weights(msgspec.Struct, frozen=True, kw_only=True):
+class Weights(Record, kw_only=True):
     """Exact contents of one or more weight files."""
 
     tensors: tuple[Tensor, ...]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import msgspec
-
 from tonnage.domain.requests.field import Field, search_field
+from tonnage.record import SparseRecord
 
 LeftOut = Literal["accelerator", "family", "engine", "source"]
 By = Literal["engine", "accelerator", "family", "precision", "load"]
 
 
-class AccuracyRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AccuracyRequest(SparseRecord, kw_only=True):
     """Published measurements held against predictions. Absent = every usable row, by block alone."""
 
     files: tuple[str, ...] = ()

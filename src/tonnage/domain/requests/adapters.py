@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import msgspec
-
 from tonnage.domain.requests.field import MAY_BE_NOTHING, engine_field
+from tonnage.record import SparseRecord
 
 _GROUP = "Model and engine"
 
 
-class AdapterFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AdapterFields(SparseRecord, kw_only=True):
     """LoRA adapters of a base model, each request for one of them."""
 
     adapters: Annotated[
@@ -32,7 +31,7 @@ class AdapterFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     ] = None
 
 
-class Adapters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Adapters(SparseRecord, kw_only=True):
     """LoRA adapters as one configuration serves them."""
 
     count: int

@@ -8,9 +8,10 @@ import msgspec
 
 from tonnage.domain.requests.common import MODEL, Slo
 from tonnage.domain.requests.field import Field, Group, accelerator_field, offer_field
+from tonnage.record import SparseRecord
 
 
-class Adopt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Adopt(SparseRecord, kw_only=True):
     """A running deployment's own file, and what it does not say; absent = as the file says, or assumed and said so."""
 
     file: Annotated[str, Field("the file's text: vLLM command, manifest, Compose, Slurm, axolotl, TRL, …")]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
-
 from tonnage.domain.requests.field import accelerator_field, engine_field, layout_field
+from tonnage.record import SparseRecord
 
 
-class CalibrateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CalibrateRequest(SparseRecord, kw_only=True):
     """What ran. Absent = as each measurement says."""
 
     models: Annotated[

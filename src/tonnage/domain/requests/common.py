@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-import msgspec
-
 from tonnage.domain.requests.field import (
     MAY_BE_NOTHING,
     Field,
@@ -15,9 +13,10 @@ from tonnage.domain.requests.field import (
     offer_field,
 )
 from tonnage.domain.requests.images import Images
+from tonnage.record import SparseRecord
 
 
-class Quote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Quote(SparseRecord, kw_only=True):
     """One offer of a seller. Without a term it is paid by the hour of use; with one, as a contract."""
 
     accelerator: Annotated[str, offer_field("what is offered: H100, mi300x-oam-192gb", known="planned accelerators")]
@@ -79,7 +78,7 @@ ModelName = Annotated[str, MODEL]
 ENGINES: Final = engine_field("serving engines to consider", "list", name="engine", known="planned engines")
 
 
-class Lengths(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Lengths(SparseRecord, kw_only=True):
     """Prompt and output lengths: means and the quantiles that matter for memory and tails. [tokens]"""
 
     prompt_tokens: Annotated[float, Field("mean prompt length", "tokens", high=1e8)]
@@ -102,7 +101,7 @@ class Lengths(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Named traffic profile the lengths come from."""
 
 
-class LoadShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LoadShape(SparseRecord, kw_only=True):
     """How load varies; `peak_to_mean` of the hour or minute that matters."""
 
     kind: Literal["flat", "diurnal", "weekly", "bursty", "intermittent"] = "flat"
@@ -126,7 +125,7 @@ class LoadShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ] = None
 
 
-class Slo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Slo(SparseRecord, kw_only=True):
     """Latency objectives: thresholds with a percentile. [s]"""
 
     ttft_s: Annotated[
@@ -141,7 +140,7 @@ class Slo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     percentile: Annotated[float, objective_field("percentile the objectives hold at", low=49.9, high=99.9)] = 95.0
 
 
-class Filters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Filters(SparseRecord, kw_only=True):
     """Hard constraints on accelerators and offers, the same for every kind of plan; absent = no constraint."""
 
     accelerators: Annotated[

@@ -25,6 +25,7 @@ from tonnage.domain.requests.field import (
 from tonnage.domain.requests.fleet import FleetWorkload
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.requests.train import FineTune, Train
+from tonnage.record import SparseRecord
 
 _FOUND: Final = frozenset({
     "model", "rate", "concurrency", "users", "think_time", "budget", "pools", "quick", "day", "on_for", "off_for",
@@ -36,7 +37,7 @@ _BESIDE: Final = _FOUND | {
 """Fields of a serving request that a group of accelerators has no use for, or that follow from others."""
 
 
-class OwnedGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class OwnedGroup(SparseRecord, kw_only=True):
     """Equal accelerators that are there."""
 
     name: str
@@ -49,7 +50,7 @@ class OwnedGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of one, where the part is sold with several sizes. [bytes]"""
 
 
-class Own(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Own(SparseRecord, kw_only=True):
     """What accelerators that are there serve best, what they share, and what is missing."""
 
     own: Annotated[
@@ -88,7 +89,7 @@ class Own(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """[USD/kWh]"""
 
 
-class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Budget(SparseRecord, kw_only=True):
     """The largest load, the best model, or the best training run that an amount of money buys."""
 
     amount: Annotated[str, objective_field('what may be spent: "$3,000/month", "$4/h", "$50,000"')]
@@ -117,7 +118,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of a training run. [USD]"""
 
 
-class LifecycleRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LifecycleRequest(SparseRecord, kw_only=True):
     """Make a model, then serve it for some time."""
 
     make: Annotated[

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-import msgspec
-
 from tonnage.domain.requests.common import TERMS
 from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group, offer_field, owning_field
+from tonnage.record import SparseRecord
 
 _OWNING: Final = "Cost of owning"
 
 
-class OwnedMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class OwnedMachine(SparseRecord, kw_only=True):
     """Everything that the cost of owning one machine follows from. Money is in USD, VAT excluded."""
 
     accelerators: Annotated[float, owning_field("accelerators of the machine", high=1e5)]
@@ -66,7 +65,7 @@ class OwnedMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """From an interruption until it works again. [s]"""
 
 
-class RentOrBuyRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RentOrBuyRequest(SparseRecord, kw_only=True):
     """What to compare: the machine, how much it is used, and which offers count."""
 
     server: Annotated[

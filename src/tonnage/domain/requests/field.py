@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tonnage.errors import UnknownName
+from tonnage.record import Record
 
 ALIASES: Final = {
     "accelerator": "gpu gpus gpu-type gpu-name device devices hardware on system machine card accelerators",
@@ -66,7 +67,7 @@ MAY_BE_NOTHING: Final = -1e-9
 """Lower bound of a number that may be 0, for bounds themselves are not reached."""
 
 
-class Field(msgspec.Struct, frozen=True):
+class Field(Record):
     """
     One field as people write it: its help, then what it reads, then the rest by name.
 
@@ -118,7 +119,7 @@ READS_BY_TYPE: Final = {bool: "flag", int: "integer", float: "count", tuple[str,
 """What a field reads whose declaration does not say, by the type of its attribute; text for all others."""
 
 
-class Group(msgspec.Struct, frozen=True, kw_only=True):
+class Group(Record, kw_only=True):
     """An attribute that holds fields of its own: in place, under a name, or as a list of entries."""
 
     of: Any = None
@@ -140,7 +141,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
         return name not in self.without and (not self.only or name in self.only)
 
 
-class Attribute(msgspec.Struct, frozen=True, kw_only=True):
+class Attribute(Record, kw_only=True):
     """One attribute of a request: the fields it is written as, and the groups it holds."""
 
     name: str

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import msgspec
-
 from tonnage.domain.layout import SERVING_ENGINE
 from tonnage.domain.requests.common import ModelName
 from tonnage.domain.requests.field import (
@@ -16,12 +14,13 @@ from tonnage.domain.requests.field import (
     search_field,
     training_field,
 )
+from tonnage.record import SparseRecord
 
 Goal = Literal["serve", "train", "finetune"]
 Solve = Literal["context", "concurrency", "batch", "seq-len", "model"]
 
 
-class FitRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FitRequest(SparseRecord, kw_only=True):
     """What is asked. Absent = chosen, and said so in the answer."""
 
     model: ModelName = ""

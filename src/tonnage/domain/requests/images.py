@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-import msgspec
-
 from tonnage.domain.requests.field import MAY_BE_NOTHING, Field
 from tonnage.errors import BadRequest, echo
+from tonnage.record import SparseRecord
 
 MIN_SIDE: Final = 8.0
 MAX_SIDE: Final = 20_000.0
 """Of an image. [px]"""
 
 
-class ImageFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ImageFields(SparseRecord, kw_only=True):
     """Images that come with each request."""
 
     images: Annotated[float | None, Field("images of a request, on average, for models that see", high=1e4)] = None
@@ -30,7 +29,7 @@ class ImageFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Each asked for equally often, which is the least that a cache of encodings can give."""
 
 
-class Images(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Images(SparseRecord, kw_only=True):
     """Images of a mean request as the model's own rule cuts them up: by their size, or patches and tokens as stated."""
 
     per_request: Annotated[float, Field("images of a request, whose tokens isl holds", high=1e4)]

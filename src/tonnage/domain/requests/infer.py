@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage.domain.requests.common import FORMATS, MODEL, Confidence, Filters
 from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group, engine_field, objective_field, reliability_field
+from tonnage.record import SparseRecord
 
 
-class Video(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Video(SparseRecord, kw_only=True):
     """Live video: streams, their frames per second, the frame's size, and who decodes it."""
 
     streams: Annotated[int, Field("live video streams (cameras)", high=1e7)]
@@ -24,7 +24,7 @@ class Video(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """accelerator (NVDEC), host, or none where frames come decoded."""
 
 
-class Infer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="infer"):
+class Infer(SparseRecord, kw_only=True, tag="infer"):
     """Samples that arrive at a rate, through a model that does not decode text."""
 
     model: Annotated[str, replace(MODEL, help="catalogue id, Hugging Face id, path, or a profile that `trace` wrote")]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import msgspec
-
 from tonnage.domain.layout import SERVING_ENGINE
 from tonnage.domain.requests.common import Confidence, Filters, ModelName
 from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, Group, accelerator_field, engine_field, training_field
 from tonnage.domain.requests.train import Budget, Checkpoint, Deadline, Headroom, Optimizer, Spares, Validation
+from tonnage.record import SparseRecord
 
 
-class Rl(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="rl"):
+class Rl(SparseRecord, kw_only=True, tag="rl"):
     """So many steps of PPO, GRPO, RLOO or DAPO on a model."""
 
     model: ModelName

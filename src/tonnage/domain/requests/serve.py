@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import msgspec
-
 from tonnage.domain.layout import SERVING_ENGINE
 from tonnage.domain.requests.adapters import AdapterFields
 from tonnage.domain.requests.common import (
@@ -30,9 +28,10 @@ from tonnage.domain.requests.field import (
 )
 from tonnage.domain.requests.images import ImageFields
 from tonnage.domain.requests.sessions import SessionFields
+from tonnage.record import SparseRecord
 
 
-class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="serve"):
+class Serve(SparseRecord, kw_only=True, tag="serve"):
     """Answer requests as they come, under latency objectives."""
 
     model: ModelName
@@ -106,7 +105,7 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     pools: Annotated[bool, search_field("also look for separate workers for prompts and for answers")] = False
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="batch"):
+class Batch(SparseRecord, kw_only=True, tag="batch"):
     """Finish N items by a deadline. They are independent, so that spot prices are looked at, too."""
 
     model: ModelName

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
-
 from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, engine_field
+from tonnage.record import SparseRecord
 
 _ABOVE: float = 0.999
 
 
-class SessionFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SessionFields(SparseRecord, kw_only=True):
     """Sessions: what is not given is that of the traffic profile."""
 
     profile: str | None = None

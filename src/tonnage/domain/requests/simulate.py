@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import msgspec
-
 from tonnage.domain.layout import SERVING_ENGINE, Disaggregation, Layout
 from tonnage.domain.precision import Precision
 from tonnage.domain.requests.common import MODEL, Slo
@@ -19,12 +17,13 @@ from tonnage.domain.requests.field import (
     reliability_field,
     search_field,
 )
+from tonnage.record import SparseRecord
 
 Process = Literal["poisson", "gamma", "wandering", "on-off", "even"]
 Router = Literal["round-robin", "least-loaded", "prefix-aware"]
 
 
-class SimulationTraffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SimulationTraffic(SparseRecord, kw_only=True):
     """How requests come and how long they are."""
 
     profile: Annotated[
@@ -76,7 +75,7 @@ class SimulationTraffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """Share of each prompt whose cache is there: a common beginning. [-]"""
 
 
-class AutoScaling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AutoScaling(SparseRecord, kw_only=True):
     """An autoscaler: how much load it wants per replica, and how fast it acts."""
 
     in_flight: Annotated[float, reliability_field("requests in flight wanted per replica")]
@@ -107,7 +106,7 @@ class AutoScaling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Too little load for this long takes one replica away. [s]"""
 
 
-class Simulation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Simulation(SparseRecord, kw_only=True):
     """One configuration and its traffic."""
 
     model: Annotated[Any, MODEL]

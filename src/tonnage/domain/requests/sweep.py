@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-import msgspec
-
 from tonnage.domain.requests.field import Field, search_field
+from tonnage.record import Record
 
 Ask = Literal["plan", "fit", "simulate", "predict"]
 
 
-class Sweep(msgspec.Struct, frozen=True, kw_only=True):
+class Sweep(Record, kw_only=True):
     """What a sweep file says, and where its questions are worked on."""
 
     ask: Annotated[Ask, Field("what is asked at each point", name="sweep")]

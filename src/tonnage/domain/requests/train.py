@@ -16,6 +16,7 @@ from tonnage.domain.requests.field import (
     reliability_field,
     training_field,
 )
+from tonnage.record import SparseRecord
 
 _SEQ_LEN: Final = training_field("tokens of one sequence", "integer", high=1e8)
 _GlobalBatch = Annotated[int | None, training_field("sequences per optimizer step", high=1e8)]
@@ -45,7 +46,7 @@ Checkpoint = Annotated[Literal["async", "sync"], reliability_field("async or syn
 Spares = Annotated[int | None, reliability_field("instances beyond the job's own", low=-1.0, high=1e5)]
 
 
-class Train(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="train"):
+class Train(SparseRecord, kw_only=True, tag="train"):
     """Pre-train on a token budget."""
 
     model: ModelName
@@ -75,7 +76,7 @@ class Train(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     """Instances beyond the job's own; absent = enough for 95 % of failures at once on large jobs."""
 
 
-class FineTune(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="finetune"):
+class FineTune(SparseRecord, kw_only=True, tag="finetune"):
     """Adapt a model to a data set."""
 
     model: ModelName

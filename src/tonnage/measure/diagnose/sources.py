@@ -35,6 +35,7 @@ from tonnage.measure.importers import read_report
 from tonnage.measure.metrics import reading_of
 from tonnage.measure.records import LOG_SCHEMA, read_log
 from tonnage.measure.train.kineto import measurement_of_trace
+from tonnage.record import Record
 from tonnage.units import read
 
 RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
@@ -116,7 +117,7 @@ STORED_S: Final = 3600.0
 MAX_REPORT_BYTES: Final = 2 * 1024**3
 
 
-class Watch(msgspec.Struct, frozen=True, kw_only=True):
+class Watch(Record, kw_only=True):
     """How to look at an address."""
 
     window_s: float | None = None

@@ -14,9 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from tonnage.errors import BadRequest, UnknownName, echo
+from tonnage.record import Record
 
 DTYPES: Final = {
     "float32": "float32", "fp32": "float32", "float16": "float16", "fp16": "float16", "bfloat16": "bfloat16",
@@ -28,7 +27,7 @@ DTYPES: Final = {
 _SHAPE: Final = re.compile(r"\d+(x\d+)*")
 
 
-class InputSpec(msgspec.Struct, frozen=True, kw_only=True):
+class InputSpec(Record, kw_only=True):
     """One example input as text: "1x3x224x224", "ids=1x128:int64"."""
 
     shape: tuple[int, ...]
@@ -37,7 +36,7 @@ class InputSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Keyword of the argument; empty = by position."""
 
 
-class Given(msgspec.Struct, frozen=True, kw_only=True):
+class Given(Record, kw_only=True):
     """What a factory returned."""
 
     module: Any

@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, Final, Literal
 
-import msgspec
-
 from tonnage.domain.profile import TracedOperator
+from tonnage.record import Record
 
 Product = Literal["gemm", "convolution", "attention"]
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class Call(Record, kw_only=True):
     """One call: the operator's plain name, its arguments, its results, and which tensors are parameters."""
 
     name: str

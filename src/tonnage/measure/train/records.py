@@ -14,6 +14,7 @@ import msgspec
 from tonnage.domain.train_measurement import StepTimes
 from tonnage.errors import BadFact, echo
 from tonnage.measure.files import read_whole, refuse_heavy
+from tonnage.record import Record, SparseRecord
 
 PHASES: Final = ("input", "forward", "backward", "communication", "optimizer", "checkpoint", "other")
 
@@ -29,7 +30,7 @@ def mean_parts(steps: Sequence[Mapping[str, float]]) -> StepTimes:
     return StepTimes(**{f"{name}_s": mean([s.get(name, 0.0) for s in steps]) for name in PHASES if name in seen})
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True, tag="header", omit_defaults=True):
+class Header(SparseRecord, kw_only=True, tag="header"):
     """Who writes."""
 
     rank: int
@@ -44,7 +45,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag="header", omit_defau
     date: str = ""
 
 
-class Stepped(msgspec.Struct, frozen=True, kw_only=True, tag="step", omit_defaults=True):
+class Stepped(SparseRecord, kw_only=True, tag="step"):
     """One optimizer step: from the end of the one before to its own end."""
 
     phases: dict[str, float]
@@ -63,7 +64,7 @@ class Stepped(msgspec.Struct, frozen=True, kw_only=True, tag="step", omit_defaul
         return sum(self.phases.values())
 
 
-class Checkpointed(msgspec.Struct, frozen=True, kw_only=True, tag="checkpoint", omit_defaults=True):
+class Checkpointed(SparseRecord, kw_only=True, tag="checkpoint"):
     """A checkpoint written or read."""
 
     wrote: bool
@@ -71,7 +72,7 @@ class Checkpointed(msgspec.Struct, frozen=True, kw_only=True, tag="checkpoint", 
     size_bytes: float | None = None
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True, tag="memory", omit_defaults=True):
+class Held(SparseRecord, kw_only=True, tag="memory"):
     """What the rank holds, looked at after a step; the last line counts."""
 
     peak_bytes: float | None = None
@@ -90,7 +91,7 @@ Line = Header | Stepped | Checkpointed | Held
 _decode = msgspec.json.Decoder(Line).decode
 
 
-class RankLog(msgspec.Struct, frozen=True, kw_only=True):
+class RankLog(Record, kw_only=True):
     """One rank's file, read."""
 
     header: Header

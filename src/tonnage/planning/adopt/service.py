@@ -29,13 +29,14 @@ from tonnage.planning.adopt.replayed import logged_traffic
 from tonnage.planning.adopt.serve import read_server
 from tonnage.planning.calibrate.calibrate import calibrate
 from tonnage.planning.calibrate.loads import Stack
+from tonnage.record import Record
 from tonnage.units import read
 
 OWN: Final = "its own latencies"
 """Where the calibration of a service comes from that was looked at."""
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class View(Record, kw_only=True):
     """What the sources look at, beyond what they say."""
 
     pages: int = 0

@@ -15,14 +15,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
-import msgspec
-
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.plan import BreakEven, Configuration, ServeOption
 from tonnage.domain.train_plan import TrainConfiguration, TrainOption
 from tonnage.planning.core.ranking import unlikely
 from tonnage.planning.error_model import Pair, Ratio, correlation, ratio
+from tonnage.record import Record
 
 RATIO: Final = 1.1
 """Step of the scan along an input. [-]"""
@@ -37,7 +36,7 @@ DOUBLINGS: Final = (-3, -2, -1, 0, 1, 2, 3)
 Thing = TypeVar("Thing")
 
 
-class Axis(msgspec.Struct, frozen=True, kw_only=True):
+class Axis(Record, kw_only=True):
     """One input of a request: its name, what it is now, its unit, and how far it may go."""
 
     name: str
@@ -51,7 +50,7 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
     up: bool = True
 
 
-class Contender(msgspec.Struct, frozen=True, kw_only=True):
+class Contender(Record, kw_only=True):
     """One option at one value of an input."""
 
     name: str
@@ -149,7 +148,7 @@ def break_even_prices(options: Sequence[Rented]) -> tuple[BreakEven, ...]:
     return tuple(found[:MAX_PRICES])
 
 
-class _State(msgspec.Struct, frozen=True):
+class _State(Record):
     """How the present leader stands at one value."""
 
     lost: bool

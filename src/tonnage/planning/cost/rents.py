@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from datetime import date
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage import catalog
@@ -24,12 +23,13 @@ from tonnage.pricing.owning import (
     payback_years,
 )
 from tonnage.pricing.terms import PREPAID, mean_between_reclaims_s, useful_share
+from tonnage.record import Record
 
 UPFRONT: Final = ("purchase", "network", "storage", "spares")
 YEARLY: Final = ("support", "insurance", "energy", "hosting", "staff")
 
 
-class Meeting(msgspec.Struct, frozen=True, kw_only=True):
+class Meeting(Record, kw_only=True):
     """Owning one machine against one rental price, for the same work."""
 
     rent_usd: float

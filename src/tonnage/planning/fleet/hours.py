@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from tonnage.domain.fleet_plan import FleetRequest, FleetWorkload, HourRange
+from tonnage.record import Record
 
 MAX_PERIODS: Final = 6
 RUN_PERIODS: Final = 2
@@ -24,7 +25,7 @@ DEFERRED: Final = frozenset({"batch", "train", "finetune"})
 """Kinds of workload whose work may wait."""
 
 
-class Hours(msgspec.Struct, frozen=True, kw_only=True):
+class Hours(Record, kw_only=True):
     """Periods of like hours."""
 
     spans: tuple[float, ...]

@@ -13,7 +13,6 @@ from datetime import date
 from functools import partial
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage import catalog
@@ -35,6 +34,7 @@ from tonnage.planning.quality import judge_change, weights_change
 from tonnage.planning.serve.plan import SERVE, serve_options
 from tonnage.planning.train.plan import TRAIN, train_options
 from tonnage.pricing.bills import HOURS_PER_MONTH
+from tonnage.record import Record
 
 FORMATS: Final = ("bf16", "fp8", "int8", "int4", "nvfp4")
 CACHE: Final = "fp8"
@@ -43,7 +43,7 @@ SMALLER: Final = 0.7
 FEWER_TRAINED: Final = {"full": ("lora", "qlora"), "lora": ("qlora",), "dora": ("lora", "qlora")}
 
 
-class _Life(msgspec.Struct, frozen=True, kw_only=True):
+class _Life(Record, kw_only=True):
     """The plan that levers are pulled on."""
 
     request: LifecycleRequest

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage import catalog
@@ -20,6 +19,7 @@ from tonnage.catalog import Additions
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.machine import DeviceGroup, Host, Inventory, Machine
 from tonnage.errors import BadRequest, UnknownName, echo
+from tonnage.record import Record
 from tonnage.units import GB, GiB, show
 
 LONGEST: Final = 400
@@ -39,7 +39,7 @@ _MARKS: Final = re.compile(
 _PLAIN_CPU: Final = re.compile(r"^\s*(cpu|cpu only|no gpu|none)\s*$", re.IGNORECASE)
 
 
-class Owned(msgspec.Struct, frozen=True):
+class Owned(Record):
     """So many of one part; no part is the processor alone."""
 
     count: int

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage import catalog
@@ -29,13 +28,14 @@ from tonnage.planning.own.machine import read_owned
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.pricing.energy import energy_kwh
 from tonnage.pricing.owning import HOURS_PER_YEAR
+from tonnage.record import Record
 
 CAPS: Final = (1.0, 0.8, 0.6)
 AT_HOME: Final = frozenset({"consumer", "apple", "edge"})
 """Segments without a cooled room around them."""
 
 
-class GroupPower(msgspec.Struct, frozen=True, kw_only=True):
+class GroupPower(Record, kw_only=True):
     """Of a group at work."""
 
     machine_watts: float

@@ -13,9 +13,10 @@ from tonnage.domain.requests.field import Field, Group, groups_of
 from tonnage.domain.requests.table import REQUESTS
 from tonnage.errors import UnknownName
 from tonnage.planning.requests.reading import request_fields
+from tonnage.record import SparseRecord
 
 
-class Described(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Described(SparseRecord, kw_only=True):
     """One field as a reader needs it."""
 
     name: str

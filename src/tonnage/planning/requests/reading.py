@@ -29,9 +29,10 @@ from tonnage.engines.registry import engine_name, engines, planned_engines
 from tonnage.errors import BadRequest, TonnageError, UnknownName, echo
 from tonnage.foreign import PASTED, plain_text
 from tonnage.physics.optimizers import OPTIMIZERS, optimizer
+from tonnage.record import Record
 
 
-class Names(msgspec.Struct, frozen=True, kw_only=True):
+class Names(Record, kw_only=True):
     """One kind of name."""
 
     listed: Callable[[Additions], Iterable[str]]

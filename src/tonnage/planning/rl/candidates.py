@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage.catalog.fitted import rl_coefficients
@@ -28,6 +27,7 @@ from tonnage.planning.rl.rollout import Generation, generation
 from tonnage.planning.rl.step import step_of
 from tonnage.planning.rl.training import Training, training
 from tonnage.planning.train.search import Place
+from tonnage.record import Record
 
 SHARES: Final = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 3), Fraction(1, 2), Fraction(2, 3), Fraction(3, 4))
 """Of the accelerators that generate, where they only generate; NeMo-RL's recipes have a third and a half."""
@@ -38,7 +38,7 @@ USUAL_TAIL: Final = 4.0
 """Longest response over the mean where nobody says: the 95th percentile of the profile of reasoning is 3.8. [-]"""
 
 
-class Arranged(msgspec.Struct, frozen=True, kw_only=True):
+class Arranged(Record, kw_only=True):
     """The best case of one accelerator at one count, predicted; or the nearest to fitting."""
 
     case: RlCase

@@ -22,10 +22,11 @@ from tonnage.errors import BadRequest
 from tonnage.planning.rl.rollout import lengths_of
 from tonnage.planning.train import estimate
 from tonnage.planning.train.setup import Chosen, resolve_setup
+from tonnage.record import Record
 from tonnage.simulation.training import forward_time
 
 
-class Training(msgspec.Struct, frozen=True, kw_only=True):
+class Training(Record, kw_only=True):
     """What the trainer does with the responses of one step."""
 
     setup: TrainSetup

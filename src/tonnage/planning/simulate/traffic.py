@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from tonnage.catalog.traces import Trace, find_trace, public_traces, read_trace
 from tonnage.catalog.traffic import profile, session_profile, shape
 from tonnage.domain.sessions import SessionProfile
 from tonnage.domain.simulate import SimulationTraffic
 from tonnage.errors import BadRequest, echo
+from tonnage.record import Record
 from tonnage.simulation import arrivals
 from tonnage.simulation.simulated import Requests, requests_of
 
@@ -29,7 +28,7 @@ USUAL_REQUESTS = 20_000
 """Drawn where nobody says how many: they settle a 99th percentile."""
 
 
-class Traced(msgspec.Struct, frozen=True, kw_only=True):
+class Traced(Record, kw_only=True):
     """Requests, and what of them the rest of the house asks for."""
 
     requests: Requests

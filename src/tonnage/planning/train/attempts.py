@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable
 from math import ceil, inf, log2
 from typing import Final
 
-import msgspec
-
 from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.rl import Rl
 from tonnage.domain.requests.train import FineTune, Train
@@ -16,6 +14,7 @@ from tonnage.planning.core.ranking import unlikely
 from tonnage.planning.train.option import ROUNDING, Option
 from tonnage.planning.train.places import InfeasibleRun, Rental
 from tonnage.pricing.bills import primary_first
+from tonnage.record import Record
 from tonnage.units import show
 
 DOUBLINGS: Final = 3
@@ -27,7 +26,7 @@ WORTH: Final = 2.0
 """A rental whose least cost is beyond this multiple of the best found is not arranged. [-]"""
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+class Attempt(Record, kw_only=True):
     """A rental with the least it can take and cost."""
 
     rental: Rental

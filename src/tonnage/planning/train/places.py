@@ -11,8 +11,6 @@ from datetime import date
 from functools import cache
 from typing import Final
 
-import msgspec
-
 from tonnage import catalog
 from tonnage.catalog.rows import DATA, table
 from tonnage.domain.answer import Verdict
@@ -26,6 +24,7 @@ from tonnage.engines.training import usual_software
 from tonnage.planning.sites import YOURS, Site
 from tonnage.planning.train.search import Place, runs_on
 from tonnage.pricing.bills import bill, by_trust_and_cost
+from tonnage.record import Record
 
 MAX_ACCELERATORS: Final = 16384
 """Of one job when neither count nor limit is given. [accelerators]"""
@@ -37,7 +36,7 @@ _FABRICS: Final = ("infiniband", "roce", "efa", "gpudirect", "rdma")
 """What providers call a network that joins instances for training."""
 
 
-class Rental(msgspec.Struct, frozen=True, kw_only=True):
+class Rental(Record, kw_only=True):
     """A count of one accelerator on the offers that join them alike, cheapest first."""
 
     place: Place
@@ -69,7 +68,7 @@ class Rental(msgspec.Struct, frozen=True, kw_only=True):
         return InfeasibleRun(what=what, accelerator=name, verdict=verdict, option=option, leanest=leanest)
 
 
-class InfeasibleRun(msgspec.Struct, frozen=True, kw_only=True):
+class InfeasibleRun(Record, kw_only=True):
     """A rental that cannot do a job, and why."""
 
     what: str

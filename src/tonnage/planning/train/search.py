@@ -9,7 +9,6 @@ from __future__ import annotations
 from math import inf
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage import catalog
@@ -29,6 +28,7 @@ from tonnage.planning.error_model import chance_within
 from tonnage.planning.train import estimate
 from tonnage.planning.train.job import Job
 from tonnage.planning.train.setup import resolve_setup
+from tonnage.record import Record
 from tonnage.simulation.training import Turns, step_time
 
 MEMORY_SURE: Final = 0.8
@@ -52,7 +52,7 @@ ONE_RECOMPUTE_UNTIL: Final = 2022
 """Before selective recompute (arXiv 2205.05198) a run of that size recomputed every layer."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class Place(Record, kw_only=True):
     """A count of one accelerator as it is joined."""
 
     accelerator: Accelerator
@@ -63,7 +63,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     inter_bytes_per_s: float | None = None
 
 
-class Floor(msgspec.Struct, frozen=True, kw_only=True):
+class Floor(Record, kw_only=True):
     """What compute and element-wise work of one sequence take on one accelerator, by software and recomputation. [s]"""
 
     seconds: dict[tuple[str, str], float]

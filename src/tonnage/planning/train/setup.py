@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterator
 from typing import Final, get_args
 
-import msgspec
 from msgspec.structs import asdict, replace
 
 from tonnage.catalog.fitted import training_coefficients, with_training_totals
@@ -26,6 +25,7 @@ from tonnage.domain.precision import number_format
 from tonnage.domain.training import TrainSetup
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.planning.train import estimate, framework_defaults
+from tonnage.record import Record
 from tonnage.simulation.training import step_time
 
 SHARDINGS: Final[tuple[str, ...]] = get_args(Sharding)
@@ -89,7 +89,7 @@ _MOST_AHEAD: Final = 16
 """More than models train with: DeepSeek-V3 1, Nemotron 3 Super 2, up to 7 in the first study (arXiv 2404.19737)."""
 
 
-class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+class Chosen(Record, kw_only=True):
     """A setup, its memory as the driver shows it, and what was chosen on the way."""
 
     setup: TrainSetup
