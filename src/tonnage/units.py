@@ -260,7 +260,7 @@ def _explain(text: object, unit: str, dimension: str, field: str) -> str:
         example = _example(dimension)
         return f"{field}: '{echo(text)}' is {other}, but {dimension} is expected: write for example '{example}'"
     usual = _MINUTES.get(unit, "")
-    close = nearest(unit, [known for known in DIMENSIONS[dimension] if known], count=1)
+    close = nearest(unit, [*filter(None, DIMENSIONS[dimension])], count=1)
     close = (usual,) if usual and usual in DIMENSIONS[dimension] else close
     return f"{field}: unit '{echo(unit)}' is not known; {did_you_mean(close)}write for example '{_example(dimension)}'"
 

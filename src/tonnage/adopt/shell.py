@@ -242,7 +242,7 @@ def _split(line: str) -> list[list[str]]:
             found.append([])
         elif found[-1] or word not in _WORDS:
             found[-1].append(word)
-    return [words for words in found if words]
+    return [*filter(None, found)]
 
 
 def _expand_words(words: list[str], known: Mapping[str, str], arrays: Mapping[str, list[str]]) -> list[str]:

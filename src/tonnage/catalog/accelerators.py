@@ -211,7 +211,7 @@ def _from_row(row: Row) -> Accelerator:
         host_link=_link(row, kind="host_kind", rate="host_both_directions_gb_per_s", domain=""),
         status=_status(row),
         fact=Fact(source=row["source"], cross_check=row["cross_check"], notes=row["notes"], checked=row["checked"]),
-        aliases=tuple(alias for alias in row["aliases"].split(";") if alias),
+        aliases=tuple(filter(None, row["aliases"].split(";"))),
         compute_capability=row["compute_capability"] or None,
         year=_whole(row, "year"),
         form_factor=row["form_factor"],

@@ -138,4 +138,4 @@ def _forms(name: str) -> tuple[str, ...]:
     """The spellings that mean this name: squeezed, without what stands in brackets, without the product line."""
     forms = [_squeeze(name), _squeeze(re.sub(r"\(.*?\)", "", name))]
     forms += [_PREFIX.sub("", form) for form in forms]
-    return tuple(dict.fromkeys(form for form in forms if form))
+    return tuple(dict.fromkeys(filter(None, forms)))

@@ -135,7 +135,7 @@ def override(accelerator: Accelerator, changes: Mapping[str, str]) -> Accelerato
     if "memory" in values and "usable_memory" not in values and accelerator.usable_memory_bytes is not None:
         values["usable_memory"] = values["memory"] * accelerator.usable_memory_bytes / accelerator.memory_bytes
     note = "what-if: " + ", ".join(f"{field} = {text}" for field, text in changes.items())
-    notes = "; ".join(part for part in (note, accelerator.fact.notes) if part)
+    notes = "; ".join(filter(None, (note, accelerator.fact.notes)))
     return _check_consistency(replace(_place_values(accelerator, values), fact=replace(accelerator.fact, notes=notes)))
 
 

@@ -109,7 +109,7 @@ def _has_price(row: Row) -> bool:
 
 
 def _text(key: tuple[str, ...]) -> str:
-    return " ".join(part for part in key if part)
+    return " ".join(filter(None, key))
 
 
 def _changes(before: Row, now: Row) -> str:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from tonnage.domain.answer import Quantity
@@ -68,3 +70,8 @@ class BatchPlan(
     """Each more expensive kind of accelerator against the cheapest by the hour: times the price, times the speed."""
     spot_against: str = ""
     """What interruptible capacity saves, and what it risks."""
+
+
+def cheapest_on(term: str, options: Sequence[BatchOption]) -> BatchOption | None:
+    """The cheapest option on a term; None where none is on it."""
+    return min((one for one in options if one.bill.term == term), key=lambda one: one.cost.value, default=None)

@@ -7,6 +7,7 @@ in a formula; the same names are the command's flags.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from tonnage.domain.answer import Quantity
@@ -48,6 +49,14 @@ class Input(SparseRecord, kw_only=True):
     """high, medium, low; yours when the request gave it."""
     as_of: str = ""
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Of its band; the value itself where an end is open."""
+        return (
+            self.value if self.low is None else self.low,
+            self.value if self.high is None else self.high,
+        )
+
 
 class Rent(SparseRecord, kw_only=True):
     """One way to rent the same accelerator, against owning."""
@@ -80,6 +89,18 @@ class Rent(SparseRecord, kw_only=True):
     life. [months]"""
     owning_wins: bool = False
     note: str = ""
+
+    @property
+    def advice(self) -> str:
+        """What to do at this price."""
+        return "Buy" if self.owning_wins else "Rent"
+
+
+def cheapest_steady(rents: Iterable[Rent]) -> Rent | None:
+    """The price that an answer speaks of: the cheapest that is paid by the hour and stays, else the cheapest."""
+    return min(
+        rents, key=lambda rent: (rent.term != "on-demand", rent.usd_per_accelerator_hour / rent.useful), default=None
+    )
 
 
 class Swing(SparseRecord, kw_only=True):

@@ -124,6 +124,11 @@ class LocalRow(SparseRecord, kw_only=True):
     commands: tuple[tuple[str, str], ...] = ()
     """Engine and what starts it."""
 
+    @property
+    def format(self) -> str:
+        """Of its weights, in a word: q4_k_m."""
+        return (self.precision.experts or self.precision.weights).removeprefix("gguf-")
+
 
 class LocalAnswer(Record, kw_only=True):
     """What runs on a machine, best first."""

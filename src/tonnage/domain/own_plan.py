@@ -136,3 +136,8 @@ class OwnPlan(PlanHeader[Own], frozen=True, kw_only=True, omit_defaults=True, ta
     site: SiteAnswer | None = None
     electricity: Quantity | None = None
     """Of all groups, working all the time, a part for each; absent = a part's power is not published. [USD/month]"""
+
+    @property
+    def able(self) -> tuple[OwnedAnswer, ...]:
+        """Groups on which some model runs."""
+        return tuple(group for group in self.groups if group.rows)

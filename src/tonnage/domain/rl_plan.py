@@ -50,6 +50,11 @@ class RlOption(RunOption, frozen=True, kw_only=True, omit_defaults=True):
         """Whether the same accelerators generate and train in turn."""
         return self.case.rollout_count is None
 
+    @property
+    def phases(self) -> tuple[Quantity, ...]:
+        """Phases of the step, wherever in its tree they stand."""
+        return tuple(phase for part in self.step.parts for phase in (part.parts if part.rule == "max" else (part,)))
+
 
 class RlPlan(RankedPlan[Rl, RlOption], frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="rl"):
     """The answer to a request for reinforcement learning."""

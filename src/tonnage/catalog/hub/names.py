@@ -120,7 +120,7 @@ def parse_name(name: str) -> ParsedName:
     if slash:
         steps.append(f"'{vendor}' is the vendor")
     rest, quantization = _precision(plain.lower(), steps)
-    words = [word for word in re.split(r"[-_:\s]+", re.sub(r"(?<!\d)(\d)_(?=\d(?!\d))", r"\1.", rest)) if word]
+    words = [*filter(None, re.split(r"[-_:\s]+", re.sub(r"(?<!\d)(\d)_(?=\d(?!\d))", r"\1.", rest)))]
     if len(words) > 1 and words[0] in VENDORS:
         steps.append(f"'{words[0]}' is the vendor")
         words = words[1:]

@@ -47,7 +47,7 @@ def repository(spec: str) -> Repository | None:
     if text.startswith(("http://", "https://")):
         from urllib.parse import urlsplit
 
-        parts = [part for part in urlsplit(text).path.split("/") if part]
+        parts = [*filter(None, urlsplit(text).path.split("/"))]
         parts = parts[1:] if parts[:1] == ["models"] else parts
         if len(parts) >= 4 and parts[2] in {"tree", "blob", "resolve"}:
             revision = parts[3]

@@ -158,7 +158,7 @@ class FleetQuota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def label(self) -> str:
         """A few words that name it: "16 h100-sxm5-80gb on-demand"."""
-        named = [name for name in (self.accelerator, self.provider, self.region, self.term) if name]
+        named = [*filter(None, (self.accelerator, self.provider, self.region, self.term))]
         return f"{self.most} x {' '.join(named)}" if named else f"{self.most} accelerators in all"
 
 

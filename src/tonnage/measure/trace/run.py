@@ -342,5 +342,5 @@ def _profile(
         moments=frontier(step["moments"], samples=samples) if step else (),
         notes=tuple(said),
         made=date.today().isoformat(),
-        source=" · ".join(part for part in (source, f"torch {torch.__version__}") if part),
+        source=" · ".join(filter(None, (source, f"torch {torch.__version__}"))),
     )

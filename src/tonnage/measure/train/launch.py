@@ -97,7 +97,7 @@ def _launch_command(command: Sequence[str], count: int) -> list[str]:
 
 def _run(command: Sequence[str], where: Path, limits: Bounds) -> str | None:
     """One run, ended at its bounds; why it ended early, if it did."""
-    path = os.pathsep.join(x for x in (str(INJECTED), os.environ.get("PYTHONPATH")) if x)
+    path = os.pathsep.join(filter(None, (str(INJECTED), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, FOLDER: str(where), "PYTHONPATH": path}
     begun = time.monotonic()
     try:
@@ -168,7 +168,7 @@ def ranks_of(folder: Path) -> list[tuple[RankLog, ...]]:
     if not folder.is_dir():
         raise BadFact(f"'{echo(folder)}' is no folder that a probe wrote into")
     found = [read_ranks(place) for place in (folder, *sorted(folder.iterdir())) if place.is_dir()]
-    runs = [ranks for ranks in found if ranks]
+    runs = [*filter(None, found)]
     if not runs:
         raise BadFact(f"'{echo(folder)}' holds no rank-N.jsonl of a training probe")
     return runs

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tonnage.domain.answer import Quantity, Verdict
-from tonnage.domain.batch_plan import BatchOption, TradeOff
+from tonnage.domain.batch_plan import BatchOption, TradeOff, cheapest_on
 from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.serve import Batch
 from tonnage.planning.batch.work import Candidate, Found, JobRun
@@ -38,14 +38,12 @@ def sentence(asked: Context[Batch], options: tuple[BatchOption, ...]) -> str:
     """The answer in one sentence."""
     request = asked.request
     best = options[0]
-    cost, wall = best.cost, best.wall_s
     old = ", old price" if best.bill.stale else ""
     layout = f"{best.replicas} x {best.configuration.label()}"
     return (
         f"Rent {best.bill.instances} x {best.bill.instance_type} ({best.accelerators} x "
-        f"{best.configuration.accelerator}) at {best.bill.provider} {best.bill.region} for {show(wall.value, 's')} "
-        f"({show(wall.low or 0, 's')}-{show(wall.high or 0, 's')}): {show(cost.value, 'USD')} "
-        f"({show(cost.low or 0, 'USD')}-{show(cost.high or 0, 'USD')}) for {request.items:,.0f} items, "
+        f"{best.configuration.accelerator}) at {best.bill.provider} {best.bill.region} for {best.wall_s.shown()}: "
+        f"{best.cost.shown()} for {request.items:,.0f} items, "
         f"{show(best.usd_per_thousand_items, 'USD')} a thousand ({best.bill.term}, {best.bill.as_of}{old}; {layout})."
     )
 
@@ -167,8 +165,7 @@ def _log_error(rate: Quantity) -> float:
 
 def spot_against(options: tuple[BatchOption, ...]) -> str:
     """The cheapest interruptible option against the cheapest that stays; empty when either is missing."""
-    spot = min((o for o in options if o.bill.term == "spot"), key=lambda o: o.cost.value, default=None)
-    steady = min((o for o in options if o.bill.term == "on-demand"), key=lambda o: o.cost.value, default=None)
+    spot, steady = (cheapest_on(term, options) for term in ("spot", "on-demand"))
     if spot is None or steady is None:
         return ""
     saved = 1.0 - spot.cost.value / steady.cost.value

@@ -27,6 +27,7 @@ from tonnage.domain.cost import (
     RentOrBuy,
     RentOrBuyRequest,
     Swing,
+    cheapest_steady,
 )
 from tonnage.errors import BadRequest
 from tonnage.planning.cost.inputs import inputs_of, machine_of
@@ -65,7 +66,7 @@ def rent_or_buy(
         band=(end for _, *pair in ends for end in pair),
     )
     cost = _per_used_hour(request, machine, ends)
-    owning, reference = owned_usd(machine, utilisation=request.utilisation), _reference(rents)
+    owning, reference = owned_usd(machine, utilisation=request.utilisation), cheapest_steady(rents)
     return RentOrBuy(
         schema=COST_SCHEMA,
         feasible=bool(rents),
@@ -116,11 +117,7 @@ End = tuple[Input, OwnedMachine, OwnedMachine]
 def _ends(inputs: tuple[Input, ...], machine: OwnedMachine) -> list[End]:
     """The machine with one input at the low and at the high end of its band, for every banded input."""
     return [
-        (
-            given,
-            replace(machine, **{given.name: given.low if given.low is not None else given.value}),
-            replace(machine, **{given.name: given.high if given.high is not None else given.value}),
-        )
+        (given, replace(machine, **{given.name: given.ends[0]}), replace(machine, **{given.name: given.ends[1]}))
         for given in inputs
         if given.low is not None or given.high is not None
     ]
@@ -132,12 +129,6 @@ def _per_used_hour(request: RentOrBuyRequest, machine: OwnedMachine, ends: tuple
     middle = per_hour(machine)
     low, high = one_at_a_time(middle, (per_hour(end) for _, *pair in ends for end in pair))
     return Quantity(value=middle, unit="USD/h", low=low, high=high, basis=Basis.ASSUMED)
-
-
-def _reference(rents: tuple[Rent, ...]) -> Rent | None:
-    """The price that the tornado and the sentence speak of: the cheapest that is paid by the hour and stays."""
-    steady = [rent for rent in rents if rent.term == "on-demand"]
-    return min(steady or rents, key=lambda rent: rent.usd_per_accelerator_hour / rent.useful, default=None)
 
 
 def _tornado(
@@ -158,8 +149,8 @@ def _tornado(
         swings.append(
             Swing(
                 name=given.name,
-                low=given.low if given.low is not None else given.value,
-                high=given.high if given.high is not None else given.value,
+                low=given.ends[0],
+                high=given.ends[1],
                 unit=given.unit,
                 usd_per_used_hour_at_low=low,
                 usd_per_used_hour_at_high=high,
@@ -196,7 +187,6 @@ def _sentence(
     wins = sum(rent.owning_wins for rent in rents)
     price = show(reference.usd_per_accelerator_hour, "USD/h")
     where = f"{reference.provider} {reference.term} at {price} ({reference.as_of})"
-    verb = "Buy" if wins == len(rents) else "Rent" if wins == 0 else "Rent" if not reference.owning_wins else "Buy"
     even = reference.break_even_utilisation
     meets = (
         "owning never breaks even against the cheapest"
@@ -206,7 +196,7 @@ def _sentence(
         else f"against the cheapest, {where}, owning would need {even:.0%} use, more than there is"
     )
     return (
-        f"{verb}: owning {what} used {use} costs {owned} per accelerator-hour of work, and beats {wins} of "
+        f"{reference.advice}: owning {what} used {use} costs {owned} per accelerator-hour of work, and beats {wins} of "
         f"{len(rents)} rental prices; {meets}."
     )
 

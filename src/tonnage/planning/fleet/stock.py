@@ -54,7 +54,7 @@ class Stock(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def domain(self) -> str:
         """What fails together."""
-        return " ".join(word for word in (self.offer.provider, self.offer.region) if word)
+        return " ".join(filter(None, (self.offer.provider, self.offer.region)))
 
 
 def stock(request: FleetRequest, *, additions: Additions) -> tuple[tuple[Stock, ...], tuple[Rejection, ...]]:

@@ -226,7 +226,7 @@ def _sentence(
     if not best:
         return f"None of {known} downloadable models fits {machine.title} with a context of {request.context:,} tokens."
     first = best[0]
-    weights = (first.precision.experts or first.precision.weights).removeprefix("gguf-")
+    weights = first.format
     how = f"{weights}, {first.decode_per_s.value:.0f} tokens/s"
     place = _with_host(machine, best)
     if not fast:

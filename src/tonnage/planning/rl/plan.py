@@ -237,12 +237,10 @@ def _purpose(asked: Context[Rl]) -> str:
 
 def _sentence(asked: Context[Rl], options: tuple[RlOption, ...]) -> str:
     best, old = options[0], ", old price" if options[0].bill.stale else ""
-    wall, cost = best.run.wall_s, best.cost
     return (
         f"Rent {best.bill.instances} x {best.bill.instance_type} ({best.accelerators} x {best.case.accelerator}) at "
-        f"{best.bill.provider} {best.bill.region} for {show(wall.value, 's')} ({show(wall.low or 0, 's')}-"
-        f"{show(wall.high or 0, 's')}): {show(cost.value, 'USD')} ({show(cost.low or 0, 'USD')}-"
-        f"{show(cost.high or 0, 'USD')}) {_purpose(asked)}, {show(best.step_s.value, 's')} a step on "
+        f"{best.bill.provider} {best.bill.region} for {best.run.wall_s.shown()}: {best.cost.shown()} "
+        f"{_purpose(asked)}, {show(best.step_s.value, 's')} a step on "
         f"{_split_text(best)} ({best.bill.term}, {best.bill.as_of}{old})."
     )
 
