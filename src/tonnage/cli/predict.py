@@ -91,22 +91,23 @@ def _show_screen(
     from tonnage.report.answers import show_document
     from tonnage.report.points import Predicted, predictions_document
 
-    found: list[Predicted] = []
-    last = Predicted()
+    found: list[Predicted | str] = []
 
     def keeping(case: Case) -> Result:
-        nonlocal last
-        last = Predicted(case, one(case), near=beside(case) if beside is not None else ())
-        assert last.result is not None
-        return last.result
+        kept = Predicted(case, one(case), near=beside(case) if beside is not None else ())
+        found.append(kept)
+        return kept.result
 
+    failed = False
     with show_progress("predicting") as tell:
         for answer in answers(cases, keeping):
-            found.append(Predicted(error=msgspec.json.decode(answer.text)["error"]) if answer.failed else last)
+            if answer.failed:
+                failed = True
+                found.append(msgspec.json.decode(answer.text)["error"])
             tell(len(found), 0)
     if found:
         show_document(predictions_document(found, every=every), why=why)
-    return any(one.error for one in found)
+    return failed
 
 
 def _with_near(one: Callable[[Case], Result], beside: Beside, case: Case) -> Any:

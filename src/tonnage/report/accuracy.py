@@ -21,7 +21,7 @@ from tonnage.domain.accuracy import (
     Reliability,
     SetAside,
 )
-from tonnage.report.document import Block, Document, Headline, Note, Text, grid
+from tonnage.report.document import Document, Headline, Note, document, grid
 from tonnage.report.out_of_sample import (
     DUELS,
     POINTS,
@@ -38,6 +38,7 @@ from tonnage.report.out_of_sample import (
     percent,
     standing_rows,
     standings_page,
+    titled,
 )
 
 HEADER = ("block", "kind", "quantity", "rows", "predicted", "median", "mean", "p90", "bias", "covered", "± width")
@@ -114,14 +115,13 @@ def accuracy_document(report: AccuracyReport) -> Document:
     skipped = _count_skipped(report)
     left = sum(number for _, number in skipped)
     why = f"{left:,} numbers are not predicted, most of all: {skipped[0][0][1]} ({skipped[0][1]:,})." if skipped else ""
-    blocks: list[Block] = [
+    return document(
         Headline(sentence(report), good=not report.crashes),
-        *([grid(heads, rows, title=title)] if rows else []),
-        *([Text(duel_sentence(report.predictor, report.duels))] if report.duels else []),
-        *([Text(why)] if why else []),
+        grid(heads, rows, title=title),
+        duel_sentence(report.predictor, report.duels) if report.duels else None,
+        why,
         Note(hint="Every block, decisions, request logs, reasons: --why; each number: --rows FILE."),
-    ]
-    return Document(tuple(blocks))
+    )
 
 
 def as_text(report: AccuracyReport) -> str:
@@ -131,12 +131,12 @@ def as_text(report: AccuracyReport) -> str:
     rows = [_cells(line, grouped) for line in report.blocks]
     parts = [sentence(report)]
     if report.out_of_sample.standings:
-        parts += ["", "By groups that weigh the same, each left out of what is fitted:", ""]
-        parts += [align_columns(standing_rows(report.out_of_sample))]
+        title = "By groups that weigh the same, each left out of what is fitted:"
+        parts += titled(title, standing_rows(report.out_of_sample))
     parts += POINTS.text(report.points)
     if report.duels:
         told = duel_sentence(report.predictor, report.duels)
-        parts += ["", told, "", align_columns(DUELS.rows(report.duels))]
+        parts += titled(told, DUELS.rows(report.duels))
     parts += [
         "",
         align_columns([header, *rows]),
@@ -151,12 +151,14 @@ def as_text(report: AccuracyReport) -> str:
         lines = [
             (line.block, line.quantity, f"{line.below_knee:,}", percent(line.below_knee_median_ape)) for line in calm
         ]
-        parts += ["", "Latencies below the knee only (above it they are queueing):", ""]
-        parts += [align_columns([("block", "quantity", "rows", "median"), *lines])]
+        parts += titled(
+            "Latencies below the knee only (above it they are queueing):",
+            [("block", "quantity", "rows", "median"), *lines],
+        )
     skipped = _count_skipped(report)
     if skipped:
-        parts += ["", "Not predicted (rows x quantities):", ""]
-        parts += [align_columns([(block, f"{number:,}", why) for (block, why), number in skipped])]
+        cells = [(block, f"{number:,}", why) for (block, why), number in skipped]
+        parts += titled("Not predicted (rows x quantities):", cells)
     if report.out_of_memory:
         parts += ["", f"Runs that did not fit: {report.out_of_memory_found} of {report.out_of_memory} predicted so."]
     if report.crashes:
@@ -210,7 +212,7 @@ def as_markdown(report: AccuracyReport, page: Page) -> str:
             f"{report.out_of_memory} rows record a run that went out of memory. They carry no speed, so no table "
             f"above counts them; {report.out_of_memory_found} are predicted not to fit.",
         ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _blocks(report: AccuracyReport, page: Page) -> str:
@@ -239,7 +241,7 @@ def _unseen(page: Page) -> list[str]:
     rows = []
     for line in page.overall:
         medians = page.left_out.get(("all", line.kind, line.quantity))
-        outside = next((o for o in page.unseen if (o.kind, o.quantity) == (line.kind, line.quantity)), None)
+        outside = _alike(page.unseen, line)
         if medians:
             inside = [percent(outside.coverage_90), percent(outside.half_width)] if outside else ["-", "-"]
             cells = [percent(medians.get(kind)) for kind in kinds]
@@ -287,12 +289,14 @@ def _beside(ours: float, theirs: float) -> tuple[str, str]:
     return f"{percent(ours)} / {percent(theirs)}", f"{ours / theirs:.2f}" if theirs else "-"
 
 
+def _alike(lines: Sequence[BlockErrors], line: BlockErrors) -> BlockErrors | None:
+    """Errors of the same kind and quantity."""
+    return next((one for one in lines if (one.kind, one.quantity) == (line.kind, line.quantity)), None)
+
+
 def _overall(line: BlockErrors, page: Page) -> list[str]:
-    rivals = [
-        next((o.median_ape for o in own if (o.kind, o.quantity) == (line.kind, line.quantity)), None)
-        for _, own in page.baselines
-    ]
-    shown = " / ".join(percent(rival) for rival in rivals) if any(rival is not None for rival in rivals) else ""
+    medians = [found.median_ape if (found := _alike(own, line)) else None for _, own in page.baselines]
+    shown = " / ".join(map(percent, medians)) if any(median is not None for median in medians) else ""
     return [*_cells(line, False)[1:], shown]
 
 

@@ -7,19 +7,9 @@ from typing import Any, Final
 from tonnage.domain.adoption import Adoption, Running
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainOption
-from tonnage.report.document import (
-    Block,
-    Column,
-    Command,
-    Document,
-    Headline,
-    Note,
-    Table,
-    Text,
-    grid,
-    sections,
-)
-from tonnage.report.names import engine_name, model_name, provider_name, with_names
+from tonnage.report.document import Command, Document, Headline, Note, Table, Text, document, grid
+from tonnage.report.metrics import SPEEDS
+from tonnage.report.names import engine_name, model_name, provider_name
 from tonnage.report.wording import degrees, plural
 from tonnage.units import show
 
@@ -34,16 +24,27 @@ ASSUMED: Final = 3
 
 def adoption_document(answer: Adoption) -> Document:
     """The adoption as blocks."""
-    first: list[Block] = [
-        Text(_read(answer.running), kind="asked"),
+    running = answer.running
+    return document(
+        Text(_read(running), kind="asked"),
         Headline(answer.sentence, good=answer.feasible),
-        *([_table(answer)] if answer.current is not None or answer.better is not None else []),
-        *(Text(f"! {finding}") for finding in answer.findings[:SHOWN]),
-        *(Note(f"assumed: {text}") for text in answer.assumed[:ASSUMED]),
-        *_unread(answer.running),
-        *([Command(answer.command)] if answer.command else []),
-    ]
-    return with_names(Document(tuple(first), _why(answer)))
+        _table(answer),
+        (f"! {finding}" for finding in answer.findings[:SHOWN]),
+        (Note(f"assumed: {text}") for text in answer.assumed[:ASSUMED]),
+        f"! Unknown to {running.program}: {', '.join(running.unknown)}" if running.unknown else None,
+        Command(answer.command) if answer.command else None,
+        why={
+            "Answer": answer.sentence,
+            "Settings that were read": [f"{s.written}: {s.name} {s.value}" for s in running.settings],
+            "Where it runs": running.machine.words,
+            "What was noticed": answer.findings,
+            "Assumptions": answer.assumed,
+            "Settings that change no number here": running.ignored,
+            "Settings that the listed release does not know": running.unknown,
+            "Today": answer.current.sentence if answer.current is not None else None,
+            "Better": answer.better.sentence if answer.better is not None else None,
+        },
+    )
 
 
 def _read(running: Running) -> str:
@@ -58,13 +59,6 @@ def _read(running: Running) -> str:
     return f"Read: {running.format}, {program}{release}, {model}{copies}: " + ", ".join(words)
 
 
-def _unread(running: Running) -> list[Block]:
-    found: list[Block] = []
-    if running.unknown:
-        found.append(Text(f"! Unknown to {running.program}: {', '.join(running.unknown)}"))
-    return found
-
-
 def _table(answer: Adoption) -> Table:
     rows: list[tuple[str, ...]] = []
     if answer.current is not None:
@@ -73,14 +67,10 @@ def _table(answer: Adoption) -> Table:
         rows.append(_row(label, option))
     if isinstance(answer.current or answer.better, ServePlan):
         p = f"p{(answer.current or answer.better).request.slo.percentile:g}"  # type: ignore[union-attr]
-        heads = ("", "accelerators", "layout", "$/h", "$/month", f"TTFT {p}", f"TPOT {p}", "req/s", "provider")
+        numbers = ("$/month>", *(f"{metric.title} {p}" for metric in SPEEDS), "req/s")
     else:
-        heads = ("", "accelerators", "layout", "$/h", "$ run", "step", "MFU", "time", "provider")
-    columns = [
-        Column(head, number=head.startswith("$"), wraps=head == "layout", spare=2 if head == "provider" else 0)
-        for head in heads
-    ]
-    return grid(columns, rows)
+        numbers = ("$ run>", "step", "MFU", "time")
+    return grid(("", "accelerators", "layout~", "$/h>", *numbers, "provider<2"), rows)
 
 
 def _better(answer: Adoption) -> list[tuple[str, Any]]:
@@ -135,21 +125,4 @@ def _row(label: str, option: ServeOption | TrainOption) -> tuple[str, ...]:
         f"{option.mfu:.0%}",
         show(option.run.wall_s.value, "s"),
         where,
-    )
-
-
-def _why(answer: Adoption) -> tuple[Block, ...]:
-    running = answer.running
-    return sections(
-        {
-            "Answer": answer.sentence,
-            "Settings that were read": [f"{s.written}: {s.name} {s.value}" for s in running.settings],
-            "Where it runs": running.machine.words,
-            "What was noticed": answer.findings,
-            "Assumptions": answer.assumed,
-            "Settings that change no number here": running.ignored,
-            "Settings that the listed release does not know": running.unknown,
-            "Today": answer.current.sentence if answer.current is not None else None,
-            "Better": answer.better.sentence if answer.better is not None else None,
-        }
     )

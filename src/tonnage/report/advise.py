@@ -5,18 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tonnage.domain.advice import Action, Advice, State
-from tonnage.report.document import (
-    Block,
-    Column,
-    Document,
-    Headline,
-    Note,
-    Table,
-    Text,
-    grid,
-    sections,
-)
-from tonnage.report.names import with_names
+from tonnage.report.document import Document, Headline, Note, Table, document, grid
+from tonnage.report.metrics import SPEEDS
 from tonnage.units import show
 
 SHOWN = 5
@@ -29,37 +19,32 @@ def advice_document(answer: Advice, *, most: int | None = None) -> Document:
     seen = answer.seen
     measured = [f"TTFT {show(seen.ttft_s, 's')}"] if seen.ttft_s else []
     measured += [f"TPOT {show(seen.tpot_s, 's')}"] if seen.tpot_s else []
-    first: list[Block] = [
-        Text(
-            f"Seen: {show(seen.rate_per_s, '1/s')}, {seen.prompt_tokens:,.0f} prompt and "
-            f"{seen.output_tokens:,.0f} output tokens" + (", " + ", ".join(measured) if measured else "")
-        ),
+    return document(
+        f"Seen: {show(seen.rate_per_s, '1/s')}, {seen.prompt_tokens:,.0f} prompt and "
+        f"{seen.output_tokens:,.0f} output tokens" + (", " + ", ".join(measured) if measured else ""),
         Headline(answer.sentence, good=answer.today.keeps),
         _table(answer, shown),
-        *(Text(f"{action.name}: {action.change}") for action in shown),
-        *(Note(f"check first: {action.check}") for action in answer.actions[:1]),
-        *([Note(f"replayed: {answer.replayed}")] if answer.replayed else []),
-        *([Note(answer.calibrated)] if answer.calibrated else []),
-        *(Note(f"assumed: {text}") for text in answer.assumed[:2]),
-    ]
-    why = sections(
-        {
+        (f"{action.name}: {action.change}" for action in shown),
+        (Note(f"check first: {action.check}") for action in answer.actions[:1]),
+        Note(f"replayed: {answer.replayed}") if answer.replayed else None,
+        Note(answer.calibrated) if answer.calibrated else None,
+        (Note(f"assumed: {text}") for text in answer.assumed[:2]),
+        why={
             "Answer": answer.sentence,
             "What limits it": [f"{verdict.name}: {verdict.sentence}" for verdict in answer.verdicts],
-            "Actions": [_line(action) for action in answer.actions],
+            "Actions": map(_line, answer.actions),
             "Assumptions": answer.assumed,
             "What was noticed": answer.findings,
-        }
+        },
     )
-    return with_names(Document(tuple(first), why))
 
 
 def _table(answer: Advice, shown: Sequence[Action]) -> Table:
-    heads = ("", "accelerators", "format", "$/month", "saves", "TTFT", "TPOT", "req/s")
-    columns = [Column(head, number=head in ("$/month", "saves"), wraps=head == "") for head in heads]
     rows = [_row("today", answer.today, 0.0)]
     rows += [_row(a.name, a.state, a.usd_per_month) for a in shown if a.state is not None]
-    return grid(columns, rows)
+    return grid(
+        ["~", "accelerators", "format", "$/month>", "saves>", *(metric.title for metric in SPEEDS), "req/s"], rows
+    )
 
 
 def _row(name: str, state: State, saved: float) -> tuple[str, ...]:

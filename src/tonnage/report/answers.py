@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from tonnage.report.document import EVERY, Block, Document, Text
+from tonnage.report.names import with_names
 from tonnage.report.terminal import print_blocks
 
 if TYPE_CHECKING:
@@ -74,6 +75,20 @@ DOCUMENTS: Final = frozenset((*_LONG, *_SHORT, *_RANKED))
 """Types that have a report."""
 EXPLANATIONS: Final = frozenset((*_WHOLE, *_RANKED))
 """Types of plan that can be opened."""
+_WRITTEN: Final = frozenset(
+    {
+        "DataDiff",
+        "DeviceMeasurement",
+        "History",
+        "Measurement",
+        "Profile",
+        "Refreshed",
+        "RefreshedModels",
+        "TrainMeasurement",
+        "Verification",
+    }
+)
+"""Types whose ids stay as they are written: what stands in files, and what was fetched or measured."""
 
 Answer = TypeVar("Answer")
 
@@ -84,10 +99,10 @@ def document_of(answer: Any, *, top: int | None = None, every: bool = False, **a
     if kind in _RANKED:
         from tonnage.report.page import page_document
 
-        return _measured(page_document(answer, _found(f"{_RANKED[kind]}:PAGE"), most=most), answer)
+        return _finished(page_document(answer, _found(f"{_RANKED[kind]}:PAGE"), most=most), answer)
     if kind in _LONG:
-        return _measured(_found(_LONG[kind])(answer, most=most), answer)
-    return _measured(_found(_SHORT[kind])(answer, **about), answer)
+        return _finished(_found(_LONG[kind])(answer, most=most), answer)
+    return _finished(_found(_SHORT[kind])(answer, **about), answer)
 
 
 def explanation_of(plan: Any, *, rank: int = 1) -> Document:
@@ -103,17 +118,24 @@ def explanation_of(plan: Any, *, rank: int = 1) -> Document:
     if kind in _RANKED:
         from tonnage.report.page import explained
 
-        return _measured(explained(plan, _found(f"{_RANKED[kind]}:PAGE"), rank=rank), plan)
-    return _measured(_found(_WHOLE[kind])(plan, rank=rank), plan)
+        return _finished(explained(plan, _found(f"{_RANKED[kind]}:PAGE"), rank=rank), plan)
+    return _finished(_found(_WHOLE[kind])(plan, rank=rank), plan)
 
 
-def _measured(document: Document, answer: Any) -> Document:
-    """The document with the measurements that moved its numbers, if any did."""
+def _finished(document: Document, answer: Any) -> Document:
+    """The document with names in place of ids, and with the measurements that moved its numbers, if any did."""
+    if type(answer).__name__ not in _WRITTEN:
+        document = with_names(document)
     if not getattr(answer, "calibrations", ()):
         return document
     from tonnage.report.measured import with_measured
 
     return with_measured(document, answer)
+
+
+def works(answer: Any) -> bool:
+    """Whether it can be done, fits, or is none of which that is asked."""
+    return bool(getattr(answer, "feasible", getattr(answer, "fits", True)))
 
 
 def explains(answer: Any) -> bool:
@@ -155,7 +177,7 @@ def show(
     """
     document = document_of(answer, top=top, every=every, **about)
     if question:
-        asked = Text(" · ".join(part for part in question if part), kind="asked")
+        asked = Text(" · ".join(filter(None, question)), kind="asked")
         document = msgspec.structs.replace(document, first=(asked, *document.first))
     show_document(document, why=why)
 
@@ -175,8 +197,7 @@ def fragment(answer: Any, *, picture: Callable[[Chart], str] | None = None) -> s
     from tonnage.report.charts import charts_of
 
     document = document_of(answer)
-    good = getattr(answer, "feasible", getattr(answer, "fits", True))
-    sentence = f'<p class="sentence{"" if good else " no"}" role="status">{html.escape(answer.sentence)}</p>'
+    sentence = f'<p class="sentence{"" if works(answer) else " no"}" role="status">{html.escape(answer.sentence)}</p>'
     first = html.blocks(document.first, without=answer.sentence)
     pictures = html.figures(charts_of(answer), picture=picture)
     return sentence + first + pictures + html.report(document.why, without=answer.sentence) + _show_breakdown(answer)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.domain.batch_plan import BatchOption, BatchPlan, TradeOff
-from tonnage.report.document import Column, Contents, Meter, Table, Text, grid
+from tonnage.domain.batch_plan import BatchOption, BatchPlan, TradeOff, cheapest_on
+from tonnage.report.document import Contents, Meter, Table, Text, grid
 from tonnage.report.names import engine_title, model_name, product
 from tonnage.report.page import COST, PROVIDER, REGION, TERM, TIME, Page, at
 from tonnage.report.screen import (
-    Ranking,
     cheaper_stored,
     closest_break_even,
     held_text,
@@ -30,11 +29,8 @@ from tonnage.report.wording import (
     percent,
     plural,
     rental_text,
-    value_with_bounds,
 )
 from tonnage.units import show
-
-RANKING: Final = Ranking(price=lambda option: option.cost.value, speed=lambda option: option.wall_s.value)
 
 
 def _question(plan: BatchPlan) -> list[str]:
@@ -55,7 +51,7 @@ def _recommendation(_: BatchPlan, best: BatchOption) -> str:
     how = f"{plural(best.replicas, 'replica')}, {degrees(c)}, {c.precision.stored.upper()}"
     run = engine_title(c.engine.name, c.engine)
     price = run_price(best.cost, wall_s=best.wall_s.value, usd_per_hour=best.bill.usd_per_hour)
-    parts = used_of(best.accelerators, best.bill, name=product(c.accelerator))
+    parts = used_of(best, product(c.accelerator))
     return f"{parts}   {how}, {run}   {rental_text(best.bill)}   {price}"
 
 
@@ -92,11 +88,7 @@ def _risks(plan: BatchPlan, best: BatchOption) -> list[str | Text]:
 
 def _spot(plan: BatchPlan) -> str:
     """The cheapest option on spot against the cheapest on demand, whichever is recommended."""
-    cheapest = {
-        term: min((o for o in plan.options if o.bill.term == term), key=lambda o: o.cost.value, default=None)
-        for term in ("spot", "on-demand")
-    }
-    spot, firm = cheapest["spot"], cheapest["on-demand"]
+    spot, firm = (cheapest_on(term, plan.options) for term in ("spot", "on-demand"))
     if spot is None or firm is None or spot.cost.value >= firm.cost.value:
         return ""
     saves = percent(1.0 - spot.cost.value / firm.cost.value)
@@ -130,7 +122,7 @@ def _why(plan: BatchPlan) -> dict[str, Contents]:
     }
 
 
-def _frontier(frontier: tuple[TradeOff, ...]) -> Table | None:
+def _frontier(frontier: tuple[TradeOff, ...]) -> Table:
     rows = [
         (
             show(point.wall_s, "s"),
@@ -144,7 +136,7 @@ def _frontier(frontier: tuple[TradeOff, ...]) -> Table | None:
         for point in frontier
     ]
     heads = ["time>", "cost>", "price>", "speed>", "accelerators>", "term", "configuration~"]
-    return grid(heads, rows) if rows else None
+    return grid(heads, rows)
 
 
 def _parts(plan: BatchPlan, option: BatchOption) -> dict[str, Contents]:
@@ -161,9 +153,9 @@ def _parts(plan: BatchPlan, option: BatchOption) -> dict[str, Contents]:
 def _time(plan: BatchPlan, option: BatchOption) -> list[str]:
     each, wall = option.items_per_s, option.wall_s
     summary = [
-        f"{option.replicas} replicas x {value_with_bounds(each)} = {show(option.replicas * each.value, '1/s')}",
+        f"{option.replicas} replicas x {each.shown()} = {show(option.replicas * each.value, '1/s')}",
         f"{show(option.start_s, 's')} until the first token; each instance is charged {option.billed_hours:,.2f} h",
-        f"done after {value_with_bounds(wall)}",
+        f"done after {wall.shown()}",
     ]
     if option.useful < 1:
         summary.append(
@@ -182,16 +174,16 @@ def _energy(option: BatchOption) -> list[str]:
 
 
 CELLS: Final = (
-    (Column("layout", spare=4), _layout), TIME, COST,
-    (Column("$/1k items", number=True, spare=5), lambda option: f"{option.usd_per_thousand_items:,.3g}"),
-    (Column("kWh", number=True, spare=7), lambda option: _whole(option.kwh)),
-    (Column("kg CO2", number=True, spare=8), lambda option: _whole(option.kg_co2)),
-    (Column("evidence"), lambda o: o.basis + ("" if o.chance is None else f", {chance_text(o.chance)}")),
+    ("layout<4", _layout), TIME, COST,
+    ("$/1k items>5", lambda option: f"{option.usd_per_thousand_items:,.3g}"),
+    ("kWh>7", lambda option: _whole(option.kwh)),
+    ("kg CO2>8", lambda option: _whole(option.kg_co2)),
+    ("evidence", lambda o: o.basis + ("" if o.chance is None else f", {chance_text(o.chance)}")),
     at(PROVIDER, 3), at(TERM, 2), at(REGION, 6),
 )  # fmt: skip
 PAGE: Final = Page(
-    question=_question, ranking=lambda _: RANKING, answer=_recommendation, meters=_meters,
-    cells=lambda *_: CELLS, risks=_risks, why=_why, name=lambda option: option.configuration.label(), parts=_parts,
-    tried="configurations", used=lambda option, name: used_of(option.accelerators, option.bill, name=name),
+    question=_question, answer=_recommendation, meters=_meters,
+    cells=lambda *_: CELLS, risks=_risks, why=_why, parts=_parts,
+    tried="configurations", used=used_of,
     looked=lambda plan: f"{plan.evaluated} configurations evaluated",
 )  # fmt: skip

@@ -9,7 +9,18 @@ import msgspec
 
 from tonnage.domain.answer import Breakdown, Evidence, Quantity
 from tonnage.errors import UnknownName
-from tonnage.report.document import Block, Column, Document, Headline, Note, Section, Table, Text, text_section
+from tonnage.report.document import (
+    Block,
+    Contents,
+    Document,
+    Headline,
+    Note,
+    Section,
+    Table,
+    blocks,
+    grid,
+    sections,
+)
 from tonnage.report.names import model_name, with_names
 from tonnage.report.wording import limits
 from tonnage.units import show
@@ -43,17 +54,13 @@ def breakdown_document(opened: Breakdown, *, depth: int = DEPTH, only: str | Non
     sources, why = dict[str, int](), list[Block]()
     for node in _choose_numbers(opened.numbers, only):
         levels = depth if only or node.name in _FIRST else min(depth, 1)
-        inner: list[Text | Table] = [Text(node.how)] if node.how else []
-        inner += [tree_table(node, depth=levels, sources=sources)] if node.parts and levels > 0 else []
-        why.append(Section(f"{node.name}: {_amount(node)}", tuple(inner)))
-    why += text_section("Sources", [f"[{number}] {source}" for source, number in sources.items()])
-    why += text_section("Assumptions", opened.notes)
-    first: list[Block] = [Headline(_label(opened), good=bool(opened.numbers))]
-    if not opened.numbers:
-        first += [Text(note) for note in opened.notes[:1]]
-    elif only is None:
-        first += (_overview([opened]), Note(hint=_REST))
-    return with_names(Document(tuple(first), tuple(why)))
+        parts = tree_table(node, depth=levels, sources=sources) if node.parts and levels > 0 else None
+        why.append(Section(f"{node.name}: {_amount(node)}", blocks(node.how, parts)))
+    cited = [f"[{number}] {source}" for source, number in sources.items()]
+    why += sections({"Sources": cited, "Assumptions": opened.notes})
+    lead = Headline(_label(opened), good=bool(opened.numbers))
+    rest: Contents = (_overview([opened]), Note(hint=_REST)) if opened.numbers else opened.notes[:1]
+    return with_names(Document(blocks(lead, None if opened.numbers and only else rest), tuple(why)))
 
 
 def breakdown_answer(opened: Breakdown, *, top: int | None = None, every: bool = False) -> Document:
@@ -75,9 +82,8 @@ def plan_breakdown(explanation: Document, plan: Any, *, rank: int, breakdowns: S
     moved = rank > 1 and bool(said)
     # The plan's own sentence speaks of the first option.
     first = [block for block in explanation.first if not (moved and isinstance(block, Headline))]
-    opening = Headline(said) if moved else Text(said)
-    blocks = (*([opening] if said else []), *([table] if table.rows else []), Note(hint=_REST))
-    return msgspec.structs.replace(explanation, first=(*first, *with_names(Document(blocks)).first))
+    opening = blocks(Headline(said) if moved else said, table, Note(hint=_REST))
+    return msgspec.structs.replace(explanation, first=(*first, *with_names(Document(opening)).first))
 
 
 def _label(opened: Breakdown) -> str:
@@ -89,7 +95,6 @@ def _label(opened: Breakdown) -> str:
 
 def _overview(breakdowns: Sequence[Breakdown], sums: Sequence[tuple[str, Quantity]] = ()) -> Table:
     """A line a number: its value and its largest parts, each with its share."""
-    columns = (Column("number"), Column("value", True), Column("90 %", spare=1), Column("largest parts", wraps=True))
     bounds = {name: limits(value) for name, value in sums}
     rows = [
         (
@@ -108,7 +113,7 @@ def _overview(breakdowns: Sequence[Breakdown], sums: Sequence[tuple[str, Quantit
             continue
         parts = sorted(((part.value / value.value, part.name) for part in value.parts if value.value), reverse=True)
         rows.append((name, show(value.value, value.unit), limits(value), _shares(parts[:_LARGEST])))
-    return Table(columns, tuple(rows))
+    return grid(["number", "value>", "90 %<1", "largest parts~"], rows)
 
 
 def _shares(parts: Sequence[tuple[float, str]]) -> str:
@@ -149,14 +154,9 @@ def _choose_numbers(numbers: tuple[Quantity, ...], only: str | None) -> list[Qua
 
 def tree_table(node: Quantity, *, depth: int, sources: dict[str, int]) -> Table:
     """The parts of a number, indented; `sources` collects what the leaves rest on."""
-    columns = (
-        Column("part"), Column("time", True), Column("share", True),
-        Column("count x time x engine's factor, shape", wraps=True), Column("roofline", wraps=True),
-        Column("evidence", wraps=True),
-    )  # fmt: skip
+    heads = ("part", "time>", "share>", "count x time x engine's factor, shape~", "roofline~", "evidence~")
     whole = _seconds(node)
-    rows = _rows(node, depth=depth, share=1.0 / whole if whole else 0.0, sources=sources)
-    return Table(columns, tuple(rows))
+    return grid(heads, _rows(node, depth=depth, share=1.0 / whole if whole else 0.0, sources=sources))
 
 
 def _rows(
@@ -197,7 +197,7 @@ def _through(node: Quantity) -> tuple[Quantity, float, str]:
         only = node.parts[0] if len(node.parts) == 1 else _binding(node)
         if only is None:
             steps += [f"{node.binds} binds, the other runs beside it"] if node.rule == "max" else []
-            return node, times, "; ".join(part for part in steps if part)
+            return node, times, "; ".join(filter(None, steps))
         if node.rule == "max":
             beside = ", ".join(f"{part.name} {show(part.value, part.unit)}" for part in node.parts if part is not only)
             steps.append(f"{only.name} binds over {beside}")
@@ -248,7 +248,7 @@ def _evidence(evidence: Evidence | None, sources: dict[str, int]) -> tuple[str, 
         return "", ""
     share = evidence.roofline_share
     date = "" if evidence.date in evidence.source else evidence.date
-    where = ", ".join(part for part in (evidence.file, evidence.source, date) if part)
+    where = ", ".join(filter(None, (evidence.file, evidence.source, date)))
     number = f" [{sources.setdefault(where, len(sources) + 1)}]" if where else ""
     near = "" if share is None else f"{share:.0%} {evidence.bound}"
     return near, f"{evidence.tier} {evidence.grid}".strip() + number

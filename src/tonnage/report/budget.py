@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from tonnage.domain.budget_plan import Affordable, AffordableRun, BudgetPlan
@@ -10,7 +11,6 @@ from tonnage.domain.requests.common import Slo
 from tonnage.report.document import (
     UNKNOWN,
     Block,
-    Column,
     Document,
     Meter,
     Note,
@@ -20,7 +20,7 @@ from tonnage.report.document import (
     grid,
     sections,
 )
-from tonnage.report.names import model_name, part_name, with_names
+from tonnage.report.names import model_name, part_name
 from tonnage.report.page import explained_whole
 from tonnage.report.screen import first_screen, held_text, price_dates, stale_text
 from tonnage.report.serve import chance_name, latency_meters, serve_question
@@ -36,18 +36,20 @@ from tonnage.report.wording import (
 from tonnage.units import show
 
 REST: Final = "Why, assumptions, sources: --why."
+Screen = Callable[..., tuple[Block, ...]]
+"""A first screen whose question, measurement and last line are given."""
 
 
 def budget_document(plan: BudgetPlan, *, most: int | None = None) -> Document:
     """The plan as blocks; `top` models in the table, or every one."""
-    why = _why(plan)
-    if not plan.feasible:
-        first = first_screen(question=_question(plan), answer=plan.sentence, good=False, rest=Note(hint=REST))
-    elif plan.models:
-        first = _serving(plan, plan.models[: most or len(plan.models)])
+    screen = partial(first_screen, question=_question(plan), measure=plan.measure_first, rest=Note(hint=REST))
+    if plan.models:
+        first = _serving(plan, plan.models[: most or len(plan.models)], screen=screen)
+    elif plan.runs:
+        first = _runs(plan, screen=screen)
     else:
-        first = _runs(plan)
-    return with_names(Document(first, why))
+        first = screen(answer=plan.sentence, good=plan.feasible, table=_tunes(plan))
+    return Document(first, _why(plan))
 
 
 def explain_budget_plan(plan: BudgetPlan, *, rank: int = 1) -> Document:
@@ -75,7 +77,7 @@ def _question(plan: BudgetPlan) -> list[str]:
     return [*named, request.amount, rate, *asked, price_dates(plan.provenance)]
 
 
-def _serving(plan: BudgetPlan, models: Sequence[Affordable]) -> tuple[Block, ...]:
+def _serving(plan: BudgetPlan, models: Sequence[Affordable], *, screen: Screen) -> tuple[Block, ...]:
     best = plan.models[0]
     option, request = best.option, plan.request
     rate = show(best.rate_per_s, "1/s").replace("/s", " req/s")
@@ -95,24 +97,18 @@ def _serving(plan: BudgetPlan, models: Sequence[Affordable]) -> tuple[Block, ...
     step = f"From {show(ends, 'count', digits=4)} req/s on it costs {beyond}." if ends and request.model else ""
     load = float(f"{best.rate_per_s:.3g}")
     simulate = f"By averages; this simulates it: `tonnage plan serve {best.model} --rate {load:.15g}/s`"
-    return first_screen(
-        question=_question(plan),
+    return screen(
         answer=f"{rate} of {of}   {what}   {rental_text(option.bill)}   {money(best.usd_per_month)}/month",
         meters=meters,
         table=_models(models, benchmark=plan.benchmark),
         risks=[step, held_text(option.bill) or stale_text(option.bill, plan.provenance.made), f"{simulate}."],
-        measure=plan.measure_first,
-        rest=Note(hint=REST),
     )
 
 
 def _models(models: Sequence[Affordable], *, benchmark: str) -> Table:
-    columns = (
-        Column("model"), Column(benchmark, True), Column("req/s", True), Column("tokens/s", True, spare=1),
-        Column("accelerators"), Column("layout", spare=3), Column("meets", True), Column("$/month", True),
-        Column("evidence", spare=2),
-    )  # fmt: skip
-    rows = tuple(
+    heads = ("model", f"{benchmark}>", "req/s>", "tokens/s>1", "accelerators", "layout<3", "meets>", "$/month>",
+             "evidence<2")  # fmt: skip
+    rows = [
         (
             model_name(one.model),
             UNKNOWN if one.quality is None else f"{one.quality:.1f}",
@@ -125,20 +121,11 @@ def _models(models: Sequence[Affordable], *, benchmark: str) -> Table:
             str(one.option.basis),
         )
         for one in models
-    )
-    return Table(columns, rows)
+    ]
+    return grid(heads, rows)
 
 
-def _runs(plan: BudgetPlan) -> tuple[Block, ...]:
-    if not plan.runs:
-        tunes = _tunes(plan)
-        return first_screen(
-            question=_question(plan),
-            answer=plan.sentence,
-            table=tunes,
-            measure=plan.measure_first,
-            rest=Note(hint=REST),
-        )
+def _runs(plan: BudgetPlan, *, screen: Screen) -> tuple[Block, ...]:
     first = plan.runs[0]
     cut = max((one for one in plan.runs if one.saves_share), key=lambda one: one.saves_share or 0.0, default=None)
     spread: str | Text = ""
@@ -155,15 +142,12 @@ def _runs(plan: BudgetPlan) -> tuple[Block, ...]:
     tuned = ", ".join(
         f"{model_name(one.model)} by {one.method} on {_size(one.tokens)} tokens" for one in plan.tunes[:2]
     )
-    return first_screen(
-        question=_question(plan),
+    return screen(
         answer=f"{_size(first.parameters)} parameters on {_size(first.tokens)} tokens   "
         f"{first.configuration.count} x {part_name(first.configuration.accelerator)}   "
         f"{show(first.wall_s, 's')}   {spread_usd(first.cost)}",
         table=_sizes(plan.runs),
         risks=[spread, saves, f"Or fine-tune: {tuned}." if tuned else ""],
-        measure=plan.measure_first,
-        rest=Note(hint=REST),
     )
 
 
@@ -176,12 +160,9 @@ def _size(count: float) -> str:
 
 
 def _sizes(runs: tuple[AffordableRun, ...]) -> Table:
-    columns = (
-        Column("size"), Column("parameters", True), Column("tokens", True), Column("tokens/parameter", True, spare=2),
-        Column("loss (laws)", True), Column("accelerators"), Column("time", True), Column("cost", True),
-        Column("$/M out", True, spare=1),
-    )  # fmt: skip
-    rows = tuple(
+    heads = ("size", "parameters>", "tokens>", "tokens/parameter>2", "loss (laws)>", "accelerators", "time>", "cost>",
+             "$/M out>1")  # fmt: skip
+    rows = [
         (
             one.name,
             _size(one.parameters),
@@ -194,8 +175,8 @@ def _sizes(runs: tuple[AffordableRun, ...]) -> Table:
             UNKNOWN if one.usd_per_million_output_tokens is None else f"{one.usd_per_million_output_tokens:.3g}",
         )
         for one in runs
-    )
-    return Table(columns, rows)
+    ]
+    return grid(heads, rows)
 
 
 def _tunes(plan: BudgetPlan) -> Table:
@@ -229,7 +210,7 @@ def _why(plan: BudgetPlan) -> tuple[Section, ...]:
         {
             "Answer": plan.sentence,
             "Bills": bills,
-            "Fine-tunes for the same money, one pass": _tunes(plan) if plan.tunes else None,
+            "Fine-tunes for the same money, one pass": _tunes(plan),
             "Laws": laws,
             "Assumptions": [*plan.provenance.assumed, *quality],
         }

@@ -9,19 +9,9 @@ import msgspec
 from tonnage.domain.calibration import Calibrated, CalibrationError, MeasurePlan
 from tonnage.domain.listing import Refresh, Refreshed, RefreshedModel, RefreshedModels
 from tonnage.domain.measurement import History
-from tonnage.report.document import (
-    Block,
-    Command,
-    Document,
-    Headline,
-    Note,
-    Text,
-    grid,
-    sections,
-)
+from tonnage.report.document import Command, Document, Headline, Note, document, grid
 from tonnage.report.metrics import METRICS
-from tonnage.report.names import with_names
-from tonnage.units import show
+from tonnage.units import plural, show
 
 FIRST_ROWS = 10
 """Loads of the first screen."""
@@ -50,21 +40,15 @@ def calibrated_document(found: Calibrated, *, path: str = "", own: bool = False)
             )
         )
     loads = grid(["model", "load", "quantity", "measured>", "before>", "after>", "left out>"], map(_row, found.errors))
-    first: list[Block] = [
-        Headline(found.sentence),
-        *([grid(["number", "catalogue>", "this stack>", "90 % between>"], numbers)] if numbers else []),
-        msgspec.structs.replace(loads, rows=loads.rows[:FIRST_ROWS]),
-    ]
-    if path:
-        use = "every later answer takes it" if own else f"use it with --calibration {path}"
-        first.append(Command(f"Written to {path}; {use}."))
+    use = "every later answer takes it" if own else f"use it with --calibration {path}"
     more = len(loads.rows) - FIRST_ROWS
-    first.append(Note(hint=(f"{more} more loads and n" if more > 0 else "N") + "otes: --why."))
-    return with_names(
-        Document(
-            tuple(first),
-            sections({"Every load": loads if more > 0 else None, "Notes": found.notes}),
-        )
+    return document(
+        Headline(found.sentence),
+        grid(["number", "catalogue>", "this stack>", "90 % between>"], numbers),
+        msgspec.structs.replace(loads, rows=loads.rows[:FIRST_ROWS]),
+        Command(f"Written to {path}; {use}.") if path else None,
+        Note(hint=(f"{more} more loads and n" if more > 0 else "N") + "otes: --why."),
+        why={"Every load": loads if more > 0 else None, "Notes": found.notes},
     )
 
 
@@ -104,16 +88,17 @@ def measure_plan_document(found: MeasurePlan) -> Document:
         for place, p in enumerate(found.proposals, start=1)
     ]
     heads = ["", "accelerator~", "engine", "layout", "format", "at once", "min>", "USD>", "then right>"]
-    first: list[Block] = [Headline(found.sentence), *([grid(heads, rows)] if rows else [])]
-    if rows:
-        first.append(Command("Measure with `tonnage measure quick URL`; plan again with what it wrote."))
-    first.append(Note(f"{found.competing} options compete.", hint="Notes: --why."))
-    return with_names(Document(tuple(first), tuple(sections({"Notes": found.notes}))))
+    return document(
+        Headline(found.sentence),
+        grid(heads, rows),
+        Command("Measure with `tonnage measure quick URL`; plan again with what it wrote.") if rows else None,
+        Note(f"{found.competing} options compete.", hint="Notes: --why."),
+        why={"Notes": found.notes},
+    )
 
 
 def history_document(history: History) -> Document:
     """Entries of the history, the latest first."""
-    count = len(history.entries)
     rows = [
         (
             str(entry.id),
@@ -126,9 +111,8 @@ def history_document(history: History) -> Document:
         )
         for entry in history.entries
     ]
-    lead = Headline(f"{count} measurement{'s' if count != 1 else ''} in {history.place}.")
-    table = grid(["no>", "kind", "date", "machine~", "model~", "of~", "versions~"], rows)
-    return Document((lead, table) if rows else (lead,))
+    heads = ["no>", "kind", "date", "machine~", "model~", "of~", "versions~"]
+    return document(Headline(f"{plural(len(rows), 'measurement')} in {history.place}."), grid(heads, rows))
 
 
 # What a refresh fetched
@@ -140,7 +124,7 @@ def refreshed_document(found: Refreshed) -> Document:
     prices = sum(one.kept for one in kept)
     lead = Headline(f"{prices:,} prices of {len(kept)} providers fetched from {found.source}.")
     rest = sorted(found.refreshed, key=lambda one: (not one.kept, one.provider))
-    return Document((lead, *(Text(_line(one)) for one in rest)))
+    return document(lead, map(_line, rest))
 
 
 def _line(one: Refresh) -> str:
@@ -154,9 +138,8 @@ def _line(one: Refresh) -> str:
 def refreshed_models_document(found: RefreshedModels) -> Document:
     """One line a model."""
     read = sum(not one.why for one in found.refreshed)
-    models = "model" if read == 1 else "models"
-    lead = Headline(f"{read} {models} read from {found.source}.")
-    return Document((lead, *(Text(f"{one.model}: {_of_model(one)}") for one in found.refreshed)))
+    lead = Headline(f"{plural(read, 'model')} read from {found.source}.")
+    return document(lead, (f"{one.model}: {_of_model(one)}" for one in found.refreshed))
 
 
 def _of_model(one: RefreshedModel) -> str:

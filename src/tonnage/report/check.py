@@ -6,8 +6,7 @@ import html
 from collections.abc import Sequence
 
 from tonnage.domain.compare import Change, Check, Verification
-from tonnage.report.document import Block, Column, Document, Headline, Note, Table, Text
-from tonnage.report.names import with_names
+from tonnage.report.document import Document, Headline, Note, Table, blocks, grid
 from tonnage.report.wording import figure_name
 from tonnage.units import show
 
@@ -22,34 +21,30 @@ def check_document(check: Check, *, most: int | None = None) -> Document:
     rest = len(moved_first) - len(shown)
     made = f"Kept plan: {check.made_before}. Made now: {check.made_now}."
     more = f"{rest} more figures: --why." if rest else ""
-    first: tuple[Block, ...] = (
-        Headline(check.sentence, good=not check.changed and check.feasible),
-        _figures(shown),
-        Note(made, hint=more),
-    )
-    return with_names(Document(first, (_figures(check.changes),) if rest else ()))
+    lead = Headline(check.sentence, good=not check.changed and check.feasible)
+    first = blocks(lead, _figures(shown), Note(made, hint=more))
+    return Document(first, (_figures(check.changes),) if rest else ())
 
 
 def _figures(changes: Sequence[Change]) -> Table:
-    columns = (Column(""), Column("before", wraps=True), Column("now", wraps=True), Column("change", True), Column(""))
-    return Table(columns, tuple((*_cells(c), "changed" if c.beyond else "") for c in changes))
+    heads = ("", "before~", "now~", "change>", "")
+    return grid(heads, [(*_cells(c), "changed" if c.beyond else "") for c in changes])
 
 
 def verification_document(found: Verification, *, most: int | None = None) -> Document:
     """A verification as blocks: the sentence, versions, figures of the leading option that moved, first differences."""
-    columns = (Column("where", wraps=True), Column("before", wraps=True), Column("now", wraps=True))
+    heads = ("where~", "before~", "now~")
     shown = tuple(found.first[: most or FIRST_ROWS])
-    blocks: list[Block] = [Headline(found.sentence, good=found.same)]
-    blocks += [_figures(found.changes)] if found.changes else []
-    blocks += [Table(columns, shown, title="First differences")] if shown and not found.changes else []
     data = f"data {found.data_before}" if found.data_before else "data not said"
     file = f"File: tonnage {found.version_before}, {data}."
     here = f"Here: tonnage {found.version_now}, data {found.data_now}."
-    blocks.append(Note(f"Question {found.question}, made {found.made}. {file} {here}"))
-    if found.same:
-        blocks.append(Text(f"For the record: {record(found)}."))
-    why = (Table(columns, found.first, title="First differences"),) if found.changes else ()
-    return Document(tuple(blocks), why)
+    first = blocks(
+        Headline(found.sentence, good=found.same),
+        _figures(found.changes) if found.changes else grid(heads, shown, title="First differences"),
+        Note(f"Question {found.question}, made {found.made}. {file} {here}"),
+        f"For the record: {record(found)}." if found.same else None,
+    )
+    return Document(first, (grid(heads, found.first, title="First differences"),) if found.changes else ())
 
 
 def record(found: Verification) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tonnage.domain.cost import Input, Rent, RentOrBuy, Swing
+from tonnage.domain.cost import Input, Rent, RentOrBuy, Swing, cheapest_steady
 from tonnage.report.document import (
-    Column,
     Document,
     Meter,
     Note,
@@ -16,9 +15,9 @@ from tonnage.report.document import (
     grid,
     sections,
 )
-from tonnage.report.names import product, provider_name, with_names
+from tonnage.report.names import product, provider_name
 from tonnage.report.page import usd_table
-from tonnage.report.screen import first_screen
+from tonnage.report.screen import dates_to, first_screen
 from tonnage.report.wording import chance, chance_text, limits, money, percent, plural
 from tonnage.units import show
 
@@ -66,38 +65,35 @@ def rent_or_buy_document(answer: RentOrBuy, *, most: int | None = None) -> Docum
             "Assumptions": answer.assumed,
         }
     )
-    return with_names(Document(first, why))
+    return Document(first, why)
 
 
 def _question(answer: RentOrBuy) -> list[str]:
     request = answer.request
-    years = next((given.value for given in answer.inputs if given.name == "years"), None)
-    count = next((given.value for given in answer.inputs if given.name == "accelerators"), None)
+    given = {one.name: one.value for one in answer.inputs}
+    years, count = given.get("years"), given.get("accelerators")
     machine = f"{count:g} x {product(request.accelerator)}" if count else product(request.accelerator)
-    newest = max((rent.as_of for rent in answer.rents), default="")
     return [
         f"rent or buy {machine}",
         f"{percent(request.utilisation)} of hours used",
         f"kept {years:g} years" if years else "",
         request.country,
-        f"prices to {newest}" if newest else "",
+        dates_to(rent.as_of for rent in answer.rents),
     ]
 
 
 def _decision(answer: RentOrBuy) -> str:
     """Rent or buy, and by how much: the cheapest steady price beside what a used hour of the own machine costs."""
-    steady = [rent for rent in answer.rents if rent.term == "on-demand"] or list(answer.rents)
-    if not steady:
+    best = cheapest_steady(answer.rents)
+    if best is None:
         return answer.sentence
-    best = min(steady, key=lambda rent: rent.usd_per_accelerator_hour / rent.useful)
     price = _usd_per_used_hour(answer, best)
     owned = answer.owned_usd_per_used_hour
     sure = chance_text(chance(owned, price))
     odds = f", {sure} likely to be cheaper" if sure else ""
-    verb = answer.sentence.partition(":")[0]
     return (
-        f"{verb}   ${price:,.2f} a used hour   {provider_name(best.provider)}, {best.term}, price of {best.as_of}   "
-        f"owning ${owned.value:,.2f}{odds}"
+        f"{best.advice}   ${price:,.2f} a used hour   {provider_name(best.provider)}, {best.term}, "
+        f"price of {best.as_of}   owning ${owned.value:,.2f}{odds}"
     )
 
 
@@ -107,12 +103,8 @@ def _usd_per_used_hour(answer: RentOrBuy, rent: Rent) -> float:
 
 
 def _rents(answer: RentOrBuy, rents: Sequence[Rent]) -> Table:
-    columns = (
-        Column("rent from"), Column("term"), Column("$/h", True, spare=1), Column("$/used h", True),
-        Column("useful", True, spare=5),
-        Column("life, $", True, spare=3), Column("owning breaks even"), Column("hours", True, spare=4),
-        Column("pays back", True, spare=2), Column("cheaper"), Column("price of", spare=4),
-    )  # fmt: skip
+    heads = ("rent from", "term", "$/h>1", "$/used h>", "useful>5", "life, $>3", "owning breaks even", "hours>4",
+             "pays back>2", "cheaper", "price of<4")  # fmt: skip
     rows = [
         (
             f"{provider_name(rent.provider)} {rent.region}".strip(),
@@ -131,7 +123,7 @@ def _rents(answer: RentOrBuy, rents: Sequence[Rent]) -> Table:
     ]
     used = f"{answer.owned_usd_per_used_hour.value:,.2f}"
     own = ("own", "", f"{answer.owned_usd_per_hour:,.2f}", used, "", f"{answer.owning.value:,.0f}", *[""] * 5)
-    return Table(columns, (*rows, own), total=True)
+    return grid(heads, [*rows, own], total=True)
 
 
 def _break_even(rent: Rent) -> str:
@@ -176,7 +168,7 @@ def _inputs(inputs: tuple[Input, ...]) -> Table:
     rows = []
     for given in inputs:
         ends = [_value(end, given.unit) for end in (given.low, given.high) if end is not None]
-        band = " to ".join(ends) if len(ends) == 2 else "".join(ends)
+        band = " to ".join(ends)
         flag = "--" + given.name.replace("_", "-")
         rows.append((flag, _value(given.value, given.unit), band, given.confidence, given.source))
     return grid(["flag", "value>", "band~", "sure", "from~"], rows)

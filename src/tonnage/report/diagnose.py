@@ -3,19 +3,7 @@
 from __future__ import annotations
 
 from tonnage.domain.diagnosis import Diagnosis, Verdict
-from tonnage.report.document import (
-    Block,
-    Column,
-    Command,
-    Document,
-    Headline,
-    Note,
-    Section,
-    Table,
-    Text,
-    sections,
-)
-from tonnage.report.names import with_names
+from tonnage.report.document import Command, Document, Headline, Note, Section, blocks, grid, sections
 from tonnage.units import show
 
 REMEDIES = {
@@ -32,23 +20,21 @@ UNITS = {"s", "bytes", "bytes/s", "W", "tokens"}
 
 def diagnosis_document(diagnosis: Diagnosis, *, most: int | None = None) -> Document:
     """A diagnosis as blocks: each finding with its next step; under --why its evidence and what is not known."""
-    first: list[Block] = [Headline(diagnosis.sentence), Note(_about(diagnosis))]
     shown = diagnosis.verdicts[: most or FINDINGS]
-    if shown:
-        columns = (Column("finding", wraps=True), Column("evidence", wraps=True), Column("next step", wraps=True))
-        told = tuple((_title(v), _strongest(v), f"{REMEDIES[v.remedy]}: {v.next_step}") for v in shown)
-        first.append(Table(columns, told))
-    if diagnosis.plan is not None:
-        first.append(Text(f"Instead: {diagnosis.plan}"))
-    if diagnosis.plan_command is not None:
-        first.append(Command(diagnosis.plan_command))
     more = len(diagnosis.verdicts) - len(shown)
-    first.append(Note(hint=(f"{more} more findings: --all. " if more else "") + "Evidence, what is not known: --why."))
-    why: list[Block] = [_finding(verdict) for verdict in diagnosis.verdicts]
-    why += sections(
-        {"Not known": [f"{one.verdict}: needs {one.needs}. To have it: {one.how}." for one in diagnosis.missing]}
+    first = blocks(
+        Headline(diagnosis.sentence),
+        Note(_about(diagnosis)),
+        grid(
+            ["finding~", "evidence~", "next step~"],
+            [(_title(v), _strongest(v), f"{REMEDIES[v.remedy]}: {v.next_step}") for v in shown],
+        ),
+        f"Instead: {diagnosis.plan}" if diagnosis.plan is not None else None,
+        Command(diagnosis.plan_command) if diagnosis.plan_command is not None else None,
+        Note(hint=(f"{more} more findings: --all. " if more else "") + "Evidence, what is not known: --why."),
     )
-    return with_names(Document(tuple(first), tuple(why)))
+    missing = [f"{one.verdict}: needs {one.needs}. To have it: {one.how}." for one in diagnosis.missing]
+    return Document(first, blocks(map(_finding, diagnosis.verdicts), sections({"Not known": missing})))
 
 
 def _strongest(verdict: Verdict) -> str:
@@ -61,13 +47,7 @@ def _strongest(verdict: Verdict) -> str:
 
 
 def _finding(verdict: Verdict) -> Section:
-    columns = (
-        Column("evidence", wraps=True),
-        Column("value", True),
-        Column("limit", True),
-        Column("why this limit", wraps=True),
-    )
-    rows = tuple(
+    rows = [
         (
             fact.name,
             _value(fact.value, fact.unit),
@@ -75,10 +55,10 @@ def _finding(verdict: Verdict) -> Section:
             fact.why or "",
         )
         for fact in verdict.facts
-    )
-    table = [Table(columns, rows)] if rows else []
-    step = Text(f"{REMEDIES[verdict.remedy]}: {verdict.next_step}.")
-    return Section(_title(verdict), (Text(verdict.sentence), *table, step))
+    ]
+    table = grid(["evidence~", "value>", "limit>", "why this limit~"], rows)
+    step = f"{REMEDIES[verdict.remedy]}: {verdict.next_step}."
+    return Section(_title(verdict), blocks(verdict.sentence, table, step))
 
 
 def _title(verdict: Verdict) -> str:
@@ -94,7 +74,7 @@ def _about(diagnosis: Diagnosis) -> str:
         parts.append(f"{seen.requests:,.0f} requests")
     if seen.step_s:
         parts.append(f"{seen.samples} steps of {show(seen.step_s, 's')}")
-    return " · ".join(part for part in parts if part)
+    return " · ".join(filter(None, parts))
 
 
 def _value(value: float, unit: str) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal
+from string import digits
+from typing import Final, Literal
 
 import msgspec
 
@@ -41,10 +42,17 @@ class Meter(msgspec.Struct, frozen=True):
     low: float | None = None
     high: float | None = None
     """Ends of the interval as shares of the limit; absent = not known. [-]"""
+    used: str = ""
+    """Of a capacity, the share that is in use."""
+
+    @property
+    def said(self) -> str:
+        """The value, and how much of it is used."""
+        return f"{self.value}, {self.used} used" if self.used else self.value
 
     def text(self) -> str:
         """ "TPOT p95 29 ms of 50 ms (25-35 ms), 99 % sure"."""
-        words = [self.name, self.value, *([f"of {self.limit}"] if self.limit else [])]
+        words = [self.name, self.said, *([f"of {self.limit}"] if self.limit else [])]
         words += [f"({self.interval})"] if self.interval else []
         return " ".join(words) + (f", {self.chance} sure" if self.chance else "")
 
@@ -119,7 +127,7 @@ class Section(msgspec.Struct, frozen=True, tag_field="block", tag="section"):
     """Blocks under a heading that names what stands below it."""
 
     title: str
-    blocks: tuple[Headline | Meters | Table | Text | Note | Command, ...]
+    blocks: tuple[Block, ...]
 
 
 Block = Headline | Meters | Table | Text | Note | Command | Section
@@ -141,6 +149,27 @@ class Document(msgspec.Struct, frozen=True):
         return (*self.first, *self.why)
 
 
+def blocks(*contents: Contents) -> tuple[Block, ...]:
+    """
+    Blocks one below the other; a text becomes a block, and what says nothing is left out: no text, no rows.
+
+    Examples
+    --------
+    >>> blocks("fits", None, "", grid(["part"], []), ["a", "b"])
+    (Text(text='fits', kind='', asks={}), Text(text='a', kind='', asks={}), Text(text='b', kind='', asks={}))
+    """
+    found: list[Block] = []
+    for held in contents:
+        listed = (held,) if held is None or isinstance(held, str | msgspec.Struct) else held
+        found += [Text(one) if isinstance(one, str) else one for one in listed if one and getattr(one, "rows", True)]
+    return tuple(found)
+
+
+def document(*first: Contents, why: Mapping[str, Contents] | None = None) -> Document:
+    """A document of those blocks and sections; what says nothing is left out."""
+    return Document(blocks(*first), sections(why or {}))
+
+
 def sections(contents: Mapping[str, Contents]) -> tuple[Section, ...]:
     """
     Sections of blocks and lines of text under those titles; one that says nothing is left out.
@@ -150,40 +179,38 @@ def sections(contents: Mapping[str, Contents]) -> tuple[Section, ...]:
     >>> [one.title for one in sections({"Answer": "8 x B200", "Spot": "", "Notes": ["a", "b"]})]
     ['Answer', 'Notes']
     """
-    found = []
-    for title, held in contents.items():
-        listed: Iterable[Any] = (held,) if held is None or isinstance(held, str | msgspec.Struct) else held
-        kept = tuple(Text(block) if isinstance(block, str) else block for block in listed if block)
-        found += [Section(title, kept)] if kept else []
-    return tuple(found)
-
-
-def section(title: str, *blocks: Block | str | None) -> tuple[Section, ...]:
-    """A section of blocks and lines of text; nothing where none of them says anything."""
-    return sections({title: blocks})
-
-
-def text_section(title: str, texts: Iterable[str]) -> tuple[Section, ...]:
-    """A section of lines of text; nothing where there are none."""
-    return sections({title: texts})
+    return tuple(Section(title, kept) for title, held in contents.items() if (kept := blocks(held)))
 
 
 def grid(
-    heads: Sequence[Column | str], rows: Iterable[Sequence[str]], *, title: str = "", total: bool = False
+    heads: Iterable[Column | str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str = "",
+    total: bool = False,
+    options: Iterable[int] = (),
 ) -> Table:
     """
-    A table; a head that ends in ">" stands over numbers, one that ends in "~" over text that may wrap.
+    A table.
+
+    A head may end in ">" over numbers, in "~" over text that may wrap, in "<" over other text; behind that in the rank
+    by which its column gives way.
 
     Examples
     --------
-    >>> grid(["part~", "size>"], [["weights", "16 GiB"]]).columns
-    (Column(head='part', number=False, wraps=True, spare=0), Column(head='size', number=True, wraps=False, spare=0))
+    >>> grid(["part~", "size>", "from<2"], [["weights", "16 GiB", "config.json"]]).columns[1:]
+    (Column(head='size', number=True, wraps=False, spare=0), Column(head='from', number=False, wraps=False, spare=2))
     """
-    columns = [
-        head if isinstance(head, Column) else Column(head.rstrip(">~"), head.endswith(">"), head.endswith("~"))
-        for head in heads
-    ]
-    return Table(tuple(columns), tuple(tuple(row) for row in rows), title=title, total=total)
+    columns = tuple(head if isinstance(head, Column) else _column(head) for head in heads)
+    return Table(columns, tuple(map(tuple, rows)), title=title, total=total, options=tuple(options))
+
+
+def _column(head: str) -> Column:
+    marked = head.rstrip(digits)
+    name, mark = marked[:-1], marked[-1:]
+    if mark not in ("<", ">", "~"):
+        return Column(head)
+    return Column(name, mark == ">", mark == "~", int(head[len(marked) :] or 0))
 
 
 def as_json(noun: object, *, indent: int = 2) -> str:

@@ -26,7 +26,7 @@ def show_fields(fields: Sequence[Mapping[str, Any]]) -> str:
 
 def _lines(field: Mapping[str, Any]) -> list[str]:
     head = f"  {field['name']:<{NAME}} {field['reads']:<{READS}} "
-    said = "; ".join(part for part in (field["help"], _choices(field), _default(field), _bounds(field)) if part)
+    said = "; ".join(filter(None, (field["help"], _choices(field), _default(field), _bounds(field))))
     return textwrap.wrap(said, WIDTH, initial_indent=head, subsequent_indent=" " * (NAME + READS + 4))
 
 

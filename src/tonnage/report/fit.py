@@ -8,16 +8,14 @@ from typing import Final
 from tonnage.domain.fit import FitAnswer, FitRow, Rule
 from tonnage.report.document import (
     Block,
-    Column,
     Document,
     Meter,
     Note,
     Table,
-    Text,
     grid,
     sections,
 )
-from tonnage.report.names import engine_title, model_name, product, with_names
+from tonnage.report.names import engine_title, model_name, product
 from tonnage.report.screen import first_screen, risk
 from tonnage.report.wording import limits, meter, plural
 from tonnage.units import show
@@ -45,7 +43,7 @@ def fit_document(answer: FitAnswer, *, most: int | None = None) -> Document:
         answer=_recommendation(answer),
         good=answer.fits,
         meters=[_meter(answer.rows[0])] if answer.rows else [],
-        table=_stack(answer.rows[0], most=FIRST_PARTS) if single and asked else _overview(shown) if shown else None,
+        table=_stack(answer.rows[0], most=FIRST_PARTS) if single and asked else _overview(shown),
         risks=[
             _models(answer.rows[:1]),
             *(risk(note) for note in (answer.rows[0].notes[:2] if answer.rows else ())),
@@ -55,7 +53,7 @@ def fit_document(answer: FitAnswer, *, most: int | None = None) -> Document:
         ],
         rest=Note(small, hint=f"{more}Every part, its source, rules of thumb, assumptions: --why."),
     )
-    return with_names(Document(first, _why(answer)))
+    return Document(first, _why(answer))
 
 
 def _question(answer: FitAnswer) -> list[str]:
@@ -130,12 +128,9 @@ def _stack(row: FitRow, *, most: int | None = None) -> Table:
     kept = row.total_bytes - row.limit_bytes
     outside = f"{show(kept, 'bytes')} of {show(row.total_bytes, 'bytes')} are outside the engine's memory limit"
     rows.append(("limit", show(row.limit_bytes, "bytes"), "100%", "", outside if kept > 0 else ""))
-    columns = (
-        Column("on each accelerator" if row.count > 1 else "part"), Column("size", True), Column("of limit", True),
-        Column("basis"), Column("from", wraps=True),
-    )  # fmt: skip
+    heads = ("on each accelerator" if row.count > 1 else "part", "size>", "of limit>", "basis", "from~")
     title = "" if most is not None else f"{row.count} x {product(row.accelerator)} ({_degrees(row)}, {_weights(row)})"
-    return Table(columns, tuple(rows), title=title, total=True)
+    return grid(heads, rows, title=title, total=True)
 
 
 def _share(value: float, row: FitRow) -> str:
@@ -163,12 +158,9 @@ def _overview(rows: Sequence[FitRow]) -> Table:
             (f"{row.count} x {product(row.accelerator)}", _degrees(row), _weights(row),
              show(row.memory.value, "bytes"), limits(row.memory), show(row.limit_bytes, "bytes"), room, tokens)
         )  # fmt: skip
-    columns = (
-        Column("accelerators", wraps=True), Column("layout", spare=3), Column("weights", spare=2),
-        Column("needed on each", True), Column("90 %", spare=1), Column("usable", True, spare=4),
-        Column("headroom", True), Column("KV cache, tokens", True, spare=5),
-    )  # fmt: skip
-    return Table(columns, tuple(cells))
+    heads = ("accelerators~", "layout<3", "weights<2", "needed on each>", "90 %<1", "usable>4", "headroom>",
+             "KV cache, tokens>5")  # fmt: skip
+    return grid(heads, cells)
 
 
 def _degrees(row: FitRow) -> str:
@@ -234,9 +226,9 @@ def _remedies(rows: tuple[FitRow, ...]) -> list[str]:
     return [f"{row.name}: {remedy}" if len(rows) > 1 else remedy for row in losers for remedy in row.remedies]
 
 
-def _rules(rules: tuple[Rule, ...]) -> Table | Text | None:
+def _rules(rules: tuple[Rule, ...]) -> Table:
     rows = [
         (rule.name, show(rule.rule_bytes, "bytes"), show(rule.real_bytes, "bytes"), f"{rule.off:+.0%}", rule.why)
         for rule in rules
     ]
-    return grid(["rule~", "by the rule>", "computed>", "rule off by>", "because it~"], rows) if rows else None
+    return grid(["rule~", "by the rule>", "computed>", "rule off by>", "because it~"], rows)

@@ -16,7 +16,6 @@ from tonnage.domain.fleet_plan import (
 )
 from tonnage.report.document import (
     Block,
-    Column,
     Document,
     Meter,
     Table,
@@ -25,9 +24,9 @@ from tonnage.report.document import (
     sections,
 )
 from tonnage.report.metrics import OBJECTIVES, objectives
-from tonnage.report.names import model_name, part_name, provider_name, with_names
+from tonnage.report.names import model_name, part_name, provider_name
 from tonnage.report.page import explained_whole
-from tonnage.report.screen import ROWS, by_averages, first_screen, left_out, no_plan, price_dates
+from tonnage.report.screen import ROWS, by_averages, dates_to, first_screen, left_out, no_plan, price_dates
 from tonnage.report.wording import commitment_text, money, plural, shortages_text
 from tonnage.units import show, whole_percent
 
@@ -46,7 +45,7 @@ LEFT_OUT: Final = 8
 def fleet_document(plan: FleetPlan, *, most: int | None = None) -> Document:
     """The plan as blocks; `top` kinds of instance in the table, or every one."""
     if plan.bill is None:
-        return with_names(Document(no_plan(plan, question=_question(plan), what="accelerators"), _why(plan)))
+        return Document(no_plan(plan, question=_question(plan), what="accelerators"), _why(plan))
     largest = sorted(plan.instances, key=lambda one: -one.usd_per_month)
     shown = largest[: most or ROWS]
     first = first_screen(
@@ -58,7 +57,7 @@ def fleet_document(plan: FleetPlan, *, most: int | None = None) -> Document:
         measure=plan.measure_first,
         rest=left_out(plan.rejected, what="accelerators", opened="; each line of the bill: tonnage explain"),
     )
-    return with_names(Document(first, _why(plan)))
+    return Document(first, _why(plan))
 
 
 def _question(plan: FleetPlan) -> list[str]:
@@ -72,13 +71,8 @@ def _question(plan: FleetPlan) -> list[str]:
         " ".join(places),
         zones,
         *own,
-        price_dates(plan.provenance) or _dates(plan),
+        price_dates(plan.provenance) or dates_to(one.as_of for one in plan.instances),
     ]
-
-
-def _dates(plan: FleetPlan) -> str:
-    newest = max((one.as_of for one in plan.instances if one.as_of), default="")
-    return f"prices to {newest}" if newest else ""
 
 
 def _workload(one: FleetWorkload) -> str:
@@ -217,9 +211,9 @@ def _why(plan: FleetPlan, *, left: int = LEFT_OUT) -> tuple[Block, ...]:
     return sections(
         {
             "Answer": plan.sentence,
-            "Instances, by the hour": _instances(plan.instances) if plan.instances else None,
+            "Instances, by the hour": _instances(plan.instances),
             "Replicas on them": (
-                _replicas(plan) if plan.replicas else None,
+                _replicas(plan),
                 "what slices take is computed by their share of the accelerator; no slice has been measured"
                 if slices
                 else None,
@@ -255,17 +249,14 @@ def _instances(shown: Sequence[PoolInstances], *, first: bool = False) -> Table:
             f"{one.usd_per_instance_hour:,.2f}",
             f"{one.usd_per_month:,.0f}",
             _when(one.hours, what="instance", short=first),
-            " ".join(word for word in (provider_name(one.provider), one.region) if word),
+            " ".join(filter(None, (provider_name(one.provider), one.region))),
             one.instance_type,
         )
         for one in shown
     ]
-    columns = (
-        Column("accelerators", wraps=not first), Column("term"), Column("$/h each", True, spare=2),
-        Column("$/month", True), Column("instances", wraps=True),
-        Column("provider", wraps=not first, spare=3), Column("type", spare=4),
-    )  # fmt: skip
-    return Table(columns, tuple(rows))
+    text = "<" if first else "~"
+    heads = (f"accelerators{text}", "term", "$/h each>2", "$/month>", "instances~", f"provider{text}3", "type<4")
+    return grid(heads, rows)
 
 
 def _replicas(plan: FleetPlan) -> Table:
@@ -327,13 +318,12 @@ def _other(one: FleetAlternative) -> str:
 
 def _when(hours: tuple[HourRange, ...], *, what: str, short: bool = False) -> str:
     """Runs of hours; where they change often, from fewest to most; what is had for part of an hour, by the month."""
+    mean = sum(one.count * (one.stop - one.start) for one in hours) / hours[-1].stop
     if any(abs(one.count - round(one.count)) > PART for one in hours):
-        spent = sum(one.count * (one.stop - one.start) for one in hours) / hours[-1].stop * HOURS_PER_MONTH
-        return f"{spent:,.3g} {what} hours a month"
+        return f"{mean * HOURS_PER_MONTH:,.3g} {what} hours a month"
     if len(hours) == 1:
         return f"{show(hours[0].count, 'count')} always"
     if short or len(hours) > MOST_RANGES:
         counts = [one.count for one in hours]
-        mean = sum(one.count * (one.stop - one.start) for one in hours) / hours[-1].stop
         return f"{show(min(counts), 'count')} to {show(max(counts), 'count')}, mean {show(mean, 'count')}"
     return ", ".join(f"{show(one.count, 'count')} at {one.start}-{one.stop}h" for one in hours if one.count)

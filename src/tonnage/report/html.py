@@ -106,9 +106,9 @@ def _meter(meter: Meter) -> str:
         label = escape(f"{meter.name}: {meter.share:.0%} of the limit")
         bar = f'<meter min="0" max="1" high="0.95" value="{min(1.0, meter.share):.3f}" aria-label="{label}"></meter>'
     limit = f" of {escape(meter.limit)}" if meter.limit else ""
-    beside = ", ".join(text for text in (meter.interval, f"{meter.chance} sure" if meter.chance else "") if text)
+    beside = ", ".join(filter(None, (meter.interval, f"{meter.chance} sure" if meter.chance else "")))
     return (
-        f"<li><span>{escape(meter.name)}</span><strong>{escape(meter.value)}{limit}</strong>{bar}"
+        f"<li><span>{escape(meter.name)}</span><strong>{escape(meter.said)}{limit}</strong>{bar}"
         f"<span>{escape(beside)}</span></li>"
     )
 

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from tonnage.domain.images import EncoderWay
 from tonnage.domain.plan import ServePlan
-from tonnage.report.charts.chart import Chart, axis, layer_charts, records
+from tonnage.report.charts.chart import Chart, axis, layer_charts, names, records
 from tonnage.report.document import Contents, Note, grid
 from tonnage.units import show
-
-
-def image_line(plan: ServePlan) -> str:
-    """What an image is to the model and how long it takes, in a line; empty without images."""
-    return "" if plan.images is None else plan.images.sentence
 
 
 def image_sections(plan: ServePlan) -> dict[str, Contents]:
@@ -67,7 +62,7 @@ def images_chart(plan: ServePlan) -> Chart | None:
         {
             "mark": {"type": "bar"},
             "encoding": {
-                "y": axis("where", "where images are encoded", kind="nominal", sort=None),
+                "y": names("where", "where images are encoded"),
                 "x": axis("usd", "price of the fleet ($/h), less is better"),
             },
         },

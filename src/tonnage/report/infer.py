@@ -8,7 +8,7 @@ import msgspec
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.infer_plan import InferOption, InferPlan
-from tonnage.report.document import UNKNOWN, Column, Contents, Meter, Text
+from tonnage.report.document import UNKNOWN, Contents, Meter, Text
 from tonnage.report.names import engine_title, model_name, product, provider_name
 from tonnage.report.page import EVIDENCE, SHOWN, Page
 from tonnage.report.screen import Ranking, held_text, price_dates, stale_text
@@ -94,7 +94,8 @@ def _meters(plan: InferPlan, best: InferOption) -> list[Meter]:
         ),
         Meter(
             "capacity",
-            f"{_capacity(best.count, best.capacity_per_s)}, {best.used:.0%} used".replace("%", " %"),
+            _capacity(best.count, best.capacity_per_s),
+            used=f"{best.used:.0%}".replace("%", " %"),
             share=best.used,
         ),
         *([Meter("power", show(best.power_w, "W"))] if best.power_w is not None else []),
@@ -183,10 +184,9 @@ def _option_parts(plan: InferPlan, option: InferOption) -> dict[str, Contents]:
 
 def _count(plan: InferPlan, option: InferOption) -> list[str]:
     load, each = plan.request.rate_per_s, option.capacity_per_s
-    between = "" if each.low is None or each.high is None else f" ({show(each.low, '1/s')}-{show(each.high, '1/s')})"
     whole = option.count * each.value
     return [
-        f"one takes {show(each.value, '1/s')}{between} in batches of {option.batch}, basis {option.basis}",
+        f"one takes {each.shown()} in batches of {option.batch}, basis {option.basis}",
         f"{show(load, '1/s')} / ({option.count} x {show(each.value, '1/s')}) = {load / whole:.0%} in use; "
         f"what sets the count: {option.binds}",
         f"arithmetic in use: {option.arithmetic_used:.1%} of the peak",
@@ -196,16 +196,16 @@ def _count(plan: InferPlan, option: InferOption) -> list[str]:
 
 
 CELLS: Final = (
-    (Column("format", spare=4), lambda option: option.precision.upper()),
-    (Column("batch", number=True, spare=8), lambda option: str(option.batch)),
-    (Column("cost", number=True), _cost),
-    (Column("latency", wraps=True), lambda option: interval(option.latency_s)),
-    (Column("capacity", wraps=True), lambda option: _capacity(option.count, option.capacity_per_s)),
-    (Column("used", number=True, spare=6), lambda option: f"{option.used:.0%}".replace("%", " %")),
-    (Column("power", number=True, spare=7), lambda o: UNKNOWN if o.power_w is None else show(o.power_w, "W")),
+    ("format<4", lambda option: option.precision.upper()),
+    ("batch>8", lambda option: str(option.batch)),
+    ("cost>", _cost),
+    ("latency~", lambda option: interval(option.latency_s)),
+    ("capacity~", lambda option: _capacity(option.count, option.capacity_per_s)),
+    ("used>6", lambda option: f"{option.used:.0%}".replace("%", " %")),
+    ("power>7", lambda o: UNKNOWN if o.power_w is None else show(o.power_w, "W")),
     EVIDENCE,
-    (Column("engine", spare=5), lambda option: engine_title(option.engine)),
-    (Column("provider", spare=3), lambda option: provider_name(option.bill.provider) if option.bill else "to buy"),
+    ("engine<5", lambda option: engine_title(option.engine)),
+    ("provider<3", lambda option: provider_name(option.bill.provider) if option.bill else "to buy"),
 )
 PAGE: Final = Page(
     question=_question,

@@ -7,7 +7,6 @@ from typing import Final
 from tonnage.domain.lifecycle import LifecyclePlan, SavingsOption
 from tonnage.report.document import (
     Block,
-    Column,
     Document,
     Meter,
     Section,
@@ -15,7 +14,7 @@ from tonnage.report.document import (
     grid,
     sections,
 )
-from tonnage.report.names import model_name, part_name, provider_name, with_names
+from tonnage.report.names import model_name, part_name, provider_name
 from tonnage.report.page import explained, usd_table
 from tonnage.report.screen import (
     ROWS,
@@ -53,7 +52,7 @@ def lifecycle_document(plan: LifecyclePlan, *, most: int | None = None) -> Docum
     """The plan as blocks; `top` kinds of accelerator that could do both, or every one."""
     why = _why(plan, kinds=most or TYPES)
     if plan.bill is None:
-        return with_names(Document(first_screen(question=_question(plan), answer=plan.sentence, good=False), why))
+        return Document(first_screen(question=_question(plan), answer=plan.sentence, good=False), why)
     make, serve = plan.make.options[0], plan.serve.options[0]
     saving = max((one for one in plan.savings if one.saves_usd), key=lambda one: one.saves_usd or 0.0, default=None)
     first = first_screen(
@@ -73,7 +72,7 @@ def lifecycle_document(plan: LifecyclePlan, *, most: int | None = None) -> Docum
         measure=plan.measure_first,
         rest=left_out(()),
     )
-    return with_names(Document(first, why))
+    return Document(first, why)
 
 
 def _question(plan: LifecyclePlan) -> list[str]:
@@ -105,10 +104,7 @@ def _meters(plan: LifecyclePlan) -> list[Meter]:
 
 def _halves(plan: LifecyclePlan) -> Table:
     """A row a half, and below it the half's other choices: either may be taken, for the halves share no machine."""
-    columns = (
-        Column(""), Column("accelerators", wraps=True), Column("how", spare=3), Column("speed"), Column("cost"),
-        Column("meets", True), Column("evidence"), Column("provider", spare=2),
-    )  # fmt: skip
+    heads = ("", "accelerators~", "how<3", "speed", "cost", "meets>", "evidence", "provider<2")
     shown = [half.options[pick.place].configuration for half in (plan.make, plan.serve) for pick in picks(half)]
     short = short_names(one.accelerator for one in shown)
     rows = [
@@ -139,7 +135,7 @@ def _halves(plan: LifecyclePlan) -> Table:
         for pick in picks(plan.serve)
         for serve in (plan.serve.options[pick.place],)
     ]
-    return Table(columns, tuple(rows))
+    return grid(heads, rows)
 
 
 def _choice(half: str, pick: Pick) -> str:
@@ -173,7 +169,7 @@ def _why(plan: LifecyclePlan, *, kinds: int) -> tuple[Section, ...]:
     )
 
 
-def _types(plan: LifecyclePlan, kinds: int) -> Table | None:
+def _types(plan: LifecyclePlan, kinds: int) -> Table:
     rows = [
         (
             one.accelerator,
@@ -184,7 +180,7 @@ def _types(plan: LifecyclePlan, kinds: int) -> Table | None:
         )
         for one in plan.one_type[:kinds]
     ]
-    return grid(["accelerator", "training, $>", "serving, $>", "both, $>", "of the mix>"], rows) if rows else None
+    return grid(["accelerator", "training, $>", "serving, $>", "both, $>", "of the mix>"], rows)
 
 
 def _lever(lever: SavingsOption) -> str:
@@ -215,4 +211,4 @@ def explain_lifecycle_plan(plan: LifecyclePlan, *, rank: int = 1) -> Document:
             for block in half.why
         ]
     question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
-    return with_names(Document(question, tuple(why)))
+    return Document(question, tuple(why))

@@ -210,9 +210,9 @@ def _facts(part: Accelerator) -> list[tuple[str, str | None]]:
     return [
         *([] if part.status == "released" else [("status", part.status)]),
         ("vendor", part.vendor),
-        ("architecture", " ".join(text for text in (part.architecture, part.compute_capability or "") if text)),
+        ("architecture", " ".join(filter(None, (part.architecture, part.compute_capability or "")))),
         ("launched", str(part.year) if part.year else None),
-        ("segment, form", ", ".join(text for text in (part.segment, part.form_factor) if text)),
+        ("segment, form", ", ".join(filter(None, (part.segment, part.form_factor)))),
         (
             "memory",
             f"{show(part.memory_bytes, 'bytes', digits=4)} {part.memory_type}".strip() + ", as the vendor states it",

@@ -9,17 +9,17 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.machine import LocalAnswer, LocalRow, Offload
 from tonnage.report.document import (
     UNKNOWN,
-    Block,
-    Column,
     Command,
     Document,
     Headline,
     Note,
     Section,
     Table,
-    sections,
+    blocks,
+    document,
+    grid,
 )
-from tonnage.report.names import model_name, with_names
+from tonnage.report.names import model_name
 
 TOP: Final = 10
 """Rows of the first screen."""
@@ -30,36 +30,33 @@ def local_document(answer: LocalAnswer, *, most: int | None = None) -> Document:
     """The answer as blocks; `top` rows in the table, or every one."""
     found = answer.all_rows or answer.rows
     shown = found[: most or TOP]
-    first: list[Block] = [Headline(answer.sentence, good=answer.feasible)]
-    if found:
-        first.append(_table(shown, benchmark=answer.benchmark))
-    if answer.rows:
-        best = answer.rows[0]
-        commands = tuple(Command(f"{engine}: {command}") for engine, command in best.commands)
-        first.append(Section(f"Start {_short(best.model)}", commands))
-    first += [Note(text) for text in _evidence(shown)]
-    first.append(Note(hint=_rest(answer, len(found), len(shown))))
-    why = sections(
-        {
-            "Found on this machine": ", ".join(answer.engines) if answer.engines else None,
+    return document(
+        Headline(answer.sentence, good=answer.feasible),
+        _table(shown, benchmark=answer.benchmark),
+        map(_start, answer.rows[:1]),
+        map(Note, _evidence(shown)),
+        Note(hint=_rest(answer, len(found), len(shown))),
+        why={
+            "Found on this machine": ", ".join(answer.engines),
             "Assumptions": answer.assumed,
             "Notes": answer.notes,
             "Does not fit": [f"{model}: {lack}" for model, lack in answer.infeasible],
-        }
+        },
     )
-    return with_names(Document(tuple(first), why))
+
+
+def _start(best: LocalRow) -> Section:
+    """What starts a model, by engine."""
+    commands = (Command(f"{engine}: {command}") for engine, command in best.commands)
+    return Section(f"Start {_short(best.model)}", blocks(commands))
 
 
 def _table(rows: Iterable[LocalRow], *, benchmark: str) -> Table:
-    columns = (
-        Column("model"), Column("format"), Column(benchmark, True, spare=2), Column("GB", True, spare=3),
-        Column("tokens/s", True), Column("prompt/s", True, spare=4), Column("context", True, spare=1),
-        Column("in host memory", spare=5),
-    )  # fmt: skip
-    cells = tuple(
+    heads = ("model", "format", f"{benchmark}>2", "GB>3", "tokens/s>", "prompt/s>4", "context>1", "in host memory<5")
+    cells = [
         (
             _short(row.model),
-            (row.precision.experts or row.precision.weights).removeprefix("gguf-"),
+            row.format,
             UNKNOWN if row.quality is None else f"{row.quality:.1f}",
             f"{row.memory_bytes / GB:.1f}",
             _interval(row.decode_per_s),
@@ -68,8 +65,8 @@ def _table(rows: Iterable[LocalRow], *, benchmark: str) -> Table:
             _describe_offload(row.offload),
         )
         for row in rows
-    )
-    return Table(columns, cells)
+    ]
+    return grid(heads, cells)
 
 
 def _short(model: str) -> str:

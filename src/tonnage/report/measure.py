@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
-from tonnage.domain.measurement import Capacity, DeviceMeasurement, Latency, Measurement, Point
+from tonnage.domain.measurement import Capacity, DeviceMeasurement, Measurement, Point
 from tonnage.domain.train_measurement import StepTimes, TrainBudget, TrainMeasurement, TrainRun
-from tonnage.report.document import (
-    UNKNOWN,
-    Block,
-    Column,
-    Command,
-    Document,
-    Headline,
-    Note,
-    Table,
-    Text,
-    grid,
-    sections,
-)
-from tonnage.report.metrics import OBJECTIVES, objectives_text
-from tonnage.units import show
+from tonnage.report.document import UNKNOWN, Command, Document, Headline, Note, document, grid
+from tonnage.report.metrics import METRICS, SPEEDS, objectives_text
+from tonnage.units import plural, show
 
 FIRST_ROWS = 14
 """Loads of the first screen."""
@@ -50,7 +39,7 @@ def sentence(measurement: Measurement) -> str:
     parts = [f"{best.completed:,} requests answered at {_load(best)}"]
     if best.output_tokens_per_s is not None:
         parts.append(f"{best.output_tokens_per_s:,.0f} output tokens/s")
-    for metric in OBJECTIVES[:2]:
+    for metric in SPEEDS:
         found = getattr(best, metric.name)
         if found is not None:
             rank, value = ("p95", found.p95) if found.p95 is not None else ("p99", found.p99)
@@ -67,21 +56,21 @@ def measurement_document(measurement: Measurement) -> Document:
         f"{measurement.tool} {measurement.tool_version or ''}".strip(),
         measurement.date,
     )
-    kept = [(head, spare, cell) for head, spare, cell in _COLUMNS if any(cell(p) for p in measurement.points)]
-    columns = tuple(Column(head, head != "load", spare=spare) for head, spare, _ in kept)
-    rows = tuple(tuple(cell(point) or UNKNOWN for _, _, cell in kept) for point in measurement.points)
+    kept = {head: cell for head, cell in _COLUMNS.items() if any(map(cell, measurement.points))}
+    rows = [[cell(point) or UNKNOWN for cell in kept.values()] for point in measurement.points]
     wanted = objectives_text(measurement.slo)
     notes = [f"Load {point.level:g} stopped: {point.stopped}" for point in measurement.points if point.stopped]
     notes += [f"Load {point.level:g}: {_failures(point)}" for point in measurement.points if point.failures]
     notes += measurement.notes
-    first: list[Block] = [Headline(sentence(measurement)), Note(" · ".join(text for text in about if text))]
-    first += [Text(f"Objectives: {wanted}")] if wanted else []
-    first += [Table(columns, rows[:FIRST_ROWS])] if rows else []
-    first += (
-        [Note(hint=f"{len(notes)} notes{', every load' if len(rows) > FIRST_ROWS else ''}: --why.")] if notes else []
+    more = len(rows) > FIRST_ROWS
+    return document(
+        Headline(sentence(measurement)),
+        Note(" · ".join(filter(None, about))),
+        f"Objectives: {wanted}" if wanted else None,
+        grid(kept, rows[:FIRST_ROWS]),
+        Note(hint=f"{len(notes)} notes{', every load' if more else ''}: --why.") if notes else None,
+        why={"Every load": grid(kept, rows) if more else None, "Notes": notes},
     )
-    whole = sections({"Every load": Table(columns, rows) if len(rows) > FIRST_ROWS else None})
-    return Document(tuple(first), (*whole, *sections({"Notes": notes})))
 
 
 def _load(point: Point) -> str:
@@ -103,33 +92,35 @@ def _three(value: float) -> str:
     return f"{value:,.0f}" if value >= 999.5 else f"{value:.3g}"
 
 
-def _ms(found: Latency | None, names: Sequence[str]) -> str:
-    """The statistics in milliseconds, one unit for the whole column."""
-    values = [None if found is None else getattr(found, name) for name in names]
-    if all(value is None for value in values):
-        return ""
-    return "/".join(UNKNOWN if value is None else _three(value * 1e3) for value in values)
+def _ms(latency: str, point: Point) -> str:
+    """Percentiles of a latency in milliseconds, one unit for the whole column; empty where none is known."""
+    found = getattr(point, latency)
+    values = [None if found is None else getattr(found, rank) for rank in ("p50", "p95", "p99")]
+    return (
+        "/".join(UNKNOWN if value is None else _three(value * 1e3) for value in values)
+        if any(value is not None for value in values)
+        else ""
+    )
 
 
-_RANKS = ("p50", "p95", "p99")
-
-_COLUMNS: tuple[tuple[str, int, Callable[[Point], str]], ...] = (
-    ("load", 0, _load),
-    ("done", 5, lambda point: f"{point.completed:,}"),
-    ("failed", 0, lambda point: f"{point.failed:,}" if point.failed else ""),
-    ("req/s", 0, lambda point: _number(point.requests_per_s)),
-    ("good/s", 1, lambda point: _number(point.goodput_per_s)),
-    ("out tok/s", 2, lambda point: _number(point.output_tokens_per_s, ",.0f")),
-    ("in / out tok", 6, lambda p: f"{_number(p.prompt_tokens, '.0f') or UNKNOWN} / "
-     f"{_number(p.output_tokens, '.0f') or UNKNOWN}"),
-    ("cached", 4, lambda p: "" if p.cached_share is None else f"{p.cached_share:.0%}"),
-    ("TTFT p50/95/99 ms", 0, lambda point: _ms(point.ttft_s, _RANKS)),
-    ("TPOT p50/95/99 ms", 0, lambda point: _ms(point.tpot_s, _RANKS)),
-    ("ITL p50/95/99 ms", 4, lambda point: _ms(point.itl_s, _RANKS)),
-    ("E2E p50/95/99 ms", 3, lambda point: _ms(point.e2e_s, _RANKS)),
-    ("client delay ms", 7, lambda p: "" if p.client_delay_s is None else f"{p.client_delay_s * 1e3:.2f}"),
-)  # fmt: skip
-"""Head of a column, how early it gives way (0 = stays), and its cell."""
+_COLUMNS: dict[str, Callable[[Point], str]] = {
+    "load": _load,
+    "done>5": lambda point: f"{point.completed:,}",
+    "failed>": lambda point: f"{point.failed:,}" if point.failed else "",
+    "req/s>": lambda point: _number(point.requests_per_s),
+    "good/s>1": lambda point: _number(point.goodput_per_s),
+    "out tok/s>2": lambda point: _number(point.output_tokens_per_s, ",.0f"),
+    "in / out tok>6": lambda p: (
+        f"{_number(p.prompt_tokens, '.0f') or UNKNOWN} / {_number(p.output_tokens, '.0f') or UNKNOWN}"
+    ),
+    "cached>4": lambda p: "" if p.cached_share is None else f"{p.cached_share:.0%}",
+    **{
+        f"{METRICS[name].title} p50/95/99 ms>{spare}": partial(_ms, name)
+        for name, spare in (("ttft_s", ""), ("tpot_s", ""), ("itl_s", 4), ("e2e_s", 3))
+    },
+    "client delay ms>7": lambda p: "" if p.client_delay_s is None else f"{p.client_delay_s * 1e3:.2f}",
+}
+"""Head of a column and its cell."""
 
 
 def progress_line(point_load: str, *, done: int, failed: int) -> str:
@@ -150,7 +141,7 @@ def capacity_sentence(capacity: Capacity) -> str:
 
 def capacity_document(capacity: Capacity) -> Document:
     """Replicas for a load."""
-    return Document((Headline(capacity_sentence(capacity)), *sections({"Why": capacity.reasons})))
+    return document(Headline(capacity_sentence(capacity)), why={"Why": capacity.reasons})
 
 
 def budget_sentence(budget: TrainBudget) -> str:
@@ -172,7 +163,7 @@ def budget_document(budget: TrainBudget) -> Document:
         begin, end = phase.begin or show(phase.begin_s, "s"), phase.end or show(phase.end_s, "s")
         rows.append((phase.name, begin.replace("T", " "), end.replace("T", " "), _three(phase.accelerator_hours)))
     table = grid(["phase", "from", "to", "accelerator-hours>"], rows)
-    return Document((Headline(budget_sentence(budget)), table, *sections({"Why": budget.reasons})))
+    return document(Headline(budget_sentence(budget)), table, why={"Why": budget.reasons})
 
 
 def device_document(found: DeviceMeasurement, *, path: str) -> Document:
@@ -189,7 +180,7 @@ def device_document(found: DeviceMeasurement, *, path: str) -> Document:
     ]
     table = grid(["benchmark", "format", "of~", "best>", "runs>"], rows)
     use = Command(f"Written to {path}; ask about it: --additions {path} --accelerator {found.id}")
-    return Document((Headline(lead), table, use))
+    return document(Headline(lead), table, use)
 
 
 # Training
@@ -227,9 +218,9 @@ def _largest(parts: StepTimes) -> list[tuple[str, float]]:
 def train_measurement_document(found: TrainMeasurement) -> Document:
     """A measured training run as blocks."""
     about = (found.model, found.parallel, found.device or found.kind, found.backend, found.library, found.date)
-    columns = [Column("a step")]
+    heads = ["a step"]
     for run in found.runs:
-        columns += [Column(f"{run.devices} device{'s' if run.devices > 1 else ''}", True), Column("", True)]
+        heads += [f"{plural(run.devices, 'device')}>", ">"]
     rows = []
     for name, said in _NAMES.items():
         values = [getattr(run.parts, name) for run in found.runs]
@@ -241,16 +232,12 @@ def train_measurement_document(found: TrainMeasurement) -> Document:
     rows += [(said, *(x for cell in cells for x in (cell, ""))) for said, cells in _rates(found.runs)]
     notes = [*([found.stopped] if found.stopped else []), *(note for run in found.runs for note in run.notes)]
     notes += found.notes
-    first: tuple[Block, ...] = (
+    return document(
         Headline(train_sentence(found)),
-        Note(" · ".join(text for text in about if text)),
-        Table(tuple(columns), tuple(rows)),
-    )
-    return Document(
-        (*first, *([Note(hint=f"Memory, checkpoints, {len(notes)} notes: --why.")] if notes else [])),
-        sections(
-            {"Memory of the fullest rank": _memory(found.runs[-1]), "Checkpoints": _checkpoints(found), "Notes": notes}
-        ),
+        Note(" · ".join(filter(None, about))),
+        grid(heads, rows),
+        Note(hint=f"Memory, checkpoints, {len(notes)} notes: --why.") if notes else None,
+        why={"Memory of the fullest rank": _memory(found.runs[-1]), "Checkpoints": _checkpoints(found), "Notes": notes},
     )
 
 

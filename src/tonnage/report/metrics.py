@@ -42,6 +42,8 @@ METRICS: Final = {
 """Every metric by its name, in the order of columns."""
 OBJECTIVES: Final = tuple(METRICS[name] for name in ("ttft_s", "tpot_s", "e2e_s"))
 """Latencies that may be limited."""
+SPEEDS: Final = OBJECTIVES[:2]
+"""Those that every answer has."""
 
 
 def objectives(slo: Slo) -> list[tuple[Metric, float]]:

@@ -53,8 +53,7 @@ def product(id: str) -> str:
         return id
     vendor, name, memory = part
     whole = name if name.startswith(vendor) else f"{vendor} {name}"
-    whole = SIZE.sub(r"\1 GB", whole.replace(" (per chip)", "").replace(" (per socket)", ""))
-    return whole if SIZE.search(whole) or not memory else f"{whole} {memory} GB"
+    return _sized(whole.replace(" (per chip)", "").replace(" (per socket)", ""), memory)
 
 
 @cache
@@ -71,8 +70,12 @@ def part_name(id: str) -> str:
     if part is None:
         return id
     _, name, memory = part
-    short = GENERIC.sub("", SIZE.sub(r"\1 GB", name))
-    return short if SIZE.search(short) or not memory else f"{short} {memory} GB"
+    return _sized(GENERIC.sub("", name), memory)
+
+
+def _sized(name: str, memory: int) -> str:
+    """The name with its memory, written as people write it, where it says some or has one. [GB]"""
+    return SIZE.sub(r"\1 GB", name) if SIZE.search(name) or not memory else f"{name} {memory} GB"
 
 
 @cache

@@ -35,7 +35,7 @@ class Sheet(NamedTuple):
 
     def text(self, lines: Sequence[object]) -> list[str]:
         """Title and table for a terminal."""
-        return ["", self.title, "", align_columns(self.rows(lines))] if lines else []
+        return titled(self.title, self.rows(lines)) if lines else []
 
     def page(self, lines: Sequence[object]) -> list[str]:
         """The section of the page."""
@@ -60,6 +60,11 @@ def align_columns(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(
         "  " + "  ".join(cell(value, width) for value, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )
+
+
+def titled(title: str, rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table for a terminal below its title."""
+    return ["", title, "", align_columns(rows)]
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -10,7 +10,6 @@ from tonnage.report.document import (
     EVERY,
     UNKNOWN,
     Block,
-    Column,
     Document,
     Meter,
     Note,
@@ -20,7 +19,7 @@ from tonnage.report.document import (
     sections,
 )
 from tonnage.report.fleet import fleet_document
-from tonnage.report.names import model_name, part_name, provider_name, with_names
+from tonnage.report.names import model_name, part_name, provider_name
 from tonnage.report.page import explained_whole
 from tonnage.report.screen import first_screen
 from tonnage.report.wording import money, option_at_rank, percent, plural
@@ -35,7 +34,7 @@ REST: Final = "Why, assumptions, sources: --why"
 
 def own_document(plan: OwnPlan, *, most: int | None = None) -> Document:
     """The plan as blocks; `top` models of each group, or every one."""
-    able = [group for group in plan.groups if group.rows]
+    able = plan.able
     shown = most or max(1, (LINES if plan.shared is None else LINES - 2) // max(1, len(able)))
     hidden = sum(max(0, len(group.rows) - shown) for group in able)
     first = first_screen(
@@ -43,12 +42,12 @@ def own_document(plan: OwnPlan, *, most: int | None = None) -> Document:
         answer=_headline(plan),
         good=plan.feasible,
         meters=_meters(plan),
-        table=_table(able if most else able[:LINES], most=shown, benchmark=plan.benchmark) if able else None,
+        table=_table(able if most else able[:LINES], most=shown, benchmark=plan.benchmark),
         risks=[_in_host(plan), _short_of(plan), _mixed_line(plan), *_idle(plan)],
         measure=plan.measure_first,
         rest=Note(hint=(f"{plural(hidden, 'more row')}: --all. " if hidden else "") + f"{REST}."),
     )
-    return with_names(Document(first, _why(plan)))
+    return Document(first, _why(plan))
 
 
 def explain_own_plan(plan: OwnPlan, *, rank: int = 1) -> Document:
@@ -82,7 +81,7 @@ def _question(plan: OwnPlan) -> list[str]:
 
 
 def _headline(plan: OwnPlan) -> str:
-    able = [group for group in plan.groups if group.rows]
+    able = plan.able
     if not able:
         return plan.sentence
     best = max(able, key=lambda group: (group.rows[0].quality or 0.0, group.rows[0].output_tokens_per_s.value))
@@ -131,17 +130,13 @@ def _meters(plan: OwnPlan) -> list[Meter]:
 
 
 def _table(groups: Sequence[OwnedAnswer], *, most: int, benchmark: str) -> Table:
-    columns = (
-        Column("group"), Column("model"), Column("format"), Column(benchmark, True, spare=2),
-        Column("layout", spare=4), Column("tokens/s", True), Column("at once", True, spare=1),
-        Column("each", True), Column("evidence", spare=3),
-    )  # fmt: skip
-    rows = tuple(
+    heads = ("group", "model", "format", f"{benchmark}>2", "layout<4", "tokens/s>", "at once>1", "each>", "evidence<3")
+    rows = [
         (group.name if number == 0 else "", *_cells(row))
         for group in groups
         for number, row in enumerate(group.rows[:most])
-    )
-    return Table(columns, rows)
+    ]
+    return grid(heads, rows)
 
 
 def _cells(row: OwnRow) -> tuple[str, ...]:
@@ -225,23 +220,21 @@ def _idle(plan: OwnPlan) -> list[str]:
 
 
 def _why(plan: OwnPlan) -> tuple[Block, ...]:
-    able = [group for group in plan.groups if group.rows]
+    able = plan.able
     commands = [f"{group.name}: {group.rows[0].command}" for group in able if group.rows[0].command]
     shared = fleet_document(plan.shared).why if plan.shared is not None else ()
-    return (
-        *sections(
-            {
-                "Answer": plan.sentence,
-                "Every group": _table(able, most=EVERY, benchmark=plan.benchmark) if able else None,
-                "Nothing runs on": [f"{group.name}: {group.none_because}" for group in plan.groups if not group.rows],
-                "Power and money": _power(plan),
-                "One model over all cards": _mixed_table(plan),
-                "The site": _site(plan),
-                "What starts the first model": commands,
-            }
-        ),
-        *(Section(f"Workloads: {one.title}", one.blocks) for one in shared if isinstance(one, Section)),
-        *sections({"Assumptions": plan.provenance.assumed}),
+    return sections(
+        {
+            "Answer": plan.sentence,
+            "Every group": _table(able, most=EVERY, benchmark=plan.benchmark),
+            "Nothing runs on": [f"{group.name}: {group.none_because}" for group in plan.groups if not group.rows],
+            "Power and money": _power(plan),
+            "One model over all cards": _mixed_table(plan),
+            "The site": _site(plan),
+            "What starts the first model": commands,
+            **{f"Workloads: {one.title}": one.blocks for one in shared if isinstance(one, Section)},
+            "Assumptions": plan.provenance.assumed,
+        }
     )
 
 
@@ -264,9 +257,7 @@ def _power(plan: OwnPlan) -> Table:
     )
 
 
-def _mixed_table(plan: OwnPlan) -> Table | None:
-    if not plan.mixed:
-        return None
+def _mixed_table(plan: OwnPlan) -> Table:
     rows = [
         (
             model_name(one.model),

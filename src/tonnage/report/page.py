@@ -11,20 +11,19 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import PlanHeader, RankedPlan
 from tonnage.report.document import (
     Block,
-    Column,
     Contents,
     Document,
     Meter,
+    Section,
     Table,
     Text,
     grid,
     sections,
 )
-from tonnage.report.names import provider_name, with_names
+from tonnage.report.names import provider_name
 from tonnage.report.screen import (
     Pick,
     Ranking,
-    columns_of,
     first_screen,
     left_out,
     no_plan,
@@ -34,7 +33,6 @@ from tonnage.report.screen import (
 from tonnage.report.wording import (
     break_even_text,
     chance_text,
-    closing_sections,
     decisions,
     interval,
     made_note,
@@ -51,23 +49,29 @@ SHOWN: Final = 8
 TIE: Final = " [not distinguishable from option 1 (within error)]"
 
 
-Cell = tuple[Column, Callable[..., str]]
-"""A column of options, and what it says of one."""
+Cell = tuple[str, Callable[..., str]]
+"""The head of a column of options, as `grid` reads it, and what it says of one."""
 
 
 def at(cell: Cell, spare: int) -> Cell:
     """The column, left out so early where there is little room."""
-    return msgspec.structs.replace(cell[0], spare=spare), cell[1]
+    return f"{cell[0]}{spare}", cell[1]
 
 
-TIME: Final = (Column("time", wraps=True), lambda o: interval(o.wall_s if hasattr(o, "wall_s") else o.run.wall_s))
-COST: Final = (Column("cost", wraps=True), lambda option: spread_usd(option.cost))
-MEETS: Final = (Column("meets", number=True), lambda option: chance_text(option.chance))
-EVIDENCE: Final = (Column("evidence"), lambda option: str(option.basis))
-SURE: Final = (Column("evidence"), lambda option: option.basis + ("" if option.sure else ", unsure"))
-PROVIDER: Final = (Column("provider"), lambda option: provider_name(option.bill.provider))
-REGION: Final = (Column("region"), lambda option: option.bill.region)
-TERM: Final = (Column("term"), lambda option: option.bill.term)
+def _wall_s(option: Any) -> Quantity:
+    """Of a job, from its start to its end. [s]"""
+    wall: Quantity = option.wall_s if hasattr(option, "wall_s") else option.run.wall_s
+    return wall
+
+
+TIME: Final = ("time~", lambda option: interval(_wall_s(option)))
+COST: Final = ("cost~", lambda option: spread_usd(option.cost))
+MEETS: Final = ("meets>", lambda option: chance_text(option.chance))
+EVIDENCE: Final = ("evidence", lambda option: option.basis)
+SURE: Final = ("evidence", lambda option: option.basis + ("" if option.sure else ", unsure"))
+PROVIDER: Final = ("provider<", lambda option: provider_name(option.bill.provider))
+REGION: Final = ("region<", lambda option: option.bill.region)
+TERM: Final = ("term<", lambda option: option.bill.term)
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,8 +79,8 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
     question: Callable[..., list[str]]
     """The question again, in parts of a line."""
-    ranking: Callable[..., Ranking]
-    """How the options of a plan compare."""
+    ranking: Callable[..., Ranking] = lambda _: Ranking(lambda one: one.cost.value, lambda one: _wall_s(one).value)
+    """How the options of a plan compare: jobs by cost and time."""
     answer: Callable[..., str]
     """(plan, first option) -> the recommendation."""
     meters: Callable[..., list[Meter]]
@@ -85,7 +89,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     risks: Callable[..., Sequence[str | Text]]
     why: Callable[..., Mapping[str, Contents]]
     """Reasons that other kinds do not have."""
-    name: Callable[..., str]
+    name: Callable[..., str] = lambda option: option.configuration.label()
     """An option in the heading of what opens it."""
     parts: Callable[..., Mapping[str, Contents]]
     """(plan, option) -> what opens it."""
@@ -125,7 +129,7 @@ def page_document(plan: Ranked, page: Page, *, most: int | None) -> Document:
         )
     else:
         first = no_plan(plan, question=question, what=page.tried)
-    return with_names(Document(first, _reasons(plan, page)))
+    return Document(first, _reasons(plan, page))
 
 
 def _table(plan: Ranked, page: Page, picks: Sequence[Pick], cells: Sequence[Cell]) -> Table:
@@ -133,43 +137,37 @@ def _table(plan: Ranked, page: Page, picks: Sequence[Pick], cells: Sequence[Cell
     options = [plan.options[pick.place] for pick in picks]
     ids = [getattr(option, "configuration", option).accelerator for option in options]
     short = short_names(ids)
-    rows = tuple(
-        (label, page.used(option, short[id]), *(of(option) for _, of in cells))
-        for label, option, id in zip(columns_of(picks), options, ids, strict=True)
-    )
-    columns = (Column("", spare=1), Column("accelerators", wraps=True), *(column for column, _ in cells))
-    return Table(columns, rows, options=tuple(pick.place for pick in picks) if page.linked else ())
+    rows = [
+        (pick.name or str(pick.place + 1), page.used(option, short[id]), *(of(option) for _, of in cells))
+        for pick, option, id in zip(picks, options, ids, strict=True)
+    ]
+    heads = ("<1", "accelerators~", *(head for head, _ in cells))
+    return grid(heads, rows, options=[pick.place for pick in picks] if page.linked else ())
 
 
-def _reasons(plan: Ranked, page: Page) -> tuple[Block, ...]:
+def _reasons(plan: Ranked, page: Page) -> tuple[Section, ...]:
     """Why it is so: the answer and the verdicts, what is particular to the kind, then what every kind ends with."""
     shown, dates = plan.options[:SHOWN], sorted(plan.provenance.catalogue.items())
     looked = page.looked(plan)
-    return (
-        *sections(
-            {
-                "Answer": plan.sentence if shown else None,
-                "Why this one, why not the others": [
-                    f"{i}. {page.lead(o)}{o.verdict}{TIE if i > 1 and getattr(o, 'ties', False) else ''}"
-                    for i, o in enumerate(shown, 1)
-                ],
-                **page.why(plan),
-                "What would change this": map(break_even_text, plan.break_even),
-                "Hosts too small for the accelerators": [
-                    f"{i}. {text}" for i, o in enumerate(shown, 1) if page.hosts and (text := shortages_text(o.needs))
-                ],
-                "Quality impact of quantisation": [change.told for change in plan.quality],
-            }
-        ),
-        *decisions(plan.trail),
-        *sections({"What relaxing one constraint buys": plan.relaxing}),
-        *rejections(page.ruled_out, plan.rejected),
-        *sections(
-            {
-                "Assumptions": plan.provenance.assumed,
-                "Inputs": [looked, *(f"{name}: {day}" for name, day in dates)] if looked else None,
-            }
-        ),
+    return sections(
+        {
+            "Answer": plan.sentence if shown else None,
+            "Why this one, why not the others": [
+                f"{i}. {page.lead(o)}{o.verdict}{TIE if i > 1 and getattr(o, 'ties', False) else ''}"
+                for i, o in enumerate(shown, 1)
+            ],
+            **page.why(plan),
+            "What would change this": map(break_even_text, plan.break_even),
+            "Hosts too small for the accelerators": [
+                f"{i}. {text}" for i, o in enumerate(shown, 1) if page.hosts and (text := shortages_text(o.needs))
+            ],
+            "Quality impact of quantisation": [change.told for change in plan.quality],
+            "Decisions": decisions(plan.trail),
+            "What relaxing one constraint buys": plan.relaxing,
+            **rejections(page.ruled_out, plan.rejected),
+            "Assumptions": plan.provenance.assumed,
+            "Inputs": [looked, *(f"{name}: {day}" for name, day in dates)] if looked else None,
+        }
     )
 
 
@@ -182,16 +180,14 @@ def explained(plan: Ranked, page: Page, *, rank: int) -> Document:
     BadRequest
         The plan has no option of that rank.
     """
-    blocks: list[Block] = []
+    opened: dict[str, Contents] = {}
     if plan.options:
         option = option_at_rank(plan.options, rank)
-        blocks += [
-            *sections({f"Option {rank}: {page.name(option)}": option.verdict}),
-            *sections(page.parts(plan, option)),
-        ]
-    blocks += closing_sections(plan.trail, plan.rejected, made=plan.provenance, title="Ruled out")
+        opened = {f"Option {rank}: {page.name(option)}": option.verdict, **page.parts(plan, option)}
+    opened |= {"Decisions": decisions(plan.trail), **rejections("Ruled out", plan.rejected, most=None)}
+    opened["Assumptions"] = plan.provenance.assumed
     screen = first_screen(question=page.question(plan), answer=plan.sentence, good=plan.feasible)
-    return with_names(Document(screen, tuple(blocks)))
+    return Document(screen, (*sections(opened), made_note(plan.provenance)))
 
 
 def usd_table(bill: Quantity) -> Table:
@@ -206,4 +202,4 @@ def explained_whole(
     """A plan without options to choose from: all its reasons, and its bill opened under that title."""
     opened = sections({title: parts_table(bill)}) if bill is not None and bill.parts else ()
     screen = first_screen(question=question, answer=plan.sentence, good=plan.feasible)
-    return with_names(Document(screen, (*why, *opened, made_note(plan.provenance))))
+    return Document(screen, (*why, *opened, made_note(plan.provenance)))

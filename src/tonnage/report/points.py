@@ -12,7 +12,7 @@ from tonnage.domain.rl import RlCase, RlResult
 from tonnage.report.breakdown import breakdown_document
 from tonnage.report.document import (
     Block,
-    Column,
+    Contents,
     Document,
     Headline,
     Meter,
@@ -20,7 +20,8 @@ from tonnage.report.document import (
     Note,
     Section,
     Table,
-    Text,
+    blocks,
+    grid,
     sections,
 )
 from tonnage.report.measured import HINT, with_measured
@@ -52,31 +53,33 @@ SPARE: Final = (0, 4, 7, 8, 10, 11)
 
 
 class Predicted(NamedTuple):
-    """A case with what was predicted of it, or why nothing was."""
+    """A case with what was predicted of it."""
 
-    case: Case | None = None
-    result: Result | None = None
-    error: str = ""
+    case: Case
+    result: Result
     near: tuple[Near, ...] = ()
     """Published results near the case, where they were asked for."""
 
 
-def predictions_document(found: Sequence[Predicted], *, every: bool = False) -> Document:
-    """Predictions as blocks: one with its numbers, several with a line each; under why the parts that are kept."""
-    answered = [one for one in found if one.case is not None and one.result is not None]
-    refused = [f"case {place}: {one.error}" for place, one in enumerate(found, 1) if one.error]
+def predictions_document(found: Sequence[Predicted | str], *, every: bool = False) -> Document:
+    """
+    Predictions as blocks: one with its numbers, several with a line each; under why the parts that are kept.
+
+    In place of a prediction stands why there is none.
+    """
+    answered = [one for one in found if isinstance(one, Predicted)]
+    refused = [f"case {place}: {one}" for place, one in enumerate(found, 1) if isinstance(one, str)]
     first = _single(answered[0]) if len(found) == 1 and answered else _several(found, refused, every=every)
     rest = "All that is known, as JSON: --json. Parts of each number: --why, or tonnage explain."
-    why: list[Block] = [*sections({"Refused": refused})]
-    if len(found) == 1:
-        first = (*first, *_published_sections(found[0], most=MOST_NEAR))
-        why += _published_sections(found[0]) if len(found[0].near) > MOST_NEAR else ()
-    else:
-        why += [block for one in answered for block in _published_sections(one, of=_case(one.case))]  # type: ignore[arg-type]
-        rest = f"Published results near each case: --why. {rest}" if any(one.near for one in found) else rest
-    for one in answered:
-        why += _open_prediction(one)
-    document = with_names(Document((*first, Note(hint=rest)), tuple(why)))
+    why: list[Contents] = [sections({"Refused": refused})]
+    if len(found) > 1:
+        why += [_published_sections(one, of=_case(one.case)) for one in answered]
+        rest = f"Published results near each case: --why. {rest}" if any(one.near for one in answered) else rest
+    elif answered:
+        first = (*first, *_published_sections(answered[0], most=MOST_NEAR))
+        why += [_published_sections(answered[0])] if len(answered[0].near) > MOST_NEAR else []
+    why += map(_open_prediction, answered)
+    document = with_names(Document((*first, Note(hint=rest)), blocks(*why)))
     uses = {use: None for one in answered for use in getattr(one.result, "calibrations", ())}
     return with_measured(document, None, uses=tuple(uses))
 
@@ -87,7 +90,6 @@ def prediction_document(result: Result, *, case: Case) -> Document:
 
 
 def _single(one: Predicted) -> tuple[Block, ...]:
-    assert one.case is not None and one.result is not None
     result = one.result
     head = Headline("fits" if result.fits else f"does not fit: {result.why}", good=result.fits)
     meters = [
@@ -95,13 +97,9 @@ def _single(one: Predicted) -> tuple[Block, ...]:
         for name, unit, value, low, high in _numbers(result)
     ]
     level = " ".join(part for part in result.level.split(":") if part != result.basis)
-    told = [f"Basis: {result.basis}{f' ({level})' if level else ''}."]
-    return (
-        Text(_case(one.case)),
-        head,
-        *([Meters(tuple(meters))] if meters else []),
-        *(Text(text) for text in (*told, *result.notes[:MOST_NOTES])),
-    )
+    told = f"Basis: {result.basis}{f' ({level})' if level else ''}."
+    shown = Meters(tuple(meters)) if meters else None
+    return blocks(_case(one.case), head, shown, told, result.notes[:MOST_NOTES])
 
 
 def _published_sections(one: Predicted, *, of: str = "this case", most: int | None = None) -> tuple[Section, ...]:
@@ -123,33 +121,28 @@ def near_text(near: Near) -> str:
     return f"{parts}: {numbers or 'memory alone'}; differs in {', '.join(near.differs) or 'nothing'} ({found.source})"
 
 
-def _several(found: Sequence[Predicted], refused: Sequence[str], *, every: bool) -> tuple[Block, ...]:
-    fitting = sum(one.result is not None and one.result.fits for one in found)
+def _several(found: Sequence[Predicted | str], refused: Sequence[str], *, every: bool) -> tuple[Block, ...]:
+    fitting = sum(isinstance(one, Predicted) and one.result.fits for one in found)
     counts = f"{plural(len(found), 'case')}: {fitting} fit, {len(found) - fitting - len(refused)} do not"
     shown = found if every else found[:ROWS]
     left = len(found) - len(shown)
-    return (
+    return blocks(
         Headline(counts + (f", {len(refused)} refused." if refused else "."), good=not refused),
-        *_tables(shown),
-        *(Text(text) for text in refused[:MOST_NOTES]),
-        *([Note(hint=f"{plural(left, 'more case')}: --all.")] if left else []),
+        _tables([one for one in shown if isinstance(one, Predicted)]),
+        refused[:MOST_NOTES],
+        Note(hint=f"{plural(left, 'more case')}: --all.") if left else None,
     )
 
 
 def _tables(found: Sequence[Predicted]) -> Iterator[Table]:
     """A table a kind of case, in the order in which kinds come."""
-    for kind in dict.fromkeys(type(one.case) for one in found if one.result is not None):
-        rows = [(one, _cells(one)) for one in found if type(one.case) is kind]
+    for kind in dict.fromkeys(type(one.case) for one in found):
+        rows = [(one, _cells(one.result)) for one in found if type(one.case) is kind]
         names = [metric.title for metric in METRICS.values() if any(metric.title in cells for _, cells in rows)]
-        columns = (
-            Column("case", wraps=True), Column("accelerators", wraps=True), Column("software", spare=9),
-            Column("load", spare=6),
-            *(Column(name, True, spare=spare) for name, spare in zip(names, SPARE, strict=False)),
-            Column("basis", spare=3),
-        )  # fmt: skip
-        yield Table(
-            columns,
-            tuple(
+        numbers = (f"{name}>{spare}" for name, spare in zip(names, SPARE, strict=False))
+        yield grid(
+            ("case~", "accelerators~", "software<9", "load<6", *numbers, "basis<3"),
+            [
                 (
                     one.case.id or model,
                     *what,
@@ -157,19 +150,16 @@ def _tables(found: Sequence[Predicted]) -> Iterator[Table]:
                     one.result.basis if one.result.fits else "does not fit",
                 )
                 for one, cells in rows
-                if one.case is not None and one.result is not None
                 for model, *what in (_describe_case(one.case, brief=True),)
-            ),
+            ],
         )
 
 
-def _cells(one: Predicted) -> dict[str, str]:
+def _cells(result: Result) -> dict[str, str]:
     """Name of a number -> the number with its interval."""
-    if one.result is None:
-        return {}
     return {
-        name: " ".join(part for part in (_amount(value, unit), f"({between})" if between else "") if part)
-        for name, unit, value, low, high in _numbers(one.result)
+        name: " ".join(filter(None, (_amount(value, unit), f"({between})" if between else "")))
+        for name, unit, value, low, high in _numbers(result)
         for between in (_between(low, high, unit),)
     }
 
@@ -231,13 +221,12 @@ def _describe_case(case: Case | RlCase, *, brief: bool = False) -> Asked:
 
 def _case(case: Case) -> str:
     """What is predicted, in a line."""
-    return " · ".join(part for part in (case.id or "", *_describe_case(case)) if part)
+    return " · ".join(filter(None, (case.id or "", *_describe_case(case))))
 
 
 def _open_prediction(one: Predicted) -> tuple[Block, ...]:
     """Notes and parts of one prediction."""
     result, case = one.result, one.case
-    assert case is not None and result is not None
     numbers = result.opened if isinstance(result, ServeResult | TrainResult | RlResult) else ()
     if not numbers:
         return sections({_case(case): result.notes})
@@ -269,29 +258,27 @@ def sweep_document(
     names = [name for name in dict.fromkeys(name for row in rows for name in row) if name != "error"]
     shown = rows if every else rows[:ROWS]
     number = {name: all(isinstance(row.get(name), int | float | None) for row in rows) for name in names}
-    columns = tuple(
-        Column(name.replace("_", " "), number[name], wraps=not number[name], spare=0 if name in varied else place + 1)
-        for place, name in enumerate(names)
-    )
-    cells = tuple(tuple(_value(row.get(name)) for name in names) for row in shown)
+    heads = [
+        f"{name.replace('_', ' ')}{'>' if number[name] else '~'}{0 if name in varied else place}"
+        for place, name in enumerate(names, 1)
+    ]
+    cells = [[_value(row.get(name)) for name in names] for row in shown]
     ranges = [_range(name, rows) for name in names if name not in varied and number[name]]
     left = len(rows) - len(shown)
     more = f"{plural(left, 'more point')}: --all. " if left else ""
     head = f"{plural(len(rows), 'point')} of {ask}: {len(rows) - len(wrong):,} answered, {len(wrong):,} refused"
-    blocks: list[Block] = [
-        Headline(f"{head}; {new:,} asked now, the rest known before.", good=not wrong),
-        *([Table(columns, cells)] if rows else []),
-        *(Text(text) for text in [text for text in ranges if text][:RANGES]),
-        *([Text(_moved_points(rows))] if any("calibrations" in row for row in rows) else []),
-        *(Text(f"Refused: {text}") for text in list(dict.fromkeys(row["error"] for row in wrong))[:MOST_NOTES]),
-        Note(hint=f"{more}As a table: -o grid.csv, .jsonl or .parquet, or piped. Answers are kept in {file}."),
-    ]
-    return with_names(Document(tuple(blocks)))
-
-
-def _moved_points(rows: Sequence[dict[str, Any]]) -> str:
     moved = sum("calibrations" in row for row in rows)
-    return f"Your measurements moved {moved:,} of {plural(len(rows), 'point')} (column calibrations). {HINT}"
+    first = blocks(
+        Headline(f"{head}; {new:,} asked now, the rest known before.", good=not wrong),
+        grid(heads, cells),
+        [*filter(None, ranges)][:RANGES],
+        f"Your measurements moved {moved:,} of {plural(len(rows), 'point')} (column calibrations). {HINT}"
+        if moved
+        else None,
+        (f"Refused: {text}" for text in list(dict.fromkeys(row["error"] for row in wrong))[:MOST_NOTES]),
+        Note(hint=f"{more}As a table: -o grid.csv, .jsonl or .parquet, or piped. Answers are kept in {file}."),
+    )
+    return with_names(Document(first))
 
 
 def _value(value: Any) -> str:

@@ -6,10 +6,10 @@ from typing import Final
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.rl_plan import RlOption, RlPlan
-from tonnage.report.document import Column, Contents, Meter, Text
+from tonnage.report.document import Contents, Meter, Text
 from tonnage.report.names import model_name, product
 from tonnage.report.page import COST, PROVIDER, SURE, TERM, TIME, Page, at
-from tonnage.report.screen import Ranking, held_text, price_dates, risk, run_price, stale_text
+from tonnage.report.screen import held_text, price_dates, risk, run_price, stale_text
 from tonnage.report.train import electricity_of_run
 from tonnage.report.wording import (
     bill_lines,
@@ -22,8 +22,6 @@ from tonnage.report.wording import (
     rental_text,
 )
 from tonnage.units import show
-
-RANKING: Final = Ranking(price=lambda option: option.cost.value, speed=lambda option: option.run.wall_s.value)
 
 
 def _risks(plan: RlPlan, best: RlOption) -> list[str | Text]:
@@ -85,14 +83,11 @@ def _degrees(option: RlOption) -> str:
     return " ".join(option.configuration.layout.degrees()).upper() or "single accelerator"
 
 
-def _phase(option: RlOption, name: str) -> float:
-    """Seconds of a phase of the step, wherever in the tree it stands."""
-    phases = [phase for part in option.step.parts for phase in (part.parts if part.rule == "max" else (part,))]
-    return sum(phase.value for phase in phases if phase.name == name)
-
-
 def _meters(plan: RlPlan, best: RlOption) -> list[Meter]:
-    phases = (Meter(name, show(_phase(best, name), "s")) for name in ("rollout", "training", "weights"))
+    phases = (
+        Meter(name, show(sum(phase.value for phase in best.phases if phase.name == name), "s"))
+        for name in ("rollout", "training", "weights")
+    )
     return [
         meter("step", best.step_s),
         *([Meter("bound by", best.binds)] if best.binds else []),
@@ -177,15 +172,14 @@ def _option_parts(plan: RlPlan, option: RlOption) -> dict[str, Contents]:
 
 
 CELLS: Final = (
-    (Column("split", wraps=True, spare=4), _split),
-    (Column("step", number=True), lambda option: show(option.step_s.value, "s")), TIME, COST,
-    (Column("binds", spare=5), lambda option: option.binds),
-    (Column("tokens/s each", number=True, spare=6), lambda o: f"{o.tokens_per_s_per_accelerator.value:,.0f}"),
+    ("split~4", _split),
+    ("step>", lambda option: show(option.step_s.value, "s")), TIME, COST,
+    ("binds<5", lambda option: option.binds),
+    ("tokens/s each>6", lambda o: f"{o.tokens_per_s_per_accelerator.value:,.0f}"),
     SURE, at(PROVIDER, 3), at(TERM, 7),
 )  # fmt: skip
 PAGE: Final = Page(
     question=_question,
-    ranking=lambda _: RANKING,
     answer=_recommendation,
     meters=_meters,
     cells=lambda *_: CELLS,

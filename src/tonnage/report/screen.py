@@ -25,11 +25,12 @@ from tonnage.report.document import (
     Note,
     Table,
     Text,
+    blocks,
     grid,
 )
 from tonnage.report.names import part_name, product
 from tonnage.report.wording import (
-    break_even_text,
+    break_even_at,
     commitment_text,
     contract_text,
     money,
@@ -110,17 +111,20 @@ def first_screen(
     measure: FirstMeasurement | None = None,
 ) -> tuple[Block, ...]:
     """The blocks of a first screen, in the order of all of them."""
-    asked = " · ".join(part for part in question if part)
-    blocks: list[Block] = [*([Text(asked, kind="asked")] if asked else []), Headline(answer, good=good)]
-    blocks += [Meters(tuple(meters))] if meters else []
-    blocks += [table] if table is not None and table.rows else []
+    asked = " · ".join(filter(None, question))
     named = [one if isinstance(one, Text) else Text(one) for one in risks if one][:MAX_RISKS]
     if measure is not None:
         above = (len(table.rows) if table is not None else 0) + lines_of(asked) + lines_of(answer)
         named = _what_fits(named, measure.sentence, lines=TEXT_LINES - above)
-    blocks += named
-    blocks += [Text(measure.sentence)] if measure is not None else []
-    return (*blocks, *([rest] if rest is not None else []))
+    return blocks(
+        Text(asked, kind="asked") if asked else None,
+        Headline(answer, good=good),
+        Meters(tuple(meters)) if meters else None,
+        table,
+        named,
+        measure.sentence if measure is not None else None,
+        rest,
+    )
 
 
 def _what_fits(risks: Sequence[Text], last: str, *, lines: int) -> list[Text]:
@@ -158,7 +162,7 @@ def no_plan(plan: Any, *, question: Sequence[str], what: str) -> tuple[Block, ..
         question=question,
         answer=plan.sentence,
         good=False,
-        table=table if rows else None,
+        table=table,
         risks=[Text(f"Would work: {text}", kind="relaxed") for text in getattr(plan, "relaxing", ())],
         rest=left_out(plan.rejected, what=what, opened=""),
     )
@@ -198,7 +202,12 @@ def left_out(
 
 def price_dates(made: Provenance) -> str:
     """ "prices to 2026-06-18": the newest price that the plan could know."""
-    newest = made.catalogue.get("newest price")
+    return dates_to([made.catalogue.get("newest price", "")])
+
+
+def dates_to(days: Iterable[str]) -> str:
+    """ "prices to 2026-06-18": the newest of some prices' days; empty where none is known."""
+    newest = max(days, default="")
     return f"prices to {newest}" if newest else ""
 
 
@@ -211,7 +220,7 @@ def weeks_old(as_of: str, made: str) -> int | None:
     return max(0, round((now - then).days / 7))
 
 
-def held_text(bill: Any, *, run: bool = False) -> str:
+def held_text(bill: Bill | None, *, run: bool = False) -> str:
     """What a committed term of the recommendation means; empty where nothing is committed."""
     if bill is None:
         return ""
@@ -223,7 +232,7 @@ def risk(text: str) -> Text:
     return Text(f"Risk: {text}", kind="check")
 
 
-def stale_text(bill: Any, made: str) -> Text | str:
+def stale_text(bill: Bill | None, made: str) -> Text | str:
     """That nobody who sells it says the price, or that it is old, where it is."""
     if bill is None or not (bill.stale or bill.trust != "primary"):
         return ""
@@ -247,14 +256,13 @@ def closest_break_even(points: Iterable[BreakEven]) -> Text | str:
         return ""
     closest = min(known, key=lambda one: abs(math.log(one.value / (one.now or 1.0))))
     now = f", now {show(closest.now or 0.0, closest.unit)}"
-    said = break_even_text(closest)
-    return Text(f"Would change with {said.partition(': ')[0]}{now}: {said.partition(': ')[2]}.", kind="flip")
+    return Text(f"Would change with {break_even_at(closest)}{now}: {closest.becomes}.", kind="flip")
 
 
 def capacity_meter(*, load: float, most: float) -> Meter:
     """The most requests that the recommendation takes, and the share of it in use. [1/s]"""
     share = load / most if most else 0.0
-    return Meter("capacity", f"{show(most, 'count')} req/s, {percent(share)} used", share=share)
+    return Meter("capacity", f"{show(most, 'count')} req/s", used=percent(share), share=share)
 
 
 def short_names(ids: Iterable[str]) -> dict[str, str]:
@@ -274,15 +282,11 @@ def parts_of(count: float, id: str) -> str:
     return f"{count:g} x {product(id)}"
 
 
-def used_of(used: float, bill: Bill, *, name: str) -> str:
+def used_of(option: Any, name: str) -> str:
     """Accelerators that work, and those that are rented where these are more: "4 of 8 x H100"."""
+    used, bill = option.accelerators, option.bill
     rented = f" of {bill.accelerators:g}" if bill.accelerators > used else ""
     return f"{used:g}{rented} x {name}"
-
-
-def columns_of(rows: Sequence[Pick]) -> list[str]:
-    """Cells that name the choices; the rank of the others."""
-    return [pick.name or str(pick.place + 1) for pick in rows]
 
 
 def run_price(cost: Quantity, *, wall_s: float, usd_per_hour: float) -> str:

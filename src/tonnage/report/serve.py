@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -11,8 +12,8 @@ from tonnage.domain.fleet import FleetDay, FleetWay
 from tonnage.domain.plan import Capacity, ServeOption, ServePlan
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
-from tonnage.report.document import EVERY, Column, Contents, Meter, Text
-from tonnage.report.metrics import OBJECTIVES, objectives, objectives_text
+from tonnage.report.document import EVERY, Contents, Meter, Text
+from tonnage.report.metrics import SPEEDS, objectives, objectives_text
 from tonnage.report.names import engine_title, model_name, part_name, product
 from tonnage.report.page import EVIDENCE, MEETS, PROVIDER, REGION, Cell, Page, at
 from tonnage.report.screen import (
@@ -74,7 +75,7 @@ def plan_question(plan: ServePlan) -> list[str]:
 
 
 def _rate(per_s: float) -> str:
-    return show(per_s, "1/s").replace("/s", " req/s").replace("/min", " req/min").replace("/h", " req/h")
+    return show(per_s, "1/s").replace("/", " req/")
 
 
 def _open(request: Serve) -> bool:
@@ -107,7 +108,7 @@ def _recommendation(plan: ServePlan, best: ServeOption) -> str:
     run = engine_title(c.engine.name, c.engine)
     price = f"${best.bill.usd_per_hour:,.2f}/h   ${best.usd_per_month:,.0f}/month"
     lead = "Cheapest, no objective given: " if _open(plan.request) else ""
-    parts = used_of(best.accelerators, best.bill, name=product(c.accelerator))
+    parts = used_of(best, product(c.accelerator))
     return f"{lead}{parts}   {how}, {run}   {rental_text(best.bill)}   {price}"
 
 
@@ -117,7 +118,7 @@ def latency_meters(slo: Slo, seen: Capacity, *, at: str = "") -> list[Meter]:
         msgspec.structs.replace(
             meter(f"{one.title}{at}", getattr(seen, one.name), limit=getattr(slo, one.name)), chance=""
         )
-        for one in OBJECTIVES[:2]
+        for one in SPEEDS
     ]
 
 
@@ -141,14 +142,12 @@ def _meters(plan: ServePlan, best: ServeOption) -> list[Meter]:
 
 def _cells(plan: ServePlan, most: int | None) -> tuple[Cell, ...]:
     rank = f"p{plan.request.slo.percentile:g}"
-    ttft, tpot, _ = (f"{metric.title} {rank}" for metric in OBJECTIVES)
     return (
         # Of all options many differ in nothing else: the layout stays, on a second line where it has to.
-        (Column("layout", wraps=most == EVERY, spare=0 if most == EVERY else 4), _layout),
-        (Column("$/h", number=True), lambda option: f"{option.bill.usd_per_hour:,.2f}"),
-        (Column(ttft, wraps=True), lambda option: _spread(option.capacity.ttft_s)),
-        (Column(tpot, wraps=True), lambda option: _spread(option.capacity.tpot_s)),
-        (Column("req/s", number=True, spare=6), lambda o: show(o.replicas * o.capacity.max_rate_per_s.value, "count")),
+        ("layout~" if most == EVERY else "layout<4", _layout),
+        ("$/h>", lambda option: f"{option.bill.usd_per_hour:,.2f}"),
+        *((f"{one.title} {rank}~", partial(_latency, one.name)) for one in SPEEDS),
+        ("req/s>6", lambda o: show(o.replicas * o.capacity.max_rate_per_s.value, "count")),
         at(MEETS, 3), EVIDENCE, at(PROVIDER, 5), at(REGION, 7),
     )  # fmt: skip
 
@@ -158,8 +157,9 @@ def _layout(option: ServeOption) -> str:
     return " ".join((f"{option.replicas}x{degrees(c)}", c.precision.stored.upper(), *c.settings()))
 
 
-def _spread(quantity: Quantity) -> str:
+def _latency(name: str, option: ServeOption) -> str:
     """Value and bounds in one unit: "27 (22-34) ms"."""
+    quantity: Quantity = getattr(option.capacity, name)
     factor, unit = (1.0, "s") if quantity.value >= 1 else (1e3, "ms")
     digits = 1 if factor == 1.0 else 0
     value = f"{quantity.value * factor:.2g}" if factor == 1.0 else f"{quantity.value * factor:.0f}"
@@ -175,10 +175,7 @@ def _risks(plan: ServePlan, best: ServeOption) -> list[str | Text]:
         from tonnage.report.sessions import cache_line
 
         told += [Text(line, kind="fact")] if (line := cache_line(plan)) else []
-    if plan.images is not None:
-        from tonnage.report.images import image_line
-
-        told.append(image_line(plan))
+    told += [plan.images.sentence] if plan.images is not None else []
     if not plan.request.precisions and best.configuration.precision.weights == "nvfp4":
         told += [
             Text(f"Quality: {change.told}.", kind="check") for change in plan.quality if change.what.startswith("nvfp4")
@@ -277,27 +274,24 @@ def _why(plan: ServePlan) -> dict[str, Contents]:
             f"{one.name}: {plural(one.accelerators, 'accelerator')}, ${one.usd_per_hour:,.2f}/h, {one.covers}"
             for one in plan.sizes
         ],
-        **_sessions(plan),
-        **_images(plan),
+        **_opened(plan),
         "Disaggregated serving": plan.pools.sentence if plan.pools else None,
         **(_day(plan.day) if plan.day is not None else {}),
     }
 
 
-def _sessions(plan: ServePlan) -> dict[str, Contents]:
-    if plan.sessions is None:
-        return {}
-    from tonnage.report.sessions import session_sections
+def _opened(plan: ServePlan) -> dict[str, Contents]:
+    """Of a plan with sessions or images what only such plans have."""
+    found: dict[str, Contents] = {}
+    if plan.sessions is not None:
+        from tonnage.report.sessions import session_sections
 
-    return session_sections(plan)
+        found |= session_sections(plan)
+    if plan.images is not None:
+        from tonnage.report.images import image_sections
 
-
-def _images(plan: ServePlan) -> dict[str, Contents]:
-    if plan.images is None:
-        return {}
-    from tonnage.report.images import image_sections
-
-    return image_sections(plan)
+        found |= image_sections(plan)
+    return found
 
 
 def _day(day: FleetDay) -> dict[str, Contents]:
@@ -338,7 +332,7 @@ def _way(way: FleetWay) -> str:
 
 PAGE: Final = Page(
     question=plan_question, ranking=_ranking, few=_few, answer=_recommendation, meters=_meters, cells=_cells,
-    risks=_risks, why=_why, name=lambda option: option.configuration.label(), parts=option_parts,
-    tried="configurations", used=lambda option, name: used_of(option.accelerators, option.bill, name=name),
+    risks=_risks, why=_why, parts=option_parts,
+    tried="configurations", used=used_of,
     looked=lambda plan: f"{plan.evaluated} configurations evaluated, {plan.simulated} of them simulated",
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Final
 
 from tonnage.domain.plan import PoolWorkers, ServeOption, ServePlan
 from tonnage.report.document import Contents
-from tonnage.report.wording import bill_lines, need_text, offer_text, parts_table, value_with_bounds
+from tonnage.report.wording import bill_lines, need_text, offer_text, parts_table
 from tonnage.units import show
 
 BINDS: Final = {
@@ -39,9 +39,9 @@ def _capacity(option: ServeOption) -> list[str]:
     c = option.capacity
     return [
         f"KV cache capacity: {option.kv_tokens:,.0f} tokens",
-        f"at most {value_with_bounds(c.max_rate_per_s)}; {BINDS.get(c.binds, c.binds)} binds: {c.binds_text}",
+        f"at most {c.max_rate_per_s.shown()}; {BINDS.get(c.binds, c.binds)} binds: {c.binds_text}",
         f"at the planned peak {c.concurrency:.1f} requests run at once",
-        f"TTFT {value_with_bounds(c.ttft_s)} (mean {show(c.ttft_mean_s, 's')}), TPOT {value_with_bounds(c.tpot_s)} "
+        f"TTFT {c.ttft_s.shown()} (mean {show(c.ttft_mean_s, 's')}), TPOT {c.tpot_s.shown()} "
         f"(mean {show(c.tpot_mean_s, 's')}), basis {option.basis}",
     ]
 

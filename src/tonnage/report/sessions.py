@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.domain.plan import ServePlan
-from tonnage.domain.sessions import CacheSize, SessionCosts, Spread, TraceSessions
-from tonnage.report.document import Block, Contents, Document, Headline, Note, Text, grid, sections
+from tonnage.domain.sessions import CacheSize, SessionCosts, SessionProfile, Spread, TraceSessions
+from tonnage.report.document import Contents, Document, Headline, Note, Text, document, grid
 from tonnage.report.wording import plural
 from tonnage.units import show
 
@@ -83,32 +83,28 @@ def trace_document(found: TraceSessions) -> Document:
     """A log's sessions: what they are, and what caches of some sizes have of its prompts."""
     span = f"{found.requests:,} requests in {show(found.span_s, 's')}" if found.span_s > 0 else "1 request"
     question = f"{found.source} · {span}, {found.prompt_tokens:,.0f} in / {found.output_tokens:,.0f} out"
-    cited = (Note(found.licence),) if found.licence else ()
-    if found.profile is None:
-        lines = (Text(question, kind="asked"), Headline(found.sentence, good=False), *cited)
-        return Document(lines, ())
-    first: list[Block] = [Text(question, kind="asked"), Headline(found.sentence)]
-    if found.curve:
-        rows = [
-            (
-                f"{at.tokens:,.0f}",
-                f"{at.hit_rate:.1%}",
-                "–" if at.predicted is None else f"{at.predicted:.1%}",
-                "–" if at.predicted is None else f"{100 * (at.predicted - at.hit_rate):+.1f}",
-            )
-            for at in found.curve
-        ]
-        heads = ["cache, tokens>", "second half found>", "predicted from the first>", "points>"]
-        first.append(grid(heads, rows))
-        if (missed := _largest_error(found)) > TRUSTED:
-            first.append(
-                Note(
-                    f"The halves differ by {missed:.0f} points: this log changes as it goes on, and a "
-                    "part of it says little of what comes."
-                )
-            )
-    first += cited
-    return Document(tuple(first), _classes(found))
+    rows = [
+        (
+            f"{at.tokens:,.0f}",
+            f"{at.hit_rate:.1%}",
+            "–" if at.predicted is None else f"{at.predicted:.1%}",
+            "–" if at.predicted is None else f"{100 * (at.predicted - at.hit_rate):+.1f}",
+        )
+        for at in found.curve
+    ]
+    missed = _largest_error(found)
+    doubt = (
+        f"The halves differ by {missed:.0f} points: this log changes as it goes on, and a part of it says little of "
+        "what comes."
+    )
+    return document(
+        Text(question, kind="asked"),
+        Headline(found.sentence, good=found.profile is not None),
+        grid(["cache, tokens>", "second half found>", "predicted from the first>", "points>"], rows),
+        Note(doubt) if missed > TRUSTED else None,
+        Note(found.licence) if found.licence else None,
+        why=_classes(found.profile) if found.profile is not None else None,
+    )
 
 
 def _largest_error(found: TraceSessions) -> float:
@@ -116,9 +112,8 @@ def _largest_error(found: TraceSessions) -> float:
     return max((100 * abs(at.predicted - at.hit_rate) for at in found.curve if at.predicted is not None), default=0.0)
 
 
-def _classes(found: TraceSessions) -> tuple[Block, ...]:
+def _classes(profile: SessionProfile) -> dict[str, Contents]:
     """The fitted sessions, by the length of their first prompt."""
-    assert found.profile is not None
     rows = [
         (
             f"{one.share:.0%}",
@@ -129,12 +124,14 @@ def _classes(found: TraceSessions) -> tuple[Block, ...]:
             show(_middle(one.gap_s), "s"),
             f"{one.branch_share:.0%}",
         )
-        for one in found.profile.classes
+        for one in profile.classes
     ]
     heads = ["sessions>", "first prompt>", "new a turn>", "answer>", "go on after turn 1 2 3+>", "gap>", "branch>"]
-    shared = [f"{tokens:,.0f} tokens begin {share:.0%} of the sessions" for tokens, share in found.profile.shared[:8]]
-    fitted = sections({"Fitted sessions (medians)": grid(heads, rows)})
-    return (*fitted, *sections({"Shared beginnings": shared or ["none that 2 % of the requests share"]}))
+    shared = [f"{tokens:,.0f} tokens begin {share:.0%} of the sessions" for tokens, share in profile.shared[:8]]
+    return {
+        "Fitted sessions (medians)": grid(heads, rows),
+        "Shared beginnings": shared or "none that 2 % of the requests share",
+    }
 
 
 def _middle(spread: Spread) -> float:

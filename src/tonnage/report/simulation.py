@@ -8,9 +8,9 @@ from typing import Final
 from tonnage.domain.case import Latency
 from tonnage.domain.compare import Compared, Comparison
 from tonnage.domain.simulate import FleetSeen, Occupancy, Simulated, Simulation
-from tonnage.report.document import Column, Document, Meter, Note, Table, sections
+from tonnage.report.document import Column, Document, Meter, Note, Table, grid, sections
 from tonnage.report.metrics import objectives_text
-from tonnage.report.names import engine_title, model_name, product, with_names
+from tonnage.report.names import engine_title, model_name, product
 from tonnage.report.screen import first_screen
 from tonnage.report.wording import figure_name, percent, span
 from tonnage.units import show
@@ -32,7 +32,7 @@ def simulation_document(found: Simulated) -> Document:
     good = found.slo_met is not False and found.fits
     if found.ttft_s is None:
         first = first_screen(question=[], answer=found.sentence, good=good, rest=Note(hint="Assumptions: --why."))
-        return with_names(Document(first, sections({"Assumptions": found.assumed})))
+        return Document(first, sections({"Assumptions": found.assumed}))
     risks = [found.why] if found.why and not good else []
     if found.capacity is not None:
         c = found.capacity
@@ -58,7 +58,7 @@ def simulation_document(found: Simulated) -> Document:
             "Assumptions": [*found.assumed, *([found.licence] if found.licence else [])],
         }
     )
-    return with_names(Document(first, why))
+    return Document(first, why)
 
 
 def simulation_question(asked: Simulation) -> list[str]:
@@ -99,16 +99,13 @@ def _three(value: float) -> str:
 
 
 def _latencies(found: Simulated) -> Table:
-    columns = (
-        Column(""), Column("mean", True, spare=3), Column("p50", True, spare=2), Column("p90", True, spare=4),
-        Column("p95", True), Column("p99", True, spare=1), Column("90 % of the mean", True),
-    )  # fmt: skip
+    heads = ("", "mean>3", "p50>2", "p90>4", "p95>", "p99>1", "90 % of the mean>")
     rows = (
         ("time to first token", found.ttft_s), ("  queueing delay", found.queue_s),
         ("time per output token", found.tpot_s), ("inter-token latency (ITL)", found.itl_s),
         ("end to end", found.e2e_s),
     )  # fmt: skip
-    return Table(columns, tuple((name, *_cells(latency)) for name, latency in rows if latency is not None))
+    return grid(heads, [(name, *_cells(latency)) for name, latency in rows if latency is not None])
 
 
 def _cells(latency: Latency) -> list[str]:
@@ -195,22 +192,22 @@ def comparison_document(found: Comparison) -> Document:
         rest=Note(f"{BEST} best of its kind.", hint=f"All {len(found.figures)} figures, assumptions: --why."),
     )
     why = sections({"Every figure": (whole, Note(f"{BEST} best of its kind")), "Assumptions": found.assumed})
-    return with_names(Document(first, why))
+    return Document(first, why)
 
 
 def _by_figure(found: Comparison, figures: tuple[Compared, ...]) -> Table:
     """A row for each figure."""
-    columns = (Column(""), *(Column(side, number=True, wraps=True) for side in found.sides))
-    rows = tuple((figure_name(row.what), *(_cell(row, i) for i in range(len(found.sides)))) for row in figures)
-    return Table(columns, rows)
+    columns = ("", *(Column(side, number=True, wraps=True) for side in found.sides))
+    return grid(
+        columns, [(figure_name(row.what), *(_cell(row, i) for i in range(len(found.sides)))) for row in figures]
+    )
 
 
 def _by_side(found: Comparison) -> Table:
     """A row for each side, with the figures that say most."""
     rows = [row for row in found.figures if row.what in TELLING]
-    columns = (Column("", wraps=True), *(Column(figure_name(row.what), number=True, wraps=True) for row in rows))
-    cells = tuple((side, *(_cell(row, i) for row in rows)) for i, side in enumerate(found.sides))
-    return Table(columns, cells)
+    columns = ("~", *(Column(figure_name(row.what), number=True, wraps=True) for row in rows))
+    return grid(columns, [(side, *(_cell(row, i) for row in rows)) for i, side in enumerate(found.sides)])
 
 
 def _cell(row: Compared, place: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from tonnage.domain.profile import Profile, TracedOperator
-from tonnage.report.document import Command, Document, Headline, grid, sections
+from tonnage.report.document import Command, Document, Headline, document, grid
 
 FIRST_ROWS = 14
 """Kinds of operator of the first screen."""
@@ -36,12 +36,12 @@ def profile_document(profile: Profile, *, path: str) -> Document:
         share = f"{flop / profile.flop:.1%}" if flop and profile.flop else "–"
         rows.append((name, f"{calls:,.0f}", _flop(flop) if flop else "–", share, _count(moved), _count(weights)))
     heads = ["operators", "of>", "FLOP>", "share>", "read and written>", "weights read>"]
-    first = (
-        Headline(sentence(profile)), grid(heads, rows[:FIRST_ROWS]),
+    return document(
+        Headline(sentence(profile)),
+        grid(heads, rows[:FIRST_ROWS]),
         Command(f"Written to {path}, which stands wherever a model does: tonnage fit {path}"),
-    )  # fmt: skip
-    whole = sections({"Every operator": grid(heads, rows)}) if len(rows) > FIRST_ROWS else ()
-    return Document(first, (*whole, *sections({"Unexpected": profile.notes})))
+        why={"Every operator": grid(heads, rows) if len(rows) > FIRST_ROWS else None, "Unexpected": profile.notes},
+    )
 
 
 def _totals(operators: list[TracedOperator]) -> tuple[float, float, float, float]:

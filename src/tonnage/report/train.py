@@ -7,10 +7,10 @@ from typing import Final
 from tonnage.domain.answer import Quantity
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.train_plan import RunOption, ScalingPoint, TrainOption, TrainPlan
-from tonnage.report.document import Column, Contents, Meter, Text
+from tonnage.report.document import Contents, Meter, Text
 from tonnage.report.names import model_name, product
 from tonnage.report.page import COST, PROVIDER, REGION, SURE, TERM, TIME, Page, at
-from tonnage.report.screen import Ranking, closest_break_even, held_text, price_dates, run_price, stale_text
+from tonnage.report.screen import closest_break_even, held_text, price_dates, run_price, stale_text
 from tonnage.report.wording import (
     bill_lines,
     interval,
@@ -23,8 +23,6 @@ from tonnage.report.wording import (
     rental_text,
 )
 from tonnage.units import show
-
-RANKING: Final = Ranking(price=lambda option: option.cost.value, speed=lambda option: option.run.wall_s.value)
 
 
 def train_question(request: Train | FineTune) -> list[str]:
@@ -225,20 +223,18 @@ def _bill(option: TrainOption) -> list[str]:
 
 
 CELLS: Final = (
-    (Column("layout", spare=4), _degrees), TIME, COST,
-    (Column("MFU", number=True, spare=5), lambda option: f"{option.mfu:.0%}"),
-    (Column("memory", number=True, spare=6), lambda option: f"{option.memory.value / option.limit_bytes:.0%}"),
+    ("layout<4", _degrees), TIME, COST,
+    ("MFU>5", lambda option: f"{option.mfu:.0%}"),
+    ("memory>6", lambda option: f"{option.memory.value / option.limit_bytes:.0%}"),
     SURE, at(PROVIDER, 3), at(REGION, 7), at(TERM, 8),
 )  # fmt: skip
 PAGE: Final = Page(
     question=_question,
-    ranking=lambda _: RANKING,
     answer=_recommendation,
     meters=_meters,
     cells=lambda *_: CELLS,
     risks=_risks,
     why=_why,
-    name=lambda option: option.configuration.label(),
     parts=_option_parts,
     ruled_out="Ruled out, or at least twice as expensive",
     looked=lambda plan: f"{plan.evaluated} layouts evaluated",

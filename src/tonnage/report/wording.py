@@ -11,7 +11,7 @@ from tonnage.domain.answer import Quantity
 from tonnage.domain.money import Commitment
 from tonnage.domain.plan import Bill, BreakEven, Configuration, Decision, Provenance, Rejection, ServeOption
 from tonnage.errors import BadRequest
-from tonnage.report.document import Block, Meter, Note, Section, Table, grid, text_section
+from tonnage.report.document import Contents, Meter, Note, Table, grid
 from tonnage.report.names import provider_name
 from tonnage.units import plural, show, whole_percent
 
@@ -113,14 +113,6 @@ def span(low: float, high: float, *, unit: str) -> str:
         return f"{low:.2g}-{high:.2g}/s" if high < 100.0 else f"{low:,.0f}-{high:,.0f}/s"
     said = last.partition(" ")[2]
     return f"{first.removesuffix(f' {said}') if said else first}-{last}"
-
-
-def value_with_bounds(quantity: Quantity) -> str:
-    """A value and its interval with all the digits of a value."""
-    value = show(quantity.value, quantity.unit)
-    if quantity.low is None or quantity.high is None:
-        return value
-    return f"{value} ({show(quantity.low, quantity.unit)}-{show(quantity.high, quantity.unit)})"
 
 
 def chance(quantity: Quantity, limit: float) -> float | None:
@@ -336,7 +328,12 @@ def shortages_text(needs: Iterable[HostNeed]) -> str:
 def break_even_text(flip: BreakEven) -> str:
     """ "deadline below 5.2 h (3.1 h-8 h): 8 x b200 for $90 in 2 h [not distinguishable as it is]"."""
     tie = " [not distinguishable as it is]" if flip.ties else ""
-    return f"{flip.input} {show(flip.value, flip.unit)}{_break_even_interval(flip)}: {flip.becomes}{tie}"
+    return f"{break_even_at(flip)}: {flip.becomes}{tie}"
+
+
+def break_even_at(flip: BreakEven) -> str:
+    """ "deadline below 5.2 h (3.1 h-8 h)"."""
+    return f"{flip.input} {show(flip.value, flip.unit)}{_break_even_interval(flip)}"
 
 
 def _break_even_interval(flip: BreakEven) -> str:
@@ -365,12 +362,12 @@ def option_at_rank(options: Sequence[Option], rank: int) -> Option:
     return options[rank - 1]
 
 
-def decisions(trail: Iterable[Decision]) -> tuple[Section, ...]:
+def decisions(trail: Iterable[Decision]) -> list[str]:
     """The decision trail, a line each."""
-    return text_section("Decisions", [f"{d.question} {d.answer}: {d.because}" for d in trail])
+    return [f"{d.question} {d.answer}: {d.because}" for d in trail]
 
 
-def rejections(title: str, rejected: Sequence[Rejection], *, most: int | None = MOST_REJECTIONS) -> tuple[Section, ...]:
+def rejections(title: str, rejected: Sequence[Rejection], *, most: int | None = MOST_REJECTIONS) -> dict[str, Contents]:
     """Losers with the reason of each, the first few; those that share a reason in one line."""
     by_reason: dict[str, list[str]] = {}
     for loser in rejected:
@@ -378,31 +375,14 @@ def rejections(title: str, rejected: Sequence[Rejection], *, most: int | None = 
     lines: list[str] = []
     for reason, losers in by_reason.items():
         alike = len(losers) >= ALIKE
-        lines += [f"{reason}: {_listed(losers, most=most)}"] if alike else [f"{what}: {reason}" for what in losers]
-    shown = lines if most is None else lines[:most]
-    rest = len(lines) - len(shown)
-    return text_section(
-        f"{title} ({len(rejected)})", [*shown, *([f"… and {rest} more (all in --json)"] if rest else [])]
-    )
+        lines += [f"{reason}: {', '.join(_first(losers, most))}"] if alike else [f"{what}: {reason}" for what in losers]
+    return {f"{title} ({len(rejected)})": _first(lines, most, hint=" (all in --json)")}
 
 
-def _listed(names: Sequence[str], *, most: int | None) -> str:
-    """Names in a line, the first few where not all are asked for."""
-    shown = list(names if most is None else names[:most])
-    rest = len(names) - len(shown)
-    return ", ".join([*shown, *([f"… and {rest} more"] if rest else [])])
-
-
-def closing_sections(
-    trail: Iterable[Decision], rejected: Sequence[Rejection], *, made: Provenance, title: str
-) -> list[Block]:
-    """Decisions, what is ruled out, assumptions, and when it was made from which data."""
-    return [
-        *decisions(trail),
-        *rejections(title, rejected, most=None),
-        *text_section("Assumptions", made.assumed),
-        made_note(made),
-    ]
+def _first(texts: Sequence[str], most: int | None, *, hint: str = "") -> list[str]:
+    """The first few texts where not all are asked for, and how many more there are."""
+    rest = len(texts) - len(texts[:most])
+    return [*texts[:most], *([f"… and {rest} more{hint}"] if rest else [])]
 
 
 def made_note(made: Provenance) -> Note:

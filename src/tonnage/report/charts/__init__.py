@@ -17,7 +17,7 @@ from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.domain.sessions import TraceSessions
 from tonnage.domain.simulate import Simulated
 from tonnage.domain.train_plan import TrainPlan
-from tonnage.report.charts.chart import Chart, axis, layer_charts, records, specification
+from tonnage.report.charts.chart import Chart, axis, layer_charts, names, records, specification
 from tonnage.report.charts.fleet import fleet_charts
 from tonnage.report.charts.memory import memory_chart
 from tonnage.report.charts.options import Axis, options_chart, point_of
@@ -101,14 +101,14 @@ def _phases(plan: RlPlan) -> Chart:
         what = "option"
         for rank, option in enumerate(plan.options[:MOST_OPTIONS], 1):
             label = f"{rank}: {_rl_label(option)}"
-            rows += [(label, name, seconds) for name, seconds in _seconds(option)]
+            rows += [(label, phase.name, phase.value) for phase in option.phases]
     columns = ("where", "phase", "seconds")
     body = layer_charts(
         records(columns, rows),
         {
             "mark": {"type": "bar"},
             "encoding": {
-                "y": axis("where", what, kind="nominal", sort=None),
+                "y": names("where", what),
                 "x": axis("seconds", "time of a step (s), less is better"),
                 "color": {"field": "phase", "type": "nominal", "title": "phase"},
                 "yOffset": {"field": "phase"},
@@ -124,11 +124,6 @@ def _phases(plan: RlPlan) -> Chart:
         columns=(what, "phase", "time"),
         rows=tuple((where, phase, show(seconds, "s")) for where, phase, seconds in rows),
     )
-
-
-def _seconds(option: RlOption) -> list[tuple[str, float]]:
-    phases = [phase for part in option.step.parts for phase in (part.parts if part.rule == "max" else (part,))]
-    return [(phase.name, phase.value) for phase in phases]
 
 
 _GALLERY: Final[dict[type, Callable[[Any], Drawn]]] = {

@@ -56,15 +56,17 @@ def axis(field: str, title: str, *, kind: str = "quantitative", **more: Any) -> 
     return {"field": field, "type": kind, "title": title, **more}
 
 
-def log_ends(values: Iterable[float], *, room: float = 1.15) -> tuple[float, float]:
-    """Ends of a logarithmic axis that holds the values and a little room on either side."""
-    held = [value for value in values if value > 0]
-    return (min(held) / room, max(held) * room) if held else (0.1, 10.0)
+def log_axis(
+    field: str, title: str, *, over: Iterable[float] = (), room: float = 1.15, ends: tuple[float, float] | None = None,
+    **more: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """
+    A logarithmic channel that holds those values and a little room on either side, or goes from one end to the other.
 
-
-def log_axis(field: str, title: str, *, ends: tuple[float, float], **more: Any) -> dict[str, Any]:
-    """A logarithmic channel between two ends; the farther apart they lie, the fewer steps a decade has."""
-    low, high = ends
+    The farther apart its ends lie, the fewer steps a decade has.
+    """
+    held = [value for value in over if value > 0]
+    low, high = ends or ((min(held) / room, max(held) * room) if held else (0.1, 10.0))
     decades = math.log10(high / low)
     steps = (1, 2, 5) if decades <= 2.5 else (1, 3) if decades <= 4.2 else (1,)
     ticks = [

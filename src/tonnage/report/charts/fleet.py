@@ -81,4 +81,4 @@ def _bill(plan: FleetPlan) -> Chart | None:
 
 
 def _label(one: PoolInstances) -> str:
-    return " ".join(word for word in (one.provider, one.instance_type, one.term) if word)
+    return " ".join(filter(None, (one.provider, one.instance_type, one.term)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tonnage.domain.cost import Rent, RentOrBuy
-from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, log_ends, names, records
+from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, names, records
 from tonnage.report.names import provider_name
 
 MOST_RENTS: Final = 5
@@ -35,8 +35,7 @@ def _break_even(answer: RentOrBuy) -> Chart | None:
         if rent.break_even_utilisation and rent.break_even_utilisation <= 1
     ]
     x = axis("use", "share of hours with useful work", axis={"format": "%"})
-    ends = log_ends([value[2] for value in values])
-    y = log_axis("usd", "USD per accelerator and hour of useful work", ends=ends)
+    y = log_axis("usd", "USD per accelerator and hour of useful work", over=[value[2] for value in values])
     shade = colour("way")
     body = layer_charts(
         records(("way", "use", "usd"), values),

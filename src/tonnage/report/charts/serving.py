@@ -10,10 +10,10 @@ from tonnage.domain.plan import LoadPoint, ServeOption, ServePlan
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.roofline import Roofline
 from tonnage.domain.sessions import TraceSessions
-from tonnage.report.charts.chart import COLOURS, Chart, axis, colour, layer_charts, log_axis, log_ends, records
+from tonnage.report.charts.chart import COLOURS, Chart, axis, colour, layer_charts, log_axis, records
 from tonnage.report.charts.memory import memory_chart
 from tonnage.report.charts.options import Axis, options_chart, point_of
-from tonnage.report.metrics import OBJECTIVES, objectives
+from tonnage.report.metrics import SPEEDS, objectives
 from tonnage.report.names import part_name
 from tonnage.units import show
 
@@ -44,8 +44,8 @@ def _images(plan: ServePlan) -> Chart | None:
 def _price_and_latency(plan: ServePlan) -> Chart | None:
     """Price against the objective that has least room; TPOT where none is given."""
     slo, first = plan.request.slo, plan.options[0].capacity
-    used = {metric: getattr(first, metric.name).value / limit for metric, limit in objectives(slo) if metric in DRAWN}
-    metric = max(used, key=lambda metric: used[metric]) if used else DRAWN[1]
+    used = {metric: getattr(first, metric.name).value / limit for metric, limit in objectives(slo) if metric in SPEEDS}
+    metric = max(used, key=lambda metric: used[metric]) if used else SPEEDS[1]
     field, limit = metric.name, getattr(slo, metric.name)
     scale, unit = (1.0, "s") if (limit or getattr(first, field).value) >= 2.0 else (1e3, "ms")
     points = [
@@ -78,7 +78,7 @@ def _latency_by_load(plan: ServePlan) -> Chart | None:
         knee_per_s=seen.knee_per_s,
         most_per_s=seen.low_per_s,
         peak_per_s=peak,
-        own={metric.title: getattr(best.capacity, metric.name).value for metric in DRAWN},
+        own={metric.title: getattr(best.capacity, metric.name).value for metric in SPEEDS},
     )
 
 
@@ -110,7 +110,7 @@ def _cost_by_use(plan: ServePlan) -> Chart:
             "mark": {"type": "line", "tooltip": True},
             "encoding": {
                 "x": axis("use", "share of the capacity that is used", axis={"format": "%"}),
-                "y": log_axis("usd", "USD per million output tokens", ends=log_ends([value[2] for value in values])),
+                "y": log_axis("usd", "USD per million output tokens", over=[value[2] for value in values]),
                 "color": colour("option"),
             },
         },
@@ -132,7 +132,7 @@ def _hits_by_cache(plan: ServePlan) -> Chart | None:
     if len(sizes) < 2:
         return None
     values = [(size.name, size.tokens, size.hit_rate, size.usd_per_hour, size.now) for size in sizes]
-    x = log_axis("tokens", "KV cache capacity of one replica (tokens)", ends=log_ends([size.tokens for size in sizes]))
+    x = log_axis("tokens", "KV cache capacity of one replica (tokens)", over=[size.tokens for size in sizes])
     prices = sorted({size.usd_per_hour for size in sizes})
     # One price for every size would be a line without a scale.
     usd = axis(
@@ -166,7 +166,7 @@ def trace_charts(found: TraceSessions) -> tuple[Chart, ...]:
     values = [(at.tokens, "second half", at.hit_rate) for at in found.curve]
     values += [(at.tokens, "predicted from the first", at.predicted) for at in found.curve if at.predicted is not None]
     encoding = {
-        "x": log_axis("tokens", "cache (tokens)", ends=log_ends([at.tokens for at in found.curve])),
+        "x": log_axis("tokens", "cache (tokens)", over=[at.tokens for at in found.curve]),
         "y": axis("share", "prompt tokens found again", axis={"format": "%"}),
         "color": {"field": "of", "type": "nominal", "title": None},
     }
@@ -194,8 +194,6 @@ def _label(option: ServeOption) -> str:
 
 MOST_PRICES: Final = 5
 """Prices that an axis names one by one."""
-DRAWN: Final = OBJECTIVES[:2]
-"""Latencies that are drawn."""
 
 
 def load_chart(
@@ -228,11 +226,11 @@ def load_chart(
         return None
     values = [
         (metric.title, point.rate_per_s, *seen, point.passed)
-        for metric in DRAWN
+        for metric in SPEEDS
         for point in tried
         if (seen := getattr(point, metric.name)) is not None and seen[0] > 0
     ]
-    limits = [(metric.title, limit) for metric, limit in objectives(slo) if metric in DRAWN]
+    limits = [(metric.title, limit) for metric, limit in objectives(slo) if metric in SPEEDS]
     marks = [(f"most {show(most_per_s, 'count')}/s", most_per_s)]
     if knee_per_s < max(point.rate_per_s for point in tried):  # at the last rate tried nothing queues yet
         marks.append((f"knee {show(knee_per_s, 'count')}/s", knee_per_s))
@@ -241,7 +239,7 @@ def load_chart(
     placed = [(*mark, place) for place, mark in enumerate(sorted(marks, key=lambda mark: mark[1]))]
     x = axis("rate", "requests/s of one replica", scale={"domain": [0, 1.02 * values[-1][1]], "nice": False})
     drawn = [seconds for value in values for seconds in value[2:5]] + [limit for _, limit in limits]
-    y = log_axis("p95", "seconds (down is better)", ends=log_ends(drawn))
+    y = log_axis("p95", "seconds (down is better)", over=drawn)
     shade = colour("latency")
     layers: list[dict[str, Any]] = [
         {"mark": {"type": "area", "opacity": 0.2},
@@ -291,7 +289,7 @@ def _own_load(
     first = min(tried, key=lambda point: point.rate_per_s)
     ways = [
         (metric.title, first.rate_per_s, seen[1])
-        for metric in DRAWN
+        for metric in SPEEDS
         if first.rate_per_s > peak_per_s and metric.title in own and (seen := getattr(first, metric.name)) is not None
     ]
     encoding = {"x": x, "y": y, "color": colour}
@@ -333,7 +331,7 @@ def roofline_chart(roof: Roofline | None) -> Chart | None:
         lines += [(name, x, min(peak, x * roof.memory_bytes_per_s) / TERA) for x in (left, ridge, right)]
     x = log_axis("intensity", "FLOP per byte moved", ends=(left, right))
     reach = [line[2] for line in lines] + [value[3] for value in values]
-    y = log_axis("speed", "TFLOP/s (up is better)", ends=log_ends(reach, room=1.5))
+    y = log_axis("speed", "TFLOP/s (up is better)", over=reach, room=1.5)
     told = _told_operators(values, ends=(left, right))
     middle = math.sqrt(left * right)
     body = layer_charts(

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tonnage.domain.compare import Comparison
 from tonnage.domain.simulate import Simulated
-from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, log_ends, names, records
+from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, names, records
 from tonnage.report.metrics import METRICS, OBJECTIVES
 from tonnage.units import show
 
@@ -33,7 +33,7 @@ def _latencies(found: Simulated) -> Chart | None:
         "mark": {"type": "point", "filled": True, "size": 90, "tooltip": True},
         "encoding": {
             "y": names("latency"),
-            "x": log_axis("seconds", "seconds (left is better)", ends=log_ends([value[2] for value in values])),
+            "x": log_axis("seconds", "seconds (left is better)", over=[value[2] for value in values]),
             "color": colour("percentile"),
         },
     }
@@ -111,7 +111,7 @@ def comparison_charts(found: Comparison) -> tuple[Chart, ...]:
         "mark": {"type": "point", "filled": True, "size": 80, "tooltip": True},
         "encoding": {
             "y": names("side"),
-            "x": log_axis("seconds", "seconds (left is better)", ends=log_ends([value[3] for value in values])),
+            "x": log_axis("seconds", "seconds (left is better)", over=[value[3] for value in values]),
             "color": colour("latency"),
             "shape": colour("percentile"),
         },

@@ -9,7 +9,7 @@ from typing import Any, Final
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.train_plan import PAYS, Milestone, TrainOption, TrainPlan
-from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, log_ends, names, records
+from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, names, records
 from tonnage.report.charts.memory import memory_chart
 from tonnage.report.charts.options import Axis, Point, options_chart, point_of
 from tonnage.report.names import in_names, part_name
@@ -71,8 +71,8 @@ def _scaling(plan: TrainPlan) -> Chart | None:
     first = plan.scaling[0]
     perfect = [("perfect", n, first.tokens_per_s * n / first.count) for n in sorted({v[1] for v in values})]
     x = axis("count", "accelerators", kind="ordinal", axis={"labelAngle": 0})
-    ends = log_ends([*(point.tokens_per_s for point in plan.scaling), *(rate for _, _, rate in perfect)])
-    y = log_axis("tokens", "tokens/s of the whole job", ends=ends)
+    rates = (*(point.tokens_per_s for point in plan.scaling), *(rate for _, _, rate in perfect))
+    y = log_axis("tokens", "tokens/s of the whole job", over=rates)
     body = layer_charts(
         records(("kind", "count", "tokens", "efficiency"), values),
         {
