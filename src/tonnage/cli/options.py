@@ -191,24 +191,19 @@ def on_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def why_option(command: Shown) -> Shown:
-    """Adds `--why`."""
-    return click.option("--why", is_flag=True, help="the reasons as well: every section below the first screen")(
-        command
-    )
-
-
-def additions_option(command: Shown) -> Shown:
-    """Adds `--additions`, whose other name is `--calibration`: every command whose answer may rest on measurements."""
-    return click.option(
-        "--additions",
-        "--calibration",
-        "folders",
-        multiple=True,
-        type=click.Path(),
-        help="your own accelerators, offers and calibrations; none = not those of the user folder, "
-        "published = also rows published of the same model, engine and part",
-    )(command)
+why_option: Final = click.option(
+    "--why", is_flag=True, help="the reasons as well: every section below the first screen"
+)
+additions_option: Final = click.option(
+    "--additions",
+    "--calibration",
+    "folders",
+    multiple=True,
+    type=click.Path(),
+    help="your own accelerators, offers and calibrations; none = not those of the user folder, "
+    "published = also rows published of the same model, engine and part",
+)
+"""Every command whose answer may rest on measurements has it."""
 
 
 def own_facts_options(command: Shown) -> Shown:
@@ -256,22 +251,21 @@ def json_option(schema: str = "") -> Callable[[Shown], Shown]:
     return click.option("--json", "as_json", is_flag=True, help=told)
 
 
-def plot_option(command: Shown) -> Shown:
-    """Adds `--plot`, refused before the work where nothing could be drawn."""
-    return click.option(
-        "--plot",
-        metavar="FILE",
-        callback=_drawable,
-        help="draw it, too: FILE.svg, .png, or .html with the whole report",
-    )(command)
-
-
 def _drawable(ctx: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
     if path is not None:
         from tonnage.report.picture import check_path
 
         check_path(path)
     return path
+
+
+plot_option: Final = click.option(
+    "--plot",
+    metavar="FILE",
+    callback=_drawable,
+    help="draw it, too: FILE.svg, .png, or .html with the whole report",
+)
+"""Refused before the work where nothing could be drawn."""
 
 
 def day_option(name: str, *, help: str) -> Callable[[Shown], Shown]:
@@ -317,8 +311,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
         stopped = getattr(answer, "unfinished", "") or getattr(answer, "partial", False)
         if isinstance(stopped, str) and stopped:
             click.echo(f"tonnage: {stopped}", err=True)
-        done = getattr(answer, "feasible", getattr(answer, "fits", True))
-        if stopped or not done:
+        if stopped or not answers.works(answer):
             click.get_current_context().exit(INTERRUPTED if stopped else INFEASIBLE)
 
 

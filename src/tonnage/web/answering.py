@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from tonnage.catalog import Additions
-from tonnage.domain.adoption import Adoption
+from tonnage.domain.adoption import Adoption, Running
 from tonnage.domain.advice import Advice
 from tonnage.domain.answer import Breakdown
 from tonnage.domain.compare import Comparison
@@ -18,6 +18,7 @@ from tonnage.domain.cost import RentOrBuy
 from tonnage.domain.diagnosis import Diagnosis
 from tonnage.domain.fit import FitAnswer
 from tonnage.domain.machine import LocalAnswer
+from tonnage.domain.requests.adopt import Adopt
 from tonnage.domain.requests.simulate import SimulationTraffic
 from tonnage.domain.sessions import TraceSessions
 from tonnage.domain.simulate import Simulated
@@ -47,6 +48,22 @@ def answer_form(
     if question.kind:
         return ask.answer(question.kind, request, additions=additions)
     return _OTHERS[question.path](request, additions, watch)
+
+
+def predict_each(
+    cases: Iterable[object], *, additions: Additions, before: Callable[[object], object] = lambda case: case
+) -> list[object]:
+    """A prediction or a sentence for each case, in their order; `before` is done to a case first."""
+    from tonnage.planning.predict.case_lines import case_of_object
+    from tonnage.planning.predict.predict import predict
+
+    def one(case: object) -> object:
+        try:
+            return predict(case_of_object(before(case)), additions=additions)
+        except TonnageError as wrong:
+            return {"error": str(wrong)}
+
+    return [one(case) for case in cases]
 
 
 def _fit(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> FitAnswer:
@@ -90,32 +107,22 @@ def _compare(request: Mapping[str, Any], additions: Additions, watch: Watch | No
 
 
 def _adopt(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> Adoption:
-    from tonnage.adopt import read_running
     from tonnage.planning.adopt.adopt import adopt
-    from tonnage.planning.requests.adopt import adopt_request
 
-    asked = adopt_request(request, additions=additions)
-    running = read_running(asked.file)
-    if asked.model is None:
-        _refuse_model_paths(running.model)
+    asked, running = _service(request, additions)
     return adopt(asked, running, additions=additions)
 
 
 def _advise(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> Advice:
-    from tonnage.adopt import read_running
     from tonnage.measure.points import look_at_service
     from tonnage.planning.adopt.service import View, advise_service
-    from tonnage.planning.requests.adopt import adopt_request
 
     given = dict(request)
     page, log = given.pop("page", None), given.pop("log", None)
     reuse, upgrade = (None if (one := given.pop(name, None)) is None else str(one) for name in ("reuse", "upgrade"))
     if not isinstance(page, str) or not page.strip():
         raise BadRequest("page is missing: paste the metrics page of one replica, or choose it")
-    asked = adopt_request(given, additions=additions)
-    running = read_running(asked.file)
-    if asked.model is None:
-        _refuse_model_paths(running.model)
+    asked, running = _service(given, additions)
     if log is not None and not (isinstance(log, str) and log.strip()):
         raise BadRequest("log is empty: paste requests as CSV or JSON lines, choose a file, or leave it out")
 
@@ -139,10 +146,16 @@ def _advise(request: Mapping[str, Any], additions: Additions, _: Watch | None) -
     return _read_as_file(page, advised, name="page")
 
 
-def _refuse_model_paths(model: str) -> None:
-    """A name inside a file is a request's, too: never a path of this machine."""
-    for name in (model, model.rsplit("/", 1)[-1].partition(".gguf")[0]):
+def _service(request: Mapping[str, Any], additions: Additions) -> tuple[Adopt, Running]:
+    """What is asked of a service, and what its file says; a model that it names is never a path of this machine."""
+    from tonnage.adopt import read_running
+    from tonnage.planning.requests.adopt import adopt_request
+
+    asked = adopt_request(request, additions=additions)
+    running = read_running(asked.file)
+    for name in (running.model, running.model.rsplit("/", 1)[-1].partition(".gguf")[0]) if asked.model is None else ():
         refuse_paths(name or "a/b")
+    return asked, running
 
 
 def _explain(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> Breakdown:

@@ -59,16 +59,16 @@ def matrix_of(answer: Any) -> Matrix | None:
     """The matrix of an answer that holds every format; None of any other."""
     if not isinstance(answer, LocalAnswer) or not answer.all_rows:
         return None
-    formats = list(dict.fromkeys(_format(row) for row in answer.all_rows if _gguf(row)))
+    formats = list(dict.fromkeys(row.format.upper() for row in answer.all_rows if _gguf(row)))
     # In the order of their bits, as the names of these formats say it.
     heads = (*sorted(formats, key=lambda name: name.lstrip("Q"), reverse=True), "own format")
-    best = {(row.model, _format(row)) for row in answer.rows}
+    best = {(row.model, row.format.upper()) for row in answer.rows}
     rows: dict[str, list[LocalRow]] = {}
     for row in answer.all_rows:
         rows.setdefault(row.model, []).append(row)
     groups: dict[str, list[MatrixRow]] = {"Dense": [], "Mixture of experts": []}
     for model, found in sorted(rows.items(), key=lambda item: -item[1][0].parameters):
-        cells = {_format(row) if _gguf(row) else "own format": _cell(row, best=best) for row in found}
+        cells = {row.format.upper() if _gguf(row) else "own format": _cell(row, best=best) for row in found}
         sparse = any(isinstance(layer.feed_forward, Moe) for layer in catalog.model(model).layers)
         first = found[0]
         groups["Mixture of experts" if sparse else "Dense"].append(
@@ -112,13 +112,13 @@ def _cell(row: LocalRow, *, best: set[tuple[str, str]]) -> Cell:
     band = next(place for place, (least, _) in enumerate(BANDS, 1) if speed.value >= least)
     ends = (speed.low or speed.value, speed.high or speed.value)
     moved = row.offload.moved_bytes
-    own = "" if _gguf(row) else f" {_format(row)}"
+    own = "" if _gguf(row) else f" {row.format.upper()}"
     return Cell(
         speed=f"{_two(speed.value)}{own}",
         interval=f"{_two(ends[0])} to {_two(ends[1])}",
         context=f"{row.most_context // 1024}k context",
         band=band,
-        best=(row.model, _format(row)) in best,
+        best=(row.model, row.format.upper()) in best,
         moved=f"{_two(moved / GiB)} GiB on the host" if moved else "",
     )
 
@@ -129,7 +129,3 @@ def _two(value: float) -> str:
 
 def _gguf(row: LocalRow) -> bool:
     return row.precision.experts is None and row.precision.weights.startswith("gguf-")
-
-
-def _format(row: LocalRow) -> str:
-    return (row.precision.experts or row.precision.weights).removeprefix("gguf-").upper()

@@ -25,6 +25,7 @@ from tonnage.export import Offered
 from tonnage.report import html
 from tonnage.report.answers import explains, explanation_of
 from tonnage.report.document import Section, grid
+from tonnage.report.metrics import OBJECTIVES
 from tonnage.report.names import in_names, model_name
 from tonnage.report.wording import figure_name
 from tonnage.version import __version__
@@ -49,8 +50,11 @@ ACRONYMS: Final = {
     "gpu": "GPU", "cpu": "CPU", "slo": "SLO", "fps": "FPS", "moe": "MoE", "rl": "RL", "usd": "USD", "pue": "PUE",
 }  # fmt: skip
 """Words of field names that are written otherwise."""
-LABELS: Final = {"ttft": "Time to first token", "tpot": "Time per output token", "e2e": "End-to-end latency",
-                 "rate": "Requests", CHOICE.name: "Measurements that count"}  # fmt: skip
+LABELS: Final = {
+    **{one.title.lower(): one.words for one in OBJECTIVES},
+    "rate": "Requests",
+    CHOICE.name: "Measurements that count",
+}
 """Names of fields that a form writes out; chips keep the short ones."""
 GROUPS: Final = ("Workload", "Objectives", "Accelerators", "Offers", "Reliability", "Model and engine", "Search")
 NEAREST: Final = "Nearest measurements"

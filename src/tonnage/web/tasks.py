@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from tonnage.errors import BadRequest, TonnageError
-from tonnage.web.answering import answer_form
+from tonnage.errors import BadRequest
+from tonnage.web.answering import answer_form, predict_each
 from tonnage.web.measured import chosen
 from tonnage.web.models import store_model, store_text, with_uploaded_models
 from tonnage.web.questions import QUESTIONS, parse_form_lists
@@ -32,22 +33,13 @@ def ask(settings: Settings, *, path: str, request: dict[str, Any]) -> Kept:
 
 def predict(settings: Settings, *, body: Mapping[str, Any]) -> bytes:
     """Many cases in, as many predictions or sentences out, in their order."""
-    from tonnage.planning.predict.case_lines import case_of_object
-    from tonnage.planning.predict.predict import predict as predicted
-
     body, additions = chosen(body, settings.additions)
     cases = body.get("cases")
     if set(body) != {"cases"} or not isinstance(cases, list) or not 0 < len(cases) <= MAX_CASES:
         raise BadRequest(f"cases: a list of 1 to {MAX_CASES} cases is expected, and nothing beside it")
 
-    def one(case: Any) -> Any:
-        try:
-            inner = with_uploaded_models(case, folder=Path(settings.uploads))
-            return predicted(case_of_object(inner), additions=additions)
-        except TonnageError as wrong:
-            return {"error": str(wrong)}
-
-    return msgspec.json.encode({"results": [one(case) for case in cases]})
+    uploaded = partial(with_uploaded_models, folder=Path(settings.uploads))
+    return msgspec.json.encode({"results": predict_each(cases, additions=additions, before=uploaded)})
 
 
 def tool(settings: Settings, *, name: str, arguments: dict[str, Any]) -> Result:

@@ -17,11 +17,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tonnage.catalog import Additions
-from tonnage.errors import BadRequest, TonnageError, UnknownName
+from tonnage.errors import BadRequest, UnknownName
 from tonnage.foreign import MOST_VALUES, check_values
 from tonnage.report.answers import blocks_of
 from tonnage.report.markdown import markdown
-from tonnage.web.answering import answer_form
+from tonnage.web.answering import answer_form, predict_each
 from tonnage.web.measured import chosen
 from tonnage.web.questions import QUESTIONS, parse_form_lists
 
@@ -180,22 +180,13 @@ def _nothing_else(arguments: dict[str, Any], *, known: tuple[str, ...]) -> None:
 
 
 def _predict(arguments: dict[str, Any], additions: Additions) -> Result:
-    from tonnage.planning.predict.case_lines import case_of_object
-    from tonnage.planning.predict.predict import predict
-
     cases = arguments.get("cases")
     if not isinstance(cases, list) or not cases:
         raise BadRequest("cases: a list of at least one case is expected")
     if len(cases) > MOST_CASES:
         raise BadRequest(f"cases: {len(cases):,} are more than {MOST_CASES}; ask for them in parts")
 
-    def one(case: Any) -> Any:
-        try:
-            return predict(case_of_object(case), additions=additions)
-        except TonnageError as wrong:
-            return {"error": str(wrong)}
-
-    encoded = msgspec.json.encode([one(case) for case in cases])
+    encoded = msgspec.json.encode(predict_each(cases, additions=additions))
     return Result(encoded.decode(), {"results": msgspec.json.decode(encoded)})
 
 

@@ -10,16 +10,17 @@ import msgspec
 
 from tonnage.domain.machine import LocalAnswer
 from tonnage.report import html
-from tonnage.report.answers import document_of, explains, explanation_of
+from tonnage.report.answers import document_of, explains, explanation_of, works
 from tonnage.report.charts import Chart, charts_of
 from tonnage.report.document import Block, Document, Headline, Meter, Meters, Note, Section, Table, Text
+from tonnage.report.metrics import OBJECTIVES
 from tonnage.report.names import in_names, model_name
 from tonnage.web.changes import Suggestion, suggestions
 from tonnage.web.matrix import Matrix, fastest, matrix_of
 
 SCALE: Final = 1.25
 """Right end of every meter, in limits: so all limits stand in one line."""
-WORDS: Final = {"TTFT": "Time to first token", "TPOT": "Time per output token", "E2E": "End-to-end latency"}
+WORDS: Final = {one.title: one.words for one in OBJECTIVES}
 CHOICES: Final = {
     "cheapest": "Cheapest",
     "fastest": "Fastest within 10 % of its price",
@@ -69,19 +70,29 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     shown: bool
 
 
+class Texts(NamedTuple):
+    """The sentences of a first screen, by where the page shows them."""
+
+    asked: str
+    measured: str
+    """Which measurements moved its numbers, and by how much; empty = none did."""
+    changes: list[Text]
+    facts: tuple[str, ...]
+    checks: tuple[str, ...]
+    """Risks and losses of quality: what to look at before the answer is relied on."""
+
+
 class AnswerView(msgspec.Struct, frozen=True, kw_only=True):
     """What the template fills in."""
 
     good: bool
     sentence: str
-    asked: str
+    texts: Texts
     product: str
     details: tuple[str, ...]
     price: str
     beside: str
     meters: tuple[Mapping[str, Any], ...]
-    chances: bool
-    """Some meter says how likely it is to be met."""
     figures: tuple[Meter, ...]
     """Numbers without a limit."""
     evidence: str
@@ -99,12 +110,7 @@ class AnswerView(msgspec.Struct, frozen=True, kw_only=True):
     """Columns of the table that hold evidence: which cells get a mark."""
     blocks: str
     """Other blocks of the first screen, as HTML."""
-    measured: str
-    """Which measurements moved its numbers, and by how much; empty = none did."""
     changes: tuple[Suggestion, ...]
-    facts: tuple[str, ...]
-    checks: tuple[str, ...]
-    """Risks and losses of quality: what to look at before the answer is relied on."""
     rest: str
     matrix: Matrix | None
     tabs: tuple[tuple[str, str], ...]
@@ -141,7 +147,6 @@ def answer_view(
     named = next((one for one in document.first if isinstance(one, Table) and one.options), None)
     table, labels = _label_choices(named)
     table = _without_constant(table)
-    views = tuple(meter_view(one) for one in meters if one.share is not None)
     first = next(iter(getattr(answer, "options", ())), None)
     charts = charts_of(answer)
     lead = charts[0] if charts and charts[0].name in LEADING else None
@@ -155,13 +160,12 @@ def answer_view(
     return AnswerView(
         good=good,
         sentence=in_names(answer.sentence),
-        asked=texts.asked,
+        texts=texts,
         product=parts[0] if len(parts) > 1 else "",
         details=tuple(part for part in parts[1:] if "$" not in part),
         price=prices[0] if prices else "",
         beside=" ".join(prices[1:]),
-        meters=views,
-        chances=any(one["chance"] for one in views),
+        meters=tuple(meter_view(one) for one in meters if one.share is not None),
         evidence=str(getattr(first, "basis", "")),
         **_price_note(getattr(first, "bill", None)),
         figures=tuple(one for one in meters if one.share is None),
@@ -172,10 +176,7 @@ def answer_view(
         labels=labels,
         lead=EVIDENCE,
         blocks=html.blocks(others),
-        measured=texts.measured,
         changes=suggestions(answer, texts.changes, path=path, given=given or {}, known=known),
-        facts=texts.facts,
-        checks=texts.checks,
         rest=without_commands(" ".join(one.text for one in document.first if isinstance(one, Note) and one.text)),
         tabs=_tabs(document, [chart for chart in charts if chart is not lead], answer=answer, key=key),
         opens=explains(answer) and bool(table),
@@ -187,20 +188,10 @@ def _headline(document: Document, answer: Any) -> tuple[bool, tuple[str, ...]]:
     found = next((one for one in document.first if isinstance(one, Headline)), None)
     if found is not None:
         return found.good, found.parts
-    return bool(getattr(answer, "feasible", getattr(answer, "fits", True))), (answer.sentence,)
+    return works(answer), (answer.sentence,)
 
 
-class _Texts(NamedTuple):
-    """The sentences of a first screen, by where the page shows them."""
-
-    asked: str
-    measured: str
-    changes: list[Text]
-    facts: tuple[str, ...]
-    checks: tuple[str, ...]
-
-
-def _texts(document: Document, answer: Any) -> _Texts:
+def _texts(document: Document, answer: Any) -> Texts:
     texts = [
         one if one.kind in {"asked", "relaxed"} else msgspec.structs.replace(one, text=without_commands(one.text))
         for one in document.first
@@ -210,7 +201,7 @@ def _texts(document: Document, answer: Any) -> _Texts:
     def said(kind: str) -> tuple[str, ...]:
         return tuple(one.text for one in texts if one.kind == kind and one.text)
 
-    return _Texts(
+    return Texts(
         asked=next(iter(said("asked")), ""),
         measured=next(iter(said("measured")), ""),
         changes=[one for one in texts if one.kind in {"", "flip", "relaxed"} and one.text],
@@ -239,10 +230,8 @@ def meter_view(meter: Meter) -> dict[str, Any]:
     word, _, rest = meter.name.partition(" ")
     long = WORDS.get(word, meter.name[:1].upper() + meter.name[1:])
     low, high = meter.low, meter.high
-    value, limit = meter.value, meter.limit
-    used = re.fullmatch(r"(.+), (.+ %|.+%) used", value)
-    if used and not limit:  # the share is what the bar shows; the most stands behind it, as limits do
-        value, limit = used[2].replace("%", " %").replace("  ", " "), used[1]
+    # Of a capacity the share is what the bar shows; the most stands behind it, as limits do.
+    value, limit = (meter.used, meter.value) if meter.used else (meter.value, meter.limit)
     ends = None if low is None or high is None else (_at(low), _at(high), high <= SCALE)
     return {
         "name": long,
@@ -308,24 +297,23 @@ def _choices(answer: Any, table: Table | None) -> tuple[Card, ...]:
     if table is None or len(names) < 2:
         return ()
     heads = [column.head for column in table.columns]
-    price = next((heads.index(head) for head in ("$/h", "cost") if head in heads), None)
-    speeds = [
-        place for place, head in enumerate(heads) if head.split()[0:1] in (["TTFT"], ["TPOT"], ["time"], ["latency"])
-    ]
     cards = []
     for option, row in zip(table.options, table.rows, strict=True):
         if option not in names:
             continue
-        cost, _, bounds = ("" if price is None else row[price]).partition(" (")
-        beside = " · ".join(
-            f"{heads[place].split()[0].replace('time', '').strip()} {row[place]}".strip() for place in speeds
-        )
-        beside = " · ".join(filter(None, (beside, bounds.removesuffix(")"))))
+        cells = dict(zip(heads, row, strict=True))
+        cost, _, bounds = cells.get("$/h", cells.get("cost", "")).partition(" (")
+        speeds = [
+            f"{word.replace('time', '')} {cell}".strip()
+            for head, cell in cells.items()
+            if (word := head.partition(" ")[0]) in SPEEDS
+        ]
+        beside = " · ".join(filter(None, (*speeds, bounds.removesuffix(")"))))
         cards.append(
             Card(
                 name=CHOICES.get(names[option], names[option]),
-                product=row[heads.index("accelerators")],
-                price=f"${cost}/h" if heads[price or 0] == "$/h" else cost,
+                product=cells["accelerators"],
+                price=f"${cost}/h" if "$/h" in cells else cost,
                 beside=beside,
                 href=f"#option-{option + 1}",
                 shown=option == 0,
@@ -342,8 +330,7 @@ def _models(answer: Any) -> tuple[Card, ...]:
             name=name,
             product=model_name(row.model),
             price=f"{row.decode_per_s.value:,.0f} tokens/s",
-            beside=f"{(row.precision.experts or row.precision.weights).removeprefix('gguf-').upper()} · "
-            f"{row.most_context // 1024}k context",
+            beside=f"{row.format.upper()} · {row.most_context // 1024}k context",
             href="#matrix",
             shown=place == 0,
         )
