@@ -42,7 +42,7 @@ from tonnage.planning.fit.serving import (
     smallest_serving,
 )
 from tonnage.planning.fit.training import purpose, smallest_training, training_assumptions, training_row, training_rules
-from tonnage.units import show
+from tonnage.units import plural, show
 from tonnage.version import __version__
 
 SEGMENTS: Final = ("datacenter", "workstation", "consumer")
@@ -198,7 +198,7 @@ def _purpose(model: Model, request: FitRequest) -> str:
     weights = request.precision or _weights_name(checkpoint_precision(model))
     if request.solve is not None:
         return f"in {weights}"
-    return f"in {weights} with {count:,.0f} request{'s' if count != 1 else ''} of {context:,.0f} tokens"
+    return f"in {weights} with {plural(count, 'request')} of {context:,.0f} tokens"
 
 
 def _weights_name(precision: Precision) -> str:

@@ -24,6 +24,7 @@ from tonnage.optimize.largest import largest_whole
 from tonnage.optimize.layouts import legal
 from tonnage.physics.memory import cache_layers, checkpoint_precision, state_bytes_per_sequence, weight_bytes
 from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
+from tonnage.units import plural
 
 CONTEXT: Final = 8192
 """Context of one request when none is given, or the model's own when that is shorter. Said in the answer. [tokens]"""
@@ -219,13 +220,12 @@ def _largest(model: Model, accelerator: Accelerator, *, layout: Layout, request:
     own = "the model's own limit" if model.max_context else "nothing up to here"
     longest = largest_whole(lambda n: fits({"context": n}), most=most)
     widest = largest_whole(lambda n: fits({"concurrency": n}), most=crowd)
-    plural = "s" if concurrency != 1 else ""
     return (
         Largest(
             what="context",
             value=float(longest),
             unit="tokens",
-            given=f"{concurrency:,} request{plural}",
+            given=plural(concurrency, "request"),
             binds="memory" if longest < most else own,
         ),
         Largest(
@@ -250,8 +250,7 @@ def _remedies(
 
     for found in reversed(largest):
         if found.what == "concurrency" and found.value >= 1:
-            said = "1 request" if found.value == 1 else f"{found.value:,.0f} requests"
-            yield f"{said} at once instead of {request.concurrency or 1:,}"
+            yield f"{plural(found.value, 'request')} at once instead of {request.concurrency or 1:,}"
         if found.what == "context" and found.value >= 256:
             yield f"{found.value:,.0f} tokens of context instead of {demand_of(model, request).context_tokens:,.0f}"
     if request.kv is None and engine_spec(request.engine).fp8_cache and holds(kv="fp8"):

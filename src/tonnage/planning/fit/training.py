@@ -26,7 +26,7 @@ from tonnage.physics.parameters import parameters
 from tonnage.physics.rules import adapter_rule_bytes, training_rule_bytes
 from tonnage.planning.fit.network import is_network, memory_row
 from tonnage.planning.fit.serving import with_solution
-from tonnage.units import show, whole_percent
+from tonnage.units import plural, show, whole_percent
 
 if TYPE_CHECKING:
     from tonnage.planning.train.setup import Chosen
@@ -121,7 +121,7 @@ def purpose(model: Model, request: FitRequest) -> str:
     if request.solve is not None:
         return f"{how} in {request.precision or 'bf16'}"
     batch, length = request.batch or 1, f"{request.seq_len or SEQ_LEN:,} tokens"
-    each = f"{batch:,} sample{'s' if batch != 1 else ''}" if is_network(model) else f"{batch} x {length}"
+    each = plural(batch, "sample") if is_network(model) else f"{batch} x {length}"
     return f"{how} in {request.precision or 'bf16'} with {each} per accelerator"
 
 
@@ -229,7 +229,7 @@ def _largest(choose: Choose, request: FitRequest, chosen: Chosen) -> tuple[Large
             what="seq-len",
             value=float(longest),
             unit="tokens",
-            given=f"{batch:,} sequence{'s' if batch != 1 else ''}, {kept}",
+            given=f"{plural(batch, 'sequence')}, {kept}",
             binds="memory" if longest < most else "the model's own limit",
         ),
     )
@@ -247,7 +247,7 @@ def _remedies(choose: Choose, request: FitRequest, chosen: Chosen) -> Iterator[s
     batch, length = request.batch or 1, request.seq_len or SEQ_LEN
     if batch > 1 and fits(batch=1):
         most = largest_whole(lambda n: fits(batch=n), most=batch - 1)
-        yield f"{most} {_sample(model)}{'' if most == 1 else 's'} per accelerator and step (--batch {most})"
+        yield f"{plural(most, _sample(model))} per accelerator and step (--batch {most})"
     if not is_network(model) and length > _SHORT and fits(seq_len=_SHORT):
         longest = largest_whole(lambda n: fits(seq_len=n * _SHORT), most=(length - 1) // _SHORT) * _SHORT
         yield f"sequences of {longest:,} tokens (--seq-len {longest})"
