@@ -134,7 +134,7 @@ def _finished(document: Document, answer: Any) -> Document:
 
 
 def works(answer: Any) -> bool:
-    """Whether it can be done, fits, or is none of which that is asked."""
+    """Whether what is asked for can be done; true of answers that have no such verdict."""
     return bool(getattr(answer, "feasible", getattr(answer, "fits", True)))
 
 
