@@ -197,7 +197,7 @@ def comparison_document(found: Comparison) -> Document:
 
 def _by_figure(found: Comparison, figures: tuple[Compared, ...]) -> Table:
     """A row for each figure."""
-    columns = ("", *(Column(side, number=True, wraps=True) for side in found.sides))
+    columns = (Column(""), *(Column(side, number=True, wraps=True) for side in found.sides))
     return grid(
         columns, [(figure_name(row.what), *(_cell(row, i) for i in range(len(found.sides)))) for row in figures]
     )
@@ -206,7 +206,7 @@ def _by_figure(found: Comparison, figures: tuple[Compared, ...]) -> Table:
 def _by_side(found: Comparison) -> Table:
     """A row for each side, with the figures that say most."""
     rows = [row for row in found.figures if row.what in TELLING]
-    columns = ("~", *(Column(figure_name(row.what), number=True, wraps=True) for row in rows))
+    columns = (Column("", wraps=True), *(Column(figure_name(row.what), number=True, wraps=True) for row in rows))
     return grid(columns, [(side, *(_cell(row, i) for row in rows)) for i, side in enumerate(found.sides)])
 
 
