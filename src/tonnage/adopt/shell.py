@@ -14,10 +14,9 @@ import shlex
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
-
 from tonnage.adopt.documents import whole_of
 from tonnage.errors import BadFact
+from tonnage.record import Record
 
 LARGEST: Final = 256 * 1024
 """Characters of a script: reading a word takes a microsecond a letter."""
@@ -48,7 +47,7 @@ _WORDS: Final = frozenset(
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash"})
 
 
-class Script(msgspec.Struct, frozen=True, kw_only=True):
+class Script(Record, kw_only=True):
     """What a script would start, and what it says to a scheduler."""
 
     commands: tuple[tuple[str, ...], ...]

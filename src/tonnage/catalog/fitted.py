@@ -16,11 +16,12 @@ from tonnage.domain.offline import Offline, Runtime, Shape, Silicon, Unet
 from tonnage.domain.rl import RlCoefficients
 from tonnage.domain.training import TrainCoefficients
 from tonnage.errors import BadFact
+from tonnage.record import Record
 
 _T = TypeVar("_T")
 
 
-class _Counted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Counted(Record, kw_only=True, forbid_unknown_fields=True):
     flop: float
     activation_values: float
     input_px: int

@@ -21,6 +21,7 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from tonnage.domain.requests.field import GROUPS, Field, groups_of
+from tonnage.record import Record
 from tonnage.units import read
 
 if TYPE_CHECKING:
@@ -280,7 +281,7 @@ def day_option(name: str, *, help: str) -> Callable[[Shown], Shown]:
 today_option: Final = day_option("--today", help="count the age of prices from this date")
 
 
-class Output(msgspec.Struct, frozen=True, kw_only=True):
+class Output(Record, kw_only=True):
     """How much of an answer is printed, and where else it goes."""
 
     top: int | None = None

@@ -12,16 +12,15 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-import msgspec
-
 from tonnage.catalog.rows import LIVING, files_of
+from tonnage.record import SparseRecord
 
 PRICED: Final = "_usd_per_"
 NAMED: Final = 8
 """Rows of each kind that a table names."""
 
 
-class TableDiff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TableDiff(SparseRecord, kw_only=True):
     """One table that differs."""
 
     name: str
@@ -34,7 +33,7 @@ class TableDiff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Middle ratio of the prices that are another. [-]"""
 
 
-class DataDiff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class DataDiff(SparseRecord, kw_only=True):
     """Two releases side by side."""
 
     before: str

@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage.domain.calibration import Calibration
+from tonnage.record import Record, SparseRecord
 
 STATUSES: Final = ("released", "announced", "facts-only")
 """
@@ -23,7 +23,7 @@ put forward; without a published throughput of its operations, so that nothing i
 """
 
 
-class Link(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Link(SparseRecord, kw_only=True):
     """A link between accelerators: kind, rate of one direction, and how many share it at full rate."""
 
     kind: str
@@ -34,7 +34,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Accelerators in one full-rate domain; 1 = no such link."""
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Measured(SparseRecord, kw_only=True):
     """
     What microbenchmarks reached on this very part: shares of its listed peaks, which are then rates that ran.
 
@@ -57,7 +57,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Largest array that is copied faster than memory allows: weights up to this stay near. [bytes]"""
 
 
-class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Fact(SparseRecord, kw_only=True):
     """Where a row of facts comes from and what a second table said about it."""
 
     source: str
@@ -67,7 +67,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Date of the last check, ISO; empty = the date of the catalogue."""
 
 
-class Accelerator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Accelerator(SparseRecord, kw_only=True):
     """One accelerator. Absent = unknown, never zero."""
 
     id: str
@@ -158,7 +158,7 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         return None
 
 
-class ScaleUpDomain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ScaleUpDomain(SparseRecord, kw_only=True):
     """
     How many accelerators a fast fabric joins, and in which shape. Packages are counted, not dies.
 
@@ -189,7 +189,7 @@ class ScaleUpDomain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return self.packages - (self.spare_trays or 0) * self.packages_per_tray
 
 
-class PublishedResult(msgspec.Struct, frozen=True, kw_only=True):
+class PublishedResult(Record, kw_only=True):
     """What somebody said an accelerator reached; nothing is derived from it."""
 
     accelerator: str
@@ -202,7 +202,7 @@ class PublishedResult(msgspec.Struct, frozen=True, kw_only=True):
     as_of: str
 
 
-class HostNeed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class HostNeed(SparseRecord, kw_only=True):
     """Something the accelerators need from their host or storage, beside what the offer has."""
 
     name: str

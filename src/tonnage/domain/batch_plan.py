@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import Configuration, RankedOption, RankedPlan
 from tonnage.domain.requests.serve import Batch
+from tonnage.record import SparseRecord
 
 
-class BatchOption(RankedOption[Configuration], frozen=True, kw_only=True, omit_defaults=True):
+class BatchOption(RankedOption[Configuration], kw_only=True):
     """One configuration until all items are done; its cost opens into work, start, lost work and rounding of hours."""
 
     replicas: int
@@ -45,7 +44,7 @@ class BatchOption(RankedOption[Configuration], frozen=True, kw_only=True, omit_d
     sources: tuple[str, ...] = ()
 
 
-class TradeOff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TradeOff(SparseRecord, kw_only=True):
     """One point of cost against time that no other beats in both."""
 
     label: str
@@ -59,9 +58,7 @@ class TradeOff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Than the cheapest point. [-]"""
 
 
-class BatchPlan(
-    RankedPlan[Batch, BatchOption], frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="batch"
-):
+class BatchPlan(RankedPlan[Batch, BatchOption], kw_only=True, tag_field="kind", tag="batch"):
     """The answer to a batch request."""
 
     frontier: tuple[TradeOff, ...] = ()

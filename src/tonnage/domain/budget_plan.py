@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import PlanHeader, ServeOption
 from tonnage.domain.requests.composed import Budget
 from tonnage.domain.train_plan import TrainConfiguration
+from tonnage.record import Record, SparseRecord
 
 
-class Affordable(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Affordable(SparseRecord, kw_only=True):
     """One model within the budget, at the largest rate or at the one asked for."""
 
     model: str
@@ -30,7 +29,7 @@ class Affordable(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What that rate costs; absent = nothing serves it. [USD/month]"""
 
 
-class LossLaw(msgspec.Struct, frozen=True, kw_only=True):
+class LossLaw(Record, kw_only=True):
     """Loss against parameters and tokens: L = E + A / N^a + B / D^b, with the source of its five numbers."""
 
     name: str
@@ -42,7 +41,7 @@ class LossLaw(msgspec.Struct, frozen=True, kw_only=True):
     token_exponent: float
 
 
-class AffordableRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AffordableRun(SparseRecord, kw_only=True):
     """One size of model with the tokens that the budget trains it on."""
 
     name: str
@@ -66,7 +65,7 @@ class AffordableRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Output tokens after which a compute-optimal model of the same loss would have cost more in all. [tokens]"""
 
 
-class AffordableTune(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AffordableTune(SparseRecord, kw_only=True):
     """One fine-tune of a current model, and how much of it the budget buys."""
 
     model: str
@@ -78,7 +77,7 @@ class AffordableTune(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     configuration: TrainConfiguration
 
 
-class BudgetPlan(PlanHeader[Budget], frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="budget"):
+class BudgetPlan(PlanHeader[Budget], kw_only=True, tag_field="kind", tag="budget"):
     """The answer to a budget."""
 
     bill: Quantity | None = None

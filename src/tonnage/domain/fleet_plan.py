@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import math
 
-import msgspec
-
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity
 from tonnage.domain.money import Commitment
 from tonnage.domain.plan import Configuration, PlanHeader
 from tonnage.domain.requests.fleet import Bucket, FleetQuota, FleetRequest, FleetWorkload, OwnMachine
 from tonnage.domain.train_plan import TrainConfiguration
+from tonnage.record import SparseRecord
 
 __all__ = ["Bucket", "FleetQuota", "FleetRequest", "FleetWorkload", "OwnMachine"]
 
 
-class HourRange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class HourRange(SparseRecord, kw_only=True):
     """A count that holds over some hours of the day or the week."""
 
     start: int
@@ -28,7 +27,7 @@ class HourRange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     count: float
 
 
-class PoolInstances(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PoolInstances(SparseRecord, kw_only=True):
     """Instances of one offer on one term."""
 
     accelerator: str
@@ -49,7 +48,7 @@ class PoolInstances(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Of one instance: the term weighed against on-demand prices that move; absent = nothing is committed."""
 
 
-class PoolReplicas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PoolReplicas(SparseRecord, kw_only=True):
     """Replicas of one workload in one configuration on the instances of one kind."""
 
     workload: str
@@ -79,7 +78,7 @@ class PoolReplicas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The profile, for replicas on slices of an accelerator: "1g.10gb"."""
 
 
-class FleetRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FleetRun(SparseRecord, kw_only=True):
     """One workload of training: how one of its runs is done, and how surely it ends in the hours that it has."""
 
     workload: str
@@ -97,7 +96,7 @@ class FleetRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """On hourly instances of its own, had for just that time; else on what others leave."""
 
 
-class FleetCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FleetCheck(SparseRecord, kw_only=True):
     """One workload in its hardest hour, simulated request by request on the fleet."""
 
     workload: str
@@ -120,7 +119,7 @@ class FleetCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is gone in this check: a failure domain, or spare replicas."""
 
 
-class FleetAlternative(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FleetAlternative(SparseRecord, kw_only=True):
     """The cheapest fleet under one more condition."""
 
     name: str
@@ -131,7 +130,7 @@ class FleetAlternative(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     what: str = ""
 
 
-class SurerFleet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SurerFleet(SparseRecord, kw_only=True):
     """What more confidence in every workload's objectives costs."""
 
     more: float
@@ -142,7 +141,7 @@ class SurerFleet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Such a fleet was sought; otherwise told by the bounds of both problems."""
 
 
-class FleetLimit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FleetLimit(SparseRecord, kw_only=True):
     """A limit that is used up, and what less of it would save."""
 
     name: str
@@ -151,7 +150,7 @@ class FleetLimit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     saves_usd_per_month: float
 
 
-class FleetPlan(PlanHeader[FleetRequest], frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="fleet"):
+class FleetPlan(PlanHeader[FleetRequest], kw_only=True, tag_field="kind", tag="fleet"):
     """The answer to a fleet request."""
 
     period_h: float

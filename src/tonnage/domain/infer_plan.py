@@ -5,18 +5,17 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity
 from tonnage.domain.cost import EnergyUse, SampleCosts
 from tonnage.domain.plan import Bill, RankedPlan
 from tonnage.domain.requests.infer import Infer, Video
+from tonnage.record import SparseRecord
 
 __all__ = ["Infer", "Video"]
 
 
-class InferOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class InferOption(SparseRecord, kw_only=True):
     """One kind of accelerator in one format, as many as the load needs."""
 
     accelerator: str
@@ -66,9 +65,7 @@ class InferOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     verdict: str = ""
 
 
-class InferPlan(
-    RankedPlan[Infer, InferOption], frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="infer"
-):
+class InferPlan(RankedPlan[Infer, InferOption], kw_only=True, tag_field="kind", tag="infer"):
     """The answer to a request for inference without decoding."""
 
     smaller: str = ""

@@ -5,18 +5,17 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import PlanHeader, ServePlan
 from tonnage.domain.published import QualityChange
 from tonnage.domain.requests.composed import LifecycleRequest
 from tonnage.domain.train_plan import Milestone, TrainPlan
+from tonnage.record import SparseRecord
 
 __all__ = ["LifecycleRequest"]
 
 
-class OneType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class OneType(SparseRecord, kw_only=True):
     """Both halves on one kind of accelerator."""
 
     accelerator: str
@@ -30,7 +29,7 @@ class OneType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     times_high: float | None = None
 
 
-class SavingsOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SavingsOption(SparseRecord, kw_only=True):
     """A smaller way to do the same, and what it saves: fewer bits, a smaller sibling, adapters alone."""
 
     change: str
@@ -45,9 +44,7 @@ class SavingsOption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """The same in numbers; absent = weights as released, which lose nothing."""
 
 
-class LifecyclePlan(
-    PlanHeader[LifecycleRequest], frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="lifecycle"
-):
+class LifecyclePlan(PlanHeader[LifecycleRequest], kw_only=True, tag_field="kind", tag="lifecycle"):
     """The answer to a lifecycle request."""
 
     make: TrainPlan

@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from tonnage.domain.answer import Quantity
 from tonnage.domain.fleet_plan import FleetPlan
 from tonnage.domain.plan import PlanHeader
 from tonnage.domain.requests.composed import Own
+from tonnage.record import SparseRecord
 
 
-class OwnRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class OwnRow(SparseRecord, kw_only=True):
     """One model on a group: the format and layout with the most output at the wanted speed."""
 
     model: str
@@ -42,7 +41,7 @@ class OwnRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of that, one accelerator alone. [W]"""
 
 
-class OwnedAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class OwnedAnswer(SparseRecord, kw_only=True):
     """One group: what it serves best, what it draws and costs."""
 
     name: str
@@ -67,7 +66,7 @@ class OwnedAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """That one rack can feed; absent = its power is not stated. [machines]"""
 
 
-class MixedRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class MixedRow(SparseRecord, kw_only=True):
     """One model over all groups, by layers."""
 
     model: str
@@ -86,7 +85,7 @@ class MixedRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     command: str = ""
 
 
-class PowerCap(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PowerCap(SparseRecord, kw_only=True):
     """All accelerators held below their limit, within the site's envelope."""
 
     share: float
@@ -97,7 +96,7 @@ class PowerCap(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tokens_per_s_per_mw: float
 
 
-class SiteAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SiteAnswer(SparseRecord, kw_only=True):
     """The site's envelope, for the group with the most output."""
 
     site_power_w: float
@@ -108,7 +107,7 @@ class SiteAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     caps: tuple[PowerCap, ...] = ()
 
 
-class Beside(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Beside(SparseRecord, kw_only=True):
     """What is rented beside, and what buying it instead would take."""
 
     accelerator: str
@@ -122,7 +121,7 @@ class Beside(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of rent, less the power of owning, that pay for the purchase. [months]"""
 
 
-class OwnPlan(PlanHeader[Own], frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="own"):
+class OwnPlan(PlanHeader[Own], kw_only=True, tag_field="kind", tag="own"):
     """The answer to an inventory."""
 
     groups: tuple[OwnedAnswer, ...] = ()

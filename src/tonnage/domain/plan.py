@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any, Generic, Literal, TypeVar
 
-import msgspec
-
 from tonnage.domain.accelerator import HostNeed
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.calibration import CalibrationUse, FirstMeasurement
@@ -24,13 +22,14 @@ from tonnage.domain.published import QualityChange
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.roofline import Roofline
 from tonnage.domain.sessions import PrefixReuse, SessionCosts
+from tonnage.record import Record, SparseRecord
 
 __all__ = ["PoolWorkers"]
 
 PLAN_SCHEMA = "tonnage.plan/2"
 
 
-class Configuration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Configuration(SparseRecord, kw_only=True):
     """One way to run a model: accelerator, layout, formats, engine, and the link inside a replica."""
 
     accelerator: str
@@ -73,7 +72,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         )
 
 
-class LoadPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LoadPoint(SparseRecord, kw_only=True):
     """One rate that was simulated, and what requests saw at their 50th, 95th and 99th percentile."""
 
     rate_per_s: float
@@ -84,7 +83,7 @@ class LoadPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Every objective holds."""
 
 
-class SimulatedCapacity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SimulatedCapacity(SparseRecord, kw_only=True):
     """The largest rate of one replica within the objectives, request by request. [1/s]"""
 
     rate_per_s: float
@@ -107,7 +106,7 @@ class SimulatedCapacity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """Latency against load, at the rates that were simulated."""
 
 
-class Capacity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Capacity(SparseRecord, kw_only=True):
     """What one replica sustains within the objectives, and what its requests see at the planned load."""
 
     max_rate_per_s: Quantity
@@ -128,7 +127,7 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Absent = the mean field's estimate: its cost cannot be among the least."""
 
 
-class Bill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Bill(SparseRecord, kw_only=True):
     """What the plan spends per hour: instances of one offer, opened into lines."""
 
     provider: str
@@ -175,7 +174,7 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 Arranged = TypeVar("Arranged")
 
 
-class RankedOption(msgspec.Struct, Generic[Arranged], frozen=True, kw_only=True, omit_defaults=True):
+class RankedOption(SparseRecord, Generic[Arranged], kw_only=True):
     """What every option at a price says, whatever it is an option for; a kind adds what it does."""
 
     configuration: Arranged
@@ -204,7 +203,7 @@ class RankedOption(msgspec.Struct, Generic[Arranged], frozen=True, kw_only=True,
     """What the machine must bring around the accelerators, beside what the offer lists."""
 
 
-class ServeOption(RankedOption[Configuration], frozen=True, kw_only=True, omit_defaults=True):
+class ServeOption(RankedOption[Configuration], kw_only=True):
     """One configuration with enough replicas for the load; its cost holds replicas at both ends of its capacity."""
 
     replicas: int
@@ -225,14 +224,14 @@ class ServeOption(RankedOption[Configuration], frozen=True, kw_only=True, omit_d
     """What its prompts find of their sessions in its cache."""
 
 
-class Rejection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Rejection(SparseRecord, kw_only=True):
     """A configuration, or a whole accelerator, that cannot serve the workload, and why."""
 
     what: str
     verdict: Verdict
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Decision(SparseRecord, kw_only=True):
     """One step of the decision trail (C2)."""
 
     question: str
@@ -240,7 +239,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     because: str
 
 
-class BreakEven(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class BreakEven(SparseRecord, kw_only=True):
     """A change of one input at which the first option stops being the first."""
 
     input: str
@@ -257,7 +256,7 @@ class BreakEven(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The two cannot be told apart within error at the present value already."""
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
+class Choice(Record, kw_only=True):
     """An option worth choosing, and what speaks for it."""
 
     name: Literal["cheapest", "fastest", "resilient", "soonest"]
@@ -266,7 +265,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """Index into the plan's options."""
 
 
-class Sizing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Sizing(SparseRecord, kw_only=True):
     """Minimum, recommended and comfortable: the first option with fewer or more replicas."""
 
     name: str
@@ -282,7 +281,7 @@ BY_AVERAGES = (
 """Assumed of a plan that would have been simulated in another installation."""
 
 
-class Provenance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Provenance(SparseRecord, kw_only=True):
     """What is needed to make the same plan again."""
 
     version: str
@@ -293,7 +292,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     assumed: tuple[str, ...] = ()
 
 
-class ConfidencePrice(msgspec.Struct, frozen=True, kw_only=True):
+class ConfidencePrice(Record, kw_only=True):
     """What the cheapest option costs that meets every objective with at least this chance."""
 
     confidence: float
@@ -302,7 +301,7 @@ class ConfidencePrice(msgspec.Struct, frozen=True, kw_only=True):
     accelerators: int
 
 
-class SeparatePools(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SeparatePools(SparseRecord, kw_only=True):
     """Disaggregated serving: prefill on some workers, decode on others; the cheapest such fleet, simulated."""
 
     configuration: Configuration
@@ -332,7 +331,7 @@ class SeparatePools(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     sentence: str
 
 
-class RejectionCount(msgspec.Struct, frozen=True, kw_only=True):
+class RejectionCount(Record, kw_only=True):
     """How many of the rejected fail for one reason."""
 
     reason: str
@@ -346,7 +345,7 @@ Request = TypeVar("Request")
 Option = TypeVar("Option")
 
 
-class PlanHeader(msgspec.Struct, Generic[Request], frozen=True, kw_only=True, omit_defaults=True):
+class PlanHeader(SparseRecord, Generic[Request], kw_only=True):
     """What every plan says, whatever it is a plan for; a kind adds its own fields."""
 
     schema: str
@@ -374,7 +373,7 @@ class PlanHeader(msgspec.Struct, Generic[Request], frozen=True, kw_only=True, om
     provenance: Provenance
 
 
-class RankedPlan(PlanHeader[Request], Generic[Request, Option], frozen=True, kw_only=True, omit_defaults=True):
+class RankedPlan(PlanHeader[Request], Generic[Request, Option], kw_only=True):
     """A plan that ranks options for one model: the first is the answer."""
 
     model: dict[str, Any]
@@ -390,9 +389,7 @@ class RankedPlan(PlanHeader[Request], Generic[Request, Option], frozen=True, kw_
     """What the formats of the options keep of the score as released, as published."""
 
 
-class ServePlan(
-    RankedPlan[Serve, ServeOption], frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="serve"
-):
+class ServePlan(RankedPlan[Serve, ServeOption], kw_only=True, tag_field="kind", tag="serve"):
     """The answer to a serving request."""
 
     frontier: tuple[int, ...] = ()

@@ -5,18 +5,17 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import Configuration, RankedPlan
 from tonnage.domain.requests.rl import Rl
 from tonnage.domain.rl import RlCase
 from tonnage.domain.train_plan import RunOption
+from tonnage.record import SparseRecord
 
 __all__ = ["Rl"]
 
 
-class RlSplit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RlSplit(SparseRecord, kw_only=True):
     """One way to divide the first option's accelerators, and what each side takes of a step."""
 
     rollout: int
@@ -28,7 +27,7 @@ class RlSplit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     step_s: float
 
 
-class RlOption(RunOption, frozen=True, kw_only=True, omit_defaults=True):
+class RlOption(RunOption, kw_only=True):
     """One accelerator type at one count, split, arranged on both sides; its configuration is the trainer's."""
 
     case: RlCase
@@ -56,7 +55,7 @@ class RlOption(RunOption, frozen=True, kw_only=True, omit_defaults=True):
         return tuple(phase for part in self.step.parts for phase in (part.parts if part.rule == "max" else (part,)))
 
 
-class RlPlan(RankedPlan[Rl, RlOption], frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="rl"):
+class RlPlan(RankedPlan[Rl, RlOption], kw_only=True, tag_field="kind", tag="rl"):
     """The answer to a request for reinforcement learning."""
 
     splits: tuple[RlSplit, ...] = ()

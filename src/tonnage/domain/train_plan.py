@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-import msgspec
-
 from tonnage.domain.answer import Quantity
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.plan import Bill, RankedOption, RankedPlan
 from tonnage.domain.requests.train import FineTune, Train
+from tonnage.record import SparseRecord
 
 PAYS: Final = 1.6
 """Speed that a doubling must bring to count as paying: below it the run costs a quarter more. Chosen. [-]"""
 
 
-class TrainConfiguration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TrainConfiguration(SparseRecord, kw_only=True):
     """One way to run the steps: accelerator, count, degrees, batches, formats, software."""
 
     accelerator: str
@@ -51,7 +50,7 @@ class TrainConfiguration(msgspec.Struct, frozen=True, kw_only=True, omit_default
         return f"{self.count} x {self.accelerator} {self.layout.label}"
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Run(SparseRecord, kw_only=True):
     """The run over time."""
 
     steps: float
@@ -93,7 +92,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.wall_s.value - self.waiting_s
 
 
-class Milestone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Milestone(SparseRecord, kw_only=True):
     """A point of the timeline."""
 
     after_s: float
@@ -102,7 +101,7 @@ class Milestone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """ISO."""
 
 
-class ScalingPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ScalingPoint(SparseRecord, kw_only=True):
     """The same accelerator at another count: strong = the same global batch, weak = the same share per rank."""
 
     kind: Literal["strong", "weak"]
@@ -117,7 +116,7 @@ class ScalingPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     layout: str = ""
 
 
-class RunOption(RankedOption[TrainConfiguration], frozen=True, kw_only=True, omit_defaults=True):
+class RunOption(RankedOption[TrainConfiguration], kw_only=True):
     """One configuration that trains, on one offer: its step, its run, its bill."""
 
     step_s: Quantity
@@ -134,7 +133,7 @@ class RunOption(RankedOption[TrainConfiguration], frozen=True, kw_only=True, omi
     """That memory fits and that deadline and budget, where given, are kept, all at once. [-]"""
 
 
-class TrainOption(RunOption, frozen=True, kw_only=True, omit_defaults=True):
+class TrainOption(RunOption, kw_only=True):
     """An option of pre-training or fine-tuning."""
 
     mfu: float
@@ -149,7 +148,7 @@ class TrainOption(RunOption, frozen=True, kw_only=True, omit_defaults=True):
         return self.accelerators * self.run.billed_s / 3600.0
 
 
-class TrainPlan(RankedPlan[Train | FineTune, TrainOption], frozen=True, kw_only=True, omit_defaults=True):
+class TrainPlan(RankedPlan[Train | FineTune, TrainOption], kw_only=True):
     """The answer to a training or fine-tuning request."""
 
     kind: Literal["train", "finetune"]

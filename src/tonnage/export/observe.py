@@ -10,17 +10,16 @@ named in `unwatched` instead of guessed.
 
 from __future__ import annotations
 
-import msgspec
-
 from tonnage.domain.answer import Quantity
 from tonnage.domain.engine_spec import Series, ServerMetrics
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.engines.registry import engine_spec, metrics_of
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import Deployment, deployment
+from tonnage.record import Record
 
 
-class Signal(msgspec.Struct, frozen=True, kw_only=True):
+class Signal(Record, kw_only=True):
     """One number of a running service beside its plan."""
 
     name: str
@@ -37,7 +36,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
     """Objective, or most that the plan takes."""
 
 
-class Watched(msgspec.Struct, frozen=True, kw_only=True):
+class Watched(Record, kw_only=True):
     """A plan as its monitoring reads it."""
 
     deployment: Deployment

@@ -11,13 +11,12 @@ import csv
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-import msgspec
-
 from tonnage.errors import BadRequest
 from tonnage.export.text import data_text, head
+from tonnage.record import Record
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class Target(Record, kw_only=True):
     """One engine or orchestrator that files can be written for."""
 
     name: str
@@ -55,7 +54,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return f"#!/usr/bin/env bash\n{top}set -euo pipefail\n{asked}{body}"
 
 
-class Server(msgspec.Struct, frozen=True, kw_only=True):
+class Server(Record, kw_only=True):
     """One replica of a serving engine: image, arguments, and where it answers."""
 
     version: str
@@ -79,7 +78,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-class Names(msgspec.Struct, frozen=True, kw_only=True):
+class Names(Record, kw_only=True):
     """Spellings of one accelerator."""
 
     accelerator: str

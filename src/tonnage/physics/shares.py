@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import math
 
-import msgspec
-
 from tonnage.domain.layout import Layout
 from tonnage.domain.precision import Precision, number_format
 from tonnage.physics.work import Operator
+from tonnage.record import Record, SparseRecord
 
 WHOLE_MODEL_FORMATS = ("gguf-", "exl2-", "exl3-")
 """Families whose files quantise embeddings and head too."""
 
 
-class Tokens(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Tokens(SparseRecord, kw_only=True):
     """
     What one step processes on one attention-data-parallel rank.
 
@@ -54,7 +53,7 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.prompt_rows + self.decode_rows
 
 
-class Share(msgspec.Struct, frozen=True, kw_only=True):
+class Share(Record, kw_only=True):
     """One rank's share of a model: degrees, formats, and the links its collectives cross."""
 
     hidden: int

@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from math import ceil, log2
 from typing import Final
 
-import msgspec
-
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.training import TrainCoefficients, TrainSetup
 from tonnage.physics.collectives import level_bytes
 from tonnage.physics.efficiency import peak_flop_per_s, smooth_max
 from tonnage.physics.work import Operator
+from tonnage.record import Record
 
 _HEAD_HALF: Final = 32.0
 """Head width at which attention loses half: 64 wide heads reach 0.83 of what 128 wide ones do (measured
@@ -193,7 +192,7 @@ def _narrow_share(accelerator: Accelerator, compute: str, coefficients: TrainCoe
     return min(kernels, accelerator.power_w / (energy * 1e-12 * accelerator.peaks[compute]))
 
 
-class Network(msgspec.Struct, frozen=True, kw_only=True):
+class Network(Record, kw_only=True):
     """Links of one job: inside the fast domain and between domains, as collectives use them. [bytes/s]"""
 
     domain: int

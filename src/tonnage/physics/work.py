@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
+from tonnage.record import SparseRecord
 
 Kind = Literal[
     "gemm",  # m tokens x n outputs x k inputs
@@ -34,7 +34,7 @@ Kind = Literal[
 ]
 
 
-class Operator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Operator(SparseRecord, kw_only=True):
     """
     One operation as it runs on one rank.
 

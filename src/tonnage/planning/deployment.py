@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage import catalog
@@ -55,6 +54,7 @@ from tonnage.physics.memory import resolve_precision
 from tonnage.physics.vision import known_images
 from tonnage.planning.error_model import ErrorModel, basis_of_tier, serve_level
 from tonnage.planning.speculation import check_beams, speculation_of, with_published_acceptance
+from tonnage.record import Record
 from tonnage.simulation.adapters import adapter_parts, with_adapters, with_room_for_adapters
 from tonnage.simulation.encoder import held_for_images, with_encoder
 from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
@@ -73,7 +73,7 @@ HOPPER_BYTES_PER_S: Final = 36.4e9
 """Data-sheet bandwidth per multiprocessor beyond which Hopper parts gain nothing: H200's. [bytes/s]"""
 
 
-class Deployment(msgspec.Struct, frozen=True, kw_only=True):
+class Deployment(Record, kw_only=True):
     """One configuration with every default filled in: everything that holds before any traffic comes."""
 
     case: ServeCase

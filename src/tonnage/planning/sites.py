@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from math import prod
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage import catalog
@@ -33,9 +32,10 @@ from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.common import Filters
 from tonnage.optimize.layouts import WIDEST
 from tonnage.pricing.terms import billing_rules, stated_step_s
+from tonnage.record import Record
 
 
-class Site(msgspec.Struct, frozen=True, kw_only=True):
+class Site(Record, kw_only=True):
     """An accelerator, the link between those of one instance, and the offers that rent it so."""
 
     accelerator: Accelerator

@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import msgspec
-
 from tonnage.domain.accuracy import (
     AccuracyReport,
     BlockErrors,
@@ -21,6 +19,7 @@ from tonnage.domain.accuracy import (
     Reliability,
     SetAside,
 )
+from tonnage.record import Record
 from tonnage.report.document import Document, Headline, Note, document, grid
 from tonnage.report.out_of_sample import (
     DUELS,
@@ -49,7 +48,7 @@ NOTABLE = 0.25
 """Median error above which the page explains a block."""
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
+class Page(Record, kw_only=True):
     """What the page adds to a report."""
 
     overall: tuple[BlockErrors, ...]

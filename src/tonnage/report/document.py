@@ -13,8 +13,10 @@ from typing import Final, Literal
 
 import msgspec
 
+from tonnage.record import Record
 
-class Headline(msgspec.Struct, frozen=True, tag_field="block", tag="headline"):
+
+class Headline(Record, tag_field="block", tag="headline"):
     """The answer itself, in a line or two; what it consists of stands three blanks apart."""
 
     text: str
@@ -27,7 +29,7 @@ class Headline(msgspec.Struct, frozen=True, tag_field="block", tag="headline"):
         return tuple(filter(None, self.text.split("   ")))
 
 
-class Meter(msgspec.Struct, frozen=True):
+class Meter(Record):
     """A number against its limit."""
 
     name: str
@@ -57,13 +59,13 @@ class Meter(msgspec.Struct, frozen=True):
         return " ".join(words) + (f", {self.chance} sure" if self.chance else "")
 
 
-class Meters(msgspec.Struct, frozen=True, tag_field="block", tag="meters"):
+class Meters(Record, tag_field="block", tag="meters"):
     """The numbers that decide, each against its limit."""
 
     meters: tuple[Meter, ...]
 
 
-class Column(msgspec.Struct, frozen=True):
+class Column(Record):
     """The head of a column, and how it gives way where there is little room."""
 
     head: str
@@ -75,7 +77,7 @@ class Column(msgspec.Struct, frozen=True):
     """Left out when there is no room, the highest first; 0 = stays."""
 
 
-class Table(msgspec.Struct, frozen=True, tag_field="block", tag="table"):
+class Table(Record, tag_field="block", tag="table"):
     """Rows under heads."""
 
     columns: tuple[Column, ...]
@@ -93,7 +95,7 @@ EVERY: Final = sys.maxsize
 """In place of a number of rows: all of them."""
 
 
-class Text(msgspec.Struct, frozen=True, tag_field="block", tag="text"):
+class Text(Record, tag_field="block", tag="text"):
     """A line of text."""
 
     text: str
@@ -104,7 +106,7 @@ class Text(msgspec.Struct, frozen=True, tag_field="block", tag="text"):
     """Fields of the request that ask for what the line offers."""
 
 
-class Note(msgspec.Struct, frozen=True, tag_field="block", tag="note"):
+class Note(Record, tag_field="block", tag="note"):
     """A remark that can be skipped."""
 
     text: str = ""
@@ -117,13 +119,13 @@ class Note(msgspec.Struct, frozen=True, tag_field="block", tag="note"):
         return f"{self.text} {self.hint}".strip()
 
 
-class Command(msgspec.Struct, frozen=True, tag_field="block", tag="command"):
+class Command(Record, tag_field="block", tag="command"):
     """Something to copy and run: names in it stay as a machine reads them."""
 
     text: str
 
 
-class Section(msgspec.Struct, frozen=True, tag_field="block", tag="section"):
+class Section(Record, tag_field="block", tag="section"):
     """Blocks under a heading that names what stands below it."""
 
     title: str
@@ -135,7 +137,7 @@ Contents = Block | str | None | Iterable[Block | str | None]
 """Of a section: a block or text, or several."""
 
 
-class Document(msgspec.Struct, frozen=True):
+class Document(Record):
     """An answer as blocks: what is decided upon, and why it is so."""
 
     first: tuple[Block, ...]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import PlanHeader, RankedPlan
+from tonnage.record import Record
 from tonnage.report.document import (
     Block,
     Contents,
@@ -74,7 +73,7 @@ REGION: Final = ("region<", lambda option: option.bill.region)
 TERM: Final = ("term<", lambda option: option.bill.term)
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
+class Page(Record, kw_only=True):
     """What a kind of plan says of itself."""
 
     question: Callable[..., list[str]]

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import msgspec
+from tonnage.record import Record
 
 
-class Idle(msgspec.Struct, frozen=True, kw_only=True):
+class Idle(Record, kw_only=True):
     """A replica that is switched off when nobody has asked for a while."""
 
     cold_share: float

@@ -29,6 +29,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tonnage.domain.requests.common import Slo
+from tonnage.record import Record
 
 LONE: Final = 0.01
 """In flight where a request is as good as alone. [requests]"""
@@ -40,7 +41,7 @@ MOST_BUSY: Final = 0.999
 """Share of time that prompts may take at most: beyond it queues have no end. [-]"""
 
 
-class ReplicaTimes(msgspec.Struct, frozen=True, kw_only=True):
+class ReplicaTimes(Record, kw_only=True):
     """Step times of one replica: decode steps at a few batch sizes, and the prompt's own time."""
 
     batches: tuple[float, ...]
@@ -75,7 +76,7 @@ class ReplicaTimes(msgspec.Struct, frozen=True, kw_only=True):
     """At the batches: further factor on the time to the first token. [-]"""
 
 
-class ReplicaLoad(msgspec.Struct, frozen=True, kw_only=True):
+class ReplicaLoad(Record, kw_only=True):
     """What arrives and what is allowed: lengths, burstiness, objectives, the most requests at once."""
 
     output_tokens: float
@@ -89,7 +90,7 @@ class ReplicaLoad(msgspec.Struct, frozen=True, kw_only=True):
     """KV cache and batch limits. [requests]"""
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True):
+class Point(Record, kw_only=True):
     """The steady state at one load."""
 
     rate_per_s: float

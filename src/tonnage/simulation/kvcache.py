@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage.domain.accelerator import Accelerator
@@ -32,6 +31,7 @@ from tonnage.physics.memory import (
     kv_bytes_per_token,
     weight_bytes,
 )
+from tonnage.record import Record, SparseRecord
 from tonnage.simulation.drafting import draft_precision
 from tonnage.units import GiB, MiB, show
 
@@ -51,7 +51,7 @@ GROUP_BYTES_V0: Final = 1.8 * GiB
 """The same up to 0.7 over NVLink: 1.79 GiB with two H100, 1.9 with eight A100 beyond one (start logs). [bytes]"""
 
 
-class Demand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Demand(SparseRecord, kw_only=True):
     """What should be resident at once: sequences and the tokens each has. Absent = only what the engine keeps."""
 
     concurrency: float = 1.0
@@ -65,7 +65,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A draft whose weights stand beside the model's, and which keeps every token once more."""
 
 
-class Device(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Device(SparseRecord, kw_only=True):
     """What a start log tells about the device, where it is known better than from the catalogue."""
 
     total_bytes: float | None = None
@@ -74,7 +74,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Held outside the engine's allocator: context, NCCL, libraries, other processes. [bytes]"""
 
 
-class KvPool(msgspec.Struct, frozen=True, kw_only=True):
+class KvPool(Record, kw_only=True):
     """The cache of one rank, beside everything else in its memory."""
 
     tokens: float
@@ -100,7 +100,7 @@ class KvPool(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class _Held(msgspec.Struct, frozen=True, kw_only=True):
+class _Held(Record, kw_only=True):
     """What stands beside the cache, and the limit both share."""
 
     limit_bytes: float

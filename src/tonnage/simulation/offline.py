@@ -22,6 +22,7 @@ from tonnage.errors import Unmeasured
 from tonnage.physics.traced import LAYER, PIXELS, TOKENS
 from tonnage.physics.unet import GROUP_NORM
 from tonnage.physics.work import Operator, Work
+from tonnage.record import Record
 
 _SIXTEEN: Final = frozenset({"fp16", "bf16"})
 _STANDS_IN: Final = {
@@ -59,7 +60,7 @@ _PLAIN_TOUCH: Final = 1.75
 """Traffic of a transformer's element-wise passes, one by one, over the fused passes of a work list: BERT-base, ViT."""
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
+class Machine(Record, kw_only=True):
     """One accelerator as an engine sees it."""
 
     peaks: dict[str, float]
@@ -83,7 +84,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """Elements of a product's output at which half the peak is reached: each multiprocessor makes whole tiles. [-]"""
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
+class Taken(Record, kw_only=True):
     """Where the time of one pass goes. Arithmetic, traffic and starts sum to `device_s`. [s]"""
 
     arithmetic_s: float

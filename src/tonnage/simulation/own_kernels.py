@@ -30,14 +30,13 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.engine_spec import EngineSpec, Release
 from tonnage.domain.model import Attention, Model
 from tonnage.domain.precision import FORMATS, number_format
 from tonnage.physics.efficiency import cycle_s
 from tonnage.physics.work import Operator
+from tonnage.record import Record
 
 BESIDE_PROMPTS: Final = 1.54
 """
@@ -99,7 +98,7 @@ def has_prompt_kernels(accelerator: Accelerator) -> bool:
     return built and bool(accelerator.peaks.get("fp32"))
 
 
-class Batching(msgspec.Struct, frozen=True, kw_only=True):
+class Batching(Record, kw_only=True):
     """How such kernels run decode steps on one part under one release."""
 
     captured: bool

@@ -14,9 +14,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Literal, get_args
 
-import msgspec
-
 from tonnage.errors import BadRequest
+from tonnage.record import Record
 from tonnage.simulation.serving import Simulated, loop_of, never_admitted, play_run, select_requests
 from tonnage.simulation.simulated import Floats, Limits, Requests, StepArrays
 
@@ -28,7 +27,7 @@ MOST_TURNS: Final = 2_000
 _SAME_S: Final = 1e-9
 
 
-class Scaling(msgspec.Struct, frozen=True, kw_only=True):
+class Scaling(Record, kw_only=True):
     """An autoscaler's settings."""
 
     in_flight: float

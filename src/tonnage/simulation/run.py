@@ -13,8 +13,6 @@ from __future__ import annotations
 from math import exp, log, sqrt
 from typing import Final
 
-import msgspec
-
 from tonnage.domain.answer import Basis, Quantity
 from tonnage.domain.train_plan import Run
 from tonnage.physics.goodput import (
@@ -25,6 +23,7 @@ from tonnage.physics.goodput import (
     time_between_interruptions_s,
     useful_time_fraction,
 )
+from tonnage.record import Record
 
 Z90: Final = 1.6449
 """Standard deviations to either end of a 90 % interval."""
@@ -36,7 +35,7 @@ _STRATA: Final = (-1.6449, -1.0364, -0.6745, -0.3853, -0.1257, 0.1257, 0.3853, 0
 _COUNTS: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
-class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+class Cluster(Record, kw_only=True):
     """What one job meets on one kind of cluster."""
 
     nodes: float
@@ -55,7 +54,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     spot_down_s: float = 0.0
 
 
-class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
+class RunSpec(Record, kw_only=True):
     """One run, said in numbers."""
 
     steps: float
@@ -118,7 +117,7 @@ def run_over_time(spec: RunSpec) -> Run:
     )
 
 
-class _Useful(msgspec.Struct, frozen=True):
+class _Useful(Record):
     low: float
     worst_90: float
     middle: float
@@ -152,7 +151,7 @@ def _useful_quantiles(spec: RunSpec, *, work: float, interval: float) -> _Useful
     return _Useful(found[size // 20], found[size // 10], found[size // 2], found[size - 1 - size // 20])
 
 
-class SpotMix(msgspec.Struct, frozen=True, kw_only=True):
+class SpotMix(Record, kw_only=True):
     """A run that starts on spot and ends on time on on-demand instances."""
 
     on_demand_s: float

@@ -28,6 +28,7 @@ from tonnage.physics.matrices import feed_forward_matrices, mixer_matrices
 from tonnage.physics.operators import has_skewed_table, operator_evidence, operator_s, timed_with_experts
 from tonnage.physics.transformer import Tokens, encode_work, step_work
 from tonnage.physics.work import Operator, Work
+from tonnage.record import Record
 from tonnage.simulation.own_kernels import (
     Batching,
     has_prompt_kernels,
@@ -46,7 +47,7 @@ _CORES: Final = frozenset({"attention_decode", "mla_decode"})
 _HEAD: Final = frozenset({"head", "gather logits", "sampling"})
 
 
-class Speculation(msgspec.Struct, frozen=True, kw_only=True):
+class Speculation(Record, kw_only=True):
     """Tokens drafted per step and sequence, and the chance that each is accepted (independently)."""
 
     tokens: float
@@ -62,7 +63,7 @@ class Speculation(msgspec.Struct, frozen=True, kw_only=True):
         return rejected / (1.0 - a)
 
 
-class Placement(msgspec.Struct, frozen=True, kw_only=True):
+class Placement(Record, kw_only=True):
     """A model on accelerators in a layout under an engine: everything a step's time depends on but its tokens."""
 
     model: Model
@@ -97,7 +98,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """Copies of busy experts stand on several ranks, so that wide expert parallelism meets no skew."""
 
 
-class Parts(msgspec.Struct, frozen=True, kw_only=True):
+class Parts(Record, kw_only=True):
     """One step's time on the accelerator, by what sets it. Products are split by the limit that binds them. [s]"""
 
     memory: float = 0.0

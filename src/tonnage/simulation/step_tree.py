@@ -18,6 +18,7 @@ from tonnage.domain.answer import Evidence, Execution, Opened, Quantity, named
 from tonnage.domain.engine_spec import Overheads, captured_batch
 from tonnage.physics.operators import roofline_of
 from tonnage.physics.work import Operator, Work
+from tonnage.record import Record
 from tonnage.simulation.step_parts import (
     Placement,
     decode_attention_work,
@@ -58,7 +59,7 @@ _OWN_KERNELS: Final = Evidence(tier="formula", source="kernels of the engine's o
 _TABLE: Final = Evidence(tier="formula", source="log-log and affine interpolation (engine.steps)")
 
 
-class Pricing(msgspec.Struct, frozen=True, kw_only=True):
+class Pricing(Record, kw_only=True):
     """What an operator's time in a step rests on."""
 
     placement: Placement
@@ -149,7 +150,7 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True):
         )  # fmt: skip
 
 
-class OpenTable(StepTable, frozen=True, kw_only=True):
+class OpenTable(StepTable, kw_only=True):
     """The same steps, each `Opened`: what a formula makes of them keeps what it is made of."""
 
     pricing: Pricing

@@ -16,13 +16,12 @@ from __future__ import annotations
 from math import log, sqrt
 from typing import NamedTuple
 
-import msgspec
-
 from tonnage.domain.efficiency import Rung
 from tonnage.domain.engine_spec import Overheads, captured_batch
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention, Moe
 from tonnage.physics.efficiency import weakest_rung
+from tonnage.record import Record
 from tonnage.simulation.between import affine_at, value_at
 from tonnage.simulation.drafting import DraftParts, draft_parts, drafting_s
 from tonnage.simulation.step_parts import (
@@ -76,7 +75,7 @@ class RankRows(NamedTuple):
         return max(1.0, self.decodes + self.prompts)
 
 
-class StepTable(msgspec.Struct, frozen=True, kw_only=True):
+class StepTable(Record, kw_only=True):
     """Step times of one replica at a few shapes, read by interpolation."""
 
     rows: tuple[float, ...]
@@ -228,7 +227,7 @@ def _fullest_share(prompts: float, ranks: int) -> float:
     return min(1.0, max(fullest, min(1.0, prompts)) / prompts)
 
 
-class StepGrid(msgspec.Struct, frozen=True, kw_only=True):
+class StepGrid(Record, kw_only=True):
     """Parts of steps at a few shapes: what a table is priced from, whatever the engine adds."""
 
     rows: tuple[float, ...]

@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from typing import Final, Literal
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage import catalog
@@ -28,6 +27,7 @@ from tonnage.domain.case import Case, InferResult, Latency, Result, ServeCase, S
 from tonnage.domain.model import Attention, Model
 from tonnage.errors import BadFact, TonnageError
 from tonnage.planning.train.estimate import layer_weights
+from tonnage.record import Record
 from tonnage.units import GiB
 from tonnage.validation.rows import Row, count, number, text
 from tonnage.validation.train_cases import model_of
@@ -42,7 +42,7 @@ NAMES: Final = (
 Statistic = Literal["mean", "p50"]
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class Measured(Record, kw_only=True):
     """One measured number of a row."""
 
     quantity: str
@@ -56,7 +56,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """Memory of weights and cache alone, without what the process and its kernels need beside."""
 
 
-class Predicted(msgspec.Struct, frozen=True, kw_only=True):
+class Predicted(Record, kw_only=True):
     """What a result says about one measured number."""
 
     value: float

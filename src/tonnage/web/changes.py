@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
-import msgspec
-
 from tonnage.domain.machine import LocalAnswer
 from tonnage.domain.plan import BreakEven
+from tonnage.record import Record
 from tonnage.report.document import Text
 from tonnage.report.names import in_names
 from tonnage.units import show
@@ -37,7 +36,7 @@ WORDS: Final = {
 _RELAXED: Final = re.compile(r"^(?:Would work: )?without --([a-z0-9-]+):? ", re.IGNORECASE)
 
 
-class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
+class Suggestion(Record, kw_only=True):
     """One change, in words, and the address that asks for it; empty where no field does."""
 
     text: str

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import msgspec
-
 from tonnage import catalog
 from tonnage.domain.machine import LocalAnswer, LocalRow
 from tonnage.domain.model import Moe
+from tonnage.record import Record
 from tonnage.report.names import model_name
 from tonnage.units import GiB
 
@@ -19,7 +18,7 @@ BANDS: Final = ((100.0, "100 tokens/s or more"), (50.0, "50 to 100"), (25.0, "25
 BILLION: Final = 1e9
 
 
-class Cell(msgspec.Struct, frozen=True, kw_only=True):
+class Cell(Record, kw_only=True):
     """One model in one format."""
 
     speed: str = ""
@@ -34,7 +33,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """The format that is recommended for this model."""
 
 
-class MatrixRow(msgspec.Struct, frozen=True, kw_only=True):
+class MatrixRow(Record, kw_only=True):
     """One model."""
 
     name: str
@@ -43,7 +42,7 @@ class MatrixRow(msgspec.Struct, frozen=True, kw_only=True):
     cells: tuple[Cell, ...]
 
 
-class Matrix(msgspec.Struct, frozen=True, kw_only=True):
+class Matrix(Record, kw_only=True):
     """The whole, in groups of models that a reader compares."""
 
     machine: str

@@ -22,6 +22,7 @@ from tonnage.domain.published import Near
 from tonnage.domain.requests.field import Field
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.export import Offered
+from tonnage.record import Record
 from tonnage.report import html
 from tonnage.report.answers import explains, explanation_of
 from tonnage.report.document import Section, grid
@@ -74,7 +75,7 @@ CARDS: Final = ("chat", "code", "rag", "summarise", "reasoning", "agent")
 """Traffic profiles that a form shows side by side."""
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
+class Shown(Record, kw_only=True):
     """An answer on its page."""
 
     key: str

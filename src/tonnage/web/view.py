@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tonnage.domain.machine import LocalAnswer
+from tonnage.record import Record
 from tonnage.report import html
 from tonnage.report.answers import document_of, explains, explanation_of, works
 from tonnage.report.charts import Chart, charts_of
@@ -59,7 +60,7 @@ LEADING: Final = ("frontier", "fleet", "cost", "owning", "phases", "hits")
 """Charts that stand beside the answer, not in a tab."""
 
 
-class Card(msgspec.Struct, frozen=True, kw_only=True):
+class Card(Record, kw_only=True):
     """One of the choices."""
 
     name: str
@@ -82,7 +83,7 @@ class Texts(NamedTuple):
     """Risks and losses of quality: what to look at before the answer is relied on."""
 
 
-class AnswerView(msgspec.Struct, frozen=True, kw_only=True):
+class AnswerView(Record, kw_only=True):
     """What the template fills in."""
 
     good: bool

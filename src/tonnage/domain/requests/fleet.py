@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-import msgspec
-
 from tonnage.domain.requests.common import TERMS, Confidence, Filters, Lengths, LoadShape
 from tonnage.domain.requests.field import (
     MAY_BE_NOTHING,
@@ -21,6 +19,7 @@ from tonnage.domain.requests.field import (
 from tonnage.domain.requests.infer import Infer
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.requests.train import FineTune, Train
+from tonnage.record import SparseRecord
 
 MAX_BUCKETS: Final = 8
 _USUAL_TERMS: Final = ("on-demand", "spot", "reserved-1y")
@@ -44,7 +43,7 @@ RUN_FIELDS: Final = frozenset({
 _SLICES: Final = accelerator_field("replicas may run on slices of an accelerator (MIG)", "flag", name="slices")
 
 
-class Bucket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Bucket(SparseRecord, kw_only=True):
     """Requests of like lengths."""
 
     share: Annotated[float, Field("of the requests", "fraction", high=1.0)]
@@ -54,7 +53,7 @@ class Bucket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Prompt plus answer, from and below; absent = every request has the mean lengths. [tokens]"""
 
 
-class FleetWorkload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FleetWorkload(SparseRecord, kw_only=True):
     """One of several loads: answers within objectives, a pile to be worked off, samples, runs of training, or work for
     host cores."""
 
@@ -133,7 +132,7 @@ class FleetWorkload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return 0.5 if asked is None else asked.confidence
 
 
-class OwnMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class OwnMachine(SparseRecord, kw_only=True):
     """Accelerators that are there already: bought, or reserved before."""
 
     name: Annotated[str, Field("what the answer calls it")]
@@ -147,7 +146,7 @@ class OwnMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     vcpus: Annotated[float | None, accelerator_field("virtual cores of one machine", high=1e5)] = None
 
 
-class FleetQuota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FleetQuota(SparseRecord, kw_only=True):
     """At most so many accelerators of whatever the other fields name."""
 
     most: Annotated[int, accelerator_field("accelerators at once; 0 = none", low=-1.0, high=1e7)]
@@ -162,7 +161,7 @@ class FleetQuota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{self.most} x {' '.join(named)}" if named else f"{self.most} accelerators in all"
 
 
-class FleetRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FleetRequest(SparseRecord, kw_only=True):
     """Several workloads, and what may be had for them. Filters hold for all of them; a workload may narrow them."""
 
     workloads: Annotated[

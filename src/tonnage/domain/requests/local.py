@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
-
 from tonnage.domain.requests.field import MAY_BE_NOTHING, Field, accelerator_field
+from tonnage.record import SparseRecord
 
 
-class LocalRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LocalRequest(SparseRecord, kw_only=True):
     """What is asked about a machine."""
 
     accelerator: Annotated[

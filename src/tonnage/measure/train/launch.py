@@ -30,6 +30,7 @@ from tonnage.domain.train_measurement import (
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.measure.train.probe import FOLDER
 from tonnage.measure.train.records import RankLog, Stepped, mean, mean_parts, read_ranks
+from tonnage.record import Record
 
 INJECTED: Final = Path(__file__).parent / "inject"
 _POLL_S: Final = 0.2
@@ -39,7 +40,7 @@ WARMUP: Final = 3
 """Steps left out at the start, where the user does not say: allocators, kernels and connections are set up. [-]"""
 
 
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+class Bounds(Record, kw_only=True):
     """How long each run may go on: it is ended after so many steps or so long, whichever comes first."""
 
     steps: int | None = None

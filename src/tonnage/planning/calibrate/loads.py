@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage.catalog import Additions
@@ -31,6 +30,7 @@ from tonnage.planning.drift import place_of
 from tonnage.planning.error_model import basis_of_tier, serve_level, serve_load
 from tonnage.planning.replica import decode_tokens
 from tonnage.planning.serve.traffic import grid_of, interrupted_share, under_load
+from tonnage.record import Record
 from tonnage.simulation.steps import StepTable, step_table
 from tonnage.units import show
 
@@ -40,7 +40,7 @@ _FAILING: Final = 0.05
 """Share of failed requests above which a load is not what it says. [-]"""
 
 
-class Stack(msgspec.Struct, frozen=True, kw_only=True):
+class Stack(Record, kw_only=True):
     """The user's stack: what was measured, beyond what a measurement says of itself."""
 
     model: str | Model

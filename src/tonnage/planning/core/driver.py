@@ -14,7 +14,6 @@ from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage import catalog
@@ -47,6 +46,7 @@ from tonnage.planning.core.header import (
 )
 from tonnage.planning.core.measure_first import Weighed, first_of
 from tonnage.planning.core.ranking import Traits, choices, traits_of
+from tonnage.record import Record
 
 if TYPE_CHECKING:
     from tonnage.planning.calibration_use import Run
@@ -64,7 +64,7 @@ Option = TypeVar("Option", bound=Weighed)
 Made = TypeVar("Made", bound=RankedPlan[Any, Any])
 
 
-class Found(msgspec.Struct, Generic[Request, Option, Made], frozen=True, kw_only=True):
+class Found(Record, Generic[Request, Option, Made], kw_only=True):
     """What a search found."""
 
     options: tuple[Option, ...]
@@ -93,7 +93,7 @@ def _nothing(asked: object, loser: Loser) -> Iterable[Run]:
     return ()
 
 
-class Kind(msgspec.Struct, Generic[Request, Question, Option, Made], frozen=True, kw_only=True):
+class Kind(Record, Generic[Request, Question, Option, Made], kw_only=True):
     """What is particular to one kind of plan."""
 
     ask: Callable[[Request, Additions, date], Question]

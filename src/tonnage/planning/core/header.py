@@ -39,6 +39,7 @@ from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.physics.parameters import active_parameters, parameters
 from tonnage.planning.sites import none_passes
+from tonnage.record import Record
 from tonnage.simulation.capacity import Point
 from tonnage.version import __version__, can_simulate
 
@@ -109,7 +110,7 @@ class Loser(Protocol):
 AnyLoser = TypeVar("AnyLoser", bound=Loser)
 
 
-class Infeasible(msgspec.Struct, frozen=True, kw_only=True):
+class Infeasible(Record, kw_only=True):
     """A configuration that cannot do it. `alone` is set when memory suffices and a latency objective does not."""
 
     configuration: Configuration
@@ -179,7 +180,7 @@ Asked = TypeVar("Asked", bound=msgspec.Struct)
 Request = TypeVar("Request", bound=Serve | Batch | Train | FineTune | Infer | Rl)
 
 
-class Context(msgspec.Struct, Generic[Request], frozen=True, kw_only=True):
+class Context(Record, Generic[Request], kw_only=True):
     """A request with its model, the day that prices are aged from, and the user's own files."""
 
     request: Request

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage.catalog import Additions
@@ -40,11 +39,12 @@ from tonnage.planning.serve.option import has_objectives, most_of
 from tonnage.planning.serve.variations import Variations
 from tonnage.planning.sessions.reuse import reusing_replica
 from tonnage.planning.sites import Site
+from tonnage.record import Record
 from tonnage.simulation.capacity import Point
 from tonnage.units import whole_percent
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+class Candidate(Record, kw_only=True):
     """One configuration of one workload's model at one kind of site."""
 
     workload: int

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage.domain.fleet_plan import FleetCheck, FleetRequest, FleetWorkload
@@ -18,6 +17,7 @@ from tonnage.planning.fleet.requests import draw_for_workload
 from tonnage.planning.fleet.stock import Stock, machine_of, quotas_on
 from tonnage.planning.host import serving_processes
 from tonnage.pricing.bills import HOURS_PER_MONTH
+from tonnage.record import Record
 from tonnage.simulation.simulated import Requests
 
 SECONDS_PER_HOUR: Final = 3600.0
@@ -26,7 +26,7 @@ MOST: Final = 0.99
 """Confidences that are priced beside the one asked for. [-]"""
 
 
-class FleetContext(msgspec.Struct, frozen=True, kw_only=True):
+class FleetContext(Record, kw_only=True):
     """The request with its hours, its machines, its chances, and what is known of how they turn out."""
 
     request: FleetRequest

@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage import catalog
@@ -27,13 +26,14 @@ from tonnage.planning.quotes import CONTRACT
 from tonnage.planning.sites import Site, sites
 from tonnage.pricing.bills import months_of
 from tonnage.pricing.terms import PREPAID, useful_share
+from tonnage.record import Record
 
 OWNED: Final = "own"
 SIZES: Final = frozenset({1, 2, 4, 8, 16})
 """Accelerators of an instance that replicas of 1, 2, 4, … fill without waste."""
 
 
-class Stock(msgspec.Struct, frozen=True, kw_only=True):
+class Stock(Record, kw_only=True):
     """One kind of machine that can be had."""
 
     site: Site

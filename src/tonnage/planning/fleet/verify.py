@@ -10,7 +10,6 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -23,6 +22,7 @@ from tonnage.planning.fleet.requests import SEED
 from tonnage.planning.fleet.samples import service_s
 from tonnage.planning.replica_arrays import replica_arrays
 from tonnage.planning.serve.option import has_objectives
+from tonnage.record import Record
 from tonnage.simulation.simulated import Requests
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ NARROW: Final = 1e-3
 """To which a chance is told. [-]"""
 
 
-class Group(msgspec.Struct, frozen=True, kw_only=True):
+class Group(Record, kw_only=True):
     """Equal replicas of one workload, wherever they stand."""
 
     chance: Candidate

@@ -15,8 +15,6 @@ from __future__ import annotations
 import heapq
 from typing import Final
 
-import msgspec
-
 from tonnage.catalog import Additions
 from tonnage.catalog.downloads import published_score
 from tonnage.catalog.hub.resolve import resolve
@@ -33,6 +31,7 @@ from tonnage.planning.own.groups import models_of, part_of
 from tonnage.planning.own.local import CONTEXT
 from tonnage.planning.own.machine import host_of
 from tonnage.planning.own.speed import Asked, device_room, side_of
+from tonnage.record import Record
 
 ROWS: Final = 4
 FORMATS: Final = ("gguf-q8_0", "gguf-q4_k_m")
@@ -40,7 +39,7 @@ RPC_S: Final = 2e-4
 """Hand-over of one token's hidden state between machines beside the bytes: a round trip of TCP in one room. [s]"""
 
 
-class Device(msgspec.Struct, frozen=True, kw_only=True):
+class Device(Record, kw_only=True):
     """One device as the split sees it."""
 
     name: str
@@ -50,7 +49,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     """That its memory holds."""
 
 
-class Split(msgspec.Struct, frozen=True, kw_only=True):
+class Split(Record, kw_only=True):
     """Layers of each device, and of the host."""
 
     layers: tuple[int, ...]

@@ -30,6 +30,7 @@ from tonnage.planning.deployment import Deployment, deploy
 from tonnage.planning.error_model import ErrorModel
 from tonnage.planning.serve.traffic import served_latency
 from tonnage.pricing.energy import IDLE_DRAW
+from tonnage.record import Record
 
 PIECE: Final = 512
 """Tokens of a prompt that the engine takes at once unless it is told otherwise (llama.cpp n_ubatch). [tokens]"""
@@ -44,7 +45,7 @@ _STEP: Final = 1024
 """Contexts are looked for in steps of this. [tokens]"""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class Asked(Record, kw_only=True):
     """One model in its formats with the context that is allocated, and how the engine cuts prompts."""
 
     model: Model
@@ -56,7 +57,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """Absent = the one that spreads a model over unlike memories."""
 
 
-class Side(msgspec.Struct, frozen=True, kw_only=True):
+class Side(Record, kw_only=True):
     """One memory of the machine with all of the model in it."""
 
     at: Deployment
@@ -227,7 +228,7 @@ _ENDS = ("embedding", "head", "towers", "norms", "other")
 """Parts of the weights that belong to no layer."""
 
 
-class Shares(msgspec.Struct, frozen=True, kw_only=True):
+class Shares(Record, kw_only=True):
     """Bytes of one model in its formats, as far as they can be moved, and as far as a token reads them."""
 
     layers: int

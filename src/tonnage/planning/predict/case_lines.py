@@ -26,6 +26,7 @@ from tonnage.engines.training import framework_words
 from tonnage.errors import BadFact, BadRequest, TonnageError, UnknownName, echo, nearest
 from tonnage.foreign import check_values
 from tonnage.planning.files import read_yaml
+from tonnage.record import Record
 
 LONGEST_LINE: Final = 1024 * 1024
 """Of one case; an inline model with every layer is some 10 kB. [bytes]"""
@@ -40,7 +41,7 @@ MAX_CLIENTS: Final = 100_000
 _NO_CASE: Final = 'no case is given; write one object a line, such as {"kind": "serve", …}'
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class Answer(Record, kw_only=True):
     """One line out."""
 
     text: bytes

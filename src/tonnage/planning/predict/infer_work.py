@@ -13,7 +13,6 @@ import re
 from functools import lru_cache
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage.catalog.fitted import offline, shape_of, unet_of
@@ -33,6 +32,7 @@ from tonnage.physics.traced import profile_work
 from tonnage.physics.transformer import encode_work, step_work
 from tonnage.physics.unet import unet_work, vae_decoder_work
 from tonnage.physics.work import Operator, Work
+from tonnage.record import Record
 
 _DISTILLED: Final = ("turbo", "lightning", "schnell", "lcm", "hyper", "flash")
 """Words in the names of models that need few steps and no guidance."""
@@ -56,7 +56,7 @@ _RECOMMENDER: Final = {"lookups": 214.0, "width": 128.0, "dense_parameters": 1.6
 """MLPerf DLRM-DCNv2: rows gathered for a sample, their width, and parameters of the dense part."""
 
 
-class Stage(msgspec.Struct, frozen=True, kw_only=True):
+class Stage(Record, kw_only=True):
     """Passes of one kind: their work for the whole batch, and how often they run."""
 
     name: str
@@ -64,7 +64,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     times: float = 1.0
 
 
-class Stages(msgspec.Struct, frozen=True, kw_only=True):
+class Stages(Record, kw_only=True):
     """Everything that answers one batch."""
 
     stages: tuple[Stage, ...]

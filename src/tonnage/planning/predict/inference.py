@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from tonnage import catalog
 from tonnage.catalog import NOTHING, Additions, hub
 from tonnage.catalog.engines import engine_lacking
@@ -30,6 +28,7 @@ from tonnage.physics.network import element_bytes
 from tonnage.physics.traced import inference_peak_bytes
 from tonnage.planning.error_model import ErrorModel, infer_level
 from tonnage.planning.predict.infer_work import Stages, precision_of, stages_of
+from tonnage.record import Record
 from tonnage.simulation.offline import Machine, Taken, machine_of, pass_s, peak_of
 from tonnage.units import show
 
@@ -47,7 +46,7 @@ _UNEVEN: Final = 6.0
 """Largest layer output over the mean, in a network known by its totals (ResNet-50: 0.8 of 11.1 M values)."""
 
 
-class Setup(msgspec.Struct, frozen=True, kw_only=True):
+class Setup(Record, kw_only=True):
     """A case with its names resolved."""
 
     case: InferCase
@@ -60,7 +59,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class Times(msgspec.Struct, frozen=True, kw_only=True):
+class Times(Record, kw_only=True):
     """One batch on one accelerator."""
 
     batch: int

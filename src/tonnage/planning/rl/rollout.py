@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import math
 
-import msgspec
-
 from tonnage.catalog.failures import run_fact
 from tonnage.catalog.traffic import profile
 from tonnage.domain.accelerator import Accelerator
@@ -21,11 +19,12 @@ from tonnage.domain.rl import RlCase
 from tonnage.planning.deployment import Deployment, deploy
 from tonnage.planning.error_model import ErrorModel
 from tonnage.planning.serve.traffic import grid_of, load_of
+from tonnage.record import Record
 from tonnage.simulation.rollout import MAX_REQUESTS, Rollout, RolloutLoad, fullest_share, response_lengths, rollout
 from tonnage.simulation.steps import step_table
 
 
-class Generation(msgspec.Struct, frozen=True, kw_only=True):
+class Generation(Record, kw_only=True):
     """The responses of one step, generated on the replicas of one layout."""
 
     deployment: Deployment

@@ -17,6 +17,7 @@ from tonnage.domain.training import OBJECTIVES
 from tonnage.errors import BadRequest
 from tonnage.physics.parameters import parameters
 from tonnage.planning.core.header import Context
+from tonnage.record import Record
 from tonnage.units import show
 
 PATIENCE_S: Final = {"train": 30 * 86400.0, "finetune": 86400.0}
@@ -35,7 +36,7 @@ _IMAGE_BATCH: Final = 256
 """Images per step: ResNet's on ImageNet (arXiv 1512.03385, 3.4)."""
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class Job(Record, kw_only=True):
     """The work, whoever runs it."""
 
     kind: Literal["train", "finetune"]
@@ -83,7 +84,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return self.sequences * self.seq_len * OBJECTIVES[self.case.objective].sequences
 
 
-class TrainContext(Context[Train | FineTune], frozen=True, kw_only=True):
+class TrainContext(Context[Train | FineTune], kw_only=True):
     """The request with everything that holds for every place."""
 
     job: Job

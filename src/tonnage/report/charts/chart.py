@@ -11,9 +11,8 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final
 
-import msgspec
-
 from tonnage.errors import BadRequest
+from tonnage.record import Record
 
 SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 WIDTH: Final = 560
@@ -27,7 +26,7 @@ ACCENT: Final = {"light": "#0b6f7b", "dark": "#4fb9c4"}
 FAINT: Final = {"light": "#d5dae2", "dark": "#3a4452"}
 
 
-class Chart(msgspec.Struct, frozen=True):
+class Chart(Record):
     """A picture and its table."""
 
     name: str
