@@ -97,7 +97,7 @@ def decode_pool(run: dict[str, Any]) -> Found:
         replica = build_replica(model=model, accelerator=part, configuration=configuration, lengths=lengths)
         if not replica.verdict.ok or replica.times is None:
             continue
-        most = min(concurrency_limit(replica.deployment, lengths), seats * layout.ranks)
+        most = min(concurrency_limit(replica, lengths), seats * layout.ranks)
         steps = ((most * i / 40, decode_step_s(replica.times, most * i / 40)) for i in range(1, 41))
         batch, step_s = max(((b, s) for b, s in steps if s <= limit_s), default=(0.0, 1.0))
         pace = batch / step_s

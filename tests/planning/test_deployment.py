@@ -33,7 +33,7 @@ def planned(part: Accelerator, *, engine: str = "vllm", layout: Layout | None = 
         engine=Engine(name=engine),
     )
     lengths = Lengths(prompt_tokens=128, output_tokens=128)
-    return build_replica(model=model, accelerator=part, configuration=configuration, lengths=lengths).deployment
+    return build_replica(model=model, accelerator=part, configuration=configuration, lengths=lengths)
 
 
 def stated(accelerator: str, *, engine: str = "vllm") -> Deployment:

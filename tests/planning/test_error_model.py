@@ -19,7 +19,7 @@ from tonnage.planning.error_model import (
     train_level,
 )
 from tonnage.planning.predict.predict import predict
-from tonnage.planning.replica import Replica, build_replica, with_queueing
+from tonnage.planning.replica import Replica, build_replica, errors_at, with_queueing
 from tonnage.simulation.capacity import ReplicaLoad, Steady, at_concurrency
 
 
@@ -79,9 +79,9 @@ def test_a_plan_is_as_sure_as_its_load() -> None:
     assert found.times is not None
     load = ReplicaLoad(output_tokens=200, output_tail_tokens=200)
     few, many = (at_concurrency(found.times, load, concurrency=c) for c in (4, 400))
-    assert found.errors(few, prompt_tokens=1000, state=None).factor("ttft_s") > 1.0
-    assert found.errors(few, prompt_tokens=1000, state=None).factor("ttft_s") < found.errors(
-        many, prompt_tokens=1000, state=None
+    assert errors_at(found, few, prompt_tokens=1000, state=None).factor("ttft_s") > 1.0
+    assert errors_at(found, few, prompt_tokens=1000, state=None).factor("ttft_s") < errors_at(
+        found, many, prompt_tokens=1000, state=None
     ).factor("ttft_s")
 
 
@@ -90,7 +90,7 @@ def test_a_queue_widens_what_arrives_at_a_rate() -> None:
     found = replica("H100")
     assert found.times is not None
     state = Steady(found.times, ReplicaLoad(output_tokens=200, output_tail_tokens=200))
-    full, errors = state.at(200), found.deployment.errors(found.basis, load="steady")
+    full, errors = state.at(200), found.errors(found.basis, load="steady")
     idle, busy = (with_queueing(errors, state, rate_per_s=full.rate_per_s * share).queueing for share in (0.02, 0.9))
     assert idle["tpot_s"][1] < 1.05 < busy["tpot_s"][1]
     assert all(low <= 1.0 <= high for both in (idle, busy) for low, high in both.values())

@@ -94,10 +94,10 @@ def test_a_faster_link_never_slows(factor) -> None:
 @given(prompt=st.integers(16, 4000), output=st.integers(2, 1000), batch=st.sampled_from([1.0, 4.0, 32.0]))
 @example(prompt=1985, output=2, batch=4.0)  # four prompts that just outgrow one step
 def test_more_tokens_are_never_faster(prompt, output, batch) -> None:
-    found = BASE
-    one = static_batch(found, batch=batch, prompt_tokens=prompt, output_tokens=output, budget=8192)
-    longer = static_batch(found, batch=batch, prompt_tokens=prompt + 64, output_tokens=output, budget=8192)
-    more = static_batch(found, batch=batch, prompt_tokens=prompt, output_tokens=output + 8, budget=8192)
+    one, longer, more = (
+        static_batch(BASE, Load(prompt_tokens=tokens, output_tokens=answer, budget=8192, slots=256), batch=batch)
+        for tokens, answer in ((prompt, output), (prompt + 64, output), (prompt, output + 8))
+    )
     assert longer.ttft_s >= one.ttft_s
     assert more.e2e_s >= one.e2e_s
 
@@ -123,6 +123,8 @@ BASE = table(placement())
 
 
 def test_an_engine_without_a_budget_prefills_everything_at_once() -> None:
-    bounded = static_batch(BASE, batch=4.0, prompt_tokens=512.0, output_tokens=8.0, budget=2048.0)
-    free = static_batch(BASE, batch=4.0, prompt_tokens=512.0, output_tokens=8.0, budget=float("inf"))
+    bounded, free = (
+        static_batch(BASE, Load(prompt_tokens=512.0, output_tokens=8.0, budget=budget, slots=256.0), batch=4.0)
+        for budget in (2048.0, float("inf"))
+    )
     assert free.ttft_s == pytest.approx(bounded.ttft_s) and free.ttft_s > 0

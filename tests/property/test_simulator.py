@@ -15,7 +15,7 @@ from tests.reference_loop import play
 from tonnage.simulation import serving
 from tonnage.simulation.router import Rule, Scaling, simulate_disaggregated, simulate_fleet
 from tonnage.simulation.serving import Simulated, simulate
-from tonnage.simulation.simulated import Limits, Requests, StepArrays, requests_of
+from tonnage.simulation.simulated import Limits, ReplicaArrays, Requests, StepArrays, requests_of
 
 DELIVERY_S = 0.001
 
@@ -105,7 +105,7 @@ def workload(pick: random.Random) -> tuple[StepArrays, Limits, Requests, int | N
 
 def compiled(case: tuple[StepArrays, Limits, Requests, int | None]) -> Simulated:
     table, limits, requests, clients = case
-    return simulate(table, limits, requests=requests, clients=clients, delivery_s=DELIVERY_S)
+    return simulate(ReplicaArrays(table, limits, DELIVERY_S), requests=requests, clients=clients)
 
 
 @settings(max_examples=300)
@@ -140,10 +140,10 @@ def _facts(case: tuple[StepArrays, Limits, Requests, int | None], replicas: int)
     """All that a run tells, its timeline and its requests opened; of a fleet that scales where there are several."""
     table, limits, requests, clients = case
     if replicas == 1 or clients is not None:
-        found = simulate(table, limits, requests=requests, clients=clients, delivery_s=DELIVERY_S, every_s=0.05)
+        found = simulate(ReplicaArrays(table, limits, DELIVERY_S), requests=requests, clients=clients, every_s=0.05)
     else:
         scaling = Scaling(in_flight=2.0, fewest=0, cold_start_s=0.1, every_s=0.2, keep_s=0.3)
-        found = simulate_fleet(table, limits, requests=requests, replicas=replicas, scaling=scaling)
+        found = simulate_fleet(ReplicaArrays(table, limits), requests=requests, replicas=replicas, scaling=scaling)
     nested = ("timeline", "requests")
     return [*(getattr(found, name) for name in found._fields if name not in nested), *found.timeline, *found.requests]
 
@@ -154,7 +154,7 @@ def test_fleets_equal_plain_ones_token_for_token(seed: int, replicas: int, rule:
     table, limits, requests, clients = workload(random.Random(seed))
     requests = requests if clients is None else requests._replace(sent_s=np.arange(len(requests.prompt)) * 0.01)
     told = play(table, limits, requests=requests, replicas=replicas, rule=rule, delivery_s=DELIVERY_S)
-    found = simulate_fleet(table, limits, requests=requests, replicas=replicas, rule=rule, delivery_s=DELIVERY_S)
+    found = simulate_fleet(ReplicaArrays(table, limits, DELIVERY_S), requests=requests, replicas=replicas, rule=rule)
     assert told.replica == found.replica.tolist()
     assert [times[0] for times in told.token_s] == found.first_s.tolist()
     assert [times[-1] for times in told.token_s] == found.last_s.tolist()
@@ -168,9 +168,8 @@ def test_pools_apart_equal_plain_ones_token_for_token(seed: int, first: int, sec
     table, limits, requests, _ = workload(pick)
     requests = requests._replace(sent_s=np.arange(len(requests.prompt)) * 0.01)
     moved = np.array([pick.random() * 0.1 for _ in requests.prompt])
-    found = simulate_disaggregated(
-        (table, table), (limits, limits), requests=requests, workers=(first, second), transfer_s=moved
-    )
+    each = ReplicaArrays(table, limits)
+    found = simulate_disaggregated((each, each), requests=requests, workers=(first, second), transfer_s=moved)
     ones = requests._replace(output=np.ones_like(requests.output))
     prompts = play(table, limits, requests=ones, replicas=first, rule="least-loaded")
     computed = np.array([times[0] for times in prompts.token_s])
@@ -216,6 +215,6 @@ def test_nothing_is_lost_and_time_runs_forward(seed: int) -> None:
 def test_a_request_that_never_fits_is_refused(change: Callable[[Limits], Limits]) -> None:
     limits = change(Limits(max_num_seqs=4, budget=64, block_tokens=16, num_blocks=4))
     requests = requests_of(np.array([0.0, 0.1]), np.array([60, 30]), output=np.array([10, 10]))
-    found = simulate(table_of(4, 80), limits, requests=requests)
+    found = simulate(ReplicaArrays(table_of(4, 80), limits), requests=requests)
     assert found.num_refused == 1
     assert len(found.first_s) == 1

@@ -12,7 +12,7 @@ from tonnage.engines.registry import resolve_engine
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.simulation.policies import Pool, limits_of
 from tonnage.simulation.serving import Simulated, simulate
-from tonnage.simulation.simulated import Limits, requests_of
+from tonnage.simulation.simulated import Limits, ReplicaArrays, requests_of
 
 STEP_S = 0.01
 
@@ -27,7 +27,7 @@ def limits(name: str = "vllm", **options: Any) -> Limits:
 def played(rules: Limits, sent: list[float], output: list[int]) -> Simulated:
     times = table(8, 600, decode_s=STEP_S, step_s=STEP_S)
     requests = requests_of(np.array(sent), np.full(len(sent), 100), output=np.array(output))
-    return simulate(times, rules, requests=requests)
+    return simulate(ReplicaArrays(times, rules), requests=requests)
 
 
 def test_nobody_joins_a_static_batch() -> None:
@@ -42,9 +42,9 @@ def test_nobody_joins_a_static_batch() -> None:
 def test_a_seat_of_a_static_batch_is_computed_to_the_end() -> None:
     times = table(8, 600, step_s=STEP_S)._replace(decode_s=STEP_S * np.arange(9.0))
     requests = requests_of(np.zeros(2), np.full(2, 100), output=np.array([1, 51]))
-    static = simulate(times, limits(batching="static"), requests=requests)
+    static = simulate(ReplicaArrays(times, limits(batching="static")), requests=requests)
     assert static.last_s[1] == pytest.approx(STEP_S + 50 * 2 * STEP_S)
-    alone = simulate(times, limits(), requests=requests)
+    alone = simulate(ReplicaArrays(times, limits()), requests=requests)
     assert alone.last_s[1] == pytest.approx(STEP_S + 50 * STEP_S)
 
 
@@ -138,12 +138,14 @@ def test_the_rank_with_most_of_the_prompts_ends_the_step() -> None:
     rules = limits()._replace(budget=2048, threshold=512)
     took = [
         float(
-            simulate(even, rules, requests=requests_of(np.zeros(n), np.full(n, 400), output=np.ones(n, int))).last_s[0]
+            simulate(
+                ReplicaArrays(even, rules), requests=requests_of(np.zeros(n), np.full(n, 400), output=np.ones(n, int))
+            ).last_s[0]
         )
         for n in (1, 4)
     ]
     assert took[0] == pytest.approx(took[1]) == pytest.approx(0.16)
     uneven = even._replace(uneven=math.sqrt(8 * math.log(4)))
     four = requests_of(np.zeros(4), np.full(4, 400), output=np.ones(4, int))
-    taken = float(simulate(uneven, rules, requests=four).last_s[0])
+    taken = float(simulate(ReplicaArrays(uneven, rules), requests=four).last_s[0])
     assert taken == pytest.approx(0.16 * (1 + math.sqrt(2 * math.log(4))), rel=1e-3)

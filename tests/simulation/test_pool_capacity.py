@@ -33,9 +33,9 @@ TIMES = ReplicaTimes(
 LOAD = ReplicaLoad(output_tokens=211, output_tail_tokens=451, max_concurrency=200.0)
 
 
-def unit(prefill: int = 1, decode: int = 1, **limits: float) -> Unit:
-    worker = Steady(TIMES, replace(LOAD, slo=Slo(**limits)))
-    return Unit(one=worker, prefill=prefill, decode=decode, transfer_s=0.002)
+def unit(prefill: int = 1, decode: int = 1, **limits: float) -> Steady:
+    workers = Unit(prefill=prefill, decode=decode, transfer_s=0.002)
+    return Steady(TIMES, replace(LOAD, slo=Slo(**limits)), workers)
 
 
 @given(st.floats(0.05, 100.0), st.floats(1.0, 2.0))
@@ -88,11 +88,12 @@ def test_the_simulator_says_nearly_the_same(model: str, part: str, layout: Layou
     arrays = arrays_of(request, replica, requests=few)
     ratios = []
     for workers in ((1, 1), (3, 1)):
-        made = Unit(state_of(request, replica), *workers, transfer_s=0.0)
+        both = Unit(*workers, transfer_s=0.0)
+        made = state_of(request, replica, unit=both)
         for share in (0.3, 0.6):
             rate = share * made.at(made.most).rate_per_s
             said, over = made.at_rate(rate)
-            play = unit_player(made, replica, arrays=arrays)
+            play = unit_player(both, replica, arrays=arrays)
             run = play(few._replace(sent_s=at_rate(few.sent_s, rate)))
             seen = point_of(run, rate=rate, percentile=95.0)
             assert not over

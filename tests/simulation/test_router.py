@@ -7,11 +7,12 @@ from tests.simulation.test_serving import table
 from tonnage.errors import BadRequest
 from tonnage.simulation.router import Scaling, simulate_disaggregated, simulate_fleet
 from tonnage.simulation.serving import select_requests, simulate
-from tonnage.simulation.simulated import Limits, Requests, requests_of
+from tonnage.simulation.simulated import Limits, ReplicaArrays, Requests, requests_of
 
 SEATS = 16
 TIMES = table(SEATS, 1024, decode_s=0.01, token_s=1e-5, step_s=0.012)
 LIMITS = Limits(max_num_seqs=SEATS, budget=1024, block_tokens=16, num_blocks=800)
+REPLICA = ReplicaArrays(TIMES, LIMITS)
 
 
 def chat(n: int, rate: float, seed: int = 0) -> Requests:
@@ -24,8 +25,8 @@ def chat(n: int, rate: float, seed: int = 0) -> Requests:
 def test_a_fleet_of_one_is_the_simulator() -> None:
     requests = chat(3000, 8.0)
     alone, fleet = (
-        simulate(TIMES, LIMITS, requests=requests),
-        simulate_fleet(TIMES, LIMITS, requests=requests, replicas=1),
+        simulate(REPLICA, requests=requests),
+        simulate_fleet(REPLICA, requests=requests, replicas=1),
     )
     assert fleet.last_s.tolist() == alone.last_s.tolist()
     assert fleet.mean_replicas == pytest.approx(1.0)
@@ -33,18 +34,17 @@ def test_a_fleet_of_one_is_the_simulator() -> None:
 
 def test_taking_turns_is_every_third_request_for_each() -> None:
     requests = chat(3000, 20.0)
-    fleet = simulate_fleet(TIMES, LIMITS, requests=requests, replicas=3, rule="round-robin")
+    fleet = simulate_fleet(REPLICA, requests=requests, replicas=3, rule="round-robin")
     assert fleet.replica.tolist() == [i % 3 for i in range(3000)]
     mine = np.arange(3000) % 3 == 1
     own = select_requests(requests, mine)
-    assert fleet.last_s[mine].tolist() == simulate(TIMES, LIMITS, requests=own).last_s.tolist()
+    assert fleet.last_s[mine].tolist() == simulate(REPLICA, requests=own).last_s.tolist()
 
 
 def test_the_least_loaded_waits_least() -> None:
     requests = chat(20_000, 44.0)
     turns, least = (
-        simulate_fleet(TIMES, LIMITS, requests=requests, replicas=4, rule=rule)
-        for rule in ("round-robin", "least-loaded")
+        simulate_fleet(REPLICA, requests=requests, replicas=4, rule=rule) for rule in ("round-robin", "least-loaded")
     )
     assert np.percentile(least.ttft_s, 95) < np.percentile(turns.ttft_s, 95)
 
@@ -54,10 +54,10 @@ def test_nothing_is_lost_when_replicas_come_and_go() -> None:
     bursts = np.sort(np.concatenate([pick.normal(1000 * (1 + i), 60, 3000) for i in range(4)]))
     requests = requests_of(bursts - bursts[0], pick.integers(50, 800, 12_000), output=pick.integers(10, 200, 12_000))
     scaling = Scaling(in_flight=8, fewest=1, cold_start_s=20.0, every_s=5.0, keep_s=60.0)
-    run = simulate_fleet(TIMES, LIMITS, requests=requests, replicas=12, scaling=scaling)
+    run = simulate_fleet(REPLICA, requests=requests, replicas=12, scaling=scaling)
     assert np.isfinite(run.last_s).all() and (run.first_s > run.requests.sent_s).all()
     assert 1.0 < run.mean_replicas < 8.0
-    static = simulate_fleet(TIMES, LIMITS, requests=requests, replicas=12)
+    static = simulate_fleet(REPLICA, requests=requests, replicas=12)
     assert static.mean_replicas == pytest.approx(12.0)
     assert np.percentile(static.ttft_s, 99) <= np.percentile(run.ttft_s, 99)
 
@@ -69,7 +69,7 @@ def test_a_longer_cold_start_never_helps() -> None:
     waits = []
     for cold in (1.0, 30.0, 120.0):
         scaling = Scaling(in_flight=8, cold_start_s=cold, every_s=5.0, keep_s=60.0)
-        waits.append(float(simulate_fleet(TIMES, LIMITS, requests=requests, replicas=8, scaling=scaling).ttft_s.mean()))
+        waits.append(float(simulate_fleet(REPLICA, requests=requests, replicas=8, scaling=scaling).ttft_s.mean()))
     assert waits == sorted(waits) and waits[0] < waits[-1]
 
 
@@ -77,7 +77,7 @@ def test_scale_to_zero_pays_for_little_and_hits_cold() -> None:
     sent = np.repeat(np.arange(20) * 600.0, 5) + np.tile(np.arange(5) * 0.2, 20)
     requests = requests_of(sent, np.full(100, 100), output=np.full(100, 20))
     scaling = Scaling(in_flight=8, fewest=0, cold_start_s=30.0, every_s=5.0, keep_s=60.0)
-    run = simulate_fleet(TIMES, LIMITS, requests=requests, replicas=2, scaling=scaling)
+    run = simulate_fleet(REPLICA, requests=requests, replicas=2, scaling=scaling)
     assert run.cold_hits >= 20
     assert run.mean_replicas < 0.3
     assert run.ttft_s.max() >= 30.0 and np.isfinite(run.last_s).all()
@@ -89,21 +89,22 @@ def test_disaggregation_keeps_prompts_out_of_answers() -> None:
     heavy = table(SEATS, 1024, decode_s=0.01, token_s=3e-4, step_s=0.012)
     requests = chat(4000, 4.0)
     transfer = 0.02 + requests.prompt * 1e-6
-    pair, limits = (heavy, heavy), (LIMITS, LIMITS)
-    apart = simulate_disaggregated(pair, limits, requests=requests, workers=(1, 1), transfer_s=transfer)
-    mixed = simulate_fleet(heavy, LIMITS, requests=requests, replicas=2)
+    each = ReplicaArrays(heavy, LIMITS)
+    pair = (each, each)
+    apart = simulate_disaggregated(pair, requests=requests, workers=(1, 1), transfer_s=transfer)
+    mixed = simulate_fleet(ReplicaArrays(heavy, LIMITS), requests=requests, replicas=2)
     assert np.isfinite(apart.last_s).all() and len(apart.last_s) == 4000
     several = requests.output > 1
     answer = apart.last_s - apart.first_s
     assert (apart.first_s - apart.started_s > transfer)[several].all()
     assert np.percentile(answer[several], 95) < np.percentile((mixed.last_s - mixed.first_s)[several], 95)
-    slow = simulate_disaggregated(pair, limits, requests=requests, workers=(1, 1), transfer_s=transfer + 1.0)
+    slow = simulate_disaggregated(pair, requests=requests, workers=(1, 1), transfer_s=transfer + 1.0)
     assert slow.ttft_s[several].mean() == pytest.approx(apart.ttft_s[several].mean() + 1.0, rel=0.01)
     assert slow.e2e_s[several].mean() == pytest.approx(apart.e2e_s[several].mean() + 1.0, rel=0.01)
 
 
 def test_what_cannot_be_scaled() -> None:
     with pytest.raises(BadRequest, match="scaling"):
-        simulate_fleet(TIMES, LIMITS, requests=chat(10, 1.0), replicas=2, scaling=Scaling(in_flight=0.0))
+        simulate_fleet(REPLICA, requests=chat(10, 1.0), replicas=2, scaling=Scaling(in_flight=0.0))
     with pytest.raises(BadRequest, match="replicas"):
-        simulate_fleet(TIMES, LIMITS, requests=chat(10, 1.0), replicas=0)
+        simulate_fleet(REPLICA, requests=chat(10, 1.0), replicas=0)

@@ -8,7 +8,7 @@ import pytest
 from tonnage.simulation import serving
 from tonnage.simulation.metrics import summary
 from tonnage.simulation.serving import gap_quantile, simulate
-from tonnage.simulation.simulated import Limits, Requests, StepArrays, requests_of
+from tonnage.simulation.simulated import Limits, ReplicaArrays, Requests, StepArrays, requests_of
 
 
 def table(seats: int, rows: int, *, decode_s: float = 0.0, token_s: float = 0.0, step_s: float = 0.0) -> StepArrays:
@@ -36,7 +36,7 @@ def poisson(n: int, rate: float) -> np.ndarray:
 def one_at_a_time(requests: Requests, token_s: float) -> float:
     """Mean wait of a server of one prompt at a time."""
     limits = Limits(max_num_seqs=1, budget=1 << 20, block_tokens=1, num_blocks=1 << 30)
-    found = simulate(table(1, 1 << 20, token_s=token_s), limits, requests=requests)
+    found = simulate(ReplicaArrays(table(1, 1 << 20, token_s=token_s), limits), requests=requests)
     return float((found.started_s - found.requests.sent_s).mean())
 
 
@@ -65,7 +65,7 @@ def test_erlang_c(servers: int) -> None:
     limits = Limits(max_num_seqs=servers, budget=1 << 16, block_tokens=1 << 20, num_blocks=1 << 30)
     times = table(servers, 1 << 16, decode_s=step, step_s=step)
     requests = requests_of(poisson(n, load / (mean * step)), np.ones(n), output=tokens)
-    found = simulate(times, limits, requests=requests)
+    found = simulate(ReplicaArrays(times, limits), requests=requests)
     below = sum(load**k / math.factorial(k) for k in range(servers))
     waiting = load**servers / math.factorial(servers) / (1.0 - load / servers)
     expected = waiting / (below + waiting) * mean * step / (servers - load)
@@ -80,7 +80,9 @@ def test_littles_law_in_a_closed_loop(clients: int, think: float) -> None:
     requests = requests_of(
         np.zeros(n), pick.integers(50, 400, n), output=pick.integers(20, 200, n), think_s=np.full(n, think)
     )
-    found = simulate(table(32, 512, decode_s=0.01, step_s=0.02), limits, requests=requests, clients=clients)
+    found = simulate(
+        ReplicaArrays(table(32, 512, decode_s=0.01, step_s=0.02), limits), requests=requests, clients=clients
+    )
     e2e, sent = found.e2e_s, found.requests.sent_s
     window = (np.quantile(found.last_s, 0.1), np.quantile(found.last_s, 0.9))
     inside = (sent >= window[0]) & (sent < window[1])
@@ -91,7 +93,7 @@ def test_littles_law_in_a_closed_loop(clients: int, think: float) -> None:
 def test_gaps_between_tokens_of_a_lone_request() -> None:
     limits = Limits(max_num_seqs=4, budget=512, block_tokens=16, num_blocks=1000)
     requests = requests_of(np.zeros(1), np.array([100]), output=np.array([501]))
-    found = simulate(table(4, 512, decode_s=0.01, step_s=0.02), limits, requests=requests)
+    found = simulate(ReplicaArrays(table(4, 512, decode_s=0.01, step_s=0.02), limits), requests=requests)
     assert found.gaps.sum() == 500
     assert gap_quantile(found.gaps, 0.5) == pytest.approx(0.01, rel=0.01)
     assert found.tpot_s[0] == pytest.approx(0.01)
@@ -101,7 +103,7 @@ def test_gaps_between_tokens_of_a_lone_request() -> None:
 def test_the_timeline_counts_whom_it_sees() -> None:
     limits = Limits(max_num_seqs=2, budget=64, block_tokens=16, num_blocks=100)
     requests = requests_of(np.linspace(0, 1, 11), np.full(11, 10), output=np.full(11, 100))
-    found = simulate(table(2, 64, decode_s=0.01, step_s=0.01), limits, requests=requests, every_s=0.1)
+    found = simulate(ReplicaArrays(table(2, 64, decode_s=0.01, step_s=0.01), limits), requests=requests, every_s=0.1)
     line = found.timeline
     assert line.running.max() == 2
     assert line.waiting.max() >= 8
@@ -118,7 +120,7 @@ def test_a_watcher_that_interrupts_leaves_what_is_done() -> None:
         assert done < total
         raise KeyboardInterrupt
 
-    found = simulate(table(64, 512, decode_s=0.01, step_s=0.01), limits, requests=requests, watch=stop)
+    found = simulate(ReplicaArrays(table(64, 512, decode_s=0.01, step_s=0.01), limits), requests=requests, watch=stop)
     assert found.partial
     done = summary(found.e2e_s)
     assert done is not None and 0 < done.count < n
@@ -135,7 +137,7 @@ def test_without_a_watcher_an_interrupt_is_passed_on(monkeypatch: pytest.MonkeyP
     limits = Limits(max_num_seqs=2, budget=64, block_tokens=16, num_blocks=100)
     requests = requests_of(np.linspace(0, 1, 11), np.full(11, 10), output=np.full(11, 100))
     with pytest.raises(KeyboardInterrupt):
-        simulate(table(2, 64, decode_s=0.01, step_s=0.01), limits, requests=requests)
+        simulate(ReplicaArrays(table(2, 64, decode_s=0.01, step_s=0.01), limits), requests=requests)
 
 
 def test_a_backlog_after_the_last_arrival_is_watched_and_can_be_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +146,7 @@ def test_a_backlog_after_the_last_arrival_is_watched_and_can_be_broken_off(monke
     limits = Limits(max_num_seqs=8, budget=512, block_tokens=16, num_blocks=1000)
     requests = requests_of(np.linspace(0, 20, n), np.full(n, 10), output=np.full(n, 8))
     times, seen = table(8, 512, decode_s=0.01, step_s=0.01), list[int]()
-    whole = simulate(times, limits, requests=requests, watch=lambda done, _: seen.append(done))
+    whole = simulate(ReplicaArrays(times, limits), requests=requests, watch=lambda done, _: seen.append(done))
     assert not whole.partial and seen[-1] == n and seen == sorted(set(seen))
     assert sum(whole.last_s[done - 1] > 20 for done in seen) > 5, "the drain is one call"
 
@@ -152,7 +154,7 @@ def test_a_backlog_after_the_last_arrival_is_watched_and_can_be_broken_off(monke
         if done > n // 2:
             raise KeyboardInterrupt
 
-    found = simulate(times, limits, requests=requests, watch=stop)
+    found = simulate(ReplicaArrays(times, limits), requests=requests, watch=stop)
     answered = np.isfinite(found.last_s)
     assert found.partial and n // 2 < answered.sum() < n
     assert (found.last_s[answered] == whole.last_s[answered]).all()
@@ -162,7 +164,7 @@ def test_drafts_shorten_answers_by_what_is_accepted() -> None:
     base = Limits(max_num_seqs=1, budget=64, block_tokens=16, num_blocks=1000)
     requests = requests_of(np.zeros(1), np.array([10]), output=np.array([8001]))
     times = table(1, 80, decode_s=0.01, step_s=0.01)
-    alone = simulate(times, base, requests=requests)
-    drafted = simulate(times, base._replace(speculative=3, acceptance=0.7), requests=requests)
+    alone = simulate(ReplicaArrays(times, base), requests=requests)
+    drafted = simulate(ReplicaArrays(times, base._replace(speculative=3, acceptance=0.7)), requests=requests)
     expected = (1 - 0.7**4) / (1 - 0.7)
     assert alone.tpot_s[0] / drafted.tpot_s[0] == pytest.approx(expected, rel=0.03)

@@ -9,6 +9,7 @@ from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.precision import Precision
 from tonnage.physics.transformer import Tokens
+from tonnage.simulation.closed_loop import Load
 from tonnage.simulation.static import burst, static_batch
 from tonnage.simulation.step_parts import encoded_work, parts_of
 from tonnage.simulation.steps import MixedStep, Placement, seconds, step_grid, step_parts, step_table
@@ -97,15 +98,15 @@ def test_one_prompt_lands_on_one_data_parallel_rank() -> None:
 
 def test_a_static_batch_is_prefill_then_steps() -> None:
     found = step_table(grid(placement()), NOTHING)
-    answer = static_batch(found, batch=8, prompt_tokens=1024, output_tokens=129, budget=16384)
+    answer = static_batch(found, Load(prompt_tokens=1024, output_tokens=129, budget=16384, slots=8), batch=8)
     assert answer.e2e_s == pytest.approx(answer.ttft_s + 128 * answer.tpot_s)
     assert answer.requests_per_s == pytest.approx(8 / answer.e2e_s)
 
 
 def test_a_burst_beyond_the_slots_takes_more_waves() -> None:
     found = step_table(grid(placement()), NOTHING)
-    shape = {"prompt_tokens": 512.0, "output_tokens": 128.0, "budget": 8192.0}
-    fits, waits = burst(found, requests=32, slots=32, **shape), burst(found, requests=128, slots=32, **shape)
+    load = Load(prompt_tokens=512.0, output_tokens=128.0, budget=8192.0, slots=32.0)
+    fits, waits = (burst(found, load, requests=requests) for requests in (32, 128))
     assert waits.saturated
     assert waits.e2e_s > 2 * fits.e2e_s
     assert waits.requests_per_s == pytest.approx(fits.requests_per_s, rel=0.15)

@@ -17,8 +17,8 @@ SOURCE = Path(__file__).parents[2] / "src/tonnage"
 SPINE = ("core", "domain", "planning", "questions", "report")
 MOST = {
     # 2026-11-28: 587,389 and 273,301 before one setup, driver, page and table of limits.
-    "all": 553_700,
-    "spine": 254_200,
+    "all": 546_000,
+    "spine": 247_400,
 }
 LEFT_OUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,

@@ -24,8 +24,8 @@ from tonnage.domain.layout import Layout
 from tonnage.errors import BadFact, echo
 from tonnage.physics.parameters import active_parameters
 from tonnage.planning.deployment import Deployment, resolve
-from tonnage.planning.replica_arrays import ReplicaArrays, replica_arrays
-from tonnage.simulation.simulated import Limits, Requests, StepArrays, requests_of, step_arrays
+from tonnage.planning.replica_arrays import replica_arrays
+from tonnage.simulation.simulated import Limits, ReplicaArrays, Requests, StepArrays, requests_of, step_arrays
 from tonnage.simulation.step_parts import Placement
 from tonnage.simulation.steps import StepGrid, step_grid, step_table
 from tonnage.validation.logs import QUANTITIES
@@ -176,13 +176,13 @@ def from_physics(replay: Replayed) -> tuple[Percentiles, int]:
 
     Kernel tables and the engine's factors, nothing from the log.
     """
-    return _play(replay.replica.table, replay.replica.limits, replay.requests)
+    return _play(replay.replica._replace(delivery_s=0.0), replay.requests)
 
 
-def _play(table: StepArrays, limits: Limits, requests: Requests) -> tuple[Percentiles, int]:
+def _play(replica: ReplicaArrays, requests: Requests) -> tuple[Percentiles, int]:
     from tonnage.simulation.serving import simulate
 
-    run: Simulated = simulate(table, limits, requests=requests)
+    run: Simulated = simulate(replica, requests=requests)
     return _percentiles({name: getattr(run, name) for name in QUANTITIES}), int(run.preempted.sum())
 
 
@@ -211,7 +211,7 @@ def stretch_model(replay: Replayed) -> Callable[[Stretch], tuple[Percentiles, in
             prefill_attention=compute,
             step_s=stretch.step_s,
         )
-        return _play(_arrays(grid, factors, limits), limits, replay.requests)
+        return _play(ReplicaArrays(_arrays(grid, factors, limits), limits), replay.requests)
 
     return play
 

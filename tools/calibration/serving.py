@@ -154,7 +154,7 @@ class Sample(msgspec.Struct, frozen=True):
     @property
     def key(self) -> Key:
         """Which fit it belongs to."""
-        engine, part = self.at.times.engine, self.at.placement.accelerator
+        engine, part = self.at.fitted.engine, self.at.placement.accelerator
         vendor = f"{part.vendor} {part.architecture}"
         vendor = vendor if (engine, vendor) in ERAS else part.vendor
         eras = ERAS.get((engine, vendor), ("0",))

@@ -373,7 +373,7 @@ def _model_row(model: Model) -> dict[str, Any]:
         "kind": model.kind,
         "parameters": model.published_parameters,
         "active": model.published_active_parameters,
-        "layers": sum(group.count for group in model.layers) or None,
+        "layers": model.num_layers or None,
         "hidden_size": model.hidden_size or None,
         "context": model.max_context,
         "native_dtype": model.native_dtype,

@@ -53,6 +53,11 @@ class Disaggregation(SparseRecord, kw_only=True):
     decode_workers: Annotated[int, layout_field("workers that only write answers")]
     decode: Annotated[Layout, Group(name="decode")]
 
+    @property
+    def ranks(self) -> tuple[int, int]:
+        """Accelerators of all workers of each kind."""
+        return self.prefill_workers * self.prefill.ranks, self.decode_workers * self.decode.ranks
+
 
 class Engine(SparseRecord, kw_only=True):
     """

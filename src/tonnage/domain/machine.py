@@ -127,7 +127,7 @@ class LocalRow(SparseRecord, kw_only=True):
     @property
     def format(self) -> str:
         """Of its weights, in a word: q4_k_m."""
-        return (self.precision.experts or self.precision.weights).removeprefix("gguf-")
+        return self.precision.stored.removeprefix("gguf-")
 
 
 class LocalAnswer(Record, kw_only=True):

@@ -269,6 +269,11 @@ class Model(SparseRecord, kw_only=True):
         return (*self.encoder, *self.layers)
 
     @property
+    def num_layers(self) -> int:
+        """Layers of the decoder. [layers]"""
+        return sum(group.count for group in self.layers)
+
+    @property
     def depth(self) -> int:
         """Layers of all groups. [layers]"""
         return sum(group.count for group in self.groups)

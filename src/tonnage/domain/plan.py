@@ -126,6 +126,10 @@ class Capacity(SparseRecord, kw_only=True):
     simulated: SimulatedCapacity | None = None
     """Absent = the mean field's estimate: its cost cannot be among the least."""
 
+    def stay_s(self, output_tokens: float) -> float:
+        """Mean latency of an answer of so many tokens. [s]"""
+        return self.ttft_mean_s + max(0.0, output_tokens - 1.0) * self.tpot_mean_s
+
 
 class Bill(SparseRecord, kw_only=True):
     """What the plan spends per hour: instances of one offer, opened into lines."""
@@ -222,6 +226,11 @@ class ServeOption(RankedOption[Configuration], kw_only=True):
     """How the provider counts hours and bytes."""
     reuse: PrefixReuse | None = None
     """What its prompts find of their sessions in its cache."""
+
+    @property
+    def weight_bytes(self) -> float:
+        """Of one replica, over all of its accelerators. [bytes]"""
+        return self.memory.weights * self.configuration.layout.ranks
 
 
 class Rejection(SparseRecord, kw_only=True):

@@ -52,13 +52,13 @@ def start_commands(row: LocalRow, download: Download, *, model: Model, vendor: s
 
 
 def _llama_server(row: LocalRow, download: Download, model: Model) -> list[str]:
-    weights = row.precision.experts or row.precision.weights
+    weights = row.precision.stored
     kind = weights.removeprefix("gguf-").upper()
     file = ["-hf", download.gguf if download.native else f"{download.gguf}:{kind}"]
     if not download.gguf:
         file = ["-m", f"{row.model.rpartition('/')[2]}-{kind}.gguf"]
     words = ["llama-server", *file, "-c", str(row.context)]
-    layers = sum(group.count for group in model.layers)
+    layers = model.num_layers
     if row.offload.layers >= layers:
         return [*words, "-ngl", "0"]
     words += ["-ngl", str(layers - row.offload.layers) if row.offload.layers else "99"]

@@ -14,7 +14,7 @@ from typing import Final
 
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.efficiency import Grid, Ladder, Machine
-from tonnage.domain.precision import FORMATS, number_format
+from tonnage.domain.precision import number_format
 from tonnage.physics.efficiency import Point, grid_s, peak_flop_per_s
 from tonnage.physics.work import Operator
 
@@ -46,7 +46,7 @@ _KERNELS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
 @lru_cache(maxsize=256)
 def kernels(weights: str, compute: str) -> tuple[tuple[str, ...], float]:
     """Names of the grids that fit, and the bytes of a stored value."""
-    known = FORMATS.get(weights) or number_format(weights)
+    known = number_format(weights)
     names = _KERNELS.get((known.name, compute))
     if names is None and compute in {"bf16", "fp16"} and known.bits < 16:
         # Weight-only kernels: what counts is how many bits they widen.
@@ -96,7 +96,7 @@ def _nearest_width(ladder: Ladder, prefix: str, width: float) -> Grid | None:
 
 
 def _stored_bytes(op: Operator) -> float:
-    return (FORMATS.get(op.weights) or number_format(op.weights)).bytes
+    return number_format(op.weights).bytes
 
 
 def _cached_format(op: Operator) -> str:

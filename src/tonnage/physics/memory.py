@@ -348,7 +348,7 @@ def _bytes_of(matrix: Matrix, model: Model, precision: Precision, *, held: Layou
     """Bytes of one value of a matrix as ranks of a layout hold it, or as files do (None)."""
     stored = number_format(precision.weights)
     if matrix.split == "experts":
-        experts = number_format(precision.experts or precision.weights)
+        experts = number_format(precision.stored)
         padding = _mxfp4_padding(matrix, held) if held and experts.name == "mxfp4" else 1.0
         return padding * _bits(experts, _gguf_role(matrix), depth=depth, shared_kv=_shares_kv(model)) / 8
     if matrix.name in KEPT_AT_SIXTEEN and not stored.name.startswith(WHOLE_FILE):

@@ -18,7 +18,7 @@ import msgspec
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Evidence, Tier
 from tonnage.domain.efficiency import WITNESSES, Grid, Ladder, Rung
-from tonnage.domain.precision import FORMATS, number_format
+from tonnage.domain.precision import number_format
 from tonnage.physics.collectives import collective_s, level_bytes, link_rate, network_rate, ring_traffic
 from tonnage.physics.efficiency import cycle_s, peak_flop_per_s, smooth_max, weakest_rung
 from tonnage.physics.grid_reading import MEASURED, Measured, find, kernels, read
@@ -192,7 +192,7 @@ def _roofline(op: Operator, accelerator: Accelerator, ladder: Ladder, compute: f
 def _gemm(op: Operator, accelerator: Accelerator, ladder: Ladder) -> float:
     curve = ladder.curve
     compute, memory, m0 = curve.gemm.get(op.compute, curve.gemm["bf16"])
-    known = FORMATS.get(op.weights) or number_format(op.weights)
+    known = number_format(op.weights)
     widened = op.kind == "grouped_gemm" and known.bits < 8 and op.compute in {"bf16", "fp16"}
     if widened:
         compute *= curve.widened_experts

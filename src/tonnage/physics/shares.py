@@ -112,7 +112,7 @@ def share(
     """The share of one rank, with the formats each group of products runs in; `attends` as in `Share`."""
     activations = number_format(precision.activations)
     weights = number_format(precision.weights)
-    experts = number_format(precision.experts or precision.weights)
+    experts = number_format(precision.stored)
     attention = number_format(precision.attention or precision.weights)
     # What is not multiplied in 8 bits is in the 16 bits that the cache is kept in: FP16 where units know no BF16.
     wide = "fp16" if precision.kv == "fp16" else "bf16"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from tonnage.domain.precision import number_format
 from tonnage.record import SparseRecord
 
 Kind = Literal[
@@ -85,6 +86,11 @@ class Operator(SparseRecord, kw_only=True):
     """Of its ranks, those that share a node's own links (collectives that leave the node)."""
     crossing: float = 1.0
     """Of an all-to-all: bytes that cross to another node over bytes delivered there."""
+
+    @property
+    def stored_bytes(self) -> float:
+        """Of the matrix that is multiplied, or of one expert's. [bytes]"""
+        return number_format(self.weights).bytes * self.n * self.k
 
 
 Work = tuple[Operator, ...]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -31,12 +31,9 @@ from tonnage.pricing.energy import (
     board_share,
     busy_share,
 )
-from tonnage.simulation.capacity import Steady
+from tonnage.simulation.capacity import Point
 from tonnage.simulation.served import Served
 from tonnage.simulation.step_parts import Placement, placed_work
-
-if TYPE_CHECKING:
-    from tonnage.simulation.pool_capacity import Unit
 
 __all__ = ["WORKING_DRAW"]
 
@@ -115,10 +112,9 @@ def arriving_load(at: Deployment, *, rate_per_s: float, tpot_s: float, e2e_s: fl
     return serving_load(at, running=running / busy, tpot_s=tpot_s, requests_per_s=rate_per_s / busy), busy
 
 
-def load_at_rate(at: Deployment, state: Steady | Unit, *, rate_per_s: float) -> tuple[LoadShare, float]:
-    """The same from the steady state at a rate, or at the most that is taken."""
-    point, _ = state.at_rate(rate_per_s)
-    whole = point.means(state.load.output_tokens)["e2e_s"]
+def steady_load(at: Deployment, point: Point) -> tuple[LoadShare, float]:
+    """The same in a steady state."""
+    whole = point.means(at.case.osl)["e2e_s"]
     return arriving_load(at, rate_per_s=point.rate_per_s, tpot_s=point.tpot_mean_s, e2e_s=whole)
 
 
@@ -139,7 +135,7 @@ def predicted_load(at: Deployment, found: Served, *, arrivals: bool, split: Disa
         reads, writes = (replace(at.placement, layout=layout) for layout in (split.prefill, split.decode))
         read = _reading(reads, case, requests_per_s=rate / split.prefill_workers)
         written = _decoding(writes, case, running=running / split.decode_workers, tpot_s=tpot_s)
-        first, second = split.prefill_workers * split.prefill.ranks, split.decode_workers * split.decode.ranks
+        first, second = split.ranks
         return spread((first * share_of(read).value + second * share_of(written).value) / (first + second), SUM)
     if arrivals:
         load, busy = arriving_load(at, rate_per_s=rate, tpot_s=tpot_s, e2e_s=found.e2e_s)

@@ -286,7 +286,7 @@ def _case_of(plan: ServePlan, option: ServeOption) -> ServeCase:
     rate /= split.decode if split is not None else 1
     if request.rate_per_s is None:
         # Requests in flight on a replica, at the latencies of the plan, are what its share of the rate amounts to.
-        rate /= c.ttft_mean_s + max(0.0, request.lengths.output_tokens - 1.0) * c.tpot_mean_s
+        rate /= c.stay_s(request.lengths.output_tokens)
     case = case_of(option.configuration, model=name, lengths=request.lengths, traffic=Traffic(rate_per_s=rate))
     return msgspec.structs.replace(case, sessions=sessions)
 

@@ -37,6 +37,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import Precision
 from tonnage.domain.requests.common import Lengths
+from tonnage.domain.sessions import PrefixReuse
 from tonnage.engines.registry import (
     SETTINGS,
     defaults,
@@ -56,6 +57,7 @@ from tonnage.planning.error_model import ErrorModel, basis_of_tier, serve_level
 from tonnage.planning.speculation import check_beams, speculation_of, with_published_acceptance
 from tonnage.record import Record
 from tonnage.simulation.adapters import adapter_parts, with_adapters, with_room_for_adapters
+from tonnage.simulation.capacity import ReplicaTimes
 from tonnage.simulation.encoder import held_for_images, with_encoder
 from tonnage.simulation.kvcache import Demand, KvPool, kv_pool
 from tonnage.simulation.own_kernels import batching_of, mixed_attention_factor
@@ -84,7 +86,7 @@ class Deployment(Record, kw_only=True):
     running: ResolvedEngine
     """The same with its record: what is particular to it."""
     release: tuple[int, ...] | None
-    times: EngineTimes
+    fitted: EngineTimes
     overheads: Overheads
     pool: KvPool
     calibration: Calibration | None = None
@@ -92,16 +94,24 @@ class Deployment(Record, kw_only=True):
     drift: Drift | None = None
     """What it, or published rows, say of this configuration beyond the causes of a stack."""
     notes: tuple[str, ...] = ()
+    kv_tokens: float = 0.0
+    """Tokens of cache, counted as requests of some lengths use them; this and what follows are of such. [tokens]"""
+    times: ReplicaTimes | None = None
+    basis: Basis = Basis.DERIVED
+    rate_factor: float = 1.0
+    """The 90 % factor of the rate it takes, which is as sure as its tokens per second under a steady load. [-]"""
+    reuse: PrefixReuse | None = None
+    """What prompts find of their sessions; absent = nothing is known of those, or looked for."""
 
-    def basis(self, tier: Rung) -> Basis:
+    def basis_on(self, tier: Rung) -> Basis:
         """How a number is founded whose weakest kernel stands on an evidence tier."""
-        tier = "generic" if self.times.unknown else tier  # a guessed host, however well kernels are known
-        return basis_of_tier(tier, overheads_borrowed=self.times.borrowed, calibrated=self.calibration is not None)
+        tier = "generic" if self.fitted.unknown else tier  # a guessed host, however well kernels are known
+        return basis_of_tier(tier, overheads_borrowed=self.fitted.borrowed, calibrated=self.calibration is not None)
 
     def errors(self, basis: Basis, *, load: str, in_flight: float | None = None) -> ErrorModel:
         """The error model under a class of load, and of the user's own measurements with so many requests in flight."""
-        own, engine = self.calibration, self.times.engine
-        known = own is not None or self.times.host_measured
+        own, engine = self.calibration, self.fitted.engine
+        known = own is not None or self.fitted.host_measured
         level = serve_level(self.placement.model, basis=basis, load=load, engine=engine, host_known=known)
         # Published rows narrow no interval.
         surely = own if own is None or self.drift is None else self.drift.surely(in_flight)
@@ -239,7 +249,7 @@ def deploy(case: ServeCase, *, model: Model, accelerator: Accelerator) -> Deploy
         engine=engine,
         running=running,
         release=version,
-        times=times,
+        fitted=times,
         overheads=overheads,
         pool=pool,
         calibration=own,

@@ -89,8 +89,7 @@ def launchable_option(
             facts["decodes"] = bool(model.layers) and model.has_head and not model.encoder
             facts["family"] = model.family
             if facts["decodes"] and model.hidden_size:
-                layers = sum(group.count for group in model.layers)
-                widths = {"num_layers": layers, "hidden_size": model.hidden_size, "vocab_size": model.vocab_size}
+                widths = {name: getattr(model, name) for name in ("num_layers", "hidden_size", "vocab_size")}
                 facts["widths"] = {name: width for name, width in widths.items() if width}
         return replace(plan, model=facts | ({"shape": shape} if shape else {})), plan.options[rank - 1]
     if isinstance(plan, BatchPlan):
@@ -228,7 +227,7 @@ def _shape(model: Model) -> dict[str, int | bool]:
     if attention.output_bias and not attention.bias:
         return {}
     shape: dict[str, int | bool] = {
-        "num_layers": sum(other.count for other in model.layers),
+        "num_layers": model.num_layers,
         "hidden_size": model.hidden_size,
         "num_attention_heads": attention.num_attention_heads,
         "kv_channels": attention.head_dim,

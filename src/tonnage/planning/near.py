@@ -112,7 +112,7 @@ def describe_case(case: Case, model: Model) -> Published:
             said,
             kind="serve",
             engine=case.engine,
-            count=case.replicas * said.count * (_pool_ranks(split) if split else case.layout.ranks),
+            count=case.replicas * said.count * (sum(split.ranks) if split else case.layout.ranks),
             version=case.engine_version or "",
             weights=_weights(case.precision),
             layout=_layout(case.layout, split),
@@ -228,12 +228,8 @@ def _degrees(layout: Layout) -> str:
     return "·".join(layout.degrees()) or "tp1"
 
 
-def _pool_ranks(split: Disaggregation) -> int:
-    return split.prefill_workers * split.prefill.ranks + split.decode_workers * split.decode.ranks
-
-
 def _weights(precision: Precision | None) -> str:
-    return "" if precision is None else precision.experts or precision.weights
+    return "" if precision is None else precision.stored
 
 
 def _sizes(model: Model) -> tuple[float, float]:

@@ -5,25 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.answer import Basis, Quantity, Verdict
 from tonnage.domain.case import Traffic
 from tonnage.domain.efficiency import Rung
-from tonnage.domain.layout import Engine
-from tonnage.domain.model import Model, Moe
+from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
 from tonnage.domain.requests.common import Lengths
-from tonnage.domain.sessions import PrefixReuse
 from tonnage.physics.transformer import Tokens
 from tonnage.planning.deployment import Deployment, case_of, deploy
 from tonnage.planning.error_model import ErrorModel, load_class, load_ends
 from tonnage.planning.length_spread import LEAST_PREFILL, Beside, lasting_answer, prompt_work
 from tonnage.simulation.capacity import Point, ReplicaTimes, Steady, quantile_factor
+from tonnage.simulation.step_parts import prompt_launch_s
 from tonnage.simulation.steps import (
     StepGrid,
     StepTable,
@@ -33,10 +30,6 @@ from tonnage.simulation.steps import (
     step_parts,
     step_table,
 )
-
-if TYPE_CHECKING:
-    from tonnage.simulation.pool_capacity import Unit
-
 
 BATCH_SIZES: Final = (1.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0)
 """Decode batches whose step is computed; between them it is interpolated. [requests]"""
@@ -53,56 +46,27 @@ MOST_CACHE: Final = 1e12
 """Stands for a cache that nothing limits. [tokens]"""
 
 
-class Replica(msgspec.Struct, frozen=True, kw_only=True):
-    """One replica for requests of some lengths. Without times it does not fit, and the verdict says why."""
+Replica = Deployment
+"""As it is for requests of some lengths. Without times it does not fit, and its pool says why."""
 
-    deployment: Deployment
-    kv_tokens: float = 0.0
-    """Tokens of cache, counted as requests of these lengths use them. [tokens]"""
-    times: ReplicaTimes | None = None
-    basis: Basis = Basis.DERIVED
-    reuse: PrefixReuse | None = None
-    """What prompts find of their sessions; absent = nothing is known of those, or looked for."""
-    rate_factor: float = 1.0
-    """The 90 % factor of the rate it takes, which is as sure as its tokens per second under a steady load. [-]"""
 
-    @property
-    def verdict(self) -> Verdict:
-        """Whether the model and one request fit."""
-        return self.deployment.pool.verdict
+def errors_at(replica: Replica, point: Point, *, prompt_tokens: float, state: Steady | None) -> ErrorModel:
+    """The error model at a point of the steady `state`, which is given where requests arrive at a rate."""
+    load = load_class(point.concurrency, prompt_tokens)
+    errors = replica.errors(replica.basis, load=load, in_flight=point.concurrency)
+    return errors if state is None else with_queueing(errors, state, rate_per_s=point.rate_per_s)
 
-    @property
-    def memory(self) -> Quantity:
-        """Of the fullest accelerator: what is allocated, or what would be needed where it does not fit. [bytes]"""
-        pool = self.deployment.pool
-        return pool.memory if pool.verdict.ok else pool.need
 
-    @property
-    def limit_bytes(self) -> float | None:
-        """What the engine allows itself of one accelerator. [bytes]"""
-        return self.deployment.pool.limit_bytes if self.verdict.ok else None
+def errors_by_load(replica: Replica, prompt_tokens: float, *, top: float) -> Iterator[tuple[ErrorModel, float]]:
+    """Error models of loads in their order, each with the requests in flight up to which it holds."""
+    basis = replica.basis
+    if replica.drift is None or replica.calibration is None:
+        yield from ((replica.errors(basis, load=name), end) for name, end in load_ends(prompt_tokens))
+        return
+    from tonnage.planning.drift import load_steps
 
-    @property
-    def engine(self) -> Engine:
-        """With every default filled in."""
-        return self.deployment.engine
-
-    def errors(self, point: Point, *, prompt_tokens: float, state: Steady | Unit | None) -> ErrorModel:
-        """The error model at a point of the steady `state`, which is given where requests arrive at a rate."""
-        load = load_class(point.concurrency, prompt_tokens)
-        errors = self.deployment.errors(self.basis, load=load, in_flight=point.concurrency)
-        return errors if state is None else with_queueing(errors, state, rate_per_s=point.rate_per_s)
-
-    def loads(self, prompt_tokens: float, top: float) -> Iterator[tuple[ErrorModel, float]]:
-        """Error models of loads in their order, each with the requests in flight up to which it holds."""
-        at = self.deployment
-        if at.drift is None or at.calibration is None:
-            yield from ((at.errors(self.basis, load=name), end) for name, end in load_ends(prompt_tokens))
-            return
-        from tonnage.planning.drift import load_steps
-
-        for load, end in load_steps(top):
-            yield at.errors(self.basis, load=load_class(load, prompt_tokens), in_flight=load), end
+    for load, end in load_steps(top):
+        yield replica.errors(basis, load=load_class(load, prompt_tokens), in_flight=load), end
 
 
 def build_replica(*, model: Model, accelerator: Accelerator, configuration: Configuration, lengths: Lengths) -> Replica:
@@ -146,18 +110,17 @@ _BUILD: Final[list[Callable[[_Same, Model, Configuration, Lengths], Replica]]] =
 
 def replica_of(deployment: Deployment, lengths: Lengths) -> Replica:
     """The replica of a deployment for requests of these lengths."""
-    pool = deployment.pool
-    if not pool.verdict.ok:
-        return Replica(deployment=deployment)
-    whole = lengths.prompt_tokens + lengths.output_tokens
+    if not deployment.pool.verdict.ok:
+        return deployment
     times, tier = _times(deployment, lengths)
-    basis = deployment.basis(tier)
-    return Replica(
-        deployment=deployment,
-        kv_tokens=_cache_tokens(deployment, whole),
+    basis = deployment.basis_on(tier)
+    return replace(
+        deployment,
+        kv_tokens=_cache_tokens(deployment, lengths.prompt_tokens + lengths.output_tokens),
         times=times,
         basis=basis,
         rate_factor=deployment.errors(basis, load="steady").factor("output_tokens_per_s"),
+        reuse=None,
     )
 
 
@@ -187,7 +150,7 @@ def concurrency_limit(at: Deployment, lengths: Lengths) -> float:
     return min(held, at.max_num_seqs)
 
 
-def with_queueing(errors: ErrorModel, state: Steady | Unit, *, rate_per_s: float) -> ErrorModel:
+def with_queueing(errors: ErrorModel, state: Steady, *, rate_per_s: float) -> ErrorModel:
     """
     The error model with what the queue makes of latencies at a rate, if every step takes 1 / error or error times.
 
@@ -280,8 +243,8 @@ def _beside(at: Deployment, decode_s: list[float], *, alone: float, computed: fl
 
 def drafting_grid(at: Deployment, lengths: Lengths, *, batch: float) -> StepGrid:
     """Steps of speculative decoding up to a batch, whose drafts and verified tokens the table knows."""
-    whole = lengths.prompt_tokens + lengths.output_tokens
-    return step_grid(at.placement, batch=batch, context=max(2.0, whole), chunk=1.0, prompt=lengths.prompt_tokens)
+    context = max(2.0, lengths.prompt_tokens + lengths.output_tokens)
+    return step_grid(at.placement, batch=batch, context=context, chunk=1.0, prompt=lengths.prompt_tokens)
 
 
 def _decode_s(at: Deployment, sequences: float, *, context: float, drafting: StepTable | None) -> tuple[float, Rung]:
@@ -317,17 +280,10 @@ def _prefill_s(at: Deployment, prompt: float, *, cached: float) -> float:
 def _prompts_s(at: Deployment, tokens: Tokens) -> float:
     """A step of prompts alone: no graph captured it, so its launches may be what it waits for. [s]"""
     parts, o = step_parts(at.placement, tokens), at.overheads
-    launched = prefill_launch_s(at, parts.kernels) + o.step_s + o.prompt_s * tokens.prompts
+    launched = prompt_launch_s(at.placement, o, kernels=parts.kernels) + o.step_s + o.prompt_s * tokens.prompts
     fixed, each = at.placement.encoder_s
     encoding = fixed + each * tokens.prompts * tokens.chunk
     return max(seconds(parts, o, sequences=0.0, prompts=tokens.prompts), launched) + encoding
-
-
-def prefill_launch_s(at: Deployment, kernels: float) -> float:
-    """Host time to launch a step of so many kernels that carries prompts. [s]"""
-    layers, o = at.placement.model.layers, at.overheads
-    routed = sum(group.count for group in layers if isinstance(group.feed_forward, Moe))
-    return o.prefill_launch_s * kernels + o.prefill_routed_s * routed / at.placement.layout.pp
 
 
 def prefill_tokens(at: Deployment, prompt: float) -> tuple[Tokens, float]:

@@ -6,23 +6,12 @@ from typing import Any
 
 import msgspec
 
-from tonnage.domain.efficiency import Rung
 from tonnage.physics.memory import kv_bytes_per_token
 from tonnage.planning.deployment import Deployment
 from tonnage.planning.replica import MOST_CACHE
 from tonnage.simulation.policies import Pool, limits_of
-from tonnage.simulation.simulated import Limits, StepArrays, step_arrays
+from tonnage.simulation.simulated import ReplicaArrays, step_arrays
 from tonnage.simulation.steps import MixedStep, StepTable, step_grid, step_table
-
-
-class ReplicaArrays(msgspec.Struct, frozen=True, kw_only=True):
-    """One replica as the simulator takes it."""
-
-    table: StepArrays
-    limits: Limits
-    delivery_s: float
-    """Part of every first token and of no step: reading the request, and a prompt's way through a pipeline. [s]"""
-    rung: Rung
 
 
 def replica_arrays(
@@ -68,12 +57,7 @@ def replica_arrays(
     if at.drift is not None:
         moved = at.drift.at(in_flight or at.drift.usual)
         arrays, delivery_s = arrays.paced(moved.pace, moved.first), delivery_s * moved.pace
-    return ReplicaArrays(
-        table=arrays,
-        limits=limits,
-        delivery_s=delivery_s,
-        rung=table.rung,
-    )
+    return ReplicaArrays(arrays, limits, delivery_s, table.rung)
 
 
 def _passage_s(table: StepTable, chunk: float) -> float:

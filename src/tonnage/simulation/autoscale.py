@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tonnage.domain.requests.serve import Serve
 from tonnage.record import Record
 
 
@@ -40,6 +41,22 @@ def fleet_of(needed: int, *, spare: int = 0, zones: int = 1) -> int:
 def replicas_carrying(replicas: int, *, spare: int, zones: int) -> int:
     """Replicas that must carry the load: those left without the spares, or without the largest of several zones."""
     return replicas - max(spare, math.ceil(replicas / zones) if zones > 1 else 0)
+
+
+def peak_load(request: Serve) -> float:
+    """Arrivals at the peak, or requests in flight where a number of these is asked for. [1/s or requests]"""
+    load = request.concurrency or 1.0 if request.rate_per_s is None else request.rate_per_s
+    return load * request.shape.peak_to_mean
+
+
+def replicas_in_all(request: Serve, needed: float) -> int:
+    """Whole replicas, of which so many are left to a request's load when what it allows for has failed."""
+    return fleet_of(max(1, math.ceil(needed - 1e-9)), spare=request.spare_replicas, zones=request.zones)
+
+
+def working_replicas(request: Serve, replicas: int) -> int:
+    """Replicas that carry the load when what may fail has failed."""
+    return replicas_carrying(replicas, spare=request.spare_replicas, zones=request.zones)
 
 
 def idle_of_poisson(*, rate_per_s: float, timeout_s: float, start_s: float = 0.0) -> Idle:

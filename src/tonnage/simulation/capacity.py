@@ -24,12 +24,15 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from tonnage.domain.requests.common import Slo
 from tonnage.record import Record
+
+if TYPE_CHECKING:
+    from tonnage.simulation.pool_capacity import Unit
 
 LONE: Final = 0.01
 """In flight where a request is as good as alone. [requests]"""
@@ -39,6 +42,8 @@ WINDOW_REQUESTS: Final = 5.0
 """Of the second over which burstiness is counted, at the rate where it is published. [requests]"""
 MOST_BUSY: Final = 0.999
 """Share of time that prompts may take at most: beyond it queues have no end. [-]"""
+PRECISE: Final = 1.005
+"""A capacity is narrowed to this factor. [-]"""
 
 
 class ReplicaTimes(Record, kw_only=True):
@@ -254,34 +259,48 @@ def interpolated(batches: tuple[float, ...], factors: tuple[float, ...], *, conc
     return factors[i - 1] + share * (factors[i] - factors[i - 1])
 
 
-class Steady(NamedTuple):
-    """A replica and its load: the steady states that it may be in."""
+class Steady(msgspec.Struct, frozen=True):
+    """A replica, or a unit of workers, and its load: the steady states that it may be in."""
 
     times: ReplicaTimes
     load: ReplicaLoad
+    unit: Unit | None = None
+    """Workers in the replica's place, whose times these are of one."""
+
+    @property
+    def room(self) -> float:
+        """Requests that cache, engine and the batches that are known allow it. [requests]"""
+        return min(self.load.max_concurrency, self.times.batches[-1])
 
     @property
     def most(self) -> float:
         """The largest concurrency that is looked at. [requests]"""
-        return max(LONE, min(self.load.max_concurrency, self.times.batches[-1]))
+        top = max(LONE, self.room)
+        return top if self.unit is None else self.unit.most(self, top)
 
     def at(self, concurrency: float) -> Point:
-        """The steady state in which so many requests decode together."""
+        """The steady state in which so many requests decode together, on each worker of a unit."""
+        if self.unit is not None:
+            return self.unit.at(self, concurrency)
         return at_concurrency(self.times, self.load, concurrency=concurrency)
+
+    def rate(self, concurrency: float) -> float:
+        """What it then takes. [1/s]"""
+        return self.at(concurrency).rate_per_s if self.unit is None else self.unit.rate(self, concurrency)
 
     def at_rate(self, rate_per_s: float) -> tuple[Point, bool]:
         """What requests see at a rate, and whether the rate is more than the replica takes: then at its most."""
-        full = self.at(self.most)
-        if full.rate_per_s <= rate_per_s:
-            return full, True
-        low, high = 1e-3, min(self.load.max_concurrency, self.times.batches[-1])
-        for _ in range(30):
+        most = self.most
+        if self.rate(most) <= rate_per_s:
+            return self.at(most), True
+        low, high = LONE / 10.0, most
+        while high / low > (1.002 if self.unit is None else PRECISE):
             middle = math.sqrt(low * high)
-            low, high = (middle, high) if self.at(middle).rate_per_s < rate_per_s else (low, middle)
-            if high / low < 1.002:
-                break
+            low, high = (middle, high) if self.rate(middle) < rate_per_s else (low, middle)
         point = self.at(high)
-        return msgspec.structs.replace(point, rate_per_s=min(rate_per_s, point.rate_per_s)), False
+        if self.unit is None:
+            point = msgspec.structs.replace(point, rate_per_s=min(rate_per_s, point.rate_per_s))
+        return point, False
 
     def largest(self, known: dict[float, Point] | None = None) -> tuple[Point, str] | tuple[None, str]:
         """
@@ -296,8 +315,9 @@ class Steady(NamedTuple):
         Returns
         -------
         (Point, str)
-            The steady state at capacity and the limit that binds there: "kv" (the concurrency limit),
-            "ttft", "tpot" or "e2e". (None, limit) when even a single request misses an objective.
+            The steady state at capacity and the limit that binds there: "kv" (the concurrency limit), "prefill" (of a
+            unit, its workers for prompts), "ttft", "tpot" or "e2e". (None, limit) when even a single request misses an
+            objective.
         """
         seen = {} if known is None else known
 
@@ -309,16 +329,14 @@ class Steady(NamedTuple):
         broken = first_broken(at(LONE), self.load.slo)
         if broken:
             return None, broken
-        low, high = LONE, min(self.load.max_concurrency, self.times.batches[-1])
-        limit = first_broken(at(self.most), self.load.slo)
+        low, high = LONE, self.most
+        limit = first_broken(at(high), self.load.slo)
         if limit is None:
-            return at(self.most), "kv"
-        for _ in range(24):
+            return at(high), "kv" if high >= self.room else "prefill"
+        while high / low > PRECISE:
             middle = math.sqrt(low * high)
             broken = first_broken(at(middle), self.load.slo)
             low, high, limit = (low, middle, broken) if broken else (middle, high, limit)
-            if high / low < 1.005:
-                break
         return at(low), limit
 
 

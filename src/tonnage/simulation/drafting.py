@@ -19,8 +19,8 @@ from tonnage.domain.layout import Layout
 from tonnage.domain.model import Attention, Model
 from tonnage.domain.precision import Precision
 from tonnage.physics.shares import gemm, share
-from tonnage.physics.transformer import Tokens, step_work
-from tonnage.simulation.step_parts import Parts, Placement, Speculation, parts_of, seconds
+from tonnage.physics.transformer import Tokens
+from tonnage.simulation.step_parts import Parts, Placement, Speculation, parts_of, placed_work, seconds
 
 FUSED: Final = 3
 """Layers of the target whose hidden states the first pass reads. [-]"""
@@ -45,6 +45,7 @@ def draft_parts(placement: Placement, batches: tuple[float, ...], *, context: fl
         precision=draft_precision(placement.precision),
         layout=Layout(tp=placement.layout.tp, dp=placement.layout.dp),
         speculation=None,
+        adapters=None,
     )
     verified = 1.0 + speculation.tokens
     return tuple(
@@ -89,14 +90,13 @@ def _pass(p: Placement, sequences: float, context: float, *, fused: float) -> Pa
     drafted = fused / sequences if fused else 1.0
     rows = sequences * drafted
     tokens = Tokens(decodes=sequences, context=context, drafted=drafted, emitted=sequences)
-    work = step_work(p.model, tokens, precision=p.precision, layout=p.layout, domain=p.domain, attends=p.attends)
     at = share(hidden=p.model.hidden_size, layout=p.layout, precision=p.precision, domain=p.domain)
     hidden, weights = float(p.model.hidden_size), p.precision.weights
     twice = _projected(p.model) / p.layout.tp
     beside = [gemm("draft input", at, m=rows, n=twice, k=hidden, weights=weights, compute=at.sixteen)]
     if fused:
         beside.append(gemm("fused states", at, m=rows, n=hidden, k=FUSED * hidden, weights=weights, compute=at.sixteen))
-    return parts_of((*work, *beside), p)
+    return parts_of((*placed_work(p, tokens), *beside), p)
 
 
 def _projected(model: Model) -> float:

@@ -207,7 +207,7 @@ def pass_s(work: Work, *, machine: Machine, runtime: Runtime, facts: Offline) ->
 
 
 def _weights(op: Operator) -> float:
-    return number_format(op.weights).bytes * op.n * op.k if op.flop and op.kind in {"gemm", "convolution"} else 0.0
+    return op.stored_bytes if op.flop and op.kind in {"gemm", "convolution"} else 0.0
 
 
 def _one_measured(op: Operator, machine: Machine, held: float) -> tuple[float, float]:
@@ -321,7 +321,7 @@ def _bytes_moved(op: Operator, runtime: Runtime, machine: Machine, passes: float
     """Bytes that cross device memory in one execution: weights, and what the cache cannot keep of the rest."""
     if machine.silicon.on_chip:
         return 0.0
-    weights = number_format(op.weights).bytes * op.n * op.k if op.flop else 0.0
+    weights = op.stored_bytes if op.flop else 0.0
     rest = max(op.read_bytes + op.write_bytes - weights, 0.0)
     if not op.flop:
         rest *= _unfused_share(op, runtime)

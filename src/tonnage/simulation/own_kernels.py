@@ -33,7 +33,7 @@ from typing import Final
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.engine_spec import EngineSpec, Release
 from tonnage.domain.model import Attention, Model
-from tonnage.domain.precision import FORMATS, number_format
+from tonnage.domain.precision import number_format
 from tonnage.physics.efficiency import cycle_s
 from tonnage.physics.work import Operator
 from tonnage.record import Record
@@ -159,7 +159,7 @@ def _busiest_s(op: Operator, batching: Batching) -> float:
     Each has an even share of all experts, so at least one that is hit, or the part of it that it was dealt.
     """
     share = min(op.experts / batching.units, max(1.0, op.groups / batching.units))
-    stored = (FORMATS.get(op.weights) or number_format(op.weights)).bytes
+    stored = number_format(op.weights).bytes
     return share * stored * op.n * op.k / batching.unit_bytes_per_s
 
 
@@ -176,7 +176,7 @@ def _arithmetic_s(op: Operator, accelerator: Accelerator, flop: float) -> float:
 
 
 def _quantised(op: Operator) -> bool:
-    return (FORMATS.get(op.weights) or number_format(op.weights)).bits < 16
+    return number_format(op.weights).bits < 16
 
 
 def prompt_attention_s(op: Operator, accelerator: Accelerator, *, fused: bool) -> float | None:

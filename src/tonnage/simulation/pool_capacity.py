@@ -15,8 +15,9 @@ and ranks.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from tonnage.physics.cache import cache_bytes_per_sequence
@@ -25,12 +26,12 @@ from tonnage.physics.work import Operator
 from tonnage.simulation.capacity import (
     LONE,
     MOST_BUSY,
+    PRECISE,
     Point,
-    ReplicaLoad,
     ReplicaTimes,
     Steady,
+    at_concurrency,
     decode_step_s,
-    first_broken,
     quantile_factor,
 )
 from tonnage.simulation.step_parts import Placement
@@ -41,15 +42,11 @@ if TYPE_CHECKING:
 
 TURNS: Final = 12
 """Of the fixed point of a step and the prompts that gather during it."""
-PRECISE: Final = 1.005
-"""A capacity is narrowed to this factor. [-]"""
 
 
-class Unit(NamedTuple):
-    """Workers of both kinds, all of one configuration, and what arrives at them."""
+class Unit(msgspec.Struct, frozen=True):
+    """Workers of both kinds, all of one configuration; `one` is the state of one, under what arrives at all."""
 
-    one: Steady
-    """A worker, and what arrives at the unit."""
     prefill: int
     decode: int
     transfer_s: float
@@ -59,57 +56,46 @@ class Unit(NamedTuple):
     encoders: Encoders | None = None
     """Workers that encode images before prompts start."""
 
-    @property
-    def times(self) -> ReplicaTimes:
-        """Of a worker."""
-        return self.one.times
-
-    @property
-    def load(self) -> ReplicaLoad:
-        """What arrives at the unit."""
-        return self.one.load
-
-    @property
-    def most(self) -> float:
+    def most(self, one: Steady, top: float) -> float:
         """The largest concurrency of a decode worker that both sides keep up with. [requests]"""
-        top = self.one.most
-        least = self._most_prompts() if self.prefill else math.inf
+        least = self._most_prompts(one.times) if self.prefill else math.inf
         if self.encoders is not None:
             least = min(least, MOST_BUSY * self.encoders.most)
-        if self._rate(top) <= least:
+        if self.rate(one, top) <= least:
             return top
         low, high = LONE, top
         while high / low > PRECISE:
             middle = math.sqrt(low * high)
-            low, high = (middle, high) if self._rate(middle) <= least else (low, middle)
+            low, high = (middle, high) if self.rate(one, middle) <= least else (low, middle)
         return low
 
-    def at(self, concurrency: float) -> Point:
+    def at(self, one: Steady, concurrency: float) -> Point:
         """The steady state in which each decode worker has so many requests."""
-        point = self._apart(concurrency) if self.prefill else self._together(concurrency)
+        point = self._apart(one, concurrency) if self.prefill else self._together(one, concurrency)
         if self.encoders is None:
             return point
-        share = self.load.slo.percentile / 100.0
-        delay, beyond = self.encoders.first_s(point.rate_per_s, dispersion=self.load.dispersion, share=share)
+        share = one.load.slo.percentile / 100.0
+        delay, beyond = self.encoders.first_s(point.rate_per_s, dispersion=one.load.dispersion, share=share)
         mean = point.ttft_mean_s + delay
         tail = mean + math.hypot(point.ttft_tail_s - point.ttft_mean_s, beyond)
         later = tail - point.ttft_tail_s
         return replace(point, ttft_mean_s=mean, ttft_tail_s=tail, e2e_tail_s=point.e2e_tail_s + later)
 
-    def _together(self, concurrency: float) -> Point:
+    def _together(self, one: Steady, concurrency: float) -> Point:
         """Workers that compute prompts and answers, as replicas do."""
-        one = self.one.at(concurrency)
-        return replace(one, rate_per_s=one.rate_per_s * self.decode, concurrency=concurrency * self.decode)
+        point = at_concurrency(one.times, one.load, concurrency=concurrency)
+        return replace(point, rate_per_s=point.rate_per_s * self.decode, concurrency=concurrency * self.decode)
 
-    def _apart(self, concurrency: float) -> Point:
+    def _apart(self, one: Steady, concurrency: float) -> Point:
         """Prompts on workers of their own."""
-        step_s, rate = decode_step_s(self.times, concurrency), self._rate(concurrency)
-        z, load = quantile_factor(self.load.slo.percentile), self.load
-        crowded = decode_step_s(self.times, concurrency + z * math.sqrt(concurrency * load.dispersion))
-        own_s, wait_s, beyond_s = self._first(rate / self.prefill)
+        times, load = one.times, one.load
+        step_s, rate = decode_step_s(times, concurrency), self.rate(one, concurrency)
+        z = quantile_factor(load.slo.percentile)
+        crowded = decode_step_s(times, concurrency + z * math.sqrt(concurrency * load.dispersion))
+        own_s, wait_s, beyond_s = self._first(one, rate / self.prefill)
         share = load.slo.percentile / 100.0
-        mean = self.times.request_s + own_s + wait_s + self.transfer_s + step_s / 2.0
-        longer = self.times.prefill_tail_s - self.times.prefill_s
+        mean = times.request_s + own_s + wait_s + self.transfer_s + step_s / 2.0
+        longer = times.prefill_tail_s - times.prefill_s
         tail = mean + math.hypot(beyond_s, longer, step_s * (share - 0.5))
         return Point(
             rate_per_s=rate,
@@ -121,59 +107,21 @@ class Unit(NamedTuple):
             e2e_tail_s=tail + crowded * max(0.0, load.output_tail_tokens - 1.0),
         )
 
-    def at_rate(self, rate_per_s: float) -> tuple[Point, bool]:
-        """What requests see at a rate of the unit, and whether it is more than the unit takes: then at its most."""
-        most = self.most
-        if self._rate(most) <= rate_per_s:
-            return self.at(most), True
-        low, high = min(LONE, most) / 10.0, most
-        while high / low > PRECISE:
-            middle = math.sqrt(low * high)
-            low, high = (middle, high) if self._rate(middle) < rate_per_s else (low, middle)
-        return self.at(high), False
-
-    def largest(self) -> tuple[Point, str] | tuple[None, str]:
-        """The highest load that meets every objective, and what stops it; none = not even a lone request does."""
-        broken = first_broken(self.at(LONE), self.load.slo)
-        if broken:
-            return None, broken
-        low, high = LONE, self.most
-        limit = first_broken(self.at(high), self.load.slo)
-        if limit is None:
-            return self.at(high), "kv" if high >= min(self.load.max_concurrency, self.times.batches[-1]) else "prefill"
-        while high / low > PRECISE:
-            middle = math.sqrt(low * high)
-            broken = first_broken(self.at(middle), self.load.slo)
-            low, high, limit = (low, middle, broken) if broken else (middle, high, limit)
-        return self.at(low), limit
-
-    def _rate(self, concurrency: float) -> float:
+    def rate(self, one: Steady, concurrency: float) -> float:
         """Requests that leave the decode workers. [1/s]"""
         if not self.prefill:
-            return self._together(concurrency).rate_per_s
-        tokens = max(1.0, self.load.output_tokens - 1.0)
-        return self.decode * concurrency / (tokens * decode_step_s(self.times, concurrency))
+            return self._together(one, concurrency).rate_per_s
+        tokens = max(1.0, one.load.output_tokens - 1.0)
+        return self.decode * concurrency / (tokens * decode_step_s(one.times, concurrency))
 
-    def _step(self) -> tuple[float, float, float]:
-        """A prompt alone, one more in its step, and how many a step holds. [s, s, prompts]"""
-        alone = self.times.prefill_s - self.times.request_s
-        return alone, min(alone, self.times.prefill_work_s), max(1.0, 1.0 / self.times.step_share)
-
-    def _uneven(self) -> float:
-        """Standard deviation of a prompt's time over its mean, of lengths whose logarithm is normal. [-]"""
-        z = quantile_factor(self.load.slo.percentile)
-        ratio = self.times.prefill_tail_s / self.times.prefill_s
-        sigma = z - math.sqrt(max(0.0, z * z - 2.0 * math.log(max(1.0, ratio))))
-        return math.sqrt(math.expm1(sigma * sigma))
-
-    def _most_prompts(self) -> float:
+    def _most_prompts(self, times: ReplicaTimes) -> float:
         """What the prefill workers keep up with. [1/s]"""
-        alone, more, room = self._step()
+        alone, more, room = _step(times)
         return MOST_BUSY * self.prefill * room / (alone + (room - 1.0) * more)
 
-    def _first(self, rate: float) -> tuple[float, float, float]:
+    def _first(self, one: Steady, rate: float) -> tuple[float, float, float]:
         """Own step, mean wait before it, and how far the percentile of the wait lies beyond its mean. [s]"""
-        alone, more, room = self._step()
+        alone, more, room = _step(one.times)
         longest = alone + (room - 1.0) * more
         step = alone
         for _ in range(TURNS):
@@ -181,16 +129,30 @@ class Unit(NamedTuple):
             step = min(longest, alone + more * (gathered - 1.0 + math.exp(-gathered)))
         gathered = rate * step
         busy = step / (step + math.exp(-gathered) / max(rate, 1e-12))
-        share, uneven = self.load.slo.percentile / 100.0, self._uneven()
+        share, uneven = one.load.slo.percentile / 100.0, _uneven(one)
         each = longest / room
         used = min(MOST_BUSY, rate * each)
         waits = math.pow(used, math.sqrt(2.0 * (self.prefill + 1.0)) - 1.0) / (self.prefill * (1.0 - used))
-        queue = each * waits * (self.load.dispersion + uneven * uneven) / 2.0
+        queue = each * waits * (one.load.dispersion + uneven * uneven) / 2.0
         rest = busy * step / 2.0 if room > 1.0 else 0.0
         wait = rest + queue
         # What is left of a running step is spread evenly, a queue of prompts exponentially.
         tail = rest * (2.0 * share - 1.0) + queue * (math.log(1.0 / (1.0 - share)) - 1.0)
         return alone + busy * more * min(gathered, room - 1.0), wait, tail
+
+
+def _step(times: ReplicaTimes) -> tuple[float, float, float]:
+    """A prompt alone, one more in its step, and how many a step holds. [s, s, prompts]"""
+    alone = times.prefill_s - times.request_s
+    return alone, min(alone, times.prefill_work_s), max(1.0, 1.0 / times.step_share)
+
+
+def _uneven(one: Steady) -> float:
+    """Standard deviation of a prompt's time over its mean, of lengths whose logarithm is normal. [-]"""
+    z = quantile_factor(one.load.slo.percentile)
+    ratio = one.times.prefill_tail_s / one.times.prefill_s
+    sigma = z - math.sqrt(max(0.0, z * z - 2.0 * math.log(max(1.0, ratio))))
+    return math.sqrt(math.expm1(sigma * sigma))
 
 
 def one_transfer_s(placement: Placement, tokens: float, *, leaves_node: bool = True) -> float:

@@ -17,7 +17,7 @@ from typing import Final, Literal, get_args
 from tonnage.errors import BadRequest
 from tonnage.record import Record
 from tonnage.simulation.serving import Simulated, loop_of, never_admitted, play_run, select_requests
-from tonnage.simulation.simulated import Floats, Limits, Requests, StepArrays
+from tonnage.simulation.simulated import Floats, ReplicaArrays, Requests
 
 Rule = Literal["round-robin", "least-loaded", "prefix-aware"]
 RULES: Final[tuple[str, ...]] = get_args(Rule)
@@ -42,14 +42,12 @@ class Scaling(Record, kw_only=True):
 
 
 def simulate_fleet(
-    table: StepArrays,
-    limits: Limits,
+    replica: ReplicaArrays,
     *,
     requests: Requests,
     replicas: int,
     rule: Rule = "least-loaded",
     scaling: Scaling | None = None,
-    delivery_s: float = 0.0,
     watch: Callable[[int, int], None] | None = None,
 ) -> Simulated:
     """
@@ -59,7 +57,7 @@ def simulate_fleet(
     """
     if replicas < 1:
         raise BadRequest(f"replicas {replicas} must be at least 1")
-    loop = loop_of(table, limits, requests=requests, replicas=replicas, delivery_s=delivery_s)
+    loop = loop_of(replica, requests=requests, replicas=replicas)
     if not len(loop.requests.prompt):
         raise BadRequest("no request fits the cache of one replica; there is nothing to simulate")
     loop.script.control["rule"] = RULES.index(rule)
@@ -90,17 +88,16 @@ def _check(s: Scaling, replicas: int) -> None:
 
 
 def simulate_disaggregated(
-    tables: tuple[StepArrays, StepArrays],
-    limits: tuple[Limits, Limits],
+    pools: tuple[ReplicaArrays, ReplicaArrays],
     *,
     requests: Requests,
     workers: tuple[int, int],
     transfer_s: Floats,
-    delivery_s: float = 0.0,
     watch: Callable[[int, int], None] | None = None,
 ) -> Simulated:
     """
-    Prompts on one pool of workers, answers on another: each pair of arguments is (prefill, decode).
+    Prompts on one pool of workers, answers on another: each pair of arguments is (prefill, decode). A request is read
+    by the first alone.
 
     The prefill worker computes the first token; the cache takes `transfer_s` seconds of each request to reach a decode
     worker, whose first step computes the key and value of that token. The client sees it when that step begins: who
@@ -108,14 +105,12 @@ def simulate_disaggregated(
     """
     import numpy as np
 
-    bad = never_admitted(requests, limits[1]) | never_admitted(requests, limits[0])
+    bad = never_admitted(requests, pools[1].limits) | never_admitted(requests, pools[0].limits)
     sent, moved = select_requests(requests, ~bad), np.asarray(transfer_s, float)[~bad]
     first = simulate_fleet(
-        tables[0],
-        limits[0],
+        pools[0],
         requests=sent._replace(output=np.ones_like(sent.output)),
         replicas=workers[0],
-        delivery_s=delivery_s,
         watch=watch,
     )
     longer = sent.output > 1
@@ -138,8 +133,7 @@ def simulate_disaggregated(
             num_ids=0,
         )
         second = simulate_fleet(
-            tables[1],
-            limits[1]._replace(cached_again=False),
+            pools[1]._replace(limits=pools[1].limits._replace(cached_again=False), delivery_s=0.0),
             requests=following,
             replicas=workers[1],
             watch=watch,
@@ -187,14 +181,12 @@ def simulate_after(
 
 
 def simulate_clients_of_pools(
-    tables: tuple[StepArrays, StepArrays],
-    limits: tuple[Limits, Limits],
+    pools: tuple[ReplicaArrays, ReplicaArrays],
     *,
     requests: Requests,
     clients: int,
     workers: tuple[int, int],
     transfer_s: Floats,
-    delivery_s: float = 0.0,
     watch: Callable[[int, int], None] | None = None,
 ) -> Simulated:
     """
@@ -212,7 +204,7 @@ def simulate_clients_of_pools(
 
     if clients < 1:
         raise BadRequest(f"clients {clients} must be at least 1")
-    bad = never_admitted(requests, limits[1]) | never_admitted(requests, limits[0])
+    bad = never_admitted(requests, pools[1].limits) | never_admitted(requests, pools[0].limits)
     asked, moved = select_requests(requests, ~bad), np.asarray(transfer_s, float)[~bad]
     n = len(asked.prompt)
     if not n:
@@ -221,12 +213,10 @@ def simulate_clients_of_pools(
     for _ in range(MOST_TURNS):
         first = select_requests(asked, np.arange(n) < looked)._replace(sent_s=sent[:looked].copy())
         run = simulate_disaggregated(
-            tables,
-            limits,
+            pools,
             requests=first,
             workers=workers,
             transfer_s=moved[:looked],
-            delivery_s=delivery_s,
             watch=None if watch is None else partial(_watch_progress, watch, settled, n),
         )
         if run.partial:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tonnage.simulation.metrics import e2e_s, tpot_s, ttft_s
-from tonnage.simulation.simulated import Floats, Ints, Limits, Requests, StepArrays
+from tonnage.simulation.simulated import Floats, Ints, Limits, ReplicaArrays, Requests
 
 PIECE = 40_000
 """Arrivals and rounds between two looks at the clock, some tens of milliseconds: a run can be watched and broken off
@@ -137,12 +137,10 @@ def with_own_blocks(requests: Requests, block_tokens: int) -> Requests:
 
 
 def simulate(
-    table: StepArrays,
-    limits: Limits,
+    replica: ReplicaArrays,
     *,
     requests: Requests,
     clients: int | None = None,
-    delivery_s: float = 0.0,
     every_s: float | None = None,
     watch: Callable[[int, int], None] | None = None,
 ) -> Simulated:
@@ -151,18 +149,16 @@ def simulate(
 
     Parameters
     ----------
-    table, limits, requests : StepArrays, Limits, Requests
-        What steps cost, how the engine schedules, what is asked. In a closed loop `sent_s` holds the
+    replica, requests : ReplicaArrays, Requests
+        What steps cost and how the engine schedules, what is asked. In a closed loop `sent_s` holds the
         start of each client's first request and is filled in.
-    delivery_s : number
-        Between sending and the scheduler: reading and tokenising. [s]
     every_s : number
         Distance of the timeline's points; absent = two hundred points over an open loop. [s]
     watch : callable
         Called with requests answered and requests in all, every so often; a KeyboardInterrupt there
         ends the run with what is done, marked partial.
     """
-    loop = loop_of(table, limits, requests=requests, clients=clients, delivery_s=delivery_s, every_s=every_s)
+    loop = loop_of(replica, requests=requests, clients=clients, every_s=every_s)
     return play_run(loop, watch)
 
 
@@ -179,13 +175,11 @@ class Loop(NamedTuple):
 
 
 def loop_of(
-    table: StepArrays,
-    limits: Limits,
+    replica: ReplicaArrays,
     *,
     requests: Requests,
     replicas: int = 1,
     clients: int | None = None,
-    delivery_s: float,
     every_s: float | None = None,
 ) -> Loop:
     """A run on replicas that are all on, or by clients of one replica."""
@@ -193,13 +187,18 @@ def loop_of(
 
     from tonnage.simulation import loop_state as parts
 
-    sent = select_requests(requests, ~never_admitted(requests, limits))
+    sent = select_requests(requests, ~never_admitted(requests, replica.limits))
     n = len(sent.prompt)
-    world = parts.new_world(table, limits, requests=sent)
+    world = parts.new_world(replica.table, replica.limits, requests=sent)
     span = float(sent.sent_s[-1]) if n and clients is None else 0.0
     every = every_s or (span * 1.1 / 200.0 if span > 0 else 1.0)
     control = np.zeros(1, parts.CONTROL)
-    for name, value in (("every_s", every), ("delivery_s", delivery_s), ("look_s", np.inf), ("low_since_s", np.nan)):
+    for name, value in (
+        ("every_s", every),
+        ("delivery_s", replica.delivery_s),
+        ("look_s", np.inf),
+        ("low_since_s", np.nan),
+    ):
         control[name] = value
     callers, power = np.zeros(min(clients or 0, n), parts.CLIENT), np.zeros(replicas, parts.POWER)
     callers["ready_s"], power["ready_s"] = np.inf, -np.inf
@@ -212,7 +211,7 @@ def loop_of(
         script=parts.Script(control, samples, callers, power),
         requests=sent,
         num_refused=len(requests.prompt) - n,
-        first=table.first,
+        first=replica.table.first,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tonnage.domain.efficiency import Rung
 from tonnage.domain.engine_spec import captured_batch
 
 if TYPE_CHECKING:
@@ -108,6 +109,16 @@ class Limits(NamedTuple):
     """Blocks of host memory: what is preempted, and prefixes that lost their place, are recalled from there."""
     recall_token_s: float = 0.0
     """Moving the cache of a token between host and accelerator, while the step computes. [s/token]"""
+
+
+class ReplicaArrays(NamedTuple):
+    """One replica as the simulator takes it."""
+
+    table: StepArrays
+    limits: Limits
+    delivery_s: float = 0.0
+    """Part of every first token and of no step: reading the request, and a prompt's way through a pipeline. [s]"""
+    rung: Rung = "own"
 
 
 class Requests(NamedTuple):

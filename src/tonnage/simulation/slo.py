@@ -24,7 +24,7 @@ from tonnage.simulation.arrivals import at_rate
 from tonnage.simulation.capacity import stated
 from tonnage.simulation.metrics import Summary, summary
 from tonnage.simulation.serving import Simulated, simulate
-from tonnage.simulation.simulated import Limits, Requests, StepArrays
+from tonnage.simulation.simulated import Limits, ReplicaArrays, Requests
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,12 +61,10 @@ class Probe(NamedTuple):
 
 
 def slo_capacity(
-    table: StepArrays,
-    limits: Limits,
+    replica: ReplicaArrays,
     *,
     requests: Requests,
     slo: Slo,
-    delivery_s: float = 0.0,
     start: float | None = None,
     precision: float = PRECISION,
     player: Callable[[Requests], Simulated] | None = None,
@@ -94,7 +92,7 @@ def slo_capacity(
         No objective is given, or there are too few requests for the percentile.
     """
     _check(requests, slo)
-    bound = fluid_bound(table, limits, requests=requests)
+    bound = fluid_bound(replica, requests)
     step = math.log1p(precision)
     probes: dict[int, Probe] = {}
     runs: dict[int, Simulated] = {}
@@ -102,7 +100,7 @@ def slo_capacity(
     def passes(k: int) -> bool:
         rate = math.exp(k * step)
         sent = _at(requests, rate)
-        runs[k] = player(sent) if player else simulate(table, limits, requests=sent, delivery_s=delivery_s)
+        runs[k] = player(sent) if player else simulate(replica, requests=sent)
         probes[k] = _probe(runs[k], rate, slo=slo)
         return probes[k].point.passed
 
@@ -119,7 +117,7 @@ def slo_capacity(
     limit = probes[failing].failed if failing is not None else "none found"
     shown = runs[passing if passing is not None else min(probes)]
     seen = runs[failing] if failing is not None else shown
-    binding, cause = ("", "") if player else resource(seen, limits)
+    binding, cause = ("", "") if player else resource(seen, replica.limits)
     least, most = _bootstrap(ordered, best, slo) if best else (0.0, 0.0)
     return SimulatedCapacity(
         rate_per_s=best,
@@ -175,9 +173,7 @@ def _widen(passes: Callable[[int], bool], probes: dict[int, Probe], *, slo: Slo,
             return
 
 
-def saturated_capacity(
-    table: StepArrays, limits: Limits, *, requests: Requests, delivery_s: float
-) -> tuple[float, float, Simulated]:
+def saturated_capacity(replica: ReplicaArrays, *, requests: Requests) -> tuple[float, float, Simulated]:
     """
     What a replica finishes when somebody always waits: without objectives nothing else ends its capacity.
 
@@ -188,8 +184,8 @@ def saturated_capacity(
     """
     import numpy as np
 
-    clients = min(limits.max_num_seqs + 16, max(2, len(requests.prompt) // 3))
-    run = simulate(table, limits, requests=requests, clients=clients, delivery_s=delivery_s)
+    clients = min(replica.limits.max_num_seqs + 16, max(2, len(requests.prompt) // 3))
+    run = simulate(replica, requests=requests, clients=clients)
     ends = np.sort(run.last_s)
     # The first and the last requests meet a replica that fills or empties.
     edges = np.linspace(clients, len(ends) - clients - 1, 21).astype(int)
@@ -198,12 +194,13 @@ def saturated_capacity(
     return 1.0 / each, 1.0 / (each + 1.645 * error), run
 
 
-def fluid_bound(table: StepArrays, limits: Limits, *, requests: Requests) -> float:
+def fluid_bound(replica: ReplicaArrays, requests: Requests) -> float:
     """
     The rate that no schedule exceeds: 1 / (prompt's own work + output tokens x decode step / batch). [1/s]
 
     The batch is the largest that seats and cache allow at mean lengths.
     """
+    table, limits = replica.table, replica.limits
     prompt = float((requests.prompt - requests.cached).mean())
     whole, output = float(requests.prompt.mean()), float(requests.output.mean())
     tokens = limits.num_blocks * limits.block_tokens

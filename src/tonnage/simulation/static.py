@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from tonnage.simulation.closed_loop import Load
 from tonnage.simulation.served import Served
 from tonnage.simulation.steps import MixedStep, StepTable
 
@@ -47,31 +48,30 @@ def pipelined_share(*, pieces: float, largest: float, in_flight: float) -> float
     return (1.0 + (pieces - 1.0) * max(largest, 1.0 / in_flight)) / pieces
 
 
-def static_batch(
-    table: StepTable, *, batch: float, prompt_tokens: float, output_tokens: float, budget: float, piped: float = 1.0
-) -> Served:
+def static_batch(table: StepTable, load: Load, *, batch: float, piped: float = 1.0) -> Served:
     """One batch prefilled together, then decoded together; `piped` is the share of its prompts' time that is left."""
-    first = table.request_s + piped * prefill_s(table, prompts=batch, prompt_tokens=prompt_tokens, budget=budget)
-    steps = max(0.0, output_tokens - 1.0)
-    step = table.decode_s(batch, prompt_tokens + (output_tokens + 1.0) / 2.0)
+    prompts_s = prefill_s(table, prompts=batch, prompt_tokens=load.prompt_tokens, budget=load.budget)
+    first = table.request_s + piped * prompts_s
+    steps = max(0.0, load.output_tokens - 1.0)
+    step = table.decode_s(batch, load.prompt_tokens + (load.output_tokens + 1.0) / 2.0)
     total = table.named("TTFT", first) + table.named("decode", steps * step)
     return Served(ttft_s=first, tpot_s=step, e2e_s=total, requests_per_s=batch / total, running=batch)
 
 
-def burst(
-    table: StepTable, *, requests: float, slots: float, prompt_tokens: float, output_tokens: float, budget: float
-) -> Served:
-    """`requests` sent at once to an engine that runs at most `slots`: fill, steady refill, drain."""
-    together = min(requests, slots)
-    wave = static_batch(table, batch=together, prompt_tokens=prompt_tokens, output_tokens=output_tokens, budget=budget)
-    if requests <= slots:
+def burst(table: StepTable, load: Load, *, requests: float) -> Served:
+    """`requests` sent at once to an engine that runs no more than its slots: fill, steady refill, drain."""
+    together = min(requests, load.slots)
+    wave = static_batch(table, load, batch=together)
+    if requests <= load.slots:
         return wave
     waves = requests / together
-    cost = prefill_s(table, prompts=together, prompt_tokens=prompt_tokens, budget=budget)
-    decode = table.named("decode", max(0.0, output_tokens - 1.0) * wave.tpot_s)
+    cost = prefill_s(table, prompts=together, prompt_tokens=load.prompt_tokens, budget=load.budget)
+    decode = table.named("decode", max(0.0, load.output_tokens - 1.0) * wave.tpot_s)
     total = table.named("all waves", waves * (cost + decode), how="prefill and decode of each")
     ahead = table.named("waves ahead", (waves - 1.0) / 2.0 * (cost + decode), how="on average, those before")
-    beside = table.named("prefill of those that follow", cost / max(1.0, output_tokens - 1.0), how="over its tokens")
+    beside = table.named(
+        "prefill of those that follow", cost / max(1.0, load.output_tokens - 1.0), how="over its tokens"
+    )
     return Served(
         ttft_s=wave.ttft_s + ahead,
         tpot_s=wave.tpot_s + beside,

@@ -21,7 +21,7 @@ from tonnage.domain.efficiency import Ladder, Rung
 from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.layout import Layout
 from tonnage.domain.model import Model, Moe, StateSpace
-from tonnage.domain.precision import FORMATS, Precision, number_format
+from tonnage.domain.precision import Precision, number_format
 from tonnage.domain.requests.adapters import Adapters
 from tonnage.physics.efficiency import peak_flop_per_s, weakest_rung
 from tonnage.physics.matrices import feed_forward_matrices, mixer_matrices
@@ -212,6 +212,12 @@ def launched_apart(placement: Placement) -> float:
     return looped + max(0.0, apart - listed) + further
 
 
+def prompt_launch_s(placement: Placement, overheads: Overheads, *, kernels: float) -> float:
+    """Host time to launch a step that carries prompts: no graph captured it, so it may be what the step waits for."""
+    routed = sum(group.count for group in placement.model.layers if isinstance(group.feed_forward, Moe))
+    return overheads.prefill_launch_s * kernels + overheads.prefill_routed_s * routed / placement.layout.pp
+
+
 def encoded_work(placement: Placement, *, sequences: float, length: float) -> Work:
     """One bidirectional pass of a placement as a work list."""
     p = placement
@@ -293,7 +299,7 @@ def _as_placed(op: Operator, placement: Placement) -> Operator:
     if placement.balanced and placement.layout.ep >= _BALANCED_FROM:
         return msgspec.structs.replace(op, skewed=False)
     if 0.0 < op.reached < op.groups and not has_skewed_table(op, placement.ladder):
-        unread = (FORMATS.get(op.weights) or number_format(op.weights)).bytes * op.n * op.k * (op.groups - op.reached)
+        unread = op.stored_bytes * (op.groups - op.reached)
         return msgspec.structs.replace(op, groups=op.reached, read_bytes=op.read_bytes - unread)
     return op
 
@@ -330,7 +336,7 @@ def _add_product(found: dict[str, float], op: Operator, taken: float, placement:
     bound = 1.0 / (1.0 + (traffic / arithmetic) ** power) if arithmetic > 0.0 else 0.0
     found["compute"] += taken * bound
     found["memory"] += taken * (1.0 - bound)
-    stored = FORMATS.get(op.weights) or number_format(op.weights)
+    stored = number_format(op.weights)
     if stored.bits < 16:
         if op.compute in {"fp8", "fp4", "int8"}:
             # The factor is of bytes and arithmetic: on the curve, launching and quantising take what they take.

@@ -27,10 +27,11 @@ from tonnage.simulation.step_parts import (
     operators_s,
     parts_of,
     prompt_attention_work,
+    prompt_launch_s,
     prompt_rows_work,
     rows_work,
 )
-from tonnage.simulation.steps import MixedStep, RankRows, StepGrid, StepTable, prompt_launch_s
+from tonnage.simulation.steps import MixedStep, RankRows, StepGrid, StepTable
 
 _GROUPS: Final = {
     "gemm": "matrix products",
@@ -211,7 +212,7 @@ class OpenTable(StepTable, kw_only=True):
         p, (at, repeats) = self.pricing.placement, _table_size(rows, self.rows)
         work = prompt_rows_work(p, at) if prompts and has_states(p.model) else rows_work(p, at)[0]
         nodes = self._piece(work, repeats, prompts=prompts)
-        if prompts and (launched_s := repeats * prompt_launch_s(self.grid, self.overheads)):
+        if prompts and (launched_s := repeats * prompt_launch_s(p, self.overheads, kernels=self.grid.prompt_kernels)):
             kernels = Quantity.total("kernels of the layers", self.pricing.by_kind(nodes, self.overheads))
             launches = self.pricing.leaf("launches by the host", launched_s, how="no graph captured these kernels")
             nodes = (Quantity.longest("layers", (kernels, launches), how="the longer of the two"),)

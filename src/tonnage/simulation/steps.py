@@ -19,7 +19,7 @@ from typing import NamedTuple
 from tonnage.domain.efficiency import Rung
 from tonnage.domain.engine_spec import Overheads, captured_batch
 from tonnage.domain.layout import Layout
-from tonnage.domain.model import Attention, Moe
+from tonnage.domain.model import Attention
 from tonnage.physics.efficiency import weakest_rung
 from tonnage.record import Record
 from tonnage.simulation.between import affine_at, value_at
@@ -34,6 +34,7 @@ from tonnage.simulation.step_parts import (
     launched_apart,
     parts_of,
     prompt_attention_work,
+    prompt_launch_s,
     prompt_rows_work,
     rows_work,
     seconds,
@@ -241,18 +242,15 @@ class StepGrid(Record, kw_only=True):
     prefill: tuple[Parts, Parts]
     late: tuple[float, Parts] | None = None
     """Tokens before the last chunk of a prompt, and that chunk's attention, where some layers see a window of them."""
-    layout: Layout
-    graphs: bool
-    launches: float = 0.0
+    placement: Placement
+    launches: float
     """Kernels of a decode step when nothing groups them: each expert by itself, in an eager engine each matrix."""
-    layers: float = 1.0
-    routed_layers: float = 0.0
-    """Of them, those with routed experts."""
-    speculation: Speculation | None = None
     drafts: tuple[DraftParts, ...] = ()
-    mixed_attention: float = 1.0
-    beams: float = 1.0
-    encoder_s: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def prompt_kernels(self) -> float:
+        """Of the widest step that carries prompts."""
+        return self.mixed[-1].kernels + self.head[-1].kernels + self.prefill[-1].kernels
 
 
 def step_grid(placement: Placement, *, batch: float, context: float, chunk: float, prompt: float) -> StepGrid:
@@ -285,24 +283,16 @@ def step_grid(placement: Placement, *, batch: float, context: float, chunk: floa
         chunks=chunks,
         prefill=(_prefill(placement, chunks[0]), _prefill(placement, chunks[1])),
         late=_late(placement, prompt - long, chunk=long),
-        layout=placement.layout,
-        graphs=placement.graphs,
+        placement=placement,
         launches=dense[0][0].kernels + dense[0][1].kernels + launched_apart(placement),
-        layers=float(sum(group.count for group in placement.model.layers) or 1),
-        routed_layers=float(sum(g.count for g in placement.model.layers if isinstance(g.feed_forward, Moe)))
-        / placement.layout.pp,
-        speculation=placement.speculation,
-        drafts=draft_parts(placement, batches, context=near) if placement.speculation else (),
-        mixed_attention=placement.mixed_attention,
-        beams=placement.beams,
-        encoder_s=placement.encoder_s,
+        drafts=draft_parts(placement, batches, context=near),
     )
 
 
 def step_table(grid: StepGrid, overheads: Overheads) -> StepTable:
     """Prices a grid of parts under an engine's overheads."""
-    o = overheads
-    launched = prompt_launch_s(grid, o)
+    o, at = overheads, grid.placement
+    launched = prompt_launch_s(at, o, kernels=grid.prompt_kernels)
     dense, mixed = (
         tuple(busy_s(parts, o, prompts=prompts) for parts in pieces)
         for prompts, pieces in ((False, grid.dense), (True, grid.mixed))
@@ -317,24 +307,18 @@ def step_table(grid: StepGrid, overheads: Overheads) -> StepTable:
         head_s=tuple(busy_s(parts, o, prompts=False) for parts in grid.head),
         batches=grid.batches,
         attention_s=tuple(_line(grid.contexts, low, high, o) for low, high in grid.attention),
-        chunk_s=_with_images(_curve(grid.chunks, grid.prefill, o, late=grid.late), grid.encoder_s),
+        chunk_s=_with_images(_curve(grid.chunks, grid.prefill, o, late=grid.late), at.encoder_s),
         overheads=o,
-        layout=grid.layout,
-        graphs=grid.graphs,
+        layout=at.layout,
+        graphs=at.graphs,
         hidden_s=o.hidden_s + o.launch_s * grid.launches,
-        layers=grid.layers,
-        speculation=grid.speculation,
-        drafting_s=drafting_s(grid.drafts, o, speculation=grid.speculation) if grid.drafts else None,
-        mixed_attention=grid.mixed_attention,
-        beams=grid.beams,
+        layers=float(at.model.num_layers or 1),
+        speculation=at.speculation,
+        drafting_s=drafting_s(grid.drafts, o, speculation=at.speculation),
+        mixed_attention=at.mixed_attention,
+        beams=at.beams,
         rung=weakest_rung((grid.dense[0].rung, grid.dense[-1].rung, grid.prefill[1].rung)),
     )
-
-
-def prompt_launch_s(grid: StepGrid, overheads: Overheads) -> float:
-    """Host time to launch a step that carries prompts: no graph captured it, so it may be what the step waits for."""
-    kernels = grid.mixed[-1].kernels + grid.head[-1].kernels + grid.prefill[-1].kernels
-    return overheads.prefill_launch_s * kernels + overheads.prefill_routed_s * grid.routed_layers
 
 
 def _line(contexts: tuple[float, float], low: Parts, high: Parts, overheads: Overheads) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from msgspec.structs import replace
 
 from tonnage import catalog
+from tonnage.catalog.hub import resolve
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import (
@@ -83,10 +84,10 @@ def raw_roofline(case: Case) -> Result:
 
 
 def _serve(case: ServeCase, card: Accelerator) -> ServeResult:
-    model = case.model if isinstance(case.model, Model) else catalog.model(str(case.model))
+    model = resolve(case.model)
     precision = case.precision or Precision()
     total, active = _parameters(model)
-    weights = number_format(precision.experts or precision.weights).bytes
+    weights = number_format(precision.stored).bytes
     share = case.layout.ranks * case.accelerator_fraction
     flop_per_s = share * _peak(card, precision.activations)
     bytes_per_s = share * card.memory_bytes_per_s
@@ -118,7 +119,7 @@ def _serve(case: ServeCase, card: Accelerator) -> ServeResult:
 
 
 def _train(case: TrainCase, card: Accelerator) -> TrainResult:
-    model = case.model if isinstance(case.model, Model) else catalog.model(str(case.model))
+    model = resolve(case.model)
     peak = _peak(card, case.precision) * case.accelerator_fraction
     if model.network is not None:
         samples = peak / (3 * _network_flop(model.network.flop, model.network.input_px, case.image_px))
@@ -142,7 +143,7 @@ def _train(case: TrainCase, card: Accelerator) -> TrainResult:
 
 
 def _infer(case: InferCase, card: Accelerator) -> InferResult:
-    model = case.model if isinstance(case.model, Model) else catalog.model(str(case.model))
+    model = resolve(case.model)
     peak = _peak(card, case.precision) * case.accelerator_fraction
     if case.flop is not None:
         flop = case.flop

@@ -235,7 +235,7 @@ def _energy(case: Case | None, result: Result) -> Predicted | None:
     boards = case.replicas * case.layout.ranks * case.accelerator_fraction
     if case.disaggregation is not None:
         split = case.disaggregation
-        boards = split.prefill_workers * split.prefill.ranks + split.decode_workers * split.decode.ranks
+        boards = sum(split.ranks)
     drawn = result.board_w
     if drawn is None or drawn.low is None or drawn.high is None:
         return None
@@ -284,9 +284,8 @@ def flop_of_sequence(row: Row) -> float:
     if tokens is None or not isinstance(mixer, Attention):
         raise BadFact("not stated: what its FLOP/s count")
     weights = layer_weights(model)
-    layers = sum(group.count for group in model.layers)
     width = mixer.num_attention_heads * mixer.head_dim
-    attention = 2.0 * layers * width * tokens * (0.5 if text(row, "attn_flops") == "causal" else 1.0)
+    attention = 2.0 * model.num_layers * width * tokens * (0.5 if text(row, "attn_flops") == "causal" else 1.0)
     repeated = text(row, "tflops_definition") == "hardware" and text(row, "act_ckpt") == "full"
     passes = 8.0 if repeated else 6.0
     return tokens * (passes * (weights + attention) + 6.0 * model.hidden_size * model.vocab_size)

@@ -12,16 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage import catalog
+from tonnage.domain.answer import Basis
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.case import ServeCase, Traffic
-from tonnage.domain.plan import PLAN_SCHEMA
+from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.plan import PLAN_SCHEMA, Configuration
+from tonnage.domain.precision import Precision
 from tonnage.domain.requests.serve import Batch
 from tonnage.errors import BadRequest
 from tonnage.planning.batch.narrative import LARGEST_FLEET
 from tonnage.planning.batch.plan import plan_batch
-from tonnage.planning.batch.work import Job, instances_by, place_of, run_on
+from tonnage.planning.batch.work import Candidate, Work, candidate_of
+from tonnage.planning.deployment import resolve
 from tonnage.planning.predict.serving import predict_serve
 from tonnage.planning.requests.serve import batch_request
+from tonnage.simulation.served import Served
 
 TODAY = date(2026, 11, 21)
 NIGHTLY = {
@@ -169,8 +174,33 @@ def test_the_plan_survives_the_trip_through_json(nightly: BatchPlan) -> None:
 OFFER = next(offer for offer in catalog.offers() if offer.instance_type == "p5.48xlarge" and not offer.history)
 
 
-def job(items: float, rate: float = 20.0, ranks: int = 1) -> Job:
-    return Job(items=items, items_per_s=rate, factor=1.4, ranks=ranks, weight_bytes=16e9, item_s=30.0)
+AT = resolve(
+    ServeCase(
+        model=NIGHTLY["model"],
+        accelerator="h100-sxm5-80gb",
+        traffic=Traffic(saturated=True),
+        isl=800.0,
+        osl=150.0,
+    )
+)
+
+
+def rented(items: float, rate: float = 20.0, ranks: int = 1, *, term: str) -> Candidate:
+    """A job of so many items on one offer, each replica on so many accelerators."""
+    work = Work(
+        configuration=Configuration(
+            accelerator="h100-sxm5-80gb", layout=Layout(tp=ranks), precision=Precision(), engine=Engine(name="vllm")
+        ),
+        items=items,
+        at=AT,
+        served=Served(ttft_s=1.0, tpot_s=0.2, e2e_s=30.0, requests_per_s=rate, running=64.0),
+        factor=1.4,
+        basis=Basis.DERIVED,
+        weight_bytes=16e9,
+    )
+    found = candidate_of(work, OFFER, term=term)
+    assert found is not None
+    return found
 
 
 @settings(max_examples=60)
@@ -178,12 +208,10 @@ def job(items: float, rate: float = 20.0, ranks: int = 1) -> Job:
 def test_more_instances_are_never_slower_and_time_times_price_is_the_cost(
     items: float, rate: float, instances: int, term: str
 ) -> None:
-    work = job(items, rate)
-    place = place_of(work, OFFER, term=term)
-    assert place is not None
-    one, more = (run_on(work, place, instances=n) for n in (instances, instances + 1))
+    at = rented(items, rate, term=term)
+    one, more = (at.run(n) for n in (instances, instances + 1))
     assert more.wall_s <= one.wall_s * (1 + 1e-12)
-    assert one.usd == pytest.approx(instances * place.usd_per_hour * one.billed_hours, rel=1e-9)
+    assert one.usd == pytest.approx(instances * at.usd_per_hour * one.billed_hours, rel=1e-9)
     assert all(part.value >= 0 for part in one.parts)
 
 
@@ -195,22 +223,17 @@ def test_more_instances_are_never_slower_and_time_times_price_is_the_cost(
 def test_the_instances_for_a_deadline_meet_it_and_one_fewer_does_not(
     items: float, rate: float, deadline_s: float, ranks: int, term: str
 ) -> None:
-    work = job(items, rate, ranks)
-    place = place_of(work, OFFER, term=term)
-    assert place is not None
-    needed = instances_by(work, place, deadline_s=deadline_s, speed=1.0)
+    at = rented(items, rate, ranks, term=term)
+    needed = at.instances_by(deadline_s, speed=1.0)
     assert needed is not None
-    assert run_on(work, place, instances=needed).wall_s <= deadline_s * (1 + 1e-6)
+    assert at.run(needed).wall_s <= deadline_s * (1 + 1e-6)
     step = 2 if ranks == 16 else 1
     if needed > step:
-        assert run_on(work, place, instances=needed - step).wall_s > deadline_s * (1 - 1e-6)
+        assert at.run(needed - step).wall_s > deadline_s * (1 - 1e-6)
 
 
 def test_a_deadline_shorter_than_the_start_cannot_be_met() -> None:
-    work = job(1e6)
-    place = place_of(work, OFFER, term="on-demand")
-    assert place is not None
-    assert instances_by(work, place, deadline_s=60.0, speed=1.0) is None
+    assert rented(1e6, term="on-demand").instances_by(60.0, speed=1.0) is None
 
 
 def test_fleets_stay_within_the_stated_limit() -> None:

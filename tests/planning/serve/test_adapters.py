@@ -103,7 +103,7 @@ def test_more_adapters_higher_rank_and_less_skew_are_never_faster(slots: Any, ch
     assert bad.times.prefill_s >= good.times.prefill_s
     shared = min(len(good.times.batches), len(bad.times.batches)) - 1
     assert all(b >= g for b, g in zip(bad.times.decode_s[:shared], good.times.decode_s[:shared], strict=True))
-    assert bad.deployment.max_num_seqs <= good.deployment.max_num_seqs
+    assert bad.max_num_seqs <= good.max_num_seqs
 
 
 def test_plans_never_get_cheaper_with_more_adapters_or_rank() -> None:

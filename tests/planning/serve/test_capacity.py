@@ -25,7 +25,7 @@ from tonnage.planning.serve.option import Candidate
 from tonnage.planning.serve.plan import _configurations, outcome_of
 from tonnage.planning.simulate.traffic import traffic_of
 from tonnage.planning.sites import sites
-from tonnage.simulation.simulated import StepArrays
+from tonnage.simulation.simulated import ReplicaArrays, StepArrays
 from tonnage.simulation.slo import slo_capacity
 
 TODAY = date(2026, 11, 21)
@@ -64,11 +64,9 @@ def at(share: float, seen: SearchedCapacity, *, start: float) -> SimulatedCapaci
     table = seen.trial.arrays.table
     slower = table._replace(**{name: getattr(table, name) * share for name in TIMES})
     return slo_capacity(
-        slower,
-        seen.trial.arrays.limits,
+        ReplicaArrays(slower, seen.trial.arrays.limits, seen.trial.arrays.delivery_s),
         requests=seen.trial.requests,
         slo=SLO,
-        delivery_s=seen.trial.arrays.delivery_s,
         start=start,
         precision=PRECISION[True],
     )
@@ -106,11 +104,9 @@ def test_other_requests_find_the_same() -> None:
             seed=seed,
         )
         found = slo_capacity(
-            seen.trial.arrays.table,
-            seen.trial.arrays.limits,
+            seen.trial.arrays,
             requests=traffic_of(traffic).requests,
             slo=SLO,
-            delivery_s=seen.trial.arrays.delivery_s,
         )
         assert found.low_per_s <= seen.found.high_per_s and seen.found.low_per_s <= found.high_per_s
         assert found.rate_per_s == pytest.approx(seen.found.rate_per_s, rel=0.06)

@@ -82,7 +82,7 @@ def test_a_number_in_flight_errs_as_its_latency_does() -> None:
     at = 16.0
     steady = one.odds.curve
     tpot = math.exp(_at(steady.loads, steady.latencies["tpot_s"], math.log(at)))
-    errors = one.replica.deployment.errors(one.replica.basis, load="steady")
+    errors = one.replica.errors(one.replica.basis, load="steady")
     assert asked.lengths.prompt_tokens * at / 8192 > 1.0  # of class steady
     for x in (-0.7, 0.0, 0.4):
         limit = tpot * errors.factor("tpot_s") ** x

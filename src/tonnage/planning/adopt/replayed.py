@@ -115,7 +115,7 @@ def replay(
         cached=np.minimum(traffic.requests.prompt - 1, (traffic.requests.prompt * (1.0 - computed)).astype(np.int64)),
     )
     arrays = arrays_of(serve, candidate.replica, requests=sent)
-    run = simulate_fleet(arrays.table, arrays.limits, requests=sent, replicas=replicas, delivery_s=arrays.delivery_s)
+    run = simulate_fleet(arrays, requests=sent, replicas=replicas)
     kept = settled_requests(run)
     seen = {"ttft_s": run.ttft_s[kept], "tpot_s": run.tpot_s[kept], "e2e_s": run.e2e_s[kept]}
     tails = {

@@ -106,7 +106,7 @@ def _of_shape(running: Running, additions: Additions, assumed: list[str]) -> Mod
             else 0
         )
         same = (
-            sum(other.count for other in known.layers) == wanted["num_layers"]
+            known.num_layers == wanted["num_layers"]
             and group.mixer.num_attention_heads == wanted["num_attention_heads"]
             and group.mixer.num_key_value_heads == (groups or group.mixer.num_attention_heads)
             and (feed.num_experts if isinstance(feed, Moe) else 0) == experts
@@ -141,8 +141,7 @@ def _case(request: Adopt, running: Running, model: Model, accelerator: str, assu
     batch = stated if stated > 0 else micro * int(v.get("accumulation") or 1) * dp
     virtual = v.get("layers_per_virtual_stage")
     if virtual and not degrees["vpp"]:
-        layers = sum(group.count for group in model.layers)
-        degrees["vpp"] = max(1, layers // (int(virtual) * fixed["pp"]))
+        degrees["vpp"] = max(1, model.num_layers // (int(virtual) * fixed["pp"]))
     return TrainCase(
         model=model,
         accelerator=accelerator,

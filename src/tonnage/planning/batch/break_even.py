@@ -16,7 +16,7 @@ from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.plan import BreakEven
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Batch
-from tonnage.planning.batch.work import Candidate, Found, Work
+from tonnage.planning.batch.work import Candidate, JobRun, Work
 from tonnage.planning.core.break_even import (
     DOUBLINGS,
     Axis,
@@ -34,7 +34,7 @@ FASTEST: Final = 6
 LENGTHENED: Final = 5
 """Configurations whose rate is worked out at other lengths."""
 
-Sized = Callable[[Batch, Candidate], Found | Verdict]
+Sized = Callable[[Batch, Candidate], JobRun | Verdict]
 Remade = Callable[[Batch, Work], Work | None]
 
 
@@ -103,29 +103,27 @@ def _contenders(request: Batch, chances: Iterable[Candidate], sized: Sized) -> l
     """What each costs at this request; those that cannot do it are left out."""
     found = []
     for chance in chances:
-        work = replace(chance.work, job=replace(chance.work.job, items=request.items))
-        one = sized(request, replace(chance, work=work))
-        if isinstance(one, Verdict):
+        run = sized(request, replace(chance, work=replace(chance.work, items=request.items)))
+        if isinstance(run, Verdict):
             continue
-        run = one.run
-        quick, slow = one.at.ends(run)
+        quick, slow = run.ends
         found.append(
             Contender(
                 name=chance.name,
                 cost=Quantity(value=run.usd, unit="USD", low=quick.usd, high=slow.usd),
-                told=f"{one.accelerators} x {chance.name} for {show(run.usd, 'USD')} in {show(run.wall_s, 's')}",
-                sure=one.sure,
-                chance=one.chance,
-                listed=chance.place.offer.trust_of(chance.place.term) == "primary",
-                configuration=work.configuration,
+                told=f"{run.accelerators} x {chance.name} for {show(run.usd, 'USD')} in {show(run.wall_s, 's')}",
+                sure=run.sure,
+                chance=run.chance,
+                listed=chance.offer.trust_of(chance.term) == "primary",
+                configuration=chance.work.configuration,
             )
         )
     return found
 
 
 def _faster(chance: Candidate, times: float) -> Candidate:
-    work = chance.work
-    return replace(chance, work=replace(work, job=replace(work.job, items_per_s=work.job.items_per_s * times)))
+    served = replace(chance.work.served, requests_per_s=chance.work.items_per_s * times)
+    return replace(chance, work=replace(chance.work, served=served))
 
 
 def _at_lengths(request: Batch, work: Work, remade: Remade) -> list[tuple[float, float]]:
@@ -134,7 +132,7 @@ def _at_lengths(request: Batch, work: Work, remade: Remade) -> list[tuple[float,
     for share in (2.0**power for power in DOUBLINGS):
         made = work if share == 1.0 else remade(_scale_requests(request, share), work)
         if made is not None:
-            points.append((share, made.job.items_per_s / work.job.items_per_s))
+            points.append((share, made.items_per_s / work.items_per_s))
     return points
 
 

@@ -6,13 +6,11 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
-from msgspec.structs import replace
-
 from tonnage.domain.answer import Quantity, Verdict
 from tonnage.domain.batch_plan import BatchOption, TradeOff, cheapest_on
 from tonnage.domain.refusal import refusal
 from tonnage.domain.requests.serve import Batch
-from tonnage.planning.batch.work import Candidate, Found, JobRun
+from tonnage.planning.batch.work import Candidate, JobRun
 from tonnage.planning.core.header import COMMUNITY, Context, names_taken
 from tonnage.planning.core.ranking import frontier
 from tonnage.units import show, whole_percent
@@ -79,24 +77,24 @@ def arithmetic(option: BatchOption) -> str:
     )
 
 
-def trade_offs(found: Iterable[Found]) -> tuple[TradeOff, ...]:
+def trade_offs(found: Iterable[JobRun]) -> tuple[TradeOff, ...]:
     """Cost against time over every number of instances: cheapest first, each faster than the one before."""
-    points: list[Found] = []
+    points: list[JobRun] = []
     for one in found:
         at, most = one.at, one.at.fastest
         doubled = (at.step * 2**power for power in range(10))
-        for instances in sorted({one.run.instances, most, *(size for size in doubled if size <= most)}):
-            points.append(replace(one, run=at.run(instances)))
-    kept = [points[i] for i in frontier(points, objectives=(lambda p: p.run.usd, lambda p: p.run.wall_s))]
-    kept.sort(key=lambda point: point.run.usd)
+        sizes = sorted({one.instances, most, *(size for size in doubled if size <= most)})
+        points += [at.run(instances) for instances in sizes]
+    kept = [points[i] for i in frontier(points, objectives=(lambda p: p.usd, lambda p: p.wall_s))]
+    kept.sort(key=lambda point: point.usd)
     thinned = kept[:1]
     for point in kept[1:]:
-        if thinned[-1].run.wall_s / point.run.wall_s >= WORTH_A_POINT:
+        if thinned[-1].wall_s / point.wall_s >= WORTH_A_POINT:
             thinned.append(point)
-    return tuple(_trade_off(point, cheapest=thinned[0].run) for point in _spread(thinned))
+    return tuple(_trade_off(point, cheapest=thinned[0]) for point in _spread(thinned))
 
 
-def _spread(points: list[Found]) -> list[Found]:
+def _spread(points: list[JobRun]) -> list[JobRun]:
     """At most so many, both ends kept."""
     if len(points) <= MAX_POINTS:
         return points
@@ -104,12 +102,11 @@ def _spread(points: list[Found]) -> list[Found]:
     return [points[round(i * step)] for i in range(MAX_POINTS)]
 
 
-def _trade_off(one: Found, *, cheapest: JobRun) -> TradeOff:
-    place, run = one.at.place, one.run
+def _trade_off(run: JobRun, *, cheapest: JobRun) -> TradeOff:
     return TradeOff(
-        label=f"{one.at.work.configuration.label()} at {place.offer.provider}",
-        accelerators=one.accelerators,
-        term=place.term,
+        label=f"{run.at.work.configuration.label()} at {run.at.offer.provider}",
+        accelerators=run.accelerators,
+        term=run.at.term,
         wall_s=run.wall_s,
         usd=run.usd,
         times_the_price=run.usd / cheapest.usd,
@@ -178,26 +175,25 @@ def spot_against(options: tuple[BatchOption, ...]) -> str:
     )
 
 
-def too_late(request: Batch, fastest: Found) -> Verdict:
+def too_late(request: Batch, run: JobRun) -> Verdict:
     """Not even the largest fleet finishes in time."""
-    run = fastest.run
     deadline = request.deadline_s or 0.0
     return refusal(
         "deadline",
-        f"{fastest.accelerators} accelerators finish in {show(run.wall_s, 's')}, "
-        f"of which {show(fastest.at.place.start.total_s, 's')} to start; {show(deadline, 's')} are allowed",
+        f"{run.accelerators} accelerators finish in {show(run.wall_s, 's')}, "
+        f"of which {show(run.at.start.total_s, 's')} to start; {show(deadline, 's')} are allowed",
         short_by=run.wall_s - deadline,
         nearest=f"deadline {show(run.wall_s * 1.01, 's')}",
     )
 
 
-def too_expensive(request: Batch, found: Found) -> Verdict:
+def too_expensive(request: Batch, run: JobRun) -> Verdict:
     """Finishes in time, beyond the budget."""
-    usd = found.run.usd
+    usd = run.usd
     budget = request.budget_usd or 0.0
     return refusal(
         "budget",
-        f"{found.at.work.configuration.label()} costs {show(usd, 'USD')}, above {show(budget, 'USD')}",
+        f"{run.at.work.configuration.label()} costs {show(usd, 'USD')}, above {show(budget, 'USD')}",
         short_by=usd - budget,
         nearest=f"budget {show(usd * 1.005, 'USD')}",
     )
@@ -205,11 +201,10 @@ def too_expensive(request: Batch, found: Found) -> Verdict:
 
 def too_many(request: Batch, at: Candidate) -> Verdict:
     """One instance or one replica already exceeds the count allowed."""
-    need = max(at.place.offer.count, float(at.work.job.ranks))
+    need = max(at.offer.count, float(at.work.ranks))
     return refusal(
         "count",
-        f"{at.place.offer.instance_type} brings {need:g} accelerators and at most "
-        f"{request.filters.max_count} are allowed",
+        f"{at.offer.instance_type} brings {need:g} accelerators and at most {request.filters.max_count} are allowed",
         short_by=need - (request.filters.max_count or 0),
         nearest=f"max_accelerators {need:g}",
     )

@@ -28,10 +28,8 @@ from tonnage.errors import BadRequest
 from tonnage.physics.memory import stored_bytes
 from tonnage.planning.batch import narrative
 from tonnage.planning.batch.break_even import batch_break_even
-from tonnage.planning.batch.work import Candidate, Found, Job, JobRun, Work, instances_by, option_of, place_of
-from tonnage.planning.board_power import predicted_load
-from tonnage.planning.core import driver
-from tonnage.planning.core.driver import Kind, alone, plan_or_relax
+from tonnage.planning.batch.work import Candidate, JobRun, Work, candidate_of, option_of
+from tonnage.planning.core.driver import Found, Kind, alone, plan_or_relax
 from tonnage.planning.core.header import Context, Infeasible, nearness
 from tonnage.planning.core.ranking import surely_cheapest, unlikely, with_verdicts
 from tonnage.planning.deployment import case_of, deploy
@@ -77,7 +75,7 @@ def _ask(request: Batch, additions: Additions, today: date) -> Context[Batch]:
     return Context(request=request, model=model, today=today, additions=additions)
 
 
-def _search(asked: Context[Batch]) -> driver.Found[Batch, BatchOption, BatchPlan]:
+def _search(asked: Context[Batch]) -> Found[Batch, BatchOption, BatchPlan]:
     request = asked.request
     allowed, refused, no_format = apply_quality_floor(request, asked.model)
     open_sites, excluded = sites(request.filters, additions=asked.additions) if no_format is None else ((), ())
@@ -95,7 +93,7 @@ def _search(asked: Context[Batch]) -> driver.Found[Batch, BatchOption, BatchPlan
         arithmetic=narrative.arithmetic,
         risk=narrative.risk,
     )
-    return driver.Found(
+    return Found(
         options=ranked,
         missed=seen.missed,
         refused=refused,
@@ -125,7 +123,7 @@ class _Look(NamedTuple):
     """What some formats give on every site."""
 
     options: list[BatchOption]
-    found: list[Found]
+    found: list[JobRun]
     missed: list[Infeasible]
     chances: list[Candidate]
     evaluated: int
@@ -137,7 +135,7 @@ def _look(asked: Context[Batch], allowed: Batch, open_sites: Sequence[Site], *, 
     seen = _Look([], [], [], [], 0)
     evaluated = 0
     for site in open_sites:
-        here: list[Found] = []
+        here: list[JobRun] = []
         for outcome in _works(replace(asked, request=allowed), site, startable=startable):
             evaluated += 1
             if isinstance(outcome, Infeasible):
@@ -202,39 +200,24 @@ def _work(asked: Context[Batch], configuration: Configuration) -> Work | Infeasi
         whole = lengths.prompt_tokens + lengths.output_tokens
         return Infeasible(configuration=configuration, verdict=limits.too_little_cache(whole, at.pool.tokens))
     found, tier = served_latency(at)
-    basis = at.basis(tier)
+    basis = at.basis_on(tier)
     errors = at.errors(basis, load="saturated", in_flight=found.running)
     return Work(
         configuration=configuration,
-        job=Job(
-            items=request.items,
-            items_per_s=found.requests_per_s,
-            # Items are tokens over a fixed length, and tokens per second is what most measurements state.
-            factor=errors.factor("output_tokens_per_s"),
-            ranks=configuration.layout.ranks,
-            weight_bytes=stored_bytes(model, configuration.precision),
-            item_s=found.e2e_s,
-        ),
-        memory=at.pool.memory,
-        kv_tokens=min(at.pool.tokens, 1e12),
-        limit_bytes=at.pool.limit_bytes,
+        items=request.items,
+        at=at,
+        served=found,
+        # Items are tokens over a fixed length, and tokens per second is what most measurements state.
+        factor=errors.factor("output_tokens_per_s"),
         basis=basis,
-        lengths=lengths,
-        concurrency=found.running,
-        binds="batch" if found.running >= at.max_num_seqs else "kv",
-        load=predicted_load(at, found, arrivals=False),
+        weight_bytes=stored_bytes(model, configuration.precision),
     )
 
 
 def _chances(request: Batch, site: Site, work: Work) -> list[Candidate]:
     """The work on every offer of the site that holds it and lists a price."""
-    found = []
-    for offer, term in _offers(request, site, work.job):
-        place = place_of(work.job, offer, term=term)
-        if place is not None:
-            at = Candidate(work=work, place=place, fastest=0)
-            found.append(replace(at, fastest=_fleet(request, at)))
-    return found
+    found = (candidate_of(work, offer, term=term) for offer, term in _offers(request, site, work.ranks))
+    return [replace(at, fastest=_fleet(request, at)) for at in found if at is not None]
 
 
 def _remade(asked: Context[Batch], request: Batch, work: Work) -> Work | None:
@@ -246,11 +229,11 @@ def _remade(asked: Context[Batch], request: Batch, work: Work) -> Work | None:
     return made if isinstance(made, Work) else None
 
 
-def _offers(request: Batch, site: Site, job: Job) -> list[tuple[Offer, str]]:
+def _offers(request: Batch, site: Site, ranks: int) -> list[tuple[Offer, str]]:
     """The cheapest region of each provider, instance size and term: others only cost more for the same work."""
     cheapest: dict[tuple[str, str, float], tuple[float, Offer]] = {}
     for offer in site.offers:
-        if not site.takes(offer, job.ranks):
+        if not site.takes(offer, ranks):
             continue
         for term in request.filters.terms:
             price = offer.usd_per_hour(term)
@@ -260,25 +243,23 @@ def _offers(request: Batch, site: Site, job: Job) -> list[tuple[Offer, str]]:
     return [(offer, key[1]) for key, (_, offer) in cheapest.items()]
 
 
-def _size_run(request: Batch, at: Candidate) -> Found | Verdict:
+def _size_run(request: Batch, at: Candidate) -> JobRun | Verdict:
     """Instances that keep deadline and budget with the confidence asked for, else by the estimate, else why not."""
-    job, place, most = at.work.job, at.place, at.fastest
+    most = at.fastest
     if most < 1:
         return narrative.too_many(request, at)
-    found = Found(at=at, run=at.run(most), chance=None, sure=True)
     if request.deadline_s is None:
         run = _without_haste(at)
     else:
-        speed = job.factor ** -end_at(request.confidence)
-        firm = instances_by(job, place, deadline_s=request.deadline_s, speed=min(1.0, speed))
-        middle = instances_by(job, place, deadline_s=request.deadline_s, speed=1.0)
+        speed = at.work.factor ** -end_at(request.confidence)
+        firm, middle = (at.instances_by(request.deadline_s, speed=each) for each in (min(1.0, speed), 1.0))
         if middle is None or middle > most:
-            return narrative.too_late(request, found)
+            return narrative.too_late(request, at.run(most))
         run = at.run(firm if firm is not None and firm <= most else middle)
     if request.budget_usd is not None and run.usd > request.budget_usd:
-        return narrative.too_expensive(request, replace(found, run=run))
+        return narrative.too_expensive(request, run)
     chance = _chance(request, at, run.instances)
-    return replace(found, run=run, chance=chance, sure=chance is None or chance >= request.confidence - NARROW)
+    return replace(run, chance=chance, sure=chance is None or chance >= request.confidence - NARROW)
 
 
 def _chance(request: Batch, at: Candidate, instances: int) -> float | None:
@@ -287,7 +268,7 @@ def _chance(request: Batch, at: Candidate, instances: int) -> float | None:
         return None
 
     def keeps(x: float) -> bool:
-        run = at.run(instances, speed=at.work.job.factor**-x)
+        run = at.run(instances, speed=at.work.factor**-x)
         late = request.deadline_s is not None and run.wall_s > request.deadline_s * (1.0 + ROUNDING)
         return not late and (request.budget_usd is None or run.usd <= request.budget_usd * (1.0 + ROUNDING))
 
@@ -308,25 +289,25 @@ def _without_haste(at: Candidate) -> JobRun:
 
 def _fleet(request: Batch, at: Candidate) -> int:
     """Most instances that the request's limit allows, in whole replicas."""
-    offer, most = at.place.offer, request.filters.max_count or narrative.LARGEST_FLEET
+    offer, most = at.offer, request.filters.max_count or narrative.LARGEST_FLEET
     most = most if offer.stock is None else min(most, offer.stock)
     return int(most / offer.count) // at.step * at.step
 
 
-def _best(found: list[Found]) -> list[Found]:
+def _best(found: list[JobRun]) -> list[JobRun]:
     """The first of a site, and the first of each other term."""
     ranked = sorted(found, key=_surely_cheapest)
-    terms: dict[str, list[Found]] = {}
+    terms: dict[str, list[JobRun]] = {}
     for one in ranked:
-        terms.setdefault(one.at.place.term, []).append(one)
+        terms.setdefault(one.at.term, []).append(one)
     kept = [one for group in terms.values() for one in group[:KEPT_PER_TERM]]
     return sorted(kept, key=_surely_cheapest)
 
 
-def _surely_cheapest(one: Found) -> tuple[bool, bool, float, float]:
+def _surely_cheapest(one: JobRun) -> tuple[bool, bool, float, float]:
     """The order of what will be options: `surely_cheapest`, sellers' own prices first."""
-    listed = one.at.place.offer.trust_of(one.at.place.term) == "primary"
-    return not one.sure, not listed, unlikely(one.chance, sure=one.sure), one.run.usd
+    listed = one.at.offer.trust_of(one.at.term) == "primary"
+    return not one.sure, not listed, unlikely(one.chance, sure=one.sure), one.usd
 
 
 BATCH: Final[Kind[Batch, Context[Batch], BatchOption, BatchPlan]] = Kind(

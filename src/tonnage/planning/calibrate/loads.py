@@ -113,9 +113,9 @@ def _load(point: Point, stack: Stack, *, additions: Additions) -> MeasuredLoad |
     case = _case(point, stack, traffic)
     load = serve_load(case.traffic, in_flight=case.traffic.concurrency or 1.0, prompt_tokens=case.isl)
     rung = step_table(grid_of(at), shipped_overheads(at)).rung
-    basis = basis_of_tier(rung, overheads_borrowed=at.times.borrowed)
+    basis = basis_of_tier(rung, overheads_borrowed=at.fitted.borrowed)
     level = serve_level(
-        at.placement.model, basis=basis, load=load, engine=at.times.engine, host_known=at.times.host_measured
+        at.placement.model, basis=basis, load=load, engine=at.fitted.engine, host_known=at.fitted.host_measured
     )
     refuse_impossible(point, at, name=name)
     tpot_s = known.get("tpot_s") or under_load(at, step_table(grid_of(at), at.overheads))[0].tpot_s
@@ -206,7 +206,9 @@ def _spread(point: Point) -> tuple[float, float] | None:
 
 def shipped_overheads(at: Deployment) -> Overheads:
     """The catalogue's overheads of the engine as it runs, without any calibration."""
-    return with_async_scheduling(Overheads(**at.times.values), at.engine.async_scheduling, ranks=at.placement.layout.tp)
+    return with_async_scheduling(
+        Overheads(**at.fitted.values), at.engine.async_scheduling, ranks=at.placement.layout.tp
+    )
 
 
 def shipped_interruption(at: Deployment) -> float:

@@ -230,7 +230,7 @@ def _accelerators(way: Simulation) -> int:
     split = way.disaggregation
     if split is None:
         return way.layout.ranks * way.replicas
-    return split.prefill.ranks * split.prefill_workers + split.decode.ranks * split.decode_workers
+    return sum(split.ranks)
 
 
 def _lead(found: list[Simulated], counts: list[int]) -> int | None:

@@ -21,7 +21,7 @@ from tonnage.domain.plan import Bill, Choice, Configuration, RankedOption, Serve
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.train_plan import RunOption, TrainConfiguration
 from tonnage.planning.error_model import Pair, Ratio, correlation, tie_ratio, within_text
-from tonnage.simulation.autoscale import replicas_carrying
+from tonnage.simulation.autoscale import working_replicas
 
 NEAR: Final = 1.1
 """Times the first option's cost that the fastest may cost. [-]"""
@@ -196,12 +196,11 @@ def traits_of(request: object, option: object) -> Traits:
     """
     if isinstance(option, ServeOption):
         assert isinstance(request, Serve)
-        capacity = option.capacity
-        working = replicas_carrying(option.replicas, spare=request.spare_replicas, zones=request.zones)
+        working = working_replicas(request, option.replicas)
         lost = max(1, math.ceil(option.replicas / option.bill.instances))
         return Traits(
             usd=option.bill.usd_per_hour,
-            seconds=capacity.ttft_mean_s + max(0.0, request.lengths.output_tokens - 1.0) * capacity.tpot_mean_s,
+            seconds=option.capacity.stay_s(request.lengths.output_tokens),
             sure=option.sure,
             listed=_listed(option.bill),
             survives=(1.0 - option.headroom) * working <= option.replicas - lost,

@@ -283,8 +283,8 @@ def _at(search: _Search, *, startable: bool) -> Iterator[Candidate | Infeasible]
                 serves = isinstance(outcome, Candidate)
                 limit = outcome.verdict.limit if isinstance(outcome, Infeasible) else None
                 if limit is None or limit in VARIED:
-                    for other in variations.of_configuration(site, configuration, limit=limit):
-                        varied = _evaluate(search, other.configuration)
+                    for other, _ in variations.of_configuration(site, configuration, limit=limit):
+                        varied = _evaluate(search, other)
                         if isinstance(varied, Candidate):
                             serves = True
                             yield varied
@@ -318,7 +318,7 @@ def _evaluate(search: _Search, run: Configuration) -> Candidate | Infeasible:
         workload=search.number,
         site=search.site,
         configuration=run,
-        memory=replica.memory,
+        memory=replica.pool.memory,
         rate_factor=replica.rate_factor,
         replica=replica,
         points=tuple(points),
@@ -337,7 +337,7 @@ def _for_all_lengths(search: _Search, one: Candidate) -> Candidate:
         return one
     assert isinstance(one.configuration, Configuration)
     replica = reusing_replica(search.allowed, one.configuration, model=search.model, accelerator=search.part)
-    found = replace(one, replica=replica, memory=replica.memory, rate_factor=replica.rate_factor)
+    found = replace(one, replica=replica, memory=replica.pool.memory, rate_factor=replica.rate_factor)
     return found.carrying(search.workload, one.capacities)
 
 

@@ -13,7 +13,7 @@ from tonnage.domain.fleet_plan import FleetPlan, FleetRequest, FleetWorkload, Po
 from tonnage.domain.infer_plan import Infer
 from tonnage.domain.plan import Configuration
 from tonnage.optimize.fleet import Fleet
-from tonnage.planning.board_power import SUM, load_at_rate, spread, watts_of
+from tonnage.planning.board_power import SUM, spread, steady_load, watts_of
 from tonnage.planning.core.measure_first import (
     COMPETING,
     MINUTES,
@@ -150,8 +150,8 @@ def _board_w(workload: FleetWorkload, chance: Candidate | None, *, rate_per_s: f
         return None
     if chance.replica.times is None or rate_per_s <= 0.0:
         return None
-    state = state_of(workload.serve, chance.replica)
-    load, busy = load_at_rate(chance.replica.deployment, state, rate_per_s=rate_per_s)
+    point, _ = state_of(workload.serve, chance.replica).at_rate(rate_per_s)
+    load, busy = steady_load(chance.replica, point)
     mean = spread(busy * load.value + (1.0 - busy) * IDLE_DRAW, SUM)
     return watts_of(mean, chance.site.accelerator)
 

@@ -331,20 +331,13 @@ def _runs(base: FleetCheck, groups: list[Group], drawn: tuple[Requests, Any], n:
         replica = group.chance.replica
         assert replica is not None
         arrays = replica_arrays(
-            replica.deployment,
+            replica,
             kv_tokens=replica.kv_tokens,
             prompt_tokens=float(mine.prompt.mean()),
             output_tokens=float(mine.output.mean()),
             options={"longest": int((mine.prompt + mine.output).max())},
         )
-        run = simulate_fleet(
-            arrays.table,
-            arrays.limits,
-            requests=mine,
-            replicas=replicas,
-            rule="least-loaded",
-            delivery_s=arrays.delivery_s,
-        )
+        run = simulate_fleet(arrays, requests=mine, replicas=replicas, rule="least-loaded")
         found.append((group, run))
     return found
 

@@ -32,12 +32,13 @@ from tonnage.domain.requests.composed import Own, OwnedGroup
 from tonnage.domain.requests.local import LocalRequest
 from tonnage.domain.requests.serve import Serve
 from tonnage.engines.registry import engine_spec
-from tonnage.planning.board_power import SUM, arriving_load, spread
+from tonnage.planning.board_power import SUM, spread, steady_load
 from tonnage.planning.core.header import Infeasible
 from tonnage.planning.host import LoadShare
 from tonnage.planning.own.local import CONTEXT, local, top_rows
 from tonnage.planning.own.machine import host_of, is_unified, with_memory
 from tonnage.planning.own.stock import group_power, power_of, tariff
+from tonnage.planning.replica import errors_at
 from tonnage.planning.serve import limits
 from tonnage.planning.serve.option import Candidate
 from tonnage.planning.serve.plan import BY_NEARNESS, outcome_of
@@ -121,7 +122,8 @@ def _best_rows(request: Own, group: OwnedGroup, part: Accelerator, *, additions:
             found += 1
             row = _row(asked, best, count=group.count)
             used = row.replicas * best.configuration.layout.ranks
-            yield _with_power(row, request, part, count=group.count, used=used, drawn=_draw(best))
+            drawn = steady_load(best.replica, best.best)
+            yield _with_power(row, request, part, count=group.count, used=used, drawn=drawn)
         if found == ROWS:
             return
 
@@ -192,7 +194,7 @@ def _row(request: Serve, found: Candidate, *, count: int) -> OwnRow:
     replica, layout = found.replica, found.configuration.layout
     replicas = replicas_of(count, layout.ranks, per_node=found.site.per_node)
     output = found.best.rate_per_s * replicas * request.lengths.output_tokens
-    errors = replica.errors(found.best, prompt_tokens=request.lengths.prompt_tokens, state=None)
+    errors = errors_at(replica, found.best, prompt_tokens=request.lengths.prompt_tokens, state=None)
     total = Quantity(value=output, unit="tokens/s", basis=replica.basis).within(errors.factor("tpot_s"))
     return OwnRow(
         model=request.model,
@@ -206,13 +208,6 @@ def _row(request: Serve, found: Candidate, *, count: int) -> OwnRow:
         quality=published_score(request.model),
         prompt_share=min(1.0, found.best.rate_per_s * replica.times.prefill_work_s) if replica.times else 0.0,
     )
-
-
-def _draw(found: Candidate) -> tuple[LoadShare, float]:
-    """What a replica's boards draw at the concurrency of its row, and its share of time at work. [-]"""
-    point, at = found.best, found.replica.deployment
-    whole = point.ttft_mean_s + max(0.0, at.case.osl - 1.0) * point.tpot_mean_s
-    return arriving_load(at, rate_per_s=point.rate_per_s, tpot_s=point.tpot_mean_s, e2e_s=whole)
 
 
 def _with_power(
@@ -309,7 +304,7 @@ def _local_row(row: LocalRow, *, cards: int, copies: int) -> OwnRow:
     return OwnRow(
         model=row.model,
         engine=row.engine,
-        weights=row.precision.experts or row.precision.weights,
+        weights=row.precision.stored,
         layout=f"layers over {cards}" if cards > 1 else ONE_CARD,
         replicas=copies,
         concurrency=float(copies),

@@ -171,7 +171,7 @@ def _published(row: LocalRow, machine: Machine, model: Model, download: Download
         row,
         model=download.model,
         quality=published_score(download.model),
-        quality_kept=1.0 if download.native else format_change(model.id, precision.experts or precision.weights).kept,
+        quality_kept=1.0 if download.native else format_change(model.id, precision.stored).kept,
         parameters=model.published_parameters or parameters(model).value,
     )
     vendor = machine.device.vendor if machine.device else ""

@@ -144,7 +144,7 @@ def _row(
         sides = {part.id: side_of(asked, part) for _, part in devices}
     except TonnageError:
         return None
-    layers = sum(group.count for group in model.layers)
+    layers = model.num_layers
     movable = weight_bytes(model, asked.precision).value + cache_bytes_per_sequence(
         model, asked.precision.kv, context=asked.context, windows=False
     )

@@ -130,7 +130,7 @@ def side_of(asked: Asked, part: Accelerator, *, count: int = 1) -> Side:
     """Times with all of the model in one memory, as if there were room."""
     at = _deployment(asked, roomy(part), count=count)
     found, tier = served_latency(at)
-    basis = at.basis(tier)
+    basis = at.basis_on(tier)
     errors = at.errors(basis, load="steady")
     return Side(at=at, token_s=found.tpot_s, prompt_s=found.ttft_s, basis=basis, errors=errors)
 
@@ -270,7 +270,7 @@ def shares_of(model: Model, precision: Precision, *, cache_bytes: float, depth: 
     ) / max(1, of_mixtures)
     behind = cache_bytes_per_sequence(model, precision.kv, context=depth)
     return Shares(
-        layers=sum(group.count for group in model.layers),
+        layers=model.num_layers,
         expert_layers=of_mixtures,
         expert_bytes=experts,
         layer_bytes=weights.value - experts - ends,

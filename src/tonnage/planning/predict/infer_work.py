@@ -31,6 +31,7 @@ from tonnage.physics.speech import WINDOW_S, decoder_step_work, encoder_work
 from tonnage.physics.traced import profile_work
 from tonnage.physics.transformer import encode_work, step_work
 from tonnage.physics.unet import unet_work, vae_decoder_work
+from tonnage.physics.vision import encoder_model
 from tonnage.physics.work import Operator, Work
 from tonnage.record import Record
 
@@ -305,19 +306,9 @@ def _vision_stages(model: Model, case: InferCase, precision: Precision) -> Stage
     patches = patch_tokens(resolution=case.resolution, patch_px=tower.patch_size or 14, extra=0.0)
     shown = float(tower.tokens_per_input or patches / _MERGED)
     written, batch = case.seq_len or _ANSWER_TOKENS, case.batch
-    eye = replace(
-        model,
-        kind="vision",
-        hidden_size=tower.hidden_size or model.hidden_size,
-        layers=tower.layers,
-        towers=(),
-        vocab_size=0,
-        has_head=False,
-        encoder=(),
-    )
     prompt = shown + _QUESTION_TOKENS
     at = Layout(tp=case.tp)
-    looked = encode_work(eye, sequences=batch, length=patches, precision=precision, layout=at)
+    looked = encode_work(encoder_model(model, tower), sequences=batch, length=patches, precision=precision, layout=at)
     read = step_work(model, Tokens(prompts=batch, chunk=prompt, emitted=batch), precision=precision, layout=at)
     wrote = step_work(
         model, Tokens(decodes=batch, context=prompt + written / 2.0, emitted=batch), precision=precision, layout=at

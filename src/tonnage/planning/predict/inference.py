@@ -273,9 +273,9 @@ def memory_of(setup: Setup, times: Times) -> Quantity:
     largest = 0.0
     for stage in times.stages.stages:
         for op in stage.work:
-            moved = op.read_bytes + op.write_bytes - number_format(op.weights).bytes * op.n * op.k
+            moved = op.read_bytes + op.write_bytes
             spread = _UNEVEN if op.kind == "convolution" and op.name in {s.name for s in setup.facts.styles} else 1.0
-            largest = max(largest, (moved if op.n else op.read_bytes + op.write_bytes) * spread)
+            largest = max(largest, (moved - op.stored_bytes if op.n else moved) * spread)
     source = "input and output of the largest layer"
     if setup.model.profile is not None:
         wide = element_bytes(precision_of(name).activations)

@@ -53,7 +53,7 @@ def predict_serve(case: ServeCase, *, additions: Additions = catalog.NOTHING, wh
 
         at, reuse = case_with_reuse(at)
     found, tier = served_latency(at)
-    result = replace(_result(at, found, basis=at.basis(tier), memory=memory), reuse=reuse)
+    result = replace(_result(at, found, basis=at.basis_on(tier), memory=memory), reuse=reuse)
     return replace(result, opened=_open_numbers(at, found, additions)) if why else result
 
 

@@ -137,7 +137,7 @@ def generation(case: RlCase, model: Model, *, accelerator: Accelerator, host_s: 
             weight=each * steps / told_apart,
         ),
     )
-    basis = at.basis(table.rung)
+    basis = at.basis_on(table.rung)
     return Generation(
         deployment=at,
         replicas=replicas,

@@ -132,7 +132,7 @@ def adapter_decision(
 
 def _because(mine: Adapters, first: Candidate) -> str:
     """What the chosen way takes on the first option's replicas."""
-    at = first.replica.deployment.placement
+    at = first.replica.placement
     if mine.kept == "merged":
         return "each has replicas of its own, which run as fast as the base"
     each = adapter_bytes(at.model, rank=mine.rank, targets=mine.targets, layout=at.layout)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from tonnage.domain.answer import Quantity
 from tonnage.domain.model import Model
 from tonnage.domain.plan import BreakEven, Configuration, ServeOption
-from tonnage.domain.requests.common import Lengths, Slo
+from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
 from tonnage.planning.core.break_even import (
     DOUBLINGS,
@@ -38,17 +38,13 @@ from tonnage.planning.serve.option import (
     has_objectives,
     load_of,
     replicas_of,
-    share_of,
     state_of,
 )
 from tonnage.planning.sessions.reuse import reusing_replica
 from tonnage.planning.sites import Site
-from tonnage.simulation.capacity import Point, Steady, stated
+from tonnage.simulation.autoscale import working_replicas
+from tonnage.simulation.capacity import Point, stated
 from tonnage.units import show
-
-if TYPE_CHECKING:
-    from tonnage.simulation.pool_capacity import Unit
-
 
 CONTENDERS: Final = 14
 """Options that are asked again, cheapest first."""
@@ -89,13 +85,9 @@ class _Placed(msgspec.Struct, frozen=True, kw_only=True):
     def most_under(self, request: Serve) -> tuple[Point | None, str]:
         """The most that it takes by the mean field under the objectives of a request with its lengths."""
         if request.slo not in self.most:
-            worker, state = state_of(request, self.of.replica), self.of.state
-            if not isinstance(state, Steady):
-                self.most[request.slo] = state._replace(one=worker).largest()
-            elif worker.load.max_concurrency < 1:
-                self.most[request.slo] = None, "kv"
-            else:
-                self.most[request.slo] = worker.largest(self.points)
+            state = state_of(request, self.of.replica, unit=self.of.state.unit)
+            holds = state.load.max_concurrency >= 1
+            self.most[request.slo] = state.largest(self.points) if holds else (None, "kv")
         return self.most[request.slo]
 
 
@@ -305,29 +297,29 @@ def _at_lengths(request: Serve, chance: _Placed, model: Model) -> list[tuple[flo
     for power in DOUBLINGS:
         share = 2.0**power
         asked = _with_lengths(request, share)
-        if model.max_context is not None and _whole(asked.lengths) > model.max_context:
+        whole = asked.lengths.prompt_tokens + asked.lengths.output_tokens
+        if model.max_context is not None and whole > model.max_context:
             continue
         replica = chance.of.replica if power == 0 else reusing_replica(
             asked, chance.of.configuration, model=model, accelerator=chance.of.site.accelerator
         )  # fmt: skip
         if replica.times is None or load_of(asked, replica).max_concurrency < 1:
             continue
-        best = _unit_capacity(asked, replica, state=chance.of.state)
+        best = _capacity_of(asked, replica, found=chance.of)
         if best is not None and now is not None:
             points.append((share, best.rate_per_s / now.rate_per_s))
     return points
 
 
-def _unit_capacity(request: Serve, replica: Replica, *, state: Steady | Unit) -> Point | None:
+def _capacity_of(request: Serve, replica: Replica, *, found: Candidate) -> Point | None:
     """The capacity of a replica, or of a unit of its kind whose prefill workers keep no answers."""
-    if isinstance(state, Steady):
-        return state_of(request, replica).largest()[0]
-    if replica.reuse is None:
-        return state._replace(one=state_of(request, replica)).largest()[0]
+    unit = found.state.unit
+    if unit is None or replica.reuse is None:
+        return state_of(request, replica, unit=unit).largest()[0]
     from tonnage.planning.sessions.units import unit_within
 
-    _, made = unit_within(request, replica.deployment, unit=state)
-    return made and made.largest()[0]
+    _, made = unit_within(request, replica, unit=unit)
+    return made.largest()[0] if made else None
 
 
 def _with_lengths(request: Serve, share: float) -> Serve:
@@ -346,10 +338,6 @@ def _with_lengths(request: Serve, share: float) -> Serve:
     )
 
 
-def _whole(lengths: Lengths) -> float:
-    return lengths.prompt_tokens + lengths.output_tokens
-
-
 def _another_replica(request: Serve, best: ServeOption, contenders: Iterable[_Placed]) -> list[BreakEven]:
     """
     The mean rate from which the first option needs one more replica; by averages alone, whatever its settings.
@@ -359,7 +347,7 @@ def _another_replica(request: Serve, best: ServeOption, contenders: Iterable[_Pl
     if request.rate_per_s is None:
         return []
     share = best.capacity.max_rate_per_s
-    working = request.rate_per_s * request.shape.peak_to_mean / share_of(request, best.replicas)
+    working = working_replicas(request, best.replicas)
     error = 1.0 if share.high is None else share.high / share.value
     able = share.value * (1.0 - request.headroom)
     for one in sorted(contenders, key=lambda one: one.of.configuration != best.configuration):

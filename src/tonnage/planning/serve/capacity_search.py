@@ -20,10 +20,10 @@ from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.simulate import SimulationTraffic
 from tonnage.planning.replica import Replica
-from tonnage.planning.replica_arrays import ReplicaArrays, replica_arrays
+from tonnage.planning.replica_arrays import replica_arrays
 from tonnage.planning.sessions.reuse import draw_reused
 from tonnage.simulation.capacity import Point, stated
-from tonnage.simulation.simulated import Requests
+from tonnage.simulation.simulated import ReplicaArrays, Requests
 
 if TYPE_CHECKING:
     from tonnage.simulation.pool_capacity import Unit
@@ -83,11 +83,9 @@ class Trial(NamedTuple):
         from tonnage.simulation.slo import slo_capacity
 
         return slo_capacity(
-            self.arrays.table,
-            self.arrays.limits,
+            self.arrays,
             requests=self.requests,
             slo=self.slo,
-            delivery_s=self.arrays.delivery_s,
             start=start_per_s,
             precision=precision,
             player=None if self.alone else self.play,
@@ -101,8 +99,6 @@ class SearchedCapacity(NamedTuple):
     found: SimulatedCapacity
     best: Point | None
     """At the rate to plan with; absent = not even a lone request meets the objectives."""
-    alone: Point
-    """At the least rate tried."""
 
 
 def draw_requests(request: Serve) -> Requests:
@@ -161,8 +157,7 @@ def search_capacity(
         resource=seen.resource or "compute",
         cause=seen.cause or OF_UNITS.get(seen.limit, "nothing fails"),
     )
-    alone = trial.at(seen.tried[0].rate_per_s)
-    return SearchedCapacity(trial, found, trial.at(seen.low_per_s) if seen.rate_per_s else None, alone)
+    return SearchedCapacity(trial, found, trial.at(seen.low_per_s) if seen.rate_per_s else None)
 
 
 def load_curve(
@@ -211,7 +206,7 @@ def front_requests(request: Serve, requests: Requests, *, concurrency: float, cl
 def arrays_of(request: Serve, replica: Replica, *, requests: Requests, in_flight: float | None = None) -> ReplicaArrays:
     """The replica as the simulator takes it, for these requests and about so many in flight."""
     return replica_arrays(
-        replica.deployment,
+        replica,
         prompt_tokens=request.lengths.prompt_tokens,
         output_tokens=request.lengths.output_tokens,
         in_flight=in_flight,
@@ -222,7 +217,7 @@ def arrays_of(request: Serve, replica: Replica, *, requests: Requests, in_flight
 def _played(arrays: ReplicaArrays, sent: Requests) -> Simulated:
     from tonnage.simulation.serving import simulate
 
-    return simulate(arrays.table, arrays.limits, requests=sent, delivery_s=arrays.delivery_s)
+    return simulate(arrays, requests=sent)
 
 
 def unit_player(unit: Unit, replica: Replica, *, arrays: ReplicaArrays) -> Play:
@@ -232,16 +227,12 @@ def unit_player(unit: Unit, replica: Replica, *, arrays: ReplicaArrays) -> Play:
 
     def play(sent: Requests) -> Simulated:
         if not unit.prefill:
-            return simulate_fleet(
-                arrays.table, arrays.limits, requests=sent, replicas=unit.decode, delivery_s=arrays.delivery_s
-            )
+            return simulate_fleet(arrays, requests=sent, replicas=unit.decode)
         return simulate_disaggregated(
-            (arrays.table, arrays.table),
-            (arrays.limits, arrays.limits),
+            (arrays, arrays),
             requests=sent,
             workers=(unit.prefill, unit.decode),
-            transfer_s=cache_transfer_s(replica.deployment.placement, sent.prompt, leaves_node=unit.leaves_node),
-            delivery_s=arrays.delivery_s,
+            transfer_s=cache_transfer_s(replica.placement, sent.prompt, leaves_node=unit.leaves_node),
         )
 
     if unit.encoders is not None:
@@ -274,11 +265,9 @@ def _saturated_capacity(trial: Trial) -> SearchedCapacity:
     """Without objectives a replica is full when somebody always waits."""
     from tonnage.simulation import slo
 
-    arrays, requests = trial.arrays, trial.requests
-    rate, least, run = slo.saturated_capacity(
-        arrays.table, arrays.limits, requests=requests, delivery_s=arrays.delivery_s
-    )
-    resource, cause = slo.resource(run, arrays.limits)
+    requests = trial.requests
+    rate, least, run = slo.saturated_capacity(trial.arrays, requests=requests)
+    resource, cause = slo.resource(run, trial.arrays.limits)
     best = point_of(run, rate=least, percentile=95.0)
     # Those who wait outside are no load of the replica: in flight are those in the batch.
     running = float((run.last_s - run.started_s).sum() / max(run.busy_s, 1e-12))
@@ -294,4 +283,4 @@ def _saturated_capacity(trial: Trial) -> SearchedCapacity:
         simulations=1,
         requests=len(requests.prompt),
     )
-    return SearchedCapacity(trial, found, best, best)
+    return SearchedCapacity(trial, found, best)

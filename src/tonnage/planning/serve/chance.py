@@ -17,17 +17,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
 from tonnage.planning.error_model import chance_of, end_of, joint_chance
-from tonnage.planning.replica import Replica
+from tonnage.planning.replica import Replica, errors_by_load
 from tonnage.simulation.capacity import LONE, Steady, stated
-
-if TYPE_CHECKING:
-    from tonnage.simulation.pool_capacity import Unit
-
 
 POINTS: Final = 40
 """Loads at which the steady state is computed, spaced evenly in logarithm."""
@@ -48,7 +44,7 @@ class _Class(NamedTuple):
 class Curve:
     """What load makes of the latencies of one replica, whatever the objectives are: everything in logarithms."""
 
-    def __init__(self, request: Serve, replica: Replica, *, state: Steady | Unit) -> None:
+    def __init__(self, request: Serve, replica: Replica, *, state: Steady) -> None:
         self.open, top = request.rate_per_s is not None, state.most
         ratio = (top / LONE) ** (1.0 / (POINTS - 1))
         points = [state.at(LONE * ratio**i) for i in range(POINTS)]
@@ -62,7 +58,7 @@ class Curve:
     def _by_class(self, replica: Replica, prompt_tokens: float, top: float) -> list[_Class]:
         """Classes of load in their order, as far as the replica reaches."""
         found = []
-        for errors, end in replica.loads(prompt_tokens, top):
+        for errors, end in errors_by_load(replica, prompt_tokens, top=top):
             last = min(end, top)
             at = math.log(last)
             if self.open:

@@ -24,7 +24,7 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.planning.cold_start import cold_start
 from tonnage.pricing.bills import HOURS_PER_MONTH, usd_per_hour_of
 from tonnage.pricing.terms import PREPAID, billing_rules, mean_charged_s
-from tonnage.simulation.autoscale import Idle, fleet_of, idle_of_bursts, idle_of_poisson, replicas_of_day
+from tonnage.simulation.autoscale import Idle, idle_of_bursts, idle_of_poisson, replicas_in_all, replicas_of_day
 from tonnage.units import show
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def fleet_day(request: Serve, option: ServeOption, *, prices: BasePrices | None 
     rates, interval = _rates(request, start.value)
     usable = option.capacity.max_rate_per_s.value * (1.0 - request.headroom)
     followed = replicas_of_day(rates, interval_s=interval, capacity_per_s=usable, lead_s=start.value)
-    replicas = tuple(_in_all(request, needed) for needed in followed)
+    replicas = tuple(replicas_in_all(request, needed) for needed in followed)
     named = f"in bursts of {show(shape.on_s, 's')} with pauses of {show(shape.off_s or 0.0, 's')}" if shape.on_s else ""
     ways: tuple[FleetWay, ...] = (
         _peak(request, option, rates, usable),
@@ -87,12 +87,11 @@ def _start(request: Serve, option: ServeOption) -> Quantity:
     if request.cold_start_s is not None:
         part = Quantity(name="as given", value=request.cold_start_s, basis=Basis.ASSUMED, source="yours")
         return Quantity.of_parts("s", (part,)) if part.value else Quantity(value=0.0, unit="s")
-    run = option.configuration
     found = cold_start(
-        weight_bytes=option.memory.weights * run.layout.ranks,
+        weight_bytes=option.weight_bytes,
         provider=option.bill.provider,
         start_from=request.start_from,
-        graphs=run.engine.cuda_graphs is not False,
+        graphs=option.configuration.engine.cuda_graphs is not False,
     )
     return Quantity.of_parts("s", found.parts)
 
@@ -109,10 +108,6 @@ def _rates(request: Serve, start_s: float) -> tuple[tuple[float, ...], float]:
     busy, idle = max(1, round(on / step)), max(1, round(off / step))
     peak = mean * (busy + idle) / busy
     return (peak,) * busy + (0.0,) * idle, step
-
-
-def _in_all(request: Serve, needed: int) -> int:
-    return fleet_of(needed, spare=request.spare_replicas, zones=request.zones)
 
 
 def _replicas_needed(rate: float, usable: float) -> int:
@@ -138,7 +133,7 @@ def _spare_sentence(request: Serve, needed: int, replicas: int) -> str:
 def _peak(request: Serve, option: ServeOption, rates: tuple[float, ...], usable: float) -> FleetWay:
     top = max(rates)
     needed = _replicas_needed(top, usable)
-    replicas = _in_all(request, needed)
+    replicas = replicas_in_all(request, needed)
     cost = _usd(option, replicas)
     return FleetWay(
         name="peak",
@@ -157,7 +152,7 @@ def _peak(request: Serve, option: ServeOption, rates: tuple[float, ...], usable:
 def _average(request: Serve, option: ServeOption, rates: tuple[float, ...], usable: float) -> FleetWay:
     mean, top = sum(rates) / len(rates), max(rates)
     needed = _replicas_needed(mean, usable)
-    replicas = _in_all(request, needed)
+    replicas = replicas_in_all(request, needed)
     cost = _usd(option, replicas)
     # All of them work until one fails; beyond their capacity the queue grows.
     over = sum(rate > replicas * option.capacity.max_rate_per_s.value for rate in rates) / len(rates)
@@ -285,14 +280,14 @@ def _to_zero(
     theta, shape = request.idle_timeout_s, request.shape
     if shape.on_s is not None:
         peak = max(rates)
-        replicas = _in_all(request, _replicas_needed(peak, usable))
+        replicas = replicas_in_all(request, _replicas_needed(peak, usable))
         idle = idle_of_bursts(
             on_s=shape.on_s, off_s=shape.off_s or 0.0, rate_on_per_s=peak, timeout_s=theta, start_s=start_s
         )
         paid = _charged_share(option, idle, cycle_s=shape.on_s + (shape.off_s or 0.0))
         mean, most, cost = idle.on_share * replicas, replicas, paid * _usd(option, replicas)
     else:
-        each = [(_in_all(request, _replicas_needed(r, usable)), _idle(r, theta, start_s)) for r in rates]
+        each = [(replicas_in_all(request, _replicas_needed(r, usable)), _idle(r, theta, start_s)) for r in rates]
         mean = sum(n * idle.on_share for n, idle in each) / len(each)
         most = max(n for n, _ in each)
         usd = {n: _usd(option, n) for n, _ in each}
@@ -341,7 +336,7 @@ def _valleys(request: Serve, option: ServeOption, rates: tuple[float, ...], usab
     free = sum(max(0.0, needed * usable - rate) for rate in rates) / len(rates)
     hours = free / usable * 24.0
     requests = free * DAY_S
-    each = _usd(option, _in_all(request, needed)) / _in_all(request, needed)
+    each = _usd(option, replicas_in_all(request, needed)) / replicas_in_all(request, needed)
     return Valleys(
         replica_hours_per_day=hours,
         requests_per_day=requests,

@@ -27,6 +27,7 @@ from tonnage.planning.serve.option import (
     add_costs,
     bills_of,
     has_objectives,
+    load_at,
     needed_of,
     option_of,
     share_of,
@@ -34,7 +35,6 @@ from tonnage.planning.serve.option import (
 
 if TYPE_CHECKING:
     from tonnage.planning.serve.capacity_search import SearchedCapacity
-    from tonnage.simulation.capacity import Point
     from tonnage.simulation.simulated import Requests
 
 
@@ -156,7 +156,12 @@ def _look(request: Serve, requests: Requests, *, close: bool) -> Look:
         name = _name(candidate.configuration)
         if name not in known:
             known[name] = search_capacity(
-                request, candidate.replica, requests=requests, guess=candidate.best, close=close, unit=candidate.unit
+                request,
+                candidate.replica,
+                requests=requests,
+                guess=candidate.best,
+                close=close,
+                unit=candidate.state.unit,
             )
         return _with_simulation(request, candidate, tested=known[name])
 
@@ -180,20 +185,14 @@ def _with_simulation(request: Serve, candidate: Candidate, *, tested: SearchedCa
 
     if tested.best is None:
         limit = tested.found.limit if tested.found.limit in LIMITS else "ttft"
-        missing = limits.misses_objective(request, tested.alone, limit=limit)
-        return Infeasible(configuration=candidate.configuration, verdict=missing, alone=tested.alone)
-    scale = candidate.scale * _ratio(request, tested.best, over=candidate.best)
+        alone = tested.trial.at(tested.found.tried[0].rate_per_s)
+        missing = limits.misses_objective(request, alone, limit=limit)
+        return Infeasible(configuration=candidate.configuration, verdict=missing, alone=alone)
+    scale = candidate.scale * (load_at(request, tested.best) / load_at(request, candidate.best))
     found = replace(candidate, best=tested.best, binds=tested.found.limit, simulated=tested.found, scale=scale)
     share = share_of(request, needed_of(request, found), adapters=found.configuration.engine.adapters)
     point = point_at(request, tested, share=share)
     return replace(found, point=point)
-
-
-def _ratio(request: Serve, found: Point, *, over: Point) -> float:
-    """How much more load one capacity takes than another. [-]"""
-    if request.rate_per_s is not None:
-        return found.rate_per_s / over.rate_per_s
-    return found.concurrency / over.concurrency
 
 
 def _price(request: Serve, candidate: Candidate, *, today: date) -> Priced | Infeasible:
@@ -266,7 +265,7 @@ def with_load_curve(request: Serve, ranked: tuple[ServeOption, ...], *, found: l
 
     first = ranked[0]
     one = candidate_of(first, found)
-    seen = load_curve(request, one.replica, found=known, guess=one.best, unit=one.unit)
+    seen = load_curve(request, one.replica, found=known, guess=one.best, unit=one.state.unit)
     return (replace(first, capacity=replace(first.capacity, simulated=seen)), *ranked[1:])
 
 

@@ -51,7 +51,7 @@ def image_costs(request: Serve, first: ServeOption, *, found: Candidate) -> Imag
     images = request.lengths.images
     if images is None:
         return None
-    at = found.replica.deployment
+    at = found.replica
     model = at.placement.model
     work = encoder_work(model, images, count=1.0, precision=at.placement.precision, layout=Layout())
     flop = sum(op.flop * op.count for op in work)
@@ -83,7 +83,7 @@ def _ways(request: Serve, found: Candidate) -> list[EncoderWay]:
     if base.layout.dp * base.layout.pp > 1:
         return made
     spec = engine_spec(base.engine.name)
-    sizes = [PoolWorkers(prefill=p, decode=d) for p, d in UNITS] if spec.hands_over_caches else []
+    sizes = list(UNITS) if spec.hands_over_caches else []
     sizes += with_encoders(request, together) if spec.encodes_apart else []
     own = found.configuration.pools
     best: dict[str, tuple[bool, float, EncoderWay]] = {}
@@ -99,7 +99,7 @@ def _ways(request: Serve, found: Candidate) -> list[EncoderWay]:
 
 def _candidate(request: Serve, found: Candidate, configuration: Configuration) -> Candidate:
     """The same site with another place for the encoder, as far as it can be looked at."""
-    model = found.replica.deployment.placement.model
+    model = found.replica.placement.model
     replica = reusing_replica(request, configuration, model=model, accelerator=found.site.accelerator)
     made = replace(found, configuration=configuration, replica=replica, simulated=None, point=None, scale=1.0)
     if replica.times is None:
@@ -111,14 +111,15 @@ def _candidate(request: Serve, found: Candidate, configuration: Configuration) -
 
 
 def _beside(request: Serve, one: Candidate) -> EncoderWay:
-    at, images = one.replica.deployment, request.lengths.images
+    at, images = one.replica, request.lengths.images
     assert images is not None
     tp, dealt = at.placement.layout.tp, at.engine.mm_encoder_tp_mode == "data"
     budget = float(at.engine.max_num_batched_tokens or FULL)
     kept = kept_bytes(at.placement.model, images, budget=budget)
     hits = hits_of(at.placement.model, images, kept=kept)
     fixed, each = encoder_share(at.placement, at.overheads, images=images, budget=budget, hits=hits, dealt=dealt)
-    held = sum(part.value for part in one.replica.memory.parts if part.name.startswith("images: "))
+    memory = at.pool.memory if at.pool.verdict.ok else at.pool.need
+    held = sum(part.value for part in memory.parts if part.name.startswith("images: "))
     rate = one.odds.capacity(request.confidence) if one.replica.times is not None else 0.0
     name = "whole images dealt out to the ranks" if dealt else "divided over the ranks" if tp > 1 else "on the replica"
     return EncoderWay(
@@ -135,19 +136,19 @@ def _beside(request: Serve, one: Candidate) -> EncoderWay:
 
 
 def _apart(request: Serve, one: Candidate, workers: PoolWorkers) -> EncoderWay | None:
-    worker, unit = unit_of(request, one, workers=workers)
+    worker, state = unit_of(request, one, workers=workers)
     images = request.lengths.images
-    if unit is None or images is None:
+    if state is None or state.unit is None or images is None:
         return None
     configuration = in_units_of(one.configuration, workers)
-    best, _ = unit.largest()
+    best, _ = state.largest()
     rate, cost = 0.0, None
     if best is not None:
-        odds = Odds(Curve(request, worker, state=unit), request.slo)
-        made = replace(one, configuration=configuration, replica=worker, best=best, odds=odds, state=unit)
+        odds = Odds(Curve(request, worker, state=state), request.slo)
+        made = replace(one, configuration=configuration, replica=worker, best=best, odds=odds, state=state)
         rate = odds.capacity(request.confidence)
         cost = _cost(request, made) if rate > 0.0 else None
-    e = unit.encoders
+    e = state.unit.encoders
     if e is None:
         beside = _beside(request, replace(one, replica=worker))
         name, ranks = "on prefill workers, decode apart", configuration.ranks
@@ -161,7 +162,7 @@ def _apart(request: Serve, one: Candidate, workers: PoolWorkers) -> EncoderWay |
         )
     passes = math.ceil(max(1.0, e.images) / e.workers - 1e-9) * min(1.0, e.images)
     split = "disaggregated" if workers.prefill else "prompts and answers together"
-    model = worker.deployment.placement.model
+    model = worker.placement.model
     return EncoderWay(
         name=f"on encoders of their own ({split})",
         configuration=configuration.label(),

@@ -184,14 +184,12 @@ def misses_context(request: Serve, replica: Replica) -> Verdict | None:
     """
     if request.max_context is None:
         return None
-    at, pool = replica.deployment, replica.deployment.pool
-    speculation = at.placement.speculation
+    at, pool = replica.placement, replica.pool
+    speculation = at.speculation
     demand = Demand(
         context_tokens=float(request.max_context), drafter=speculation.drafter if speculation is not None else None
     )
-    one = longest_bytes(
-        at.placement.model, at.placement.precision, layout=at.memory_layout, engine=at.running, demand=demand
-    )
+    one = longest_bytes(at.model, at.precision, layout=replica.memory_layout, engine=replica.running, demand=demand)
     if one <= pool.free_bytes:
         return None
     return too_little_cache(request.max_context, request.max_context * max(0.0, pool.free_bytes) / one)

@@ -17,7 +17,7 @@ from tonnage.planning.core.header import COMMUNITY, Context, names_taken, what_i
 from tonnage.planning.core.ranking import at_risk
 from tonnage.planning.replica import Replica
 from tonnage.pricing.bills import HOURS_PER_MONTH, usd_per_hour_of
-from tonnage.simulation.autoscale import replicas_carrying
+from tonnage.simulation.autoscale import working_replicas
 from tonnage.simulation.capacity import Point
 from tonnage.units import plural, show, whole_percent
 
@@ -140,7 +140,7 @@ def _degrees(option: ServeOption) -> str:
 
 def why_not_fewer(request: Serve, best: ServeOption) -> str:
     """What one replica fewer would mean at the peak."""
-    working = _working(request, best)
+    working = working_replicas(request, best.replicas)
     used = (1.0 - best.headroom) * working
     most = show(best.capacity.max_rate_per_s.value, "1/s")
     if working == 1:
@@ -154,15 +154,10 @@ def why_not_fewer(request: Serve, best: ServeOption) -> str:
     return f"{working - 1} x {_degrees(best)} {best.configuration.accelerator}, each up to {most}, {verb} at the peak"
 
 
-def _working(request: Serve, option: ServeOption) -> int:
-    """Replicas that carry the load when what may fail has failed."""
-    return replicas_carrying(option.replicas, spare=request.spare_replicas, zones=request.zones)
-
-
 def sizes(request: Serve, best: ServeOption) -> tuple[Sizing, ...]:
     """Minimum (peak load, nothing free), recommended (the plan), comfortable (one replica may fail at peak)."""
     ranks = best.configuration.ranks
-    used = (1.0 - best.headroom) * _working(request, best)
+    used = (1.0 - best.headroom) * working_replicas(request, best.replicas)
     minimum = max(1, math.ceil(used - 1e-9))
 
     def sized(name: str, replicas: int, covers: str) -> Sizing:
@@ -230,7 +225,7 @@ def binds_text(binds: str, best: Point, *, replica: Replica, seen: SimulatedCapa
         what = within if binds in {"ttft", "tpot", "e2e"} else f"at most {best.concurrency:.0f} concurrent requests"
         return f"{what}, where {seen.cause}"
     if binds == "kv":
-        full = best.concurrency >= replica.deployment.max_num_seqs * 0.999
+        full = best.concurrency >= replica.max_num_seqs * 0.999
         limit = f"limited by {replica.engine.max_num_seqs} concurrent sequences (the engine's setting)"
         return limit if full else f"the KV cache is full {at}"
     return f"max concurrency within the SLO: {best.concurrency:.0f} ({binds.upper()} binds)"

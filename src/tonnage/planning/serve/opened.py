@@ -86,7 +86,7 @@ def engine_evidence(at: Deployment) -> Evidence:
     if at.calibration is not None:
         own = at.calibration
         return Evidence(tier="fitted", grid=f"{own.engine} as calibrated", source=own.source, date=own.date)
-    times = at.times
+    times = at.fitted
     release = ".".join(str(number) for number in times.since)
     found = _DATE.search(times.source)
     return Evidence(
@@ -118,7 +118,8 @@ def _replica(at: Deployment, additions: Additions) -> ServedTree:
 
 def _steady(at: Deployment, pricing: Pricing, *, rate_per_s: float) -> ServedTree:
     """Arrivals at a rate, by the closed form that plans use."""
-    times, load = state = traffic.open_load(at)
+    state = traffic.open_load(at)
+    times, load = state.times, state.load
     point, overload = state.at_rate(rate_per_s)
     lengths = Lengths(prompt_tokens=max(1.0, at.case.isl), output_tokens=load.output_tokens)
     context, o = lengths.prompt_tokens + lengths.output_tokens / 2.0, at.overheads
@@ -177,8 +178,7 @@ def _open_disaggregated(at: Deployment, found: Served, additions: Additions) -> 
     pools, pricing = traffic.pools_of(at, grids), pricing_of(at, additions)
 
     def opened(table: StepTable, grid: StepGrid) -> OpenTable:
-        placement = msgspec.structs.replace(at.placement, layout=table.layout)
-        return OpenTable.of(table, grid, pricing=msgspec.structs.replace(pricing, placement=placement))
+        return OpenTable.of(table, grid, pricing=msgspec.structs.replace(pricing, placement=grid.placement))
 
     return pooled_tree(
         opened(pools.prefill, grids[0]),

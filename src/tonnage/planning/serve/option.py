@@ -16,11 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from tonnage import catalog
-from tonnage.catalog import Additions, providers
+from tonnage.catalog import providers
 from tonnage.domain.answer import Quantity
-from tonnage.domain.case import Traffic
-from tonnage.domain.model import Model
 from tonnage.domain.money import Offer, Term
 from tonnage.domain.plan import Bill, Capacity, Configuration, ServeOption, SimulatedCapacity
 from tonnage.domain.requests.adapters import Adapters
@@ -30,19 +27,18 @@ from tonnage.physics.efficiency import peak_flop_per_s
 from tonnage.physics.operators import operator_s
 from tonnage.physics.transformer import Tokens, step_work
 from tonnage.physics.work import Work
-from tonnage.planning.board_power import load_at_rate, serving_load
+from tonnage.planning.board_power import serving_load, steady_load
 from tonnage.planning.core.header import Infeasible
-from tonnage.planning.deployment import case_of, deploy
 from tonnage.planning.host import LoadShare, energy_use, offer_of, serving_needs
 from tonnage.planning.length_spread import later_tokens, long_answer
-from tonnage.planning.replica import Replica, concurrency_limit
+from tonnage.planning.replica import Replica, concurrency_limit, errors_at
 from tonnage.planning.serve import limits, narrative
 from tonnage.planning.serve.chance import Odds
 from tonnage.planning.sites import Site
 from tonnage.pricing.bills import HOURS_PER_MONTH, bill, hourly_usd, instances_needed, usd_per_hour_of
 from tonnage.pricing.energy import busy_share
 from tonnage.pricing.terms import billing_rules, idle_usd, unit_costs
-from tonnage.simulation.autoscale import fleet_of, replicas_carrying
+from tonnage.simulation.autoscale import peak_load, replicas_in_all, working_replicas
 from tonnage.simulation.capacity import LONE, Point, ReplicaLoad, Steady, stated
 from tonnage.simulation.steps import Placement
 
@@ -72,17 +68,12 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     simulated: SimulatedCapacity | None = None
     point: Point | None = None
     """What requests see at the planned load, where it was simulated."""
-    state: Steady | Unit
+    state: Steady
     """By the mean field: the replica, or prefill and decode workers in its place, of which `replica` is then one."""
     odds: Odds
     """Of meeting the objectives, by the mean field."""
     scale: float = 1.0
     """Simulated capacity over the mean field's. [-]"""
-
-    @property
-    def unit(self) -> Unit | None:
-        """Workers of both kinds in the replica's place."""
-        return None if isinstance(self.state, Steady) else self.state
 
     def chance(self, request: Serve, replicas: int) -> float | None:
         """That so many replicas meet every objective at the peak; None without objectives. [-]"""
@@ -107,21 +98,21 @@ def load_of(request: Serve, replica: Replica) -> ReplicaLoad:
         answers=later_tokens(lengths),
         dispersion=request.shape.dispersion,
         slo=request.slo,
-        max_concurrency=concurrency_limit(replica.deployment, request.lengths),
+        max_concurrency=concurrency_limit(replica, request.lengths),
     )
 
 
-def state_of(request: Serve, replica: Replica) -> Steady:
-    """A replica that fits under the load of a request."""
+def state_of(request: Serve, replica: Replica, *, unit: Unit | None = None) -> Steady:
+    """A replica that fits under the load of a request, or a unit of it as a worker."""
     assert replica.times is not None, "whoever asks has looked whether the model fits"
-    return Steady(replica.times, load_of(request, replica))
+    return Steady(replica.times, load_of(request, replica), unit)
 
 
 def most_of(
     request: Serve, replica: Replica, *, configuration: Configuration
 ) -> tuple[Steady, Point, str] | Infeasible:
     """A replica's steady states, the one at the most that it takes and what stops it there, or why it cannot serve."""
-    if unable := replica.verdict if replica.times is None else limits.misses_context(request, replica):
+    if unable := replica.pool.verdict if replica.times is None else limits.misses_context(request, replica):
         return Infeasible(configuration=configuration, verdict=unable)
     state = state_of(request, replica)
     if state.load.max_concurrency < 1:
@@ -156,20 +147,15 @@ def replicas_of(
     with the confidence asked for (none, or 0, asks for headroom alone). Where only `seats` bind, a stated number in
     flight takes its seats and no headroom. Merged `adapters` have replicas of their own.
     """
-    peak = request.shape.peak_to_mean
-    if request.rate_per_s is not None:
-        load, full, kept = request.rate_per_s * peak, best.rate_per_s, request.headroom
-    else:
-        load, full, kept = (request.concurrency or 1.0) * peak, best.concurrency, 0.0 if seats else request.headroom
-    needed = load / (full * factor * (1.0 - kept))
+    kept = 0.0 if seats and request.rate_per_s is None else request.headroom
+    needed = peak_load(request) / (load_at(request, best) * factor * (1.0 - kept))
     if firm:
-        needed = max(needed, load / (firm * factor))
-    spare, zones = request.spare_replicas, request.zones
+        needed = max(needed, peak_load(request) / (firm * factor))
     if adapters is not None and adapters.kept == "merged":
         from tonnage.simulation.adapters import merged_replicas
 
-        return merged_replicas(adapters, needed=needed, spare=spare, zones=zones)
-    return fleet_of(max(1, math.ceil(needed - 1e-9)), spare=spare, zones=zones)
+        return merged_replicas(adapters, needed=needed, spare=request.spare_replicas, zones=request.zones)
+    return replicas_in_all(request, needed)
 
 
 def needed_of(request: Serve, found: Candidate, *, factor: float = 1.0, confidence: float | None = None) -> int:
@@ -179,21 +165,19 @@ def needed_of(request: Serve, found: Candidate, *, factor: float = 1.0, confiden
     return replicas_of(request, found.best, factor=factor, firm=firm, seats=found.binds in SEATS, adapters=kept)
 
 
-def working_replicas(request: Serve, replicas: int) -> int:
-    """Replicas that carry the load when what may fail has failed."""
-    return replicas_carrying(replicas, spare=request.spare_replicas, zones=request.zones)
-
-
 def share_of(request: Serve, replicas: int, *, adapters: Adapters | None = None) -> float:
     """What the busiest working replica gets at the peak: requests per second, or in flight where a number is asked."""
-    load = request.rate_per_s if request.rate_per_s is not None else request.concurrency or 1.0
-    load *= request.shape.peak_to_mean
     if adapters is not None and adapters.kept == "merged":
         from tonnage.simulation.adapters import busiest_share
 
         spare, zones = request.spare_replicas, request.zones
-        return busiest_share(adapters, load, replicas=replicas, spare=spare, zones=zones)
-    return load / working_replicas(request, replicas)
+        return busiest_share(adapters, peak_load(request), replicas=replicas, spare=spare, zones=zones)
+    return peak_load(request) / working_replicas(request, replicas)
+
+
+def load_at(request: Serve, point: Point) -> float:
+    """The load of a steady state as the request states its own: arrivals, or requests in flight. [1/s or requests]"""
+    return point.concurrency if request.rate_per_s is None else point.rate_per_s
 
 
 class Cost(NamedTuple):
@@ -243,7 +227,6 @@ def option_of(request: Serve, found: Candidate, *, bills: list[Bill], replicas: 
     share = share_of(request, replicas, adapters=found.configuration.engine.adapters)
     steady = found.state.at(share) if request.rate_per_s is None else found.state.at_rate(share)[0]
     point = found.point or steady
-    full = best.rate_per_s if request.rate_per_s is not None else best.concurrency
     carried = point.rate_per_s * working / request.shape.peak_to_mean
     # A rate that was asked for is the mean load itself; a number in flight becomes one by the latencies found.
     mean_rate = request.rate_per_s if request.rate_per_s is not None else carried
@@ -256,13 +239,13 @@ def option_of(request: Serve, found: Candidate, *, bills: list[Bill], replicas: 
         replicas=replicas,
         accelerators=replicas * ranks,
         capacity=capacity,
-        memory=replica.memory,
-        limit_bytes=replica.limit_bytes,
+        memory=replica.pool.memory,
+        limit_bytes=replica.pool.limit_bytes,
         kv_tokens=replica.kv_tokens,
         bill=bills[0],
         other_offers=tuple(bills[1:OFFERS]),
         cost=cost,
-        headroom=1.0 - share / full,
+        headroom=1.0 - share / load_at(request, best),
         usd_per_month=cost.value * HOURS_PER_MONTH,
         usd_per_million_output_tokens=cost.value / (tokens_per_s * 3600.0) * 1e6,
         basis=str(replica.basis),
@@ -294,7 +277,7 @@ def _capacity(request: Serve, found: Candidate, *, point: Point, steady: Point) 
     replica, best, seen = found.replica, found.best, found.simulated
     # A number in flight is as a closed loop: how long requests take changes the rate, not the queue.
     state = None if request.rate_per_s is None else found.state
-    errors = replica.errors(steady, prompt_tokens=request.lengths.prompt_tokens, state=state)
+    errors = errors_at(replica, steady, prompt_tokens=request.lengths.prompt_tokens, state=state)
     rate = Quantity(value=best.rate_per_s, unit="1/s", basis=replica.basis).within(replica.rate_factor)
     if seen is not None:
         rate = msgspec.structs.replace(rate, high=seen.high_per_s * replica.rate_factor)
@@ -302,7 +285,7 @@ def _capacity(request: Serve, found: Candidate, *, point: Point, steady: Point) 
         seen is None
         and found.configuration.pools is None
         and found.binds == "kv"
-        and best.concurrency >= replica.deployment.max_num_seqs * 0.999
+        and best.concurrency >= replica.max_num_seqs * 0.999
     )
     return Capacity(
         max_rate_per_s=rate,
@@ -347,9 +330,7 @@ def add_costs(request: Serve, option: ServeOption, *, found: Candidate) -> Serve
         idle_usd_per_month=idle_usd(
             usd_per_hour=option.cost.value, busy_share=min(1.0, tokens_per_s / lengths.output_tokens / largest)
         ),
-        needs=serving_needs(
-            option.configuration.layout, weight_bytes=_weight_bytes(option), offer=offer_of(option.bill)
-        ),
+        needs=serving_needs(option.configuration.layout, weight_bytes=option.weight_bytes, offer=offer_of(option.bill)),
         billing=billing_rules(providers().get(option.bill.provider)),
         energy=energy_use(
             found.site.accelerator,
@@ -366,10 +347,10 @@ def _load_at_mean(
     request: Serve, option: ServeOption, *, found: Candidate, rate_per_s: float
 ) -> tuple[LoadShare, float]:
     """What a replica's boards draw at the mean rate of all replicas, and its share of time at work. [-]"""
-    at, pools = found.replica.deployment, option.configuration.pools
+    at, pools = found.replica, option.configuration.pools
     each = rate_per_s / option.replicas
     if pools is None:
-        return load_at_rate(at, found.state, rate_per_s=each)
+        return steady_load(at, found.state.at_rate(each)[0])
     working = working_replicas(request, option.replicas)
     in_flight = option.capacity.concurrency * working / request.shape.peak_to_mean / option.replicas
     # While a unit works it holds more than on average, and a step gives each of these a token.
@@ -384,21 +365,12 @@ def _load_at_mean(
     return load, busy
 
 
-def _weight_bytes(option: ServeOption) -> float:
-    """Of one replica, over all of its accelerators. [bytes]"""
-    return option.memory.weights * option.configuration.layout.ranks
-
-
-def roofline(request: Serve, option: ServeOption, *, model: Model, additions: Additions) -> Roofline:
+def roofline(request: Serve, option: ServeOption, *, found: Candidate) -> Roofline:
     """The operators of a decode step at the planned load and of one prompt, beside the ceilings they run under."""
-    configuration, lengths = option.configuration, request.lengths
-    accelerator = catalog.accelerator(configuration.accelerator, additions)
-    case = case_of(configuration, model=model, lengths=lengths, traffic=Traffic(rate_per_s=1.0))
-    placement = deploy(case, model=model, accelerator=accelerator).placement
-    work = partial(
-        step_work, model, precision=placement.precision, layout=configuration.layout, attends=placement.attends
-    )
-    running = max(1.0, option.capacity.concurrency / configuration.layout.dp)
+    lengths, accelerator = request.lengths, found.site.accelerator
+    placement, layout = found.replica.placement, option.configuration.layout
+    work = partial(step_work, placement.model, precision=placement.precision, layout=layout, attends=placement.attends)
+    running = max(1.0, option.capacity.concurrency / layout.dp)
     context = lengths.prompt_tokens + lengths.output_tokens / 2.0
     decode = work(Tokens(decodes=running, context=context, emitted=running))
     prefill = work(Tokens(prompts=1.0, chunk=lengths.prompt_tokens, emitted=1.0))

@@ -164,7 +164,7 @@ def _sections(asked: Context[Serve], search: _Search, open_sites: Sequence[Site]
         ),
         simulated=sum(option.capacity.simulated is not None for _, option in serving),
         quality=changes_among((o.configuration.precision for o in ranked), request=request, model=model),
-        roofline=roofline(request, first, model=model, additions=asked.additions),
+        roofline=roofline(request, first, found=candidate_of(first, serving)),
         day=day,
         sessions=_sessions(asked, first, serving=serving),
         images=_images(request, first, serving=serving),
@@ -356,8 +356,8 @@ def _variations_of(asked: Context[Serve], found: Candidate) -> list[Candidate]:
         return []
     request, model = asked.request, asked.model
     tried = (
-        outcome_of(request, model, site=found.site, configuration=one.configuration)
-        for one in Variations(request, model).of(found.site, found)
+        outcome_of(request, model, site=found.site, configuration=configuration)
+        for configuration, _ in Variations(request, model).of(found.site, found)
     )
     return [one for one in tried if isinstance(one, Candidate)]
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tonnage.domain.plan import PoolWorkers, SeparatePools, ServeOption, SimulatedCapacity
 from tonnage.domain.requests.serve import Serve
 from tonnage.planning.replica import Replica
-from tonnage.planning.serve.option import Candidate, bills_of, has_objectives, replicas_of, share_of, state_of
+from tonnage.planning.serve.option import Candidate, bills_of, has_objectives, replicas_of, share_of
 from tonnage.planning.serve.variations import UNITS, unit_of
 from tonnage.units import show
 from tonnage.version import can_simulate
@@ -43,20 +43,20 @@ def separate_pools(
     from tonnage.simulation.pool_capacity import Unit
 
     requests = draw_requests(request)
-    alike = [pair for pair in serving if pair[0].unit is None]
+    alike = [pair for pair in serving if pair[0].state.unit is None]
     cheapest = sorted(alike, key=lambda pair: (not pair[1].sure, pair[1].bill.usd_per_hour))[:LOOKED_AT]
     found = [
         one
         for candidate, _ in cheapest
-        for unit in UNITS
-        if (one := _fleet(request, candidate, unit=unit, requests=requests, first=first, today=today)) is not None
+        for workers in UNITS
+        if (one := _fleet(request, candidate, workers=workers, requests=requests, first=first, today=today)) is not None
     ]
     if not found:
         return None
     best = min(found, key=lambda one: (one.bill.usd_per_hour, one.tpot_s))
     candidate = next(c for c, _ in cheapest if c.configuration == best.configuration)
     workers = best.prefill_workers + best.decode_workers
-    together = Unit(one=state_of(request, candidate.replica), prefill=0, decode=workers, transfer_s=0.0)
+    together = Unit(prefill=0, decode=workers, transfer_s=0.0)
     _, both = _tried(request, candidate, worker=candidate.replica, unit=together, requests=requests)
     simulations = both.simulations + sum(one.simulations for one in found)
     best = replace(best, together_per_s=both.low_per_s, simulations=simulations)
@@ -64,27 +64,27 @@ def separate_pools(
 
 
 def _fleet(
-    request: Serve, candidate: Candidate, *, unit: tuple[int, int], requests: Requests, first: ServeOption, today: date
+    request: Serve, candidate: Candidate, *, workers: PoolWorkers, requests: Requests, first: ServeOption, today: date
 ) -> SeparatePools | None:
     """As many units as carry the load, on the cheapest offer; absent = a unit misses the objectives at any rate."""
-    ranks, workers = candidate.configuration.layout.ranks, sum(unit)
-    worker, made = unit_of(request, candidate, workers=PoolWorkers(prefill=unit[0], decode=unit[1]))
-    if made is None:
+    ranks, count = candidate.configuration.layout.ranks, workers.prefill + workers.decode
+    worker, state = unit_of(request, candidate, workers=workers)
+    if state is None or (made := state.unit) is None:
         return None
     trial, seen = _tried(request, candidate, worker=worker, unit=made, requests=requests)
     if not seen.rate_per_s:
         return None
     units = replicas_of(request, trial.at(seen.low_per_s))
-    bills = bills_of(candidate.site, replicas=units * workers, ranks=ranks, request=request, today=today)
+    bills = bills_of(candidate.site, replicas=units * count, ranks=ranks, request=request, today=today)
     if not bills:
         return None
     point = trial.at(share_of(request, units))
     return SeparatePools(
         configuration=candidate.configuration,
-        prefill_workers=unit[0],
-        decode_workers=unit[1],
+        prefill_workers=workers.prefill,
+        decode_workers=workers.decode,
         units=units,
-        accelerators=units * workers * ranks,
+        accelerators=units * count * ranks,
         rate_per_s=seen.low_per_s,
         together_per_s=0.0,
         limit=seen.limit,

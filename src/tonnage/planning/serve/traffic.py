@@ -114,14 +114,7 @@ def under_load(at: Deployment, table: StepTable) -> tuple[Served, Rung]:
         found = closed_loop(table, load, clients=clients, requests_per_client=traffic.requests_per_client)
         found = with_prompt_wait(found, who_waits(at, load))
     elif traffic.batch is not None:
-        found = burst(
-            table,
-            requests=traffic.batch / case.replicas,
-            slots=load.slots,
-            prompt_tokens=case.isl,
-            output_tokens=case.osl,
-            budget=load.budget,
-        )
+        found = burst(table, load, requests=traffic.batch / case.replicas)
     elif traffic.rate_per_s is not None:
         found = with_prompt_wait(_at_rate(at, traffic.rate_per_s / case.replicas), at.engine)
     else:
@@ -133,7 +126,7 @@ def _at_rate(at: Deployment, rate_per_s: float) -> Served:
     """The steady state at a rate, as a plan sees it."""
     state = open_load(at)
     point, saturated = state.at_rate(rate_per_s)
-    rare = state._replace(load=replace(state.load, slo=Slo(percentile=99.0))).at(point.concurrency)
+    rare = replace(state, load=replace(state.load, slo=Slo(percentile=99.0))).at(point.concurrency)
     return Served(
         **point.means(state.load.output_tokens),
         requests_per_s=min(rate_per_s, point.rate_per_s),
@@ -277,30 +270,13 @@ def grid_of(at: Deployment) -> StepGrid:
 
 
 def _static(at: Deployment, table: StepTable, load: Load) -> Served:
-    batch = float(at.case.traffic.batch or 1)
-    each = batch / at.case.replicas
-    if each > load.slots and at.running.spec.scheduling.queues_batches:
-        return burst(
-            table,
-            requests=each,
-            slots=load.slots,
-            prompt_tokens=load.prompt_tokens,
-            output_tokens=load.output_tokens,
-            budget=load.budget,
-        )
-    return static_batch(
-        table,
-        batch=each,
-        prompt_tokens=load.prompt_tokens,
-        output_tokens=load.output_tokens,
-        budget=static_budget(at, load),
-        piped=pipeline_remainder_s(at, each * load.prompt_tokens),
-    )
-
-
-def static_budget(at: Deployment, load: Load) -> float:
-    """Prompt tokens of one step of a batch that starts together: all, in engines without a budget. [tokens]"""
-    return load.budget if at.running.spec.scheduling.queues_batches else math.inf
+    each = float(at.case.traffic.batch or 1) / at.case.replicas
+    if not at.running.spec.scheduling.queues_batches:
+        # Prompts of a batch that starts together are computed together in engines without a budget.
+        load = replace(load, budget=math.inf)
+    elif each > load.slots:
+        return burst(table, load, requests=each)
+    return static_batch(table, load, batch=each, piped=pipeline_remainder_s(at, each * load.prompt_tokens))
 
 
 def pipeline_remainder_s(at: Deployment, tokens: float) -> float:
@@ -310,7 +286,7 @@ def pipeline_remainder_s(at: Deployment, tokens: float) -> float:
     if not taking_turns or since is None or (at.release is not None and at.release < since):
         return 1.0
     # The output is laid out as one more layer.
-    layers = sum(group.count for group in at.placement.model.layers)
+    layers = at.placement.model.num_layers
     largest = min(1.0, math.ceil((layers + 1) / stages) / layers)
     pieces = tokens / float(at.engine.max_num_batched_tokens or tokens)
     return pipelined_share(pieces=pieces, largest=largest, in_flight=_IN_FLIGHT)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import product
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -49,15 +49,18 @@ from tonnage.planning.serve.option import (
     state_of,
 )
 from tonnage.planning.sites import Site
-from tonnage.simulation.autoscale import fleet_of
+from tonnage.simulation.autoscale import peak_load, replicas_in_all
 
 if TYPE_CHECKING:
     from tonnage.planning.replica import Replica
+    from tonnage.simulation.capacity import Steady
     from tonnage.simulation.encoder import Encoders
-    from tonnage.simulation.pool_capacity import Unit
 
 
-UNITS: Final = ((1, 1), (1, 2), (2, 1), (1, 3), (3, 1), (2, 3), (3, 2))
+UNITS: Final = tuple(
+    PoolWorkers(prefill=prefill, decode=decode)
+    for prefill, decode in ((1, 1), (1, 2), (2, 1), (1, 3), (3, 1), (2, 3), (3, 2))
+)
 """Prefill and decode workers of a unit."""
 TOGETHER: Final = (1, 2, 3, 4, 6, 7)
 """Workers that compute prompts and answers in a unit with encoders."""
@@ -75,11 +78,8 @@ FP8_CACHE: Final = frozenset({"NVIDIA", "AMD"})
 APART: Final = "prefill and decode on workers of their own (of one tensor-parallel layout)"
 
 
-class Variation(NamedTuple):
-    """A configuration with other settings, and how much more load a replica may take with them at most."""
-
-    configuration: Configuration
-    gain: float
+Variation = tuple[Configuration, float]
+"""A configuration with other settings, and how much more load a replica may take with them at most."""
 
 
 class Variations:
@@ -107,7 +107,7 @@ class Variations:
             engines += self._engines(site, tried)
         for (precision, more), (engine, gain) in product(caches, engines):
             if (precision, engine) != (tried.precision, tried.engine):
-                yield Variation(replace(tried, precision=precision, engine=engine), more * gain)
+                yield replace(tried, precision=precision, engine=engine), more * gain
 
     def _caches(self, site: Site, tried: Configuration) -> list[tuple[Precision, float]]:
         own = [(tried.precision, 1.0)]
@@ -196,12 +196,7 @@ def least_with(request: Serve, found: Candidate | Infeasible, *, site: Site, gai
     """What a configuration costs if a replica takes `gain` times the most that it keeps up with. [USD/h]"""
     replicas = 1
     if isinstance(found, Candidate):
-        load = request.rate_per_s if request.rate_per_s is not None else request.concurrency or 1.0
-        replicas = fleet_of(
-            max(1, math.ceil(load * request.shape.peak_to_mean / (found.odds.most * gain) - 1e-9)),
-            spare=request.spare_replicas,
-            zones=request.zones,
-        )
+        replicas = replicas_in_all(request, peak_load(request) / (found.odds.most * gain))
     replicas = max(replicas, fewest)
     return least_cost_of(site, replicas=replicas, ranks=found.configuration.ranks, request=request).compared
 
@@ -257,7 +252,7 @@ def in_units_of(configuration: Configuration, workers: PoolWorkers) -> Configura
     return replace(configuration, pools=workers)
 
 
-def unit_of(request: Serve, found: Candidate, *, workers: PoolWorkers) -> tuple[Replica, Unit | None]:
+def unit_of(request: Serve, found: Candidate, *, workers: PoolWorkers) -> tuple[Replica, Steady | None]:
     """A worker of a candidate's configuration, with what it finds again, and the unit of so many; None = too large."""
     from tonnage.simulation.pool_capacity import Unit, one_transfer_s
 
@@ -269,9 +264,8 @@ def unit_of(request: Serve, found: Candidate, *, workers: PoolWorkers) -> tuple[
         encoders = _encoders_of(found, request.lengths, workers=workers.encode, leaves_node=leaves)
         if replica.times is None or encoders is None:
             return replica, None
-    placement = replica.deployment.placement
+    placement = replica.placement
     unit = Unit(
-        one=state_of(request, replica),
         prefill=workers.prefill,
         decode=workers.decode,
         transfer_s=one_transfer_s(placement, request.lengths.prompt_tokens, leaves_node=leaves),
@@ -279,10 +273,10 @@ def unit_of(request: Serve, found: Candidate, *, workers: PoolWorkers) -> tuple[
         encoders=encoders,
     )
     if replica.reuse is None:
-        return replica, unit
+        return replica, state_of(request, replica, unit=unit)
     from tonnage.planning.sessions.units import unit_within
 
-    return unit_within(request, replica.deployment, unit=unit)
+    return unit_within(request, replica, unit=unit)
 
 
 def _least_apart(request: Serve, found: Candidate, *, workers: PoolWorkers) -> float:
@@ -293,11 +287,12 @@ def _least_apart(request: Serve, found: Candidate, *, workers: PoolWorkers) -> f
     """
     from tonnage.simulation.pool_capacity import Unit
 
-    unit = Unit(one=state_of(request, found.replica), prefill=workers.prefill, decode=workers.decode, transfer_s=0.0)
-    best, _ = unit.largest()
+    unit = Unit(prefill=workers.prefill, decode=workers.decode, transfer_s=0.0)
+    state = state_of(request, found.replica, unit=unit)
+    best, _ = state.largest()
     if best is None:
         return math.inf
-    most = best if request.confidence >= EVEN else unit.at(unit.most)
+    most = best if request.confidence >= EVEN else state.at(state.most)
     ranks = replace(found.configuration, pools=workers).ranks
     return least_cost_of(found.site, replicas=replicas_of(request, most), ranks=ranks, request=request).compared
 
@@ -307,7 +302,7 @@ def _without_encoder(request: Serve, found: Candidate, *, workers: PoolWorkers) 
     from tonnage.planning.sessions.reuse import reusing_replica
 
     configuration = in_units_of(found.configuration, workers)
-    model = found.replica.deployment.placement.model
+    model = found.replica.placement.model
     return reusing_replica(request, configuration, model=model, accelerator=found.site.accelerator)
 
 
@@ -315,7 +310,7 @@ def _encoders_of(found: Candidate, lengths: Lengths, *, workers: int, leaves_nod
     """So many encoders beside a candidate's workers; None where the encoder does not fit one accelerator."""
     from tonnage.simulation.encoder import Encoders, encode_s, hits_of, moved_s
 
-    at, images = found.replica.deployment, lengths.images
+    at, images = found.replica, lengths.images
     if images is None:
         return None
     room = _room(at.placement.model, images, usable=found.site.accelerator.visible_memory_bytes)
@@ -347,7 +342,7 @@ def encoder_bytes(model: Model, images: Images) -> float:
 
 def _unit_sizes(request: Serve, found: Candidate) -> list[PoolWorkers]:
     """Units that are looked at: with images, prompts may stay with answers while an encoder has workers of its own."""
-    sizes = [PoolWorkers(prefill=prefill, decode=decode) for prefill, decode in UNITS]
+    sizes = list(UNITS)
     if request.lengths.images is None or not engine_spec(found.configuration.engine.name).encodes_apart:
         return sizes
     return sizes + with_encoders(request, found)
@@ -358,17 +353,15 @@ def with_encoders(request: Serve, found: Candidate) -> list[PoolWorkers]:
     images = request.lengths.images
     assert images is not None
     made: list[PoolWorkers] = []
-    shapes = [PoolWorkers(prefill=0, decode=count) for count in TOGETHER]
-    shapes += [PoolWorkers(prefill=prefill, decode=decode) for prefill, decode in UNITS]
-    for shape in shapes:
+    for shape in (*(PoolWorkers(prefill=0, decode=count) for count in TOGETHER), *UNITS):
         alone = replace(shape, encode=1)
-        _, unit = unit_of(request, found, workers=alone)
-        if unit is None or unit.encoders is None:
+        _, state = unit_of(request, found, workers=alone)
+        if state is None or state.unit is None or state.unit.encoders is None:
             continue
-        others, _ = unit._replace(encoders=None).largest()
+        others, _ = replace(state, unit=replace(state.unit, encoders=None)).largest()
         if others is None:
             continue
-        needed = others.rate_per_s / max(1e-12, unit.encoders.most)
+        needed = others.rate_per_s / max(1e-12, state.unit.encoders.most)
         most = min(MOST_ENCODERS, max(1, math.ceil(needed / USUAL_BUSY)))
         counts = {most, max(1, most - 1)}
         # What an instance has left costs the same whether it encodes or rests.
@@ -384,14 +377,14 @@ def _in_units(request: Serve, found: Candidate, *, below: float) -> Candidate | 
     for workers in _unit_sizes(request, found):
         if found.replica.reuse is not None and _least_apart(request, found, workers=workers) >= below:
             continue
-        worker, unit = unit_of(request, found, workers=workers)
-        best, binds = unit.largest() if unit is not None else (None, "")
-        if unit is None or best is None:
+        worker, state = unit_of(request, found, workers=workers)
+        best, binds = state.largest() if state is not None else (None, "")
+        if state is None or best is None:
             continue
         configuration = in_units_of(found.configuration, workers)
         # An even chance ends where the prediction does; less than that may be asked for.
-        most = best if request.confidence >= EVEN else unit.at(unit.most)
-        made = replace(found, configuration=configuration, replica=worker, best=best, binds=binds, state=unit)
+        most = best if request.confidence >= EVEN else state.at(state.most)
+        made = replace(found, configuration=configuration, replica=worker, best=best, binds=binds, state=state)
         least = made.cost(request, replicas_of(request, most)).compared
         if least < below:
             tries.append((least, configuration.ranks, made))

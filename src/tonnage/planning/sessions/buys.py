@@ -16,7 +16,8 @@ from tonnage.planning.replica import Replica
 from tonnage.planning.serve.option import Candidate, bills_of, replicas_of, state_of
 from tonnage.planning.sessions.reuse import profile_of, reusing_replica
 from tonnage.planning.sessions.units import unit_within
-from tonnage.simulation.capacity import Point, Steady
+from tonnage.simulation.autoscale import peak_load
+from tonnage.simulation.capacity import Point
 from tonnage.units import GiB
 
 HOST_SIZES: Final = (256.0 * GiB, 512.0 * GiB, 1024.0 * GiB, 2048.0 * GiB, 4096.0 * GiB)
@@ -96,9 +97,9 @@ def _sizes(request: Serve, found: Candidate, *, model: Model, today: date) -> tu
 
 def _capacity(request: Serve, found: Candidate, *, model: Model) -> tuple[Replica, Point | None]:
     """The replica of the option (or its unit's worker) for a request with another cache, and the most that it takes."""
-    if not isinstance(found.state, Steady):
-        worker, unit = unit_within(request, found.replica.deployment, unit=found.state)
-        return worker, unit.largest()[0] if unit else None
+    if (unit := found.state.unit) is not None:
+        worker, state = unit_within(request, found.replica, unit=unit)
+        return worker, state.largest()[0] if state else None
     replica = reusing_replica(request, found.configuration, model=model, accelerator=found.site.accelerator)
     return replica, state_of(request, replica).largest()[0] if replica.times else None
 
@@ -111,7 +112,6 @@ def _routes(request: Serve, option: ServeOption, *, profile: SessionProfile) -> 
     if reuse is None or not reuse.answers or option.replicas < 2 or request.rate_per_s is None:
         return ()
     tiers = tuple(_blocks(tier.name, tier.tokens, load_s=tier.load_s, option=option) for tier in reuse.tiers)
-    peak = request.rate_per_s * request.shape.peak_to_mean
     # A computed token's time at capacity: prompts take their share of it, answers theirs.
     token_s = option.capacity.prompt_share / reuse.rate_per_s / reuse.computed_tokens
     answer_s = (1.0 - option.capacity.prompt_share) / reuse.rate_per_s / request.lengths.output_tokens
@@ -123,7 +123,7 @@ def _routes(request: Serve, option: ServeOption, *, profile: SessionProfile) -> 
             block_tokens=BLOCK,
             prefill=PrefillCost(token_s=token_s, output_token_s=answer_s),
         )
-        played = simulate_sessions(profile, tiers, turns_per_s=peak, turns=PLAYED, served=served)
+        played = simulate_sessions(profile, tiers, turns_per_s=peak_load(request), turns=PLAYED, served=served)
         hits.append(RouteHits(route=route, hit_rate=played.hit_rate))
     return tuple(hits)
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from tonnage.catalog.traffic import session_profile
 from tonnage.domain.accelerator import Accelerator
-from tonnage.domain.model import Model, StateSpace
+from tonnage.domain.model import Model
 from tonnage.domain.plan import Configuration
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Serve
@@ -38,6 +38,7 @@ from tonnage.simulation.session_steady import (
     steady_turns,
     without_answers,
 )
+from tonnage.simulation.step_parts import has_states
 
 ROUNDS: Final = 6
 """Of rate and hits, at most."""
@@ -282,7 +283,7 @@ def reused_at(
 
     tiers = _tiers(request, replica, rate_per_s=rate_per_s)
     steady = tuple(SteadyTier(tokens=tier.tokens, load_s=tier.load_s) for tier in tiers)
-    if _snapshots(replica):
+    if has_states(replica.placement.model):
         # A recurrent state stands at the end of a turn alone: what branches off, or only shares a beginning, has none.
         turns = turns._replace(kept=np.where(turns.whole > 0, turns.kept, 0.0), beginnings=())
     saved, given, kept_s = found_in(turns, steady, turns_per_s=rate_per_s, token_s=token_s)
@@ -316,16 +317,10 @@ def _spread_of(left: Any, saved: Any) -> PromptClasses:
     )
 
 
-def _snapshots(replica: Replica) -> bool:
-    """Whether some layers keep a state in the place of a cache: then only whole turns are found again."""
-    model = replica.deployment.placement.model
-    return any(isinstance(group.mixer, StateSpace) for group in model.layers)
-
-
 def _tiers(request: Serve, replica: Replica, *, rate_per_s: float) -> tuple[TierShare, ...]:
     """The replica's tiers, the fastest first."""
-    at, fields = replica.deployment.placement, request.sessions
-    layout, part = replica.deployment.case.layout, at.accelerator
+    at, fields = replica.placement, request.sessions
+    layout, part = replica.case.layout, at.accelerator
     rank_bytes = kv_bytes_per_token(at.model, at.precision.kv, layout=layout).value
     # Every tensor-parallel rank keeps its own, which for latent attention is the same once more; data-parallel ranks
     # keep different tokens.
@@ -334,8 +329,7 @@ def _tiers(request: Serve, replica: Replica, *, rate_per_s: float) -> tuple[Tier
     share = layout.ranks / node
     tiers = [TierShare(name="accelerator", tokens=replica.kv_tokens, share=0.0)]
     own = (part.host_link.bytes_per_s or 0.0) * LINK_SHARE
-    layers = sum(group.count for group in at.model.layers)
-    copies_s = 2.0 * layers * COPY_S / CHUNK_TOKENS
+    copies_s = 2.0 * at.model.num_layers * COPY_S / CHUNK_TOKENS
     places = (
         ("host", (fields.kv_host_bytes or 0.0) * share, (fields.kv_host_bytes_per_s or own * node) / node),
         ("nvme", (fields.kv_nvme_bytes or 0.0) * share, (fields.kv_nvme_bytes_per_s or 0.0) / node),

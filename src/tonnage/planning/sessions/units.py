@@ -20,20 +20,20 @@ from tonnage.planning.deployment import Deployment
 from tonnage.planning.replica import Replica, replica_of
 from tonnage.planning.serve.option import state_of
 from tonnage.planning.sessions.reuse import with_reuse
-from tonnage.simulation.capacity import Point
+from tonnage.simulation.capacity import Point, Steady
 
 if TYPE_CHECKING:
     from tonnage.simulation.pool_capacity import Unit
 
 
-def unit_within(request: Serve, deployment: Deployment, *, unit: Unit) -> tuple[Replica, Unit | None]:
+def unit_within(request: Serve, deployment: Deployment, *, unit: Unit) -> tuple[Replica, Steady | None]:
     """A worker with what it finds again, and the unit of as many of them; None = they do not hold the model."""
 
     def build(lengths: Lengths) -> Replica:
         return replica_of(deployment, lengths)
 
-    def of(worker: Replica) -> Unit | None:
-        return unit._replace(one=state_of(request, worker)) if worker.times else None
+    def of(worker: Replica) -> Steady | None:
+        return state_of(request, worker, unit=unit) if worker.times else None
 
     def best_of(worker: Replica) -> Point | None:
         made = of(worker)

@@ -24,18 +24,16 @@ from tonnage.physics.memory import weight_bytes
 from tonnage.planning.calibration_use import calibrations_among
 from tonnage.planning.cold_start import cold_start
 from tonnage.planning.deployment import Deployment, resolve
-from tonnage.planning.replica_arrays import ReplicaArrays, replica_arrays
+from tonnage.planning.replica_arrays import replica_arrays
 from tonnage.planning.serve.traffic import open_load
 from tonnage.planning.simulate.summary import summary_of
 from tonnage.planning.simulate.traffic import Traced, traffic_of
-from tonnage.simulation.simulated import Requests
+from tonnage.simulation.simulated import ReplicaArrays, Requests
 from tonnage.units import show
 
 if TYPE_CHECKING:
     from tonnage.simulation.router import Scaling
     from tonnage.simulation.serving import Simulated as Run
-
-__all__ = ["ReplicaArrays", "replica_arrays"]
 
 
 def scaling_of(asked: Simulation, at: Deployment) -> tuple[Scaling | None, tuple[str, ...]]:
@@ -119,8 +117,7 @@ def simulate(
         if again is not None:
             run, copies = _run(asked, replicas[0], requests=again, scaling=scaling, watch=watch)
     else:
-        first, second = zip(setups, replicas, strict=True)
-        run, copies = _run_pools(asked, (first, second), traffic=traffic, watch=watch), 1
+        run, copies = _run_pools(asked, setups[0], replicas, traffic=traffic, watch=watch), 1
     if keep is not None:
         keep(run)
     found = summary_of(asked, at, replica=replicas[-1], traffic=traffic, run=run, copies=copies)
@@ -154,24 +151,20 @@ def _run(
         from tonnage.simulation.serving import simulate as one
 
         found = one(
-            replica.table,
-            replica.limits,
+            replica,
             requests=_share(requests, asked.replicas),
             clients=math.ceil(clients / asked.replicas) if clients else None,
-            delivery_s=replica.delivery_s,
             watch=watch,
         )
         return found, asked.replicas
     from tonnage.simulation.router import simulate_fleet
 
     fleet = simulate_fleet(
-        replica.table,
-        replica.limits,
+        replica,
         requests=requests,
         replicas=asked.replicas,
         rule=asked.router,
         scaling=scaling,
-        delivery_s=replica.delivery_s,
         watch=watch,
     )
     return fleet, 1
@@ -268,7 +261,8 @@ def _check_pools(asked: Simulation) -> None:
 
 def _run_pools(
     asked: Simulation,
-    sides: tuple[tuple[Deployment, ReplicaArrays], tuple[Deployment, ReplicaArrays]],
+    at: Deployment,
+    replicas: list[ReplicaArrays],
     *,
     traffic: Traced,
     watch: Callable[[int, int], None] | None,
@@ -282,16 +276,14 @@ def _run_pools(
 
     split, clients, requests = asked.disaggregation, asked.traffic.concurrency, traffic.requests
     assert split is not None
-    (at, first), (_, second) = sides
+    first, second = replicas
     if clients is not None and asked.traffic.num_requests is None:
         requests = select_requests(requests, np.arange(len(requests.prompt)) < USUAL_PER_CLIENT * clients)
     play = partial(simulate_clients_of_pools, clients=clients) if clients is not None else simulate_disaggregated
     return play(
-        (first.table, second.table),
-        (first.limits, second.limits),
+        (first, second),
         requests=requests,
         workers=(split.prefill_workers, split.decode_workers),
         transfer_s=cache_transfer_s(at.placement, requests.prompt),
-        delivery_s=first.delivery_s,
         watch=watch,
     )

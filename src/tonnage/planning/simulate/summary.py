@@ -15,13 +15,12 @@ from tonnage.planning.board_power import predicted_load, watts_of
 from tonnage.planning.deployment import Deployment
 from tonnage.planning.error_model import ErrorModel, load_class
 from tonnage.planning.replica import with_queueing
-from tonnage.planning.replica_arrays import ReplicaArrays
 from tonnage.planning.serve.traffic import open_load
 from tonnage.planning.simulate.traffic import Traced
 from tonnage.simulation.capacity import stated
 from tonnage.simulation.metrics import goodput_per_s, summary
 from tonnage.simulation.served import Served
-from tonnage.simulation.simulated import Limits
+from tonnage.simulation.simulated import Limits, ReplicaArrays
 from tonnage.units import show
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def summary_of(
     """The answer of a run that stands for so many equal ones."""
     import numpy as np
 
-    basis = at.basis(replica.rung)
+    basis = at.basis_on(replica.rung)
     done = np.isfinite(run.last_s)
     count = int(done.sum())
     notes = (*traffic.notes, *at.notes)
@@ -122,7 +121,7 @@ def _errors(asked: Simulation, at: Deployment, *, replica: ReplicaArrays, run: R
     spent = run.e2e_s[np.isfinite(run.e2e_s)]
     in_flight = clients / replicas if clients else float(spent.sum()) / run.span_s / replicas
     load = "split" if asked.disaggregation is not None else load_class(in_flight, lengths.prompt_tokens)
-    errors = at.errors(at.basis(replica.rung), load=load, in_flight=in_flight)
+    errors = at.errors(at.basis_on(replica.rung), load=load, in_flight=in_flight)
     if clients or asked.disaggregation is not None:
         return errors
     return with_queueing(errors, open_load(at), rate_per_s=len(spent) / run.span_s / replicas)
@@ -227,9 +226,7 @@ def _looked_for(
     if asked.traffic.concurrency:
         raise BadRequest("capacity is a rate; give traffic a rate instead of a concurrency")
     try:
-        found = slo_capacity(
-            replica.table, replica.limits, requests=traffic.requests, slo=asked.slo, delivery_s=replica.delivery_s
-        )
+        found = slo_capacity(replica, requests=traffic.requests, slo=asked.slo)
     except KeyboardInterrupt:
         return None, True
     seen = CapacityFound(

@@ -88,7 +88,7 @@ def _own_rate(plan: ServePlan) -> float | None:
     if request.rate_per_s is not None:
         return request.rate_per_s * request.shape.peak_to_mean / best.replicas
     seen = best.capacity
-    stay_s = seen.ttft_mean_s + seen.tpot_mean_s * max(0.0, request.lengths.output_tokens - 1.0)
+    stay_s = seen.stay_s(request.lengths.output_tokens)
     return seen.concurrency / stay_s if stay_s > 0 else None
 
 
