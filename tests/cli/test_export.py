@@ -35,6 +35,16 @@ def test_files_go_into_a_folder_and_are_not_overwritten(plan: str, tmp_path: Pat
     assert run("export", plan, "--to", "kubernetes", "-o", str(folder), "--force").exit_code == 0
 
 
+def test_the_command_that_starts_files_is_that_of_the_plan(tmp_path: Path) -> None:
+    path = tmp_path / "train.json"
+    asked = ("meta-llama/Llama-3.1-8B", "--tokens", "1B", "--accelerator", "H100", "--today", "2026-11-21")
+    assert run("plan", "train", *asked, "-o", str(path)).exit_code == 0
+    for target, command in (("slurm", "sbatch train.sbatch"), ("skypilot", "sky jobs launch train.yaml")):
+        assert (
+            f"Start it with: {command}" in run("export", str(path), "--to", target, "-o", str(tmp_path / target)).stderr
+        )
+
+
 def test_another_option_is_another_file(plan: str) -> None:
     first, second = (run("export", plan, "--to", "skypilot", "--option", rank).stdout for rank in ("1", "2"))
     assert first and second and first != second

@@ -91,6 +91,20 @@ def test_a_day_before_the_price_book_is_remarked() -> None:
     assert "newest listed price" not in late.output and early.exit_code == late.exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("infer bert-base-uncased --rate 100/s --engine vlmm", "no engine 'vlmm'; did you mean 'vllm'?"),
+        ("infer bert-base-uncased --rate 100/s --engine onxruntime", "did you mean 'onnxruntime'?"),
+        ("rl Qwen/Qwen3-8B --steps 9 --response-tokens 999 --framework megatrom", "did you mean 'megatron'?"),
+        ("lifecycle examples/lifecycle-13b.yaml", "a request file; `tonnage plan examples/lifecycle-13b.yaml`"),
+    ],
+)
+def test_software_that_is_misspelt_and_files_for_models_are_refused(asked: str, told: str) -> None:
+    code, text = run("plan", *asked.split())
+    assert code == 2 and told in text
+
+
 def test_a_rate_that_may_be_minutes_or_millions_is_refused() -> None:
     code, text = run("plan", "serve", "meta-llama/Llama-3.1-8B", "--rate", "4 m/s", "--traffic", "chat")
     assert code == 2 and "'4/min' or '4 M/s'" in text

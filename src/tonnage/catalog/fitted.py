@@ -120,6 +120,13 @@ def runtime_of(facts: Offline, engine: str, *, mode: str = "") -> tuple[Runtime,
     return table[_GENERIC, ""], True
 
 
+@cache
+def network_engines() -> frozenset[str]:
+    """Names of engines with measurements of batches through a network, in every spelling."""
+    facts = offline()
+    return frozenset({engine for engine, _ in _runtimes(facts.runtimes)} | set(facts.aliases))
+
+
 def silicon_of(facts: Offline, accelerator: Accelerator) -> Silicon:
     """The generation an accelerator belongs to: by compute capability, architecture, segment, or vendor."""
     names = {row.architecture.lower(): row for row in facts.silicon}

@@ -51,6 +51,8 @@ def explain(
     if as_json:
         if not found.breakdowns:
             raise BadRequest("this plan has no times to open; plans that serve or train with an option have")
+        if only is not None or depth is not None:
+            raise BadRequest("--json has every number to its full depth; drop --number and --depth, or --json")
         click.echo(json_text(found.breakdowns[0] if len(found.breakdowns) == 1 else found.breakdowns))
         return
     deep = why or only is not None or depth is not None

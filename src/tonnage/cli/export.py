@@ -69,7 +69,7 @@ def export(
         _show(files)
     else:
         _write(files, Path(folder), force=force)
-        click.echo(f"Start it with: {export.known_targets()[target].start}", err=True)
+        click.echo(f"Start it with: {export.known_targets()[target].start_of(files)}", err=True)
 
 
 def _list(targets: dict[str, Target]) -> None:

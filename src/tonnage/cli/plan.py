@@ -29,6 +29,7 @@ from tonnage.cli.options import (
     today_option,
 )
 from tonnage.domain.requests.table import REQUESTS
+from tonnage.errors import BadRequest, echo
 
 OF_MODEL: Final = {
     "serve": """
@@ -140,6 +141,10 @@ def _add_kind(kind: str, told: str) -> None:
     @request_groups(REQUESTS[kind])
     @_output_options
     def answer_flags(**options: Any) -> None:
+        if str(model := options["model"]).endswith((".yaml", ".yml")):
+            raise BadRequest(
+                f"model: '{echo(model)}' is named as a request file; `tonnage plan {echo(model)}` answers it"
+            )
         _answer(kind, options)
 
     plan.command(kind, cls=Grouped, help=told)(answer_flags)

@@ -8,7 +8,7 @@ are those of `data/images.csv`, each with the tag that was seen and where.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 
 from tonnage.errors import BadRequest
@@ -26,7 +26,9 @@ class Target(Record, kw_only=True):
     files: tuple[str, ...]
     """Names of the files it may write."""
     start: str
-    """The command that uses them."""
+    """The command that uses them; more than one of its kinds may need another."""
+    starts: Mapping[str, str] = {}
+    """Those, by the file that they need."""
     kinds: tuple[str, ...] = ("serve",)
     objectives: tuple[str, ...] = ("sft",)
     """Of fine-tuning, that its files can say."""
@@ -42,6 +44,10 @@ class Target(Record, kw_only=True):
     """What pip is asked for beside an image's PyTorch."""
     source: str = ""
     """Where its format is described."""
+
+    def start_of(self, files: Collection[str]) -> str:
+        """The command that uses the files that were written."""
+        return next((command for name, command in self.starts.items() if name in files), self.start)
 
     def head(self, lines: Iterable[str]) -> str:
         """The comment at the top of its files."""

@@ -180,7 +180,7 @@ def export(settings: Settings, *, kept: Kept, key: str, asked: dict[str, str]) -
         return found._asdict(), pages.targets_page(found, title=option.configuration.label(), key=key, asked=asked)
     written = dict(export.export(plan, option, to=target))
     known = export.known_targets()[target]
-    about = f"Start it with: {known.start}"
+    about = f"Start it with: {known.start_of(written)}"
     return {"files": written}, pages.files_page(written, title=f"{known.title}: files", about=about)
 
 

@@ -295,7 +295,7 @@ def _export(arguments: dict[str, Any], additions: Additions) -> Result:
     plan, option = launchable_option(read_plan(path), rank=rank, checkpoint=checkpoint, additions=additions)
     files = dict(export.export(plan, option, to=target))
     shown = "\n".join(f"`{name}`\n\n```\n{text}```\n" for name, text in files.items())
-    return Result(f"{shown}\nStart it with: {export.known_targets()[target].start}", {"files": files})
+    return Result(f"{shown}\nStart it with: {export.known_targets()[target].start_of(files)}", {"files": files})
 
 
 def _fields(arguments: dict[str, Any], _: Additions) -> Result:

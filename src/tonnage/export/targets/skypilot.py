@@ -21,6 +21,10 @@ TARGET = Target(
     version="0.14.1",
     files=("service.yaml", "job.yaml", "train.yaml", "launch.sh", "batch.py", "engine.json", *FRAMEWORK_FILES),
     start="sky serve up service.yaml --secret HF_TOKEN",
+    starts={
+        "train.yaml": "sky jobs launch train.yaml --env BUCKET=... --secret HF_TOKEN",
+        "job.yaml": "BUCKET=... bash launch.sh",
+    },
     kinds=("serve", "batch", "train", "finetune"),
     vendors=("nvidia", "amd"),
     source="docs.skypilot.co/en/stable/reference/yaml-spec.html; names from its catalogue",

@@ -22,6 +22,7 @@ TARGET = Target(
     version="24.05",
     files=("serve.sbatch", "train.sbatch", *FRAMEWORK_FILES),
     start="sbatch serve.sbatch",
+    starts={"train.sbatch": "sbatch train.sbatch"},
     kinds=("serve", "train", "finetune"),
     vendors=("nvidia", "amd", "aws"),
     source="slurm.schedmd.com/sbatch.html",

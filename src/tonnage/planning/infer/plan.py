@@ -38,6 +38,7 @@ from tonnage.planning.core.ranking import unlikely
 from tonnage.planning.error_model import end_at, end_of, joint_chance
 from tonnage.planning.host import LoadShare, energy_use, offer_of, sampling_needs
 from tonnage.planning.infer import narrative
+from tonnage.planning.predict.case_lines import refuse_misspelt
 from tonnage.planning.predict.infer_work import precision_of, stages_of
 from tonnage.planning.predict.inference import (
     Setup,
@@ -106,7 +107,10 @@ def _ask(request: Infer, additions: Additions, today: date) -> Context[Infer]:
     model = resolve(request.model, additions=additions)
     refuse_text_models(request, model)
     # What the model cannot be asked is said once, not for each part.
-    stages_of(model, case_of(request, model, part="", precision=request.precisions[0]), batch=1)
+    engine = request.engine or NETWORK_ENGINE
+    case = case_of(request, model, part="", precision=request.precisions[0], engine=engine)
+    refuse_misspelt(case)
+    stages_of(model, case, batch=1)
     return Context(request=request, model=model, today=today, additions=additions)
 
 

@@ -15,8 +15,9 @@ from typing import IO, Any, Final
 
 import msgspec
 
+from tonnage.catalog.fitted import network_engines
 from tonnage.catalog.hub.jsonfile import decode_json
-from tonnage.domain.case import Case, Result, ServeCase, TrainCase
+from tonnage.domain.case import Case, InferCase, Result, ServeCase, TrainCase
 from tonnage.domain.layout import Layout
 from tonnage.domain.requests.field import attributes_of, fields_of, groups_of, refuse_unknown_names
 from tonnage.domain.requests.table import CASES
@@ -123,7 +124,7 @@ def case_of_object(raw: Any) -> Case:
     except msgspec.ValidationError as error:
         raise BadRequest(_sentence(error)) from None
     refuse_unknown_names(named, case)
-    _refuse_misspelt(case)
+    refuse_misspelt(case)
     _check_load(case)
     return case
 
@@ -181,12 +182,20 @@ def _refuse_numbers(raw: dict[str, Any], struct: type[msgspec.Struct], path: str
                 raise BadRequest(f"{path}{name}: {echo(value)} is out of range; expected a positive number")
 
 
-def _refuse_misspelt(case: Case) -> None:
-    """Software that is called nearly as one that is known; what is like none is answered as any such software."""
-    engine = case.engine.lower() if isinstance(case, ServeCase | RlCase) else ""
-    listed = not engine or find_engine(engine) is not None or engine in unlisted_engine().stands_for
-    if not listed and nearest(engine, engines()):
-        raise UnknownName("engine", engine, known=engines())
+def refuse_misspelt(case: Case) -> None:
+    """
+    Nothing, unless software is called nearly as one that is known; what is like none is answered as any such software.
+
+    Raises
+    ------
+    UnknownName
+        An engine or a framework is probably misspelt; the message names the nearest.
+    """
+    engine = "" if isinstance(case, TrainCase) else case.engine.lower()
+    names = {*engines(), *(network_engines() if isinstance(case, InferCase) else ())}
+    listed = not engine or engine in names or find_engine(engine) is not None or engine in unlisted_engine().stands_for
+    if not listed and nearest(engine, names):
+        raise UnknownName("engine", engine, known=names)
     if isinstance(case, TrainCase | RlCase) and case.framework is not None:
         known = framework_words()
         if not any(word in case.framework.lower() for word in known) and nearest(case.framework, known):

@@ -48,6 +48,7 @@ from tonnage.planning.train.option import (
     run_of,
 )
 from tonnage.planning.train.places import WORKERS, InfeasibleRun, Rental, rentals, trainable_sites
+from tonnage.planning.train.plan import check_framework
 from tonnage.planning.train.power import training_load
 from tonnage.pricing.energy import IDLE_DRAW
 from tonnage.units import show, whole_percent
@@ -88,6 +89,7 @@ def _ask(request: Rl, additions: Additions, today: date) -> Context[Rl]:
             f"max_response_tokens: prompt and response of {longest:,.0f} tokens are beyond the {model.max_context:,} "
             f"that {model.id} takes"
         )
+    check_framework(request.framework)
     return Context(request=request, model=model, today=today, additions=additions)
 
 

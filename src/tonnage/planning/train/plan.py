@@ -101,10 +101,14 @@ def training_context(request: Train | FineTune, *, additions: Additions, today: 
             f"seq_len: {job.seq_len:,} is beyond the {model.max_context:,} tokens that {model.id} takes; "
             "give less, or --extend-context"
         )
-    framework = request.framework
-    if framework is not None and not any(name in framework.lower() for name in framework_words()):
-        raise UnknownName("framework", framework, known=framework_words())
+    check_framework(request.framework)
     return TrainContext(request=request, model=model, job=job, today=today, additions=additions)
+
+
+def check_framework(name: str | None) -> None:
+    """Nothing, where no framework is named or one that is known; else `UnknownName`."""
+    if name is not None and not any(word in name.lower() for word in framework_words()):
+        raise UnknownName("framework", name, known=framework_words())
 
 
 def _sites(asked: TrainContext) -> tuple[tuple[Site, ...], tuple[Rejection, ...]]:
