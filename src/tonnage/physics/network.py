@@ -173,7 +173,7 @@ def element_bytes(precision: str) -> float:
 
     Valid
     -----
-    Formats of `nouns.precision`.
+    Formats of `domain.precision`.
 
     Source
     ------

@@ -65,7 +65,8 @@ def operator_evidence(op: Operator, *, accelerator: Accelerator, ladder: Ladder)
 
 def _source_of(grid: Grid | None, *, collective: bool) -> str:
     if grid is None:
-        return "latency and bandwidth (physics.collectives)" if collective else "generic curve (nouns.efficiency.Curve)"
+        named = "latency and bandwidth (physics.collectives)", "generic curve (domain.efficiency.Curve)"
+        return named[0 if collective else 1]
     return f"{grid.source} ({grid.origin.package})" if grid.origin else grid.source
 
 

@@ -113,7 +113,7 @@ def bill(offer: Offer, *, replicas: int, ranks: int, term: str, today: date) -> 
     if hourly_usd(offer, instances=instances, term=term) is None:
         reason = f"{name} has not all {int(instances * offer.count)} from the start, and no price on demand is known"
         return refusal("count", reason, nearest=f"--price '{offer.accelerator}=$2.50/h'")
-    line = Quantity(
+    priced = Quantity(
         value=price,
         basis=Basis.MEASURED if offer.as_of_kind == "exact" else Basis.ASSUMED,
         source=f"{offer.source}, {offer.as_of}",
@@ -127,7 +127,7 @@ def bill(offer: Offer, *, replicas: int, ranks: int, term: str, today: date) -> 
         instances=instances,
         accelerators_per_instance=offer.count,
         usd_per_instance_hour=price,
-        lines=(line,),
+        lines=(priced,),
         as_of=offer.as_of,
         as_of_kind=offer.as_of_kind,
         stale=offer.as_of != "today" and is_stale(offer.as_of, today=today),
@@ -211,9 +211,7 @@ def primary_first(options: Iterable[Option]) -> list[Option]:
 def usd_per_hour_of(made: Bill, *, replicas: int, ranks: int) -> float:
     """What another number of replicas costs on the offer of a bill. [USD/h]"""
     instances = instances_needed(replicas=replicas, ranks=ranks, per_instance=made.accelerators_per_instance)
-    if made.contract is not None:
-        return with_instances(made, instances).usd_per_hour
-    return instances * made.usd_per_instance_hour
+    return with_instances(made, instances).usd_per_hour
 
 
 def with_spares(made: Bill, *, spares: int) -> Bill:

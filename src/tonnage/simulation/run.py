@@ -91,7 +91,7 @@ def run_over_time(spec: RunSpec) -> Run:
     run_s = middle + start
     headroom = spec.headroom * run_s
     wall = run_s + headroom + waiting
-    slower = middle * (useful.middle / useful.worst_90 if useful.worst_90 else float("inf")) / middle
+    slower = useful.middle / useful.worst_90 if useful.worst_90 else float("inf")
     spread = sqrt(log(spec.step_factor) ** 2 + (Z90 / Z80 * log(slower)) ** 2) if slower < float("inf") else 50.0
     return Run(
         steps=spec.steps,
