@@ -137,10 +137,12 @@ def test_what_cannot_be_explained_is_refused_with_one_sentence(given: str, told:
     assert len(errors.splitlines()) == 1
 
 
-@pytest.mark.parametrize("chosen", [("--number", "TPOT"), ("--depth", "2")])
-def test_json_of_a_part_is_refused(chosen: tuple[str, str]) -> None:
-    code, text, errors = run("explain", "-", "--json", *chosen, given=json.dumps(CASE))
-    assert code == 2 and not text and "drop --number and --depth" in errors
+def test_json_opens_the_number_and_the_levels_that_are_asked_for() -> None:
+    whole, part = (breakdown(json.dumps(CASE), *more)["numbers"] for more in ((), ("--number", "tpot", "--depth", "1")))
+    tpot = next(node for node in whole if node["name"] == "TPOT")
+    for node in tpot["parts"]:
+        node.pop("parts", None)
+    assert part == [tpot]
 
 
 def test_an_unknown_number_is_refused_with_those_there_are() -> None:

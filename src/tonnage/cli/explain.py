@@ -14,7 +14,11 @@ INFEASIBLE = 3
 @click.command()
 @click.argument("path", metavar="FILE")
 @click.option("--option", "rank", type=click.IntRange(1), default=1, help="which option of a plan")
-@click.option("--depth", type=click.IntRange(0, 30), help="levels below each time  [default: 7, of a plan's option 6]")
+@click.option(
+    "--depth",
+    type=click.IntRange(0, 30),
+    help="levels below each time  [default: 7, of a plan's option 6, of JSON all]",
+)
 @click.option("--number", "only", metavar="NAME", help="one of them alone: TTFT, TPOT, 'end to end', step …")
 @why_option
 @click.option("--json", "as_json", is_flag=True, help="the times as nested nodes, schema tonnage.breakdown/1")
@@ -42,7 +46,7 @@ def explain(
     from tonnage.errors import BadRequest
     from tonnage.planning.breakdown import explain_file
     from tonnage.report.answers import explanation_of, show_document
-    from tonnage.report.breakdown import DEPTH, PLAN_DEPTH, breakdown_document, plan_breakdown
+    from tonnage.report.breakdown import DEPTH, PLAN_DEPTH, breakdown_document, opened_to, plan_breakdown
     from tonnage.report.document import as_json as json_text
     from tonnage.report.measured import with_measured
 
@@ -51,17 +55,16 @@ def explain(
     if as_json:
         if not found.breakdowns:
             raise BadRequest("this plan has no times to open; plans that serve or train with an option have")
-        if only is not None or depth is not None:
-            raise BadRequest("--json has every number to its full depth; drop --number and --depth, or --json")
-        click.echo(json_text(found.breakdowns[0] if len(found.breakdowns) == 1 else found.breakdowns))
+        opened = [opened_to(breakdown, depth=depth, only=only) for breakdown in found.breakdowns]
+        click.echo(json_text(opened[0] if len(opened) == 1 else opened))
         return
     deep = why or only is not None or depth is not None
     if found.plan is not None:
-        opened = explanation_of(found.plan, rank=rank)
-        show_document(plan_breakdown(opened, found.plan, rank=rank, breakdowns=found.breakdowns), why=why)
+        whole = explanation_of(found.plan, rank=rank)
+        show_document(plan_breakdown(whole, found.plan, rank=rank, breakdowns=found.breakdowns), why=why)
     levels = depth if depth is not None else DEPTH if found.plan is None else PLAN_DEPTH
     for breakdown in found.breakdowns if deep or found.plan is None else ():
-        opened = breakdown_document(breakdown, depth=levels, only=only)
-        show_document(opened if found.plan is not None else with_measured(opened, breakdown), why=deep)
+        shown = breakdown_document(breakdown, depth=levels, only=only)
+        show_document(shown if found.plan is not None else with_measured(shown, breakdown), why=deep)
     if found.plan is None and not all(breakdown.numbers for breakdown in found.breakdowns):
         ctx.exit(INFEASIBLE)

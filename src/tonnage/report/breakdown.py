@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-import msgspec
+from msgspec.structs import replace
 
 from tonnage.domain.answer import Breakdown, Evidence, Quantity
 from tonnage.errors import UnknownName
@@ -63,6 +63,18 @@ def breakdown_document(opened: Breakdown, *, depth: int = DEPTH, only: str | Non
     return with_names(Document(blocks(lead, None if opened.numbers and only else rest), tuple(why)))
 
 
+def opened_to(opened: Breakdown, *, depth: int | None, only: str | None) -> Breakdown:
+    """The same with so many levels below each number, all where `depth` is absent, and with one number alone."""
+    numbers = (_to_depth(node, depth) for node in _choose_numbers(opened.numbers, only))
+    return replace(opened, numbers=tuple(numbers))
+
+
+def _to_depth(node: Quantity, depth: int | None) -> Quantity:
+    if depth is None:
+        return node
+    return replace(node, parts=tuple(_to_depth(part, depth - 1) for part in node.parts) if depth > 0 else ())
+
+
 def breakdown_answer(opened: Breakdown, *, top: int | None = None, every: bool = False) -> Document:
     """A configuration opened, as the page shows it: `top` and `every` choose among options, of which it has none."""
     return breakdown_document(opened)
@@ -83,7 +95,7 @@ def plan_breakdown(explanation: Document, plan: Any, *, rank: int, breakdowns: S
     # The plan's own sentence speaks of the first option.
     first = [block for block in explanation.first if not (moved and isinstance(block, Headline))]
     opening = blocks(Headline(said) if moved else said, table, Note(hint=_REST))
-    return msgspec.structs.replace(explanation, first=(*first, *with_names(Document(opening)).first))
+    return replace(explanation, first=(*first, *with_names(Document(opening)).first))
 
 
 def _label(opened: Breakdown) -> str:
