@@ -35,6 +35,7 @@ from tonnage.catalog.rows import LIVING, VERSION, order
 from tonnage.data.archive import MANIFEST, SCHEMA, SIGNATURE, Entry, Manifest, read_release
 from tonnage.data.diff import diff_of, tables_of
 from tonnage.data.signature import BASE, ORDER, SIZE, P, Point, hash_of, times
+from tonnage.errors import TonnageError
 from tonnage.version import __version__
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -259,4 +260,7 @@ def run() -> None:
 
 
 if __name__ == "__main__":
-    run()
+    try:
+        run()
+    except TonnageError as problem:
+        sys.exit(f"data_release: {problem}")
