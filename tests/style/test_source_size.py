@@ -17,7 +17,8 @@ SOURCE = Path(__file__).parents[2] / "src/tonnage"
 SPINE = ("core", "domain", "planning", "questions", "report")
 MOST = {
     # 2026-11-28: 587,389 and 273,301 before one setup, driver, page and table of limits.
-    "all": 546_000,
+    # 200 of them: misspelt software of infer and rl is refused, explain --json keeps to its depth.
+    "all": 546_200,
     "spine": 247_400,
 }
 LEFT_OUT = {

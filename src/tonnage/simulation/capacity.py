@@ -259,7 +259,7 @@ def interpolated(batches: tuple[float, ...], factors: tuple[float, ...], *, conc
     return factors[i - 1] + share * (factors[i] - factors[i - 1])
 
 
-class Steady(msgspec.Struct, frozen=True):
+class Steady(Record):
     """A replica, or a unit of workers, and its load: the steady states that it may be in."""
 
     times: ReplicaTimes

@@ -17,12 +17,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage.physics.cache import cache_bytes_per_sequence
 from tonnage.physics.operators import operator_s
 from tonnage.physics.work import Operator
+from tonnage.record import Record
 from tonnage.simulation.capacity import (
     LONE,
     MOST_BUSY,
@@ -44,7 +44,7 @@ TURNS: Final = 12
 """Of the fixed point of a step and the prompts that gather during it."""
 
 
-class Unit(msgspec.Struct, frozen=True):
+class Unit(Record):
     """Workers of both kinds, all of one configuration; `one` is the state of one, under what arrives at all."""
 
     prefill: int

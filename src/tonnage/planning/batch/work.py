@@ -11,8 +11,6 @@ from datetime import date
 from functools import cache
 from typing import Final
 
-import msgspec
-
 from tonnage import catalog
 from tonnage.catalog.failures import spot_uptime
 from tonnage.domain.accelerator import Accelerator
@@ -29,13 +27,14 @@ from tonnage.planning.host import energy_of_run, energy_use, serving_needs
 from tonnage.planning.replica import MOST_CACHE
 from tonnage.pricing.bills import bill, hourly_usd
 from tonnage.pricing.terms import billing_rules, charged_hours, run_lines, useful_share
+from tonnage.record import Record
 from tonnage.simulation.served import Served
 
 SECONDS_PER_HOUR: Final = 3600.0
 MILLION: Final = 1e6
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True):
+class Work(Record, kw_only=True):
     """A configuration that can do the job, and how fast one full replica of it works."""
 
     configuration: Configuration
@@ -64,7 +63,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         return "batch" if self.served.running >= self.at.max_num_seqs else "kv"
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+class Candidate(Record, kw_only=True):
     """A work on an offer at one term, whether it is in time now or not."""
 
     work: Work
@@ -140,7 +139,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         return math.ceil(replicas / self.side_by_side) * self.step
 
 
-class JobRun(msgspec.Struct, frozen=True, kw_only=True):
+class JobRun(Record, kw_only=True):
     """The job on a number of instances."""
 
     at: Candidate

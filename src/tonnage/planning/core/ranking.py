@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage.domain.answer import Quantity
@@ -21,6 +20,7 @@ from tonnage.domain.plan import Bill, Choice, Configuration, RankedOption, Serve
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.train_plan import RunOption, TrainConfiguration
 from tonnage.planning.error_model import Pair, Ratio, correlation, tie_ratio, within_text
+from tonnage.record import Record
 from tonnage.simulation.autoscale import working_replicas
 
 NEAR: Final = 1.1
@@ -139,7 +139,7 @@ def at_risk(options: Sequence[Option]) -> Option | None:
     return min(cheaper, key=lambda option: option.cost.value, default=None)
 
 
-class Traits(msgspec.Struct, frozen=True, kw_only=True):
+class Traits(Record, kw_only=True):
     """What a choice between options looks at."""
 
     usd: float

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from tonnage.domain.answer import Quantity
@@ -42,6 +41,7 @@ from tonnage.planning.serve.option import (
 )
 from tonnage.planning.sessions.reuse import reusing_replica
 from tonnage.planning.sites import Site
+from tonnage.record import Record
 from tonnage.simulation.autoscale import working_replicas
 from tonnage.simulation.capacity import Point, stated
 from tonnage.units import show
@@ -60,7 +60,7 @@ SLO_RATIO: Final = 1.25
 NOTHING: Final = "nothing that was looked at serves it"
 
 
-class _Placed(msgspec.Struct, frozen=True, kw_only=True):
+class _Placed(Record, kw_only=True):
     """A candidate, how much more it takes than the mean field says, and what was asked of it already."""
 
     of: Candidate

@@ -38,6 +38,7 @@ from tonnage.planning.sites import Site
 from tonnage.pricing.bills import HOURS_PER_MONTH, bill, hourly_usd, instances_needed, usd_per_hour_of
 from tonnage.pricing.energy import busy_share
 from tonnage.pricing.terms import billing_rules, idle_usd, unit_costs
+from tonnage.record import Record
 from tonnage.simulation.autoscale import peak_load, replicas_in_all, working_replicas
 from tonnage.simulation.capacity import LONE, Point, ReplicaLoad, Steady, stated
 from tonnage.simulation.steps import Placement
@@ -55,7 +56,7 @@ OFFERS: Final = 4
 """Of one site that an option keeps: what it is ranked by, and others."""
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+class Candidate(Record, kw_only=True):
     """A configuration that holds the model and meets the objectives by the mean field."""
 
     site: Site
