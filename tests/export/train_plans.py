@@ -69,6 +69,7 @@ def train_plan(model: str = "meta-llama/Llama-3.1-8B", *, method: str = "full", 
         run=RUN,
         bill=bill,
         cost=Quantity(value=806.0, unit="USD"),
+        basis="derived",
     )
     pretrained = method == "pretrain"
     request = Train(model=model, tokens=1e9) if pretrained else FineTune(model=model, method=method, tokens=1e6)
