@@ -99,7 +99,7 @@ def _predict() -> dict[str, Any]:
                         "additionalProperties": False,
                         "properties": {
                             "cases": cases,
-                            CHOICE.name: {"enum": list(CHOICE.choices), "description": CHOICE.help},
+                            CHOICE.name: _or_absent(CHOICE),
                         },
                     }
                 }
