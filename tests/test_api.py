@@ -119,5 +119,5 @@ def test_a_machine_that_is_named() -> None:
     answer = tonnage.local("RTX 3060", memory="32 GB", context="4096")
     assert answer.feasible and answer.device == "rtx-3060-12gb"
     assert tonnage.to_dict(answer)["rows"][0]["context"] == 4096
-    with pytest.raises(TonnageError, match="no field .contxt.; did you mean .context."):
+    with pytest.raises(TonnageError, match="no field 'contxt'"):
         tonnage.local("RTX 3060", contxt="4096")
