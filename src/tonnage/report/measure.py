@@ -9,7 +9,7 @@ import msgspec
 
 from tonnage.domain.measurement import Capacity, DeviceMeasurement, Measurement, Point
 from tonnage.domain.train_measurement import StepTimes, TrainBudget, TrainMeasurement, TrainRun
-from tonnage.report.document import UNKNOWN, Command, Document, Headline, Note, document, grid
+from tonnage.report.document import UNKNOWN, Command, Document, Headline, Note, document, grid, sections
 from tonnage.report.metrics import METRICS, SPEEDS, objectives_text
 from tonnage.units import plural, show
 
@@ -141,7 +141,7 @@ def capacity_sentence(capacity: Capacity) -> str:
 
 def capacity_document(capacity: Capacity) -> Document:
     """Replicas for a load."""
-    return document(Headline(capacity_sentence(capacity)), why={"Why": capacity.reasons})
+    return document(Headline(capacity_sentence(capacity)), sections({"Why": capacity.reasons}))
 
 
 def budget_sentence(budget: TrainBudget) -> str:
@@ -163,7 +163,7 @@ def budget_document(budget: TrainBudget) -> Document:
         begin, end = phase.begin or show(phase.begin_s, "s"), phase.end or show(phase.end_s, "s")
         rows.append((phase.name, begin.replace("T", " "), end.replace("T", " "), _three(phase.accelerator_hours)))
     table = grid(["phase", "from", "to", "accelerator-hours>"], rows)
-    return document(Headline(budget_sentence(budget)), table, why={"Why": budget.reasons})
+    return document(Headline(budget_sentence(budget)), table, sections({"Why": budget.reasons}))
 
 
 def device_document(found: DeviceMeasurement, *, path: str) -> Document:
