@@ -47,7 +47,7 @@ bench: $(DEV)  ## how fast Tonnage itself is
 	$(RUN) tools.benchmarks $(ARGS)
 laws: $(DEV)  ## laws that no plan or prediction may break, swept over the catalogue
 	$(RUN) tools.benchmarks.laws $(ARGS)
-	TONNAGE_SWEEPS=full $(RUN) pytest $(PARALLEL) tests/property tests/planning tests/docs/test_request_files.py
+	TONNAGE_SWEEPS=full $(RUN) pytest $(PARALLEL) tests/property tests/core tests/questions tests/docs/test_request_files.py
 contract: $(DEV)  ## the HTTP API against its own document, every route and every check, by schemathesis
 	$(RUN) tools.contract $(ARGS)
 fuzz attack: $(DEV)  ## a million bad inputs for every reader of files; every promise of SECURITY.md tried from outside

@@ -79,7 +79,7 @@ def test_answers_draw_themselves_and_become_dictionaries() -> None:
 
 
 def test_a_frame_has_one_row_for_each_of_the_answer() -> None:
-    from tonnage.report.rows import rows_of
+    from tonnage.questions.rows import rows_of
 
     answer = tonnage.rent_or_buy("H100", utilisation="60 %")
     rows = rows_of(answer)

@@ -23,13 +23,13 @@ from typing import Any, NamedTuple
 
 from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.core.replica import build_replica, concurrency_limit
 from tonnage.domain.layout import Engine
 from tonnage.domain.plan import Configuration
 from tonnage.domain.precision import Precision
 from tonnage.domain.requests.common import Lengths
 from tonnage.optimize.layouts import WIDEST, replica_layouts
-from tonnage.planning.ask import answer
-from tonnage.planning.replica import build_replica, concurrency_limit
+from tonnage.questions.ask import answer
 from tonnage.simulation.capacity import ReplicaTimes
 
 RUNS = Path(__file__).parent / "bests.toml"

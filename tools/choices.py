@@ -40,16 +40,16 @@ from tonnage import catalog
 from tonnage.domain.batch_plan import BatchOption
 from tonnage.domain.infer_plan import InferOption
 from tonnage.domain.plan import ServeOption
-from tonnage.domain.rl_plan import RlOption
 from tonnage.domain.train_plan import TrainOption
 from tonnage.errors import TonnageError
-from tonnage.planning.ask import answer
-from tonnage.planning.requests.jobs import finetune_request, train_request
-from tonnage.planning.requests.serve import serve_request
-from tonnage.planning.serve.plan import serve_options
-from tonnage.planning.train.job import PATIENCE_S
-from tonnage.planning.train.plan import train_options
 from tonnage.pricing.bills import by_trust_and_cost
+from tonnage.questions.ask import answer
+from tonnage.questions.rl.answer import RlOption
+from tonnage.questions.serve.plan import serve_options
+from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.train.job import PATIENCE_S
+from tonnage.questions.train.plan import train_options
+from tonnage.questions.train.reading import finetune_request, train_request
 from tonnage.units import read
 
 TODAY: Final = date(2026, 11, 21)

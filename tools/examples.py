@@ -20,9 +20,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tonnage import catalog
+from tonnage.core.files import read_mapping
 from tonnage.errors import TonnageError
-from tonnage.planning.ask import answer_file
-from tonnage.planning.files import read_mapping
+from tonnage.questions.ask import answer_file
 from tonnage.units import show
 
 EXAMPLES: Final = Path(__file__).parents[1] / "examples"

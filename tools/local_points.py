@@ -25,12 +25,12 @@ import msgspec
 
 from tonnage import catalog
 from tonnage.catalog.hub import resolve
+from tonnage.core.machine import host_of
 from tonnage.domain.case import ServeResult
 from tonnage.domain.machine import LocalRow, Machine
 from tonnage.domain.precision import Precision
-from tonnage.planning.own.machine import host_of
-from tonnage.planning.own.speed import Asked, speed_of, speed_with
-from tonnage.planning.predict.predict import predict
+from tonnage.questions.own.speed import Asked, speed_of, speed_with
+from tonnage.questions.predict.predict import predict
 from tonnage.validation.cases import case_of
 from tonnage.validation.rows import Row, number, read_rows, text
 

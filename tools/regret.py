@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tonnage.planning.error_model import NINETY, chance_of
+from tonnage.core.error_model import NINETY, chance_of
 from tonnage.validation.contradictions import contradicting
 from tonnage.validation.grouping import read_grouping
 from tonnage.validation.out_of_sample import group_scores

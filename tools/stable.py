@@ -95,8 +95,8 @@ def _commands() -> Iterator[tuple[str, str]]:
 def _fields() -> Iterator[tuple[str, str]]:
     import msgspec
 
-    from tonnage.domain.requests.table import REQUESTS
-    from tonnage.planning.requests.described import describe_fields
+    from tonnage.questions.described import describe_fields
+    from tonnage.questions.requests import REQUESTS
 
     for question in REQUESTS:
         for field in msgspec.to_builtins(describe_fields(question)):
@@ -107,7 +107,7 @@ def _answers() -> Iterator[tuple[str, str]]:
     import msgspec
 
     from tonnage.domain.answer import Quantity
-    from tonnage.domain.requests.table import REQUESTS
+    from tonnage.questions.requests import REQUESTS
 
     kinds = [*_answer_types(), Quantity]
     _, components = msgspec.json.schema_components(tuple(kinds), ref_template="{name}")
@@ -155,8 +155,11 @@ def _leaves(
 
 
 def _answer_types() -> list[Any]:
-    from tonnage.domain import accuracy, adoption, answer, compare, cost, diagnosis, fit, listing, simulate
-    from tonnage.planning.plans import KINDS
+    from tonnage.domain import accuracy, answer, cost, diagnosis, listing, simulate
+    from tonnage.questions.adopt import answer as adoption
+    from tonnage.questions.compare import answer as compare
+    from tonnage.questions.fit import answer as fit
+    from tonnage.questions.plans import KINDS
 
     found = [*dict.fromkeys(KINDS.values()), compare.Check, compare.Verification, cost.RentOrBuy, diagnosis.Diagnosis]
     found += [fit.FitAnswer, listing.Listing, simulate.Simulated]
@@ -227,7 +230,7 @@ def page(now: dict[str, str], allowed: dict[str, dict[str, str]]) -> str:
         "From 1.0 on these names keep their meaning through every release of the same major number; until then a name",
         "of this list goes only after it was announced here. Additions come in any release.",
         "`tests/release/test_stable.py` fails on a name that is gone, or is of another type, and is not announced.",
-        "Plans of 0.1 open in every later release (`tests/planning/test_older_plans.py`), and so do its histories and",
+        "Plans of 0.1 open in every later release (`tests/questions/test_older_plans.py`), and so do its histories and",
         "sweeps (`tests/release/test_files_of_0_1.py`).", "",
         "| kind | names |", "|---|---|",
         *(f"| {WORDS[kind]} | {number:,} |" for kind, number in counts.items()), "",

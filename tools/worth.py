@@ -24,8 +24,8 @@ import numpy as np
 from tools.regret import LIMITS_MS, ROOT, Point, Question, Truth, asked, by_chance, likeliest
 
 from tonnage.catalog.intervals import causes
-from tonnage.planning.calibrate.worth import COMPETING, DRAWS, REPEATED, _Unknown, worth_measuring
-from tonnage.planning.error_model import NINETY
+from tonnage.core.error_model import NINETY
+from tonnage.questions.calibrate.worth import COMPETING, DRAWS, REPEATED, _Unknown, worth_measuring
 from tonnage.validation.out_of_sample import group_scores
 from tonnage.validation.rows import read_rows
 from tonnage.validation.scoring import score

@@ -23,23 +23,15 @@ from tonnage.version import __version__
 if TYPE_CHECKING:
     from tonnage.catalog import Additions
     from tonnage.domain.accelerator import Accelerator
-    from tonnage.domain.adoption import Adoption
-    from tonnage.domain.advice import Advice
     from tonnage.domain.answer import Breakdown
     from tonnage.domain.batch_plan import BatchPlan
-    from tonnage.domain.budget_plan import BudgetPlan
     from tonnage.domain.calibration import Calibrated
     from tonnage.domain.case import Case, Result
-    from tonnage.domain.compare import Comparison
     from tonnage.domain.cost import RentOrBuy
     from tonnage.domain.diagnosis import Diagnosis
-    from tonnage.domain.fit import FitAnswer
-    from tonnage.domain.fleet_plan import FleetPlan
     from tonnage.domain.infer_plan import InferPlan
-    from tonnage.domain.lifecycle import LifecyclePlan
     from tonnage.domain.machine import LocalAnswer
     from tonnage.domain.model import Model
-    from tonnage.domain.own_plan import OwnPlan
     from tonnage.domain.plan import ServePlan
     from tonnage.domain.published import Near
     from tonnage.domain.requests.typed import (
@@ -63,12 +55,20 @@ if TYPE_CHECKING:
         SimulateFields,
         TrainFields,
     )
-    from tonnage.domain.rl_plan import RlPlan
     from tonnage.domain.sessions import TraceSessions
     from tonnage.domain.simulate import Simulated
     from tonnage.domain.train_plan import TrainPlan
     from tonnage.measure.train.probe import Probe
-    from tonnage.report.charts.chart import Chart
+    from tonnage.questions.adopt.advice import Advice
+    from tonnage.questions.adopt.answer import Adoption
+    from tonnage.questions.budget.answer import BudgetPlan
+    from tonnage.questions.charts.chart import Chart
+    from tonnage.questions.compare.answer import Comparison
+    from tonnage.questions.fit.answer import FitAnswer
+    from tonnage.questions.fleet.answer import FleetPlan
+    from tonnage.questions.lifecycle.answer import LifecyclePlan
+    from tonnage.questions.own.answer import OwnPlan
+    from tonnage.questions.rl.answer import RlPlan
 
 __all__ = [
     "__version__",
@@ -115,9 +115,9 @@ def fit(model: str, *, additions: Additions | None = None, **fields: Unpack[FitF
         A field is wrong; the message is the sentence the command line prints.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planning.fit.fit import fit as answer
-    from tonnage.planning.requests.fit import fit_request
-    from tonnage.report.answers import with_html_view
+    from tonnage.questions.answers import with_html_view
+    from tonnage.questions.fit.fit import fit as answer
+    from tonnage.questions.fit.reading import fit_request
 
     asked = fit_request(_in_base_units("fit", {"model": model, **fields}))
     return with_html_view(answer(asked, additions=additions or NOTHING))
@@ -133,11 +133,11 @@ def local(accelerator: str | None = None, *, additions: Additions | None = None,
         A name or a field is wrong. That no model fits is an answer: `feasible` is False.
     """
     from tonnage.catalog import NOTHING
+    from tonnage.core.machine import machine_found
     from tonnage.measure.machine.detect import inventory_here, programs
-    from tonnage.planning.own.local import asked_machine, local_request
-    from tonnage.planning.own.local import local as answer
-    from tonnage.planning.own.machine import machine_found
-    from tonnage.report.answers import with_html_view
+    from tonnage.questions.answers import with_html_view
+    from tonnage.questions.own.local import asked_machine, local_request
+    from tonnage.questions.own.local import local as answer
 
     own = additions or NOTHING
     request = local_request({**fields, "accelerator": accelerator})
@@ -278,10 +278,10 @@ def plan_from_file(
     """
     from tonnage.adopt import read_running
     from tonnage.catalog import NOTHING
-    from tonnage.planning.adopt.adopt import adopt as answer
-    from tonnage.planning.files import read_text
-    from tonnage.planning.requests.adopt import adopt_request
-    from tonnage.report.answers import with_html_view
+    from tonnage.core.files import read_text
+    from tonnage.questions.adopt.adopt import adopt as answer
+    from tonnage.questions.adopt.reading import adopt_request
+    from tonnage.questions.answers import with_html_view
 
     own, text = additions or NOTHING, read_text(file)
     asked = adopt_request(_in_base_units("adopt", {"file": text, "model": model, **fields}), additions=own)
@@ -314,12 +314,12 @@ def advise(
     """
     from tonnage.adopt import read_running
     from tonnage.catalog import NOTHING
+    from tonnage.core.files import read_text
     from tonnage.measure.diagnose.sources import watch_of
     from tonnage.measure.points import look_at_service
-    from tonnage.planning.adopt.service import View, advise_service
-    from tonnage.planning.files import read_text
-    from tonnage.planning.requests.adopt import adopt_request
-    from tonnage.report.answers import with_html_view
+    from tonnage.questions.adopt.reading import adopt_request
+    from tonnage.questions.adopt.service import View, advise_service
+    from tonnage.questions.answers import with_html_view
 
     own, text = additions or NOTHING, read_text(file)
     asked = adopt_request(_in_base_units("adopt", {"file": text, **fields}), additions=own)
@@ -345,8 +345,8 @@ def trace(log: str) -> TraceSessions:
     TonnageError
         The log is missing, empty or damaged.
     """
-    from tonnage.planning.sessions.logs import trace_sessions
-    from tonnage.report.answers import with_html_view
+    from tonnage.questions.answers import with_html_view
+    from tonnage.questions.sessions.logs import trace_sessions
 
     return with_html_view(trace_sessions(log))
 
@@ -361,9 +361,9 @@ def rent_or_buy(machine: str, *, additions: Additions | None = None, **fields: U
         A field is wrong. That nobody rents the accelerator is an answer: `feasible` is False.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planning.cost.rent_or_buy import rent_or_buy as answer
-    from tonnage.planning.requests.cost import rent_or_buy_request
-    from tonnage.report.answers import with_html_view
+    from tonnage.questions.answers import with_html_view
+    from tonnage.questions.cost.reading import rent_or_buy_request
+    from tonnage.questions.cost.rent_or_buy import rent_or_buy as answer
 
     own = additions or NOTHING
     asked = rent_or_buy_request(_in_base_units("rent-or-buy", {"machine": machine, **fields}), additions=own)
@@ -406,7 +406,7 @@ def near(case: Case | Mapping[str, Any], *, limit: int = 5, additions: Additions
         The case is malformed or names something unknown.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planning.near import near as answer
+    from tonnage.core.near import near as answer
 
     return answer(_case(case), limit=limit, additions=additions or NOTHING)
 
@@ -428,7 +428,7 @@ def predict(
         The case is malformed or names something unknown.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planning.predict.predict import predict as answer
+    from tonnage.questions.predict.predict import predict as answer
 
     return answer(_case(case), additions=additions or NOTHING, why=why)
 
@@ -447,7 +447,7 @@ def explain(
     from tonnage.catalog import NOTHING
     from tonnage.domain.case import InferCase, ServeCase, TrainCase
     from tonnage.errors import BadRequest
-    from tonnage.planning.breakdown import explain_case, explain_plan
+    from tonnage.questions.explain.explain import explain_case, explain_plan
 
     if isinstance(what, Mapping | ServeCase | TrainCase | InferCase):
         return explain_case(_case(what), additions=additions or NOTHING)
@@ -460,7 +460,7 @@ def explain(
 def _case(case: Any) -> Case:
     from msgspec import Struct
 
-    from tonnage.planning.predict.case_lines import case_of_object, check_case
+    from tonnage.questions.predict.case_lines import case_of_object, check_case
 
     if isinstance(case, Struct):
         return check_case(cast("Case", case))
@@ -511,9 +511,9 @@ def simulate(*, additions: Additions | None = None, **fields: Unpack[SimulateFie
         A field is wrong. That the model does not fit is an answer: `fits` is False.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planning.requests.simulate import simulation_of
-    from tonnage.planning.simulate.simulate import simulate as answer
-    from tonnage.report.answers import with_html_view
+    from tonnage.questions.answers import with_html_view
+    from tonnage.questions.simulate.reading import simulation_of
+    from tonnage.questions.simulate.simulate import simulate as answer
 
     return with_html_view(answer(simulation_of(_in_base_units("simulate", fields)), additions=additions or NOTHING))
 
@@ -530,9 +530,9 @@ def compare(
         A field is wrong. That no way fits is an answer: `fits` is False.
     """
     from tonnage.catalog import NOTHING
-    from tonnage.planning.compare.compare import compare as answer
-    from tonnage.planning.compare.compare import configurations_of
-    from tonnage.report.answers import with_html_view
+    from tonnage.questions.answers import with_html_view
+    from tonnage.questions.compare.compare import compare as answer
+    from tonnage.questions.compare.compare import configurations_of
 
     asked = configurations_of({**_in_base_units("simulate", fields), "ways": ways})
     return with_html_view(answer(asked, additions=additions or NOTHING))
@@ -564,9 +564,9 @@ def calibrate(
     from tonnage.catalog import NOTHING
     from tonnage.catalog.additions import save_calibration
     from tonnage.measure.points import read_points, read_training
-    from tonnage.planning.calibrate.calibrate import calibrate as answer
-    from tonnage.planning.calibrate.training import calibrate_training, train_rows_of
-    from tonnage.planning.requests.calibrate import calibrate_request, check_engine, stacks_of
+    from tonnage.questions.calibrate.calibrate import calibrate as answer
+    from tonnage.questions.calibrate.reading import calibrate_request, check_engine, stacks_of
+    from tonnage.questions.calibrate.training import calibrate_training, train_rows_of
 
     own = additions or NOTHING
     settings = tuple(f"{name}={value}" for name, value in (options or {}).items())
@@ -605,8 +605,8 @@ def diagnose(
     from tonnage.catalog import NOTHING
     from tonnage.measure.diagnose.sources import diagnose as answer
     from tonnage.measure.diagnose.sources import watch_of
-    from tonnage.planning.remedy import stated_facts, with_plan
-    from tonnage.report.answers import with_html_view
+    from tonnage.questions.adopt.remedy import stated_facts, with_plan
+    from tonnage.questions.answers import with_html_view
 
     own = additions or NOTHING
     known = stated_facts(accelerator=accelerator, model=model, additions=own)
@@ -617,16 +617,16 @@ def diagnose(
 
 def _plan_kind(kind: str, fields: Mapping[str, Any], *, additions: Additions | None) -> Any:
     from tonnage.catalog import NOTHING
-    from tonnage.planning.ask import answer
-    from tonnage.report.answers import with_html_view
+    from tonnage.questions.answers import with_html_view
+    from tonnage.questions.ask import answer
 
     return with_html_view(answer(kind, _in_base_units(kind, fields), additions=additions or NOTHING))
 
 
 def _in_base_units(question: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Plain numbers are in base units: rate=4 is 4/s, ttft=0.5 is 0.5 s."""
-    from tonnage.domain.requests.table import REQUESTS
-    from tonnage.planning.requests.reading import in_base_units
+    from tonnage.core.reading import in_base_units
+    from tonnage.questions.requests import REQUESTS
 
     return in_base_units(fields, REQUESTS[question])
 
@@ -656,7 +656,7 @@ def to_frame(answer: Any, what: str = "rows") -> Any:
     BadRequest
         The answer has no such rows, or neither library is installed.
     """
-    from tonnage.report.rows import frame
+    from tonnage.questions.rows import frame
 
     return frame(answer, what)
 
@@ -668,7 +668,7 @@ def charts(answer: Any) -> tuple[Chart, ...]:
     Each holds its numbers as a table (`columns`, `rows`); `chart.vega(theme)` is its Vega-Lite document, a plain
     dictionary for any renderer; a notebook shows it.
     """
-    from tonnage.report.answers import with_html_view
-    from tonnage.report.charts import charts_of
+    from tonnage.questions.answers import with_html_view
+    from tonnage.questions.charts import charts_of
 
     return tuple(map(with_html_view, charts_of(answer)))

@@ -13,12 +13,12 @@ from tests.sweeps import FULL
 
 from tonnage import export
 from tonnage.adopt import read_running
-from tonnage.domain.adoption import Adoption, Running
 from tonnage.domain.plan import ServePlan
-from tonnage.planning.adopt.adopt import adopt
-from tonnage.planning.launchable import launchable_option
-from tonnage.planning.requests.adopt import adopt_request
-from tonnage.report.answers import document_of
+from tonnage.questions.adopt.adopt import adopt
+from tonnage.questions.adopt.answer import Adoption, Running
+from tonnage.questions.adopt.reading import adopt_request
+from tonnage.questions.answers import document_of
+from tonnage.questions.launchable import launchable_option
 from tonnage.report.terminal import print_blocks
 
 FILES = Path(__file__).parent / "files"

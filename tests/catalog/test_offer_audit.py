@@ -12,9 +12,9 @@ from tools import prices
 from tonnage import catalog
 from tonnage.catalog import offer_audit
 from tonnage.catalog.offer_audit import market_prices, offers_audit
+from tonnage.core.sites import sites
 from tonnage.domain.money import Offer, Price
 from tonnage.domain.requests.common import Filters
-from tonnage.planning.sites import sites
 from tonnage.pricing.bills import bill, primary_first
 
 TODAY = date(2026, 11, 22)

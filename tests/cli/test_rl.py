@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import tonnage
 from tonnage.cli import root
 from tonnage.errors import BadRequest
-from tonnage.planning.predict.case_lines import case_of_object
+from tonnage.questions.predict.case_lines import case_of_object
 
 CASE = {
     "kind": "rl", "model": "llama-3.1-8b", "accelerator": "h100-sxm5-80gb", "count": 16, "prompts_per_step": 32,

@@ -10,14 +10,14 @@ from click.testing import CliRunner
 from tests.sweeps import FULL
 
 from tonnage.cli import root
+from tonnage.core.files import read_mapping
 from tonnage.domain.case import InferResult, ServeResult, TrainResult
-from tonnage.planning.files import read_mapping
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 REQUESTS = sorted(path.name for path in EXAMPLES.glob("*.yaml") if "plan" in read_mapping(str(path)))
 
 EU = {"AT", "BE", "DE", "ES", "FI", "FR", "IE", "IT", "LU", "NL", "PL", "PT", "SE", "DK", "CZ", "EE"}
-# Its 20 simulations take as long as all other documents; `make laws` runs them, and tests/planning/fleet smaller ones.
+# Its 20 simulations take as long as all other documents; `make laws` runs them, and tests/questions/fleet smaller ones.
 BY_AVERAGES = set() if FULL else {"fleet-of-five.yaml"}
 Check = Callable[[dict[str, Any]], bool]
 

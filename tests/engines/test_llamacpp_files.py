@@ -2,8 +2,8 @@
 
 import pytest
 
+from tonnage.core.deployment import resolve
 from tonnage.domain.case import ServeCase, Traffic
-from tonnage.planning.deployment import resolve
 
 
 def test_weights_beside_experts_of_4_bits_are_in_8() -> None:

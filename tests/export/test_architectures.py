@@ -22,8 +22,8 @@ from tonnage.adopt import read_running
 from tonnage.catalog.models import models
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
 from tonnage.errors import BadRequest
-from tonnage.planning import launchable as launching
-from tonnage.planning.launchable import launchable_option
+from tonnage.questions import launchable as launching
+from tonnage.questions.launchable import launchable_option
 
 TARGETS = sorted(name for name, target in export.known_targets().items() if {"train", "finetune"} & set(target.kinds))
 LLAMA = "meta-llama/Meta-Llama-3.1-8B"

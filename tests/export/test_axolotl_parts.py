@@ -6,8 +6,8 @@ import pytest
 
 from tonnage import export
 from tonnage.domain.train_plan import TrainPlan
-from tonnage.planning.ask import answer
-from tonnage.planning.launchable import launchable_option
+from tonnage.questions.ask import answer
+from tonnage.questions.launchable import launchable_option
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ import tonnage
 from tonnage import export
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.errors import BadRequest
-from tonnage.planning.launchable import launchable_option
+from tonnage.questions.launchable import launchable_option
 
 TARGETS = ("vllm-batch", "ray-data", "skypilot")
 FAKE = """

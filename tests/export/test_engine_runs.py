@@ -15,7 +15,7 @@ import pytest
 
 import tonnage
 from tonnage import export
-from tonnage.planning.launchable import launchable_option
+from tonnage.questions.launchable import launchable_option
 
 pytest.importorskip("gguf", reason="the test makes a GGUF model: pip install gguf")
 xllamacpp = pytest.importorskip("xllamacpp", reason="the test serves it: pip install xllamacpp")

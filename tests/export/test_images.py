@@ -12,7 +12,7 @@ from tests.export.plans import CASES, plan
 from tests.export.train_plans import SIXTEEN, TRAIN_CASES, train_plan
 
 from tonnage import export
-from tonnage.planning.launchable import launchable_option
+from tonnage.questions.launchable import launchable_option
 
 ROWS = list(csv.DictReader(files("tonnage.export").joinpath("data/images.csv").read_text("utf-8").splitlines()))
 NAMED = re.compile(r"""(?:["']?image(?:_id)?["']?: ["']?(?:docker:)?|docker run [^\n]*? )([\w./-]+:[\w.-]+)""")

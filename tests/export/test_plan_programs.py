@@ -14,7 +14,7 @@ from tests.export.train_plans import SHAPE, TRAIN_CASES, train_plan
 
 from tonnage import export
 from tonnage.errors import BadRequest
-from tonnage.planning.launchable import launchable_option
+from tonnage.questions.launchable import launchable_option
 
 TARGETS = ("nemo", "neuronx")
 TRAINIUM = {k: v for k, v in TRAIN_CASES["neuronx-lora"][1].items() if k != "method"}

@@ -16,7 +16,7 @@ from tonnage import export
 from tonnage.domain.plan import SeparatePools, ServePlan
 from tonnage.domain.sessions import PrefixReuse
 from tonnage.errors import BadRequest
-from tonnage.planning.launchable import launchable_option
+from tonnage.questions.launchable import launchable_option
 
 SCHEMAS = Path(__file__).parents[2] / "tools" / "export-validators"
 POOLS = {"prefill_workers": 2, "decode_workers": 6}

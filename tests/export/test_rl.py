@@ -14,11 +14,11 @@ import yaml
 from msgspec.structs import replace
 from tests.conftest import Golden
 
-from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.errors import BadRequest
 from tonnage.export import export, known_targets
-from tonnage.planning.ask import answer
-from tonnage.planning.launchable import launchable_option
+from tonnage.questions.ask import answer
+from tonnage.questions.launchable import launchable_option
+from tonnage.questions.rl.answer import RlOption, RlPlan
 
 FOLDER = Path(__file__).parents[1] / "golden" / "export"
 FIELDS = {

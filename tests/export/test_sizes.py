@@ -11,7 +11,7 @@ from tests.export.plans import TWO_NODES, plan
 
 from tonnage import export
 from tonnage.domain.plan import ServePlan
-from tonnage.planning.launchable import launchable_option
+from tonnage.questions.launchable import launchable_option
 
 R1 = {
     "model": "deepseek-ai/DeepSeek-R1",

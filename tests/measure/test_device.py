@@ -17,7 +17,7 @@ from tonnage.domain.model import Attention, LayerGroup, Mlp, Model
 from tonnage.errors import BadRequest
 from tonnage.measure import device as measuring
 from tonnage.measure.device import device_toml, measure_device
-from tonnage.planning.predict.inference import predict_infer
+from tonnage.questions.predict.inference import predict_infer
 
 
 def rate(name: str, value: float, shape: str = "", dtype: str = "", unit: str = "FLOP/s") -> Rate:

@@ -5,10 +5,10 @@ from statistics import median
 import pytest
 
 from tonnage.catalog.eagle import acceptance_for
+from tonnage.core.deployment import resolve
+from tonnage.core.replica import drafting_grid
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.requests.common import Lengths
-from tonnage.planning.deployment import resolve
-from tonnage.planning.replica import drafting_grid
 from tonnage.simulation.steps import StepTable, step_table
 
 LLAMA = "meta-llama/Meta-Llama-3.1-8B"

@@ -14,7 +14,7 @@ from tonnage.physics.goodput import (
     time_between_interruptions_s,
     useful_time_fraction,
 )
-from tonnage.planning.train.plan import plan_train
+from tonnage.questions.train.plan import plan_train
 from tonnage.simulation.run import Cluster, RunSpec, run_over_time
 
 

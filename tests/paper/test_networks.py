@@ -10,7 +10,7 @@ from tonnage.physics.diffusion import denoiser_transformer_work
 from tonnage.physics.speech import decoder_step_work, encoder_work
 from tonnage.physics.unet import unet_work, vae_decoder_work
 from tonnage.physics.work import Work
-from tonnage.planning.predict.infer_work import precision_of, stages_of
+from tonnage.questions.predict.infer_work import precision_of, stages_of
 
 FP16 = precision_of("fp16")
 

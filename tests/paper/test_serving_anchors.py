@@ -11,7 +11,7 @@ from tonnage import catalog
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.layout import Layout
 from tonnage.domain.precision import Precision
-from tonnage.planning.predict.serving import predict_serve
+from tonnage.questions.predict.serving import predict_serve
 
 FP16 = Precision(weights="fp16", kv="fp16", activations="fp16")
 EIGHT_B = "meta-llama/Meta-Llama-3-8B"

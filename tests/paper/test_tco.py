@@ -12,10 +12,10 @@ import math
 import pytest
 
 from tonnage.domain.cost import OwnedMachine
-from tonnage.planning.cost.inputs import inputs_of, machine_of
-from tonnage.planning.cost.rent_or_buy import server_of
-from tonnage.planning.requests.cost import rent_or_buy_request
 from tonnage.pricing.owning import owned_usd, owned_usd_per_used_hour
+from tonnage.questions.cost.inputs import inputs_of, machine_of
+from tonnage.questions.cost.reading import rent_or_buy_request
+from tonnage.questions.cost.rent_or_buy import server_of
 
 WORKED = {
     # machine: (years, total USD, USD per accelerator-hour at 100 %, 80 %, 70 %, 30 %)

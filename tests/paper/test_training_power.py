@@ -15,10 +15,10 @@ from __future__ import annotations
 import pytest
 
 from tonnage import catalog
+from tonnage.core.host import LoadShare, machine_draw, machine_power
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import TrainCase, TrainResult
-from tonnage.planning.host import LoadShare, machine_draw, machine_power
-from tonnage.planning.predict.predict import predict
+from tonnage.questions.predict.predict import predict
 
 
 def drawn(model: str, accelerator: str, **fields: object) -> Quantity:

@@ -5,7 +5,7 @@ import pytest
 
 from tonnage.domain.case import Links, TrainCase, TrainCaseLayout, TrainResult
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model
-from tonnage.planning.predict.training import predict_train
+from tonnage.questions.predict.training import predict_train
 
 
 def rate(found: TrainResult) -> float:

@@ -18,8 +18,8 @@ from tonnage.export import export
 from tonnage.physics.activations import logit_bytes
 from tonnage.physics.parameters import parameters
 from tonnage.physics.training_memory import training_memory
-from tonnage.planning.ask import answer
-from tonnage.planning.train.setup import resolve_setup
+from tonnage.questions.ask import answer
+from tonnage.questions.train.setup import resolve_setup
 from tonnage.simulation.training import forward_time, step_time
 from tonnage.simulation.training_tree import step_tree
 

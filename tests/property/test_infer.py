@@ -11,7 +11,7 @@ from tonnage import catalog
 from tonnage.catalog.fitted import offline, silicon_of
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.case import InferCase
-from tonnage.planning.predict.inference import Setup, batch_times, predict_infer, setup_of
+from tonnage.questions.predict.inference import Setup, batch_times, predict_infer, setup_of
 from tonnage.simulation.offline import machine_of
 
 MODELS = st.sampled_from(

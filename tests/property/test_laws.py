@@ -30,9 +30,9 @@ from tools.benchmarks.law_pairs import (
 )
 from tools.benchmarks.laws import EXCEPTIONS, excused, listed, sweep, table, used, write_exceptions
 
+from tonnage.core.deployment import resolve
 from tonnage.domain.precision import number_format
 from tonnage.physics.transformer import Tokens, step_work
-from tonnage.planning.deployment import resolve
 
 HELD = {"format": 40, "tensor": 20, "part": 60, "bytes": 50, "engine": 20, "overload": 20}
 """Laws, and comparisons of each that are asked here; of `part` with those of other makers, which are `vendor`."""

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from tonnage.domain.cost import OwnedMachine, Rent
 from tonnage.domain.money import Offer, Price
 from tonnage.domain.plan import Bill
-from tonnage.planning.cost.rents import meeting_point
 from tonnage.pricing.bills import bill
 from tonnage.pricing.owning import (
     break_even_utilisation,
@@ -22,6 +21,7 @@ from tonnage.pricing.owning import (
     resale_share,
 )
 from tonnage.pricing.terms import billed_hours, useful_share
+from tonnage.questions.cost.rents import meeting_point
 
 MACHINES = st.builds(
     OwnedMachine,

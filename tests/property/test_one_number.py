@@ -19,12 +19,12 @@ from tonnage.domain.requests.serve import Serve
 from tonnage.domain.simulate import Simulation, SimulationTraffic
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.errors import TonnageError
-from tonnage.planning.ask import answer
-from tonnage.planning.predict.predict import predict
-from tonnage.planning.requests.serve import serve_request
-from tonnage.planning.serve.option import share_of
-from tonnage.planning.serve.plan import plan_serve
-from tonnage.planning.simulate.simulate import simulate
+from tonnage.questions.ask import answer
+from tonnage.questions.predict.predict import predict
+from tonnage.questions.serve.option import share_of
+from tonnage.questions.serve.plan import plan_serve
+from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.simulate.simulate import simulate
 
 TODAY = date(2026, 11, 22)
 MODELS = (
@@ -177,10 +177,10 @@ def test_a_batch_takes_what_a_saturated_case_takes(engine: str, name: str) -> No
 def test_a_fleet_takes_what_a_plan_takes() -> None:
     """A fleet of one workload starts from the same capacities as the plan of that workload."""
     from tonnage.catalog.hub import resolve as model_of
-    from tonnage.planning.deployment import resolve
-    from tonnage.planning.replica import build_replica, replica_of
-    from tonnage.planning.serve.option import state_of
-    from tonnage.planning.sites import sites
+    from tonnage.core.deployment import resolve
+    from tonnage.core.replica import build_replica, replica_of
+    from tonnage.core.sites import sites
+    from tonnage.core.steady_state import state_of
 
     request, options = planned(
         {

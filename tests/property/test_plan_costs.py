@@ -10,12 +10,12 @@ import pytest
 
 from tonnage import catalog
 from tonnage.domain.batch_plan import BatchPlan
-from tonnage.domain.lifecycle import LifecyclePlan
 from tonnage.domain.plan import Bill, ServePlan
 from tonnage.domain.train_plan import TrainPlan
-from tonnage.planning.ask import answer
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.pricing.terms import billing_rules, charged_hours
+from tonnage.questions.ask import answer
+from tonnage.questions.lifecycle.answer import LifecyclePlan
 
 TODAY = date(2026, 11, 21)
 EIGHT = "meta-llama/Llama-3.1-8B-Instruct"

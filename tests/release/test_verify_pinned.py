@@ -12,8 +12,8 @@ import pytest
 from tests.sweeps import FULL
 from tools.data_release import build, public_key
 
+from tonnage.core.files import read_mapping
 from tonnage.data.diff import tables_of
-from tonnage.planning.files import read_mapping
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SEED, SOON = bytes(range(32)), "2099.01.01"

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.catalog import NOTHING
-from tonnage.planning.ask import QUESTIONS, answer
-from tonnage.planning.compare.files import compare_files
-from tonnage.planning.cost.rent_or_buy import rent_or_buy
-from tonnage.planning.files import read_mapping
-from tonnage.planning.requests.cost import rent_or_buy_request
-from tonnage.planning.requests.simulate import simulation_of
-from tonnage.planning.simulate.simulate import simulate
+from tonnage.core.files import read_mapping
+from tonnage.questions.ask import QUESTIONS, answer
+from tonnage.questions.compare.files import compare_files
+from tonnage.questions.cost.reading import rent_or_buy_request
+from tonnage.questions.cost.rent_or_buy import rent_or_buy
+from tonnage.questions.simulate.page import simulation_question
+from tonnage.questions.simulate.reading import simulation_of
+from tonnage.questions.simulate.simulate import simulate
 from tonnage.report.document import Document
-from tonnage.report.simulation import simulation_question
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 TODAY: Final = date(2026, 11, 22)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tonnage
-from tonnage.report.answers import show
+from tonnage.questions.answers import show
 from tonnage.units import whole_percent
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"

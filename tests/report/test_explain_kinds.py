@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import tonnage
 from tonnage.cli import root
-from tonnage.planning.ask import QUESTIONS
+from tonnage.questions.ask import QUESTIONS
 from tonnage.report.document import as_json
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"

@@ -6,7 +6,7 @@ import pytest
 
 import tonnage
 from tonnage.errors import BadRequest, UnknownName
-from tonnage.report.rows import break_even_rows, rows_of, tree_rows
+from tonnage.questions.rows import break_even_rows, rows_of, tree_rows
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 

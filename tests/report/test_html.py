@@ -8,9 +8,9 @@ import pytest
 
 import tonnage
 from tonnage.errors import BadRequest
-from tonnage.planning.plans import Plan
-from tonnage.report.answers import EXPLANATIONS, document_of, explanation_of, fragment, show, show_document
-from tonnage.report.charts import charts_of
+from tonnage.questions.answers import EXPLANATIONS, document_of, explanation_of, fragment, show, show_document
+from tonnage.questions.charts import charts_of
+from tonnage.questions.plans import Plan
 from tonnage.report.document import Headline, Meter, Meters, Section, Table, Text, grid
 from tonnage.report.html import blocks, figures, report, standalone, table
 from tonnage.report.picture import save

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 import tonnage
 from tonnage.domain.answer import Quantity
-from tonnage.report.answers import show, with_html_view
+from tonnage.questions.answers import show, with_html_view
 from tonnage.report.wording import money, span
 
 EXPONENT = re.compile(r"\de[+-]\d")

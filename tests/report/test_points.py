@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tonnage.cli import root
+from tonnage.questions.predict.page import sweep_document
 from tonnage.report.document import Headline, Table
-from tonnage.report.points import sweep_document
 
 CASE: dict[str, Any] = {
     "kind": "serve",

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from tests.report.examples import answered, names, question, texts_of
 
 import tonnage
+from tonnage.core.error_model import ErrorModel, chance_within
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import Choice
-from tonnage.planning.error_model import ErrorModel, chance_within
-from tonnage.report.answers import DOCUMENTS, document_of, fragment, show
+from tonnage.questions.answers import DOCUMENTS, document_of, fragment, show
 from tonnage.report.document import Document, Headline, Table
 from tonnage.report.markdown import markdown
 from tonnage.report.names import model_name, part_name, product

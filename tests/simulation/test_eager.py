@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from tonnage.core.deployment import Deployment, resolve
+from tonnage.core.serving_traffic import grid_of
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.precision import Precision
-from tonnage.planning.deployment import Deployment, resolve
-from tonnage.planning.serve.traffic import grid_of
 from tonnage.simulation.step_parts import decode_attention_work, launched_apart, parts_of
 
 

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.core.deployment import Deployment, deploy
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.layout import Layout
 from tonnage.domain.requests.images import Images
 from tonnage.physics.vision import encoder_of, image_of, token_bytes
-from tonnage.planning.deployment import Deployment, deploy
 from tonnage.simulation.encoder import Encoders, encode_s, encoder_share, hits_of, kept_bytes
 
 MODEL = resolve("Qwen2.5-VL-7B")

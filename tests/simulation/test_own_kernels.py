@@ -4,13 +4,13 @@ import pytest
 from msgspec.structs import replace
 
 from tonnage import catalog
+from tonnage.core.deployment import resolve
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.layout import Engine
 from tonnage.domain.precision import Precision
 from tonnage.engines.registry import resolve_engine
 from tonnage.physics.work import Operator
-from tonnage.planning.deployment import resolve
-from tonnage.planning.predict.serving import predict_serve
+from tonnage.questions.predict.serving import predict_serve
 from tonnage.simulation.own_kernels import (
     Batching,
     batching_of,

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage.catalog.traffic import profile
+from tonnage.core.deployment import resolve
+from tonnage.core.serving_traffic import grid_of
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.errors import BadRequest
-from tonnage.planning.deployment import resolve
-from tonnage.planning.serve.traffic import grid_of
 from tonnage.simulation.rollout import RolloutLoad, fullest_share, response_lengths, rollout
 from tonnage.simulation.steps import StepTable, step_table
 

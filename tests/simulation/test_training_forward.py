@@ -9,7 +9,7 @@ from tonnage import catalog
 from tonnage.catalog import hub
 from tonnage.domain.case import TrainCase, TrainCaseLayout
 from tonnage.errors import BadRequest
-from tonnage.planning.train.setup import resolve_setup
+from tonnage.questions.train.setup import resolve_setup
 from tonnage.simulation.training import forward_time, step_time
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tonnage.domain.answer import gap, leaves
 from tonnage.domain.case import TrainCase, TrainCaseLayout
-from tonnage.planning.predict.training import predict_train
+from tonnage.questions.predict.training import predict_train
 
 WITHIN = 1e-9
 

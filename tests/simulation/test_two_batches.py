@@ -5,12 +5,12 @@ from bisect import bisect_left
 import pytest
 from msgspec.structs import replace
 
+from tonnage.core.deployment import resolve
+from tonnage.core.replica import replica_of
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.layout import Layout
 from tonnage.domain.requests.common import Lengths
-from tonnage.planning.deployment import resolve
-from tonnage.planning.replica import replica_of
 from tonnage.simulation.step_parts import parts_of, rows_work
 from tonnage.simulation.steps import step_grid, step_table
 

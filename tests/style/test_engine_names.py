@@ -23,7 +23,7 @@ ALLOWED = {
     "catalog/hub/dense.py": ({"maxtext"}, "an importer of other tools' configurations"),
     "catalog/hub/names.py": ({"hf", "unsloth", "megatron", "mlx"}, "words of model names"),
     "catalog/downloads.py": ({"mlx", "ollama"}, "columns of the table of files"),
-    "planning/own/mixed.py": ({"llama-server"}, "the program whose command is written"),
+    "questions/own/mixed.py": ({"llama-server"}, "the program whose command is written"),
     "measure/history.py": ({"vllm", "sglang", "transformers"}, "Python packages whose versions are kept"),
     "export/batch.py": ({"vllm"}, "the engine whose offline class the exported loop calls"),
     "adopt/__init__.py": ({"axolotl", "trl"}, "reads the files of these programs"),

@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 
 import msgspec
 import pytest
 from tests.style.source import modules, tree_of
 
+from tonnage.core.reading import NAMES, request_fields
 from tonnage.domain.requests import field as declarations
 from tonnage.domain.requests.field import GROUPS, Field, attributes_of, fields_of, groups_of
-from tonnage.domain.requests.table import REQUESTS
-from tonnage.planning.requests.reading import NAMES, request_fields
+from tonnage.questions.requests import REQUESTS
 from tonnage.units import DIMENSIONS
 
 DECLARING = ("domain/requests/", "domain/layout.py", "domain/case.py", "domain/rl.py")
+REQUEST = re.compile(r"questions/\w+/request(_\w+)?\.py")
 MAKERS = ("Field", *(name for name in vars(declarations) if name.endswith("_field")))
 BESIDE = {"web/questions.py": "lists of groups and the ways of a comparison, as one box of a form"}
 """Modules that make a `Field` of their own, and why."""
 DERIVED = {
-    ("traffic", "planning/requests/serve.py"): "lengths where neither they nor a profile are given: chat's",
-    ("seq_len", "planning/requests/jobs.py"): "the shortest sequence that a number of tokens is held against",
-    ("kind", "planning/requests/fleet.py"): "of a workload, from the fields it has",
-    ("survives", "planning/requests/fleet.py"): "from the number of zones",
-    ("spot_share", "planning/requests/fleet.py"): "from the kind of workload",
-    ("per_node", "planning/requests/fleet.py"): "from the number of accelerators",
-    ("buckets", "planning/requests/fleet.py"): "one, where neither a number nor a list is given",
-    ("machine", "planning/requests/cost.py"): "the usual server, whose accelerator and key are two attributes",
+    ("traffic", "core/load_fields.py"): "lengths where neither they nor a profile are given: chat's",
+    ("seq_len", "questions/train/reading.py"): "the shortest sequence that a number of tokens is held against",
+    ("kind", "questions/fleet/reading.py"): "of a workload, from the fields it has",
+    ("survives", "questions/fleet/reading.py"): "from the number of zones",
+    ("spot_share", "questions/fleet/reading.py"): "from the kind of workload",
+    ("per_node", "questions/fleet/reading.py"): "from the number of accelerators",
+    ("buckets", "questions/fleet/reading.py"): "one, where neither a number nor a list is given",
+    ("machine", "questions/cost/reading.py"): "the usual server, whose accelerator and key are two attributes",
     ("option", "web/app.py"): "which option of a plan is exported or opened; an engine's setting elsewhere",
-    ("think_time", "planning/requests/serve.py"): "of a user, turned into a rate",
+    ("think_time", "questions/serve/reading.py"): "of a user, turned into a rate",
 }
 """Fields whose default follows from other fields, so that no attribute holds it."""
+
+
+def _declares(path: str) -> bool:
+    return path.startswith(DECLARING) or REQUEST.fullmatch(path) is not None
 
 
 def _structs() -> list[type[msgspec.Struct]]:
@@ -56,7 +62,7 @@ def test_fields_are_declared_beside_their_attributes_and_nowhere_else() -> None:
         path
         for path, text in modules()
         if "Field" in text and "domain.requests.field" in text
-        if _calls(text, *MAKERS) and not path.startswith(DECLARING)
+        if _calls(text, *MAKERS) and not _declares(path)
     }
     assert elsewhere == set(BESIDE)
 
@@ -66,7 +72,7 @@ def test_no_help_of_a_field_stands_anywhere_else() -> None:
     again = [
         (path, node.value)
         for path, text in modules()
-        if not path.startswith(DECLARING)
+        if not _declares(path)
         for node in ast.walk(tree_of(text))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in helps
     ]
@@ -78,7 +84,7 @@ def test_no_reader_repeats_the_default_of_a_field() -> None:
     again = {
         (call.args[0].value, path)
         for path, text in modules()
-        if path.startswith(("planning/requests/", "cli/", "web/"))
+        if path.startswith(("core/load_fields.py", "cli/", "web/")) or path.endswith("/reading.py")
         for call in _calls(text, "get")
         if len(call.args) == 2 and isinstance(call.args[0], ast.Constant) and call.args[0].value in names
         if isinstance(call.args[1], (ast.Constant, ast.Name, ast.IfExp, ast.Call))

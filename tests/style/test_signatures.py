@@ -99,4 +99,4 @@ def test_the_limit_of_eight_knows_its_exceptions(text: str, module: str, caught:
     ],
 )
 def test_the_limit_of_two_knows_its_exceptions(text: str, caught: bool) -> None:
-    assert bool(too_positional(functions_in(text, "planning/x.py"))) is caught
+    assert bool(too_positional(functions_in(text, "questions/x.py"))) is caught

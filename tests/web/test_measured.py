@@ -21,9 +21,9 @@ from tonnage.catalog import NOTHING, Additions, gather
 from tonnage.catalog.additions import calibration_toml
 from tonnage.domain.calibration import Calibration, Stretch
 from tonnage.errors import TonnageError
-from tonnage.planning.ask import answer
-from tonnage.planning.remedy import with_plan
-from tonnage.report.answers import document_of
+from tonnage.questions.adopt.remedy import with_plan
+from tonnage.questions.answers import document_of
+from tonnage.questions.ask import answer
 from tonnage.report.document import Document, as_json
 from tonnage.web.answering import answer_form
 from tonnage.web.measured import CHOICE
@@ -244,7 +244,7 @@ def test_they_are_named_where_nothing_does_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # What relaxing buys is many plans more, and none of this.
-    monkeypatch.setattr("tonnage.planning.core.header.what_relaxing_buys", lambda *_: ())
+    monkeypatch.setattr("tonnage.core.header.what_relaxing_buys", lambda *_: ())
     fields = {**ASKED[path][0], **changed}
     answer, plain = (answer_form(QUESTIONS[path], fields, additions=one) for one in (own, other))
     assert not answer.feasible and answer.binding.limit == limit

@@ -8,7 +8,7 @@ import pytest
 from tests.style.source import modules, tree_of
 
 import tonnage
-from tonnage.report.answers import document_of
+from tonnage.questions.answers import document_of
 from tonnage.report.document import Note
 from tonnage.report.html import blocks as as_html
 from tonnage.report.markdown import markdown

@@ -110,8 +110,8 @@ def _file(content: str, *command: str, name: str = "request.yaml") -> None:
 
 
 def _quoted(field: str, text: str) -> None:
-    from tonnage.planning.quotes import quotes_of_file
-    from tonnage.planning.requests.serve import serve_request
+    from tonnage.core.quotes import quotes_of_file
+    from tonnage.questions.serve.reading import serve_request
 
     entry = {"accelerator": "H100", "price": "$2/h", "term": "12 months", field: text}
     with tempfile.TemporaryDirectory() as folder:

@@ -29,8 +29,8 @@ def start_up() -> list[Row]:
 
 def planning() -> list[Row]:
     """A plan over the whole catalogue, from a cold start, and configurations looked at per second."""
-    from tonnage.planning.requests.serve import serve_request
-    from tonnage.planning.serve.plan import plan_serve
+    from tonnage.questions.serve.plan import plan_serve
+    from tonnage.questions.serve.reading import serve_request
 
     best_of(1, SERVE)  # compiles the simulator, once on a machine
     decided, quick = best_of(3, SERVE), best_of(3, [*SERVE, "--quick"])
@@ -56,7 +56,7 @@ def predictions() -> list[Row]:
     import msgspec
 
     from tonnage.domain.case import Case
-    from tonnage.planning.predict.predict import predict
+    from tonnage.questions.predict.predict import predict
 
     cases = {
         "serve": '{"kind":"serve","model":"meta-llama/Llama-3.1-70B","accelerator":"h100-sxm5-80gb",'

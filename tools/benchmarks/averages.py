@@ -22,13 +22,13 @@ from msgspec.structs import replace
 
 from tonnage.catalog import NOTHING
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.core.sites import sites
 from tonnage.domain.requests.serve import Serve
-from tonnage.planning.requests.serve import serve_request
-from tonnage.planning.serve import decide, plan
-from tonnage.planning.serve.capacity_search import SearchedCapacity, draw_requests, point_at, search_capacity
-from tonnage.planning.serve.option import Candidate, needed_of
-from tonnage.planning.serve.variations import sure_cost
-from tonnage.planning.sites import sites
+from tonnage.questions.serve import decide, plan
+from tonnage.questions.serve.capacity_search import SearchedCapacity, draw_requests, point_at, search_capacity
+from tonnage.questions.serve.option import Candidate, needed_of
+from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.serve.variations import sure_cost
 from tonnage.simulation.capacity import Point
 
 TRAFFIC: Final = ("chat", "code", "rag", "long-chat", "summarise", "reasoning", "agent", "batch")

@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 
 from tonnage import catalog
 from tonnage.catalog.engines import formats
+from tonnage.core.deployment import resolve
+from tonnage.core.error_model import structure
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.case import ServeCase, ServeResult, Traffic
 from tonnage.domain.layout import Layout
@@ -23,9 +25,7 @@ from tonnage.physics.cache import cache_bytes_per_sequence
 from tonnage.physics.collectives import has_link, link_rate
 from tonnage.physics.efficiency import peak_flop_per_s
 from tonnage.physics.memory import weight_bytes
-from tonnage.planning.deployment import resolve
-from tonnage.planning.error_model import structure
-from tonnage.planning.predict.predict import predict
+from tonnage.questions.predict.predict import predict
 from tonnage.units import GB, MiB
 
 MODELS: Final = (

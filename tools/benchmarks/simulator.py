@@ -47,9 +47,9 @@ def _compiled() -> float:
 
 def _replica(prompt: float, output: float, **more: Any) -> Any:
     """An 8B model on one H100 under vLLM."""
+    from tonnage.core.deployment import resolve
+    from tonnage.core.replica_arrays import replica_arrays
     from tonnage.domain.case import ServeCase, Traffic
-    from tonnage.planning.deployment import resolve
-    from tonnage.planning.replica_arrays import replica_arrays
 
     case = ServeCase(
         model="meta-llama/Llama-3.1-8B-Instruct",
@@ -64,7 +64,7 @@ def _replica(prompt: float, output: float, **more: Any) -> Any:
 
 def _chat(rate: float, n: int = N) -> Any:
     from tonnage.domain.simulate import SimulationTraffic
-    from tonnage.planning.simulate.traffic import traffic_of
+    from tonnage.questions.simulate.traffic import traffic_of
 
     return traffic_of(SimulationTraffic(profile="chat", rate_per_s=rate, num_requests=n)).requests
 
@@ -84,7 +84,7 @@ def _speed(replica: Any, requests: Any) -> float:
 
 def _preempting() -> float:
     from tonnage.domain.simulate import SimulationTraffic
-    from tonnage.planning.simulate.traffic import traffic_of
+    from tonnage.questions.simulate.traffic import traffic_of
 
     replica = _replica(1000.0, 8000.0)
     traffic = SimulationTraffic(prompt_tokens=1000.0, output_tokens=8000.0, rate_per_s=1.0, num_requests=20_000)
@@ -103,7 +103,7 @@ def _search(replica: Any) -> float:
 
 def _hashed(path: Path) -> float:
     from tonnage.domain.simulate import SimulationTraffic
-    from tonnage.planning.simulate.traffic import traffic_of
+    from tonnage.questions.simulate.traffic import traffic_of
 
     traced = traffic_of(SimulationTraffic(trace=str(path)))
     replica = _replica(traced.prompt_mean, traced.output_mean, block_tokens=traced.hash_tokens)

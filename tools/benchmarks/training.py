@@ -23,8 +23,8 @@ def layouts() -> list[Row]:
 def _searched(name: str, count: int, *, batch: int) -> float:
     from tonnage import catalog
     from tonnage.domain.case import TrainCase
-    from tonnage.planning.train.job import Job
-    from tonnage.planning.train.search import Place, fastest_arrangements
+    from tonnage.questions.train.job import Job
+    from tonnage.questions.train.search import Place, fastest_arrangements
 
     job = Job(
         kind="train",

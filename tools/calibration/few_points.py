@@ -32,16 +32,16 @@ import msgspec
 import numpy as np
 
 from tonnage.catalog.intervals import Priors, priors
+from tonnage.core.deployment import resolve
+from tonnage.core.drift import Array, drift_covariance, numbers_of, place_of
+from tonnage.core.drift import Numbers as At
+from tonnage.core.error_model import NINETY
 from tonnage.domain.calibration import Learnt
 from tonnage.domain.case import ServeCase
 from tonnage.errors import TonnageError
-from tonnage.planning.calibrate.fit import shares_of
-from tonnage.planning.calibrate.loads import in_flight_of, shipped_interruption, shipped_overheads, under_stretch
-from tonnage.planning.calibrate.posterior import NAMES, next_point, posterior
-from tonnage.planning.deployment import resolve
-from tonnage.planning.drift import Array, drift_covariance, numbers_of, place_of
-from tonnage.planning.drift import Numbers as At
-from tonnage.planning.error_model import NINETY
+from tonnage.questions.calibrate.fit import shares_of
+from tonnage.questions.calibrate.loads import in_flight_of, shipped_interruption, shipped_overheads, under_stretch
+from tonnage.questions.calibrate.posterior import NAMES, next_point, posterior
 from tonnage.validation.cases import case_of, kind_of
 from tonnage.validation.grouping import group_by, labels_of, read_grouping
 from tonnage.validation.left_out import left_out_predictions

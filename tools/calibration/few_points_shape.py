@@ -43,12 +43,12 @@ from tools.calibration.few_points import (
 from tonnage import catalog
 from tonnage.catalog import hub
 from tonnage.catalog.intervals import Priors, priors
+from tonnage.core import train_estimate as estimate
+from tonnage.core.error_model import NINETY
 from tonnage.domain.calibration import Learnt
 from tonnage.domain.case import ServeCase, TrainCase
-from tonnage.planning.calibrate.posterior import NAMES, covariance_of
-from tonnage.planning.error_model import NINETY
-from tonnage.planning.train import estimate
-from tonnage.planning.train.setup import resolve_setup
+from tonnage.questions.calibrate.posterior import NAMES, covariance_of
+from tonnage.questions.train.setup import resolve_setup
 from tonnage.validation.cases import case_of, kind_of
 from tonnage.validation.grouping import group_by, labels_of, read_grouping
 from tonnage.validation.left_out import left_out_predictions

@@ -29,7 +29,7 @@ from tonnage.catalog.fitted import offline
 from tonnage.domain.case import InferCase
 from tonnage.domain.offline import Offline
 from tonnage.errors import TonnageError
-from tonnage.planning.predict.inference import Setup, load_times, predict_infer, setup_of
+from tonnage.questions.predict.inference import Setup, load_times, predict_infer, setup_of
 from tonnage.validation.cases import case_of, kind_of
 from tonnage.validation.quantities import measured_numbers, predicted_number
 from tonnage.validation.rows import Row, read_rows, text

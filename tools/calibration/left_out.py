@@ -42,8 +42,8 @@ import fits
 from msgspec.structs import replace
 
 import tonnage.catalog.engines as overheads_table
-import tonnage.planning.predict.inference as infer_door
-import tonnage.planning.predict.training as train_door
+import tonnage.questions.predict.inference as infer_door
+import tonnage.questions.predict.training as train_door
 from tonnage.validation.grouping import LEFT_OUT, Grouping, group_by, read_grouping
 from tonnage.validation.left_out import COLUMNS, left_out_predictions
 from tonnage.validation.metrics import absolute_error_share, quantile

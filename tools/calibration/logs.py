@@ -29,8 +29,8 @@ from tools.calibration.replay import (
     stretch_model,
 )
 
+from tonnage.core.deployment import THROUGH_HOST
 from tonnage.domain.case import Links
-from tonnage.planning.deployment import THROUGH_HOST
 from tonnage.validation.logs import COLUMNS, FILE, MEASURED, QUANTITIES, log_errors, read_facts
 
 SOURCE = "casys-kaist/LLMServingSim bench/examples (MIT)"

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from tonnage import catalog
 from tonnage.catalog.published import COLUMNS, MEASURED
+from tonnage.core.near import describe_case
 from tonnage.domain.model import Model
 from tonnage.errors import TonnageError
-from tonnage.planning.near import describe_case
 from tonnage.validation.cases import case_of
 from tonnage.validation.quantities import measured_numbers
 from tonnage.validation.rows import Row, read_rows, text

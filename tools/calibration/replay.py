@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from tonnage import catalog
+from tonnage.core.deployment import Deployment, resolve
+from tonnage.core.replica_arrays import replica_arrays
 from tonnage.domain.case import Links, ServeCase, Traffic
 from tonnage.domain.engine_spec import Overheads
 from tonnage.domain.layout import Layout
 from tonnage.errors import BadFact, echo
 from tonnage.physics.parameters import active_parameters
-from tonnage.planning.deployment import Deployment, resolve
-from tonnage.planning.replica_arrays import replica_arrays
 from tonnage.simulation.simulated import Limits, ReplicaArrays, Requests, StepArrays, requests_of, step_arrays
 from tonnage.simulation.step_parts import Placement
 from tonnage.simulation.steps import StepGrid, step_grid, step_table

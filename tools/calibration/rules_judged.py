@@ -15,13 +15,13 @@ from tools.calibration.rules_of_money import MONEY, RuleOfThumb
 from tonnage import catalog
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.case import InferCase, ServeCase, Traffic
-from tonnage.domain.fit import FitAnswer
 from tonnage.domain.precision import Precision
 from tonnage.physics.parameters import active_parameters, parameters
-from tonnage.planning.fit.fit import fit
-from tonnage.planning.predict.inference import predict_infer
-from tonnage.planning.predict.serving import predict_serve
-from tonnage.planning.requests.fit import fit_request
+from tonnage.questions.fit.answer import FitAnswer
+from tonnage.questions.fit.fit import fit
+from tonnage.questions.fit.reading import fit_request
+from tonnage.questions.predict.inference import predict_infer
+from tonnage.questions.predict.serving import predict_serve
 from tonnage.units import GB
 
 __all__ = ["RULES", "rules_of_thumb"]

@@ -28,14 +28,14 @@ import msgspec
 import numpy as np
 from scipy.optimize import least_squares
 
+from tonnage.core.deployment import Deployment, resolve
+from tonnage.core.serving_traffic import grid_of, pool_grids, pools_of, under_load
 from tonnage.domain.case import ServeCase
 from tonnage.domain.engine_spec import Overheads, with_async_scheduling
 from tonnage.domain.precision import number_format
 from tonnage.errors import TonnageError
 from tonnage.physics.efficiency import peak_flop_per_s
 from tonnage.physics.parameters import active_parameters
-from tonnage.planning.deployment import Deployment, resolve
-from tonnage.planning.serve.traffic import grid_of, pool_grids, pools_of, under_load
 from tonnage.simulation.disaggregated import disaggregated_loop
 from tonnage.simulation.served import Served
 from tonnage.simulation.steps import StepGrid, step_table

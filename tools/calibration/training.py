@@ -31,7 +31,7 @@ from tonnage.domain.model import Model
 from tonnage.domain.training import TrainCoefficients, TrainSetup
 from tonnage.errors import TonnageError
 from tonnage.physics.training_memory import training_memory
-from tonnage.planning.train.setup import Chosen, resolve_setup
+from tonnage.questions.train.setup import Chosen, resolve_setup
 from tonnage.simulation.training import step_time
 from tonnage.validation.quantities import flop_of_sequence
 from tonnage.validation.rows import Row, number, read_rows, text

@@ -19,7 +19,7 @@ from tonnage.domain.plan import ServePlan
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.export import export
 from tonnage.export.job import job
-from tonnage.planning.launchable import launchable_option
+from tonnage.questions.launchable import launchable_option
 
 ORCHESTRATED: Final = {
     f"train-{target}": (target, {**SIXTEEN, "sharding": "hsdp", "term": "spot"})

@@ -28,7 +28,7 @@ from tools.forecasts.cases import COUNT, cases
 
 from tonnage.domain.case import Case, ServeCase, TrainCase
 from tonnage.errors import TonnageError
-from tonnage.planning.predict.predict import predict
+from tonnage.questions.predict.predict import predict
 from tonnage.validation.cases import case_of
 from tonnage.validation.quantities import Measured, measured_numbers, predicted_number
 from tonnage.validation.rows import Row, read_rows

@@ -15,7 +15,7 @@ import msgspec
 
 from tonnage.domain.case import Case, ServeCase
 from tonnage.errors import TonnageError
-from tonnage.planning.predict.predict import predict
+from tonnage.questions.predict.predict import predict
 
 __all__ = ["COUNT", "cases"]
 

@@ -78,8 +78,8 @@ def _infer(pick: random.Random) -> dict[str, Any]:
 
 
 def _predicted(case: dict[str, Any]) -> object:
-    from tonnage.planning.predict.case_lines import case_of_object
-    from tonnage.planning.predict.predict import predict
+    from tonnage.questions.predict.case_lines import case_of_object
+    from tonnage.questions.predict.predict import predict
 
     return predict(case_of_object(case))
 

@@ -122,15 +122,15 @@ def write(shape: Shape, size: int, path: Path) -> None:
 def read_large(reader: str, path: Path) -> object:
     """Read a file by the reader of that name."""
     if reader in {"requests", "request-json"}:
-        from tonnage.planning.files import read_mapping
+        from tonnage.core.files import read_mapping
 
         return read_mapping(str(path))
     if reader == "quotes":
-        from tonnage.planning.quotes import quotes_of_file
+        from tonnage.core.quotes import quotes_of_file
 
         return quotes_of_file(str(path))
     if reader.startswith("cases"):
-        from tonnage.planning.predict.case_lines import raw_cases
+        from tonnage.questions.predict.case_lines import raw_cases
 
         with path.open("rb") as file:
             return sum(1 for _ in raw_cases(file, yaml=reader == "cases-yaml"))
@@ -147,7 +147,7 @@ def read_large(reader: str, path: Path) -> object:
 
         return sum(1 for _ in read_rows(path))
     if reader == "plans":
-        from tonnage.planning.plans import read_plan
+        from tonnage.questions.plans import read_plan
 
         return read_plan(str(path))
     if reader == "inventory":
@@ -156,7 +156,7 @@ def read_large(reader: str, path: Path) -> object:
         return read_inventory(path)
     if reader == "adopt":
         from tonnage.adopt import read_running
-        from tonnage.planning.files import read_text
+        from tonnage.core.files import read_text
 
         return read_running(read_text(str(path)), name=path.name)
     if reader == "additions":

@@ -85,19 +85,19 @@ def _units(data: bytes) -> list[object]:
 
 
 def _quotes(path: Path) -> object:
-    from tonnage.planning.quotes import quotes_of_file
-    from tonnage.planning.requests.serve import serve_request
+    from tonnage.core.quotes import quotes_of_file
+    from tonnage.questions.serve.reading import serve_request
 
     return serve_request({"model": "8B", "rate": "2/s", "quotes": quotes_of_file(str(path))})
 
 
 def _request(path: Path) -> object:
-    from tonnage.planning.ask import QUESTIONS, kind_of, reader_of
-    from tonnage.planning.files import read_mapping
+    from tonnage.core.files import read_mapping
+    from tonnage.questions.ask import QUESTIONS, kind_of, reader_of
 
     fields = read_mapping(str(path))
     if "cost" in fields:
-        from tonnage.planning.requests.cost import rent_or_buy_request
+        from tonnage.questions.cost.reading import rent_or_buy_request
 
         return rent_or_buy_request({name: value for name, value in fields.items() if name != "cost"})
     if "sweep" in fields:
@@ -105,7 +105,7 @@ def _request(path: Path) -> object:
 
         return sweep_of(fields)
     if "plan" not in fields:
-        from tonnage.planning.requests.simulate import simulation_of
+        from tonnage.questions.simulate.reading import simulation_of
 
         return simulation_of(fields)
     kind, asked = kind_of(fields)
@@ -206,7 +206,7 @@ def _streams() -> Iterator[bytes]:
 
 
 def _plan(path: Path) -> object:
-    from tonnage.planning.plans import read_plan
+    from tonnage.questions.plans import read_plan
 
     return read_plan(str(path))
 
@@ -263,7 +263,7 @@ def _added() -> Iterator[bytes]:
 
 def _case(data: bytes) -> object:
     from tonnage.errors import BadRequest
-    from tonnage.planning.predict.case_lines import case_of_object
+    from tonnage.questions.predict.case_lines import case_of_object
 
     try:
         raw = msgspec.json.decode(data)
@@ -318,14 +318,14 @@ def _name(data: bytes) -> object:
 
 
 def _machine(path: Path) -> object:
+    from tonnage.core.machine import machine_found
     from tonnage.measure.machine.detect import read_inventory
-    from tonnage.planning.own.machine import machine_found
 
     return machine_found(read_inventory(path))
 
 
 def _owned(data: bytes) -> object:
-    from tonnage.planning.own.machine import read_owned
+    from tonnage.core.machine import read_owned
 
     return read_owned(data.decode("utf-8", "replace"))
 
@@ -353,7 +353,7 @@ def _pasted(data: bytes) -> object:
 
 
 def _sessions(path: Path) -> object:
-    from tonnage.planning.sessions.logs import trace_sessions
+    from tonnage.questions.sessions.logs import trace_sessions
 
     return trace_sessions(str(path))
 

@@ -24,7 +24,7 @@ import msgspec
 
 from tonnage.domain.case import Case, ServeCase
 from tonnage.errors import TonnageError
-from tonnage.planning.predict.predict import predict
+from tonnage.questions.predict.predict import predict
 from tonnage.validation.cases import case_of
 from tonnage.validation.quantities import Measured, measured_numbers, predicted_number
 from tonnage.validation.rows import Row, read_rows, text

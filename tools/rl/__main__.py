@@ -29,7 +29,7 @@ from tools.rl.scoring import (
 
 from tonnage.catalog.fitted import rl_coefficients
 from tonnage.domain.rl import NOTHING_FITTED
-from tonnage.planning.rl.step import predict_rl
+from tonnage.questions.rl.step import predict_rl
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "rl-accuracy.md"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tonnage.domain.case import TrainCase, TrainCaseLayout, TrainResult
-from tonnage.planning.predict.predict import predict
+from tonnage.questions.predict.predict import predict
 from tonnage.units import GiB
 
 ROOT = Path(__file__).parents[2]

@@ -22,12 +22,12 @@ from tonnage.catalog.hub.resolve import resolve
 from tonnage.domain.case import TrainCaseLayout
 from tonnage.domain.layout import Layout
 from tonnage.domain.precision import Precision
-from tonnage.domain.requests.rl import Rl
 from tonnage.domain.rl import RlCase, RlCoefficients
-from tonnage.domain.rl_plan import RlSplit
-from tonnage.planning.rl.candidates import best_of
-from tonnage.planning.rl.step import predict_rl
-from tonnage.planning.train.search import Place
+from tonnage.questions.rl.answer import RlSplit
+from tonnage.questions.rl.candidates import best_of
+from tonnage.questions.rl.request import Rl
+from tonnage.questions.rl.step import predict_rl
+from tonnage.questions.train.search import Place
 
 __all__ = [
     "MODELS",

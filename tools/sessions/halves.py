@@ -17,7 +17,7 @@ import numpy as np
 
 from tonnage.catalog.traces import Trace, find_trace, read_trace
 from tonnage.domain.sessions import HitsAt
-from tonnage.planning.sessions.logs import first_half, hits_over_size, links_of, trace_sessions
+from tonnage.questions.sessions.logs import first_half, hits_over_size, links_of, trace_sessions
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from tonnage.catalog.traces import read_trace
 from tonnage.domain.sessions import SessionClass, SessionProfile, Spread
-from tonnage.planning.sessions.logs import fit_sessions
+from tonnage.questions.sessions.logs import fit_sessions
 from tonnage.simulation.session_steady import steady_turns
 
 MOONCAKE: Final = "Mooncake, FAST 2025, Apache-2.0"

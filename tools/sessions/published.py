@@ -25,17 +25,17 @@ from msgspec.structs import replace
 
 from tonnage.catalog.traces import find_trace, read_trace
 from tonnage.catalog.traffic import session_profiles
+from tonnage.core.deployment import Deployment, resolve
+from tonnage.core.replica import replica_of
+from tonnage.core.serving_traffic import open_load
+from tonnage.core.session_reuse import reused_at
 from tonnage.domain.case import ServeCase, ServeResult, Traffic
 from tonnage.domain.requests.common import Lengths
 from tonnage.domain.requests.serve import Serve
 from tonnage.domain.requests.sessions import SessionFields
 from tonnage.domain.sessions import SessionClass, SessionProfile
-from tonnage.planning.deployment import Deployment, resolve
-from tonnage.planning.predict.predict import predict
-from tonnage.planning.replica import replica_of
-from tonnage.planning.serve.traffic import open_load
-from tonnage.planning.sessions.logs import hits_over_size
-from tonnage.planning.sessions.reuse import reused_at
+from tonnage.questions.predict.predict import predict
+from tonnage.questions.sessions.logs import hits_over_size
 from tonnage.simulation.session_steady import steady_turns
 
 ROOT = Path(__file__).parents[2]

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tonnage.adopt.documents import whole_of
-from tonnage.domain.adoption import Machine
 from tonnage.errors import BadFact, echo
 from tonnage.export.target import accelerators_called
 from tonnage.export.target import names as spelled
+from tonnage.questions.adopt.answer import Machine
 
 _LABELS: Final = {"cloud.google.com/gke-accelerator": "gke", "nvidia.com/gpu.product": "product"}
 _INSTANCE: Final = (

@@ -39,7 +39,7 @@ def accuracy(files: tuple[str, ...], **options: Any) -> None:
     """
     from msgspec.structs import replace
 
-    from tonnage.planning.requests.reading import build, read_fields
+    from tonnage.core.reading import build, read_fields
     from tonnage.report.accuracy import as_markdown
     from tonnage.validation.report import accuracy_report, peer_report, read_tables
     from tonnage.validation.scoring import report_of
@@ -70,8 +70,8 @@ def accuracy(files: tuple[str, ...], **options: Any) -> None:
 
 
 def _print(report: AccuracyReport, *, why: bool, as_json: bool) -> None:
+    from tonnage.questions.answers import show_document
     from tonnage.report.accuracy import accuracy_document, as_text
-    from tonnage.report.answers import show_document
     from tonnage.report.document import as_json as json_text
 
     if as_json or why or not on_terminal():

@@ -18,12 +18,12 @@ from tonnage.cli.options import (
     today_option,
     why_option,
 )
-from tonnage.domain.requests.table import REQUESTS
+from tonnage.questions.requests import REQUESTS
 
 if TYPE_CHECKING:
     from tonnage.catalog import Additions
-    from tonnage.domain.adoption import Running
-    from tonnage.domain.requests.adopt import Adopt
+    from tonnage.questions.adopt.answer import Running
+    from tonnage.questions.adopt.request import Adopt
 
 
 @click.command(cls=Grouped)
@@ -50,7 +50,7 @@ def adopt(file: str, today_as: str | None, better: str | None, **options: Any) -
     Kubernetes (LeaderWorkerSet, KServe, Ray Serve), Compose, SkyPilot or dstack, an axolotl or TRL configuration, a
     torchtitan TOML, a Megatron-LM launch script. Nothing in it is run.
     """
-    from tonnage.planning.adopt.adopt import adopt as answer
+    from tonnage.questions.adopt.adopt import adopt as answer
     from tonnage.report.document import as_json
 
     output, additions, today = output_of(options), own_facts(options), options.pop("today")
@@ -64,8 +64,8 @@ def adopt(file: str, today_as: str | None, better: str | None, **options: Any) -
 def read_service(file: str, options: dict[str, Any], *, additions: Additions) -> tuple[Adopt, Running]:
     """What is asked of the service that a file starts, and what the file says."""
     from tonnage.adopt import read_running
-    from tonnage.planning.files import read_text
-    from tonnage.planning.requests.adopt import adopt_request
+    from tonnage.core.files import read_text
+    from tonnage.questions.adopt.reading import adopt_request
 
     text = read_text(file)
     running = read_running(text, name="standard input" if file == "-" else file)

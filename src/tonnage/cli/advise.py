@@ -19,7 +19,7 @@ from tonnage.cli.options import (
     today_option,
     why_option,
 )
-from tonnage.domain.requests.table import REQUESTS
+from tonnage.questions.requests import REQUESTS
 
 
 @click.command(cls=Grouped)
@@ -55,7 +55,7 @@ def advise(file: str, sources: tuple[str, ...], **options: Any) -> None:
     """
     from tonnage.measure.diagnose.sources import Watch
     from tonnage.measure.points import look_at_service
-    from tonnage.planning.adopt.service import View, advise_service
+    from tonnage.questions.adopt.service import View, advise_service
 
     output, additions = output_of(options), own_facts(options)
     taken = ("window_s", "match", "reuse", "log", "upgrade", "no_calibration", "today")

@@ -20,8 +20,8 @@ from tonnage.cli.options import (
     show_progress,
     why_option,
 )
-from tonnage.domain.requests.calibrate import CalibrateRequest
 from tonnage.domain.requests.field import fields_of
+from tonnage.questions.calibrate.request import CalibrateRequest
 
 
 @click.command(cls=Grouped)
@@ -53,9 +53,9 @@ def calibrate(measurements: tuple[str, ...], **options: Any) -> None:
     """
     from tonnage.catalog.additions import save_calibration
     from tonnage.measure.points import read_points, read_training
-    from tonnage.planning.calibrate.calibrate import calibrate as answer
-    from tonnage.planning.calibrate.training import calibrate_training, train_rows_of
-    from tonnage.planning.requests.calibrate import calibrate_request, check_engine, stacks_of
+    from tonnage.questions.calibrate.calibrate import calibrate as answer
+    from tonnage.questions.calibrate.reading import calibrate_request, check_engine, stacks_of
+    from tonnage.questions.calibrate.training import calibrate_training, train_rows_of
     from tonnage.report.wording import plural
 
     output, additions = output_of(options), own_facts(options)

@@ -42,7 +42,7 @@ def compare(files: tuple[str, ...], **options: Any) -> None:
       small steps: {engine_options: {max_num_batched_tokens: 512}}
       as it is: {}
     """
-    from tonnage.planning.compare.files import compare_files
+    from tonnage.questions.compare.files import compare_files
 
     found = compare_files(files, additions=own_facts(options), watch=watch_bar())
     asked = [*_models(files), f"{len(found.sides)} configurations: {', '.join(found.sides)}"]
@@ -51,9 +51,9 @@ def compare(files: tuple[str, ...], **options: Any) -> None:
 
 def _models(files: tuple[str, ...]) -> list[str]:
     """Models that the files name, as people write them; standard input is passed over."""
+    from tonnage.core.files import read_mapping
     from tonnage.errors import TonnageError
-    from tonnage.planning.files import read_mapping
-    from tonnage.planning.predict.case_lines import raw_cases
+    from tonnage.questions.predict.case_lines import raw_cases
     from tonnage.report.names import model_name
 
     found: dict[str, None] = {}

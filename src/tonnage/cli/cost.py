@@ -45,9 +45,9 @@ def _rent_or_buy(path: str | None, **fields: Any) -> None:
     tonnage cost rent-or-buy l40s-8gpu-pcie --country DE --electricity '$0.24/kWh'
     tonnage cost rent-or-buy H200 --purchase '$310000' --rent '$2.60/h'
     """
-    from tonnage.planning.cost.rent_or_buy import rent_or_buy
-    from tonnage.planning.files import read_mapping
-    from tonnage.planning.requests.cost import rent_or_buy_request
+    from tonnage.core.files import read_mapping
+    from tonnage.questions.cost.reading import rent_or_buy_request
+    from tonnage.questions.cost.rent_or_buy import rent_or_buy
 
     output, additions, today = output_of(fields), own_facts(fields), fields.pop("today")
     if path is None and str(fields.get("machine")).endswith((".yaml", ".yml")):

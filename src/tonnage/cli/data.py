@@ -21,7 +21,7 @@ def data(ctx: click.Context) -> None:
     when its day is later than that of the shipped data, unless one is pinned (here, or by TONNAGE_DATA=VERSION).
     """
     if ctx.invoked_subcommand is None:
-        from tonnage.report.answers import show_document
+        from tonnage.questions.answers import show_document
         from tonnage.report.data import status_document
 
         show_document(status_document())
@@ -78,7 +78,7 @@ def pin_command(version: str) -> None:
     """Answer from VERSION until told otherwise; `shipped` = what came with the program, `latest` = the newest."""
     from tonnage.catalog import rows
     from tonnage.data.update import pin
-    from tonnage.report.answers import show_document
+    from tonnage.questions.answers import show_document
     from tonnage.report.data import status_document
 
     pin(version)
@@ -94,7 +94,7 @@ def verify_command(ctx: click.Context, version: str | None) -> None:
     from tonnage.catalog.rows import installed_versions
     from tonnage.data.archive import checked_release, trusted_keys
     from tonnage.errors import echo
-    from tonnage.report.answers import show_document
+    from tonnage.questions.answers import show_document
     from tonnage.report.data import checked_document
 
     there = installed_versions()

@@ -44,9 +44,9 @@ def explain(
     open times alone.
     """
     from tonnage.errors import BadRequest
-    from tonnage.planning.breakdown import explain_file
-    from tonnage.report.answers import explanation_of, show_document
-    from tonnage.report.breakdown import DEPTH, PLAN_DEPTH, breakdown_document, opened_to, plan_breakdown
+    from tonnage.questions.answers import explanation_of, show_document
+    from tonnage.questions.explain.explain import explain_file
+    from tonnage.questions.explain.page import DEPTH, PLAN_DEPTH, breakdown_document, opened_to, plan_breakdown
     from tonnage.report.document import as_json as json_text
     from tonnage.report.measured import with_measured
 

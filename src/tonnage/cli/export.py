@@ -57,8 +57,8 @@ def export(
         return
     export.target_module(target)  # an unknown target is told before the plan is read
     from tonnage.catalog import gather
-    from tonnage.planning.launchable import launchable_option
-    from tonnage.planning.plans import read_plan
+    from tonnage.questions.launchable import launchable_option
+    from tonnage.questions.plans import read_plan
 
     additions = gather(paths=folders)
     plan, option = launchable_option(
@@ -78,7 +78,7 @@ def _list(targets: dict[str, Target]) -> None:
         for name, known in targets.items():
             click.echo(f"{name:<12} {known.title} {known.version}: {', '.join(known.files)}; {known.start}")
         return
-    from tonnage.report.answers import show_document
+    from tonnage.questions.answers import show_document
     from tonnage.report.document import Column, Document, Note, grid
 
     by_kind: dict[str, list[str]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tonnage.domain.requests.table import REQUESTS
+from tonnage.questions.requests import REQUESTS
 
 
 @click.command()
@@ -20,7 +20,7 @@ def fields(question: str, as_json: bool) -> None:
     """
     import msgspec
 
-    from tonnage.planning.requests.described import describe_fields
+    from tonnage.questions.described import describe_fields
     from tonnage.report.fields import show_fields
 
     found = describe_fields(question)

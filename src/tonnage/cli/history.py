@@ -72,7 +72,7 @@ def show(ctx: click.Context, number: int, as_json: bool) -> None:
 
     from tonnage.domain.measurement import Measurement
     from tonnage.measure.history import entry
-    from tonnage.report.answers import show as print_answer
+    from tonnage.questions.answers import show as print_answer
 
     found = entry(_place(ctx), number)
     assert found.document is not None
@@ -132,8 +132,8 @@ def share(ctx: click.Context, /, numbers: tuple[int, ...], **options: Any) -> No
     from tonnage.catalog import NOTHING, accelerator, hub
     from tonnage.measure.points import read_points
     from tonnage.measure.share import as_csv, shared_rows
-    from tonnage.planning.calibrate.loads import refuse_contradictions
-    from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
+    from tonnage.questions.calibrate.loads import refuse_contradictions
+    from tonnage.questions.calibrate.reading import calibrate_request, stacks_of
 
     found = read_points([f"history:{number}" for number in numbers], place=_place(ctx))
     told = ("model", "accelerator", "engine", "engine_version", "weights", "tp", "pp")

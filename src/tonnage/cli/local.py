@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from tonnage.cli.options import Grouped, json_option, output_of, own_facts, own_facts_options, request_options
-from tonnage.domain.requests.local import LocalRequest
+from tonnage.questions.own.request_local import LocalRequest
 
 
 @click.command("local", cls=Grouped)
@@ -28,10 +28,10 @@ def local(recorded: str | None, **fields: Any) -> None:
     tonnage local -a "M4 Max 64GB" --context 32k
     tonnage local --from nvidia-smi.xml
     """
+    from tonnage.core.machine import machine_found
     from tonnage.measure.machine.detect import inventory_here, programs, read_inventory
-    from tonnage.planning.own.local import asked_machine, local_request
-    from tonnage.planning.own.local import local as answer_local
-    from tonnage.planning.own.machine import machine_found
+    from tonnage.questions.own.local import asked_machine, local_request
+    from tonnage.questions.own.local import local as answer_local
 
     output, own = output_of(fields), own_facts(fields)
     request = local_request(fields)

@@ -24,8 +24,8 @@ def plan(file: str, **options: Any) -> None:
     """
     from tonnage.domain.plan import ServePlan
     from tonnage.errors import BadRequest
-    from tonnage.planning.calibrate.worth import measure_plan
-    from tonnage.planning.plans import read_plan
+    from tonnage.questions.calibrate.worth import measure_plan
+    from tonnage.questions.plans import read_plan
 
     given = read_plan(file)
     if not isinstance(given, ServePlan):
@@ -73,9 +73,9 @@ def quick(url: str, **options: Any) -> None:
     from tonnage.catalog import gather
     from tonnage.catalog.additions import save_calibration
     from tonnage.measure.quick import measure_quick, planned, quick_specs
-    from tonnage.planning.calibrate.calibrate import calibrate as answer
-    from tonnage.planning.calibrate.loads import refuse_unknown
-    from tonnage.planning.requests.calibrate import calibrate_request, stacks_of
+    from tonnage.questions.calibrate.calibrate import calibrate as answer
+    from tonnage.questions.calibrate.loads import refuse_unknown
+    from tonnage.questions.calibrate.reading import calibrate_request, stacks_of
 
     specs = quick_specs(
         url,

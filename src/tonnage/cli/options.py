@@ -66,7 +66,7 @@ def request_options(
 ) -> Callable[[Command], Command]:
     """One option for each field of a request, except those that are the command's arguments."""
 
-    from tonnage.planning.requests.reading import request_fields  # commands without such options load none of it
+    from tonnage.core.reading import request_fields  # commands without such options load none of it
 
     def decorate(function: Command) -> Command:
         for field in reversed(request_fields(struct)):
@@ -100,8 +100,8 @@ def _read_files_of(struct: type[msgspec.Struct]) -> Callable[..., Any]:
     def read(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Any:
         if not any("quotes" in text for text in given):
             return given
-        from tonnage.planning.quotes import quotes_of_file
-        from tonnage.planning.requests.reading import request_fields
+        from tonnage.core.quotes import quotes_of_file
+        from tonnage.core.reading import request_fields
 
         files = {field.name for field in request_fields(struct) if field.reads == "entries"}
         pairs = [
@@ -139,7 +139,7 @@ def _read_entries(ctx: click.Context, parameter: click.Parameter, given: str | N
     """The entries of a file, YAML or JSON."""
     if given is None:
         return None
-    from tonnage.planning.quotes import quotes_of_file
+    from tonnage.core.quotes import quotes_of_file
 
     return quotes_of_file(given)
 
@@ -155,7 +155,7 @@ def _completing(field: Field) -> Callable[..., list[CompletionItem]]:
 
 def _list_names(known: str) -> Iterable[str]:
     from tonnage.catalog import NOTHING
-    from tonnage.planning.requests.reading import NAMES
+    from tonnage.core.reading import NAMES
 
     return NAMES[known].listed(NOTHING)
 
@@ -298,7 +298,7 @@ class Output(Record, kw_only=True):
 
         `about` goes to its report: where it was written, say.
         """
-        from tonnage.report import answers
+        from tonnage.questions import answers
         from tonnage.report.document import as_json
 
         if self.output is not None:

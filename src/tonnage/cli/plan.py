@@ -28,8 +28,8 @@ from tonnage.cli.options import (
     show_progress,
     today_option,
 )
-from tonnage.domain.requests.table import REQUESTS
 from tonnage.errors import BadRequest, echo
+from tonnage.questions.requests import REQUESTS
 
 OF_MODEL: Final = {
     "serve": """
@@ -110,7 +110,7 @@ def _schema(ctx: click.Context, asked: bool) -> None:
     if asked:
         import json
 
-        from tonnage.planning.request_schema import request_schema
+        from tonnage.questions.request_schema import request_schema
 
         click.echo(json.dumps(request_schema(), indent=2))
         ctx.exit()
@@ -173,7 +173,7 @@ def _own(own: str, **options: Any) -> None:
 
 
 def _fields_in(path: str) -> dict[str, Any]:
-    from tonnage.planning.files import read_mapping
+    from tonnage.core.files import read_mapping
 
     return {name: value for name, value in read_mapping(path).items() if name != "plan"}
 
@@ -187,7 +187,7 @@ def _inventory(text: str) -> dict[str, Any]:
     if not Path(text).is_file():
         return {"own": text}
     from tonnage.measure.machine.detect import read_inventory
-    from tonnage.planning.requests.composed import inventory_fields
+    from tonnage.questions.own.reading import inventory_fields
 
     return inventory_fields(read_inventory(text))
 
@@ -209,8 +209,8 @@ def _budget(purpose_for: str | None, **options: Any) -> None:
 @_output_options
 def _from_file(path: str, **options: Any) -> None:
     """Answer the request in a YAML or JSON file (`-` = standard input)."""
-    from tonnage.planning.ask import kind_of
-    from tonnage.planning.files import read_mapping
+    from tonnage.core.files import read_mapping
+    from tonnage.questions.ask import kind_of
 
     kind, fields = kind_of(read_mapping(path), source=path)
     _answer(kind, options, given=fields)
@@ -220,8 +220,8 @@ def _answer(kind: str, options: dict[str, Any], *, given: Mapping[str, Any] | No
     """The plan for what a file says and flags override."""
     from msgspec.structs import replace
 
-    from tonnage.planning import ask
-    from tonnage.planning.core.stop import UNFINISHED, ends_at_best, stop_asked
+    from tonnage.core.stop import UNFINISHED, ends_at_best, stop_asked
+    from tonnage.questions import ask
 
     output, today, additions = output_of(options), options.pop("today"), own_facts(options)
     stated = {name: value for name, value in options.items() if value is not None}

@@ -48,9 +48,9 @@ def predict(
     {"kind": "serve", "model": "meta-llama/Llama-3.1-8B-Instruct", "accelerator": "h100-sxm5-80gb",
      "traffic": {"concurrency": 64}, "isl": 1024, "osl": 1024}
     """
-    from tonnage.planning.near import near
-    from tonnage.planning.predict.case_lines import raw_cases
-    from tonnage.planning.predict.predict import predict as one
+    from tonnage.core.near import near
+    from tonnage.questions.predict.case_lines import raw_cases
+    from tonnage.questions.predict.predict import predict as one
 
     additions = own_facts(facts)
     try:
@@ -71,7 +71,7 @@ def predict(
 
 def _write_lines(cases: Iterable[tuple[int, Any]], one: Callable[[Case], Any]) -> bool:
     """Predictions as JSON lines, each as soon as it is there; whether any case was refused."""
-    from tonnage.planning.predict.case_lines import answers
+    from tonnage.questions.predict.case_lines import answers
 
     failed = False
     for answer in answers(cases, one):
@@ -87,9 +87,9 @@ def _show_screen(
     """Predictions as a first screen; whether any case was refused."""
     import msgspec
 
-    from tonnage.planning.predict.case_lines import answers
-    from tonnage.report.answers import show_document
-    from tonnage.report.points import Predicted, predictions_document
+    from tonnage.questions.answers import show_document
+    from tonnage.questions.predict.case_lines import answers
+    from tonnage.questions.predict.page import Predicted, predictions_document
 
     found: list[Predicted | str] = []
 

@@ -38,14 +38,14 @@ def simulate(case: str, rows: str | None, **options: Any) -> None:
     slo: {ttft: 1 s, tpot: 50 ms}
     capacity: true
     """
-    from tonnage.planning.files import read_mapping
-    from tonnage.planning.predict.case_lines import case_of_object
-    from tonnage.planning.predict.predict import predict
-    from tonnage.planning.requests.simulate import simulation_of
-    from tonnage.planning.simulate.simulate import simulate as answer
-    from tonnage.planning.simulate.summary import request_columns
-    from tonnage.report.rows import check_path, write_requests
-    from tonnage.report.simulation import simulation_question
+    from tonnage.core.files import read_mapping
+    from tonnage.questions.predict.case_lines import case_of_object
+    from tonnage.questions.predict.predict import predict
+    from tonnage.questions.rows import check_path, write_requests
+    from tonnage.questions.simulate.page import simulation_question
+    from tonnage.questions.simulate.reading import simulation_of
+    from tonnage.questions.simulate.simulate import simulate as answer
+    from tonnage.questions.simulate.summary import request_columns
 
     if rows is not None:
         check_path(rows)

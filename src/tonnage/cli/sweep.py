@@ -11,8 +11,8 @@ import click
 
 from tonnage.cli.options import FILE, INPUT, additions_option, on_terminal, request_options, show_progress
 from tonnage.domain.plan import BY_AVERAGES
-from tonnage.domain.requests.sweep import Sweep
 from tonnage.errors import BadRequest, echo
+from tonnage.questions.sweep.request import Sweep
 from tonnage.version import can_simulate
 
 INTERRUPTED = 130
@@ -49,7 +49,7 @@ def sweep(
     """
     import os
 
-    from tonnage.planning.files import read_mapping
+    from tonnage.core.files import read_mapping
     from tonnage.sweep.sweep import run, sweep_of, table
 
     if output is not None and Path(output).suffix not in (".csv", ".jsonl", ".parquet"):
@@ -74,8 +74,8 @@ def sweep(
     if output is not None or not on_terminal():
         _write(rows, output)
     if on_terminal():
-        from tonnage.report.answers import show_document
-        from tonnage.report.points import sweep_document
+        from tonnage.questions.answers import show_document
+        from tonnage.questions.predict.page import sweep_document
 
         show_document(
             sweep_document(rows, ask=asked.ask, varied=list(asked.grid), new=new, file=str(file), every=every)

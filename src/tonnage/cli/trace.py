@@ -36,7 +36,7 @@ def trace(target: str, out: str | None, **options: Any) -> None:
     """
     output = output_of(options)
     if ":" not in target:
-        from tonnage.planning.sessions.logs import trace_sessions
+        from tonnage.questions.sessions.logs import trace_sessions
 
         output.show(trace_sessions(target))
         return

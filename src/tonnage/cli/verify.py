@@ -27,13 +27,13 @@ def verify(ctx: click.Context, /, path: str, badge: str | None, **options: Any) 
     it names. Exit codes: 0 the same, 1 not the same, 2 no plan.
     """
     from tonnage.errors import BadRequest
-    from tonnage.planning.verify import verify as verified
+    from tonnage.questions.check.verify import verify as verified
 
     with show_progress("planning again"):
         found = verified(path, additions=own_facts(options))
     output_of(options).show(found)
     if badge is not None:
-        from tonnage.report.check import badge as drawn
+        from tonnage.questions.check.page import badge as drawn
 
         try:
             with open(badge, "w", encoding="utf-8") as file:

@@ -18,10 +18,10 @@ import msgspec
 
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.plan import ServeOption, ServePlan
-from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest, NoCheckpoint, UnknownName
 from tonnage.export.target import Target, names
+from tonnage.questions.rl.answer import RlOption, RlPlan
 
 
 class Offered(NamedTuple):

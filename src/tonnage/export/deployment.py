@@ -17,12 +17,12 @@ from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import Bill, ServeOption, ServePlan
 from tonnage.domain.precision import Precision, number_format
-from tonnage.domain.rl_plan import RlPlan
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest, NoCheckpoint, echo
 from tonnage.export.target import Server, Target
 from tonnage.export.text import comment, label, safe_name, shell
+from tonnage.questions.rl.answer import RlPlan
 from tonnage.record import Record
 
 PORT: Final = 8000

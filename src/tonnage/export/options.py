@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.domain.adoption import Setting
 from tonnage.errors import BadRequest, echo, nearest
 from tonnage.export.text import data_text
+from tonnage.questions.adopt.answer import Setting
 from tonnage.record import Record
 
 _SCALES: Final = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}

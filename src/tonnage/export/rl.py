@@ -11,10 +11,10 @@ from typing import Final
 
 from tonnage.domain.layout import TrainLayout
 from tonnage.domain.rl import RlCase
-from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import checkpoint_of, offer_line
 from tonnage.export.text import label, safe_name
+from tonnage.questions.rl.answer import RlOption, RlPlan
 from tonnage.record import Record
 
 SHARDED: Final = frozenset({"fsdp", "hsdp", "zero3"})

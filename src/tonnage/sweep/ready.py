@@ -18,5 +18,5 @@ QUESTION: Final[dict[str, Any]] = {
     "traffic": {"profile": "chat", "requests": 10, "rate": "1/s"},
 }
 
-importlib.import_module("tonnage.planning.serve.plan")
+importlib.import_module("tonnage.questions.serve.plan")
 answer_chunk("simulate", (("", QUESTION),), take={}, folders=())

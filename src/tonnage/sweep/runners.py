@@ -226,22 +226,22 @@ def _measured(answer: Any) -> dict[str, str]:
 
 def _run_question(ask: str, request: dict[str, Any], additions: Additions) -> Any:
     if ask == "plan":
-        from tonnage.planning.ask import answer, kind_of
+        from tonnage.questions.ask import answer, kind_of
 
         kind, fields = kind_of(request, source="base")
         return answer(kind, fields, additions=additions)
     if ask == "fit":
-        from tonnage.planning.fit.fit import fit
-        from tonnage.planning.requests.fit import fit_request
+        from tonnage.questions.fit.fit import fit
+        from tonnage.questions.fit.reading import fit_request
 
         return fit(fit_request(request), additions=additions)
     if ask == "simulate":
-        from tonnage.planning.requests.simulate import simulation_of
-        from tonnage.planning.simulate.simulate import simulate
+        from tonnage.questions.simulate.reading import simulation_of
+        from tonnage.questions.simulate.simulate import simulate
 
         return simulate(simulation_of(request), additions=additions)
-    from tonnage.planning.predict.case_lines import case_of_object
-    from tonnage.planning.predict.predict import predict
+    from tonnage.questions.predict.case_lines import case_of_object
+    from tonnage.questions.predict.predict import predict
 
     return predict(case_of_object(request), additions=additions)
 

@@ -16,9 +16,9 @@ import msgspec
 
 from tonnage.catalog import gather
 from tonnage.catalog.additions import file_states
-from tonnage.domain.requests.sweep import Ask, Sweep
+from tonnage.core.reading import build, read_fields
 from tonnage.errors import BadRequest, echo
-from tonnage.planning.requests.reading import build, read_fields
+from tonnage.questions.sweep.request import Ask, Sweep
 from tonnage.record import Record
 from tonnage.sweep import store as stores
 from tonnage.sweep.runners import on_processes, on_ray

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from tonnage import catalog
+from tonnage.core.header import model_facts
 from tonnage.domain.case import ServeCase
 from tonnage.domain.precision import number_format
-from tonnage.planning.core.header import model_facts
 from tonnage.validation.cases import case_of
 from tonnage.validation.grouping import group_by
 from tonnage.validation.rows import Row, number, text

@@ -109,8 +109,8 @@ def own_figures(folder: Path) -> tuple[Figure, ...]:
     from tonnage.catalog import Additions
     from tonnage.catalog.hub.resolve import resolve
     from tonnage.domain.case import InferCase, TrainCase
-    from tonnage.planning.predict.inference import predict_infer
-    from tonnage.planning.predict.training import predict_train
+    from tonnage.questions.predict.inference import predict_infer
+    from tonnage.questions.predict.training import predict_train
 
     found: dict[tuple[str, str], list[float]] = {}
     with table.open(encoding="utf-8", newline="") as file:

@@ -20,13 +20,13 @@ import msgspec
 import numpy as np
 
 from tonnage.catalog.intervals import priors
+from tonnage.core.deployment import resolve
+from tonnage.core.drift import STUDENT, drift_covariance, numbers_of, place_of, setting_of
 from tonnage.domain.accuracy import PointsTaught
 from tonnage.domain.calibration import Learnt
 from tonnage.domain.case import ServeCase
 from tonnage.errors import TonnageError
-from tonnage.planning.calibrate.loads import in_flight_of
-from tonnage.planning.deployment import resolve
-from tonnage.planning.drift import STUDENT, drift_covariance, numbers_of, place_of, setting_of
+from tonnage.questions.calibrate.loads import in_flight_of
 from tonnage.validation.cases import case_of, kind_of
 from tonnage.validation.grouping import Grouping, group_by, labels_of, read_grouping
 from tonnage.validation.left_out import left_out_predictions

@@ -22,11 +22,11 @@ from typing import Final, Literal
 from msgspec.structs import replace
 
 from tonnage import catalog
+from tonnage.core.train_estimate import layer_weights
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import Case, InferResult, Latency, Result, ServeCase, ServeResult, TrainResult
 from tonnage.domain.model import Attention, Model
 from tonnage.errors import BadFact, TonnageError
-from tonnage.planning.train.estimate import layer_weights
 from tonnage.record import Record
 from tonnage.units import GiB
 from tonnage.validation.rows import Row, count, number, text

@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from tonnage.core.error_model import chance_of, end_of
+from tonnage.core.ranking import unlikely
 from tonnage.domain.accuracy import ConfidenceRegret, Regret, Reliability
-from tonnage.planning.core.ranking import unlikely
-from tonnage.planning.error_model import chance_of, end_of
 from tonnage.validation.grouping import group_by
 from tonnage.validation.metrics import quantile
 from tonnage.validation.rows import Row, number, text

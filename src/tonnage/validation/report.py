@@ -163,7 +163,7 @@ def peer_report(tables: Tables, predictor: str, *, by: str | None, rows_file: st
 
 def page_figures(tables: Tables, scores: Sequence[Score]) -> dict[str, Any]:
     """What the published page adds: baselines, peers, and each group of figures on fits that never saw the rows."""
-    from tonnage.planning.predict.predict import predict
+    from tonnage.questions.predict.predict import predict
     from tonnage.validation.baselines import baseline_scores
     from tonnage.validation.contradictions import contradicting
     from tonnage.validation.out_of_sample import group_scores, set_aside

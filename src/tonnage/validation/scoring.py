@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from tonnage.domain.accuracy import AccuracyReport, BlockErrors, SkippedRow
 from tonnage.domain.case import Case, Latency, Result, ServeCase, ServeResult
 from tonnage.errors import BadRequest, TonnageError
-from tonnage.planning.predict.predict import predict as planned
+from tonnage.questions.predict.predict import predict as planned
 from tonnage.record import Record
 from tonnage.validation.cases import case_of, kind_of
 from tonnage.validation.grouping import Labels, group_by, labels_of

@@ -21,7 +21,7 @@ from typing import Final
 from tonnage.domain.accuracy import Figure
 from tonnage.domain.training import TrainSetup
 from tonnage.errors import TonnageError
-from tonnage.planning.train.search import over_best_layout
+from tonnage.questions.train.search import over_best_layout
 from tonnage.record import Record
 from tonnage.validation.grouping import LEFT_OUT, group_by
 from tonnage.validation.intervals import ANY, fit

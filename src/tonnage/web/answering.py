@@ -10,21 +10,21 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from tonnage.catalog import Additions
-from tonnage.domain.adoption import Adoption, Running
-from tonnage.domain.advice import Advice
+from tonnage.core.reading import check_value
 from tonnage.domain.answer import Breakdown
-from tonnage.domain.compare import Comparison
 from tonnage.domain.cost import RentOrBuy
 from tonnage.domain.diagnosis import Diagnosis
-from tonnage.domain.fit import FitAnswer
 from tonnage.domain.machine import LocalAnswer
-from tonnage.domain.requests.adopt import Adopt
 from tonnage.domain.requests.simulate import SimulationTraffic
 from tonnage.domain.sessions import TraceSessions
 from tonnage.domain.simulate import Simulated
 from tonnage.errors import BadRequest, TonnageError, UnknownName
-from tonnage.planning import ask
-from tonnage.planning.requests.reading import check_value
+from tonnage.questions import ask
+from tonnage.questions.adopt.advice import Advice
+from tonnage.questions.adopt.answer import Adoption, Running
+from tonnage.questions.adopt.request import Adopt
+from tonnage.questions.compare.answer import Comparison
+from tonnage.questions.fit.answer import FitAnswer
 from tonnage.web.measured import chosen
 from tonnage.web.models import refuse_named_paths, refuse_paths
 from tonnage.web.questions import MAX_REQUESTS, QUESTIONS, Question
@@ -54,8 +54,8 @@ def predict_each(
     cases: Iterable[object], *, additions: Additions, before: Callable[[object], object] = lambda case: case
 ) -> list[object]:
     """A prediction or a sentence for each case, in their order; `before` is done to a case first."""
-    from tonnage.planning.predict.case_lines import case_of_object
-    from tonnage.planning.predict.predict import predict
+    from tonnage.questions.predict.case_lines import case_of_object
+    from tonnage.questions.predict.predict import predict
 
     def one(case: object) -> object:
         try:
@@ -67,14 +67,14 @@ def predict_each(
 
 
 def _fit(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> FitAnswer:
-    from tonnage.planning.fit.fit import fit
-    from tonnage.planning.requests.fit import fit_request
+    from tonnage.questions.fit.fit import fit
+    from tonnage.questions.fit.reading import fit_request
 
     return fit(fit_request(request), additions=additions, offline=None)
 
 
 def _local(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> LocalAnswer:
-    from tonnage.planning.own.local import asked_machine, local, local_request
+    from tonnage.questions.own.local import asked_machine, local, local_request
 
     asked = local_request(request)
     if asked.accelerator is None:
@@ -83,15 +83,15 @@ def _local(request: Mapping[str, Any], additions: Additions, _: Watch | None) ->
 
 
 def _rent_or_buy(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> RentOrBuy:
-    from tonnage.planning.cost.rent_or_buy import rent_or_buy
-    from tonnage.planning.requests.cost import rent_or_buy_request
+    from tonnage.questions.cost.reading import rent_or_buy_request
+    from tonnage.questions.cost.rent_or_buy import rent_or_buy
 
     return rent_or_buy(rent_or_buy_request(request, additions=additions), additions=additions)
 
 
 def _simulate(request: Mapping[str, Any], additions: Additions, watch: Watch | None) -> Simulated:
-    from tonnage.planning.requests.simulate import simulation_of
-    from tonnage.planning.simulate.simulate import simulate
+    from tonnage.questions.simulate.reading import simulation_of
+    from tonnage.questions.simulate.simulate import simulate
 
     asked = simulation_of(request)
     _refuse_long(asked.traffic)
@@ -99,7 +99,7 @@ def _simulate(request: Mapping[str, Any], additions: Additions, watch: Watch | N
 
 
 def _compare(request: Mapping[str, Any], additions: Additions, watch: Watch | None) -> Comparison:
-    from tonnage.planning.compare.compare import compare, configurations_of
+    from tonnage.questions.compare.compare import compare, configurations_of
 
     asked = configurations_of(request)
     _refuse_long(asked.ways[0][1].traffic)
@@ -107,7 +107,7 @@ def _compare(request: Mapping[str, Any], additions: Additions, watch: Watch | No
 
 
 def _adopt(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> Adoption:
-    from tonnage.planning.adopt.adopt import adopt
+    from tonnage.questions.adopt.adopt import adopt
 
     asked, running = _service(request, additions)
     return adopt(asked, running, additions=additions)
@@ -115,7 +115,7 @@ def _adopt(request: Mapping[str, Any], additions: Additions, _: Watch | None) ->
 
 def _advise(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> Advice:
     from tonnage.measure.points import look_at_service
-    from tonnage.planning.adopt.service import View, advise_service
+    from tonnage.questions.adopt.service import View, advise_service
 
     given = dict(request)
     page, log = given.pop("page", None), given.pop("log", None)
@@ -149,7 +149,7 @@ def _advise(request: Mapping[str, Any], additions: Additions, _: Watch | None) -
 def _service(request: Mapping[str, Any], additions: Additions) -> tuple[Adopt, Running]:
     """What is asked of a service, and what its file says; a model that it names is never a path of this machine."""
     from tonnage.adopt import read_running
-    from tonnage.planning.requests.adopt import adopt_request
+    from tonnage.questions.adopt.reading import adopt_request
 
     asked = adopt_request(request, additions=additions)
     running = read_running(asked.file)
@@ -159,7 +159,7 @@ def _service(request: Mapping[str, Any], additions: Additions) -> tuple[Adopt, R
 
 
 def _explain(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> Breakdown:
-    from tonnage.planning.breakdown import explain_text
+    from tonnage.questions.explain.explain import explain_text
 
     text = _given_fields(request, "explain", additions)
     rank = float(str(request.get("option") or 1))
@@ -173,7 +173,7 @@ def _explain(request: Mapping[str, Any], additions: Additions, _: Watch | None) 
 
 def _diagnose(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> Diagnosis:
     from tonnage.measure.diagnose.sources import diagnose
-    from tonnage.planning.remedy import stated_facts, with_plan
+    from tonnage.questions.adopt.remedy import stated_facts, with_plan
 
     text = _given_fields(request, "diagnose", additions)
     model, accelerator = (None if (one := request.get(name)) is None else str(one) for name in ("model", "accelerator"))
@@ -183,7 +183,7 @@ def _diagnose(request: Mapping[str, Any], additions: Additions, _: Watch | None)
 
 
 def _trace(request: Mapping[str, Any], additions: Additions, _: Watch | None) -> TraceSessions:
-    from tonnage.planning.sessions.logs import trace_sessions
+    from tonnage.questions.sessions.logs import trace_sessions
 
     return _read_as_file(_given_fields(request, "trace", additions), trace_sessions)
 

@@ -91,7 +91,7 @@ class Jobs:
         self.pictures = Lane(
             spawn_context(),
             settings=behind,
-            warm="tonnage.report.charts",
+            warm="tonnage.questions.charts",
             workers=1,
             limits=many,
             patience_s=PATIENCE_S,

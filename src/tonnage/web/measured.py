@@ -8,12 +8,12 @@ from typing import Any, Final, TypeVar
 from msgspec.structs import replace
 
 from tonnage.catalog import Additions
+from tonnage.core.reading import check_value
 from tonnage.domain.cost import RentOrBuy
-from tonnage.domain.fit import FitAnswer
 from tonnage.domain.infer_plan import InferPlan
 from tonnage.domain.requests.case_fields import CALIBRATION
 from tonnage.domain.sessions import TraceSessions
-from tonnage.planning.requests.reading import check_value
+from tonnage.questions.fit.answer import FitAnswer
 
 Form = TypeVar("Form", bound=Any)
 NONE: Final = "none"

@@ -22,9 +22,9 @@ from tonnage.domain.published import Near
 from tonnage.domain.requests.field import Field
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.export import Offered
+from tonnage.questions.answers import explains, explanation_of
 from tonnage.record import Record
 from tonnage.report import html
-from tonnage.report.answers import explains, explanation_of
 from tonnage.report.document import Section, grid
 from tonnage.report.metrics import OBJECTIVES
 from tonnage.report.names import in_names, model_name
@@ -266,12 +266,12 @@ def numbers_page(
             (block.title, Markup(html.blocks(block.blocks))) for block in document.blocks if isinstance(block, Section)
         ]
     if found is not None:
-        from tonnage.report.breakdown import breakdown_document
+        from tonnage.questions.explain.page import breakdown_document
 
         title = f"{title}: {found.label}"
         parts.append(("Where the times come from", Markup(html.blocks(breakdown_document(found).blocks))))
     if nearest:
-        from tonnage.report.points import near_text
+        from tonnage.questions.predict.page import near_text
 
         told = "".join(f"<li>{html.escape(near_text(one))}</li>" for one in nearest)
         about = "Published results nearest to this option, and in what they differ: what its speed can be held against."

@@ -8,23 +8,23 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.catalog import Additions
-from tonnage.domain.adoption import Adoption
-from tonnage.domain.advice import Advice
+from tonnage.core.files import read_written
+from tonnage.core.reading import check_value, request_fields
 from tonnage.domain.answer import Breakdown
-from tonnage.domain.compare import Comparison
 from tonnage.domain.cost import RentOrBuy
 from tonnage.domain.diagnosis import Diagnosis
-from tonnage.domain.fit import FitAnswer
 from tonnage.domain.machine import LocalAnswer
 from tonnage.domain.requests.field import Field, accelerator_field, groups_of
-from tonnage.domain.requests.local import LocalRequest
-from tonnage.domain.requests.table import REQUESTS
 from tonnage.domain.sessions import TraceSessions
 from tonnage.domain.simulate import Simulated
 from tonnage.errors import BadRequest, TonnageError, echo
-from tonnage.planning.files import read_written
-from tonnage.planning.plans import KINDS
-from tonnage.planning.requests.reading import check_value, request_fields
+from tonnage.questions.adopt.advice import Advice
+from tonnage.questions.adopt.answer import Adoption
+from tonnage.questions.compare.answer import Comparison
+from tonnage.questions.fit.answer import FitAnswer
+from tonnage.questions.own.request_local import LocalRequest
+from tonnage.questions.plans import KINDS
+from tonnage.questions.requests import REQUESTS
 from tonnage.record import Record
 from tonnage.web.examples import CASE, LOG, METRICS, SERVICE, WAYS, WORKLOADS
 from tonnage.web.measured import with_choice

@@ -102,7 +102,7 @@ def options(_: Settings, *, kept: Kept) -> str:
     import csv
     import io
 
-    from tonnage.report.answers import document_of
+    from tonnage.questions.answers import document_of
     from tonnage.report.document import Table
 
     held = io.StringIO()
@@ -144,8 +144,8 @@ def changes_page(
 
 def chart(_: Settings, *, kept: Kept, name: str, theme: str, form: str) -> bytes | None:
     """One picture of a kept answer, drawn or as its Vega-Lite document; absent where it has none of that name."""
-    from tonnage.report.charts import charts_of
-    from tonnage.report.charts.chart import specification, svg
+    from tonnage.questions.charts import charts_of
+    from tonnage.questions.charts.chart import specification, svg
 
     found = next((found for found in charts_of(kept.answer) if found.name == name), None)
     if found is None:
@@ -158,7 +158,7 @@ def chart(_: Settings, *, kept: Kept, name: str, theme: str, form: str) -> bytes
 
 def vega(_: Settings) -> bytes:
     """The library that draws charts in a browser, from the package that draws them here."""
-    from tonnage.report.charts.chart import renderer
+    from tonnage.questions.charts.chart import renderer
 
     bundle: str = renderer().javascript_bundle("window.vegaEmbed = vegaEmbed;")
     return bundle.encode()
@@ -167,7 +167,7 @@ def vega(_: Settings) -> bytes:
 def export(settings: Settings, *, kept: Kept, key: str, asked: dict[str, str]) -> tuple[Any, str]:
     """The files that start a kept plan on a target, and their page; where it can be started, where none is named."""
     from tonnage import export
-    from tonnage.planning.launchable import launchable_option
+    from tonnage.questions.launchable import launchable_option
     from tonnage.web import pages
 
     target, checkpoint = asked["to"], asked["checkpoint"] or None
@@ -186,9 +186,9 @@ def export(settings: Settings, *, kept: Kept, key: str, asked: dict[str, str]) -
 
 def numbers(settings: Settings, *, kept: Kept, rank: str, key: str) -> tuple[bytes, str]:
     """The times of a kept plan's option, opened: as JSON, and their page."""
-    from tonnage.planning.breakdown import case_of_option, explain_plan
-    from tonnage.planning.near import near
-    from tonnage.report.answers import explains
+    from tonnage.core.near import near
+    from tonnage.questions.answers import explains
+    from tonnage.questions.explain.explain import case_of_option, explain_plan
     from tonnage.report.document import as_json
     from tonnage.web import pages
 

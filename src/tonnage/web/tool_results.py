@@ -19,7 +19,7 @@ import msgspec
 from tonnage.catalog import Additions
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.foreign import MOST_VALUES, check_values
-from tonnage.report.answers import blocks_of
+from tonnage.questions.answers import blocks_of
 from tonnage.report.markdown import markdown
 from tonnage.web.answering import answer_form, predict_each
 from tonnage.web.measured import chosen
@@ -91,7 +91,7 @@ def call(name: str, arguments: Mapping[str, Any], *, additions: Additions) -> Re
 
 def _charts(answer: Any) -> tuple[tuple[str, str], ...]:
     """The pictures of an answer, the most telling first, as clients that draw Vega-Lite take them."""
-    from tonnage.report.charts import charts_of, specification
+    from tonnage.questions.charts import charts_of, specification
 
     return tuple((chart.name, msgspec.json.encode(specification(chart)).decode()) for chart in charts_of(answer))
 
@@ -192,7 +192,7 @@ def _predict(arguments: dict[str, Any], additions: Additions) -> Result:
 
 def _diagnose(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage.measure.diagnose.sources import diagnose, watch_of
-    from tonnage.planning.remedy import stated_facts, with_plan
+    from tonnage.questions.adopt.remedy import stated_facts, with_plan
 
     sources, model = _take(arguments, "sources", list), arguments.pop("model", None)
     if not sources:
@@ -208,8 +208,8 @@ def _advised(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage.adopt import read_running
     from tonnage.measure.diagnose.sources import watch_of
     from tonnage.measure.points import look_at_service
-    from tonnage.planning.adopt.service import View, advise_service
-    from tonnage.planning.requests.adopt import adopt_request
+    from tonnage.questions.adopt.reading import adopt_request
+    from tonnage.questions.adopt.service import View, advise_service
 
     sources = _take(arguments, "sources", list)
     if not sources:
@@ -225,7 +225,7 @@ def _advised(arguments: dict[str, Any], additions: Additions) -> Result:
 
 
 def _trace(arguments: dict[str, Any], _: Additions) -> Result:
-    from tonnage.planning.sessions.logs import trace_sessions
+    from tonnage.questions.sessions.logs import trace_sessions
 
     log = _take_required(arguments, "log")
     _nothing_else(arguments, known=("log",))
@@ -267,10 +267,10 @@ def _list(arguments: dict[str, Any], additions: Additions) -> Result:
 
 
 def _explain(arguments: dict[str, Any], additions: Additions) -> Result:
-    from tonnage.planning.breakdown import explain_plan
-    from tonnage.planning.plans import read_plan
-    from tonnage.report.answers import explanation_of
-    from tonnage.report.breakdown import PLAN_DEPTH, breakdown_document
+    from tonnage.questions.answers import explanation_of
+    from tonnage.questions.explain.explain import explain_plan
+    from tonnage.questions.explain.page import PLAN_DEPTH, breakdown_document
+    from tonnage.questions.plans import read_plan
 
     path = _take_required(arguments, "plan_file")
     rank, number = _take(arguments, "option", int, otherwise=1), _take(arguments, "number", str)
@@ -285,8 +285,8 @@ def _explain(arguments: dict[str, Any], additions: Additions) -> Result:
 
 def _export(arguments: dict[str, Any], additions: Additions) -> Result:
     from tonnage import export
-    from tonnage.planning.launchable import launchable_option
-    from tonnage.planning.plans import read_plan
+    from tonnage.questions.launchable import launchable_option
+    from tonnage.questions.plans import read_plan
 
     path, target = _take_required(arguments, "plan_file"), _take_required(arguments, "target")
     rank, checkpoint = _take(arguments, "option", int, otherwise=1), _take(arguments, "checkpoint", str)
@@ -299,7 +299,7 @@ def _export(arguments: dict[str, Any], additions: Additions) -> Result:
 
 
 def _fields(arguments: dict[str, Any], _: Additions) -> Result:
-    from tonnage.planning.request_schema import case_schemas
+    from tonnage.questions.request_schema import case_schemas
     from tonnage.web.openapi import request_schema
 
     name = _take_required(arguments, "tool")

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tonnage.domain.compare import Change
-from tonnage.planning.check import Comparable, check
+from tonnage.questions.check.check import Comparable, check
+from tonnage.questions.compare.answer import Change
 from tonnage.record import Record
 from tonnage.units import show
 from tonnage.web.questions import QUESTIONS, nest_form_names

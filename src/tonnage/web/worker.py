@@ -53,7 +53,7 @@ def work(connection: Connection, settings: Settings, *, warm: str) -> None:
     settings = msgspec.structs.replace(settings, told=_progress_sender(connection))
     import_module(warm)
     if settings.replicas:
-        from tonnage.planning.replica import keep_replicas
+        from tonnage.core.replica import keep_replicas
 
         keep_replicas(settings.replicas)
     with suppress(EOFError, OSError):

@@ -10,9 +10,9 @@ import pytest
 
 import tonnage
 from tonnage.domain.answer import Quantity
-from tonnage.report.charts import Chart, charts_of, specification
-from tonnage.report.charts.memory import memory_chart
-from tonnage.report.charts.owning import _owned_line
+from tonnage.questions.charts import Chart, charts_of, specification
+from tonnage.questions.charts.memory import memory_chart
+from tonnage.questions.cost.charts import _owned_line
 from tonnage.units import read
 
 GIB = 1024.0**3

@@ -1,6 +1,6 @@
 """Keyword arguments of the Python functions, generated from the requests; do not edit.
 
-    python -m tonnage.planning.requests.typed > src/tonnage/domain/requests/typed.py
+    python -m tonnage.questions.typed_requests > src/tonnage/domain/requests/typed.py
 
 A plain number is in the unit that its type names; a text carries its own unit.
 """

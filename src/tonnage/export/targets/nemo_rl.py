@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.errors import BadRequest
 from tonnage.export.rl import RlJob, rl_job
 from tonnage.export.target import Target
 from tonnage.export.text import yaml_text
+from tonnage.questions.rl.answer import RlOption, RlPlan
 
 TARGET = Target(
     name="nemo-rl",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from typing import Any, Final
 
-from tonnage.domain.rl_plan import RlOption, RlPlan
 from tonnage.errors import BadRequest
 from tonnage.export.rl import RlJob, rl_job
 from tonnage.export.target import Target
+from tonnage.questions.rl.answer import RlOption, RlPlan
 
 TARGET = Target(
     name="openrlhf",

@@ -1,0 +1,128 @@
+"""What runs today and what should run, as a document: what was read, what was assumed, both side by side."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.domain.train_plan import TrainOption
+from tonnage.questions.adopt.answer import Adoption, Running
+from tonnage.report.document import Command, Document, Headline, Note, Table, Text, document, grid
+from tonnage.report.metrics import SPEEDS
+from tonnage.report.names import engine_name, model_name, provider_name
+from tonnage.report.wording import degrees, plural
+from tonnage.units import show
+
+MOST_SETTINGS: Final = 10
+"""On the first screen; all of them stand under --why."""
+QUIET: Final = frozenset({"model", "block_tokens", "save_steps", "file"})
+"""Settings that say little of speed and cost."""
+SHOWN: Final = 3
+ASSUMED: Final = 3
+"""Findings and assumptions on the first screen; the rest stand under --why."""
+
+
+def adoption_document(answer: Adoption) -> Document:
+    """The adoption as blocks."""
+    running = answer.running
+    return document(
+        Text(_read(running), kind="asked"),
+        Headline(answer.sentence, good=answer.feasible),
+        _table(answer),
+        (f"! {finding}" for finding in answer.findings[:SHOWN]),
+        (Note(f"assumed: {text}") for text in answer.assumed[:ASSUMED]),
+        f"! Unknown to {running.program}: {', '.join(running.unknown)}" if running.unknown else None,
+        Command(answer.command) if answer.command else None,
+        why={
+            "Answer": answer.sentence,
+            "Settings that were read": [f"{s.written}: {s.name} {s.value}" for s in running.settings],
+            "Where it runs": running.machine.words,
+            "What was noticed": answer.findings,
+            "Assumptions": answer.assumed,
+            "Settings that change no number here": running.ignored,
+            "Settings that the listed release does not know": running.unknown,
+            "Today": answer.current.sentence if answer.current is not None else None,
+            "Better": answer.better.sentence if answer.better is not None else None,
+        },
+    )
+
+
+def _read(running: Running) -> str:
+    """What the file is, and the settings that count, in a line or two."""
+    telling = [s for s in running.settings if s.name not in QUIET and s.value not in (1, "auto")]
+    words = [f"{setting.name} {setting.value}" for setting in telling[:MOST_SETTINGS]]
+    words += [f"{len(telling) - MOST_SETTINGS} more"] if len(telling) > MOST_SETTINGS else []
+    release = f" {running.version}" if running.version else ""
+    copies = f", {plural(running.replicas, 'replica')}" if running.kind == "serve" else ""
+    program = engine_name(running.program)
+    model = model_name(running.model) if running.model else "a network by its widths"
+    return f"Read: {running.format}, {program}{release}, {model}{copies}: " + ", ".join(words)
+
+
+def _table(answer: Adoption) -> Table:
+    rows: list[tuple[str, ...]] = []
+    if answer.current is not None:
+        rows.append(_row("today", answer.current.options[0]))
+    for label, option in _better(answer):
+        rows.append(_row(label, option))
+    if isinstance(answer.current or answer.better, ServePlan):
+        p = f"p{(answer.current or answer.better).request.slo.percentile:g}"  # type: ignore[union-attr]
+        numbers = ("$/month>", *(f"{metric.title} {p}" for metric in SPEEDS), "req/s")
+    else:
+        numbers = ("$ run>", "step", "MFU", "time")
+    return grid(("", "accelerators", "layout~", "$/h>", *numbers, "provider<2"), rows)
+
+
+def _better(answer: Adoption) -> list[tuple[str, Any]]:
+    """The better plan's first option, and its best on today's accelerators where that is another."""
+    if answer.better is None or not answer.better.options:
+        return []
+    options = answer.better.options
+    found: list[tuple[str, Any]] = [("better" if answer.saving or answer.current is None else "next", options[0])]
+    if _cheaper_nearby(answer):
+        assert answer.sides.nearby is not None
+        found.append(("stays there", answer.sides.nearby.options[0]))
+    if answer.current is not None:
+        own = answer.current.options[0].configuration.accelerator
+        same = next((option for option in options if option.configuration.accelerator == own), None)
+        if same is not None and all(same is not option for _, option in found):
+            found.append(("same part", same))
+    return found
+
+
+def _cheaper_nearby(answer: Adoption) -> bool:
+    """Staying at today's provider saves something, too."""
+    if answer.sides.nearby is None or not answer.sides.nearby.options or answer.current is None:
+        return False
+    return answer.sides.nearby.options[0].cost.value < answer.current.options[0].cost.value
+
+
+def _row(label: str, option: ServeOption | TrainOption) -> tuple[str, ...]:
+    parts = f"{option.accelerators} x {option.configuration.accelerator}"
+    price = f"{option.bill.usd_per_hour:,.2f}"
+    where = provider_name(option.bill.provider)
+    if isinstance(option, ServeOption):
+        seen, c = option.capacity, option.configuration
+        most = option.replicas * seen.max_rate_per_s.value
+        return (
+            label,
+            parts,
+            f"{option.replicas}x{degrees(c)} {c.precision.stored.upper()}",
+            price,
+            f"{option.usd_per_month:,.0f}",
+            show(seen.ttft_s.value, "s", digits=2),
+            show(seen.tpot_s.value, "s", digits=2),
+            f"{most:.3g}",
+            where,
+        )
+    return (
+        label,
+        parts,
+        option.configuration.layout.label,
+        price,
+        f"{option.cost.value:,.0f}",
+        show(option.step_s.value, "s"),
+        f"{option.mfu:.0%}",
+        show(option.run.wall_s.value, "s"),
+        where,
+    )

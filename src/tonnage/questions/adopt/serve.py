@@ -1,0 +1,373 @@
+"""A running server as a plan of one option, and the plan for the same load."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import date
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from tonnage.catalog import Additions, traffic
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.core.header import Context, Infeasible, model_facts, provenance
+from tonnage.core.sites import Site, sites
+from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.model import Model, Moe
+from tonnage.domain.plan import PLAN_SCHEMA, Configuration, ServeOption, ServePlan
+from tonnage.domain.precision import Precision, number_format
+from tonnage.domain.requests.adapters import AdapterFields, Adapters
+from tonnage.domain.requests.common import Filters, Lengths, Slo
+from tonnage.domain.requests.serve import Serve
+from tonnage.engines.registry import planned_engines
+from tonnage.errors import BadRequest, TonnageError
+from tonnage.physics.memory import resolve_precision
+from tonnage.questions.adopt.answer import ADOPTION_SCHEMA, Adoption, Running, ServeSides
+from tonnage.questions.adopt.request import Adopt
+from tonnage.questions.serve import narrative
+from tonnage.questions.serve.option import Candidate, add_costs, bills_of, option_of
+from tonnage.questions.serve.plan import outcome_of, plan_serve
+from tonnage.units import show
+
+USUAL_OBJECTIVES: Final = Slo(ttft_s=1.0, tpot_s=0.05)
+"""Of chat, where the user states none: MLPerf's interactive limits lie on either side (assumed, and said so). [s]"""
+_FORMATS: Final = {
+    "awq_marlin": "awq", "gptq_marlin": "gptq", "bitsandbytes": "nf4", "w8a8_int8": "int8", "w8a8_fp8": "fp8",
+    "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "fp8_inc": "fp8", "q8_0": "gguf-q8_0", "q4_0": "gguf-q4_0", "f16": "fp16",
+    "f32": "fp32", "mxfp4": "mxfp4",
+}  # fmt: skip
+"""Engines' names of formats that are not ours. What is not here and is no format of ours is the checkpoint's own."""
+_WIDE: Final = frozenset({"bf16", "fp16", "fp32"})
+
+
+class Started(NamedTuple):
+    """What a file starts, in our nouns: the question it answers, where it stands, how it is arranged."""
+
+    serve: Serve
+    model: Model
+    site: Site
+    configuration: Configuration
+    replicas: int
+    assumed: tuple[str, ...]
+    findings: tuple[str, ...]
+
+
+def read_server(request: Adopt, running: Running, *, accelerator: str, additions: Additions) -> Started:
+    """
+    Read a running server into our nouns.
+
+    Raises
+    ------
+    TonnageError
+        The model is not known, or nobody in the catalogue rents the accelerator.
+    """
+    model, name = _model(request, running, additions)
+    assumed = list(running.notes)
+    serve = _request(request, running, model, name, accelerator=accelerator, assumed=assumed)
+    configuration, replicas, findings = _configuration(running, model, accelerator, request)
+    site = _site(request, running, accelerator, additions, assumed)
+    configuration = replace(configuration, intra_link=site.intra_link)
+    return Started(serve, model, site, configuration, replicas, tuple(assumed), tuple(findings))
+
+
+def served_today(request: Adopt, running: Running, *, accelerator: str, additions: Additions, today: date) -> Adoption:
+    """
+    Today's server under the load it carries or is said to carry, and what would carry it better; without a sentence.
+
+    Raises
+    ------
+    TonnageError
+        The model is not known, or nobody in the catalogue rents the accelerator.
+    """
+    made = read_server(request, running, accelerator=accelerator, additions=additions)
+    serve, model, site, configuration = made.serve, made.model, made.site, made.configuration
+    replicas, assumed, findings = made.replicas, list(made.assumed), list(made.findings)
+    outcome = outcome_of(serve, model, site=site, configuration=configuration)
+    if isinstance(outcome, Infeasible) and outcome.verdict.limit in {"ttft", "tpot"} and not _has_objectives(request):
+        assumed.append(
+            f"no objectives: {_objectives(serve.slo)} are missed by a lone request ({outcome.verdict.reason})"
+        )
+        serve = replace(serve, slo=Slo(percentile=serve.slo.percentile))
+        outcome = outcome_of(serve, model, site=site, configuration=configuration)
+    # What replaces a server takes the longest request that it takes, not only those that came.
+    longest = _stated_context(configuration, model)
+    written = configuration.engine.max_model_len
+    if longest is not None and written is not None and longest < written:
+        assumed.append(
+            f"context: {longest:,} tokens, what {model.id} was made for; the file sets {written:,},"
+            " which engines refuse unless they are told otherwise"
+        )
+    current, carries, stays = None, False, tuple[str, ...]()
+    if isinstance(outcome, Infeasible):
+        nearest = f" (nearest: {outcome.verdict.nearest})" if outcome.verdict.nearest else ""
+        findings.append(f"{outcome.verdict.reason}{nearest}")
+        serve = replace(serve, rate_per_s=serve.rate_per_s or 1.0)
+    else:
+        most = outcome.best.rate_per_s * replicas
+        if serve.rate_per_s is None:
+            serve = replace(serve, rate_per_s=most * (1.0 - serve.headroom))
+            assumed.append(
+                f"load: {show(serve.rate_per_s or 0.0, '1/s')}, what {replicas} replica{'s' if replicas > 1 else ''} "
+                f"carry within the objectives with {serve.headroom:.0%} kept free (--rate states yours)"
+            )
+        # What is reserved is paid for, used or not.
+        reserved = (running.machine.count or 0) * running.machine.nodes
+        found = option_at(serve, outcome, replicas=replicas, reserved=reserved, today=today)
+        assert found is not None
+        at, option, carries = found
+        if not carries:
+            arrive = show(serve.rate_per_s or 0.0, "1/s")
+            findings.append(f"carries at most {show(most, '1/s')} within the objectives, and {arrive} arrive")
+        current = _plan(at, model, option, additions=additions, today=today)
+        if request.providers or running.machine.provider or running.machine.instance_type:
+            stays = (option.bill.provider,)
+    serve = replace(serve, max_context=longest)
+    better_at = partial(_better, serve, configuration, additions=additions, today=today)
+    better, nearby = better_at(request.providers), None
+    if stays and better.options and better.options[0].bill.provider not in stays:
+        nearby = better_at(stays)
+    return Adoption(
+        schema=ADOPTION_SCHEMA,
+        sentence="",
+        running=running,
+        assumed=tuple(assumed),
+        findings=tuple(findings),
+        feasible=carries,
+        serve=ServeSides(current=current, better=better, nearby=nearby),
+        command=_command(serve),
+    )
+
+
+def option_at(
+    serve: Serve, outcome: Candidate, *, replicas: int, reserved: int = 0, today: date
+) -> tuple[Serve, ServeOption, bool] | None:
+    """
+    A configuration on so many replicas at the rate asked for, else at what they carry; and whether they carry it.
+
+    Absent where no offer holds them. `reserved` accelerators of a replica are paid for, used or not.
+    """
+    most = outcome.best.rate_per_s * replicas
+    carries = (serve.rate_per_s or 0.0) <= most
+    at = serve if carries else replace(serve, rate_per_s=0.999 * most)
+    ranks = max(outcome.configuration.layout.ranks, reserved)
+    bills = bills_of(outcome.site, replicas=replicas, ranks=ranks, request=at, today=today)
+    if not bills:
+        return None
+    option = replace(option_of(at, outcome, bills=bills, replicas=replicas), accelerators=replicas * ranks)
+    return at, add_costs(at, option, found=outcome), carries
+
+
+def _model(request: Adopt, running: Running, additions: Additions) -> tuple[Model, str]:
+    """The network, and the name it is known by: the file's own, so that what is exported loads the same weights."""
+    name = request.model or running.model
+    if "$" in name:
+        raise BadRequest(f"the file takes the model from '{name}', which it does not set; give --model")
+    bare = name.rsplit("/", 1)[-1].removesuffix("-GGUF").removesuffix("-gguf").removesuffix(".gguf")
+    try:
+        return resolve(name, additions=additions), name
+    except TonnageError as error:
+        try:
+            return resolve(bare, additions=additions), bare
+        except TonnageError:
+            raise BadRequest(f"{error}; --model names the network where the file's own name is not known") from None
+
+
+def _request(
+    request: Adopt, running: Running, model: Model, name: str, *, accelerator: str, assumed: list[str]
+) -> Serve:
+    """The load and the objectives, as stated or assumed; without a rate where none is stated."""
+    profile = traffic.profile(request.profile or "chat").lengths
+    if request.prompt_tokens and request.output_tokens:
+        lengths = Lengths(prompt_tokens=request.prompt_tokens, output_tokens=request.output_tokens)
+    else:
+        lengths = replace(
+            profile,
+            prompt_tokens=request.prompt_tokens or profile.prompt_tokens,
+            output_tokens=request.output_tokens or profile.output_tokens,
+        )
+    longest = running.value("max_model_len") or model.max_context
+    if longest and lengths.prompt_tokens + lengths.output_tokens > longest:
+        raise BadRequest(
+            f"prompts of {lengths.prompt_tokens:,.0f} and answers of {lengths.output_tokens:,.0f} tokens are "
+            f"beyond the "
+            f"{longest:,} tokens that the server takes; give --prompt-tokens and --output-tokens"
+        )
+    slo = request.slo
+    if not _has_objectives(request):
+        slo = replace(USUAL_OBJECTIVES, percentile=slo.percentile)
+        assumed.append(f"objectives: {_objectives(slo)} (--ttft and --tpot state yours)")
+    if not (request.profile or request.prompt_tokens):
+        assumed.append(
+            f"chat: {lengths.prompt_tokens:,.0f} prompt and {lengths.output_tokens:,.0f} output tokens on average "
+            "(--traffic, or --prompt-tokens and --output-tokens)"
+        )
+    return Serve(
+        model=name,
+        lengths=lengths,
+        rate_per_s=request.rate_per_s,
+        slo=slo,
+        engines=(running.program,) if running.program in planned_engines() else planned_engines()[:1],
+        filters=Filters(accelerators=(accelerator,)),
+        adapters=_adapter_fields(running),
+        quick=True,
+    )
+
+
+def _adapters(running: Running) -> Adapters | None:
+    """LoRA adapters that the server has slots for, and as many as its host keeps; asked for alike."""
+    values = running.values()
+    if not values.get("enable_lora"):
+        return None
+    slots = int(values.get("max_loras", 1))
+    count = max(slots, int(values.get("max_cpu_loras", slots)))
+    return Adapters(count=count, rank=int(values.get("max_lora_rank", 16)), slots=slots)
+
+
+def _adapter_fields(running: Running) -> AdapterFields:
+    kept = _adapters(running)
+    return AdapterFields() if kept is None else AdapterFields(adapters=kept.count, adapter_rank=kept.rank)
+
+
+def _has_objectives(request: Adopt) -> bool:
+    return any(limit is not None for limit in (request.slo.ttft_s, request.slo.tpot_s, request.slo.e2e_s))
+
+
+def _objectives(slo: Slo) -> str:
+    named = (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("E2E", slo.e2e_s))
+    return f"p{slo.percentile:g} " + ", ".join(f"{name} <= {show(limit, 's')}" for name, limit in named if limit)
+
+
+def _configuration(
+    running: Running, model: Model, accelerator: str, request: Adopt
+) -> tuple[Configuration, int, list[str]]:
+    """How one replica is arranged, how many there are, and what the file does that nobody wants."""
+    values = running.values()
+    degrees = {name: int(values.get(name, 1)) for name in ("tp", "pp", "dp", "ep")}
+    replicas = request.replicas or running.replicas
+    moe = any(isinstance(group.feed_forward, Moe) for group in model.layers)
+    if degrees["dp"] > 1 and not moe:
+        replicas, degrees["dp"] = replicas * degrees["dp"], 1
+    if values.get("split") == "layer" and (running.machine.count or 1) > 1:
+        degrees["pp"] = running.machine.count or 1
+    layout = Layout(**degrees)
+    findings = []
+    reserved = (running.machine.count or 0) * running.machine.nodes
+    used = layout.ranks * (degrees["dp"] if not moe else 1)
+    if reserved > used and running.format != "Slurm script":
+        findings.append(
+            f"{reserved} accelerators are reserved for a replica of {used}: {reserved - used} idle (tp {layout.tp})"
+        )
+    if 0 < reserved < used:
+        findings.append(f"a replica needs {used} accelerators (tp x pp x dp) and {reserved} are reserved for it")
+    options = {name: values[name] for name in Engine.__struct_fields__ if name in values}
+    options["adapters"] = _adapters(running)
+    engine = msgspec.convert({**options, "name": running.program, "version": running.version}, Engine)
+    configuration = Configuration(
+        accelerator=accelerator, layout=layout, precision=_precision(running, model), engine=engine
+    )
+    return configuration, replicas, findings
+
+
+def _precision(running: Running, model: Model) -> Precision:
+    """The formats that run: the checkpoint's own, but for what the file sets."""
+    own = resolve_precision(None, model)
+    stated = running.value("weights") or _format(str(running.value("quantization") or ""))
+    kv = _format(str(running.value("kv") or ""))
+    dtype = _format(str(running.value("dtype") or ""))
+    if stated and stated not in (own.weights, own.experts):
+        own = Precision(
+            weights=stated, kv=own.kv, activations="bf16" if number_format(stated).weight_only else own.activations
+        )
+    elif dtype in _WIDE and own.weights in _WIDE:
+        own = replace(own, weights=dtype, activations=dtype, kv=dtype)
+    return replace(own, kv=kv) if kv else own
+
+
+def _format(name: str) -> str:
+    """Our name of a format; empty where the engine takes the checkpoint's ("auto", compressed-tensors, modelopt)."""
+    key = _FORMATS.get(name.lower(), name.lower())
+    try:
+        return number_format(key).name if key else ""
+    except TonnageError:
+        return ""
+
+
+def _site(request: Adopt, running: Running, accelerator: str, additions: Additions, assumed: list[str]) -> Site:
+    """Where it is rented: the file's instance type, provider and region as far as the catalogue lists them."""
+    machine = running.machine
+    wanted = request.providers or ((machine.provider,) if machine.provider else ())
+    filters = Filters(accelerators=(accelerator,), terms=("spot",) if machine.spot else ("on-demand",))
+    found, refused = sites(filters, additions=additions)
+    if wanted or not found:  # hosts of strangers count where the file names them, or where nobody else rents it
+        found, refused = sites(replace(filters, community=True), additions=additions)
+    if not found:
+        why = refused[0].verdict.reason if refused else "no offer"
+        raise BadRequest(
+            f"nobody in the catalogue rents {accelerator} ({why}): its cost cannot be known; add an offer with "
+            f"--additions"
+        )
+    site = max(found, key=lambda one: (one.intra_link is None, one.per_node))
+    tests: list[tuple[str, Any]] = [
+        ("provider " + ", ".join(wanted), lambda o: not wanted or o.provider in wanted),
+        (f"instance type {machine.instance_type}",
+         lambda o: not machine.instance_type or o.instance_type.lower() == machine.instance_type.lower()),
+        (f"region {machine.region}", lambda o: not machine.region or o.region == machine.region),
+    ]  # fmt: skip
+    offers = site.offers
+    for what, test in tests:
+        left = tuple(offer for offer in offers if test(offer))
+        if left:
+            offers = left
+        else:
+            assumed.append(f"the catalogue has no offer of {accelerator} with {what}: the cheapest stands for it")
+    if not (wanted or machine.instance_type):
+        assumed.append(f"rented at the cheapest offer of {accelerator} (--provider states yours)")
+    return replace(site, offers=offers)
+
+
+def _plan(serve: Serve, model: Model, option: ServeOption, *, additions: Additions, today: date) -> ServePlan:
+    """Today's deployment as a plan: what explains, exports and checks plans takes it."""
+    named = replace(option, verdict="what runs today")
+    asked = Context(request=serve, model=model, today=today, additions=additions)
+    return ServePlan(
+        schema=PLAN_SCHEMA,
+        feasible=True,
+        sentence=narrative.sentence(asked, (named,)).replace("Rent", "Today", 1),
+        request=serve,
+        model=model_facts(model),
+        options=(named,),
+        evaluated=1,
+        provenance=provenance([option.bill], today=today, assumed=narrative.assumptions(asked, (named,))),
+    )
+
+
+def _better(
+    serve: Serve, configuration: Configuration, providers: tuple[str, ...], *, additions: Additions, today: date
+) -> ServePlan:
+    """The plan for the same load on any accelerator, at any provider or at those named."""
+    weights = configuration.precision.weights
+    narrow = number_format(weights).weight_only or number_format(weights).bits < 8
+    filters = Filters(providers=providers, terms=serve.filters.terms)
+    wanted = replace(serve, filters=filters, precisions=(weights,) if narrow else ())
+    return plan_serve(wanted, additions=additions, today=today)
+
+
+def _stated_context(configuration: Configuration, model: Model) -> int | None:
+    """The context that the file sets for its server, as far as the model was made for it. [tokens]"""
+    stated = configuration.engine.max_model_len
+    return stated if stated is None or model.max_context is None else min(stated, model.max_context)
+
+
+def _command(serve: Serve) -> str:
+    lengths, slo = serve.lengths, serve.slo
+    words = ["tonnage", "plan", "serve", serve.model, "--rate", show(serve.rate_per_s or 1.0, "1/s").replace(" ", "")]
+    words += ["--prompt-tokens", f"{lengths.prompt_tokens:.0f}", "--output-tokens", f"{lengths.output_tokens:.0f}"]
+    words += ["--context", str(serve.max_context)] if serve.max_context else []
+    for name, limit in (("--ttft", slo.ttft_s), ("--tpot", slo.tpot_s), ("--e2e", slo.e2e_s)):
+        words += [name, show(limit, "s")] if limit else []
+    if serve.adapters.adapters is not None:
+        words += ["--adapters", str(serve.adapters.adapters), "--adapter-rank", str(serve.adapters.adapter_rank)]
+    words += ["--engine", *serve.engines]
+    return shlex.join(words)

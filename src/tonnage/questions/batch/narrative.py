@@ -1,0 +1,231 @@
+"""The words of a batch plan: why it leads, what haste costs, what spot risks, what stands in the way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final
+
+from tonnage.core.header import COMMUNITY, Context, names_taken
+from tonnage.core.ranking import frontier
+from tonnage.domain.answer import Quantity, Verdict
+from tonnage.domain.batch_plan import BatchOption, TradeOff, cheapest_on
+from tonnage.domain.refusal import refusal
+from tonnage.domain.requests.serve import Batch
+from tonnage.questions.batch.work import Candidate, JobRun
+from tonnage.units import show, whole_percent
+
+MAX_KINDS: Final = 8
+"""Kinds of accelerators that are told side by side."""
+
+
+LARGEST_FLEET: Final = 256
+"""Accelerators of the largest fleet looked at, where the request names no limit. List prices are no stock."""
+MAX_POINTS: Final = 12
+"""Of the frontier that are kept."""
+WORTH_A_POINT: Final = 1.1
+"""Times faster than the point before. [-]"""
+
+
+def purpose(asked: Context[Batch]) -> str:
+    """What is asked for."""
+    return f"to finish {asked.request.items:,.0f} items of {asked.request.model}"
+
+
+def sentence(asked: Context[Batch], options: tuple[BatchOption, ...]) -> str:
+    """The answer in one sentence."""
+    request = asked.request
+    best = options[0]
+    old = ", old price" if best.bill.stale else ""
+    layout = f"{best.replicas} x {best.configuration.label()}"
+    return (
+        f"Rent {best.bill.instances} x {best.bill.instance_type} ({best.accelerators} x "
+        f"{best.configuration.accelerator}) at {best.bill.provider} {best.bill.region} for {best.wall_s.shown()}: "
+        f"{best.cost.shown()} for {request.items:,.0f} items, "
+        f"{show(best.usd_per_thousand_items, 'USD')} a thousand ({best.bill.term}, {best.bill.as_of}{old}; {layout})."
+    )
+
+
+def describe_option(option: BatchOption) -> str:
+    """An option in a few words."""
+    name = f"{option.accelerators} x {option.configuration.accelerator}"
+    when = f"in {show(option.wall_s.value, 's')} ({option.bill.term})"
+    return f"{name} for {show(option.cost.value, 'USD')} {when}"
+
+
+def lead_reason(first: BatchOption, *, confidence: float) -> str:
+    """Why the first option leads."""
+    if first.chance is None:
+        return "cheapest (no deadline given)"
+    asked = whole_percent(confidence)
+    if not first.sure:
+        return f"likeliest to be in time: {whole_percent(first.chance)}, and none has {asked}"
+    return f"cheapest that is in time with at least {asked} ({whole_percent(first.chance)})"
+
+
+def risk(option: BatchOption) -> str:
+    """How likely an option is in time where that is less than asked for."""
+    return "" if option.chance is None or option.sure else f"in time with {whole_percent(option.chance)} only"
+
+
+def arithmetic(option: BatchOption) -> str:
+    lost = f", {1 - option.useful:.0%} of its hours lost to spot preemptions" if option.useful < 1 else ""
+    held = {"kv": "the KV cache is full", "batch": "the engine takes no more"}
+    return (
+        f"a replica finishes {show(option.items_per_s.value, '1/s')} with {option.concurrency:,.0f} at once "
+        f"({held[option.binds]}){lost}"
+    )
+
+
+def trade_offs(found: Iterable[JobRun]) -> tuple[TradeOff, ...]:
+    """Cost against time over every number of instances: cheapest first, each faster than the one before."""
+    points: list[JobRun] = []
+    for one in found:
+        at, most = one.at, one.at.fastest
+        doubled = (at.step * 2**power for power in range(10))
+        sizes = sorted({one.instances, most, *(size for size in doubled if size <= most)})
+        points += [at.run(instances) for instances in sizes]
+    kept = [points[i] for i in frontier(points, objectives=(lambda p: p.usd, lambda p: p.wall_s))]
+    kept.sort(key=lambda point: point.usd)
+    thinned = kept[:1]
+    for point in kept[1:]:
+        if thinned[-1].wall_s / point.wall_s >= WORTH_A_POINT:
+            thinned.append(point)
+    return tuple(_trade_off(point, cheapest=thinned[0]) for point in _spread(thinned))
+
+
+def _spread(points: list[JobRun]) -> list[JobRun]:
+    """At most so many, both ends kept."""
+    if len(points) <= MAX_POINTS:
+        return points
+    step = (len(points) - 1) / (MAX_POINTS - 1)
+    return [points[round(i * step)] for i in range(MAX_POINTS)]
+
+
+def _trade_off(run: JobRun, *, cheapest: JobRun) -> TradeOff:
+    return TradeOff(
+        label=f"{run.at.work.configuration.label()} at {run.at.offer.provider}",
+        accelerators=run.accelerators,
+        term=run.at.term,
+        wall_s=run.wall_s,
+        usd=run.usd,
+        times_the_price=run.usd / cheapest.usd,
+        times_faster=cheapest.wall_s / run.wall_s,
+    )
+
+
+def card_for_card(options: tuple[BatchOption, ...]) -> tuple[str, ...]:
+    """
+    Each kind of accelerator against the one with the lowest hourly price: "3x the price, 4x as fast" for this job.
+
+    The kinds that do the job for the least money, on the term that most of them have; speeds are items of one
+    accelerator.
+    """
+    terms = sorted({o.bill.term for o in options})
+    kinds = [
+        {o.configuration.accelerator: o for o in sorted(options, key=lambda o: -o.cost.value) if o.bill.term == term}
+        for term in terms
+    ]
+    best = max(kinds, key=len, default={})
+    if len(best) < 2:
+        return ()
+    ordered = sorted(sorted(best.values(), key=lambda o: o.cost.value)[:MAX_KINDS], key=_hourly)
+    return tuple(_against(option, ordered[0]) for option in ordered[1:] if _hourly(option) > _hourly(ordered[0]))
+
+
+def _hourly(option: BatchOption) -> float:
+    """Of one accelerator. [USD/h]"""
+    return option.bill.usd_per_instance_hour / option.bill.accelerators_per_instance
+
+
+def _against(option: BatchOption, base: BatchOption) -> str:
+    ranks, own = base.configuration.layout.ranks, option.configuration.layout.ranks
+    price = _hourly(option) / _hourly(base)
+    faster = option.items_per_s.value / own / (base.items_per_s.value / ranks)
+    # Errors of two predictions add in squares.
+    error = math.exp(math.hypot(_log_error(option.items_per_s), _log_error(base.items_per_s)))
+    said = "cheaper" if faster > price else "more expensive"
+    tie = " [not distinguishable within error]" if faster / error <= price <= faster * error else ""
+    return (
+        f"{option.configuration.accelerator}: {_times(price)} the hourly price of {base.configuration.accelerator}, "
+        f"{_times(faster)} ({_times(faster / error)}-{_times(faster * error)}) as fast: {said} per item{tie}"
+    )
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.0f}x" if ratio >= 10 else f"{ratio:.2g}x"
+
+
+def _log_error(rate: Quantity) -> float:
+    return math.log((rate.high or rate.value) / rate.value)
+
+
+def spot_against(options: tuple[BatchOption, ...]) -> str:
+    """The cheapest interruptible option against the cheapest that stays; empty when either is missing."""
+    spot, steady = (cheapest_on(term, options) for term in ("spot", "on-demand"))
+    if spot is None or steady is None:
+        return ""
+    saved = 1.0 - spot.cost.value / steady.cost.value
+    word = f"saves {saved:.0%}" if saved > 0 else f"costs {-saved:.0%} more"
+    return (
+        f"spot {word}: {show(spot.cost.value, 'USD')} on {spot.configuration.accelerator} at {spot.bill.provider} "
+        f"against {show(steady.cost.value, 'USD')} on {steady.configuration.accelerator} at {steady.bill.provider} "
+        f"on-demand; {1 - spot.useful:.1%} of its hours are lost to spot preemptions, and old traces had capacity "
+        f"{spot.available:.0%} of the time, which its {show(spot.wall_s.value, 's')} count in"
+    )
+
+
+def too_late(request: Batch, run: JobRun) -> Verdict:
+    """Not even the largest fleet finishes in time."""
+    deadline = request.deadline_s or 0.0
+    return refusal(
+        "deadline",
+        f"{run.accelerators} accelerators finish in {show(run.wall_s, 's')}, "
+        f"of which {show(run.at.start.total_s, 's')} to start; {show(deadline, 's')} are allowed",
+        short_by=run.wall_s - deadline,
+        nearest=f"deadline {show(run.wall_s * 1.01, 's')}",
+    )
+
+
+def too_expensive(request: Batch, run: JobRun) -> Verdict:
+    """Finishes in time, beyond the budget."""
+    usd = run.usd
+    budget = request.budget_usd or 0.0
+    return refusal(
+        "budget",
+        f"{run.at.work.configuration.label()} costs {show(usd, 'USD')}, above {show(budget, 'USD')}",
+        short_by=usd - budget,
+        nearest=f"budget {show(usd * 1.005, 'USD')}",
+    )
+
+
+def too_many(request: Batch, at: Candidate) -> Verdict:
+    """One instance or one replica already exceeds the count allowed."""
+    need = max(at.offer.count, float(at.work.ranks))
+    return refusal(
+        "count",
+        f"{at.offer.instance_type} brings {need:g} accelerators and at most {request.filters.max_count} are allowed",
+        short_by=need - (request.filters.max_count or 0),
+        nearest=f"max_accelerators {need:g}",
+    )
+
+
+def assumptions(asked: Context[Batch], options: tuple[BatchOption, ...]) -> tuple[str, ...]:
+    """Everything the answer takes as given that the user did not say."""
+    request, model = asked.request, asked.model
+    lengths = request.lengths
+    said = [
+        *model.assumed,
+        f"an item is {lengths.prompt_tokens:,.0f} prompt and {lengths.output_tokens:,.0f} output tokens on average",
+        "items are independent and all there at the start; nobody waits for a single one, so replicas run full",
+        "instances start from nothing, and weights are fetched each time",
+    ]
+    if "spot" in request.filters.terms:
+        said.append("spot capacity stays as long as its provider's record says, else as long as traces of older parts")
+    if request.filters.max_count is None:
+        said.append(f"at most {LARGEST_FLEET} accelerators are looked at; list prices are no stock")
+    said += names_taken(request.filters, asked.additions)
+    if not request.filters.community:
+        said.append(COMMUNITY)
+    said.append("prices exclude VAT, storage of the results and egress")
+    return tuple(said)

@@ -1,0 +1,245 @@
+"""A configuration at work on some instances of an offer: how long a job takes, what it costs, and what the plan says.
+
+Items are independent, so that any number of instances that is up does useful work: spot capacity stretches the time
+by its availability and wastes, at each reclaim, a start and the answers that were half done.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import date
+from functools import cache
+from typing import Final
+
+from tonnage import catalog
+from tonnage.catalog.failures import spot_uptime
+from tonnage.core.board_power import predicted_load
+from tonnage.core.cold_start import ColdStart, cold_start
+from tonnage.core.deployment import Deployment
+from tonnage.core.host import energy_of_run, energy_use, serving_needs
+from tonnage.core.replica import MOST_CACHE
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.answer import Basis, Quantity
+from tonnage.domain.batch_plan import BatchOption
+from tonnage.domain.cost import BillingRules
+from tonnage.domain.money import Offer
+from tonnage.domain.plan import Bill, Configuration
+from tonnage.pricing.bills import bill, hourly_usd
+from tonnage.pricing.terms import billing_rules, charged_hours, run_lines, useful_share
+from tonnage.questions.cost.rents import between_reclaims_s
+from tonnage.record import Record
+from tonnage.simulation.served import Served
+
+SECONDS_PER_HOUR: Final = 3600.0
+MILLION: Final = 1e6
+
+
+class Work(Record, kw_only=True):
+    """A configuration that can do the job, and how fast one full replica of it works."""
+
+    configuration: Configuration
+    items: float
+    at: Deployment
+    served: Served
+    """One replica, always full; its requests are the items."""
+    factor: float
+    """90 % factor of their rate. [-]"""
+    basis: Basis
+    weight_bytes: float
+
+    @property
+    def ranks(self) -> int:
+        """Accelerators of a replica."""
+        return self.configuration.layout.ranks
+
+    @property
+    def items_per_s(self) -> float:
+        """Of one replica. [1/s]"""
+        return self.served.requests_per_s
+
+    @property
+    def binds(self) -> str:
+        """What keeps a replica from holding more."""
+        return "batch" if self.served.running >= self.at.max_num_seqs else "kv"
+
+
+class Candidate(Record, kw_only=True):
+    """A work on an offer at one term, whether it is in time now or not."""
+
+    work: Work
+    offer: Offer
+    term: str
+    usd_per_hour: float
+    start: ColdStart
+    rules: BillingRules
+    """How hours are charged."""
+    useful: float
+    """Share of the hours that does useful work. [-]"""
+    available: float
+    """Share of time in which the capacity is there. [-]"""
+    sources: tuple[str, ...]
+    fastest: int = 0
+    """Most instances that may be taken, in whole replicas."""
+
+    @property
+    def name(self) -> str:
+        """Accelerator and term: what a choice is called by."""
+        return self.work.configuration.accelerator + ("" if self.term == "on-demand" else f", {self.term}")
+
+    @property
+    def step(self) -> int:
+        """Instances of one replica, or one that holds several."""
+        return max(1, -(-self.work.ranks // int(self.offer.count)))
+
+    @property
+    def side_by_side(self) -> int:
+        """Replicas on so many instances: accelerators that are paid for are used."""
+        return max(1, int(self.offer.count // self.work.ranks))
+
+    @property
+    def usd_per_item(self) -> float:
+        """Of work alone, start and rounding left out. [USD]"""
+        rate = self.side_by_side * self.work.items_per_s * self.useful
+        return self.step * self.usd_per_hour / rate / SECONDS_PER_HOUR
+
+    @property
+    def items_per_s(self) -> float:
+        """Of the largest fleet. [1/s]"""
+        return self.work.items / self.run(self.fastest).wall_s
+
+    def run(self, instances: int, *, speed: float = 1.0) -> JobRun:
+        """The job on that many instances, if replicas work at `speed` times what is predicted."""
+        replicas = instances // self.step * self.side_by_side
+        work_s = self.work.items / (replicas * self.work.items_per_s * speed)
+        start_s = self.start.total_s
+        running_s = (start_s + work_s) / self.useful
+        hours = charged_hours(running_s, rules=self.rules, term=self.term, contract=self.offer.contract)
+        spent = {"work": work_s, "start": start_s, "lost to spot preemptions": running_s - start_s - work_s}
+        return JobRun(
+            at=self,
+            instances=instances,
+            replicas=replicas,
+            wall_s=start_s + work_s / (self.useful * self.available),
+            running_s=running_s,
+            billed_hours=hours,
+            parts=run_lines(
+                spent,
+                charged_h=hours,
+                usd_per_hour=(hourly_usd(self.offer, instances=instances, term=self.term) or (math.inf, 0.0))[0],
+                told=f"{instances} x {self.usd_per_hour:,.4g} USD/h",
+            ),
+        )
+
+    def instances_by(self, deadline_s: float, *, speed: float) -> int | None:
+        """Fewest instances that finish by then at that speed; absent when not even the start leaves time."""
+        left = (deadline_s - self.start.total_s) * self.useful * self.available
+        if left <= 0:
+            return None
+        replicas = max(1, math.ceil(self.work.items / (left * self.work.items_per_s * speed) - 1e-9))
+        return math.ceil(replicas / self.side_by_side) * self.step
+
+
+class JobRun(Record, kw_only=True):
+    """The job on a number of instances."""
+
+    at: Candidate
+    instances: int
+    replicas: int
+    wall_s: float
+    running_s: float
+    """An instance stands, waiting for capacity left out. [s]"""
+    billed_hours: float
+    parts: tuple[Quantity, ...]
+    chance: float | None = None
+    """Of keeping deadline and budget. [-]"""
+    sure: bool = True
+
+    @property
+    def usd(self) -> float:
+        """Sum of the parts. [USD]"""
+        return sum(part.value for part in self.parts)
+
+    @property
+    def accelerators(self) -> int:
+        """That are rented."""
+        return round(self.instances * self.at.offer.count)
+
+    @property
+    def ends(self) -> tuple[JobRun, JobRun]:
+        """What it becomes at the fast and at the slow end of the rate's interval."""
+        factor = self.at.work.factor
+        return self.at.run(self.instances, speed=factor), self.at.run(self.instances, speed=1.0 / factor)
+
+
+def candidate_of(work: Work, offer: Offer, *, term: str) -> Candidate | None:
+    """The work on that offer at that term; absent when it lists no such price."""
+    price = offer.usd_per_hour(term)
+    if price is None:
+        return None
+    start = cold_start(weight_bytes=work.weight_bytes, provider=offer.provider)
+    rules = billing_rules(catalog.providers().get(offer.provider))
+    useful, available, sources = 1.0, 1.0, [start.source, f"billing: {rules.stated} ({rules.source})"]
+    if term == "spot":
+        between, said = _stays(offer)
+        up = spot_uptime(instances=1)
+        useful = useful_share(between_s=between, lost_s=start.total_s + work.served.e2e_s / 2.0)
+        available = up.availability
+        sources += [said, f"capacity is there {available:.0%} of the time: {up.source}"]
+    return Candidate(
+        work=work,
+        offer=offer,
+        term=term,
+        usd_per_hour=price,
+        start=start,
+        rules=rules,
+        useful=useful,
+        available=available,
+        sources=tuple(sources),
+    )
+
+
+@cache
+def _stays(offer: Offer) -> tuple[float, str]:
+    return between_reclaims_s(offer)
+
+
+def option_of(run: JobRun, *, accelerator: Accelerator, today: date) -> BatchOption:
+    """The option with its intervals: the rate's own, and what time and cost become at both of its ends."""
+    at, work, pool, case = run.at, run.at.work, run.at.work.at.pool, run.at.work.at.case
+    # Spot times rest on old traces, whatever the rate rests on.
+    weaker = Basis.ASSUMED if at.term == "spot" else work.basis
+    quick, slow = run.ends
+    made = bill(at.offer, replicas=run.replicas, ranks=work.ranks, term=at.term, today=today)
+    assert isinstance(made, Bill)
+    load = predicted_load(work.at, work.served, arrivals=False)
+    energy = energy_use(accelerator, count=float(run.accelerators), busy=1.0, bill=made, load=load)
+    kwh, kg = energy_of_run(energy, seconds=run.running_s) if energy is not None else (None, None)
+    return BatchOption(
+        configuration=work.configuration,
+        replicas=run.replicas,
+        accelerators=run.accelerators,
+        items_per_s=Quantity(value=work.items_per_s, unit="1/s", basis=work.basis).within(work.factor),
+        concurrency=work.served.running,
+        binds=work.binds,
+        memory=pool.memory,
+        kv_tokens=min(pool.tokens, MOST_CACHE),
+        limit_bytes=pool.limit_bytes,
+        bill=made,
+        wall_s=Quantity(value=run.wall_s, unit="s", low=quick.wall_s, high=slow.wall_s, basis=weaker),
+        start_s=at.start.total_s,
+        billed_hours=run.billed_hours,
+        cost=Quantity(value=run.usd, unit="USD", low=quick.usd, high=slow.usd, basis=weaker, parts=run.parts),
+        usd_per_thousand_items=run.usd / work.items * 1000.0,
+        usd_per_million_output_tokens=run.usd / (work.items * case.osl) * MILLION,
+        usd_per_million_tokens=run.usd / (work.items * (case.isl + case.osl)) * MILLION,
+        useful=at.useful,
+        available=at.available,
+        energy=energy,
+        kwh=kwh,
+        kg_co2=kg,
+        basis=str(work.basis),
+        chance=run.chance,
+        sure=run.sure,
+        sources=at.sources,
+        needs=serving_needs(work.configuration.layout, weight_bytes=work.weight_bytes, offer=at.offer),
+    )

@@ -1,0 +1,217 @@
+"""What a budget buys, as a document: the largest rate or the best models, or runs and fine-tunes; then the laws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from tonnage.domain.requests.common import Slo
+from tonnage.questions.budget.answer import Affordable, AffordableRun, BudgetPlan
+from tonnage.questions.serve.page import chance_name, latency_meters, serve_question
+from tonnage.report.document import (
+    UNKNOWN,
+    Block,
+    Document,
+    Meter,
+    Note,
+    Section,
+    Table,
+    Text,
+    grid,
+    sections,
+)
+from tonnage.report.names import model_name, part_name
+from tonnage.report.page import explained_whole
+from tonnage.report.screen import first_screen, held_text, price_dates, stale_text
+from tonnage.report.wording import (
+    chance_text,
+    degrees,
+    money,
+    option_at_rank,
+    percent,
+    rental_text,
+    spread_usd,
+)
+from tonnage.units import show
+
+REST: Final = "Why, assumptions, sources: --why."
+Screen = Callable[..., tuple[Block, ...]]
+"""A first screen whose question, measurement and last line are given."""
+
+
+def budget_document(plan: BudgetPlan, *, most: int | None = None) -> Document:
+    """The plan as blocks; `top` models in the table, or every one."""
+    screen = partial(first_screen, question=_question(plan), measure=plan.measure_first, rest=Note(hint=REST))
+    if plan.models:
+        first = _serving(plan, plan.models[: most or len(plan.models)], screen=screen)
+    elif plan.runs:
+        first = _runs(plan, screen=screen)
+    else:
+        first = screen(answer=plan.sentence, good=plan.feasible, table=_tunes(plan))
+    return Document(first, _why(plan))
+
+
+def explain_budget_plan(plan: BudgetPlan, *, rank: int = 1) -> Document:
+    """
+    The plan with the bill of its first line opened; `rank` is a line of it.
+
+    Raises
+    ------
+    BadRequest
+        It has no line of that rank.
+    """
+    option_at_rank(plan.models or plan.runs or plan.tunes or (plan,), rank)
+    title = "Bill of the first, opened"
+    return explained_whole(plan, _why(plan), question=_question(plan), bill=plan.bill, title=title)
+
+
+def _question(plan: BudgetPlan) -> list[str]:
+    request = plan.request
+    named = [] if request.model is None else [model_name(request.model)]
+    limits = [f"within {show(request.deadline_s, 's')}"] if request.deadline_s else []
+    if request.purpose != "serving":
+        return [*named, f"{request.amount} for {request.purpose}", *limits]
+    asked = serve_question(request.serve)[:1] + serve_question(request.serve)[2:] if request.serve else []
+    rate = f"{show(request.rate_per_s, '1/s')}" if request.rate_per_s else ""
+    return [*named, request.amount, rate, *asked, price_dates(plan.provenance)]
+
+
+def _serving(plan: BudgetPlan, models: Sequence[Affordable], *, screen: Screen) -> tuple[Block, ...]:
+    best = plan.models[0]
+    option, request = best.option, plan.request
+    rate = show(best.rate_per_s, "1/s").replace("/s", " req/s")
+    of = model_name(best.model)
+    what = f"{option.accelerators} x {part_name(option.configuration.accelerator)}"
+    meters = [
+        Meter("tokens", f"{best.output_tokens_per_s:,.0f} output tokens/s"),
+        *latency_meters(request.serve.slo if request.serve else Slo(), option.capacity),
+    ]
+    if request.serve and option.chance is not None:
+        meters.append(Meter(chance_name(request.serve), chance_text(option.chance)))
+    if request.usd_per_h:
+        spent = best.usd_per_month / (request.usd_per_h * 730.0)
+        meters.append(Meter("budget used", percent(spent)))
+    ends = best.next_rate_per_s
+    beyond = f"{money(best.next_usd_per_month)}/month" if best.next_usd_per_month else "more than the budget"
+    step = f"From {show(ends, 'count', digits=4)} req/s on it costs {beyond}." if ends and request.model else ""
+    load = float(f"{best.rate_per_s:.3g}")
+    simulate = f"By averages; this simulates it: `tonnage plan serve {best.model} --rate {load:.15g}/s`"
+    return screen(
+        answer=f"{rate} of {of}   {what}   {rental_text(option.bill)}   {money(best.usd_per_month)}/month",
+        meters=meters,
+        table=_models(models, benchmark=plan.benchmark),
+        risks=[step, held_text(option.bill) or stale_text(option.bill, plan.provenance.made), f"{simulate}."],
+    )
+
+
+def _models(models: Sequence[Affordable], *, benchmark: str) -> Table:
+    heads = ("model", f"{benchmark}>", "req/s>", "tokens/s>1", "accelerators", "layout<3", "meets>", "$/month>",
+             "evidence<2")  # fmt: skip
+    rows = [
+        (
+            model_name(one.model),
+            UNKNOWN if one.quality is None else f"{one.quality:.1f}",
+            show(one.rate_per_s, "count"),
+            f"{one.output_tokens_per_s:,.0f}",
+            f"{one.option.accelerators} x {part_name(one.option.configuration.accelerator)}",
+            f"{degrees(one.option.configuration)} {one.option.configuration.precision.stored}",
+            chance_text(one.option.chance),
+            f"{one.usd_per_month:,.0f}",
+            str(one.option.basis),
+        )
+        for one in models
+    ]
+    return grid(heads, rows)
+
+
+def _runs(plan: BudgetPlan, *, screen: Screen) -> tuple[Block, ...]:
+    first = plan.runs[0]
+    cut = max((one for one in plan.runs if one.saves_share), key=lambda one: one.saves_share or 0.0, default=None)
+    spread: str | Text = ""
+    if plan.optimal_range is not None:
+        low, high = plan.optimal_range
+        text = f"Published laws put the compute-optimal size between {_size(low)} and {_size(high)}."
+        spread = Text(text, kind="fact")
+    saves = ""
+    if cut is not None and cut.saves_share and cut.pays_after_tokens:
+        saves = (
+            f"{_size(cut.parameters)} on {_size(cut.tokens)} tokens serves {percent(cut.saves_share)} cheaper than the "
+            f"optimal size of its loss: pays off after {_size(cut.pays_after_tokens)} output tokens."
+        )
+    tuned = ", ".join(
+        f"{model_name(one.model)} by {one.method} on {_size(one.tokens)} tokens" for one in plan.tunes[:2]
+    )
+    return screen(
+        answer=f"{_size(first.parameters)} parameters on {_size(first.tokens)} tokens   "
+        f"{first.configuration.count} x {part_name(first.configuration.accelerator)}   "
+        f"{show(first.wall_s, 's')}   {spread_usd(first.cost)}",
+        table=_sizes(plan.runs),
+        risks=[spread, saves, f"Or fine-tune: {tuned}." if tuned else ""],
+    )
+
+
+def _size(count: float) -> str:
+    """ "2.91B", "58B", "1.2T"."""
+    for unit, factor in (("T", 1e12), ("B", 1e9), ("M", 1e6)):
+        if count >= factor:
+            return f"{count / factor:.3g}{unit}"
+    return f"{count:,.0f}"
+
+
+def _sizes(runs: tuple[AffordableRun, ...]) -> Table:
+    heads = ("size", "parameters>", "tokens>", "tokens/parameter>2", "loss (laws)>", "accelerators", "time>", "cost>",
+             "$/M out>1")  # fmt: skip
+    rows = [
+        (
+            one.name,
+            _size(one.parameters),
+            _size(one.tokens),
+            f"{one.tokens / one.parameters:,.0f}",
+            f"{one.loss:.2f} ({one.loss_low:.2f}-{one.loss_high:.2f})",
+            f"{one.configuration.count} x {part_name(one.configuration.accelerator)}",
+            show(one.wall_s, "s"),
+            money(one.cost.value),
+            UNKNOWN if one.usd_per_million_output_tokens is None else f"{one.usd_per_million_output_tokens:.3g}",
+        )
+        for one in runs
+    ]
+    return grid(heads, rows)
+
+
+def _tunes(plan: BudgetPlan) -> Table:
+    rows = [
+        (
+            model_name(one.model),
+            one.method,
+            _size(one.tokens),
+            f"{one.configuration.count} x {part_name(one.configuration.accelerator)}",
+            show(one.wall_s, "s"),
+            spread_usd(one.cost),
+        )
+        for one in plan.tunes
+    ]
+    return grid(["model", "method", "tokens>", "accelerators", "time>", "cost>"], rows)
+
+
+def _why(plan: BudgetPlan) -> tuple[Section, ...]:
+    laws = [
+        f"{law.name}: L = {law.irreducible:g} + {law.parameter_factor:g} / N^{law.parameter_exponent:g} + "
+        f"{law.token_factor:g} / D^{law.token_exponent:g}; {law.source}"
+        for law in plan.laws
+    ]
+    bills = [
+        f"{model_name(one.model)}: {one.option.replicas} replicas, {rental_text(one.option.bill)}, "
+        f"price of {one.option.bill.as_of}"
+        for one in plan.models
+    ]
+    quality = [f"scores are {plan.benchmark} of the released weights as each publisher ran it"] if plan.models else []
+    return sections(
+        {
+            "Answer": plan.sentence,
+            "Bills": bills,
+            "Fine-tunes for the same money, one pass": _tunes(plan),
+            "Laws": laws,
+            "Assumptions": [*plan.provenance.assumed, *quality],
+        }
+    )

@@ -1,0 +1,347 @@
+"""Plan a budget: the largest rate of a model, the best model at a rate, or what a sum of money trains."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from datetime import date
+from functools import partial
+from typing import Final
+
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.catalog.downloads import BENCHMARK, downloads, published_score
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.core.header import provenance
+from tonnage.core.measure_first import (
+    MINUTES,
+    Rival,
+    few_words,
+    likeliest_to_overturn,
+    rival_of,
+    smoothly,
+    to_stay_within,
+)
+from tonnage.domain.answer import Quantity, Verdict
+from tonnage.domain.calibration import FirstMeasurement
+from tonnage.domain.plan import PLAN_SCHEMA, ServeOption
+from tonnage.domain.refusal import none_works, refusal
+from tonnage.domain.requests.serve import Serve
+from tonnage.errors import BadRequest
+from tonnage.pricing.bills import HOURS_PER_MONTH
+from tonnage.questions.budget.answer import Affordable, AffordableRun, AffordableTune, BudgetPlan
+from tonnage.questions.budget.request import Budget
+from tonnage.questions.budget.training import DEADLINE_S, LAWS, affordable_runs, affordable_tunes, optimal_range
+from tonnage.questions.serve.plan import serve_options
+from tonnage.units import show
+
+
+def plan_budget(request: Budget, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> BudgetPlan:
+    """
+    The most that the budget buys, with the plan behind it.
+
+    Raises
+    ------
+    TonnageError
+        A model or an accelerator is unknown, or the request contradicts itself. That the budget buys nothing is an
+        answer: `feasible` is False and `binding` says what the least costs.
+    """
+    today = today or date.today()
+    base = BudgetPlan(
+        schema=PLAN_SCHEMA,
+        feasible=False,
+        sentence="",
+        request=request,
+        provenance=provenance((), today=today, assumed=_assumptions(request)),
+    )
+    if request.purpose == "serving":
+        return _serving(base, additions=additions, today=today)
+    return (_training if request.purpose == "training" else _finetuning)(base, additions=additions, today=today)
+
+
+def _serving(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPlan:
+    request = base.request
+    budget = f"{show((request.usd_per_h or 0.0), 'USD/h')}"
+    if request.model is not None:
+        if not resolve(request.model, additions=additions).layers:
+            raise BadRequest(f"model: {request.model} decodes no text; ask `tonnage plan infer` with --budget")
+        models, looked = largest_affordable(request, additions=additions, today=today), 1
+    else:
+        models, looked = best_models(request, additions=additions, today=today)
+    if not models:
+        binding = _least(request, additions=additions, today=today)
+        return replace(base, binding=binding, sentence=none_works(f"Not within {budget}", binding))
+    first = models[0]
+    what = f"{first.option.accelerators} x {first.option.configuration.accelerator}"
+    served = f"{show(first.rate_per_s, '1/s')} of {first.model} ({first.output_tokens_per_s:,.0f} output tokens/s)"
+    lead = "The largest rate" if request.model is not None else "The best model by published score"
+    return replace(
+        base,
+        feasible=True,
+        models=models,
+        bill=first.option.cost,
+        measure_first=_before_service(request, models),
+        benchmark=BENCHMARK,
+        evaluated=looked,
+        provenance=provenance((one.option.bill for one in models), today=today, assumed=base.provenance.assumed),
+        sentence=f"{lead} within {budget}: {served} on {what}, ${first.usd_per_month:,.0f} a month.",
+    )
+
+
+def _least(request: Budget, *, additions: Additions, today: date) -> Verdict:
+    """Why nothing is bought, and what the least costs."""
+    serve = request.serve
+    assert serve is not None
+    if request.model is None:
+        return refusal(
+            "budget",
+            "no model with a published score carries that rate within the objectives",
+            nearest="a larger budget, a lower rate or looser objectives",
+        )
+    asked = replace(serve, model=request.model, quick=True, rate_per_s=1e-3)
+    options = serve_options(asked, additions=additions, today=today)
+    if not options:
+        return refusal(
+            "objectives",
+            "nothing that can be rented meets the objectives at any load",
+            nearest=f"ask `tonnage plan serve {request.model} --rate 1/s` for what stands in the way",
+        )
+    cheapest = min(option.bill.usd_per_hour for option in options)
+    monthly = cheapest * HOURS_PER_MONTH
+    return refusal(
+        "budget",
+        f"the least that serves {request.model} costs ${monthly:,.0f} a month",
+        short_by=cheapest - (request.usd_per_h or 0.0),
+        nearest=f"${monthly:,.0f}/month, fewer bits (--precision), or a smaller model",
+        unit="USD/h",
+    )
+
+
+def _training(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPlan:
+    runs = affordable_runs(base.request, additions=additions, today=today)
+    if not runs:
+        return _no_run(base)
+    tunes = affordable_tunes(base.request, additions=additions, today=today)
+    first = runs[0]
+    low, high = optimal_range(first)
+    return replace(
+        base,
+        feasible=True,
+        runs=runs,
+        tunes=tunes,
+        bill=first.cost,
+        measure_first=_before_run(base.request, first),
+        laws=LAWS,
+        optimal_range=(low, high),
+        sentence=f"{show(base.request.usd or 0.0, 'USD')} trains {first.parameters / 1e9:.3g}B parameters on "
+        f"{first.tokens / 1e9:,.3g}B tokens at the compute optimum, in {first.wall_s / 86400:.0f} days on "
+        f"{first.configuration.count} x {first.configuration.accelerator}.",
+    )
+
+
+def _finetuning(base: BudgetPlan, *, additions: Additions, today: date) -> BudgetPlan:
+    tunes = affordable_tunes(base.request, additions=additions, today=today)
+    if not tunes:
+        return _no_run(base)
+    first = tunes[0]
+    return replace(
+        base,
+        feasible=True,
+        tunes=tunes,
+        bill=first.cost,
+        measure_first=_before_run(base.request, first),
+        sentence=f"{show(base.request.usd or 0.0, 'USD')} tunes {first.model} by {first.method} on "
+        f"{first.tokens / 1e9:,.3g}B tokens, in {first.wall_s / 86400:.1f} days on {first.configuration.count} x "
+        f"{first.configuration.accelerator}.",
+    )
+
+
+def _before_service(request: Budget, models: tuple[Affordable, ...]) -> FirstMeasurement:
+    """What would put the next model of the list first: the score ranks them, so each is as good as its place."""
+    confidence = request.serve.confidence if request.serve is not None else 0.5
+    rivals = [
+        rival_of(one.option, place, confidence=confidence)._replace(
+            what=f"{one.model} on {few_words(one.option.configuration, ranks=one.option.configuration.ranks)}",
+            cost=partial(_place, place),
+        )
+        for place, one in enumerate(models)
+    ]
+    return likeliest_to_overturn(rivals, confidence=confidence)
+
+
+def _place(place: int, _: float) -> float:
+    return 1.0 + place
+
+
+def _before_run(request: Budget, run: AffordableRun | AffordableTune) -> FirstMeasurement:
+    """Whether the run stays within the budget, by the speed of its step."""
+    rate = run.tokens / run.wall_s
+    most, least = run.cost.high or run.cost.value, run.cost.low or run.cost.value
+    low, high = (rate * run.cost.value / end for end in (most, least))
+    rival = Rival(
+        place=0,
+        configuration=run.configuration,
+        cost=smoothly(run.cost),
+        margin=math.inf,
+        measured=Quantity(value=rate, unit="tokens/s", basis=run.cost.basis, low=low, high=high),
+        name="tokens/s",
+        what=few_words(run.configuration, ranks=run.configuration.count),
+        load="20 steps",
+        usd=60.0 * MINUTES * run.cost.value / run.wall_s,
+    )
+    return to_stay_within(rival, request.usd or math.inf, what="the budget")
+
+
+def _no_run(base: BudgetPlan) -> BudgetPlan:
+    binding = refusal(
+        "budget",
+        "no run of any size ends within deadline and budget on what can be rented",
+        nearest="a longer deadline, more money, or other accelerators",
+    )
+    return replace(base, binding=binding, sentence=none_works("No run", binding))
+
+
+def _assumptions(request: Budget) -> list[str]:
+    if request.purpose == "serving":
+        return [
+            "rates by averages, not simulated: `tonnage plan serve` with the rate simulates it",
+            f"the cheapest cost of the serving plan never falls with the rate; the answer is within {TOLERANCE:.0%}",
+        ]
+    said = [] if request.deadline_s else [f"the run ends within {DEADLINE_S / 86400:.0f} days (--deadline)"]
+    if request.purpose == "training":
+        said += [
+            "a dense decoder of the size, sequences of 4,096 tokens, each token seen once, C = 6 N D",
+            "losses beyond about 100 tokens a parameter are extrapolated; a loss is no benchmark score",
+        ]
+    return said
+
+
+# The largest rate that a budget serves, and the best model at a rate. The cheapest cost never falls as the rate rises:
+# the largest rate is found by doubling until the budget is passed and halving the bracket in between, on the plan
+# itself and not on an approximation: steps of whole replicas, other accelerators, headroom and confidence all count.
+
+FIRST: Final = 1.0
+"""Rate looked at first. [1/s]"""
+LEAST: Final = 1e-4
+"""A service of fewer requests is none: nine a day. [1/s]"""
+MOST: Final = 1e5
+TOLERANCE: Final = 0.02
+"""Width of the bracket that ends the search. [-]"""
+SHOWN: Final = 5
+"""Models of an answer."""
+
+Price = Callable[[float], ServeOption | None]
+"""Rate -> the cheapest option within objectives and budget; None = there is none."""
+
+
+def largest_rate(price: Price, budget_usd_per_h: float = 0.0) -> tuple[ServeOption, float, float] | None:
+    """
+    The option at the largest rate that can be paid, that rate, and the least looked at that cannot; None = not any.
+
+    `price` is monotone: what can be paid at a rate can be paid at any lower one. The budget only says how far to leap:
+    cost grows about as the rate does.
+    """
+    low, option = FIRST, price(FIRST)
+    high = FIRST
+    if option is None:
+        while option is None and low > LEAST:
+            high, low = low, low / 4.0
+            option = price(low)
+        if option is None:
+            return None
+    else:
+        while high < MOST:
+            times = budget_usd_per_h / option.bill.usd_per_hour if budget_usd_per_h else 2.0
+            high = min(low * max(2.0, times), MOST)
+            more = price(high)
+            if more is None:
+                break
+            low, option = high, more
+    while high / low > 1.0 + TOLERANCE:
+        middle = (low * high) ** 0.5
+        more = price(middle)
+        if more is None:
+            high = middle
+        else:
+            low, option = middle, more
+    return option, low, high
+
+
+def _price_service(request: Budget, model: str, *, additions: Additions, today: date) -> tuple[Serve, Price, Price]:
+    """The service of one model, and what a rate of it costs within the budget: as its seller states, or as anybody."""
+    assert request.serve is not None
+    serve = replace(request.serve, model=model, quick=True, budget_usd_per_h=request.usd_per_h)
+
+    def anybody(rate: float) -> ServeOption | None:
+        options = serve_options(replace(serve, rate_per_s=rate), additions=additions, today=today)
+        return options[0] if options and options[0].sure else None
+
+    def seller(rate: float) -> ServeOption | None:
+        # Options at prices of sellers stand first: where the first has none, nothing at such a price is affordable.
+        option = anybody(rate)
+        return option if option is not None and option.bill.trust == "primary" else None
+
+    return serve, seller, anybody
+
+
+def largest_affordable(request: Budget, *, additions: Additions, today: date) -> tuple[Affordable, ...]:
+    """The model of the request at its largest rate; empty where not even a few requests a day can be paid."""
+    assert request.model is not None
+    serve, seller, anybody = _price_service(request, request.model, additions=additions, today=today)
+    budget = request.usd_per_h or 0.0
+    found = largest_rate(seller, budget) or largest_rate(anybody, budget)
+    if found is None:
+        return ()
+    option, rate, beyond = found
+    more = serve_options(replace(serve, rate_per_s=beyond, budget_usd_per_h=None), additions=additions, today=today)
+    sure = next((one.usd_per_month for one in more if one.sure), None)
+    return (_affordable(serve, option, rate=rate, beyond=beyond, costs=sure),)
+
+
+def best_models(request: Budget, *, additions: Additions, today: date) -> tuple[tuple[Affordable, ...], int]:
+    """
+    The best models by published score that carry the rate within the budget, and how many were looked at.
+
+    Those that only a price of no seller's own page makes affordable stand last.
+    """
+    assert request.rate_per_s is not None
+    found: list[Affordable] = []
+    others: list[Affordable] = []
+    looked = 0
+    for model, _ in models_by_quality():
+        looked += 1
+        serve, _, anybody = _price_service(request, model, additions=additions, today=today)
+        try:
+            option = anybody(request.rate_per_s)
+        except BadRequest:
+            continue  # a context that this model does not take
+        if option is not None:
+            stated = option.bill.trust == "primary"
+            (found if stated else others).append(_affordable(serve, option, rate=request.rate_per_s))
+        if len(found) == SHOWN:
+            break
+    return (*found, *others)[:SHOWN], looked
+
+
+def models_by_quality() -> tuple[tuple[str, float], ...]:
+    """Models that people run today with a published score, best first."""
+    scored = ((one.model, published_score(one.model)) for one in downloads())
+    known: Iterable[tuple[str, float]] = ((model, score) for model, score in scored if score is not None)
+    return tuple(sorted(known, key=lambda pair: -pair[1]))
+
+
+def _affordable(
+    serve: Serve, option: ServeOption, *, rate: float, beyond: float | None = None, costs: float | None = None
+) -> Affordable:
+    return Affordable(
+        model=serve.model,
+        rate_per_s=rate,
+        output_tokens_per_s=rate * serve.lengths.output_tokens,
+        usd_per_month=option.usd_per_month,
+        option=option,
+        quality=published_score(serve.model),
+        next_rate_per_s=beyond,
+        next_usd_per_month=costs,
+    )

@@ -1,0 +1,159 @@
+"""
+What do a few measurements say of the numbers that a stack has of its own? A Gaussian in logarithms.
+
+Each measured number is ln(measured / predicted by the catalogue) = shares x theta + drift + noise. Theta are named
+causes (`NAMES`: what memory bounds, attention over the cache beyond that, arithmetic, host, host time of a sequence,
+start of a request, links), 0 where the catalogue is right; the shares are the derivatives of the prediction's
+logarithm, so that a point says most about what it is made of, and moves every prediction made of the same. The drift is
+what configurations near one another share beyond that (`planning.drift`). Widths are `catalog.intervals.priors`. The
+noise has heavy tails (Student-t, four degrees of freedom): one disturbed point does not drag the rest along. Its width
+is pooled with what the points themselves scatter, the catalogue's counting as `PRIOR_POINTS` of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from tonnage.catalog.intervals import Priors
+from tonnage.core.drift import NAMES, STUDENT, Array, drift_covariance, numbers_of
+from tonnage.domain.calibration import Learnt
+
+__all__ = ["NAMES", "Array"]
+
+PRIOR_POINTS: Final = 4.0
+"""Measured numbers of one quantity that the catalogue's noise counts as. [-]"""
+FREEDOM: Final = 4.0
+_ROUNDS: Final = 12
+
+
+class Posterior(NamedTuple):
+    """Mean and covariance of the causes [log], noise by quantity [log], and of each number how much it counts."""
+
+    mean: Array
+    covariance: Array
+    noise: dict[str, float]
+    weights: tuple[float, ...]
+    """1 for a number as the others are, towards 0 for one that nothing else explains. [-]"""
+    priors: Priors
+    seen: tuple[Learnt, ...] = ()
+    pull: Array = np.zeros(0)
+    """What each measured number pulls others by, times their covariance. [1 / log]"""
+    inverse: Array = np.zeros((0, 0))
+    """Of the covariance of the measured numbers, noise included."""
+
+    def drift(self, of: Sequence[Learnt]) -> Array:
+        """What drifts add to the logarithms of some predictions, beside the causes."""
+        return _between(of, self.seen, self.priors, causes=False) @ self.pull if self.seen else np.zeros(len(of))
+
+    def spread(self, of: Sequence[Learnt]) -> Array:
+        """Standard deviation of the logarithm of predictions like these, noise included."""
+        before = np.diag(covariance_of(of, self.priors))
+        shared = _between(of, self.seen, self.priors)
+        left = before - np.einsum("ij,jk,ik->i", shared, self.inverse, shared) if self.seen else before
+        noise = np.array([self.noise[one.quantity] for one in of])
+        return np.asarray(np.sqrt(np.maximum(0.0, left) + noise**2))
+
+
+def posterior(seen: Sequence[Learnt], priors: Priors) -> Posterior:
+    """
+    The causes given some measured numbers; without any, the prior.
+
+    Examples
+    --------
+    >>> from tonnage.catalog.intervals import priors
+    >>> slow = Learnt("m", "tpot_s", (1.0,) * 7, math.log(1.2), shares=(0.8, 0.1, 0.0, 0.1, 0.0, 0.0, 0.0))
+    >>> found = posterior([slow], priors("serve"))
+    >>> 0.1 < float(found.mean @ np.array(slow.shares) + found.drift([slow])[0]) < math.log(1.2)
+    True
+    """
+    widths = np.array([priors.widths.get(name, 0.0) for name in NAMES])
+    known = np.diag(widths**2)
+    noise = dict(priors.noise)
+    if not seen:
+        return Posterior(np.zeros(len(NAMES)), known, noise, (), priors)
+    shares, residuals = np.array([one.shares for one in seen]), np.array([one.left for one in seen])
+    weights, smooth = np.ones(len(seen)), covariance_of(seen, priors)
+    for _ in range(_ROUNDS):
+        variance = np.array([noise[one.quantity] for one in seen]) ** 2 / weights
+        inverse = np.linalg.inv(smooth + np.diag(variance * STUDENT))
+        explained = smooth @ inverse
+        left = residuals - explained @ residuals
+        noise = _noise(seen, left, np.diag(explained), weights, priors)
+        scale = np.array([noise[one.quantity] for one in seen]) * math.sqrt(STUDENT)
+        weights = np.minimum(1.0, (FREEDOM + 1.0) / (FREEDOM + (left / scale) ** 2))
+    pull = inverse @ residuals
+    cautious = np.asarray(np.linalg.inv(smooth + np.diag(variance)), dtype=np.float64)
+    made = shares @ known
+    return Posterior(
+        known @ shares.T @ pull,
+        known - made.T @ cautious @ made,
+        noise,
+        tuple(float(x) for x in weights),
+        priors,
+        tuple(seen),
+        pull,
+        cautious,
+    )
+
+
+def covariance_of(seen: Sequence[Learnt], priors: Priors) -> Array:
+    """Of the logarithms of some numbers of one run, noise apart."""
+    return _between(seen, seen, priors)
+
+
+def _between(some: Sequence[Learnt], others: Sequence[Learnt], priors: Priors, *, causes: bool = True) -> Array:
+    """Covariance of numbers with others: by drifts, and by causes."""
+    if not some or not others:
+        return np.zeros((len(some), len(others)))
+    found = drift_covariance(numbers_of(some), numbers_of(others), known=priors)
+    if not causes:
+        return found
+    widths = np.array([priors.widths.get(name, 0.0) for name in NAMES])
+    mine, theirs = (np.array([one.shares for one in of]) * widths for of in (some, others))
+    return np.asarray(found + mine @ theirs.T)
+
+
+def _noise(seen: Sequence[Learnt], left: Array, leverage: Array, weights: Array, priors: Priors) -> dict[str, float]:
+    """By quantity: the catalogue's, pooled with what is left of the points, as if each were predicted by the others."""
+    found = {}
+    for quantity, usual in priors.noise.items():
+        places = [place for place, one in enumerate(seen) if one.quantity == quantity]
+        own = sum(float(weights[i] * left[i] ** 2 / max(0.1, 1.0 - leverage[i])) for i in places)
+        found[quantity] = math.sqrt((PRIOR_POINTS * usual**2 + own) / (PRIOR_POINTS + len(places)))
+    return found
+
+
+def next_point(candidates: Sequence[Sequence[Learnt]], priors: Priors, *, taken: Sequence[int] = ()) -> int:
+    """
+    Place of the candidate whose measurement lessens the variance of all candidates most, after those taken.
+
+    Each quantity weighs by its variance before anything is measured, so that a time to first token, which is less
+    sure, does not outweigh a time per token. Only shares and places count: nothing needs to be measured yet.
+    """
+    numbers = [(place, one) for place, own in enumerate(candidates) for one in own]
+    known = covariance_of([one for _, one in numbers], priors)
+    noise = np.array([priors.noise[one.quantity] ** 2 for _, one in numbers])
+    of = np.array([place for place, _ in numbers])
+    quantities = [one.quantity for _, one in numbers]
+    before = np.diag(known)
+    total = {name: sum(v for v, own in zip(before, quantities, strict=True) if own == name) for name in quantities}
+    weight = np.array([1.0 / total[name] for name in quantities])
+
+    def gained(place: int) -> tuple[np.ndarray, np.ndarray]:
+        """Covariance of all numbers with those of a candidate, and the inverse of its own with noise."""
+        at = np.where(of == place)[0]
+        return known[:, at], np.linalg.inv(known[np.ix_(at, at)] + np.diag(noise[at]))
+
+    for place in taken:
+        shared, inverse = gained(place)
+        known = known - shared @ inverse @ shared.T
+
+    def lessened(place: int) -> float:
+        shared, inverse = gained(place)
+        return float(weight @ np.einsum("ij,jk,ik->i", shared, inverse, shared))
+
+    return max((place for place in range(len(candidates)) if place not in taken), key=lessened)

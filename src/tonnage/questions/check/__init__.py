@@ -1,0 +1,1 @@
+"""A plan made before, asked again: what changed, and whether its answer still stands."""

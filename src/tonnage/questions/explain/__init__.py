@@ -1,0 +1,1 @@
+"""Where each number of an answer comes from."""

@@ -1,0 +1,259 @@
+"""A plan made ready to be started: settings the engine would choose by itself are written out, as the plan took them.
+
+An option carries what the user fixed; the rest the planner took from the engine's defaults for that release, model and
+accelerator. A file that leaves them out would run whatever the installed release prefers, which is another plan.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.catalog.hub import resolve
+from tonnage.core.cold_start import cold_start
+from tonnage.core.deployment import case_of, deploy
+from tonnage.domain.batch_plan import BatchOption, BatchPlan
+from tonnage.domain.case import Traffic
+from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
+from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.domain.precision import number_format
+from tonnage.domain.train_plan import TrainOption, TrainPlan
+from tonnage.errors import BadRequest, TonnageError
+from tonnage.physics.parameters import parameters
+from tonnage.questions.plans import Plan
+from tonnage.questions.rl.answer import RlOption, RlPlan
+
+Served = TypeVar("Served", ServePlan, BatchPlan)
+ServedOption = TypeVar("ServedOption", ServeOption, BatchOption)
+
+
+def launchable_option(
+    plan: Plan,
+    *,
+    rank: int = 1,
+    pools: bool = False,
+    checkpoint: str | None = None,
+    additions: Additions = catalog.NOTHING,
+) -> (
+    tuple[ServePlan, ServeOption]
+    | tuple[TrainPlan, TrainOption]
+    | tuple[BatchPlan, BatchOption]
+    | tuple[RlPlan, RlOption]
+):
+    """
+    One option of a plan with every engine setting filled in, and the plan with what is known of its checkpoint.
+
+    Parameters
+    ----------
+    plan : Plan
+        As `read_plan` gives it.
+    rank : int
+        Which option, 1 = the one ranked first.
+    pools : bool
+        Start the plan's separate prefill and decode workers in place of an option.
+    checkpoint : str, optional
+        What to load instead of the planned model: the same network in the planned weight format.
+    additions : Additions
+        The user's own accelerators and models.
+
+    Raises
+    ------
+    BadRequest
+        Not a plan to serve or to train, nothing feasible in it, or no such option.
+    """
+    if not isinstance(plan, ServePlan | TrainPlan | BatchPlan | RlPlan):
+        raise BadRequest(
+            "only plans to serve, train, fine-tune, rl or answer a batch can be exported; export the halves of others "
+            "apart"
+        )
+    if not plan.options:
+        raise BadRequest("the plan has no option: it is infeasible, and its sentence says what stands in the way")
+    if pools:
+        plan = _apart(plan)
+    if rank > len(plan.options):
+        raise BadRequest(f"option {rank} does not exist; choose 1 to {len(plan.options)}")
+    facts = dict(plan.model)
+    if checkpoint is not None:
+        facts["named"] = checkpoint
+    if isinstance(plan, RlPlan):
+        return replace(plan, model=facts), plan.options[rank - 1]
+    model = _resolve_model(plan, additions)
+    if isinstance(plan, TrainPlan):
+        facts |= _accelerator_facts(plan.options[rank - 1].configuration.accelerator, additions)
+        shape = {} if model is None else _shape(model)
+        if model is not None:
+            facts["decodes"] = bool(model.layers) and model.has_head and not model.encoder
+            facts["family"] = model.family
+            if facts["decodes"] and model.hidden_size:
+                widths = {name: getattr(model, name) for name in ("num_layers", "hidden_size", "vocab_size")}
+                facts["widths"] = {name: width for name, width in widths.items() if width}
+        return replace(plan, model=facts | ({"shape": shape} if shape else {})), plan.options[rank - 1]
+    if isinstance(plan, BatchPlan):
+        return _fill_settings(plan, plan.options[rank - 1], facts, model=model, additions=additions, saturated=True)
+    option = plan.options[rank - 1]
+    if (split := option.configuration.pools) is not None:
+        if split.encode:
+            raise BadRequest(
+                f"no file is written for units with encoders ({split.label}): start those with vLLM's"
+                " --mm-encoder-only and --ec-transfer-config, or SGLang's --encoder-only and --language-only, by hand;"
+                " or choose an option without them (--rank)"
+            )
+        counts = {"prefill_workers": option.replicas * split.prefill, "decode_workers": option.replicas * split.decode}
+        facts["pools"] = counts
+        option = replace(option, replicas=sum(counts.values()))
+    return _fill_settings(plan, option, facts, model=model, additions=additions)
+
+
+def _apart(plan: Plan) -> ServePlan:
+    """The plan with its separate pools as its first option."""
+    if not isinstance(plan, ServePlan) or plan.pools is None:
+        raise BadRequest(
+            "the plan has no separate pools; plan again with --pools, a rate and an objective, without --quick"
+        )
+    found = plan.pools
+    alike = next((option for option in plan.options if option.configuration == found.configuration), plan.options[0])
+    counts = {
+        "prefill_workers": found.units * found.prefill_workers,
+        "decode_workers": found.units * found.decode_workers,
+    }
+    option = replace(
+        alike,
+        configuration=found.configuration,
+        replicas=sum(counts.values()),
+        bill=found.bill,
+        accelerators=found.accelerators,
+    )
+    return replace(plan, options=(option, *plan.options), model={**plan.model, "pools": counts})
+
+
+def _fill_settings(
+    plan: Served,
+    option: ServedOption,
+    facts: dict[str, Any],
+    *,
+    model: Model | None,
+    additions: Additions,
+    saturated: bool = False,
+) -> tuple[Served, ServedOption]:
+    """A plan and its option with every engine setting filled in, and what is known of the checkpoint."""
+    if model is None:
+        return replace(plan, model=facts), option
+    kept = option.configuration.precision.experts is not None
+    facts["checkpoint"] = model.quantization or (None if kept else model.experts_dtype) or model.native_dtype
+    stored = model.stored_weight_bytes or parameters(model).value * number_format(facts["checkpoint"]).bytes
+    begun = cold_start(weight_bytes=stored, provider=option.bill.provider)
+    facts |= {"stored_bytes": stored, "start_s": begun.weights_s + begun.warm_up_s}
+    configuration = option.configuration
+    load = Traffic(saturated=True) if saturated else Traffic(rate_per_s=1.0)
+    case = case_of(configuration, model=model, lengths=plan.request.lengths, traffic=load)
+    part = catalog.accelerator(configuration.accelerator, additions)
+    engine = deploy(case, model=model, accelerator=part).engine
+    if configuration.engine.block_tokens is None and not _takes_any_block(model):
+        engine = replace(engine, block_tokens=None)
+    filled = replace(configuration, engine=engine)
+    return replace(plan, model=facts), replace(option, configuration=filled)
+
+
+def _takes_any_block(model: Model) -> bool:
+    """
+    Kernels of latent attention and of recurrent layers come with cache blocks of their own (64 tokens for FlashMLA, a
+    state's size for a hybrid), which the engine chooses with the kernel; a size written down would rule these out.
+    """
+    return all(group.mixer is None or isinstance(group.mixer, Attention) for group in model.layers)
+
+
+def _accelerator_facts(name: str, additions: Additions) -> dict[str, str]:
+    """What decides which kernels an exported file may ask for; nothing where the accelerator is not known any more."""
+    try:
+        part = catalog.accelerator(name, additions)
+    except TonnageError:
+        return {}
+    capability = {"compute_capability": part.compute_capability} if part.compute_capability else {}
+    return {"vendor": part.vendor.lower(), **capability}
+
+
+def _resolve_model(plan: ServePlan | TrainPlan | BatchPlan, additions: Additions) -> Model | None:
+    """The network, without asking anyone else's machine; a file that has moved since is no reason to fail."""
+    for name in (plan.request.model, str(plan.model.get("id", ""))):
+        try:
+            return resolve(name, additions=additions, offline=True)
+        except TonnageError:
+            continue
+    return None
+
+
+LLAMA_LIKE: Final = frozenset({
+    "Llama1", "Llama2", "Llama3", "Llama3.2", "Llama3.3", "Meta", "CodeLlama", "Mistral", "Mixtral", "Qwen1.5", "Qwen2",
+    "Qwen2.5", "Qwen3", "Yi", "TinyLlama", "OpenLLaMA", "SmolLM2", "SOLAR",
+})  # fmt: skip
+"""Families of decoders with RMSNorm, rotary positions and a SiLU gate, which widths do not tell apart from others:
+Gemma gates with GELU and scales its embedding, Granite and Command-R scale as well, OLMo 2 norms behind its layers."""
+PLAIN_ATTENTION: Final = Attention(num_attention_heads=1, num_key_value_heads=1, head_dim=1)
+PLAIN_LAYER: Final = LayerGroup(count=1)
+PLAIN_MODEL: Final = Model(id="", family="", kind="llm")
+WRITTEN: Final = frozenset({
+    "num_attention_heads", "num_key_value_heads", "head_dim", "bias", "output_bias", "qk_norm", "count", "mixer",
+    "feed_forward", "hidden_size", "layers", "tie_word_embeddings",
+})  # fmt: skip
+"""Fields of the architecture that become flags."""
+BESIDE: Final = frozenset({
+    "id", "family", "kind", "vocab_size", "max_context", "native_dtype", "quantization", "experts_dtype", "mtp_layers",
+    "published_parameters", "published_active_parameters", "stored_weight_bytes", "licence", "source", "notes",
+    "assumed",
+})  # fmt: skip
+"""Fields that say nothing of the layers: names, sources, and the vocabulary, which is the tokenizer's."""
+
+
+def _plain(found: msgspec.Struct, plain: msgspec.Struct) -> bool:
+    """Whatever has no flag is as in a plain decoder."""
+    names = (name for name in found.__struct_fields__ if name not in WRITTEN | BESIDE)
+    return all(getattr(found, name) == getattr(plain, name) for name in names)
+
+
+def _shape(model: Model) -> dict[str, int | bool]:
+    """The widths of a decoder of like layers, by Megatron-LM's names; empty for any other network."""
+    group = model.layers[-1] if model.layers else None
+    like = group is not None and all(replace(other, count=group.count) == group for other in model.layers)
+    if group is None or not like or not isinstance(group.mixer, Attention) or group.hidden_size:
+        return {}
+    attention, feed_forward = group.mixer, group.feed_forward
+    described = ((model, PLAIN_MODEL), (group, PLAIN_LAYER), (attention, PLAIN_ATTENTION))
+    if model.family not in LLAMA_LIKE or not all(_plain(found, plain) for found, plain in described):
+        return {}
+    if attention.output_bias and not attention.bias:
+        return {}
+    shape: dict[str, int | bool] = {
+        "num_layers": model.num_layers,
+        "hidden_size": model.hidden_size,
+        "num_attention_heads": attention.num_attention_heads,
+        "kv_channels": attention.head_dim,
+        "qk_layernorm": attention.qk_norm,
+        "add_qkv_bias": attention.bias and not attention.output_bias,
+        "disable_bias_linear": not attention.output_bias,
+        "untie_embeddings_and_output_weights": not model.tie_word_embeddings,
+    }
+    if attention.num_key_value_heads != attention.num_attention_heads:
+        shape |= {"group_query_attention": True, "num_query_groups": attention.num_key_value_heads}
+    if isinstance(feed_forward, Mlp) and feed_forward.gated and feed_forward.bias == attention.output_bias:
+        return shape | {"ffn_hidden_size": feed_forward.intermediate_size, "swiglu": True}
+    if isinstance(feed_forward, Moe) and _plain_experts(feed_forward):
+        shared = feed_forward.shared_intermediate_size
+        return shape | {
+            "ffn_hidden_size": feed_forward.moe_intermediate_size,
+            "num_experts": feed_forward.num_experts,
+            "moe_router_topk": feed_forward.num_experts_per_tok,
+            "moe_ffn_hidden_size": feed_forward.moe_intermediate_size,
+            "swiglu": True,
+            **({"moe_shared_expert_intermediate_size": shared} if shared else {}),
+        }
+    return {}
+
+
+def _plain_experts(found: Moe) -> bool:
+    """Gated experts behind a softmax router, shared ones added without a gate of their own."""
+    more = found.shared_gate or found.dense_intermediate_size or found.latent_size or found.bias or found.router_bias
+    return found.gated and not more

@@ -1,0 +1,334 @@
+"""
+What does a group of equal accelerators serve best?
+
+Models are taken in the order of their published score. On accelerators of data centres each is planned as a service:
+every format that the engine runs there, every layout inside a machine, as many replicas as the group holds, at the
+largest concurrency that keeps the wanted speed for each request; the configuration with the most output is shown. On a
+person's own card, or where no serving engine is known to run, it is `tonnage local`: one request, llama.cpp. A card of
+a workstation has both: what its serving engine does not run, llama.cpp does where its memory holds the model.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.catalog.downloads import downloads, published_score
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.core.board_power import SUM, spread, steady_load
+from tonnage.core.header import Infeasible
+from tonnage.core.host import LoadShare
+from tonnage.core.machine import host_of, is_unified, with_memory
+from tonnage.core.replica import errors_at
+from tonnage.core.sites import OFFER_TESTS, Site
+from tonnage.core.stock import power_of, tariff
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.answer import Quantity
+from tonnage.domain.machine import LocalRow, Machine
+from tonnage.domain.model import Model
+from tonnage.domain.money import Offer, Price
+from tonnage.domain.precision import number_format
+from tonnage.domain.requests.common import Slo
+from tonnage.domain.requests.serve import Serve
+from tonnage.engines.registry import engine_spec
+from tonnage.pricing.bills import HOURS_PER_MONTH
+from tonnage.pricing.energy import energy_kwh
+from tonnage.questions.own.answer import OwnedAnswer, OwnRow
+from tonnage.questions.own.local import CONTEXT, local, top_rows
+from tonnage.questions.own.power import group_power
+from tonnage.questions.own.request import Own, OwnedGroup
+from tonnage.questions.own.request_local import LocalRequest
+from tonnage.questions.serve import limits
+from tonnage.questions.serve.option import Candidate
+from tonnage.questions.serve.plan import BY_NEARNESS, outcome_of
+
+ROWS: Final = 5
+"""Models of a group."""
+ONE_CARD: Final = "one card"
+"""Layout of a model that lies on a card alone."""
+SERVED: Final = frozenset({"datacenter", "cloud-only", "workstation"})
+"""Segments of accelerators that people run a serving engine on."""
+OWN_TERM: Final = "on-demand"
+"""Term under which what is owned is offered to the planner, at the price of its power."""
+
+
+def part_of(group: OwnedGroup, additions: Additions) -> Accelerator:
+    """The accelerator of a group, with the memory that the group states."""
+    part = catalog.accelerator(group.accelerator, additions)
+    return part if group.memory_bytes is None else with_memory(part, group.memory_bytes)
+
+
+def site_of(group: OwnedGroup, part: Accelerator) -> Site:
+    """The group's machines as an offer that costs nothing: what a replica takes does not depend on its price."""
+    offer = Offer(
+        provider="own",
+        instance_type=group.name,
+        accelerator=part.id,
+        count=float(group.per_node),
+        prices=(Price(term=OWN_TERM, usd_per_hour=0.0),),
+        source="yours",
+        as_of_kind="exact",
+    )
+    return Site(accelerator=part, intra_link=None, per_node=group.per_node, offers=(offer,))
+
+
+def answer_group(request: Own, group: OwnedGroup, *, additions: Additions) -> OwnedAnswer:
+    """Models that the group serves at the wanted speed, best first, and what the group draws."""
+    part = part_of(group, additions)
+    stated = request.engine_stated and not any(engine_spec(name).layered for name in request.serve.engines)
+    by_engine = stated or part.segment in SERVED
+    served = list(_best_rows(request, group, part, additions=additions)) if by_engine else []
+    rows = served if stated else served or _at_home(request, group, part, additions=additions)
+    if served and not stated and part.segment == "workstation":
+        # What no serving engine runs there, one request at a time.
+        alone = _at_home(request, group, part, in_host=False, additions=additions)
+        rows = [*served, *(row for row in alone if all(row.model != other.model for other in served))]
+    rows.sort(key=lambda row: (row.per_request < request.min_speed, -(row.quality or 0.0)))
+    power = group_power(request, part, count=group.count)
+    watts = rows[0].power_w if rows else power.watts if power else None
+    rack = None
+    if request.rack_power_w is not None and power is not None:
+        rack = int(request.rack_power_w // (power.machine_watts / group.count * group.per_node))
+    return OwnedAnswer(
+        name=group.name,
+        accelerator=part.id,
+        count=group.count,
+        memory_bytes=part.memory_bytes * group.count,
+        rows=tuple(rows[:ROWS]),
+        none_because="" if rows else _none_because(request, group, part, stated=stated, additions=additions),
+        power_w=watts,
+        usd_per_month=None if watts is None else energy_kwh(power_w=watts) * tariff(request.electricity),
+        rented_usd_per_month=_rental_price(request, part, group.count, additions),
+        nodes_per_rack=rack,
+    )
+
+
+def _best_rows(request: Own, group: OwnedGroup, part: Accelerator, *, additions: Additions) -> Iterator[OwnRow]:
+    """The best configuration of each model, by score, until enough are found."""
+    site = site_of(group, part)
+    found = 0
+    for name in models_of(request):
+        model = resolve(name, additions=additions)
+        longest = request.serve.lengths.prompt_tokens + request.serve.lengths.output_tokens
+        if not model.layers or (model.max_context or longest) < longest:
+            continue
+        asked = _asked(request, name)
+        best = _most_output(asked, model, site=site, count=group.count)
+        if isinstance(best, Candidate):
+            found += 1
+            row = _row(asked, best, count=group.count)
+            used = row.replicas * best.configuration.layout.ranks
+            drawn = steady_load(best.replica, best.best)
+            yield _with_power(row, request, part, count=group.count, used=used, drawn=drawn)
+        if found == ROWS:
+            return
+
+
+def _none_because(request: Own, group: OwnedGroup, part: Accelerator, *, stated: bool, additions: Additions) -> str:
+    """Why nothing runs on a group: of a model that is named, what it lacks."""
+    names, model = ", ".join(request.serve.engines), request.model
+    if stated and model is not None:
+        resolved = resolve(model, additions=additions)
+        found = _most_output(_asked(request, model), resolved, site=site_of(group, part), count=group.count)
+        why = found.verdict.reason if isinstance(found, Infeasible) else "it has no kernels for it there"
+        return f"{names} does not serve {model}: {why}; leave out --engine to ask llama.cpp as well"
+    if stated:
+        return f"{names} serves no model there within its memory; leave out --engine to ask llama.cpp as well"
+    if model is not None:
+        machine = _machine_of(request, group, part, additions=additions)
+        return local(_local_request(request), machine, additions=additions).sentence.rstrip(".")
+    return "no downloadable model fits in its memory, or no engine is known to run there"
+
+
+def _asked(request: Own, model: str) -> Serve:
+    """The service that a model is judged by: each request at the wanted speed, by averages."""
+    return replace(request.serve, model=model, slo=Slo(tpot_s=1.0 / request.min_speed, percentile=50.0), quick=True)
+
+
+def models_of(request: Own) -> list[str]:
+    """The model asked for, or those that people run, those with a score first."""
+    if request.model is not None:
+        return [request.model]
+    return sorted((one.model for one in downloads()), key=lambda name: -(published_score(name) or 0.0))
+
+
+def _most_output(request: Serve, model: Model, *, site: Site, count: int) -> Candidate | Infeasible | None:
+    """Of all formats and layouts, that with the most output of the whole group, else the one that came closest."""
+    best: tuple[float, Candidate] | None = None
+    missed: list[Infeasible] = []
+    for startable, engine in itertools.product((True, False), request.engines):
+        if not startable and (best or request.precisions):
+            break  # what needs another checkpoint is looked at where nothing else runs
+        worth = limits.configurations(request, model, site=site, engine=engine, most=count, startable=startable)
+        for configuration in itertools.chain.from_iterable(worth):
+            outcome = outcome_of(request, model, site=site, configuration=configuration)
+            if isinstance(outcome, Infeasible):
+                missed.append(outcome)
+                continue
+            replicas = replicas_of(count, configuration.layout.ranks, per_node=site.per_node)
+            rate = outcome.best.rate_per_s * replicas
+            if best is None or rate > best[0]:
+                best = rate, outcome
+    return best[1] if best else min(missed, key=BY_NEARNESS, default=None)
+
+
+def replicas_of(count: int, ranks: int, *, per_node: int) -> int:
+    """
+    Replicas that so many accelerators hold: a replica that fits a machine does not reach over two.
+
+    Examples
+    --------
+    >>> replicas_of(12, 4, per_node=8), replicas_of(12, 8, per_node=8), replicas_of(32, 16, per_node=8)
+    (3, 1, 2)
+    """
+    if ranks > per_node:
+        return count // per_node * per_node // ranks
+    return count // per_node * (per_node // ranks) + count % per_node // ranks
+
+
+def _row(request: Serve, found: Candidate, *, count: int) -> OwnRow:
+    replica, layout = found.replica, found.configuration.layout
+    replicas = replicas_of(count, layout.ranks, per_node=found.site.per_node)
+    output = found.best.rate_per_s * replicas * request.lengths.output_tokens
+    errors = errors_at(replica, found.best, prompt_tokens=request.lengths.prompt_tokens, state=None)
+    total = Quantity(value=output, unit="tokens/s", basis=replica.basis).within(errors.factor("tpot_s"))
+    return OwnRow(
+        model=request.model,
+        engine=found.configuration.engine.name,
+        weights=found.configuration.precision.stored,
+        layout=" ".join(layout.degrees()) or "tp1",
+        replicas=replicas,
+        concurrency=found.best.concurrency * replicas,
+        output_tokens_per_s=total,
+        per_request=1.0 / found.best.tpot_mean_s,
+        quality=published_score(request.model),
+        prompt_share=min(1.0, found.best.rate_per_s * replica.times.prefill_work_s) if replica.times else 0.0,
+    )
+
+
+def _with_power(
+    row: OwnRow, request: Own, part: Accelerator, *, count: int, used: int, drawn: tuple[LoadShare, float]
+) -> OwnRow:
+    """The row with what the group draws for it: `used` of its accelerators work, the others wait."""
+    load, busy = drawn
+    power = group_power(request, part, count=count, load=load, busy=busy * min(1.0, used / count))
+    one = power_of(part, count=1, usd_per_kwh=0.0, load=load, busy=busy)
+    if power is None or one is None:
+        return row
+    output = row.output_tokens_per_s.value
+    return replace(row, power_w=power.watts, board_w=one.board_watts, tokens_per_joule=output / power.watts)
+
+
+def _at_home(
+    request: Own, group: OwnedGroup, part: Accelerator, *, in_host: bool = True, additions: Additions
+) -> list[OwnRow]:
+    """
+    Models on a person's own machines: spread over the cards of each, or a copy on every card.
+
+    Shown is what makes more output; where copies do in a coarser format, the finest that makes as much spread out. What
+    lies in host memory is read by one copy at a time: such a copy is counted once for each machine.
+    """
+    machine = _machine_of(request, group, part, additions=additions)
+    if not in_host:
+        machine = replace(machine, host=replace(machine.host, memory_bytes=0.0))
+    asked = _local_request(request)
+    machines = max(1, group.count // group.per_node)
+    rows = [
+        _local_row(row, cards=group.per_node, copies=machines)
+        for row in top_rows(asked, machine, most=ROWS, additions=additions)
+    ]
+    if group.per_node > 1:
+        one = replace(machine, count=1)
+        rows += [
+            _local_row(row, cards=1, copies=machines if row.offload.moved_bytes else group.count)
+            for row in top_rows(asked, one, most=ROWS, additions=additions)
+        ]
+    best: dict[str, OwnRow] = {}
+    for row in rows:
+        before = best.get(row.model)
+        if before is None or row.output_tokens_per_s.value > before.output_tokens_per_s.value:
+            best[row.model] = row
+    coarse = [
+        row
+        for row in best.values()
+        if any(_bits(other) > _bits(row) and other.replicas < group.count for other in rows if other.model == row.model)
+    ]
+    for row in coarse:
+        every = replace(asked, model=row.model, every_format=True)
+        over_all = [
+            _local_row(other, cards=group.per_node, copies=machines)
+            for other in local(every, machine, additions=additions).all_rows
+            if other.model == row.model
+        ]
+        as_fast = [other for other in over_all if other.output_tokens_per_s.value >= row.output_tokens_per_s.value]
+        best[row.model] = max([row, *as_fast], key=_bits)
+    return [_drawn_at_home(row, request, group, part) for row in best.values()]
+
+
+def _local_request(request: Own) -> LocalRequest:
+    context = request.serve.max_context or CONTEXT
+    return LocalRequest(context=context, min_per_s=request.min_speed, model=request.model, exact=True)
+
+
+def _drawn_at_home(row: OwnRow, request: Own, group: OwnedGroup, part: Accelerator) -> OwnRow:
+    """The row with what the group draws for it, hosts included; the device's own draw is known from its rate."""
+    if row.board_w is None or not part.power_w:
+        return row
+    cards = 1 if row.layout == ONE_CARD else group.per_node
+    load = spread(row.board_w / part.power_w, SUM)
+    return _with_power(row, request, part, count=group.count, used=row.replicas * cards, drawn=(load, 1.0))
+
+
+def _bits(row: OwnRow) -> float:
+    return number_format(row.weights).bits
+
+
+def _machine_of(request: Own, group: OwnedGroup, part: Accelerator, *, additions: Additions) -> Machine:
+    """One machine of a group, with the host memory that the request states."""
+    host = host_of(
+        processor=part.id if part.segment == "cpu" else "", memory_bytes=request.host_bytes, additions=additions
+    )
+    if part.segment == "cpu":
+        return Machine(title=part.name, host=host, evidence="named")
+    if is_unified(part):
+        host = replace(host, memory_bytes=0.0, assumed=())
+    return Machine(title=group.name, host=host, device=part, count=group.per_node, evidence="named")
+
+
+def _local_row(row: LocalRow, *, cards: int, copies: int) -> OwnRow:
+    each = row.decode_per_s
+    return OwnRow(
+        model=row.model,
+        engine=row.engine,
+        weights=row.precision.stored,
+        layout=f"layers over {cards}" if cards > 1 else ONE_CARD,
+        replicas=copies,
+        concurrency=float(copies),
+        output_tokens_per_s=each.scaled(copies),
+        per_request=each.value,
+        quality=row.quality,
+        moved_bytes=row.offload.moved_bytes,
+        board_w=None if row.board_w is None else row.board_w.value,
+        command=row.commands[0][1] if row.commands else "",
+    )
+
+
+def _rental_price(request: Own, part: Accelerator, count: int, additions: Additions) -> float | None:
+    """The cheapest on-demand price that a seller states, for as many; of strangers' hosts only if asked. [USD/month]"""
+    providers, filters = catalog.providers(), request.serve.filters
+    prices = [
+        price / offer.count
+        for offer in catalog.offers(additions=additions)
+        if offer.accelerator == part.id
+        and not offer.history
+        and offer.count >= 1
+        and OFFER_TESTS["community"](filters, offer, providers)
+        and (price := offer.usd_per_hour("on-demand")) is not None
+        and offer.trust_of("on-demand") == "primary"
+    ]
+    return min(prices) * count * HOURS_PER_MONTH if prices else None

@@ -1,0 +1,321 @@
+"""
+What runs on this machine, and how fast: every downloadable model in the best format that it takes there, ranked.
+
+For each model formats are tried from the finest: the first that makes the wanted speed is taken, with as little in host
+memory as it needs; where none does, the fastest. Models are ranked by a published score of the released weights where
+the catalogue has one, those without by size behind them; models below the wanted speed come last.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.catalog.downloads import BENCHMARK, download_of, downloads, published_score
+from tonnage.catalog.hub.names import looks_like_path
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.catalog.models import model_ids
+from tonnage.catalog.published import format_change
+from tonnage.core.calibration_use import each_once, serving_use
+from tonnage.core.machine import is_unified, machine_named
+from tonnage.core.reading import build, read_fields
+from tonnage.domain.calibration import CalibrationUse
+from tonnage.domain.machine import Download, LocalAnswer, LocalRow, Machine
+from tonnage.domain.model import Model
+from tonnage.domain.precision import Precision
+from tonnage.engines.at_home import OWN_FORMAT, own_engine, start_commands
+from tonnage.errors import BadRequest, echo
+from tonnage.physics.parameters import parameters
+from tonnage.questions.fit.fit import LANGUAGE
+from tonnage.questions.own.request_local import LocalRequest
+from tonnage.questions.own.speed import PROMPT, Asked, case_at_home, roomy, speed_of
+from tonnage.units import GiB
+
+CONTEXT: Final = LocalRequest().context
+"""Context when none is asked for. [tokens]"""
+FIRST: Final = 10
+"""Rows that also get the rate of a maker's own engine: those that a first screen shows."""
+_FORMATS: Final = ("gguf-q8_0", "gguf-q6_k", "gguf-q5_k_m", "gguf-q4_k_m", "gguf-q3_k_m")
+"""Formats that publishers of GGUF files offer nearly always, finest first."""
+
+
+def local(request: LocalRequest, machine: Machine, *, additions: Additions = catalog.NOTHING) -> LocalAnswer:
+    """
+    Models that run on the machine, best first, with the command that starts each.
+
+    Raises
+    ------
+    BadRequest
+        There is no model of that name.
+    """
+    best: list[LocalRow] = []
+    every: list[LocalRow] = []
+    lacking: list[tuple[str, str]] = []
+    for download in _wanted(request, additions):
+        rows, why = _rows(request, machine, resolve(download.model, additions=additions), download)
+        if rows:
+            best.append(_best(rows, request))
+            every += rows
+        else:
+            lacking.append((download.model, why))
+    best.sort(key=lambda row: _rank(row, request))
+    best = [*(_with_own_engine(row, machine, additions) for row in best[:FIRST]), *best[FIRST:]]
+    answer = _answer(request, machine, best, every=every, lacking=lacking)
+    return replace(answer, calibrations=each_once(_uses(machine, best, additions)))
+
+
+def _wanted(request: LocalRequest, additions: Additions) -> tuple[Download, ...]:
+    """Models to try: the one that is named, whether or not its files are known, or all whose name holds the word."""
+    word = request.model
+    if word is None:
+        return downloads()
+    found = tuple(one for one in downloads() if word.lower() in one.model.lower())
+    last = {one.rpartition("/")[2].lower() for one in model_ids(additions)}
+    if request.exact or "/" in word or looks_like_path(word) or word.lower() in last:
+        model = resolve(word, additions=additions)
+        if model.kind not in LANGUAGE or not model.layers:
+            raise BadRequest(f"model: {model.id} is no language model; ask `tonnage fit` or `tonnage predict` about it")
+        named = None if looks_like_path(word) else download_of(word)
+        return (named or Download(model=word, released=""),)
+    if not found:
+        raise BadRequest(
+            f"model: no downloadable model is named '{echo(word)}'; `tonnage local --all` lists them, and "
+            "`tonnage fit MODEL` answers for any model"
+        )
+    return found
+
+
+def _uses(machine: Machine, rows: list[LocalRow], additions: Additions) -> Iterator[CalibrationUse]:
+    """What moved the rates of the rows: measurements of the device, or of the host where it reads a part."""
+    for row in rows:
+        model = resolve(row.model, additions=additions)
+        asked = Asked(model=model, precision=row.precision, context=row.context)
+        sides = [(machine.device, machine.count)] if machine.device is not None else []
+        sides += [(machine.host.part, 1)] if row.offload.read_share > 0.0 or not sides else []
+        for part, count in sides:
+            if part.calibrations or part.published:
+                there = roomy(part)
+                use = serving_use(case_at_home(asked, there, count=count), model=model, part=there)
+                if use is not None:
+                    yield use
+
+
+def _with_own_engine(row: LocalRow, machine: Machine, additions: Additions) -> LocalRow:
+    """The row with the rate of the engine that the maker of its device provides, where a file for it is published."""
+    vendor = machine.device.vendor if machine.device is not None else ""
+    path = next((one.mlx for one in downloads() if one.model == row.model), "")
+    engine = own_engine(vendor) if path and any(path in command for _, command in row.commands) else None
+    if engine is None:
+        return row
+    asked = Asked(
+        model=resolve(row.model, additions=additions),
+        context=row.context,
+        engine=engine,
+        precision=Precision(weights=OWN_FORMAT, kv="fp16", activations="fp16"),
+    )
+    found = speed_of(asked, machine)
+    if isinstance(found, str):
+        return row
+    rate = f", {found.decode_per_s.value:.0f} tokens/s"
+    told = tuple(
+        (name.replace(")", f"{rate})") if path in command else name, command) for name, command in row.commands
+    )
+    return replace(row, commands=told)
+
+
+def top_rows(request: LocalRequest, machine: Machine, *, most: int, additions: Additions) -> list[LocalRow]:
+    """The first models of the answer, without looking at those that cannot come before them."""
+    found: list[LocalRow] = []
+    for download in sorted(_wanted(request, additions), key=lambda one: -(published_score(one.model) or 0.0)):
+        rows, _ = _rows(request, machine, resolve(download.model, additions=additions), download)
+        if rows:
+            found.append(_best(rows, request))
+        if sum(row.decode_per_s.value >= request.min_per_s for row in found) == most:
+            break
+    return sorted(found, key=lambda row: _rank(row, request))[:most]
+
+
+def _rows(request: LocalRequest, machine: Machine, model: Model, download: Download) -> tuple[list[LocalRow], str]:
+    """Rows of one model, finest format first, up to the first that is fast enough unless every format is asked for."""
+    context = min(request.context, model.max_context or request.context)
+    rows: list[LocalRow] = []
+    why = ""
+    for precision in _precisions(download):
+        found = speed_of(Asked(model=model, precision=precision, context=context), machine)
+        if isinstance(found, str):
+            why = found
+            continue
+        rows.append(_published(found, machine, model, download))
+        if rows[-1].decode_per_s.value >= request.min_per_s and not request.every_format:
+            break
+    return rows, why
+
+
+def _precisions(download: Download) -> Iterator[Precision]:
+    if download.native:  # its GGUF files keep all that is no expert in 8 bits
+        yield Precision(weights=_FORMATS[0], experts=download.native, kv="fp16", activations="fp16")
+        return
+    for name in _FORMATS:
+        yield Precision(weights=name, kv="fp16", activations="fp16")
+
+
+def _published(row: LocalRow, machine: Machine, model: Model, download: Download) -> LocalRow:
+    """The row with what is published of its files: scores, size, and the commands that start them."""
+    precision = row.precision
+    known = replace(
+        row,
+        model=download.model,
+        quality=published_score(download.model),
+        quality_kept=1.0 if download.native else format_change(model.id, precision.stored).kept,
+        parameters=model.published_parameters or parameters(model).value,
+    )
+    vendor = machine.device.vendor if machine.device else ""
+    return replace(known, commands=tuple(start_commands(known, download, model=model, vendor=vendor)))
+
+
+def _best(rows: list[LocalRow], request: LocalRequest) -> LocalRow:
+    """The finest format that makes the wanted speed; else the fastest."""
+    fast = next((row for row in rows if row.decode_per_s.value >= request.min_per_s), None)
+    return fast or max(rows, key=lambda row: row.decode_per_s.value)
+
+
+def _rank(row: LocalRow, request: LocalRequest) -> tuple[bool, bool, float, float]:
+    slow = row.decode_per_s.value < request.min_per_s
+    return slow, row.quality is None, -(row.quality or 0.0), -row.parameters
+
+
+def _answer(
+    request: LocalRequest,
+    machine: Machine,
+    best: list[LocalRow],
+    *,
+    every: list[LocalRow],
+    lacking: list[tuple[str, str]],
+) -> LocalAnswer:
+    fast = [row for row in best if row.decode_per_s.value >= request.min_per_s]
+    return LocalAnswer(
+        sentence=_sentence(request, machine, best, fast=len(fast), lacking=lacking),
+        feasible=bool(best),
+        machine=machine.title,
+        device=machine.device.id if machine.device else "",
+        count=machine.count if machine.device else 0,
+        host=machine.host.part.name,
+        evidence=machine.evidence,
+        benchmark=BENCHMARK,
+        rows=tuple(best),
+        all_rows=tuple(every) if request.every_format else (),
+        infeasible=tuple(lacking),
+        assumed=(*machine.host.assumed, *_assumptions(machine)),
+        notes=tuple(_notes(machine, best)),
+        engines=machine.engines,
+    )
+
+
+def _sentence(
+    request: LocalRequest, machine: Machine, best: list[LocalRow], *, fast: int, lacking: list[tuple[str, str]]
+) -> str:
+    known = len(best) + len(lacking)
+    if known == 1 and lacking:
+        model, why = lacking[0]
+        return f"{model} does not fit {machine.title} with a context of {request.context:,} tokens: it {why}."
+    if not best:
+        return f"None of {known} downloadable models fits {machine.title} with a context of {request.context:,} tokens."
+    first = best[0]
+    weights = first.format
+    how = f"{weights}, {first.decode_per_s.value:.0f} tokens/s"
+    place = _with_host(machine, best)
+    if not fast:
+        return (
+            f"{place} runs {len(best)} of {known} models, all below {request.min_per_s:g} tokens/s; "
+            f"the best is {first.model} ({how})."
+        )
+    return (
+        f"{place} runs {fast} of {known} models at {request.min_per_s:g} tokens/s or more; "
+        f"the best by published score is {first.model} ({how})."
+    )
+
+
+def _with_host(machine: Machine, best: list[LocalRow]) -> str:
+    """The machine, with what it leaves idle, and what is free in its host where a model lies there in part."""
+    idle = f" (its {_others(machine)} idle)" if machine.beside else ""
+    if machine.device is None or not any(row.offload.moved_bytes for row in best):
+        return f"{machine.title}{idle}"
+    assumed = any(text.startswith("host memory of") for text in machine.host.assumed)
+    beside = f"{machine.host.memory_bytes / 1e9:,.0f} GB free in its host"
+    return f"{machine.title}{idle} beside {beside}{' (assumed: --memory)' if assumed else ''}"
+
+
+def _assumptions(machine: Machine) -> Iterator[str]:
+    yield f"one request at a time; a prompt of {PROMPT:,} tokens, 16-bit cache"
+    if machine.device is not None and not is_unified(machine.device) and machine.device.host_link.bytes_per_s is None:
+        yield "the card sits in a PCIe 4.0 slot of 16 lanes"
+
+
+def no_files(model: str) -> str:
+    """What the command of a model leaves to its reader of which nobody's GGUF files are known."""
+    return f"GGUF files of {model} are not in the catalogue: find or convert the one that the command names"
+
+
+def _others(machine: Machine) -> str:
+    return ", ".join(f"{group.count} x {group.name}" for group in machine.beside)
+
+
+def _notes(machine: Machine, best: list[LocalRow]) -> Iterator[str]:
+    if machine.beside:
+        yield f"left idle here: {_others(machine)}; `--accelerator` with one of them answers for it"
+    if machine.count > 1:
+        yield f"a model is spread over {machine.count} by its layers: memory of all, speed of one"
+    if machine.device is not None and is_unified(machine.device):
+        usable = machine.device.visible_memory_bytes / GiB
+        yield f"one memory for processor and graphics: {usable:.0f} GiB of it are usable for models"
+    if any(row.quality is not None for row in best):
+        yield f"scores are {BENCHMARK} of the released weights as each publisher ran it; models without one stand below"
+    source = next((one.source for one in downloads() if best and one.model == best[0].model), None)
+    if best and source is None:
+        yield no_files(best[0].model)
+    if "not opened" in (source or ""):
+        yield "names in the commands follow the publishers' conventions and were not opened: look before you pull"
+
+
+_RATE: Final = re.compile(r"\s*(tokens|tok|t)?/s\s*$", re.IGNORECASE)
+
+
+def local_request(values: Mapping[str, Any]) -> LocalRequest:
+    """
+    The request from named texts; absent ones take their defaults.
+
+    Raises
+    ------
+    TonnageError
+        An unknown field or a value that cannot be read.
+
+    Examples
+    --------
+    >>> local_request({"context": "32k", "min_speed": "20 tokens/s"}).context
+    32000
+    """
+    speed = values.get("min_speed")
+    bare = {"min_speed": _RATE.sub("", speed)} if isinstance(speed, str) else {}
+    return build(LocalRequest, read_fields({**values, **bare}, LocalRequest))
+
+
+def asked_machine(request: LocalRequest, *, additions: Additions = catalog.NOTHING) -> Machine:
+    """
+    The machine that a request names.
+
+    Raises
+    ------
+    TonnageError
+        A name is unknown, or a size does not go with it.
+    """
+    return machine_named(
+        request.accelerator or "",
+        memory_bytes=request.memory_bytes,
+        host_bytes_per_s=request.host_bytes_per_s,
+        additions=additions,
+    )

@@ -1,0 +1,194 @@
+"""A plan of reinforcement learning as a document: what to rent, who generates and who trains, and the step opened."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.domain.answer import Quantity
+from tonnage.questions.rl.answer import RlOption, RlPlan
+from tonnage.questions.train.page import electricity_of_run
+from tonnage.report.document import Contents, Meter, Text
+from tonnage.report.names import model_name, product
+from tonnage.report.page import COST, PROVIDER, SURE, TERM, TIME, Page, at
+from tonnage.report.screen import held_text, price_dates, risk, run_price, stale_text
+from tonnage.report.wording import (
+    bill_lines,
+    chance,
+    chance_text,
+    meter,
+    need_text,
+    parts_table,
+    plural,
+    rental_text,
+)
+from tonnage.units import show
+
+
+def _risks(plan: RlPlan, best: RlOption) -> list[str | Text]:
+    return [
+        _memory_risk(plan, best),
+        held_text(best.bill, run=True),
+        f"Off policy: {plan.off_policy}" if plan.off_policy else "",
+        _next_split(plan),
+        f"Cheaper, less sure: {plan.cheaper_at_risk}" if plan.cheaper_at_risk else "",
+        _cores(best),
+        stale_text(best.bill, plan.provenance.made),
+    ]
+
+
+def _memory_risk(plan: RlPlan, best: RlOption) -> Text | str:
+    """That the run may end for want of memory, where it holds less surely than asked for."""
+    sure = chance(best.memory, best.limit_bytes)
+    if sure is None or sure >= plan.request.confidence:
+        return ""
+    return risk(
+        f"memory holds with a chance of {chance_text(sure)} only; try one step first, or give the run more "
+        "accelerators (--count) or shorter responses (--max-response-tokens)."
+    )
+
+
+def _question(plan: RlPlan) -> list[str]:
+    request = plan.request
+    responses = f"{request.prompts_per_step:,} x {request.responses_per_prompt} responses"
+    return [
+        model_name(request.model),
+        request.algorithm.upper(),
+        f"{request.steps:,.0f} steps",
+        f"{responses} of {request.response_tokens:,.0f}",
+        f"{plural(request.staleness, 'step')} off policy" if request.staleness else "on policy",
+        plural(request.count, "accelerator") if request.count else "",
+        *(product(id) for id in request.filters.accelerators[:2]),
+        f"within {show(request.deadline_s, 's')}" if request.deadline_s else "",
+        f"at most {show(request.budget_usd, 'USD')}" if request.budget_usd else "",
+        price_dates(plan.provenance),
+    ]
+
+
+def _recommendation(_: RlPlan, best: RlOption) -> str:
+    price = run_price(best.cost, wall_s=best.run.wall_s.value, usd_per_hour=best.bill.usd_per_hour)
+    return (
+        f"{best.accelerators} x {product(best.case.accelerator)}   {_split(best)}   {rental_text(best.bill)}   {price}"
+    )
+
+
+def _split(option: RlOption) -> str:
+    """Layouts of both sides: "shared: rollout 16 x TP2, training EP8 DP32 ZeRO-1"."""
+    replica = f"rollout {option.replicas} x TP{option.case.rollout_layout.tp}"
+    if option.shared:
+        return f"shared: {replica}, training {_degrees(option)}"
+    return f"{option.rollout_accelerators} {replica}, {option.train_accelerators} training {_degrees(option)}"
+
+
+def _degrees(option: RlOption) -> str:
+    return " ".join(option.configuration.layout.degrees()).upper() or "single accelerator"
+
+
+def _meters(plan: RlPlan, best: RlOption) -> list[Meter]:
+    phases = (
+        Meter(name, show(sum(phase.value for phase in best.phases if phase.name == name), "s"))
+        for name in ("rollout", "training", "weights")
+    )
+    return [
+        meter("step", best.step_s),
+        *([Meter("bound by", best.binds)] if best.binds else []),
+        *phases,
+        meter("time", best.run.wall_s, limit=plan.request.deadline_s),
+        meter("memory", best.memory, limit=best.limit_bytes),
+    ]
+
+
+def _next_split(plan: RlPlan) -> str:
+    """The split that comes nearest to the first's."""
+    best = plan.options[0]
+    others = sorted((s for s in plan.splits if s.rollout != best.rollout_accelerators), key=lambda s: s.step_s)
+    if not others:
+        return ""
+    other = others[0]
+    slower = other.step_s / best.step_s.value - 1.0
+    return (
+        f"Another split: {other.rollout} for rollout and {other.training} for training take {slower:.0%} longer a step "
+        f"(rollout {show(other.rollout_s, 's')}, training {show(other.training_s, 's')})."
+    )
+
+
+def _cores(best: RlOption) -> Text | str:
+    need = next((need for need in best.needs if need.unit == "cores"), None)
+    if need is None:
+        return ""
+    text = f"Rewards: {need.need:,.0f} CPU cores keep up with generation ({need.why})."
+    return Text(text, kind="fact")
+
+
+def _why(plan: RlPlan) -> dict[str, Contents]:
+    if not plan.options:
+        return {}
+    best = plan.options[0]
+    return {
+        "One step": _tree_lines(best.step),
+        "Splits of these accelerators": [
+            f"{s.rollout} + {s.training}: rollout {show(s.rollout_s, 's')}, training {show(s.training_s, 's')}, step "
+            f"{show(s.step_s, 's')}"
+            for s in plan.splits
+        ],
+        "Off policy": plan.off_policy,
+        "Cheaper, at a risk": plan.cheaper_at_risk,
+        "Rates": _rates(best),
+        "Host and storage": [need_text(need) for need in best.needs],
+    }
+
+
+def _rates(option: RlOption) -> list[str]:
+    trained = option.tokens_per_s_per_accelerator
+    return [
+        f"{trained.value:,.0f} tokens/s trained on per accelerator, both sides counted",
+        f"{option.rollout_tokens_per_s_per_accelerator:,.0f} tokens/s generated per accelerator that generates",
+        *electricity_of_run(option, tokens=option.run.steps * _step_tokens(option)),
+    ]
+
+
+def _step_tokens(option: RlOption) -> float:
+    """Prompts, observations and responses of a step. [tokens]"""
+    case = option.case
+    return case.responses * (case.given_tokens + case.response_tokens)
+
+
+def _tree_lines(node: Quantity, depth: int = 0) -> list[str]:
+    """The tree of a step, a line a part; of parts that run beside each other the longest counts."""
+    told = f" ({node.how})" if node.how else ""
+    lines = [f"{'  ' * depth}{node.name}: {show(node.value, node.unit)}{told}"]
+    return [*lines, *(line for part in node.parts for line in _tree_lines(part, depth + 1))]
+
+
+def _option_parts(plan: RlPlan, option: RlOption) -> dict[str, Contents]:
+    return {
+        "One step": _tree_lines(option.step),
+        "Memory of an accelerator that trains": parts_table(option.memory),
+        "Memory of an accelerator that generates": parts_table(option.rollout_memory),
+        "Rates": _rates(option),
+        "Host and storage": [need_text(need) for need in option.needs],
+        "Cost of the run": parts_table(option.cost),
+        "Bill": bill_lines(option.bill),
+    }
+
+
+CELLS: Final = (
+    ("split~4", _split),
+    ("step>", lambda option: show(option.step_s.value, "s")), TIME, COST,
+    ("binds<5", lambda option: option.binds),
+    ("tokens/s each>6", lambda o: f"{o.tokens_per_s_per_accelerator.value:,.0f}"),
+    SURE, at(PROVIDER, 3), at(TERM, 7),
+)  # fmt: skip
+PAGE: Final = Page(
+    question=_question,
+    answer=_recommendation,
+    meters=_meters,
+    cells=lambda *_: CELLS,
+    risks=_risks,
+    why=_why,
+    name=lambda option: f"{option.accelerators} x {option.case.accelerator}",
+    parts=_option_parts,
+    ruled_out="Ruled out, or at least twice as expensive",
+    looked=lambda plan: f"{plan.evaluated} layouts evaluated",
+    hosts=False,
+    linked=False,
+)

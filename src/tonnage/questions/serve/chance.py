@@ -1,0 +1,199 @@
+"""
+How likely does one replica meet every objective at a load, and how much may it be given at a confidence?
+
+The error model says how far latencies may be off; the steady state says what that does to a queue. If every step takes
+k times as long as predicted, T(rate; k D) = k T(k rate; D): the objective still holds where k T(k rate) does. `x`
+counts how far an error goes towards the end of its 90 % interval, so that the tail of a first token takes
+factor_ttft ** x while steps take factor_tpot ** x; the largest x at which a limit holds is a quantile of the normal
+distribution, and so a chance. That the replica keeps up at all is part of it: beyond what it can take no limit holds.
+
+Latencies of one load share some of their causes (`error_model.joint_chance`). Widths differ by class of load, so that
+the chance at a load is the least over it and the classes below it: a smaller load is never less likely to be met.
+Nothing but the replica, its load and the objectives enters: neither price nor what else was looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from tonnage.core.error_model import chance_of, end_of, joint_chance
+from tonnage.core.replica import Replica, errors_by_load
+from tonnage.domain.requests.common import Slo
+from tonnage.domain.requests.serve import Serve
+from tonnage.simulation.capacity import LONE, Steady, stated
+
+POINTS: Final = 40
+"""Loads at which the steady state is computed, spaced evenly in logarithm."""
+PRECISE: Final = 1.004
+"""A capacity is narrowed to this factor. [-]"""
+BEYOND_DOUBT: Final = 1e-6
+"""More than the integral of a joint chance is off. [-]"""
+
+
+class _Class(NamedTuple):
+    """A class of load: where it ends, and the 90 % factors of latencies in it."""
+
+    end: float
+    """In the unit of the load. [1/s or requests]"""
+    factors: Mapping[str, float]
+
+
+class Curve:
+    """What load makes of the latencies of one replica, whatever the objectives are: everything in logarithms."""
+
+    def __init__(self, request: Serve, replica: Replica, *, state: Steady) -> None:
+        self.open, top = request.rate_per_s is not None, state.most
+        ratio = (top / LONE) ** (1.0 / (POINTS - 1))
+        points = [state.at(LONE * ratio**i) for i in range(POINTS)]
+        self.loads = _rising([math.log(p.rate_per_s if self.open else p.concurrency) for p in points])
+        self.latencies = {
+            f"{name}_s": _rising([math.log(getattr(p, f"{name}_tail_s")) for p in points])
+            for name in ("ttft", "tpot", "e2e")
+        }
+        self.classes = self._by_class(replica, request.lengths.prompt_tokens, top)
+
+    def _by_class(self, replica: Replica, prompt_tokens: float, top: float) -> list[_Class]:
+        """Classes of load in their order, as far as the replica reaches."""
+        found = []
+        for errors, end in errors_by_load(replica, prompt_tokens, top=top):
+            last = min(end, top)
+            at = math.log(last)
+            if self.open:
+                span = math.log(top / LONE)
+                at = _between(self.loads, (at - math.log(LONE)) / span * (POINTS - 1) if span > 0 else 0.0)
+            found.append(_Class(math.exp(at), {q: math.log(errors.factor(q)) for q in self.latencies}))
+            if end >= top:
+                break
+        return found
+
+
+class Odds:
+    """The chances of one replica under some objectives, at any load of its own."""
+
+    def __init__(self, curve: Curve, slo: Slo) -> None:
+        self.curve = curve
+        self._limits = {name: math.log(limit) for name, limit in stated(slo).items()}
+        self._capacities: dict[float, float] = {}
+        self._least = [1.0]
+        for own in curve.classes[:-1]:
+            self._least.append(min(self._least[-1], joint_chance(self._reaches(own.end, own.factors))))
+
+    @property
+    def most(self) -> float:
+        """The largest load that the replica keeps up with, whatever it makes of latencies. [1/s or requests]"""
+        return math.exp(self.curve.loads[-1])
+
+    @property
+    def likeliest(self) -> float:
+        """The chance at the least load, which none exceeds. [-]"""
+        return self.chance(math.exp(self.curve.loads[0]))
+
+    def chance(self, load: float) -> float:
+        """
+        That every objective holds at a load of this replica, its own share of the whole. [-]
+
+        Parameters
+        ----------
+        load : number
+            In the unit of the request: arrivals per second, or requests in flight. [1/s or requests]
+        """
+        if not self._limits:
+            return 1.0
+        least, ends = self._ends(load)
+        return min(least, joint_chance(ends))
+
+    def _likely(self, load: float, confidence: float) -> bool:
+        """
+        Whether the chance at a load is at least a confidence.
+
+        The joint chance lies between the product of the chances and the least of them, which mostly say it alone.
+        """
+        least, ends = self._ends(load)
+        chances = [chance_of(end) for end in ends]
+        if min(least, *chances) < confidence:
+            return False
+        return math.prod(chances) >= confidence + BEYOND_DOUBT or joint_chance(ends) >= confidence
+
+    def _ends(self, load: float) -> tuple[float, list[float]]:
+        """The least chance of lighter classes of load, and how far the error of each latency may go."""
+        classes = self.curve.classes
+        place = next((i for i, own in enumerate(classes) if load <= own.end), len(classes) - 1)
+        return self._least[place], self._reaches(load, classes[place].factors)
+
+    def capacity(self, confidence: float) -> float:
+        """The largest load at which the chance is at least `confidence`; 0 where no load is. [1/s or requests]"""
+        if confidence not in self._capacities:
+            self._capacities[confidence] = self._capacity(confidence)
+        return self._capacities[confidence]
+
+    def _capacity(self, confidence: float) -> float:
+        low, high = math.exp(self.curve.loads[0]), self.most
+        if not self._limits or self._likely(high, confidence):
+            return high
+        if not self._likely(low, confidence):
+            return 0.0
+        while high / low > PRECISE:
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if self._likely(middle, confidence) else (low, middle)
+        return low
+
+    def _reaches(self, load: float, factors: Mapping[str, float]) -> list[float]:
+        """How far the error of each limited latency may go under one class's factors."""
+        at = math.log(load)
+        return [self._reach(at, name, limit=limit, factors=factors) for name, limit in self._limits.items()]
+
+    def _reach(self, at: float, name: str, *, limit: float, factors: Mapping[str, float]) -> float:
+        """The largest x at which a latency keeps its limit; negative where it does not as predicted."""
+        own, steps = factors[name], factors["tpot_s"]
+        latencies, loads = self.curve.latencies[name], self.curve.loads
+        if not self.curve.open:
+            if at > loads[-1] + 1e-9:
+                return -math.inf
+            return (limit - _at(loads, latencies, at)) / own if own else end_of(limit >= _at(loads, latencies, at))
+        if steps <= 0.0 or own <= 0.0:
+            # Exact: nothing moves.
+            return end_of(at <= loads[-1] and _at(loads, latencies, at) <= limit)
+        # Along the steady states: x that brings this load to each of them, and what the latency then is.
+        low, high = 0, len(loads)
+        while low < high:
+            middle = (low + high) // 2
+            if latencies[middle] + (loads[middle] - at) / steps * own <= limit:
+                low = middle + 1
+            else:
+                high = middle
+        if low == 0:
+            # Slower than the limit at the least load: what is left is the latency's own error.
+            return min((limit - latencies[0]) / own, (loads[0] - at) / steps)
+        if low == len(loads):
+            return (loads[-1] - at) / steps
+        one = latencies[low - 1] + (loads[low - 1] - at) / steps * own
+        other = latencies[low] + (loads[low] - at) / steps * own
+        share = (limit - one) / (other - one) if other > one else 0.0
+        return (loads[low - 1] + share * (loads[low] - loads[low - 1]) - at) / steps
+
+
+def _rising(values: list[float]) -> list[float]:
+    """Each at least the one before: more load makes nothing quicker."""
+    for i in range(1, len(values)):
+        values[i] = max(values[i], values[i - 1])
+    return values
+
+
+def _between(values: list[float], place: float) -> float:
+    """The value at a fractional index."""
+    low = min(int(place), len(values) - 2)
+    return values[low] + (place - low) * (values[low + 1] - values[low])
+
+
+def _at(xs: list[float], ys: list[float], x: float) -> float:
+    """y at x on the polyline; its ends beyond them."""
+    i = bisect_left(xs, x)
+    if i == 0:
+        return ys[0]
+    if i == len(xs):
+        return ys[-1]
+    share = (x - xs[i - 1]) / (xs[i] - xs[i - 1])
+    return ys[i - 1] + share * (ys[i] - ys[i - 1])

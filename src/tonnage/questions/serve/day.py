@@ -1,0 +1,345 @@
+"""
+The first option while its load rises and falls: sized for the peak or the mean, following the load, or switched off.
+
+The load repeats: a day or a week by the hour, or bursts and pauses. A fleet that follows it starts replicas a cold
+start before they are needed, for the hours are known; one that scales to zero is switched off when nobody has asked
+for a while, and the next request waits for a start. Costs are those of whole instances, for the time that the provider
+charges: every stop loses half of its billing step on average.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from tonnage.catalog.traffic import shapes
+from tonnage.core.cold_start import cold_start
+from tonnage.domain.answer import Basis, Quantity
+from tonnage.domain.cost import BillingRules
+from tonnage.domain.fleet import FleetDay, FleetWay, Valleys
+from tonnage.domain.plan import ServeOption
+from tonnage.domain.requests.serve import Serve
+from tonnage.pricing.bills import HOURS_PER_MONTH, usd_per_hour_of
+from tonnage.pricing.terms import PREPAID, billing_rules, mean_charged_s
+from tonnage.simulation.autoscale import Idle, idle_of_bursts, idle_of_poisson, replicas_in_all, replicas_of_day
+from tonnage.units import show
+
+if TYPE_CHECKING:
+    from tonnage.questions.serve.committed import BasePrices
+
+
+INTERVAL_S: Final = 300.0
+"""A day is cut into. [s]"""
+HOUR_S: Final = 3600.0
+DAY_S: Final = 86400.0
+ON_DEMAND: Final = "on-demand"
+BASE: Final = "base and burst"
+
+
+def fleet_day(request: Serve, option: ServeOption, *, prices: BasePrices | None = None) -> FleetDay | None:
+    """
+    What each way of sizing the option's fleet costs; absent when the load is not said to vary over time.
+
+    `prices` of committed replicas add a base that stands and a burst on demand, where that costs less.
+    Absent as well where adapters are merged: each set of replicas then follows the load of its own adapter.
+    """
+    shape, kept = request.shape, option.configuration.engine.adapters
+    if kept is not None and kept.kept == "merged":
+        return None
+    if request.rate_per_s is None or not (shape.hours or shape.on_s):
+        return None
+    start = _start(request, option)
+    rates, interval = _rates(request, start.value)
+    usable = option.capacity.max_rate_per_s.value * (1.0 - request.headroom)
+    followed = replicas_of_day(rates, interval_s=interval, capacity_per_s=usable, lead_s=start.value)
+    replicas = tuple(replicas_in_all(request, needed) for needed in followed)
+    named = f"in bursts of {show(shape.on_s, 's')} with pauses of {show(shape.off_s or 0.0, 's')}" if shape.on_s else ""
+    ways: tuple[FleetWay, ...] = (
+        _peak(request, option, rates, usable),
+        _average(request, option, rates, usable),
+        _autoscale(request, option, replicas, start_s=start.value, interval_s=interval),
+        _to_zero(request, option, rates, usable=usable, start_s=start.value),
+    )
+    based = _base_and_burst(request, option, replicas, prices=prices, interval_s=interval, like=ways[2])
+    ways = (*ways, *([based] if based is not None else []))
+    fit = [way for way in ways if way.meets and way.name not in ({BASE} if not _allowed(based) else set())]
+    return FleetDay(
+        shape=shape.name or named or "by the hour as given",
+        source=shapes()[shape.name].source if shape.name else "yours",
+        period_s=len(rates) * interval,
+        interval_s=interval,
+        rates_per_s=rates,
+        replicas=replicas,
+        usable_per_s=usable,
+        cold_start=start,
+        ways=ways,
+        wasted_share=max(0.0, 1.0 - ways[2].usd_per_hour / ways[0].usd_per_hour),
+        valleys=_valleys(request, option, rates, usable),
+        best=min(fit, key=lambda way: way.usd_per_hour).name,
+    )
+
+
+def _start(request: Serve, option: ServeOption) -> Quantity:
+    """From the decision to the first token, opened into its parts. [s]"""
+    if request.cold_start_s is not None:
+        part = Quantity(name="as given", value=request.cold_start_s, basis=Basis.ASSUMED, source="yours")
+        return Quantity.of_parts("s", (part,)) if part.value else Quantity(value=0.0, unit="s")
+    found = cold_start(
+        weight_bytes=option.weight_bytes,
+        provider=option.bill.provider,
+        start_from=request.start_from,
+        graphs=option.configuration.engine.cuda_graphs is not False,
+    )
+    return Quantity.of_parts("s", found.parts)
+
+
+def _rates(request: Serve, start_s: float) -> tuple[tuple[float, ...], float]:
+    """Mean arrivals of each interval of the period. [1/s]"""
+    shape, mean = request.shape, request.rate_per_s or 0.0
+    if shape.hours:
+        each = round(HOUR_S / INTERVAL_S)
+        return tuple(mean * hour for hour in shape.hours for _ in range(each)), INTERVAL_S
+    # One burst and one pause of mean lengths, in steps that see the shorter of them and a start.
+    on, off = shape.on_s or 0.0, shape.off_s or 0.0
+    step = max(1.0, min(INTERVAL_S, on / 4.0, off / 4.0, max(start_s, 10.0) / 2.0), (on + off) / 20_000.0)
+    busy, idle = max(1, round(on / step)), max(1, round(off / step))
+    peak = mean * (busy + idle) / busy
+    return (peak,) * busy + (0.0,) * idle, step
+
+
+def _replicas_needed(rate: float, usable: float) -> int:
+    return max(1, math.ceil(rate / usable - 1e-9))
+
+
+def _is_reserved(option: ServeOption) -> bool:
+    """Whether the price is paid for every hour, used or not."""
+    return option.bill.term in PREPAID
+
+
+def _usd(option: ServeOption, replicas: int) -> float:
+    return usd_per_hour_of(option.bill, replicas=replicas, ranks=option.configuration.ranks)
+
+
+def _spare_sentence(request: Serve, needed: int, replicas: int) -> str:
+    if replicas == needed:
+        return f"{needed}"
+    why = f"one of {request.zones} zones may be lost" if request.zones > 1 else f"{request.spare_replicas} spare"
+    return f"{needed}, {replicas} in all ({why})"
+
+
+def _peak(request: Serve, option: ServeOption, rates: tuple[float, ...], usable: float) -> FleetWay:
+    top = max(rates)
+    needed = _replicas_needed(top, usable)
+    replicas = replicas_in_all(request, needed)
+    cost = _usd(option, replicas)
+    return FleetWay(
+        name="peak",
+        replicas_mean=float(replicas),
+        replicas_most=replicas,
+        usd_per_hour=cost,
+        usd_per_month=cost * HOURS_PER_MONTH,
+        arithmetic=(
+            f"{show(top, '1/s')} / {show(usable, '1/s')} = {top / usable:.2f}, "
+            f"so {_spare_sentence(request, needed, replicas)}, at {show(cost / replicas, 'USD/h')} each all the time"
+        ),
+        meets=True,
+    )
+
+
+def _average(request: Serve, option: ServeOption, rates: tuple[float, ...], usable: float) -> FleetWay:
+    mean, top = sum(rates) / len(rates), max(rates)
+    needed = _replicas_needed(mean, usable)
+    replicas = replicas_in_all(request, needed)
+    cost = _usd(option, replicas)
+    # All of them work until one fails; beyond their capacity the queue grows.
+    over = sum(rate > replicas * option.capacity.max_rate_per_s.value for rate in rates) / len(rates)
+    short = top > needed * usable * (1.0 + 1e-9)
+    note = "at the peak less is free, or may fail, than is asked for" if short else ""
+    return FleetWay(
+        name="average",
+        replicas_mean=float(replicas),
+        replicas_most=replicas,
+        usd_per_hour=cost,
+        usd_per_month=cost * HOURS_PER_MONTH,
+        arithmetic=f"{show(mean, '1/s')} / {show(usable, '1/s')} = {mean / usable:.2f}, "
+        f"so {_spare_sentence(request, needed, replicas)}",
+        meets=not short,
+        note=f"overloaded {over:.0%} of the time: requests come faster than they are answered" if over else note,
+    )
+
+
+def _autoscale(
+    request: Serve, option: ServeOption, replicas: tuple[int, ...], *, start_s: float, interval_s: float
+) -> FleetWay:
+    mean = sum(replicas) / len(replicas)
+    reserved = _is_reserved(option)
+    costs = {n: _usd(option, max(replicas) if reserved else n) for n in set(replicas)}
+    cost = sum(costs[n] for n in replicas) / len(replicas)
+    if not reserved:
+        cost = min(costs[max(replicas)], cost + _rounding(option, replicas, interval_s=interval_s))
+    shape = request.shape
+    missed = _late(request, start_s) if shape.on_s and max(replicas) > min(replicas) else 0.0
+    return FleetWay(
+        name="autoscaled",
+        replicas_mean=mean,
+        replicas_most=max(replicas),
+        usd_per_hour=cost,
+        usd_per_month=cost * HOURS_PER_MONTH,
+        arithmetic=(
+            f"{min(replicas)} to {max(replicas)}, {mean:.2f} on average, each started {show(start_s, 's')} before the "
+            f"load needs it"
+        ),
+        meets=missed <= 1.0 - request.slo.percentile / 100.0,
+        cold_share=missed,
+        note="a reserved price is paid whether it runs or not"
+        if reserved
+        else "bursts are not foreseen: their first requests wait until more replicas have started"
+        if missed
+        else "",
+    )
+
+
+def _base_and_burst(
+    request: Serve,
+    option: ServeOption,
+    replicas: tuple[int, ...],
+    *,
+    prices: BasePrices | None,
+    interval_s: float,
+    like: FleetWay,
+) -> FleetWay | None:
+    """The fleet that follows the load with the replicas committed that a term pays for; None where none does."""
+    if prices is None:
+        return None
+    from tonnage.questions.serve.committed import fit_base
+
+    found = fit_base(prices, replicas, ranks=option.configuration.ranks)
+    if found is None:
+        return None
+    over = tuple(max(0, n - found.committed) for n in replicas)
+    steps = _rounding(replace(option, bill=found.burst), over, interval_s=interval_s)
+    cost = found.usd_per_hour + steps
+    held, burst, most = found.held, found.burst, max(over)
+    mean = sum(over) / len(over)
+    alone = found.on_demand_usd_per_hour + _rounding(replace(option, bill=found.burst), replicas, interval_s=interval_s)
+    note = "" if held.term in request.filters.terms else f"allow it with --term {ON_DEMAND},{held.term}"
+    return FleetWay(
+        name=BASE,
+        replicas_mean=found.committed + mean,
+        replicas_most=found.committed + most,
+        usd_per_hour=cost,
+        usd_per_month=cost * HOURS_PER_MONTH,
+        arithmetic=(
+            f"{found.committed} committed ({held.term} at {held.provider}, {show(held.usd_per_hour, 'USD/h')}), "
+            f"{min(over)} to {most} more on demand at {burst.provider}, {mean:.2f} on average; all on demand "
+            f"{show(alone, 'USD/h')}"
+        ),
+        meets=like.meets,
+        cold_share=like.cold_share,
+        note=note,
+        committed=found.committed,
+        base=f"{held.provider} {held.term}",
+        commitment=held.commitment,
+        saves=1.0 - cost / alone,
+    )
+
+
+def _allowed(based: FleetWay | None) -> bool:
+    """Whether the request takes the term that the base is on."""
+    return based is not None and not based.note
+
+
+def _rules(option: ServeOption) -> BillingRules:
+    return option.billing or billing_rules(None)
+
+
+def _rounding(option: ServeOption, replicas: tuple[int, ...], *, interval_s: float) -> float:
+    """What billing steps add to a fleet that follows its load: half a step for each replica that stops. [USD/h]"""
+    stops = sum(max(0, before - after) for before, after in pairwise((*replicas, replicas[0])))
+    return stops * _rules(option).step_s / 2.0 / (len(replicas) * interval_s) * _usd(option, 1)
+
+
+def _charged_share(option: ServeOption, idle: Idle, *, cycle_s: float) -> float:
+    """Share of time that is charged when a fleet is on once a cycle. [-]"""
+    rules = _rules(option)
+    on_s = mean_charged_s(idle.on_share * cycle_s, step_s=rules.step_s, least_s=rules.least_s)
+    return min(1.0, on_s / cycle_s)
+
+
+def _late(request: Serve, start_s: float) -> float:
+    """Requests of a burst that come before what it needs has started. [-]"""
+    return min(1.0, start_s / (request.shape.on_s or math.inf))
+
+
+def _to_zero(
+    request: Serve, option: ServeOption, rates: tuple[float, ...], *, usable: float, start_s: float
+) -> FleetWay:
+    theta, shape = request.idle_timeout_s, request.shape
+    if shape.on_s is not None:
+        peak = max(rates)
+        replicas = replicas_in_all(request, _replicas_needed(peak, usable))
+        idle = idle_of_bursts(
+            on_s=shape.on_s, off_s=shape.off_s or 0.0, rate_on_per_s=peak, timeout_s=theta, start_s=start_s
+        )
+        paid = _charged_share(option, idle, cycle_s=shape.on_s + (shape.off_s or 0.0))
+        mean, most, cost = idle.on_share * replicas, replicas, paid * _usd(option, replicas)
+    else:
+        each = [(replicas_in_all(request, _replicas_needed(r, usable)), _idle(r, theta, start_s)) for r in rates]
+        mean = sum(n * idle.on_share for n, idle in each) / len(each)
+        most = max(n for n, _ in each)
+        usd = {n: _usd(option, n) for n, _ in each}
+        shares = [_steady_charged_share(option, idle, rate=rate) for rate, (_, idle) in zip(rates, each, strict=True)]
+        paid = sum(shares) / len(shares)
+        cost = sum(usd[n] * share for (n, _), share in zip(each, shares, strict=True)) / len(each)
+        waiting = sum(r * idle.cold_share for r, (_, idle) in zip(rates, each, strict=True)) / sum(rates)
+        idle = Idle(cold_share=waiting, on_share=sum(idle.on_share for _, idle in each) / len(each))
+    if _is_reserved(option):
+        cost = _usd(option, most)
+    allowed = 1.0 - request.slo.percentile / 100.0
+    timed = request.slo.ttft_s is not None or request.slo.e2e_s is not None
+    return FleetWay(
+        name="scale-to-zero",
+        replicas_mean=mean,
+        replicas_most=most,
+        usd_per_hour=cost,
+        usd_per_month=cost * HOURS_PER_MONTH,
+        arithmetic=(
+            f"on {idle.on_share:.1%} of the time: off {show(theta, 's')} after the last request, started anew in "
+            f"{show(start_s, 's')}; {paid:.1%} is charged, by {_rules(option).stated}"
+        ),
+        meets=not timed or idle.cold_share <= allowed,
+        cold_share=idle.cold_share,
+        note=f"more than the {allowed:.0%} of requests that may miss the objective wait for a start; the way to go if "
+        f"they may"
+        if timed and idle.cold_share > allowed
+        else "",
+    )
+
+
+def _steady_charged_share(option: ServeOption, idle: Idle, *, rate: float) -> float:
+    """Share of time charged under steady chance arrivals: a fleet is off for a mean gap once a cycle. [-]"""
+    if rate <= 0.0 or idle.on_share >= 1.0:
+        return idle.on_share
+    return _charged_share(option, idle, cycle_s=1.0 / (rate * (1.0 - idle.on_share)))
+
+
+def _idle(rate: float, theta: float, start_s: float) -> Idle:
+    return idle_of_poisson(rate_per_s=rate, timeout_s=theta, start_s=start_s)
+
+
+def _valleys(request: Serve, option: ServeOption, rates: tuple[float, ...], usable: float) -> Valleys:
+    """What the fleet for the peak could answer besides; spares stay spare."""
+    needed = _replicas_needed(max(rates), usable)
+    free = sum(max(0.0, needed * usable - rate) for rate in rates) / len(rates)
+    hours = free / usable * 24.0
+    requests = free * DAY_S
+    each = _usd(option, replicas_in_all(request, needed)) / replicas_in_all(request, needed)
+    return Valleys(
+        replica_hours_per_day=hours,
+        requests_per_day=requests,
+        output_tokens_per_day=requests * request.lengths.output_tokens,
+        usd_per_day=hours * each,
+    )

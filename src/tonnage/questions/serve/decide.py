@@ -1,0 +1,323 @@
+"""
+Which candidates are worth simulating, and which option of each accelerator is kept?
+
+The mean field prunes, the simulation decides: a candidate that could not come among the first even if one replica
+took `MARGIN` times what the mean field says stays an estimate, and says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import date
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from tonnage.core.header import Infeasible
+from tonnage.core.ranking import unlikely
+from tonnage.core.stop import Abandoned, abandoned_at_stop, best_is_known, stop_asked
+from tonnage.domain.plan import ConfidencePrice, Configuration, Decision, ServeOption
+from tonnage.domain.requests.serve import Serve
+from tonnage.questions.serve import limits
+from tonnage.questions.serve.option import (
+    Candidate,
+    Cost,
+    add_costs,
+    bills_of,
+    has_objectives,
+    load_at,
+    needed_of,
+    option_of,
+    share_of,
+)
+
+if TYPE_CHECKING:
+    from tonnage.questions.serve.capacity_search import SearchedCapacity
+    from tonnage.simulation.simulated import Requests
+
+
+MARGIN: Final = 1.9
+"""Simulated capacity over the mean field's, at most: as seen over configurations and loads (log, 2026-11-23)."""
+COARSE: Final = 1.3
+"""A close look's capacity over a coarse one's, at most: a step of the coarse search, and chance."""
+ENOUGH: Final = 12
+"""Looks after which what they showed is trusted."""
+BEYOND: Final = 1.25
+"""Times the most that was seen, for those that were not."""
+CONTENDERS: Final = 8
+"""Sure options after which a candidate that is dearer at best is no longer simulated: as many as are shown."""
+KEPT_PER_SITE: Final = 3
+CONFIDENCE_STEPS: Final = (-0.2, -0.1, 0.1, 0.15)
+"""Other confidences that are priced, from the one asked for. [-]"""
+LEAST: Final = 0.5
+MOST: Final = 0.99
+
+Priced = tuple[Candidate, ServeOption]
+
+
+def estimate_candidates(request: Serve, candidates: list[Candidate], *, today: date) -> list[Priced | Infeasible]:
+    """Every candidate as the mean field sees it."""
+    return [_price(request, candidate, today=today) for candidate in candidates]
+
+
+def decide_candidates(request: Serve, candidates: list[Candidate], *, today: date) -> list[Priced | Infeasible]:
+    """
+    Candidates with their simulated capacity where that may bring them among the first; the others as estimated.
+
+    Twice: in large steps and few requests for all that may matter, then closely for those that still may.
+    """
+    from tonnage.questions.serve.capacity_search import draw_requests
+
+    if not candidates:
+        return []
+    best_is_known()
+    requests = draw_requests(request)
+    found = _search_contenders(
+        request, candidates, today=today, margin=MARGIN, look=_look(request, requests, close=False)
+    )
+    seen = [pair[0] for pair in found if not isinstance(pair, Infeasible) and pair[0].simulated is not None]
+    others = [pair for pair in found if isinstance(pair, Infeasible) or pair[0].simulated is None]
+    look = _look(request, requests, close=True)
+    closely = _search_contenders(request, seen, today=today, margin=COARSE, look=look)
+    return _complete_search(request, [*others, *closely], today=today, look=look)
+
+
+def _complete_search(
+    request: Serve, found: list[Priced | Infeasible], *, today: date, look: Look
+) -> list[Priced | Infeasible]:
+    """A close look may leave the leaders dearer; what is then shown among the first as estimated is looked at, too."""
+    while not stop_asked():
+        shown = _rows_to_show([pair for pair in found if not isinstance(pair, Infeasible) and pair[1].sure])[
+            :CONTENDERS
+        ]
+        pair = next((pair for pair in shown if pair[0].simulated is None), None)
+        if pair is None:
+            return found
+        try:
+            with abandoned_at_stop():
+                seen = look(pair[0])
+        except Abandoned:
+            return found
+        place = next(i for i, other in enumerate(found) if other is pair)
+        found[place] = seen if isinstance(seen, Infeasible) else _price(request, seen, today=today)
+    return found
+
+
+def _search_contenders(
+    request: Serve, candidates: list[Candidate], *, today: date, margin: float, look: Look
+) -> list[Priced | Infeasible]:
+    """
+    Looks at candidates in the order of what they cost at best, until none that is left can come among the first.
+
+    At best, a replica takes `margin` times what is known of it, or less once enough looks have shown less. Once
+    `CONTENDERS` sure options that were looked at cost no more than a candidate at best, it stays as it is.
+    """
+    order = sorted(((_least_cost(request, c, margin=margin), i) for i, c in enumerate(candidates)))
+    leaders: list[float] = []
+    ratios: list[float] = []
+    found: list[Priced | Infeasible] = []
+    for least, i in order:
+        candidate = candidates[i]
+        if stop_asked():
+            found.append(_price(request, candidate, today=today))
+            continue
+        if len(leaders) >= CONTENDERS:
+            learnt = min(margin, BEYOND * max(ratios)) if len(ratios) >= ENOUGH else margin
+            at_best = max(least, _least_cost(request, candidate, margin=learnt))
+            if at_best > sorted(leaders)[CONTENDERS - 1]:
+                found.append(_price(request, candidate, today=today))
+                continue
+        try:
+            with abandoned_at_stop():
+                seen = look(candidate)
+        except Abandoned:
+            found.append(_price(request, candidate, today=today))
+            continue
+        outcome = seen if isinstance(seen, Infeasible) else _price(request, seen, today=today)
+        found.append(outcome)
+        ratios.append(0.0 if isinstance(seen, Infeasible) else seen.best.rate_per_s / candidate.best.rate_per_s)
+        if not isinstance(outcome, Infeasible) and outcome[1].sure:
+            leaders.append(outcome[1].bill.compared_usd_per_hour)
+    return found
+
+
+Look = Callable[[Candidate], Candidate | Infeasible]
+
+
+def _look(request: Serve, requests: Requests, *, close: bool) -> Look:
+    """A look at a candidate by simulation; one configuration that is rented in two ways is simulated once."""
+    from tonnage.questions.serve.capacity_search import search_capacity
+
+    known: dict[str, SearchedCapacity] = {}
+
+    def look(candidate: Candidate) -> Candidate | Infeasible:
+        name = _name(candidate.configuration)
+        if name not in known:
+            known[name] = search_capacity(
+                request,
+                candidate.replica,
+                requests=requests,
+                guess=candidate.best,
+                close=close,
+                unit=candidate.state.unit,
+            )
+        return _with_simulation(request, candidate, tested=known[name])
+
+    return look
+
+
+def _name(configuration: Configuration) -> str:
+    """A configuration by what its speed depends on: one accelerator alone has no use for a link."""
+    link = configuration.intra_link if configuration.layout.ranks > 1 else None
+    return f"{configuration.label()} {link or ''}"
+
+
+def _least_cost(request: Serve, candidate: Candidate, *, margin: float) -> float:
+    """What it costs if one replica takes `margin` times what is known. [USD/h]"""
+    return candidate.cost(request, needed_of(request, candidate, factor=margin)).compared
+
+
+def _with_simulation(request: Serve, candidate: Candidate, *, tested: SearchedCapacity) -> Candidate | Infeasible:
+    """The candidate with its simulated capacity in place of the mean field's, and what its requests see."""
+    from tonnage.questions.serve.capacity_search import LIMITS, point_at
+
+    if tested.best is None:
+        limit = tested.found.limit if tested.found.limit in LIMITS else "ttft"
+        alone = tested.trial.at(tested.found.tried[0].rate_per_s)
+        missing = limits.misses_objective(request, alone, limit=limit)
+        return Infeasible(configuration=candidate.configuration, verdict=missing, alone=alone)
+    scale = candidate.scale * (load_at(request, tested.best) / load_at(request, candidate.best))
+    found = replace(candidate, best=tested.best, binds=tested.found.limit, simulated=tested.found, scale=scale)
+    share = share_of(request, needed_of(request, found), adapters=found.configuration.engine.adapters)
+    point = point_at(request, tested, share=share)
+    return replace(found, point=point)
+
+
+def _price(request: Serve, candidate: Candidate, *, today: date) -> Priced | Infeasible:
+    """The candidate as an option on the cheapest offer, or the limit of the request that it breaks."""
+    replicas = needed_of(request, candidate)
+    configuration = candidate.configuration
+    ranks = configuration.ranks
+    bills = bills_of(candidate.site, replicas=replicas, ranks=ranks, request=request, today=today)
+    if not bills:
+        lacking = limits.no_offer(candidate.site, configuration, accelerators=replicas * ranks)
+        return Infeasible(configuration=configuration, verdict=lacking)
+    beyond = limits.beyond_limits(request, replicas * ranks, usd_per_h=bills[0].usd_per_hour)
+    if beyond is not None:
+        return Infeasible(configuration=configuration, verdict=beyond)
+    return candidate, option_of(request, candidate, bills=bills)
+
+
+def confidence_prices(request: Serve, found: list[Priced]) -> tuple[ConfidencePrice, ...]:
+    """What other confidences cost, ten points apart: the cheapest option that has each of them."""
+    if not has_objectives(request):
+        return ()
+    asked = request.confidence
+    levels = sorted({round(asked + step, 4) for step in CONFIDENCE_STEPS if LEAST <= asked + step <= MOST} | {asked})
+    # At another confidence nothing costs less than at the least one: in that order, the search ends early.
+    order = sorted((_least_cost(request, pair[0], margin=math.inf), i) for i, pair in enumerate(found))
+    tries = [(least, found[i][0]) for least, i in order]
+    return tuple(price for level in levels if (price := _price_of(request, tries, level)) is not None)
+
+
+def _price_of(request: Serve, tries: list[tuple[float, Candidate]], confidence: float) -> ConfidencePrice | None:
+    best: Cost | None = None
+    price: ConfidencePrice | None = None
+    for least, candidate in tries:
+        ranks = candidate.configuration.ranks
+        if best is not None and (False, least) >= best:
+            break
+        if not candidate.firm(request, confidence):
+            continue
+        replicas = needed_of(request, candidate, confidence=confidence)
+        cost = candidate.cost(request, replicas)
+        if math.isinf(cost.usd) or limits.beyond_limits(request, replicas * ranks, usd_per_h=cost.usd):
+            continue
+        if best is None or cost < best:
+            best = cost
+            price = ConfidencePrice(
+                confidence=confidence,
+                usd_per_hour=cost.usd,
+                accelerator=candidate.configuration.accelerator,
+                accelerators=replicas * ranks,
+            )
+    return price
+
+
+def rank_of(option: ServeOption) -> tuple[bool, float, float, float]:
+    """
+    Those that meet the objectives surely enough come first, the cheapest of them first, at one price the faster.
+
+    Where none does, the likeliest leads.
+    """
+    behind = unlikely(option.chance, sure=option.sure)
+    return not option.sure, behind, option.bill.compared_usd_per_hour, option.capacity.tpot_s.value
+
+
+def with_load_curve(request: Serve, ranked: tuple[ServeOption, ...], *, found: list[Priced]) -> tuple[ServeOption, ...]:
+    """The first option with its latencies over the whole range of loads, where it was simulated."""
+    known = ranked[0].capacity.simulated if ranked else None
+    if known is None or stop_asked():
+        return ranked
+    from tonnage.questions.serve.capacity_search import load_curve
+
+    first = ranked[0]
+    one = candidate_of(first, found)
+    seen = load_curve(request, one.replica, found=known, guess=one.best, unit=one.state.unit)
+    return (replace(first, capacity=replace(first.capacity, simulated=seen)), *ranked[1:])
+
+
+def adapters_kept(request: Serve, ranked: tuple[ServeOption, ...], *, found: list[Priced]) -> tuple[Decision, ...]:
+    """Why the first option keeps the request's adapters as it does, where there are any."""
+    if request.adapters.adapters is None:
+        return ()
+    from tonnage.questions.serve.adapters import adapter_decision
+
+    return adapter_decision(ranked, found)
+
+
+def candidate_of(option: ServeOption, found: list[Priced]) -> Candidate:
+    """The candidate that became the option."""
+    return next(one for one, other in found if (other.configuration, other.bill) == (option.configuration, option.bill))
+
+
+def best_of_each(request: Serve, found: list[Priced]) -> list[ServeOption]:
+    """Options in their order, the best few of each accelerator and link, each with its account."""
+    return [add_costs(request, option, found=c) for c, option in _rows_to_show(found)]
+
+
+def without_too_dear(
+    options: Sequence[ServeOption], *, times: float
+) -> tuple[tuple[ServeOption, ...], list[Infeasible]]:
+    """Options that cost at most so many times the first, and why the others are none."""
+    most = times * options[0].bill.compared_usd_per_hour if options else 0.0
+    dear = [
+        Infeasible(
+            configuration=option.configuration,
+            verdict=limits.too_dear(
+                option.bill.usd_per_hour, best=options[0].bill.usd_per_hour, times=times, count=option.accelerators
+            ),
+        )
+        for option in options
+        if option.bill.compared_usd_per_hour > most
+    ]
+    return tuple(option for option in options if option.bill.compared_usd_per_hour <= most), dear
+
+
+def _rows_to_show(found: list[Priced]) -> list[Priced]:
+    """In their order, each configuration once, the best few of each accelerator and link."""
+    kept: list[Priced] = []
+    seen: set[str] = set()
+    counts: Counter[tuple[str, str | None]] = Counter()
+    for pair in sorted(found, key=lambda pair: rank_of(pair[1])):
+        candidate = pair[0]
+        place = (candidate.site.accelerator.id, candidate.site.intra_link)
+        name = _name(candidate.configuration)
+        if name in seen or counts[place] >= KEPT_PER_SITE:
+            continue
+        seen.add(name)
+        counts[place] += 1
+        kept.append(pair)
+    return kept

@@ -1,0 +1,277 @@
+"""The words of a serving plan: why it leads, what others cost, what binds, what would change it.
+
+Every sentence is made from the plan"s own numbers; nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from tonnage.core.header import COMMUNITY, Context, names_taken, what_if
+from tonnage.core.ranking import at_risk
+from tonnage.core.replica import Replica
+from tonnage.domain.fleet import FleetDay
+from tonnage.domain.plan import Decision, SeparatePools, ServeOption, SimulatedCapacity, Sizing
+from tonnage.domain.requests.common import Lengths
+from tonnage.domain.requests.serve import Serve
+from tonnage.errors import listed
+from tonnage.pricing.bills import HOURS_PER_MONTH, usd_per_hour_of
+from tonnage.simulation.autoscale import working_replicas
+from tonnage.simulation.capacity import Point
+from tonnage.units import plural, show, whole_percent
+
+MIN_SAVED: Final = 0.01
+"""Of the first option's cost, from which on separate pools are told in the first sentence. [-]"""
+
+
+def describe_option(option: ServeOption) -> str:
+    """An option in a few words."""
+    name = f"{option.accelerators} x {option.configuration.accelerator}"
+    return f"{name} at {show(option.bill.usd_per_hour, 'USD/h')} ({option.bill.term})"
+
+
+def lead_reason(first: ServeOption, *, request: Serve) -> str:
+    """Why the first option leads."""
+    if first.chance is None:
+        return "cheapest at this load; no objective was given"
+    asked = whole_percent(request.confidence)
+    if not first.sure:
+        return f"likeliest to meet every objective: {whole_percent(first.chance)}, and none has {asked}"
+    return f"cheapest that meets every objective with at least {asked} ({whole_percent(first.chance)})"
+
+
+def cheaper_at_risk(request: Serve, options: tuple[ServeOption, ...]) -> str:
+    """The cheapest option that is less likely to meet the objectives than asked for, when it costs less."""
+    best = at_risk(options)
+    if best is None:
+        return ""
+    price = show(best.bill.usd_per_hour, "USD/h")
+    return f"{best.accelerators} x {best.configuration.accelerator} at {price}: {risk(best, request=request)}"
+
+
+def risk(option: ServeOption, *, request: Serve) -> str:
+    """How likely it is to meet every objective where that is less than asked for; empty otherwise."""
+    if option.chance is None or option.sure:
+        return ""
+    c, slo = option.capacity, request.slo
+    found = [
+        f"{name} may reach {show(latency.high or latency.value, 's', digits=2)}"
+        for name, latency, limit in (("TTFT", c.ttft_s, slo.ttft_s), ("TPOT", c.tpot_s, slo.tpot_s))
+        if limit is not None and (latency.high or latency.value) > limit
+    ]
+    far = f": {' and '.join(found)} within error" if found else ""
+    return f"meets every objective with {whole_percent(option.chance)} only{far} ({option.basis})"
+
+
+def arithmetic(option: ServeOption) -> str:
+    ranks = option.configuration.ranks
+    rate = show(option.capacity.max_rate_per_s.value, "1/s")
+    each = f"{plural(option.replicas, _one(option))} x {ranks}"
+    one = show(option.bill.usd_per_instance_hour, "USD/h")
+    return (
+        f"{each} {option.configuration.accelerator} ({plural(option.bill.instances, 'instance')} at {one}); "
+        f"one {_one(option)} takes {rate}, {option.capacity.binds_text}"
+    )
+
+
+def _one(option: ServeOption) -> str:
+    """What its load is divided over: replicas, or units of prefill and decode workers."""
+    return "unit" if option.configuration.pools else "replica"
+
+
+def purpose(asked: Context[Serve]) -> str:
+    """What is asked for."""
+    return f"to serve {asked.request.model}"
+
+
+def sentence(asked: Context[Serve], options: tuple[ServeOption, ...]) -> str:
+    """The answer in one sentence."""
+    request = asked.request
+    best = options[0]
+    p = f"p{request.slo.percentile:g}"
+    ttft, tpot = (latency.shown(digits=2) for latency in (best.capacity.ttft_s, best.capacity.tpot_s))
+    copies = f"{plural(best.replicas, _one(best))} of {_degrees(best)}"
+    run = best.configuration
+    old = ", an old price: check it" if best.bill.stale else ""
+    return (
+        f"Rent {best.accelerators} x {run.accelerator} ({copies}, {run.precision.stored} weights, "
+        f"{run.engine.name}): {show(best.bill.usd_per_hour, 'USD/h')} at {best.bill.provider} "
+        f"{best.bill.region} ({best.bill.term}, {best.bill.as_of}{old}), "
+        f"{p} TTFT {ttft}, {p} TPOT {tpot}."
+    )
+
+
+def following_text(day: FleetDay | None, apart: SeparatePools | None = None) -> str:
+    """The rest of the sentence: what following the load or separate pools would save; empty where neither does."""
+    saved = ""
+    if apart is not None and apart.saves >= MIN_SAVED and apart.rate_per_s > apart.together_per_s:
+        how = "Disaggregated (prefill and decode on workers of their own)"
+        saved = f" {how} it is ${apart.bill.usd_per_hour:,.2f}/h, {apart.saves:.0%} less."
+    return _over_the_day(day) + saved
+
+
+def _over_the_day(day: FleetDay | None) -> str:
+    if day is None:
+        return ""
+    ways = {way.name: way for way in day.ways}
+    best, peak = ways[day.best], ways["peak"]
+    if best.usd_per_month >= peak.usd_per_month:
+        return ""
+    how = {
+        "scale-to-zero": "Switched off between requests",
+        "autoscaled": "Following the load",
+        "base and burst": f"With {best.committed} replicas committed ({best.base}) and the rest on demand",
+    }.get(best.name, "Sized for the mean")
+    return f" {how} ({best.name}) it is ${best.usd_per_month:,.0f} a month, not ${peak.usd_per_month:,.0f}."
+
+
+def _degrees(option: ServeOption) -> str:
+    each = " ".join(option.configuration.layout.degrees(" ")) or "tp 1"
+    pools = option.configuration.pools
+    if pools is None:
+        return each
+    parts = [plural(pools.encode, "encoder")] if pools.encode else []
+    parts += [plural(pools.prefill, "prefill worker")] if pools.prefill else []
+    parts.append(plural(pools.decode, "decode worker" if pools.prefill else "worker"))
+    said = listed(parts)
+    return f"{said}, each {each}" if not pools.encode else f"{said} of {each}"
+
+
+def why_not_fewer(request: Serve, best: ServeOption) -> str:
+    """What one replica fewer would mean at the peak."""
+    working = working_replicas(request, best.replicas)
+    used = (1.0 - best.headroom) * working
+    most = show(best.capacity.max_rate_per_s.value, "1/s")
+    if working == 1:
+        smaller = f"a {_one(best)} needs {best.configuration.ranks} accelerators in this layout"
+        return f"one {_one(best)} is the least; {smaller}, and it takes up to {most}"
+    share = used / (working - 1)
+    free = "0 %" if share >= 1 else f"{1 - share:.0%}"
+    verb = (
+        "would be overloaded" if share > 1 else f"would leave headroom {free}, and {request.headroom:.0%} is asked for"
+    )
+    return f"{working - 1} x {_degrees(best)} {best.configuration.accelerator}, each up to {most}, {verb} at the peak"
+
+
+def sizes(request: Serve, best: ServeOption) -> tuple[Sizing, ...]:
+    """Minimum (peak load, nothing free), recommended (the plan), comfortable (one replica may fail at peak)."""
+    ranks = best.configuration.ranks
+    used = (1.0 - best.headroom) * working_replicas(request, best.replicas)
+    minimum = max(1, math.ceil(used - 1e-9))
+
+    def sized(name: str, replicas: int, covers: str) -> Sizing:
+        return Sizing(
+            name=name,
+            replicas=replicas,
+            accelerators=replicas * ranks,
+            usd_per_hour=usd_per_hour_of(best.bill, replicas=replicas, ranks=ranks),
+            covers=covers,
+        )
+
+    return (
+        sized("minimum", minimum, "the peak load with nothing to spare"),
+        sized("recommended", best.replicas, f"the peak load with headroom {best.headroom:.0%}"),
+        sized("comfortable", best.replicas + 1, f"the same after any one {_one(best)} fails"),
+    )
+
+
+def trail(request: Serve, options: tuple[ServeOption, ...], *, missed_memory: bool) -> tuple[Decision, ...]:
+    """The four questions (C2): one accelerator? latency target? how does load vary? restartable?"""
+    single = [option for option in options if option.configuration.ranks == 1]
+    best = options[0]
+    if single:
+        fits = Decision(
+            question="Does it fit one accelerator?",
+            answer="yes",
+            because=f"{single[0].configuration.label()} has a KV cache capacity of {single[0].kv_tokens:,.0f} tokens",
+        )
+    else:
+        reason = "weights and cache need more memory" if missed_memory else "the objectives need more bandwidth"
+        fits = Decision(question="Does it fit one accelerator?", answer="no", because=reason)
+    slo = request.slo
+    named = [f"{n} {show(v, 's')}" for n, v in (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("E2E", slo.e2e_s)) if v]
+    target = Decision(
+        question="Is there a latency target?",
+        answer=", ".join(named) or "no",
+        because=f"at p{slo.percentile:g}; {best.capacity.binds_text}" if named else "throughput decides alone",
+    )
+    ratio = request.shape.peak_to_mean
+    stand = f"1 {_one(best)} stands" if best.replicas == 1 else f"{best.replicas} {_one(best)}s stand"
+    varies = Decision(
+        question="How does the load vary?",
+        answer=f"{_shape(request)}peak {ratio:.3g}x the mean" if ratio > 1 else "flat",
+        because=f"{stand} for the peak; headroom {best.headroom:.0%} then",
+    )
+    spot = any(term == "spot" for term in request.filters.terms)
+    restartable = Decision(
+        question="Can it be interrupted?",
+        answer="yes" if spot else "no",
+        because="spot prices are allowed" if spot else "requests in flight would be lost: only on-demand or reserved",
+    )
+    return fits, target, varies, restartable
+
+
+def _shape(request: Serve) -> str:
+    kind = request.shape.kind
+    return f"{kind}, " if kind in {"diurnal", "weekly", "intermittent"} else ""
+
+
+def binds_text(binds: str, best: Point, *, replica: Replica, seen: SimulatedCapacity | None) -> str:
+    """What stops one replica from taking more."""
+    at = f"at {best.concurrency:.0f} concurrent requests"
+    if seen is not None:
+        within = f"max concurrency within the SLO: {best.concurrency:.0f} ({binds.upper()} binds)"
+        what = within if binds in {"ttft", "tpot", "e2e"} else f"at most {best.concurrency:.0f} concurrent requests"
+        return f"{what}, where {seen.cause}"
+    if binds == "kv":
+        full = best.concurrency >= replica.max_num_seqs * 0.999
+        limit = f"limited by {replica.engine.max_num_seqs} concurrent sequences (the engine's setting)"
+        return limit if full else f"the KV cache is full {at}"
+    return f"max concurrency within the SLO: {best.concurrency:.0f} ({binds.upper()} binds)"
+
+
+def assumptions(asked: Context[Serve], options: tuple[ServeOption, ...]) -> tuple[str, ...]:
+    """Everything the answer takes as given that the user did not say."""
+    request, model = asked.request, asked.model
+    lengths = request.lengths
+    said = list(model.assumed)
+    if lengths.profile:
+        said.append(
+            f"traffic '{lengths.profile}': {lengths.prompt_tokens:,.0f} prompt and {lengths.output_tokens:,.0f} output "
+            f"tokens on average"
+        )
+    if request.users is not None and request.rate_per_s is not None:
+        gap = request.users / request.rate_per_s
+        said.append(f"{request.users:,.0f} users send a request every {show(gap, 's')} each")
+    if request.slo.ttft_s is None and request.slo.tpot_s is None and request.slo.e2e_s is None:
+        said.append("no latency objective: replicas run as full as memory allows")
+    said += [*names_taken(request.filters, asked.additions), *what_if(asked.additions)]
+    if not request.precisions and model.quantization is None and model.experts_dtype is None:
+        own = model.native_dtype
+        said.append(
+            f"weights in formats that the engine makes of the checkpoint's own {own} while loading (FP8) are weighed "
+            "beside it: validate their answers on your own tasks; others, such as NVFP4, are planned where --precision "
+            "names them or the model is a checkpoint stored so"
+        )
+    said += _images_assumed(lengths)
+    if not request.filters.community:
+        said.append(COMMUNITY)
+    said.append(f"prices exclude VAT; a month is {HOURS_PER_MONTH:.0f} hours; list prices, not stock")
+    return tuple(said)
+
+
+def _images_assumed(lengths: Lengths) -> list[str]:
+    """What is taken as given of images."""
+    images = lengths.images
+    if images is None:
+        return []
+    text = lengths.prompt_tokens - images.prompt_tokens
+    said = [
+        f"{images.per_request:g} images of {images.tokens:,.0f} tokens a request, beside {text:,.0f} tokens of text; "
+        "prompts find nothing again but what prefix_hits states",
+        "reading and resizing images on the host is not counted",
+    ]
+    if images.distinct is not None:
+        said.append(f"{images.distinct:,.0f} different images, each sent as often: the least that a cache gives")
+    return said

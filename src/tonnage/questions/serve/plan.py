@@ -1,0 +1,406 @@
+"""Plan a serving workload: every accelerator that can be rented, every sensible way to run the model on it.
+
+The path: filters leave *sites* (an accelerator, the link inside a node, the offers that rent it so);
+each site gets the legal layouts and formats; memory prunes, the mean field of
+`tonnage.simulation.capacity` says about what one replica takes within the objectives; `decide` simulates
+what may still come among the first; replicas times the cheapest offer give the bill. Whatever loses
+keeps its reason.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
+from functools import partial
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.catalog import Additions
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.core.driver import Found, Kind, alone, plan_or_relax
+from tonnage.core.header import Context, Infeasible, nearness, quick_without_simulator
+from tonnage.core.quality import apply_quality_floor, changes_among
+from tonnage.core.ranking import frontier, with_verdicts
+from tonnage.core.session_reuse import reusing_replica, sessions_assumed
+from tonnage.core.sites import Site, rack_notes, reach_of, sites, with_slices
+from tonnage.domain.fleet import FleetDay
+from tonnage.domain.images import ImageCosts
+from tonnage.domain.model import Model
+from tonnage.domain.plan import BY_AVERAGES, Configuration, ServeOption, ServePlan
+from tonnage.domain.requests.serve import Serve
+from tonnage.domain.sessions import SessionCosts
+from tonnage.errors import BadRequest
+from tonnage.pricing.bills import primary_first
+from tonnage.questions.serve import limits, narrative
+from tonnage.questions.serve.break_even import serve_break_even
+from tonnage.questions.serve.chance import Curve, Odds
+from tonnage.questions.serve.day import fleet_day
+from tonnage.questions.serve.decide import (
+    Priced,
+    adapters_kept,
+    best_of_each,
+    candidate_of,
+    confidence_prices,
+    decide_candidates,
+    estimate_candidates,
+    with_load_curve,
+    without_too_dear,
+)
+from tonnage.questions.serve.option import Candidate, has_objectives, least_cost_of, most_of, roofline
+from tonnage.questions.serve.pools import separate_pools
+from tonnage.questions.serve.tokens import tokens_instead
+from tonnage.questions.serve.variations import (
+    Variations,
+    engine_modes,
+    kept_apart,
+    least_with,
+    primary_cost,
+    sure_cost,
+    variation_notes,
+)
+from tonnage.version import can_simulate
+
+LARGEST_REPLICA = 64
+"""Of the largest replica looked at: eight nodes of eight, or a rack of 72 less its spare trays. [accelerators]"""
+FOLDED = 5.0
+"""Times the cost of the plan, beyond which a single replica is not looked at. [-]"""
+BY_NEARNESS = nearness(
+    {"cost": 0, "budget": 0, "count": 0, "tpot": 1, "ttft": 1, "e2e": 1, "offer": 2, "cache": 3, "memory": 4}
+)
+"""Configurations that hold the model come nearer than those that do not."""
+
+
+def plan_serve(request: Serve, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> ServePlan:
+    """
+    Options that serve the workload, cheapest first, with reasons for every loser.
+
+    Raises
+    ------
+    TonnageError
+        The model or an accelerator is unknown, or the request contradicts itself. That nothing can
+        serve it is an answer: `feasible` is False and `binding` says what stands in the way.
+    """
+
+    def one(asked: Serve) -> ServePlan:
+        return plan_or_relax(SERVE, asked, additions=additions, today=today)
+
+    return quick_without_simulator(request, one)
+
+
+def _ask(request: Serve, additions: Additions, today: date) -> Context[Serve]:
+    model = resolve(request.model, additions=additions)
+    if not model.layers:
+        raise BadRequest(f"model: {model.id} decodes no text; ask `tonnage plan infer {model.id} --rate …`")
+    limits.check_context(model, request)
+    return Context(request=request, model=model, today=today, additions=additions)
+
+
+def _look(asked: Context[Serve]) -> Found[Serve, ServeOption, ServePlan]:
+    request, model = asked.request, asked.model
+    allowed, refused, no_format = apply_quality_floor(request, model)
+    open_sites, excluded = sites(request.filters, additions=asked.additions) if no_format is None else ((), ())
+    open_sites = tuple(with_slices(open_sites))
+    within = replace(asked, request=allowed)
+    search = _search(within, open_sites)
+    ranked = search.ranked
+    if not allowed.precisions and ranked and ranked[0].sure:
+        # The option by averages that another checkpoint would bring, where it costs less than the first.
+        averaged = replace(within, request=replace(allowed, quick=True))
+        other = _search_formats(averaged, open_sites, times=1.0, startable=False)
+        refused = (*refused, *limits.needs_checkpoint(ranked[0], other.ranked))
+    return Found(
+        options=with_load_curve(request, ranked, found=search.serving),
+        missed=search.missed,
+        refused=refused,
+        excluded=excluded,
+        binding=None if ranked else no_format or limits.what_stops(search.missed, excluded, by=BY_NEARNESS),
+        evaluated=len(search.outcomes),
+        assumed=(
+            *sessions_assumed(request),
+            *([BY_AVERAGES] if request.pools and not can_simulate() else []),
+            *rack_notes(ranked, open_sites),
+            *variation_notes(request, model),
+        ),
+        plan=ServePlan,
+        sections=partial(_sections, asked, search, open_sites),
+    )
+
+
+def _sections(asked: Context[Serve], search: _Search, open_sites: Sequence[Site], plan: ServePlan) -> ServePlan:
+    request, model, today, ranked = asked.request, asked.model, asked.today, plan.options
+    serving, missed, first = search.serving, search.missed, ranked[0]
+    day = _day(asked, first)
+    apart = separate_pools(request, serving, first=first, today=today) if request.pools else None
+    return replace(
+        plan,
+        sentence=plan.sentence + narrative.following_text(day, apart),
+        frontier=frontier(
+            ranked,
+            objectives=(
+                lambda o: o.bill.usd_per_hour,
+                lambda o: o.capacity.tpot_s.value,
+                lambda o: o.capacity.ttft_s.value,
+            ),
+        ),
+        cheaper_at_risk=narrative.cheaper_at_risk(request, ranked),
+        confidence_prices=confidence_prices(request, serving),
+        why_not_fewer=narrative.why_not_fewer(request, first),
+        sizes=narrative.sizes(request, first),
+        trail=narrative.trail(request, ranked, missed_memory=limits.missed_memory(missed))
+        + adapters_kept(request, ranked, found=serving),
+        break_even=serve_break_even(
+            request,
+            ranked,
+            # At a price as well confirmed as the first's: no other may come before it.
+            found=[pair for pair in serving if pair[1].bill.trust == first.bill.trust],
+            varied=partial(_variations_of, asked),
+            missed=missed,
+            open_sites=open_sites,
+            model=model,
+        ),
+        simulated=sum(option.capacity.simulated is not None for _, option in serving),
+        quality=changes_among((o.configuration.precision for o in ranked), request=request, model=model),
+        roofline=roofline(request, first, found=candidate_of(first, serving)),
+        day=day,
+        sessions=_sessions(asked, first, serving=serving),
+        images=_images(request, first, serving=serving),
+        pools=apart,
+        tokens=tokens_instead(request, ranked, model=model.id),
+    )
+
+
+def _day(asked: Context[Serve], first: ServeOption) -> FleetDay | None:
+    """The first option over the period that its load repeats, where one is said."""
+    request = asked.request
+    if not (request.shape.hours or request.shape.on_s):
+        return None
+    from tonnage.questions.serve.committed import base_prices
+
+    prices = base_prices(request, first, additions=asked.additions, today=asked.today)
+    return fleet_day(request, first, prices=prices)
+
+
+class _Search(NamedTuple):
+    """What the search for options found."""
+
+    outcomes: list[Candidate | Infeasible]
+    serving: list[tuple[Candidate, ServeOption]]
+    missed: list[Infeasible]
+    ranked: tuple[ServeOption, ...]
+
+
+def _search(asked: Context[Serve], open_sites: Sequence[Site], *, times: float = FOLDED) -> _Search:
+    """
+    Every configuration that can be started from the model's checkpoint, and the options among them in their order.
+
+    Those that need another checkpoint come with them only where no other meets the objectives surely enough.
+    """
+    found = _search_formats(asked, open_sites, times=times)
+    if asked.request.precisions or (found.ranked and found.ranked[0].sure):
+        return found
+    other = _search_formats(asked, open_sites, times=times, startable=False)
+    serving = found.serving + other.serving
+    ranked, dear = _ranked(asked.request, serving)
+    return _Search(found.outcomes + other.outcomes, serving, found.missed + other.missed + dear, ranked)
+
+
+def _search_formats(
+    asked: Context[Serve], open_sites: Sequence[Site], *, times: float, startable: bool = True
+) -> _Search:
+    """Every configuration of every site, by averages or simulated."""
+    request = asked.request
+    outcomes = _worth_it(request, asked.model, open_sites, times=times, startable=startable)
+    candidates = [outcome for outcome in outcomes if isinstance(outcome, Candidate)]
+    missed = [outcome for outcome in outcomes if isinstance(outcome, Infeasible)]
+    by_averages = request.quick or not can_simulate()
+    found = (estimate_candidates if by_averages else decide_candidates)(request, candidates, today=asked.today)
+    missed += [outcome for outcome in found if isinstance(outcome, Infeasible)]
+    serving = [pair for pair in found if not isinstance(pair, Infeasible)]
+    ranked, dear = _ranked(request, serving)
+    return _Search(outcomes, serving, missed + dear, ranked)
+
+
+def _ranked(request: Serve, serving: list[Priced]) -> tuple[tuple[ServeOption, ...], list[Infeasible]]:
+    """Options in their order, and those that the load makes as dear as a replica is when it is not looked at."""
+    kept, dear = without_too_dear(primary_first(best_of_each(request, serving)), times=FOLDED)
+    told = with_verdicts(
+        kept,
+        lead=partial(narrative.lead_reason, request=request),
+        arithmetic=narrative.arithmetic,
+        risk=partial(narrative.risk, request=request),
+    )
+    return told, dear
+
+
+def serve_options(
+    request: Serve, *, additions: Additions = catalog.NOTHING, today: date, times: float = FOLDED
+) -> tuple[ServeOption, ...]:
+    """
+    The options of the plan in their order, without what explains them: what a sweep over many plans asks for.
+
+    Those whose single replica costs more than so many times the plan are left out; where only the first counts, 1.
+    """
+    asked = _ask(request, additions, today)
+    allowed, _, no_format = apply_quality_floor(request, asked.model)
+    open_sites = sites(request.filters, additions=additions)[0] if no_format is None else ()
+    return _search(replace(asked, request=allowed), tuple(with_slices(open_sites)), times=times).ranked
+
+
+def _sessions(asked: Context[Serve], first: ServeOption, *, serving: list[Priced]) -> SessionCosts | None:
+    """What the first option's sessions cost, and what more cache would buy it."""
+    if first.reuse is None:
+        return None
+    from tonnage.questions.sessions.buys import session_costs
+
+    found = candidate_of(first, serving)
+    return session_costs(asked.request, first, found=found, model=asked.model, today=asked.today)
+
+
+def _images(request: Serve, first: ServeOption, *, serving: list[Priced]) -> ImageCosts | None:
+    """What images cost on the first option's accelerators, wherever they are encoded."""
+    if request.lengths.images is None:
+        return None
+    from tonnage.questions.serve.images import image_costs
+
+    return image_costs(request, first, found=candidate_of(first, serving))
+
+
+def _worth_it(
+    request: Serve, model: Model, open_sites: Sequence[Site], *, times: float, startable: bool
+) -> list[Candidate | Infeasible]:
+    """
+    Every configuration of every site whose single replica costs no more than so many times the plan.
+
+    In the order of what one replica costs at least, so that what is left out cannot be the plan, however many replicas
+    the others take: neither an objective nor the load moves the bound but through the plan's own cost.
+    """
+    best = math.inf
+    kept: list[Candidate | Infeasible] = []
+    tries: list[tuple[float, int, Site, Configuration]] = []
+    for site in open_sites:
+        prices = (
+            price / offer.count
+            for offer in site.offers
+            for term in request.filters.terms
+            if (price := offer.compared_usd_per_hour(term)) is not None
+        )
+        each = min(prices, default=math.inf)
+        for tried in _configurations(request, model, site, startable=startable):
+            if isinstance(tried, Infeasible):
+                kept.append(tried)
+            else:
+                tries.append((each * tried.layout.ranks, len(tries), site, tried))
+    asked, dear = has_objectives(request), dict[str, float]()
+    looked_at: list[tuple[Site, Candidate | Infeasible]] = []
+    for least, _, site, configuration in sorted(tries, key=lambda one: one[:2]):
+        if least > times * best:
+            dear[configuration.accelerator] = min(dear.get(configuration.accelerator, math.inf), least)
+            continue
+        outcome = outcome_of(request, model, site=site, configuration=configuration)
+        kept.append(outcome)
+        looked_at.append((site, outcome))
+        if isinstance(outcome, Candidate) and not (asked and outcome.firm(request) <= 0.0):
+            best = min(best, primary_cost(request, outcome))
+    kept += _vary_settings(request, model, looked_at, best=best)
+    kept += kept_apart(request, [one for one in kept if isinstance(one, Candidate)], best=best)
+    seen = {each.configuration.accelerator for each in kept if isinstance(each, Candidate)}
+    places = {configuration.accelerator: configuration for _, _, _, configuration in reversed(tries)}
+    kept += [
+        Infeasible(configuration=places[name], verdict=limits.too_dear(least, best=best, times=times))
+        for name, least in dear.items()
+        if name not in seen
+    ]
+    return kept
+
+
+def _vary_settings(
+    request: Serve,
+    model: Model,
+    looked_at: Iterable[tuple[Site, Candidate | Infeasible]],
+    *,
+    best: float,
+) -> list[Candidate]:
+    """
+    Other settings of what was looked at, the cheapest of each, where they cost less than the same without: in the order
+    of what they cost at least, until none that is left can cost less than the best plan.
+    """
+    tries: list[tuple[float, int, Site, Candidate | Infeasible, Configuration]] = []
+    costs: dict[int, float] = {}
+    variations = Variations(request, model)
+    for site, found in looked_at:
+        for configuration, gain in variations.of(site, found):
+            least = least_with(request, found, site=site, gain=gain)
+            if least < best:
+                tries.append((least, len(tries), site, found, configuration))
+                costs[id(found)] = sure_cost(request, found)
+    chosen: dict[int, tuple[float, int, Candidate]] = {}
+    for least, _, site, found, configuration in sorted(tries, key=lambda one: one[:2]):
+        if least >= best:
+            break
+        outcome = outcome_of(request, model, site=site, configuration=configuration)
+        cost, changes = sure_cost(request, outcome), len(configuration.settings())
+        before = chosen[id(found)][:2] if id(found) in chosen else (costs[id(found)], 0)
+        if isinstance(outcome, Candidate) and (cost, changes) < before:
+            chosen[id(found)] = cost, changes, outcome
+            best = min(best, cost)
+    return [outcome for _, _, outcome in chosen.values()]
+
+
+def _variations_of(asked: Context[Serve], found: Candidate) -> list[Candidate]:
+    """A candidate with other settings, wherever it serves with them: what another load may call for."""
+    if found.configuration.settings():
+        return []
+    request, model = asked.request, asked.model
+    tried = (
+        outcome_of(request, model, site=found.site, configuration=configuration)
+        for configuration, _ in Variations(request, model).of(found.site, found)
+    )
+    return [one for one in tried if isinstance(one, Candidate)]
+
+
+def _configurations(
+    request: Serve, model: Model, site: Site, *, startable: bool
+) -> Iterator[Configuration | Infeasible]:
+    """What may be tried on a site, small layouts first; an engine that does not run there says so."""
+    most = site.largest(LARGEST_REPLICA, allowed=request.filters.max_count)
+    for engine in request.engines:
+        worth = [
+            *limits.configurations(
+                request, model, site=site, engine=engine, most=most, domain=reach_of(site), startable=startable
+            )
+        ]
+        if not worth and startable:
+            yield limits.without_kernels(request, site, engine=engine)
+        for made in itertools.chain(*worth):
+            yield from engine_modes(request, model, configuration=made)
+
+
+def outcome_of(request: Serve, model: Model, *, site: Site, configuration: Configuration) -> Candidate | Infeasible:
+    """The configuration by the mean field: what one replica takes, or why it cannot serve."""
+    replica = reusing_replica(request, configuration, model=model, accelerator=site.accelerator)
+    most = most_of(request, replica, configuration=configuration)
+    if isinstance(most, Infeasible):
+        return most
+    state, best, binds = most
+    if math.isinf(least_cost_of(site, replicas=1, ranks=configuration.layout.ranks, request=request).usd):
+        return Infeasible(configuration=configuration, verdict=limits.no_offer(site, configuration))
+    odds = Odds(Curve(request, replica, state=state), request.slo)
+    return Candidate(
+        site=site, configuration=configuration, replica=replica, best=best, binds=binds, state=state, odds=odds
+    )
+
+
+SERVE: Final[Kind[Serve, Context[Serve], ServeOption, ServePlan]] = Kind(
+    ask=_ask,
+    look=_look,
+    nearness=BY_NEARNESS,
+    purpose=narrative.purpose,
+    sentence=narrative.sentence,
+    describe=narrative.describe_option,
+    assumed=narrative.assumptions,
+    measured=lambda asked, miss: alone(asked.request, miss),
+)

@@ -1,0 +1,1 @@
+"""A table of questions asked at once."""

@@ -1,0 +1,155 @@
+"""Which rentals of a job are arranged, and which of what is found is kept: for training and reinforcement learning."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from math import ceil, inf, log2
+from typing import Final
+
+from tonnage.core.ranking import unlikely
+from tonnage.domain.refusal import refusal
+from tonnage.domain.requests.train import FineTune, Train
+from tonnage.pricing.bills import primary_first
+from tonnage.questions.rl.request import Rl
+from tonnage.questions.train.option import ROUNDING, Option
+from tonnage.questions.train.places import InfeasibleRun, Rental
+from tonnage.record import Record
+from tonnage.units import show
+
+DOUBLINGS: Final = 3
+"""Counts looked at beyond the first that could do it."""
+ENOUGH: Final = 2
+"""Counts of one place and term that are dearer than a smaller one before larger ones are left alone."""
+KEPT_PER_ACCELERATOR: Final = 3
+WORTH: Final = 2.0
+"""A rental whose least cost is beyond this multiple of the best found is not arranged. [-]"""
+
+
+class Attempt(Record, kw_only=True):
+    """A rental with the least it can take and cost."""
+
+    rental: Rental
+    wall_s: float
+    usd: float
+
+    def least(self, hasty: bool) -> float:
+        """The least of what options are ranked by: time where only money limits, else cost. [s or USD]"""
+        return self.wall_s if hasty else self.usd
+
+
+def doublings_to(count: float) -> int:
+    """Doublings of one accelerator until there are so many."""
+    return ceil(log2(max(1.0, count)))
+
+
+def search_attempts(
+    request: Train | FineTune | Rl,
+    attempts: Iterable[Attempt],
+    *,
+    arrange: Callable[[Rental], list[Option | InfeasibleRun]],
+    hasty: bool,
+    worth: float,
+    goal_s: float = inf,
+    whatever: bool = False,
+) -> tuple[list[Option], list[InfeasibleRun], int]:
+    """
+    Arrange rentals, those that can be best first, until what is left cannot be near the best.
+
+    Parameters
+    ----------
+    arrange : callable
+        Rental -> one outcome for each term of its offers.
+    hasty : bool
+        Whether time is what is compared.
+    worth : float
+        Multiple of the best found beyond which nothing is arranged. [-]
+    goal_s : float
+        What ends later rules out nothing. [s]
+    whatever : bool
+        The first is arranged even where it must cost more than the budget.
+
+    Returns
+    -------
+    Options, what cannot do it, and how many rentals were arranged.
+    """
+    budget = request.budget_usd or inf
+    options: list[Option] = []
+    missed: list[InfeasibleRun] = []
+    cheapest: dict[tuple[str, str | None, str], float] = {}
+    dearer: Counter[tuple[str, str | None, str]] = Counter()
+    best, arranged = inf, 0
+    for attempt in sorted(attempts, key=lambda t: (t.least(hasty), t.rental.place.count)):
+        place = attempt.rental.place
+        key = (place.accelerator.id, place.intra_link)
+        dear = attempt.usd > budget and not whatever
+        if dear or (arranged and (attempt.usd > budget or attempt.least(hasty) > worth * best)):
+            missed.append(_ruled_out(attempt, best, budget_usd=budget, hasty=hasty))
+            continue
+        # Once two counts in time cost more than another, larger ones do too; of what is there already, which costs the
+        # same, all is looked at. Neither one count in time nor one far too late rules out more: with memory left free
+        # four times the parts have been 24 times as fast.
+        there = attempt.rental.offers[0].stock is not None
+        offered = {made.term for made in attempt.rental.bills}
+        if goal_s < inf and not there and all(dearer[*key, term] >= ENOUGH for term in offered):
+            continue
+        arranged += 1
+        for outcome in arrange(attempt.rental):
+            if isinstance(outcome, InfeasibleRun):
+                missed.append(outcome)
+                continue
+            options.append(outcome)
+            if outcome.run.wall_s.value <= goal_s and outcome.chance >= request.confidence:
+                # What the rule would not choose rules out nothing.
+                bought, usd = (*key, outcome.bill.term), outcome.cost.value
+                if usd >= cheapest.get(bought, inf):
+                    dearer[bought] += 1
+                cheapest[bought] = min(usd, cheapest.get(bought, inf))
+                least = outcome.run.wall_s.value if hasty else usd
+                leads = outcome.sure and outcome.bill.trust == "primary"
+                best = min(best, least) if leads else best
+    return options, missed, arranged
+
+
+def _ruled_out(attempt: Attempt, best: float, *, budget_usd: float, hasty: bool) -> InfeasibleRun:
+    """Beyond the budget at best, or far beyond the best found."""
+    least = attempt.least(hasty)
+    if attempt.usd > budget_usd:
+        verdict = refusal(
+            "budget",
+            f"{attempt.rental.what} costs at least {show(attempt.usd, 'USD')} however it is arranged, and "
+            f"{show(budget_usd, 'USD')} are allowed",
+            short_by=attempt.usd - budget_usd,
+        )
+    else:
+        unit, verb, word = ("s", "takes", "fastest") if hasty else ("USD", "costs", "best")
+        verdict = refusal(
+            "cost",
+            f"{verb} at least {show(least, unit)}, {least / best:.1f} times the {word}, however it is arranged",
+            short_by=least - best,
+            unit=unit,
+        )
+    return attempt.rental.misses(verdict)
+
+
+def best_first(
+    options: Iterable[Option], *, confidence: float, hasty: bool, most: int, goal_s: float = inf
+) -> list[Option]:
+    """
+    The best of each accelerator, at most so many: what ends in time before the rest, of these the surest enough, the
+    cheapest of them first, or the fastest where only money limits; where none has the confidence, the likeliest.
+    """
+
+    def order(option: Option) -> tuple[bool, bool, float, float, float]:
+        wall, usd = option.run.wall_s.value, option.cost.value
+        behind = unlikely(option.chance, sure=option.chance >= confidence - ROUNDING)
+        return wall > goal_s, not option.sure, behind, *((wall, usd) if hasty else (usd, wall))
+
+    kept: list[Option] = []
+    seen: Counter[str] = Counter()
+    for option in primary_first(sorted(options, key=order)):
+        name = option.configuration.accelerator
+        if seen[name] < KEPT_PER_ACCELERATOR and len(kept) < most:
+            kept.append(option)
+            seen[name] += 1
+    return kept

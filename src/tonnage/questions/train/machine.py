@@ -1,0 +1,136 @@
+"""What a training run needs beside its accelerators: storage, host and network, electricity (C7)."""
+
+from __future__ import annotations
+
+import math
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.catalog.failures import run_fact
+from tonnage.catalog.providers import storage_prices
+from tonnage.core.host import IMAGES_PER_CORE, LoadShare, energy_of_run, energy_use, host_need, offer_of
+from tonnage.domain.accelerator import Accelerator, HostNeed
+from tonnage.domain.answer import Basis, Quantity
+from tonnage.domain.plan import Bill
+from tonnage.domain.train_plan import Run, RunOption, TrainOption
+from tonnage.pricing.bills import HOURS_PER_MONTH
+from tonnage.questions.train.job import Job, TrainContext
+from tonnage.units import GiB, show
+
+Option = TypeVar("Option", bound=RunOption)
+KEPT_CHECKPOINTS: Final = 3
+_TOKEN_BYTES: Final = 4.0
+"""One 32-bit token id."""
+_IMAGE_BYTES: Final = 110e3
+"""Mean JPEG of ImageNet: 1.28 million in 140 GB."""
+_RESULT_BYTES: Final = 2.0
+"""Of one trained weight as it is taken away: 16 bits."""
+
+
+def item_bytes(job: Job) -> float:
+    """One token, or one image. [bytes]"""
+    return _IMAGE_BYTES if job.seq_len == 1 else _TOKEN_BYTES
+
+
+def dataset_bytes(job: Job) -> float:
+    """Every item once; repeated epochs count as new ones where the request gives no more than a total. [bytes]"""
+    return job.sequences * job.seq_len * item_bytes(job)
+
+
+def storage_line(job: Job, *, made: Bill, run: Run) -> tuple[Quantity, ...]:
+    """Checkpoints and dataset for as long as the run takes; nothing where the provider publishes no price."""
+    price = storage_prices().get(made.provider)
+    if price is None or not math.isfinite(run.wall_s.value):
+        return ()
+    kept = KEPT_CHECKPOINTS * run.checkpoint_bytes + dataset_bytes(job)
+    months = run.wall_s.value / 3600.0 / HOURS_PER_MONTH
+    return (
+        Quantity(
+            name="storage",
+            value=kept / 1e9 * months * price.usd_per_gb_month,
+            basis=Basis.MEASURED,
+            source=f"{show(kept, 'bytes')} of checkpoints and data for {show(run.wall_s.value, 's')} at "
+            f"{price.usd_per_gb_month:.4g} USD/GB and month ({price.tier})",
+        ),
+    )
+
+
+def storage_text(option: TrainOption, *, parameters: float) -> str:
+    """What of storage and transfer is in the bill, and what it would add to take the result away."""
+    name = option.bill.provider
+    provider = catalog.providers().get(name)
+    egress = provider.egress_usd_per_gb if provider else None
+    size = parameters * _RESULT_BYTES
+    kept = (
+        "checkpoints and data are stored at its list price"
+        if name in storage_prices()
+        else ("storage is not in the bill, as no price of it is known")
+    )
+    if egress is None:
+        out = f"what it charges for taking the result out ({show(size, 'bytes')}) is not known either way"
+    elif not egress:
+        out = f"taking the result out ({show(size, 'bytes')}) is free"
+    else:
+        out = f"taking the result out ({show(size, 'bytes')}) would add {show(size / 1e9 * egress, 'USD')}"
+    return f"{name}: {kept}; {out}"
+
+
+_WORKERS: Final = 3
+"""Processes per accelerator for text: the trainer and two loaders, as PyTorch recipes start them. Assumed."""
+_HOST_BYTES: Final = 16 * GiB
+"""System, loaders and libraries of one host. Assumed. [bytes]"""
+_STALE: Final = 0.02
+"""Share of the time between interruptions that a checkpoint may be old: it loses half of that. Chosen. [-]"""
+
+
+def host_needs(asked: TrainContext, option: TrainOption) -> tuple[HostNeed, ...]:
+    """Each need of one instance (or of the run's storage) with what the offer lists."""
+    offer = offer_of(option.bill, additions=asked.additions)
+    instances = max(1, option.bill.instances - option.run.spares)
+    per = option.accelerators / instances
+    images = asked.job.seq_len == 1
+    rate = option.tokens_per_s_per_accelerator.value * per
+    item = item_bytes(asked.job)
+    workers = rate / IMAGES_PER_CORE + per if images else _WORKERS * per
+    staged = option.run.checkpoint_bytes / instances
+    burst = option.run.checkpoint_bytes / max(60.0, _STALE * option.run.between_s)
+    network = offer.network_bytes_per_s if offer else None
+    used = min(1.0, per / offer.count) if offer else 1.0
+    vcpus = offer.vcpus if offer else None
+    ram = offer.ram_bytes if offer else None
+    return (
+        host_need("CPU workers per instance", workers, unit="count", has=vcpus * used if vcpus else None,
+              why="loaders and trainers" + (", decoding images" if images else "")),
+        host_need("RAM per instance", _HOST_BYTES + staged, unit="bytes", has=ram * used if ram else None,
+              why="system, and its share of the checkpoint before it is written"),
+        host_need("dataset read per instance", rate * item, unit="bytes/s", has=network,
+              why=f"{show(item, 'bytes')} an item"),
+        host_need("dataset storage", dataset_bytes(asked.job), unit="bytes", has=None,
+              why="every item once; repeated epochs read it again"),
+        host_need("checkpoint burst per instance", burst / instances, unit="bytes/s", has=network,
+              why=f"so that a checkpoint is never older than {_STALE:.0%} of the time between interruptions"),
+        host_need("checkpoint storage", KEPT_CHECKPOINTS * option.run.checkpoint_bytes, unit="bytes",
+              has=offer.local_nvme_bytes if offer and instances == 1 else None,
+              why=f"the newest {KEPT_CHECKPOINTS}, {run_fact('state_per_parameter').value:g} bytes a parameter"),
+    )  # fmt: skip
+
+
+def with_electricity(option: Option, *, accelerator: Accelerator, load: LoadShare) -> Option:
+    """
+    The option with its electricity and carbon; unchanged where the accelerator's power is not published.
+
+    Parameters
+    ----------
+    load : LoadShare
+        What its boards draw of their limit in its steps (`planning.train.power`, `planning.rl.power`).
+    """
+    use = energy_use(accelerator, count=float(option.accelerators), busy=1.0, bill=option.bill, load=load)
+    if use is None:
+        return option
+    seconds = option.run.billed_s
+    kwh, kg = energy_of_run(use, seconds=seconds)
+    if isinstance(option, TrainOption):
+        option = replace(option, energy_wh=use.board_w * seconds / 3600.0)
+    return replace(option, energy=use, kwh=kwh, kg_co2=kg)

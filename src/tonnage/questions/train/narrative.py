@@ -1,0 +1,223 @@
+"""The words of a training plan: why it leads, what others cost, what binds, what would change it.
+
+Every sentence is made from the plan's own numbers; nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tonnage.core.error_model import chance_within
+from tonnage.core.header import COMMUNITY, names_taken, what_if
+from tonnage.core.ranking import at_risk
+from tonnage.domain.answer import Quantity
+from tonnage.domain.plan import Decision
+from tonnage.domain.precision import number_format
+from tonnage.domain.requests.train import FineTune, Train
+from tonnage.domain.train_plan import TrainOption
+from tonnage.questions.train.job import PATIENCE_S, TrainContext
+from tonnage.questions.train.machine import storage_text
+from tonnage.questions.train.scaling import setup_of
+from tonnage.questions.train.search import state_bytes, trained_parameters
+from tonnage.units import show, whole_percent
+
+MOSTLY: Final = 0.05
+"""By how much the chance of memory may exceed that of everything at once, to be the reason for it. [-]"""
+
+
+def purpose(request: Train | FineTune) -> str:
+    """The job in a few words."""
+    if isinstance(request, Train):
+        return f"train {request.model} on {show(request.tokens, 'tokens')}"
+    how = "fine-tune in full" if request.method == "full" else f"fine-tune with {request.method}"
+    return f"{how}: {request.model}"
+
+
+def sentence(options: tuple[TrainOption, ...]) -> str:
+    """The answer in one sentence."""
+    best = options[0]
+    run, made = best.run, best.bill
+    old = ", an old price: check it" if made.stale else ""
+    more = f", {run.spares} spare instances" if run.spares else ""
+    useful = run.useful_time_fraction.value
+    return (
+        f"Rent {best.accelerators} x {best.configuration.accelerator} ({best.configuration.layout.label}, "
+        f"{best.configuration.software}{more}) for {_show_bounds(run.wall_s)}: {_show_bounds(best.cost)} "
+        f"at {made.provider} {made.region} ({made.term}, {show(made.usd_per_hour, 'USD/h')}, {made.as_of}{old}); "
+        f"MFU {best.mfu:.0%}{_of_peak(best)}, training goodput {useful:.1%}."
+    )
+
+
+def _of_peak(option: TrainOption) -> str:
+    """What utilisation is counted on where products are narrower than that."""
+    return " of the 16-bit peak" if number_format(option.configuration.precision).bits < 16 else ""
+
+
+def describe_option(option: TrainOption) -> str:
+    """An option in a few words."""
+    name = f"{option.accelerators} x {option.configuration.accelerator}"
+    return f"{name} for {show(option.cost.value, 'USD')} in {show(option.run.wall_s.value, 's')} ({option.bill.term})"
+
+
+def cheaper_at_risk(options: tuple[TrainOption, ...]) -> str:
+    """The cheapest option that may miss, or that rests on no measured training, when it costs less than the first."""
+    best = at_risk(options)
+    if best is None:
+        return ""
+    name = f"{best.accelerators} x {best.configuration.accelerator}"
+    told = f"{name} for {_show_bounds(best.cost)} in {show(best.run.wall_s.value, 's')}"
+    return f"{told}: {_risk(best)}"
+
+
+def ratios(option: TrainOption, known: str, *, asked: TrainContext, first: TrainOption) -> str:
+    """Its cost and time over the first's, the interval of a tie behind what they are ranked by."""
+    cost, time = option.cost.value / first.cost.value, option.run.wall_s.value / first.run.wall_s.value
+    of_cost, of_time = ("", known) if by_time(asked) else (known, "")
+    return f"{cost:.2f}x the first's cost{of_cost}, {time:.2f}x its time{of_time}"
+
+
+def risk(option: TrainOption, *, first: TrainOption) -> str:
+    """What may go wrong with an option that the first does not risk."""
+    return "" if option.sure or not first.sure else _risk(option)
+
+
+def _risk(option: TrainOption) -> str:
+    if option.basis != "calibrated":
+        return "no training speed of this architecture has been published, so its peak is scaled by a general share"
+    fits = chance_within(option.memory, option.limit_bytes)
+    if fits - option.chance < MOSTLY:
+        full = option.memory.value / option.limit_bytes
+        return f"its peak fills {full:.0%} of the memory, which holds it with {whole_percent(fits)} only"
+    return (
+        f"keeps deadline and budget with {whole_percent(option.chance)} only; P90 of its time is "
+        f"{show(option.run.wall_p90_s, 's')}"
+    )
+
+
+def lead_reason(asked: TrainContext, first: TrainOption) -> str:
+    request = asked.request
+    certain = f"with a chance of {whole_percent(first.chance)}"
+    certain += "" if first.sure else f", and none has {whole_percent(request.confidence)}"
+    if request.deadline_s is not None and request.budget_usd is not None:
+        return f"cheapest that meets deadline and budget {certain}"
+    if request.deadline_s is not None:
+        return f"cheapest that ends within {show(request.deadline_s, 's')} {certain}"
+    if by_time(asked) and request.budget_usd is not None:
+        return f"fastest within {show(request.budget_usd, 'USD')} {certain}"
+    patience, fits = PATIENCE_S[asked.job.kind], f"and fits into memory {certain}"
+    if request.budget_usd is not None:
+        fits = f"within {show(request.budget_usd, 'USD')} {fits}"
+    if first.run.wall_s.value <= patience:
+        return f"cheapest that ends within {show(patience, 's')} (no deadline given) {fits}"
+    return f"cheapest {fits}; none as sure ends within {show(patience, 's')}"
+
+
+def arithmetic(option: TrainOption) -> str:
+    run = option.run
+    spare = f" with {run.spares} spare" if run.spares else ""
+    count = option.bill.instances
+    return (
+        f"{run.steps:,.0f} steps of {show(option.step_s.value, 's')}, {run.useful_time_fraction.value:.1%} goodput; "
+        f"{count} instance{'' if count == 1 else 's'}{spare} at {show(option.bill.usd_per_instance_hour, 'USD/h')} for "
+        f"{show(run.billed_s, 's')}"
+    )
+
+
+def by_time(asked: TrainContext) -> bool:
+    """
+    Whether the fastest leads: only money limits a training run.
+
+    A fine-tune is done within its usual patience by machines that anybody rents: hundreds of accelerators for some
+    minutes are no better answer, however far the money goes.
+    """
+    return asked.request.deadline_s is None and asked.request.budget_usd is not None and asked.job.kind == "train"
+
+
+def trail(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[Decision, ...]:
+    """The four questions (C2): one accelerator? how soon? how much at once? restartable?"""
+    request, best = asked.request, options[0]
+    single = [o for o in options if o.accelerators == 1]
+    if single:
+        alone = single[0]
+        because = f"{alone.configuration.accelerator} needs {show(alone.memory.value, 'bytes')}"
+        fits = Decision(question="Does it fit one accelerator?", answer="yes", because=because)
+    else:
+        fits = Decision(question="Does it fit one accelerator?", answer="no", because=_too_much_for_one(asked, best))
+    if request.deadline_s is not None:
+        when = f"within {show(request.deadline_s, 's')}"
+    elif request.budget_usd is not None:
+        when = f"as soon as {show(request.budget_usd, 'USD')} buy"
+    else:
+        when = "no deadline given"
+    soon = Decision(
+        question="When must it be done?",
+        answer=when,
+        because=f"{best.accelerators} x {best.configuration.accelerator} take {show(best.run.wall_s.value, 's')}, "
+        f"P90 {show(best.run.wall_p90_s, 's')}",
+    )
+    load = Decision(
+        question="How is the load spread?",
+        answer=best.configuration.layout.label,
+        because=f"global batch {best.configuration.global_batch:,} as {best.configuration.micro_batch} x "
+        f"{best.configuration.num_micro_batches} per rank, recompute {best.configuration.recompute}",
+    )
+    run = best.run
+    again = Decision(
+        question="Can it be interrupted?",
+        answer="yes" if request.restartable else "no",
+        because=f"{run.interruptions:.1f} interruptions expected, a checkpoint every "
+        f"{show(run.checkpoint_interval_s, 's')} blocks {show(run.blocking_s, 's')}; restart "
+        f"{show(run.recovery_s, 's')}",
+    )
+    return fits, soon, load, again
+
+
+def _too_much_for_one(asked: TrainContext, best: TrainOption) -> str:
+    """Memory if it is memory, else time."""
+    state = state_bytes(setup_of(asked, best))
+    if state > best.limit_bytes:
+        name, memory = best.configuration.accelerator, show(best.limit_bytes, "bytes")
+        return f"states alone are {show(state, 'bytes')}, and {name} has {memory}"
+    return "one would take too long, cost more, or hold no useful batch"
+
+
+def assumptions(asked: TrainContext, options: tuple[TrainOption, ...]) -> tuple[str, ...]:
+    """Everything the answer takes as given that the user did not say."""
+    request = asked.request
+    said = [*asked.model.assumed, *asked.job.assumed]
+    if request.deadline_s is None and not by_time(asked):
+        patience = show(PATIENCE_S[asked.job.kind], "s")
+        limits = "no deadline and no budget" if request.budget_usd is None else "no deadline"
+        said.append(f"{limits}: runs of at most {patience} first, the cheapest of them")
+    said.append(
+        f"{request.validation:.1%} of training time for validation, {request.headroom:.0%} of the run as headroom for "
+        f"retries and experiments, checkpoints {'asynchronous' if request.checkpoint == 'async' else 'synchronous'}"
+    )
+    if options:
+        run, nodes = options[0].run, options[0].accelerators / 8
+        said.append(
+            f"a job-stopping interruption every {show(run.between_s, 's')} at {max(1.0, nodes):g} nodes of eight: "
+            "published rates of clusters, not of this provider"
+        )
+        said.append(storage_text(options[0], parameters=trained_parameters(setup_of(asked, options[0]))))
+        said += options[0].notes
+    said += [*names_taken(request.filters, asked.additions), *what_if(asked.additions)]
+    if not request.filters.community:
+        said.append(COMMUNITY)
+    said.append("prices exclude VAT; list prices, not stock")
+    return tuple(said)
+
+
+def _show_bounds(quantity: Quantity) -> str:
+    if quantity.low is None or quantity.high is None:
+        return _show_value(quantity.value, quantity.unit)
+    low, high = (_show_value(end, quantity.unit, digits=2) for end in (quantity.low, quantity.high))
+    return f"{_show_value(quantity.value, quantity.unit)} ({low}-{high})"
+
+
+def _show_value(value: float, unit: str, *, digits: int = 3) -> str:
+    """Millions of dollars by their leading digits: the others are within the error."""
+    for letter, size in (("B", 1e9), ("M", 1e6)):
+        if unit == "USD" and size <= value < 1e12:
+            return f"${value / size:.3g}{letter}"
+    return show(value, unit, digits=digits)

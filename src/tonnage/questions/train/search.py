@@ -1,0 +1,315 @@
+"""The best arrangements of one job on a count of one accelerator: the search with its functions filled in.
+
+Memory comes from `estimate.peak`, step time from `simulation.training`; the bound is what compute and
+element-wise work alone take at the best shapes, so that nothing faster is ever cut off.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Final
+
+from msgspec.structs import replace
+
+from tonnage import catalog
+from tonnage.core import train_estimate as estimate
+from tonnage.core.error_model import chance_within
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.answer import Quantity
+from tonnage.domain.case import Links, TrainCase, TrainCaseLayout
+from tonnage.domain.framework_spec import Situation
+from tonnage.domain.layout import TrainLayout
+from tonnage.domain.model import Model, Moe
+from tonnage.domain.precision import number_format
+from tonnage.domain.training import Recompute, TrainSetup
+from tonnage.engines.training import software_of, usual_software
+from tonnage.optimize.train_layouts import Arrangement, Found, Space, bubble_factor, fastest_by_chance, search
+from tonnage.physics.parameters import parameters
+from tonnage.physics.training_memory import adapter_parameters, recipe
+from tonnage.questions.train.job import Job
+from tonnage.questions.train.setup import resolve_setup
+from tonnage.record import Record
+from tonnage.simulation.training import Turns, step_time
+
+MEMORY_SURE: Final = 0.8
+"""Chance of fitting by which arrangements are compared where no request states its confidence. [-]"""
+MEMORY_CERTAIN: Final = 0.95
+"""Chance of fitting from which no other group of software is looked at. [-]"""
+_MOST: Final = 0.99
+"""Chances of fitting beyond this count as equal: more free memory is worth no time. [-]"""
+
+GAIN: Final = 0.03
+"""Least gain in speed for which a global batch is doubled: larger batches learn less from each token. [-]"""
+
+_MANY: Final = 1000
+"""Micro-batches over which the fixed work of a step vanishes."""
+
+_ADMISSIBLE: Final = 0.98
+"""Below the reference's own time, for shapes a little better than the reference's."""
+
+
+ONE_RECOMPUTE_UNTIL: Final = 2022
+"""Before selective recompute (arXiv 2205.05198) a run of that size recomputed every layer."""
+
+
+class Place(Record, kw_only=True):
+    """A count of one accelerator as it is joined."""
+
+    accelerator: Accelerator
+    count: int
+    per_node: int
+    """Accelerators of one instance. [accelerators]"""
+    intra_link: str | None = None
+    inter_bytes_per_s: float | None = None
+
+
+class Floor(Record, kw_only=True):
+    """What compute and element-wise work of one sequence take on one accelerator, by software and recomputation. [s]"""
+
+    seconds: dict[tuple[str, str], float]
+
+    @property
+    def least(self) -> float:
+        """The smallest of them. [s]"""
+        return min(self.seconds.values())
+
+
+def precision_on(accelerator: Accelerator, precision: str) -> str:
+    """The wanted 16-bit format, or the one that the part has: Volta and Turing have no bf16."""
+    if precision == "bf16" and "bf16" not in accelerator.peaks and "fp16" in accelerator.peaks:
+        return "fp16"
+    return precision
+
+
+def fastest_arrangements(
+    model: Model,
+    place: Place,
+    *,
+    job: Job,
+    framework: str | None = None,
+    recompute: Recompute | None = None,
+    keep: int = 1,
+) -> Found:
+    """
+    The fastest arrangements at every chance of fitting, best first, in the plainest software that has a sure one.
+
+    Where the batch is open, the smallest beyond which doubling it makes a sequence less than `GAIN` faster. What is
+    found depends on no confidence: `Found.likely` and the plan's rule choose among it.
+    """
+    found = Found(best=())
+    for batch in job.batches(place.count):
+        of_batch = replace(job, global_batch=batch)
+        larger = _of_batch(model, place, job=of_batch, framework=framework, recompute=recompute, keep=keep)
+        if found.best and not (larger.best and _per_sequence(larger) * (1.0 + GAIN) < _per_sequence(found)):
+            break
+        found = larger
+    return found
+
+
+def _per_sequence(found: Found) -> float:
+    """Time of a sequence in the fastest arrangement that surely fits. [s]"""
+    best = found.likely(MEMORY_SURE)
+    return best.step_s / best.setup.global_batch if best is not None else inf
+
+
+def _of_batch(
+    model: Model, place: Place, *, job: Job, framework: str | None, recompute: Recompute | None, keep: int
+) -> Found:
+    """The same for one global batch."""
+    tried = [(framework,)] if framework else _frameworks(job, place)
+    found, every = Found(best=()), list[Arrangement]()
+    for names in tried:
+        space = Space(
+            count=place.count,
+            domain=_domain(place),
+            global_batch=job.global_batch,
+            templates=templates(model, place, job=job, frameworks=names),
+            recompute=recompute,
+        )
+        found = _search(space, keep=keep)
+        every += found.best
+        if any(one.chance >= MEMORY_CERTAIN for one in found.best):
+            break
+    return replace(found, best=tuple(fastest_by_chance(every, keep=keep)))
+
+
+def _search(space: Space, *, keep: int) -> Found:
+    """The search of one space with its functions filled in."""
+    least = floor(space.templates)
+    usable = space.templates[0].accelerator.driver_memory_bytes
+    upper = {kind.software.name: estimate.errors(kind).factor("memory_peak_bytes_upper") for kind in space.templates}
+    busy: dict[tuple[object, ...], float] = {}
+    known: Turns = {}
+
+    def over(setup: TrainSetup) -> float:
+        return estimate.peak(setup).value - usable
+
+    def chance(setup: TrainSetup, over: float) -> float:
+        peak = usable + over
+        need = Quantity(value=peak, unit="bytes", low=0.0, high=peak * upper[setup.software.name])
+        fits = chance_within(need, usable)
+        return fits if fits < _MOST else 1.0
+
+    def seconds(setup: TrainSetup) -> float:
+        return step_time(setup, known=known).value
+
+    def roofline(setup: TrainSetup) -> float:
+        each = least.seconds[setup.software.name, setup.recompute]
+        return each * setup.global_batch / space.count * bubble_factor(setup)
+
+    def shaped(setup: TrainSetup) -> float:
+        """What the micro-batch's shapes and the exchange inside layers take, whatever the pipeline and sharding."""
+        layout = setup.layout
+        key = (setup.software.name, setup.recompute, layout.tp, layout.cp, layout.ep, setup.micro_batch)
+        if key not in busy:
+            alone = replace(setup, layout=replace(layout, pp=1, vpp=1, dp=1, sharding="none"), num_micro_batches=_MANY)
+            step = step_time(alone, known=known)
+            busy[key] = (step.value - step.part("optimizer")) / _MANY
+        turns = setup.num_micro_batches * bubble_factor(setup) / layout.pp
+        return _ADMISSIBLE * busy[key] * turns
+
+    return search(space, fits=over, chance=chance, seconds=seconds, bounds=(roofline, shaped), keep=keep)
+
+
+def templates(model: Model, place: Place, *, job: Job, frameworks: tuple[str, ...] = ()) -> tuple[TrainSetup, ...]:
+    """Everything that the layout does not change, one per family of software."""
+    found: dict[str, TrainSetup] = {}
+    for name in frameworks or _frameworks(job, place)[0]:
+        case = replace(
+            job.case,
+            accelerator=place.accelerator.id,
+            accelerators_per_node=min(place.per_node, place.count),
+            links=Links(intra=place.intra_link, inter_bytes_per_s=place.inter_bytes_per_s),
+            layout=TrainCaseLayout(tp=1, pp=1, vpp=1, cp=1, ep=1, sharding="none"),
+            precision=precision_on(place.accelerator, job.case.precision),
+            micro_batch=1,
+            global_batch=1,
+            seq_len=job.seq_len,
+            recompute="none",
+            framework=name,
+        )
+        setup = resolve_setup(case, model=model, accelerator=place.accelerator).setup
+        found.setdefault(setup.software.name, setup)
+    return tuple(found.values())
+
+
+def runs_on(framework: str | None, accelerator: Accelerator) -> bool:
+    """
+    Whether software of that name runs on a part: Google's take what is written for them alone, the others anything.
+
+    Examples
+    --------
+    >>> from tonnage import catalog
+    >>> [runs_on(name, catalog.accelerator("tpu-v5e")) for name in ("megatron", "maxtext", None)]
+    [False, True, True]
+    """
+    if framework is None or accelerator.vendor.lower() != "google":
+        return True
+    return any(situation == "tpu" for situation, _ in software_of(framework).usual)
+
+
+def _frameworks(job: Job, place: Place) -> list[tuple[str, ...]]:
+    """
+    Software looked at when the request names none: groups in order, and the fastest of the first group that fits.
+
+    Fine-tuning stays with the plainest scripts as long as they fit.
+    """
+    if place.accelerator.vendor.lower() == "google":
+        situation: Situation = "tpu"
+    elif job.case.method == "pretrain":
+        situation = "pretrain" if place.count > 1 else "pretrain_alone"
+    else:
+        situation = "finetune_whole" if job.case.method == "full" and place.count > 1 else "finetune"
+    return [tuple(spec.example for spec in group) for group in usual_software(situation)]
+
+
+def floor(kinds: tuple[TrainSetup, ...]) -> Floor:
+    """Seconds of one sequence that no arrangement undercuts."""
+    layers = kinds[0].model.layers
+    experts = max((g.feed_forward.num_experts for g in layers if isinstance(g.feed_forward, Moe)), default=1)
+    batch = max(1, min(16, 65536 // max(1, kinds[0].seq_len)))
+    found: dict[tuple[str, str], float] = {}
+    for kind in kinds:
+        for mode in ("none", "selective", "full"):
+            ideal = replace(
+                kind, layout=TrainLayout(ep=experts), micro_batch=batch, num_micro_batches=1, recompute=mode
+            )
+            step = step_time(ideal)
+            busy = step.part("compute") + step.part("element-wise")
+            found[kind.software.name, mode] = _ADMISSIBLE * busy / batch
+    return Floor(seconds=found)
+
+
+def state_bytes(setup: TrainSetup) -> float:
+    """Persistent state of all ranks together, before any activation. [bytes]"""
+    each = number_format(setup.weights).bytes if setup.adapter else recipe(setup).total
+    return parameters(setup.model).value * each
+
+
+def trained_parameters(setup: TrainSetup) -> float:
+    """Parameters that a checkpoint holds. [parameters]"""
+    return adapter_parameters(setup) if setup.adapter else parameters(setup.model).value
+
+
+def _domain(place: Place) -> int:
+    """Accelerators that tensor parallelism may join: the fast link's, else the instance's."""
+    joined = place.accelerator.link.domain if place.intra_link != "pcie" else 1
+    return max(min(place.per_node, place.count), min(joined, place.count) if joined > place.per_node else 1)
+
+
+def over_best_layout(case: TrainCase) -> tuple[float, TrainSetup, TrainSetup] | None:
+    """
+    Step of the stated layout over that of the best, and both; none where too little is stated or it does not fit.
+
+    Raises
+    ------
+    TonnageError
+        The case cannot be resolved.
+    """
+    stated = case.layout.tp and case.layout.pp and case.global_batch and case.seq_len and case.count > 1
+    if not stated or case.method != "pretrain" or case.accelerator_fraction < 1:
+        return None
+    assert case.global_batch and case.seq_len
+    model = case.model if isinstance(case.model, Model) else catalog.model(case.model)
+    accelerator = catalog.accelerator(case.accelerator)
+    printed = resolve_setup(case, model=model, accelerator=accelerator)
+    if not printed.fits or printed.setup.global_batch != case.global_batch:
+        return None
+    job = Job(
+        kind="train",
+        case=TrainCase(
+            model=model.id, accelerator=case.accelerator, precision=case.precision, optimizer=case.optimizer
+        ),
+        sequences=1e6,
+        seq_len=case.seq_len,
+        global_batch=case.global_batch,
+    )
+    place = Place(
+        accelerator=accelerator,
+        count=case.count,
+        per_node=printed.setup.accelerators_per_node,
+        intra_link=case.links.intra,
+        inter_bytes_per_s=case.links.inter_bytes_per_s,
+    )
+    early = case.year is not None and case.year < ONE_RECOMPUTE_UNTIL
+    found = fastest_arrangements(
+        model,
+        place,
+        job=job,
+        framework=case.framework,
+        recompute=case.recompute or (printed.setup.recompute if early else None),
+    )
+    likely = found.likely(MEMORY_SURE)
+    if likely is None:
+        return None
+    best = likely.setup
+    # What the row's era and settings fix stays as in the printed run; only the arrangement differs.
+    same = replace(
+        printed.setup,
+        layout=best.layout,
+        micro_batch=best.micro_batch,
+        num_micro_batches=best.num_micro_batches,
+        recompute=best.recompute,
+        recompute_share=best.recompute_share,
+    )
+    return step_time(printed.setup).value / step_time(same).value, printed.setup, same

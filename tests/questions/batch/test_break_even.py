@@ -1,0 +1,97 @@
+"""What would change a batch plan, checked by planning again at the flip (C11)."""
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from tonnage.domain.batch_plan import BatchPlan
+from tonnage.domain.plan import BreakEven
+from tonnage.questions.ask import answer
+from tonnage.report.wording import break_even_text
+
+TODAY = date(2026, 11, 21)
+MORE: dict[str, Any] = {"items": 100e6}
+"""As many as only on-demand accelerators finish in time: with fewer, or with longer, spot ones lead."""
+ASKED: dict[str, Any] = {
+    "model": "meta-llama/Llama-3.1-8B-Instruct",
+    "items": 50e6,
+    "prompt_tokens": 800,
+    "output_tokens": 150,
+    "deadline": "8 h",
+    "max_accelerators": 64,
+}
+
+
+def plan(**changes: Any) -> BatchPlan:
+    made = answer("batch", {**ASKED, **changes}, today=TODAY)
+    assert isinstance(made, BatchPlan) and made.options
+    return made
+
+
+def leader(made: BatchPlan) -> tuple[str, str]:
+    best = made.options[0]
+    return best.configuration.accelerator, best.bill.term
+
+
+def flip_of(made: BatchPlan, words: str) -> BreakEven | None:
+    return next((flip for flip in made.break_even if flip.input == words), None)
+
+
+@pytest.fixture(scope="module")
+def now() -> BatchPlan:
+    return plan()
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "unit", "step", "asked"),
+    [("items above", "items", "", 1.02, {}), ("items below", "items", "", 0.98, MORE),
+     ("deadline above", "deadline", " s", 1.02, MORE), ("deadline below", "deadline", " s", 0.98, {})],
+)  # fmt: skip
+def test_the_whole_plan_agrees_on_both_sides_of_a_flip(
+    words: str, field: str, unit: str, step: float, asked: dict[str, Any]
+) -> None:
+    now = plan(**asked)
+    flip = flip_of(now, words)
+    assert flip is not None
+    beyond, before = (plan(**asked | {field: f"{flip.value * factor:.0f}{unit}"}) for factor in (step, 1 / step))
+    assert leader(before) == leader(now)
+    assert leader(beyond) != leader(now)
+    assert leader(beyond)[0] in flip.becomes
+
+
+def test_a_price_below_its_flip_makes_the_rival_lead(now: BatchPlan) -> None:
+    flip = now.break_even[0]
+    assert "below" in flip.input and flip.unit == "USD/h" and flip.now is not None and flip.value < flip.now
+    assert flip.low is not None and flip.high is not None and flip.low < flip.value < flip.high
+    assert flip.ties == (flip.high >= flip.now)
+
+
+def test_longer_items_change_the_answer_where_planning_again_says_so(now: BatchPlan) -> None:
+    """Rates between doublings are drawn on logarithms: the change lies within a tenth of the flip."""
+    flip = flip_of(now, "tokens of an item above")
+    assert flip is not None and flip.now == 950
+    share = flip.value / 950
+    beyond = plan(prompt_tokens=800 * share * 1.1, output_tokens=150 * share * 1.1)
+    assert leader(beyond) != leader(now)
+
+
+def test_where_the_cheapest_by_the_item_leads_less_work_and_more_time_change_nothing() -> None:
+    """B200, H100 and A100 cost about the same by the item: whole instances decide between them. L40S costs more."""
+    two = {"accelerator": ["b200-sxm-180gb", "l40s"]}
+    few = plan(items=ASKED["items"] / 8, **two)
+    assert flip_of(few, "items below") is None and flip_of(few, "deadline above") is None
+    for changes in ({"items": ASKED["items"] / 64}, {"items": ASKED["items"] / 8, "deadline": "64 h"}):
+        assert leader(plan(**changes, **two)) == leader(few)
+
+
+def test_without_a_deadline_none_is_named() -> None:
+    made = plan(deadline=None, max_accelerators=None)
+    assert not [flip for flip in made.break_even if flip.input.startswith("deadline")]
+
+
+def test_a_tie_is_said_in_the_line(now: BatchPlan) -> None:
+    for flip in now.break_even:
+        assert ("not distinguishable as it is" in break_even_text(flip)) is flip.ties
+        if flip.ties and flip.now is not None and flip.low is not None and flip.high is not None:
+            assert flip.low <= flip.now <= flip.high

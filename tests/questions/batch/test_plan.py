@@ -1,0 +1,292 @@
+"""Batch plans: done in time, cheapest first, nothing lost on the bill, and the nearest deadline when there is none."""
+
+import math
+import re
+from datetime import date
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tonnage import catalog
+from tonnage.core.deployment import resolve
+from tonnage.domain.answer import Basis
+from tonnage.domain.batch_plan import BatchOption, BatchPlan
+from tonnage.domain.case import ServeCase, Traffic
+from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.plan import PLAN_SCHEMA, Configuration
+from tonnage.domain.precision import Precision
+from tonnage.domain.requests.serve import Batch
+from tonnage.errors import BadRequest
+from tonnage.questions.batch.narrative import LARGEST_FLEET
+from tonnage.questions.batch.plan import plan_batch
+from tonnage.questions.batch.reading import batch_request
+from tonnage.questions.batch.work import Candidate, Work, candidate_of
+from tonnage.questions.predict.serving import predict_serve
+from tonnage.simulation.served import Served
+
+TODAY = date(2026, 11, 21)
+NIGHTLY = {
+    "model": "meta-llama/Llama-3.1-8B-Instruct",
+    "items": "50M",
+    "prompt_tokens": "800",
+    "output_tokens": "150",
+    "deadline": "8 h",
+    "accelerator": "H100,A100,L40S,L4",
+}
+
+
+def ask(**changes: Any) -> Batch:
+    return batch_request({**NIGHTLY, **changes})
+
+
+def plan(**changes: Any) -> BatchPlan:
+    return plan_batch(ask(**changes), today=TODAY)
+
+
+@pytest.fixture(scope="module")
+def nightly() -> BatchPlan:
+    return plan()
+
+
+def test_every_option_is_done_in_time_and_they_are_ranked_by_cost(nightly: BatchPlan) -> None:
+    assert nightly.feasible and nightly.options[0].sure
+    tens = [0.0 if option.sure else -math.floor(10.0 * (option.chance or 0.0) + 1e-3) for option in nightly.options]
+    ranks = [(not option.sure, likely, option.cost.value) for option, likely in zip(nightly.options, tens, strict=True)]
+    assert ranks == sorted(ranks)
+    for option in nightly.options:
+        assert option.wall_s.value <= 8 * 3600
+        assert option.wall_s.low is not None and option.wall_s.high is not None
+        assert option.wall_s.low < option.wall_s.value < option.wall_s.high
+        assert option.chance is not None and option.sure is (option.chance >= 0.8 - 1e-4)
+        assert (option.chance >= 0.95) is (option.wall_s.high <= 8 * 3600 * (1 + 1e-3))
+        assert option.replicas * option.configuration.layout.ranks == option.accelerators
+
+
+def test_more_confidence_never_costs_less() -> None:
+    """But for what is charged in whole units of time: 102 instances may leave less of theirs unused than 84."""
+    first = [plan(confidence=f"{asked} %").options[0] for asked in (50, 80, 95)]
+    assert all(one.sure for one in first)
+    used = [one.cost.value - sum(p.value for p in one.cost.parts if p.name == "rounding of hours") for one in first]
+    assert used == sorted(used) and used[0] < used[-1]
+    assert [one.chance for one in first] == sorted(one.chance or 0.0 for one in first)
+
+
+def test_the_bill_is_the_sum_of_its_parts_and_of_its_hours(nightly: BatchPlan) -> None:
+    for option in nightly.options:
+        assert sum(part.value for part in option.cost.parts) == pytest.approx(option.cost.value, rel=1e-9)
+        hourly = option.bill.instances * option.bill.usd_per_instance_hour
+        assert option.cost.value == pytest.approx(hourly * option.billed_hours, rel=1e-9)
+        assert option.usd_per_thousand_items == pytest.approx(option.cost.value / 50_000)
+        assert option.usd_per_million_output_tokens == pytest.approx(option.cost.value / 7500)
+
+
+def test_replicas_run_at_the_rate_that_predict_calls_saturated(nightly: BatchPlan) -> None:
+    option = nightly.options[0]
+    case = ServeCase(
+        model="meta-llama/Llama-3.1-8B-Instruct",
+        accelerator=option.configuration.accelerator,
+        traffic=Traffic(saturated=True),
+        isl=800,
+        osl=150,
+        precision=option.configuration.precision,
+        layout=option.configuration.layout,
+    )
+    tokens = predict_serve(case).output_tokens_per_s
+    assert tokens is not None and tokens.low is not None
+    assert option.items_per_s.value * 150 == pytest.approx(tokens.value, rel=1e-6)
+    assert (option.items_per_s.low or 0) * 150 == pytest.approx(tokens.low, rel=1e-6)
+
+
+def test_the_frontier_pays_more_for_every_hour_saved(nightly: BatchPlan) -> None:
+    points = nightly.frontier
+    assert len(points) >= 5
+    assert points[0].times_the_price == points[0].times_faster == 1.0
+    for before, after in pairwise(points):
+        assert after.usd > before.usd and after.wall_s < before.wall_s
+
+
+def test_spot_saves_money_and_says_what_it_risks(nightly: BatchPlan) -> None:
+    assert "lost to spot preemptions" in nightly.spot_against
+    spot = next(option for option in nightly.options if option.bill.term == "spot")
+    assert spot.useful < 1 and spot.available < 1
+    assert "lost to spot preemptions" in {part.name for part in spot.cost.parts}
+    steady = plan(term="on-demand")
+    assert all(option.bill.term == "on-demand" and option.useful == 1 for option in steady.options)
+    assert steady.options[0].cost.value > nightly.options[0].cost.value
+
+
+def test_without_a_deadline_the_cheapest_is_taken_without_dawdling() -> None:
+    patient = plan(deadline=None, term="on-demand")
+    hurried = plan(term="on-demand")
+    best = patient.options[0]
+    assert best.cost.value <= hurried.options[0].cost.value * 1.05
+    assert best.accelerators > 1  # one machine would cost as much and take weeks
+
+
+def test_an_impossible_deadline_names_the_nearest_and_that_one_works() -> None:
+    answer = plan(deadline="20 min", term="on-demand", max_accelerators="64")
+    assert not answer.feasible and answer.binding is not None and answer.binding.limit == "deadline"
+    assert answer.binding.nearest is not None and "Nearest: deadline" in answer.sentence
+    nearest = answer.binding.nearest.removeprefix("deadline ")
+    again = plan(deadline=nearest, term="on-demand", max_accelerators="64")
+    assert again.feasible and not again.options[0].sure
+
+
+def test_a_budget_binds_and_the_nearest_one_works() -> None:
+    answer = plan(budget="$10")
+    assert not answer.feasible and answer.binding is not None and answer.binding.limit == "budget"
+    nearest = (answer.binding.nearest or "").removeprefix("budget ")
+    assert plan(budget=nearest).feasible
+
+
+def test_a_model_that_fits_nowhere_names_the_memory() -> None:
+    answer = plan(model="meta-llama/Llama-3.1-405B", accelerator="L4", max_accelerators="1")
+    assert not answer.feasible and answer.binding is not None
+    assert answer.binding.limit in {"memory", "count", "offer"}
+
+
+def test_a_network_without_tokens_is_refused() -> None:
+    vision = next(model.id for model in catalog.models().values() if model.kind == "cnn")
+    with pytest.raises(BadRequest, match="no language model"):
+        plan(model=vision)
+
+
+def test_energy_follows_the_hours(nightly: BatchPlan) -> None:
+    for option in nightly.options:
+        if option.kwh is None or option.energy is None:
+            continue
+        most = option.energy.power_w / 1000 * option.billed_hours
+        assert 0 < option.kwh <= most * (1 + 1e-9)
+        assert option.kg_co2 is None or option.kg_co2 == pytest.approx(
+            option.kwh * (option.energy.grams_per_kwh or 0) / 1000
+        )
+
+
+def test_the_plan_survives_the_trip_through_json(nightly: BatchPlan) -> None:
+    again = msgspec.json.decode(msgspec.json.encode(nightly), type=BatchPlan)
+    assert again == nightly and again.schema == PLAN_SCHEMA
+
+
+OFFER = next(offer for offer in catalog.offers() if offer.instance_type == "p5.48xlarge" and not offer.history)
+
+
+AT = resolve(
+    ServeCase(
+        model=NIGHTLY["model"],
+        accelerator="h100-sxm5-80gb",
+        traffic=Traffic(saturated=True),
+        isl=800.0,
+        osl=150.0,
+    )
+)
+
+
+def rented(items: float, rate: float = 20.0, ranks: int = 1, *, term: str) -> Candidate:
+    """A job of so many items on one offer, each replica on so many accelerators."""
+    work = Work(
+        configuration=Configuration(
+            accelerator="h100-sxm5-80gb", layout=Layout(tp=ranks), precision=Precision(), engine=Engine(name="vllm")
+        ),
+        items=items,
+        at=AT,
+        served=Served(ttft_s=1.0, tpot_s=0.2, e2e_s=30.0, requests_per_s=rate, running=64.0),
+        factor=1.4,
+        basis=Basis.DERIVED,
+        weight_bytes=16e9,
+    )
+    found = candidate_of(work, OFFER, term=term)
+    assert found is not None
+    return found
+
+
+@settings(max_examples=60)
+@given(st.floats(1e3, 1e9), st.floats(0.1, 500.0), st.integers(1, 64), st.sampled_from(["on-demand", "spot"]))
+def test_more_instances_are_never_slower_and_time_times_price_is_the_cost(
+    items: float, rate: float, instances: int, term: str
+) -> None:
+    at = rented(items, rate, term=term)
+    one, more = (at.run(n) for n in (instances, instances + 1))
+    assert more.wall_s <= one.wall_s * (1 + 1e-12)
+    assert one.usd == pytest.approx(instances * at.usd_per_hour * one.billed_hours, rel=1e-9)
+    assert all(part.value >= 0 for part in one.parts)
+
+
+@settings(max_examples=60)
+@given(
+    st.floats(1e3, 1e9), st.floats(0.1, 500.0), st.floats(900.0, 1e6), st.sampled_from([1, 2, 8, 16]),
+    st.sampled_from(["on-demand", "spot"]),
+)  # fmt: skip
+def test_the_instances_for_a_deadline_meet_it_and_one_fewer_does_not(
+    items: float, rate: float, deadline_s: float, ranks: int, term: str
+) -> None:
+    at = rented(items, rate, ranks, term=term)
+    needed = at.instances_by(deadline_s, speed=1.0)
+    assert needed is not None
+    assert at.run(needed).wall_s <= deadline_s * (1 + 1e-6)
+    step = 2 if ranks == 16 else 1
+    if needed > step:
+        assert at.run(needed - step).wall_s > deadline_s * (1 - 1e-6)
+
+
+def test_a_deadline_shorter_than_the_start_cannot_be_met() -> None:
+    assert rented(1e6, term="on-demand").instances_by(60.0, speed=1.0) is None
+
+
+def test_fleets_stay_within_the_stated_limit() -> None:
+    for option in plan(items="5B").options:
+        assert option.accelerators <= LARGEST_FLEET
+    assert all(option.accelerators <= 16 for option in plan(items="1M", max_accelerators="16").options)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"items": None}, "items"), ({"items": "0.2"}, "items"), ({"model": None}, "model"),
+        ({"deadline": "8"}, "no unit"), ({"precision": "fp7"}, "fp7"), ({"prompt_tokens": "2M"}, "context"),
+    ],
+)  # fmt: skip
+def test_a_mistake_names_the_field(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(BadRequest, match=told):
+        plan(**fields)
+
+
+def test_each_dearer_kind_is_weighed_against_the_cheapest_by_the_hour(nightly: BatchPlan) -> None:
+    """Times the price and times the speed are those of the options; who is cheaper per item follows from both."""
+    kinds: dict[str, BatchOption] = {}
+    for option in sorted(nightly.options, key=lambda o: o.cost.value):
+        if option.bill.term == "on-demand":
+            kinds.setdefault(option.configuration.accelerator, option)
+    hourly = {name: o.bill.usd_per_instance_hour / o.bill.accelerators_per_instance for name, o in kinds.items()}
+    rate = {name: o.items_per_s.value / o.configuration.layout.ranks for name, o in kinds.items()}
+    base = min(hourly, key=lambda name: hourly[name])
+    assert nightly.card_for_card
+    for told in nightly.card_for_card:
+        name, price, of, faster = re.fullmatch(
+            r"(\S+): ([\d.]+)x the hourly price of (\S+), ([\d.]+)x \(.*\) as fast: .*", told
+        ).groups()  # type: ignore[union-attr]
+        assert of == base and name != base
+        assert float(price) == pytest.approx(hourly[name] / hourly[base], rel=0.06)
+        assert float(faster) == pytest.approx(rate[name] / rate[base], rel=0.06)
+        assert ("cheaper per item" in told) is (rate[name] / rate[base] > hourly[name] / hourly[base])
+
+
+def test_one_kind_is_weighed_against_nothing() -> None:
+    assert plan(accelerator="H100", deadline=None).card_for_card == ()
+
+
+def test_the_same_configuration_elsewhere_ties_only_where_its_price_does() -> None:
+    """As fast in both, whatever that is: 1.5 times the price is 1.5 times the cost, however wide the intervals."""
+    found = plan(accelerator="H100", term="on-demand,spot", provider="hyperstack,nebius")
+    first = found.options[0]
+    same = [option for option in found.options[1:] if option.configuration == first.configuration]
+    assert any(option.cost.value > 1.2 * first.cost.value for option in same)
+    for option in same:
+        assert option.cost.low is not None and first.cost.high is not None
+        if option.cost.value > 1.2 * first.cost.value:
+            assert not option.ties
+    overlapping = [o for o in same if (o.cost.low or 0.0) <= (first.cost.high or 0.0)]
+    assert any(not option.ties for option in overlapping)

@@ -1,0 +1,145 @@
+"""What an amount buys: the inverted serving plan, the sizes of a run, and the sentences when it buys nothing."""
+
+from __future__ import annotations
+
+from datetime import date
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tonnage.domain.plan import ServeOption
+from tonnage.errors import TonnageError
+from tonnage.questions.answers import document_of
+from tonnage.questions.ask import answer
+from tonnage.questions.budget.answer import BudgetPlan
+from tonnage.questions.budget.plan import TOLERANCE, largest_rate
+from tonnage.questions.budget.training import LAWS, optimal_range
+from tonnage.questions.serve.plan import serve_options
+from tonnage.questions.serve.reading import serve_request
+
+TODAY = date(2026, 11, 22)
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+SERVICE = {"traffic": "chat", "ttft": "1 s", "tpot": "50 ms", "accelerator": "L40S, H100"}
+
+
+@cache
+def bought(amount: str) -> BudgetPlan:
+    plan = answer("budget", {"amount": amount, "model": LLAMA, **SERVICE}, today=TODAY)
+    assert isinstance(plan, BudgetPlan)
+    return plan
+
+
+def _options(rate: float, budget: float) -> tuple[ServeOption, ...]:
+    asked = serve_request({**SERVICE, "model": LLAMA, "rate": f"{rate!r}/s", "budget": f"${budget!r}/h", "quick": True})
+    return serve_options(asked, today=TODAY)
+
+
+def test_the_rate_is_the_serving_plans_own() -> None:
+    plan = bought("$3,000/month")
+    best = plan.models[0]
+    per_h = 3000 / 730
+    assert best.usd_per_month <= 3000 and best.option.sure
+    assert _options(best.rate_per_s, per_h)[0].usd_per_month == pytest.approx(best.usd_per_month)
+    assert best.next_rate_per_s is not None and best.next_rate_per_s / best.rate_per_s <= 1 + TOLERANCE
+    beyond = _options(best.next_rate_per_s, per_h)
+    assert not beyond or not beyond[0].sure or beyond[0].bill.trust != "primary"
+    assert best.next_usd_per_month is None or best.next_usd_per_month > 3000
+
+
+def test_what_no_seller_states_buys_no_rate() -> None:
+    """An A30 that one list of others' prices has cheaper would lead at any load; a budget is not spent on a rumour."""
+    plan = answer("budget", {"amount": "$3,000/month", "model": LLAMA, "traffic": "chat"}, today=TODAY)
+    assert isinstance(plan, BudgetPlan)
+    best = plan.models[0]
+    assert best.option.bill.trust == "primary"
+    cheaper = serve_request({"model": LLAMA, "traffic": "chat", "rate": f"{best.rate_per_s * 1.1!r}/s", "quick": True})
+    within = [one for one in serve_options(cheaper, today=TODAY) if one.sure and one.usd_per_month <= 3000]
+    assert all(one.bill.trust != "primary" for one in within)
+
+
+def test_more_money_never_buys_less() -> None:
+    rates = [bought(amount).models[0].rate_per_s for amount in ("$1,000/month", "$3,000/month", "$9,000/month")]
+    assert rates == sorted(rates) and rates[-1] > 2 * rates[0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=st.lists(st.floats(1e-3, 1e4), min_size=1, max_size=6), least=st.floats(0.1, 5.0))
+def test_any_step_function_is_inverted(steps: list[float], least: float) -> None:
+    """Cost is a step function of the rate: the bracket ends around the last rate of the last step that can be paid."""
+    ends = sorted(steps)
+    payable = ends[len(ends) // 2] * least
+    found = largest_rate(lambda rate: object() if rate <= payable else None)  # type: ignore[arg-type, return-value]
+    if found is None:
+        assert payable < 1e-3
+    else:
+        _, low, high = found
+        assert low <= payable and (payable < high or low >= 1e4) and high / low <= 2.0
+
+
+def test_a_budget_for_less_than_one_machine_says_what_the_least_costs() -> None:
+    plan = bought("$10/month")
+    assert not plan.feasible and plan.binding is not None and plan.binding.short_by
+    assert "costs $" in plan.sentence and document_of(plan).first
+
+
+def test_the_best_model_at_a_rate_is_the_best_by_score() -> None:
+    fields = {"amount": "$800/month", "rate": "0.5/s", "traffic": "chat", "tpot": "100 ms", "accelerator": "L40S"}
+    plan = answer("budget", fields, today=TODAY)
+    assert isinstance(plan, BudgetPlan)
+    scores = [one.quality for one in plan.models]
+    assert len(scores) >= 3 and None not in scores and scores == sorted(scores, key=lambda s: -(s or 0))
+    assert all(one.usd_per_month <= 800 for one in plan.models)
+
+
+@cache
+def trained(amount: str, **more: str) -> BudgetPlan:
+    fields = {"amount": amount, "purpose": "training", "accelerator": "H100", **more}
+    plan = answer("budget", fields, today=TODAY)
+    assert isinstance(plan, BudgetPlan)
+    return plan
+
+
+def test_a_sum_trains_the_size_that_the_law_calls_best() -> None:
+    plan = trained("$20,000")
+    first, *smaller = plan.runs
+    assert 0.9 * 20_000 <= first.cost.value <= 20_000
+    assert 15 <= first.tokens / first.parameters <= 25 and len(plan.laws) == len(LAWS)
+    low, high = optimal_range(first)
+    assert low < high and low <= first.parameters * 1.01 and first.parameters <= high * 1.01
+    for before, run in zip(plan.runs, smaller, strict=False):
+        assert run.parameters < before.parameters and run.tokens > before.tokens and run.loss > first.loss
+        assert run.cost.value <= 20_000 and run.loss_low <= run.loss <= run.loss_high
+        assert run.usd_per_million_output_tokens is not None and first.usd_per_million_output_tokens is not None
+        assert run.usd_per_million_output_tokens < first.usd_per_million_output_tokens
+        assert run.saves_share and run.pays_after_tokens and run.pays_after_tokens > 0
+    assert plan.tunes and all(one.cost.value <= 20_000 for one in plan.tunes)
+
+
+def test_more_money_trains_better_and_less_data_a_larger_model() -> None:
+    assert trained("$60,000").runs[0].loss < trained("$20,000").runs[0].loss
+    little = trained("$20,000", tokens="20B").runs[0]
+    assert little.tokens <= 20e9 and little.parameters > trained("$20,000").runs[0].parameters
+    assert little.loss > trained("$20,000").runs[0].loss
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, "amount is missing"),
+        ({"amount": "$3,000/month"}, "name a model for its largest rate"),
+        ({"amount": "$3,000/fortnight", "model": "8B"}, "by no time that is known"),
+        ({"amount": "$3,000", "model": "8B", "purpose": "serving"}, "names no time"),
+        ({"amount": "$3/h", "purpose": "training"}, "is by time"),
+        ({"amount": "$3/h", "model": "8B", "tokens": "1B"}, "tokens only means something"),
+        ({"amount": "$50,000", "rate": "1/s"}, "rate only means something"),
+        ({"amount": "$50,000", "model": "8B"}, "training finds the size itself"),
+        ({"amount": "-5", "purpose": "training"}, "amount"),
+        ({"amount": "much/month", "model": "8B"}, "amount"),
+        ({"amount": "$1e300/month", "model": "8B"}, "amount"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(fields: dict[str, str], said: str) -> None:
+    with pytest.raises(TonnageError, match=said):
+        answer("budget", fields, today=TODAY)

@@ -1,0 +1,208 @@
+"""Options, schema, Python types and lists of fields say what the requests declare, and read alike."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner
+
+import tonnage
+from tonnage.cli import root
+from tonnage.core.reading import in_base_units, request_fields
+from tonnage.domain.requests import typed as types
+from tonnage.domain.requests.field import attributes_of
+from tonnage.domain.requests.serve import Serve
+from tonnage.errors import BadRequest, TonnageError
+from tonnage.questions.calibrate.reading import calibrate_request, stacks_of
+from tonnage.questions.described import describe_fields
+from tonnage.questions.lifecycle.reading import lifecycle_request
+from tonnage.questions.predict.case_lines import case_of_object
+from tonnage.questions.request_schema import case_schemas
+from tonnage.questions.requests import CASES, REQUESTS
+from tonnage.questions.serve.reading import serve_request
+from tonnage.questions.simulate.reading import simulation_of
+from tonnage.questions.typed_requests import typed_module
+
+COMMANDS = {
+    **{
+        kind: ["plan", kind]
+        for kind in ("serve", "batch", "train", "finetune", "rl", "infer", "lifecycle", "fleet", "own", "budget")
+    },
+    "fit": ["fit"],
+    "calibrate": ["calibrate"],
+    "rent-or-buy": ["cost", "rent-or-buy"],
+    "adopt": ["adopt"],
+    "accuracy": ["accuracy"],
+}
+FUNCTIONS = {
+    **{
+        kind: f"plan_{kind}"
+        for kind in ("serve", "batch", "train", "finetune", "rl", "infer", "lifecycle", "fleet", "own", "budget")
+    },
+    "fit": "fit",
+    "calibrate": "calibrate",
+    "rent-or-buy": "rent_or_buy",
+    "simulate": "simulate",
+    "adopt": "plan_from_file",
+}
+
+
+def _command(path: list[str]) -> click.Command:
+    command: click.Command = root
+    for name in path:
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), name)
+        assert found is not None
+        command = found
+    return command
+
+
+@pytest.mark.parametrize("question", COMMANDS)
+def test_every_field_is_an_option_with_its_help(question: str) -> None:
+    options = {param.name: param for param in _command(COMMANDS[question]).params}
+    for field in request_fields(REQUESTS[question]):
+        option = options[field.name]
+        if isinstance(option, click.Option):
+            assert option.help == field.help
+            assert "--" + field.name.replace("_", "-") in option.opts
+
+
+def test_help_lists_no_argument_among_options() -> None:
+    shown = CliRunner().invoke(root, ["calibrate", "--help"]).output
+    assert shown.count("MEASUREMENTS...") == 1 and "Model and engine:" in shown
+
+
+def test_a_calibration_names_its_settings_as_a_list() -> None:
+    with pytest.raises(BadRequest, match="write NAME=VALUE with a name of"):
+        stacks_of([], calibrate_request({"model": "8B", "accelerator": "H100", "option": ["seats=3"]}))
+    asked = calibrate_request(
+        {"accelerator": "H100", "weights": "fp8", "option": "max_num_seqs=16,prefix_caching=true"}
+    )
+    assert (asked.settings, asked.weights) == (("max_num_seqs=16", "prefix_caching=true"), "fp8")
+    with pytest.raises(TonnageError, match="'gpu_name'"):
+        calibrate_request({"gpu_name": "H100"})
+
+
+def test_the_published_types_are_current() -> None:
+    assert typed_module() == Path(types.__file__).read_text(encoding="utf-8"), (
+        "run: python -m tonnage.questions.typed_requests > src/tonnage/domain/requests/typed.py"
+    )
+
+
+@pytest.mark.parametrize("question", FUNCTIONS)
+def test_every_function_takes_the_fields_of_its_question(question: str) -> None:
+    name = f"{question.title().replace('-', '')}Fields"
+    parameters = inspect.signature(getattr(tonnage, FUNCTIONS[question])).parameters
+    assert parameters["fields"].annotation == f"Unpack[{name}]"
+    declared = {field.name for field in request_fields(REQUESTS[question])}
+    taken = {*getattr(types, name).__annotations__, *parameters}
+    assert declared <= taken
+
+
+def test_a_sweep_takes_what_is_no_grid_as_options_too() -> None:
+    options = {param.name: param for param in _command(["sweep"]).params}
+    for field in request_fields(REQUESTS["sweep"]):
+        if field.reads != "mapping" and field.name != "sweep":
+            option = options[field.name]
+            assert isinstance(option, click.Option) and option.help == field.help
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_every_field_of_a_case_is_in_its_schema_and_its_type(kind: str) -> None:
+    schema = next(one for one in case_schemas() if one["properties"]["kind"]["const"] == kind)
+    attributes = {attribute.name: attribute for attribute in attributes_of(CASES[kind])}
+    aliases = {field.name for one in attributes.values() for field in one.fields[1:]}
+    assert all(attribute.fields or attribute.groups for attribute in attributes.values())
+    assert set(schema["properties"]) == {"kind", *attributes, *aliases}
+    typed = f"Predict{kind.title()}Fields"
+    assert set(schema["properties"]) == set(getattr(types, typed).__annotations__)
+    assert typed in inspect.signature(tonnage.predict).parameters["case"].annotation
+
+
+def test_a_case_by_its_schema_is_a_case() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    case = {"kind": "serve", "model": "8B", "accelerator": "H100", "traffic": {"concurrency": 8}, "isl": 0, "osl": 128}
+    for change, sound in (
+        ({}, True),
+        ({"isl": -1}, False),
+        ({"layout": {"tp": 0}}, False),
+        ({"osl": "1k"}, False),
+        ({"accelerator_fraction": 2}, False),
+        ({"engine_options": {"max_num_seqs": 8}}, True),
+        ({"phase": "sleep"}, False),
+    ):
+        changed = {**case, **change}
+        assert jsonschema.Draft202012Validator({"anyOf": case_schemas()}).is_valid(changed) == sound
+        with contextlib.nullcontext() if sound else pytest.raises(BadRequest):
+            case_of_object(changed)
+
+
+def test_plain_numbers_in_python_are_in_base_units() -> None:
+    texts = {"model": "8B", "rate": "4/s", "ttft": "500 ms", "budget": "$20/h", "headroom": "30 %", "context": "8k",
+             "idle_timeout": "15 min", "max_power": "700 W"}  # fmt: skip
+    plain = {"model": "8B", "rate": 4, "ttft": 0.5, "budget": 20, "headroom": 0.3, "context": 8000,
+             "idle_timeout": 900, "max_power": 700.0}  # fmt: skip
+    assert serve_request(in_base_units(plain, Serve)) == serve_request(texts)
+
+
+def test_plain_numbers_of_groups_are_in_base_units_too() -> None:
+    plain: dict[str, Any] = {
+        "model": "8B",
+        "months": 12,
+        "finetune": {"tokens": 4e7, "deadline": 86400},
+        "serve": {"rate": 4, "ttft": 1},
+    }
+    texts: dict[str, Any] = {
+        "model": "8B",
+        "months": "12",
+        "finetune": {"tokens": "40M", "deadline": "24 h"},
+        "serve": {"rate": "4/s", "ttft": "1 s"},
+    }
+    read = lifecycle_request(in_base_units(plain, REQUESTS["lifecycle"]))
+    assert read == lifecycle_request(texts)
+    case = {"model": "8B", "accelerator": "H100", "traffic": {"rate": 6, "profile": "chat"}, "slo": {"ttft": 1}}
+    assert simulation_of(in_base_units(case, REQUESTS["simulate"])).traffic.rate_per_s == 6.0
+
+
+def test_a_number_in_a_file_still_needs_its_unit() -> None:
+    with pytest.raises(TonnageError, match="rate: '4' has no unit"):
+        serve_request({"model": "8B", "rate": 4})
+
+
+def test_several_wrong_fields_are_told_at_once() -> None:
+    with pytest.raises(BadRequest) as caught:
+        serve_request({"model": "8B", "rate": "4", "ttfft": "1 s", "percentile": "101"})
+    assert all(part in str(caught.value) for part in ("rate: '4' has no unit", "'ttfft'", "percentile: '101'"))
+
+
+def test_a_plan_states_the_numbers_it_was_made_with() -> None:
+    written = json.loads(msgspec.json.encode(serve_request({"model": "8B", "rate": "4/s"})))
+    assert written["headroom"] == 0.25 and written["engines"] == ["vllm"] and written["slo"] == {"percentile": 95.0}
+
+
+@pytest.mark.parametrize("question", REQUESTS)
+def test_fields_are_listed_as_text_and_json(question: str) -> None:
+    run = CliRunner().invoke(root, ["fields", question, "--json"])
+    listed = json.loads(run.output)
+    assert [field["name"] for field in listed["fields"]] == [field.name for field in describe_fields(question)]
+    shown = CliRunner().invoke(root, ["fields", question]).output
+    assert all(field["name"] in shown for field in listed["fields"])
+    assert max(map(len, shown.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("typed_so_far", "option", "offered"),
+    [("h100-s", "--accelerator", "h100-sxm5-80gb"), ("fp8", "--precision", "fp8"), ("ne", "--start-from", "network")],
+)
+def test_a_shell_completes_values(typed_so_far: str, option: str, offered: str) -> None:
+    shell = ShellComplete(root, {}, "tonnage", "_TONNAGE_COMPLETE")
+    found = shell.get_completions(["plan", "serve", "8B", option], typed_so_far)
+    assert offered in {item.value for item in found}

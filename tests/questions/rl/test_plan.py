@@ -1,0 +1,178 @@
+"""The plan of reinforcement learning: splits, ranking, reasons, and published splits beside ours."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+from tools.rl.scoring import rl_rows, split_ratio
+
+import tonnage
+from tonnage import catalog
+from tonnage.errors import BadRequest
+from tonnage.pricing.energy import IDLE_DRAW
+from tonnage.questions.answers import document_of, explanation_of
+from tonnage.questions.ask import answer
+from tonnage.questions.charts import charts_of
+from tonnage.questions.plans import plan_of_text
+from tonnage.questions.rl.answer import RlPlan
+from tonnage.questions.rl.plan import plan_rl
+from tonnage.questions.rl.reading import rl_request
+from tonnage.report.document import as_json
+
+DAY = date(2026, 11, 22)
+FIELDS = {
+    "model": "Qwen/Qwen3-8B",
+    "steps": "100",
+    "prompts_per_step": "32",
+    "responses_per_prompt": "8",
+    "response_tokens": "2000",
+    "accelerator": "H100",
+    "count": "16",
+}
+
+
+def planned(**changes: str) -> RlPlan:
+    plan = answer("rl", FIELDS | changes, today=DAY)
+    assert isinstance(plan, RlPlan)
+    return plan
+
+
+@pytest.fixture(scope="module")
+def shared() -> RlPlan:
+    return planned()
+
+
+@pytest.fixture(scope="module")
+def apart() -> RlPlan:
+    return planned(staleness="1")
+
+
+def test_on_policy_accelerators_are_shared(shared: RlPlan) -> None:
+    best = shared.options[0]
+    assert best.shared and best.rollout_accelerators == best.train_accelerators == best.accelerators == 16
+    assert best.replicas * best.rollout.layout.ranks == 16
+    assert best.configuration.layout.ranks == 16
+    assert best.run.steps == 100 and best.run.wall_s.value > 100 * best.step_s.value
+    assert best.cost.value == pytest.approx(sum(part.value for part in best.cost.parts))
+    assert "off policy" in shared.off_policy
+
+
+def test_off_policy_accelerators_are_split(apart: RlPlan) -> None:
+    best = apart.options[0]
+    assert not best.shared and best.rollout_accelerators + best.train_accelerators == 16
+    assert best.step_s.value == min(split.step_s for split in apart.splits)
+    assert {split.rollout + split.training for split in apart.splits} == {16}
+
+
+def test_a_larger_count_costs_more_and_ends_sooner() -> None:
+    few, many = planned(count="8").options[0], planned(count="32").options[0]
+    assert many.run.wall_s.value < few.run.wall_s.value and many.bill.usd_per_hour > few.bill.usd_per_hour
+
+
+def test_what_no_count_can_do_is_an_answer() -> None:
+    plan = planned(model="deepseek-v3", count="8")
+    assert not plan.feasible and plan.binding is not None and plan.binding.limit == "memory"
+    late = planned(deadline="1 min")
+    assert not late.feasible and late.binding is not None and late.binding.limit == "deadline"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"rollout_count": "8"}, "need staleness 1 or more"),
+        ({"rollout_count": "16", "staleness": "1"}, "leave none to train"),
+        ({"partial_rollouts": "true"}, "every response ends before the update"),
+        ({"responses_per_prompt": "1"}, "a group needs 2 or more"),
+        ({"max_response_tokens": "1000"}, "not above the mean"),
+        ({"train_batch": "9999"}, "more than the 256 responses"),
+        ({"max_accelerators": "8"}, "beyond max_accelerators 8"),
+        ({"model": "resnet50"}, "generates no text"),
+        ({"max_response_tokens": "1M"}, "beyond the"),
+    ],
+)
+def test_what_contradicts_is_one_sentence(changes: dict[str, str], said: str) -> None:
+    with pytest.raises(BadRequest, match=said):
+        planned(**changes)
+
+
+def test_a_split_of_no_more_than_all_leaves_none_to_train() -> None:
+    few = {name: value for name, value in FIELDS.items() if name != "count"}
+    with pytest.raises(BadRequest, match=r"8 of at most 8 .* leave none to train"):
+        rl_request(few | {"rollout_count": "8", "staleness": "1", "max_accelerators": "8"})
+
+
+def test_the_plan_is_kept_shown_and_drawn(apart: RlPlan) -> None:
+    text = as_json(apart)
+    assert plan_of_text(text, "plan.json") == apart
+    document, opened = document_of(apart), explanation_of(apart)
+    assert document.first and opened.why
+    assert "Another split" in str(document.first)
+    assert charts_of(apart)[0].name == "phases"
+
+
+def test_python_asks_the_same(shared: RlPlan) -> None:
+    fields = {name: value for name, value in FIELDS.items() if name != "model"}
+    found = tonnage.plan_rl(FIELDS["model"], **fields)  # type: ignore[arg-type]
+    assert found.options[0].step_s == shared.options[0].step_s
+
+
+def test_the_first_split_is_within_a_factor_of_two_of_the_published_one() -> None:
+    rows = [row for row in rl_rows(Path(__file__).parents[3] / "measurements") if row.recipe["rollout_gpus"]]
+    small = [row for row in rows if row.model == "Qwen3-30B3A"]
+    assert len(small) == 2 and all(0.5 <= split_ratio(row) <= 2.0 for row in small)
+
+
+def test_on_policy_may_be_said() -> None:
+    asked = {"model": "llama-3.1-8b", "steps": 10, "response_tokens": 1000, "count": 8, "accelerator": "H100"}
+    said, unsaid = answer("rl", {**asked, "staleness": "0"}), answer("rl", asked)
+    assert isinstance(said, RlPlan) and isinstance(unsaid, RlPlan) and said.request == unsaid.request
+
+
+@pytest.mark.parametrize("field", [{"environment": "5 s"}, {"observation_tokens": 200}])
+def test_a_response_of_one_turn_has_no_environment(field: dict[str, object]) -> None:
+    asked = {"model": "llama-3.1-8b", "steps": 10, "response_tokens": 500}
+    with pytest.raises(BadRequest, match=f"{next(iter(field))}: a response of one turn has no environment"):
+        rl_request({**asked, **field})
+    assert rl_request({**asked, **field, "turns": 3}).turns == 3.0
+
+
+def test_no_processor_is_planned_for_training_unless_it_is_named() -> None:
+    plan = plan_rl(rl_request({"model": "llama-3.1-8b", "steps": 10, "response_tokens": 500, "count": 2}))
+    assert plan.feasible and not any(option.case.accelerator.startswith("cpu-") for option in plan.options)
+
+
+def test_the_confidence_chooses_among_the_same_options() -> None:
+    asked = {"count": "", "deadline": "16 h"}
+    fields = {name: value for name, value in (FIELDS | asked).items() if value}
+    bold, sure = (
+        plan
+        for confidence in ("50 %", "95 %")
+        if isinstance(plan := answer("rl", {**fields, "confidence": confidence}, today=DAY), RlPlan)
+    )
+    assert bold.options[0].chance >= 0.5 and sure.options[0].chance >= 0.95
+    assert bold.options[0].cost.value < sure.options[0].cost.value
+    assert bold.options[0].chance < 0.95 and "less sure" not in bold.cheaper_at_risk and sure.cheaper_at_risk
+    chances = {(o.accelerators, o.bill.provider, o.bill.term): o.chance for o in bold.options}
+    same = [o for o in sure.options if (o.accelerators, o.bill.provider, o.bill.term) in chances]
+    assert same and all(o.chance == chances[o.accelerators, o.bill.provider, o.bill.term] for o in same)
+    assert all(o.sure is (o.chance >= 0.95) for o in sure.options)
+
+
+def test_workers_that_start_with_requests_train_nothing() -> None:
+    workers = [one for one in catalog.offers() if one.provider == "runpod-serverless"]
+    assert {one.kind for one in workers if one.accelerator == "h100-sxm5-80gb"} == {"serverless worker"}
+    assert not planned(count="1", provider="runpod-serverless", model="Qwen/Qwen3-0.6B").feasible
+
+
+def test_electricity_is_that_of_both_sides_and_of_waiting(shared: RlPlan, apart: RlPlan) -> None:
+    """Accelerators work in their own phases and are idle in the others; the run pays for all of its time."""
+    for plan in (shared, apart):
+        for option in plan.options:
+            use, limit = option.energy, catalog.accelerator(option.case.accelerator).power_w
+            assert use is not None and limit is not None and option.kwh is not None
+            assert IDLE_DRAW * limit < use.board_w / option.accelerators < limit
+            assert option.kwh == pytest.approx(use.power_w * option.run.billed_s / 3.6e6)
+            assert use.grams_per_kwh is None or option.kg_co2 == pytest.approx(option.kwh * use.grams_per_kwh / 1e3)
+            assert "generation" in " ".join(use.sources) and "training" in " ".join(use.sources)

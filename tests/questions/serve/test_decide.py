@@ -1,0 +1,105 @@
+"""The mean field prunes, the simulator decides: on a margin that was measured, with the same requests for all."""
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from tonnage import catalog
+from tonnage.catalog.hub.resolve import resolve
+from tonnage.core.sites import sites
+from tonnage.domain.plan import Configuration, ServePlan
+from tonnage.questions.serve.capacity_search import draw_requests, search_capacity
+from tonnage.questions.serve.decide import CONTENDERS, MARGIN
+from tonnage.questions.serve.option import Candidate
+from tonnage.questions.serve.plan import _configurations, outcome_of, plan_serve
+from tonnage.questions.serve.reading import serve_request
+
+TODAY = date(2026, 11, 21)
+SOME = "H100,L4,L40S,A100-PCIE-80GB,B200,MI300X,RTX-4090"
+LOADS = {
+    "chat": {"traffic": "chat", "ttft": "1 s", "tpot": "50 ms"},
+    "tight chat": {"traffic": "chat", "ttft": "300 ms", "tpot": "25 ms"},
+    "code": {"traffic": "code", "ttft": "3 s", "tpot": "100 ms"},
+    "short prompts": {"traffic": "batch", "ttft": "1 s", "tpot": "50 ms", "model": "Qwen/Qwen3-30B-A3B"},
+    "no objective": {"traffic": "chat"},
+}
+
+
+def plan(**changes: Any) -> ServePlan:
+    given = {"model": "meta-llama/Llama-3.1-8B", "rate": "30/s", "accelerator": SOME, **LOADS["chat"], **changes}
+    return plan_serve(serve_request({k: v for k, v in given.items() if v}), today=TODAY)
+
+
+@pytest.fixture(scope="module")
+def chat() -> ServePlan:
+    return plan()
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_no_replica_takes_more_than_the_margin_says(load: str) -> None:
+    request = serve_request({"model": "meta-llama/Llama-3.1-8B", "rate": "20/s", "accelerator": SOME, **LOADS[load]})
+    model = resolve(request.model, additions=catalog.NOTHING)
+    requests = draw_requests(request)
+    places, _ = sites(request.filters, additions=catalog.NOTHING)
+    tries = [(site, one) for site in places for one in _configurations(request, model, site, startable=True)]
+    outcomes = [
+        outcome_of(request, model, site=site, configuration=one)
+        for site, one in tries
+        if isinstance(one, Configuration)
+    ]
+    candidates = [one for one in outcomes if isinstance(one, Candidate)]
+    assert len(candidates) >= 10
+    for c in candidates:
+        found = search_capacity(request, c.replica, requests=requests, guess=c.best, close=False).found
+        assert found.low_per_s <= MARGIN * c.best.rate_per_s, c.configuration.label()
+
+
+def test_those_shown_are_simulated_and_their_lower_bound_is_planned_with(chat: ServePlan) -> None:
+    for option in [o for o in chat.options if o.sure][:CONTENDERS]:
+        seen = option.capacity.simulated
+        assert seen is not None and 0 < seen.low_per_s <= seen.rate_per_s <= seen.high_per_s
+        assert option.capacity.max_rate_per_s.value == seen.low_per_s
+        assert seen.resource in {"kv", "batch limit", "compute", "bandwidth", "host"}
+        assert seen.cause in option.capacity.binds_text and seen.cause in option.verdict
+
+
+def test_the_same_request_has_the_same_plan(chat: ServePlan) -> None:
+    assert plan() == chat
+
+
+def test_quick_does_not_simulate(chat: ServePlan) -> None:
+    quick = plan(quick=True)
+    assert quick.simulated == 0 < chat.simulated <= chat.evaluated
+    assert all(option.capacity.simulated is None for option in quick.options)
+
+
+def test_what_was_left_as_an_estimate_could_not_have_come_among_the_first() -> None:
+    whole = plan(accelerator=None, rate="60/s")
+    first = sorted(o.bill.usd_per_hour for o in whole.options if o.sure and o.capacity.simulated)
+    left = [o.bill.usd_per_hour for o in whole.options if o.capacity.simulated is None]
+    assert left and len(first) >= CONTENDERS and min(left) > first[0]
+
+
+def test_a_number_of_clients_and_no_objective_are_simulated_too() -> None:
+    clients = plan(rate=None, concurrency="200")
+    best = clients.options[0]
+    assert best.capacity.simulated is not None
+    assert best.capacity.concurrency == pytest.approx(200 / best.replicas, rel=0.15)
+    free = plan(ttft=None, tpot=None)
+    assert free.options[0].capacity.simulated is not None
+    assert free.options[0].capacity.binds in {"kv", "batch", "compute"}
+    assert free.options[0].bill.usd_per_hour <= plan().options[0].bill.usd_per_hour
+
+
+def test_burstier_arrivals_never_need_less() -> None:
+    from msgspec.structs import replace
+
+    request = serve_request(
+        {"model": "meta-llama/Llama-3.1-8B", "rate": "30/s", "accelerator": "H100", **LOADS["chat"]}
+    )
+    costs = []
+    for dispersion in (1.0, 4.0, 16.0):
+        bursty = replace(request, shape=replace(request.shape, dispersion=dispersion))
+        costs.append(plan_serve(bursty, today=TODAY).options[0].bill.usd_per_hour)
+    assert costs == sorted(costs) and costs[0] < costs[-1]

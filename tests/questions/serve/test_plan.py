@@ -1,0 +1,219 @@
+"""Plans of a serving workload: ranked, priced, explained; and what happens when nothing works."""
+
+import math
+from datetime import date
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.sweeps import examples
+
+from tonnage.domain.plan import PLAN_SCHEMA, ServePlan
+from tonnage.questions.answers import document_of
+from tonnage.questions.charts import charts_of
+from tonnage.questions.serve.plan import plan_serve
+from tonnage.questions.serve.reading import serve_request
+
+TODAY = date(2026, 11, 21)
+CHAT = {"model": "meta-llama/Llama-3.1-8B", "rate": "4/s", "traffic": "chat", "ttft": "1 s", "tpot": "50 ms"}
+
+
+def plan(**changes: Any) -> ServePlan:
+    return plan_serve(serve_request({**CHAT, **changes}), today=TODAY)
+
+
+@pytest.fixture(scope="module")
+def chat() -> ServePlan:
+    return plan()
+
+
+def test_options_are_ranked_by_cost_and_meet_the_objectives(chat: ServePlan) -> None:
+    ranks = [
+        (
+            not o.sure,
+            o.bill.trust != "primary",
+            0.0 if o.sure else -math.floor(10.0 * (o.chance or 0.0) + 1e-3),
+            o.bill.usd_per_hour,
+        )
+        for o in chat.options
+    ]
+    assert chat.feasible and ranks == sorted(ranks)
+    for option in chat.options:
+        assert option.capacity.ttft_s.value <= 1.0 and option.capacity.tpot_s.value <= 0.05
+        assert option.headroom >= 0.25 - 1e-6
+        assert option.accelerators == option.replicas * option.configuration.layout.ranks
+        assert option.usd_per_month == pytest.approx(option.bill.usd_per_hour * 730)
+        assert option.cost.low is not None and option.cost.low <= option.cost.value <= (option.cost.high or 0)
+
+
+def test_the_chance_decides(chat: ServePlan) -> None:
+    asked = chat.request.confidence
+    assert asked == 0.8 and chat.options[0].sure
+    for option in chat.options:
+        assert option.chance is not None and 0.0 < option.chance <= 1.0
+        assert option.sure is (option.chance >= asked - 1e-9)
+        assert option.sure is ("only" not in option.verdict)
+
+
+def test_more_confidence_never_costs_less(chat: ServePlan) -> None:
+    prices = chat.confidence_prices
+    assert [one.confidence for one in prices] == sorted(one.confidence for one in prices) and len(prices) > 2
+    assert [one.usd_per_hour for one in prices] == sorted(one.usd_per_hour for one in prices)
+    here = next(one for one in prices if one.confidence == chat.request.confidence)
+    assert here.usd_per_hour == pytest.approx(chat.options[0].bill.usd_per_hour)
+
+
+def test_a_looser_objective_is_never_dearer() -> None:
+    # 500, 600 and 800 ms once cost $8.28, $2.58 and $5.16 an hour.
+    asked = {"model": "13B", "traffic": "chat", "rate": "2/s", "accelerator": "A100", "quick": True}
+    first = [
+        plan_serve(serve_request({**asked, "ttft": f"{ms} ms"}), today=TODAY).options[0] for ms in (500, 600, 800, 1500)
+    ]
+    assert all(one.sure for one in first)
+    costs = [one.bill.usd_per_hour for one in first]
+    assert costs == sorted(costs, reverse=True) and costs[-1] < costs[0]
+
+
+def test_without_objectives_nothing_is_said_of_chances() -> None:
+    asked = {"model": "13B", "traffic": "chat", "rate": "2/s", "accelerator": "A100", "quick": True}
+    found = plan_serve(serve_request(asked), today=TODAY)
+    assert all(option.chance is None and option.sure for option in found.options) and not found.confidence_prices
+
+
+def test_every_loser_says_why(chat: ServePlan) -> None:
+    assert all(option.verdict for option in chat.options)
+    assert all(loser.verdict.reason and not loser.verdict.ok for loser in chat.rejected)
+
+
+def test_memory_opens_into_parts(chat: ServePlan) -> None:
+    for option in chat.options:
+        assert sum(part.value for part in option.memory.parts) == pytest.approx(option.memory.value)
+        assert "KV cache" in {part.name for part in option.memory.parts}
+
+
+def test_the_trail_answers_four_questions(chat: ServePlan) -> None:
+    assert [decision.question.split()[0] for decision in chat.trail] == ["Does", "Is", "How", "Can"]
+    assert chat.trail[0].answer == "yes"
+
+
+def test_a_plan_survives_the_trip_through_json(chat: ServePlan) -> None:
+    again = msgspec.json.decode(msgspec.json.encode(chat), type=ServePlan)
+    assert again == chat and again.schema == PLAN_SCHEMA
+
+
+def test_an_impossible_objective_names_the_reachable_latencies() -> None:
+    answer = plan(tpot="50 us", accelerator="H100,L4")
+    assert not answer.feasible and answer.binding is not None
+    assert answer.binding.limit == "tpot"
+    assert answer.binding.nearest is not None
+    assert "TTFT" in answer.binding.nearest and "TPOT" in answer.binding.nearest
+
+
+def test_a_model_too_large_for_what_is_allowed_names_the_shortfall() -> None:
+    answer = plan(model="meta-llama/Llama-3.1-405B", accelerator="L4", max_accelerators="1")
+    assert not answer.feasible and answer.binding is not None
+    assert answer.binding.limit == "memory" and (answer.binding.short_by or 0) > 100e9
+
+
+def test_the_longest_context_fits_the_cache_of_every_option() -> None:
+    fields = {"accelerator": "L4", "precision": "bf16", "quick": "yes", "ttft": "10 s", "tpot": "1 s"}
+    assert any(one.kv_tokens < 128_000 for one in plan(**fields).options)
+    for one in plan(**fields, context="128k").options:
+        assert one.kv_tokens >= 128_000
+    alone = plan(**fields, context="128k", max_accelerators="1")
+    assert not alone.feasible and alone.binding is not None
+    assert alone.binding.limit == "cache" and "one request needs 128,000" in alone.binding.reason
+
+
+def test_a_budget_binds_and_says_what_it_takes() -> None:
+    answer = plan(budget="$0.01/h", accelerator="H100,L4")
+    assert not answer.feasible and answer.binding is not None
+    assert answer.binding.limit == "budget" and "$" in (answer.binding.nearest or "")
+
+
+def test_filters_that_leave_nothing_say_which() -> None:
+    answer = plan(country="DE", provider="crusoe")
+    assert not answer.feasible and answer.binding is not None and answer.binding.limit in {"country", "provider"}
+
+
+def test_eu_only_buys_in_the_union() -> None:
+    from tonnage import catalog
+
+    union = {code for code, country in catalog.countries().items() if country.eu}
+    answer = plan(eu=True, quick=True)
+    assert answer.feasible and all(option.bill.country in union for option in answer.options)
+
+
+def test_replicas_times_capacity_cover_the_peak_with_headroom() -> None:
+    answer = plan(rate="60/s", peak_to_mean="2", headroom="40 %", accelerator="H100,L4")
+    for option in answer.options:
+        capacity = option.capacity.max_rate_per_s.value * option.replicas
+        assert capacity * 0.6 >= 120 * (1 - 1e-9)
+
+
+def cheapest(answer: ServePlan) -> float:
+    return min(option.bill.usd_per_hour for option in answer.options)
+
+
+@settings(max_examples=examples(2, full=30))
+@given(st.floats(0.5, 40.0), st.floats(1.05, 3.0))
+def test_more_load_never_costs_less(rate: float, more: float) -> None:
+    low = plan(rate=f"{rate}/s", accelerator="H100,L4")
+    high = plan(rate=f"{rate * more}/s", accelerator="H100,L4")
+    assert cheapest(high) >= cheapest(low)
+
+
+@settings(max_examples=examples(2, full=30))
+@given(st.floats(0.012, 0.08), st.floats(1.1, 3.0))
+def test_a_looser_objective_never_costs_more(tpot: float, looser: float) -> None:
+    tight = plan(tpot=f"{tpot} s", accelerator="H100,L4")
+    loose = plan(tpot=f"{tpot * looser} s", accelerator="H100,L4")
+    if tight.feasible:
+        assert cheapest(loose) <= cheapest(tight)
+
+
+def test_flip_of_the_load_is_where_another_replica_is_needed() -> None:
+    answer = plan(accelerator="L4", rate="8/s")
+    flip = next(flip for flip in answer.break_even if flip.unit == "1/s")
+    best = answer.options[0]
+
+    def replicas(rate: float) -> int:
+        again = plan(accelerator="L4", rate=f"{rate}/s")
+        same = [o for o in again.options if o.configuration == best.configuration]
+        return same[0].replicas
+
+    assert replicas(flip.value * 0.99) == best.replicas
+    assert replicas(flip.value * 1.01) == best.replicas + 1
+
+
+def test_every_option_says_what_its_money_and_electricity_buy(chat: ServePlan) -> None:
+    for option in chat.options:
+        costs = option.unit_costs
+        assert costs is not None and option.billing is not None and option.idle_usd_per_month is not None
+        assert costs.usd_per_million_output_tokens == pytest.approx(option.usd_per_million_output_tokens)
+        assert costs.usd_per_request * 4 * 3600 == pytest.approx(option.cost.value, rel=0.01)
+        assert 0 <= option.capacity.prompt_share <= 1
+        assert 0 <= option.idle_usd_per_month < option.usd_per_month
+        if option.energy is not None and option.energy.kwh_per_million_tokens is not None:
+            tokens = 4 * chat.request.lengths.output_tokens * 730 * 3600
+            assert option.energy.kwh_per_million_tokens * tokens / 1e6 == pytest.approx(
+                option.energy.kwh_per_month, rel=0.01
+            )
+    assert any(option.energy is not None for option in chat.options)
+
+
+def test_a_part_that_nobody_rents_is_planned_and_stands_after_those_with_a_price() -> None:
+    """The announced part costs its power alone, less than any rent, and leads only where it is alone."""
+    asked = {"rate": "2/s", "ttft": None, "tpot": "50 ms", "quick": True}
+    alone = plan(accelerator="MI455X", **asked)
+    assert alone.feasible and {one.bill.trust for one in alone.options} == {"unknown"}
+    assert "Risk: no price of it is known" in "\n".join(map(str, document_of(alone).first))
+    beside = plan(accelerator="MI455X, H200", **asked)
+    known = [one.bill.trust == "unknown" for one in beside.options if one.sure]
+    assert known == sorted(known) and known[0] is False and known[-1] is True
+    first, last = beside.options[0], beside.options[len(known) - 1]
+    assert last.usd_per_month < first.usd_per_month
+    (price, *_) = (chart for chart in charts_of(beside) if "Price" in chart.title)
+    assert price.rows and not any("MI455X" in str(row) for row in price.rows), "power is no price"

@@ -1,0 +1,146 @@
+"""Times that follow a day or a week, and replicas whose start is opened into its parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tonnage.catalog.traffic import shape
+from tonnage.domain.simulate import Simulated, SimulationTraffic
+from tonnage.errors import BadRequest, TonnageError
+from tonnage.questions.simulate.reading import simulation_of
+from tonnage.questions.simulate.simulate import simulate
+from tonnage.questions.simulate.traffic import traffic_of
+from tonnage.simulation.session_replay import replay_hits
+
+
+@pytest.mark.parametrize(("name", "hours"), [("consumer", 24), ("assistant-week", 168)])
+def test_named_shapes_bring_so_many_by_the_hour(name: str, hours: int) -> None:
+    asked = SimulationTraffic(
+        prompt_tokens=10, output_tokens=10, rate_per_s=400 / 3600, shape=name, process="even", num_requests=400 * hours
+    )
+    found = traffic_of(asked)
+    sent = found.requests.sent_s
+    counts, _ = np.histogram(sent, np.arange(hours + 1) * 3600.0)
+    wanted = np.array(shape(name).hours)
+    assert np.allclose(counts / counts.mean(), wanted / wanted.mean(), atol=0.02)
+    assert shape(name).source in found.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"shape": "office"}, "no shape of load 'office'"),
+        ({"shape": "consumer", "hours": [1] * 24}, "contradict"),
+        ({"shape": "consumer", "rate": None, "concurrency": "4"}, "of a mean rate"),
+    ],
+)
+def test_shapes_that_contradict_the_rest(changes: dict[str, Any], named: str) -> None:
+    traffic = {"profile": "chat", "rate": "1/s", **changes}
+    fields = {"model": "8B", "accelerator": "L4", "traffic": {k: v for k, v in traffic.items() if v is not None}}
+    with pytest.raises(TonnageError, match=named):
+        simulate(simulation_of(fields))
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"prompt_tokens": 0, "output_tokens": 10}, "prompt_tokens 0 must be at least 1"),
+        ({"prompt_tokens": 10, "output_tokens": 0}, "output_tokens 0 must be at least 1"),
+        ({"profile": "chat", "rate": "1e9/s"}, "above 0 and below 1,000,000,000/s"),
+    ],
+)
+def test_lengths_of_nothing_and_rates_beyond_the_clock(changes: dict[str, Any], named: str) -> None:
+    fields = {"model": "8B", "accelerator": "L4", "traffic": {"rate": "1/s", **changes}}
+    with pytest.raises(BadRequest, match=named):
+        simulate(simulation_of(fields))
+
+
+def test_a_log_says_how_many_of_its_requests_had_nothing_to_read_or_say(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("timestamp,prompt_tokens,output_tokens\n1,0,10\n2,100,0\n3,100,10\n")
+    found = traffic_of(SimulationTraffic(trace=str(log)))
+    assert found.requests.prompt.tolist() == [1, 100, 100] and found.requests.output.tolist() == [10, 1, 10]
+    assert "2 without a prompt or an answer count as one token of it" in found.notes
+
+
+def started(**scaling: Any) -> Simulated:
+    traffic = {
+        "profile": "chat",
+        "rate": "0.2/s",
+        "requests": "400",
+        "process": "on-off",
+        "on_for": "5 min",
+        "off_for": "60 min",
+    }
+    fields = {
+        "model": "meta-llama/Llama-3.1-8B-Instruct",
+        "accelerator": "L40S",
+        "traffic": traffic,
+        "replicas": 2,
+        "scaling": {"in_flight": 16, "fewest": 0, "keep": "5 min", **scaling},
+    }
+    return simulate(simulation_of(fields))
+
+
+def test_a_start_is_the_machine_the_weights_and_the_warm_up_unless_given() -> None:
+    fetched, on_disk, kept = (started(start_from=place, provider="runpod") for place in ("network", "disk", "cached"))
+    given = started(cold_start="20 s")
+    slowest = [found.ttft_s.p99 for found in (fetched, on_disk, kept, given) if found.ttft_s and found.ttft_s.p99]
+    assert len(slowest) == 4 and slowest == sorted(slowest, reverse=True) and slowest[0] > 2 * slowest[2]
+    assert any("weights over the network" in note and "runpod states" in note for note in fetched.assumed)
+    assert not any("replica starts in" in note for note in given.assumed)
+
+
+def test_a_given_start_and_its_parts_contradict() -> None:
+    with pytest.raises(BadRequest, match="nothing to say"):
+        started(cold_start="20 s", provider="runpod")
+
+
+def test_a_pipeline_passes_a_prompt_from_stage_to_stage() -> None:
+    def first(layout: dict[str, int]) -> float:
+        traffic = {"prompt_tokens": "2k", "output_tokens": "8", "rate": "0.05/s", "requests": "50", "process": "even"}
+        fields = {
+            "model": "meta-llama/Llama-3.1-70B-Instruct",
+            "accelerator": "H200",
+            "layout": layout,
+            "precision": {"weights": "fp8", "kv": "fp8"},
+            "traffic": traffic,
+        }
+        found = simulate(simulation_of(fields))
+        assert found.ttft_s is not None
+        return found.ttft_s.mean
+
+    one, two, split = first({"tp": 1}), first({"tp": 1, "pp": 2}), first({"tp": 2})
+    assert two == pytest.approx(one, rel=0.15)
+    assert split < 0.75 * two
+
+
+def test_what_was_preempted_is_found_again_under_a_prefix_cache() -> None:
+    def seen(caching: bool) -> Simulated:
+        traffic = {"prompt_tokens": "1k", "output_tokens": "3k", "rate": "2/s", "requests": "300"}
+        fields = {
+            "model": "meta-llama/Llama-3.1-8B-Instruct",
+            "accelerator": "RTX 4090",
+            "traffic": traffic,
+            "engine_options": {"prefix_caching": caching, "max_model_len": 8192},
+        }
+        return simulate(simulation_of(fields))
+
+    kept, again = seen(True), seen(False)
+    assert again.preemptions > 100 and kept.preemptions > 100
+    assert again.cached_share == 0.0 and kept.cached_share is not None and kept.cached_share > 0.02
+    assert kept.span_s is not None and again.span_s is not None and kept.span_s < again.span_s
+    assert kept.requests == again.requests == 300
+
+
+def test_turns_of_sessions_share_the_names_of_what_they_keep() -> None:
+    found = traffic_of(SimulationTraffic(profile="agent", rate_per_s=4.0, num_requests=3000)).requests
+    again = replay_hits(found, block_tokens=128, blocks=200_000).sum() / found.prompt.sum()
+    assert again == pytest.approx(0.58, abs=0.06)
+    assert (np.diff(found.offsets) == found.prompt // 128).all()
+    none = traffic_of(SimulationTraffic(profile="agent", rate_per_s=4.0, num_requests=3000, reuse=False)).requests
+    assert len(none.offsets) == 1

@@ -1,0 +1,69 @@
+"""What would change a training plan, checked by planning again at the flip (C11), and cost against time (D6)."""
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from tonnage.domain.plan import BreakEven
+from tonnage.domain.train_plan import TrainPlan
+from tonnage.questions.ask import answer
+
+TODAY = date(2026, 11, 21)
+ASKED: dict[str, Any] = {"model": "7B", "tokens": "100B", "deadline": "8 days"}
+
+
+def plan(**changes: Any) -> TrainPlan:
+    made = answer("train", {**ASKED, **changes}, today=TODAY)
+    assert isinstance(made, TrainPlan)
+    return made
+
+
+def leader(made: TrainPlan) -> str:
+    best = made.options[0]
+    return f"{best.accelerators} x {best.configuration.accelerator}"
+
+
+def flip_of(made: TrainPlan, words: str) -> BreakEven | None:
+    return next((flip for flip in made.break_even if flip.input.startswith(words)), None)
+
+
+@pytest.fixture(scope="module")
+def now() -> TrainPlan:
+    return plan()
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "unit", "step"),
+    [("deadline below", "deadline", " s", 0.98), ("deadline above", "deadline", " s", 1.02),
+     ("tokens to train on above", "tokens", "", 1.03)],
+)  # fmt: skip
+def test_the_whole_plan_agrees_on_both_sides_of_a_flip(
+    now: TrainPlan, words: str, field: str, unit: str, step: float
+) -> None:
+    flip = flip_of(now, words)
+    if flip is None:
+        pytest.skip(f"no flip of {words} with these prices")
+    beyond, before = (plan(**{field: f"{flip.value * factor:.0f}{unit}"}) for factor in (step, 1 / step))
+    assert leader(before) == leader(now) and leader(beyond) != leader(now)
+    assert flip.becomes.startswith(leader(beyond))
+
+
+def test_some_flip_of_the_deadline_and_of_prices_is_known(now: TrainPlan) -> None:
+    assert flip_of(now, "deadline")
+    prices = [flip for flip in now.break_even if flip.unit == "USD/h"]
+    assert prices and all(f.low is not None and f.high is not None and f.low < f.value < f.high for f in prices)
+
+
+def test_a_budget_below_the_cost_takes_another_or_nothing() -> None:
+    made = plan(budget="$12000")
+    flip = flip_of(made, "budget below")
+    assert flip is not None and flip.value == pytest.approx(made.options[0].cost.value, rel=0.01)
+    again = plan(budget=f"${flip.value * 0.98:.0f}")
+    assert not again.options or leader(again) != leader(made)
+
+
+def test_the_frontier_trades_money_for_time(now: TrainPlan) -> None:
+    points = sorted((now.options[i] for i in now.frontier), key=lambda o: o.cost.value)
+    walls = [point.run.wall_s.value for point in points]
+    assert len(points) > 1 and walls == sorted(walls, reverse=True)

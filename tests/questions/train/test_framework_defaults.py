@@ -1,0 +1,155 @@
+"""Habits of training software, by name and year."""
+
+from tonnage import catalog
+from tonnage.domain.accelerator import Accelerator
+from tonnage.domain.case import TrainCase, TrainCaseLayout
+from tonnage.engines.training import software_spec
+from tonnage.questions.train import framework_defaults
+
+MEGATRON, DEEPSPEED, FSDP, EAGER = map(software_spec, ("megatron", "deepspeed", "fsdp", "eager"))
+H100 = catalog.accelerator("h100-sxm5-80gb")
+A100 = catalog.accelerator("a100-sxm4-80gb")
+
+
+def case(**said: object) -> TrainCase:
+    return TrainCase(model="x", accelerator="h100-sxm5-80gb", **said)  # type: ignore[arg-type]
+
+
+def test_flash_attention_came_in_2023_and_not_to_old_parts() -> None:
+    assert framework_defaults.flash_attention(case(), H100)
+    assert not framework_defaults.flash_attention(case(year=2021), A100)
+    assert not framework_defaults.flash_attention(case(), catalog.accelerator("v100-sxm2-32gb"))
+    assert framework_defaults.flash_attention(case(year=2021, flash_attention=True), A100)
+
+
+def test_native_kernels_need_a_recent_part_and_year() -> None:
+    assert framework_defaults.native_attention(case(), H100, software=MEGATRON)
+    assert not framework_defaults.native_attention(case(year=2023), H100, software=MEGATRON)
+    assert not framework_defaults.native_attention(case(), A100, software=MEGATRON)
+
+
+def test_recompute_follows_software_and_year() -> None:
+    assert framework_defaults.recomputes(case(recompute="full"), MEGATRON, sharded=False) == ["full"]
+    assert framework_defaults.recomputes(case(year=2020), MEGATRON, sharded=False) == ["full"]
+    assert framework_defaults.recomputes(case(), MEGATRON, sharded=False)[0] == "none"
+    assert framework_defaults.recomputes(case(framework="hf"), EAGER, sharded=False) == ["none"]
+
+
+def test_sharding_is_stated_or_habit() -> None:
+    assert framework_defaults.shardings(case(layout=TrainCaseLayout(sharding="zero3")), MEGATRON, ranks=8) == ["zero3"]
+    assert framework_defaults.shardings(case(), MEGATRON, ranks=8) == ["zero1"]
+    assert framework_defaults.shardings(case(), FSDP, ranks=8) == ["fsdp"]
+    assert framework_defaults.shardings(case(), EAGER, ranks=1) == ["none"]
+
+
+def test_sequence_parallelism_is_megatrons_of_late() -> None:
+    assert framework_defaults.sequence_parallel(case(), MEGATRON, tp=8)
+    assert not framework_defaults.sequence_parallel(case(year=2021), MEGATRON, tp=8)
+    assert framework_defaults.sequence_parallel(case(year=2022, recompute="selective"), MEGATRON, tp=8)
+    assert not framework_defaults.sequence_parallel(case(), DEEPSPEED, tp=8)
+
+
+def test_expert_degree_divides_experts_and_ranks() -> None:
+    mixtral = catalog.model("mistralai/Mixtral-8x7B-v0.1")
+    assert framework_defaults.expert_degree(mixtral, MEGATRON, ranks=64) == 8
+    assert framework_defaults.expert_degree(mixtral, MEGATRON, ranks=6) == 2
+    assert framework_defaults.expert_degree(catalog.model("meta-llama/Meta-Llama-3-8B"), MEGATRON, ranks=64) == 1
+
+
+def test_targets_are_words_or_names() -> None:
+    assert framework_defaults.lora_targets("query+value", EAGER) == ("q_proj", "v_proj")
+    assert framework_defaults.lora_targets("q_proj, v_proj", EAGER) == ("q_proj", "v_proj")
+    assert framework_defaults.lora_targets("all-linear", EAGER) == ()
+    assert framework_defaults.lora_targets(None, EAGER) == ()
+    assert framework_defaults.lora_targets(None, MEGATRON) == ("q_proj", "k_proj", "v_proj")
+
+
+def test_only_peft_widens_a_four_bit_model() -> None:
+    assert framework_defaults.wide_residual(case(method="qlora"))
+    assert not framework_defaults.wide_residual(case(method="qlora", framework="torchtune"))
+    assert not framework_defaults.wide_residual(case(method="lora"))
+
+
+def test_peft_computes_its_adapters_in_32_bits() -> None:
+    assert framework_defaults.wide_adapters(case(method="lora", framework="peft"), EAGER)
+    assert not framework_defaults.wide_adapters(case(method="lora", framework="peft", year=2023), EAGER)
+    assert not framework_defaults.wide_adapters(case(method="lora", framework="litgpt"), EAGER)
+    assert not framework_defaults.wide_adapters(case(method="full", framework="hf"), EAGER)
+    assert not framework_defaults.wide_adapters(case(method="lora", framework="nemo"), MEGATRON)
+
+
+def test_fine_tuning_over_many_devices_recomputes_and_pre_training_need_not() -> None:
+    assert framework_defaults.recomputes(case(method="full", framework="hf"), EAGER, sharded=True) == ["full"]
+    assert "none" in framework_defaults.recomputes(case(framework="pytorch"), EAGER, sharded=True)
+
+
+def test_schedules_are_stated_or_of_the_framework() -> None:
+    assert framework_defaults.schedule(case(framework="hai-llm"), pp=16) == "dualpipe"
+    assert framework_defaults.schedule(case(framework="hai-llm"), pp=1) == "1f1b"
+    assert framework_defaults.schedule(case(layout=TrainCaseLayout(schedule="zb-h1")), pp=4) == "zb-h1"
+    assert framework_defaults.schedule(case(framework="megatron"), pp=4) == "1f1b"
+
+
+def test_networks_know_how_they_are_built() -> None:
+    styles = {
+        name: framework_defaults.network_style(catalog.model(name))
+        for name in ("timm/efficientnet_b4.ra2_in1k", "timm/resnet50.a1_in1k", "nvidia/nnunet-3d")
+    }
+    assert list(styles.values()) == ["separable", "plain", "volume"]
+
+
+def test_latent_diffusion_encodes_its_images_in_the_step() -> None:
+    assert framework_defaults.frozen_flop(catalog.model("stabilityai/stable-diffusion-2-base"), image_px=512) > 1e12
+    assert framework_defaults.frozen_flop(catalog.model("timm/resnet50.a1_in1k"), image_px=224) == 0
+
+
+def test_torchtune_and_unsloth_chunk_the_loss_and_megatron_of_late() -> None:
+    fused_loss = framework_defaults.fused_loss
+    assert fused_loss(case(framework="Unsloth"), EAGER) and fused_loss(case(), MEGATRON)
+    assert not fused_loss(case(year=2023), MEGATRON) and not fused_loss(case(framework="hf"), EAGER)
+
+
+def test_8_bit_states_are_paged_by_torchtune() -> None:
+    assert framework_defaults.paged_states(case(framework="torchtune", optimizer="adamw-8bit"))
+    assert not framework_defaults.paged_states(case(framework="torchtune", optimizer="adamw"))
+    assert not framework_defaults.paged_states(case(framework="hf", optimizer="adamw-8bit"))
+
+
+def test_litgpt_shards_and_yet_builds_the_whole_model() -> None:
+    lora = case(method="lora", framework="lit-llama", count=4)
+    assert framework_defaults.loads_whole(lora) and framework_defaults.shardings(lora, EAGER, ranks=4) == ["fsdp"]
+    assert not framework_defaults.loads_whole(case(method="full", framework="lit-llama", count=4))
+
+
+def test_meta_s_own_runs_had_older_kernels() -> None:
+    assert not framework_defaults.native_attention(case(framework="meta-internal"), H100, software=MEGATRON)
+
+
+def test_experts_are_fused_in_mxfp8_on_blackwell_since_june_2026() -> None:
+    ultra = catalog.accelerator("gb300-nvl72")
+
+    def fused(part: Accelerator = ultra, **said: object) -> bool:
+        return framework_defaults.fused_experts(case(**({"precision": "mxfp8"} | said)), part, software=MEGATRON)
+
+    assert fused() and fused(year=2026) and fused(framework="megatron 26.08")
+    assert not fused(framework="megatron 26.04") and not fused(year=2025)
+    assert not fused(precision="bf16") and not fused(part=H100)
+    assert not fused(fused_experts=False) and fused(framework="megatron 26.04", fused_experts=True)
+    assert not framework_defaults.fused_experts(case(precision="mxfp8"), ultra, software=FSDP)
+
+
+def test_a_tpu_trains_with_jax_where_nobody_says_otherwise() -> None:
+    assert framework_defaults.software(case(), catalog.accelerator("tpu-v5p"), layered=True).name == "jax"
+    assert framework_defaults.software(case(count=8), H100, layered=True).name == "megatron"
+    assert (
+        framework_defaults.software(case(framework="megatron"), catalog.accelerator("tpu-v5p"), layered=True).name
+        == "megatron"
+    )
+
+
+def test_what_a_denoiser_keeps_is_counted_layer_by_layer() -> None:
+    sdxl = catalog.model("stabilityai/stable-diffusion-xl-base-1.0")
+    whole = framework_defaults.kept_values(sdxl, image_px=1024)
+    half = framework_defaults.kept_values(sdxl, image_px=512)
+    assert whole is not None and half is not None and 1e9 < whole < 3e9 and half < 0.3 * whole
+    assert framework_defaults.kept_values(catalog.model("timm/resnet50.a1_in1k"), image_px=224) is None
