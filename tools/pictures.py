@@ -16,9 +16,9 @@ from typing import Any
 import vl_convert
 
 from tonnage.domain.plan import ServePlan
+from tonnage.questions.answers import charts_of
 from tonnage.questions.ask import answer_file
-from tonnage.questions.charts import charts_of
-from tonnage.questions.charts.chart import Chart, specification
+from tonnage.report.charts.chart import Chart, specification
 from tonnage.web.listings import accuracy_rows
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"

@@ -159,9 +159,10 @@ def _answer_types() -> list[Any]:
     from tonnage.questions.adopt import answer as adoption
     from tonnage.questions.compare import answer as compare
     from tonnage.questions.fit import answer as fit
-    from tonnage.questions.plans import KINDS
+    from tonnage.questions.registry import KINDS
 
-    found = [*dict.fromkeys(KINDS.values()), compare.Check, compare.Verification, cost.RentOrBuy, diagnosis.Diagnosis]
+    kinds = dict.fromkeys(kind.answer for kind in KINDS.values())
+    found = [*kinds, compare.Check, compare.Verification, cost.RentOrBuy, diagnosis.Diagnosis]
     found += [fit.FitAnswer, listing.Listing, simulate.Simulated]
     return [
         *found,

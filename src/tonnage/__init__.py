@@ -62,13 +62,13 @@ if TYPE_CHECKING:
     from tonnage.questions.adopt.advice import Advice
     from tonnage.questions.adopt.answer import Adoption
     from tonnage.questions.budget.answer import BudgetPlan
-    from tonnage.questions.charts.chart import Chart
     from tonnage.questions.compare.answer import Comparison
     from tonnage.questions.fit.answer import FitAnswer
     from tonnage.questions.fleet.answer import FleetPlan
     from tonnage.questions.lifecycle.answer import LifecyclePlan
     from tonnage.questions.own.answer import OwnPlan
     from tonnage.questions.rl.answer import RlPlan
+    from tonnage.report.charts.chart import Chart
 
 __all__ = [
     "__version__",
@@ -668,7 +668,6 @@ def charts(answer: Any) -> tuple[Chart, ...]:
     Each holds its numbers as a table (`columns`, `rows`); `chart.vega(theme)` is its Vega-Lite document, a plain
     dictionary for any renderer; a notebook shows it.
     """
-    from tonnage.questions.answers import with_html_view
-    from tonnage.questions.charts import charts_of
+    from tonnage.questions.answers import charts_of, with_html_view
 
     return tuple(map(with_html_view, charts_of(answer)))

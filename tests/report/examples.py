@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from tonnage.catalog import NOTHING
 from tonnage.core.files import read_mapping
-from tonnage.questions.ask import QUESTIONS, answer
+from tonnage.questions.ask import answer
 from tonnage.questions.compare.files import compare_files
 from tonnage.questions.cost.reading import rent_or_buy_request
 from tonnage.questions.cost.rent_or_buy import rent_or_buy
+from tonnage.questions.registry import KINDS
 from tonnage.questions.simulate.page import simulation_question
 from tonnage.questions.simulate.reading import simulation_of
 from tonnage.questions.simulate.simulate import simulate
@@ -37,7 +38,7 @@ def answered(name: str) -> Any:
     path = str(EXAMPLES / f"{name}.yaml")
     fields = read_mapping(path)
     kind = fields.pop("plan", None)
-    if kind in QUESTIONS:
+    if kind in KINDS:
         if str(fields.get("model", "")).startswith("examples/"):
             fields["model"] = str(EXAMPLES.parent / fields["model"])
         return answer(kind, {**fields, **({"quick": True} if kind in QUICK else {})}, additions=NOTHING, today=TODAY)

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import tonnage
 from tonnage.cli import root
-from tonnage.questions.ask import QUESTIONS
+from tonnage.questions.registry import KINDS
 from tonnage.report.document import as_json
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
@@ -43,7 +43,7 @@ ASKED: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
 
 
 def test_every_kind_of_plan_is_here() -> None:
-    assert set(ASKED) == set(QUESTIONS)
+    assert set(ASKED) == set(KINDS)
 
 
 @pytest.mark.parametrize("kind", ASKED)

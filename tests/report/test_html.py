@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 
 import tonnage
+from tonnage.domain.plan import PlanHeader
 from tonnage.errors import BadRequest
-from tonnage.questions.answers import EXPLANATIONS, document_of, explanation_of, fragment, show, show_document
-from tonnage.questions.charts import charts_of
-from tonnage.questions.plans import Plan
+from tonnage.questions.answers import (
+    charts_of,
+    document_of,
+    explanation_of,
+    fragment,
+    show,
+    show_document,
+)
+from tonnage.questions.registry import KINDS
 from tonnage.report.document import Headline, Meter, Meters, Section, Table, Text, grid
 from tonnage.report.html import blocks, figures, report, standalone, table
 from tonnage.report.picture import save
@@ -85,7 +90,11 @@ def test_a_plan_as_html_opens_into_where_its_numbers_come_from() -> None:
 
 
 def test_every_kind_of_plan_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    assert set(EXPLANATIONS) == {kind.__name__ for kind in get_args(Plan)}
+    plans, found = [PlanHeader], set()
+    for plan in plans:
+        plans += plan.__subclasses__()
+        found |= {plan} if plan.__struct_config__.tag_field else set()
+    assert {kind.answer for kind in KINDS.values()} == found
     plan = tonnage.plan_serve("8B", rate="3/s", traffic="chat", accelerator="H100", quick=True)
     with pytest.raises(BadRequest, match="option 99"):
         explanation_of(plan, rank=99)

@@ -93,7 +93,8 @@ def _quotes(path: Path) -> object:
 
 def _request(path: Path) -> object:
     from tonnage.core.files import read_mapping
-    from tonnage.questions.ask import QUESTIONS, kind_of, reader_of
+    from tonnage.questions.ask import kind_of, reader_of
+    from tonnage.questions.registry import KINDS
 
     fields = read_mapping(str(path))
     if "cost" in fields:
@@ -109,7 +110,7 @@ def _request(path: Path) -> object:
 
         return simulation_of(fields)
     kind, asked = kind_of(fields)
-    if kind not in QUESTIONS:
+    if kind not in KINDS:
         return kind
     return reader_of(kind)(asked)
 

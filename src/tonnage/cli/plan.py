@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -29,52 +29,8 @@ from tonnage.cli.options import (
     today_option,
 )
 from tonnage.errors import BadRequest, echo
-from tonnage.questions.requests import REQUESTS
-
-OF_MODEL: Final = {
-    "serve": """
-    Accelerators, layout and replicas that serve MODEL at this load, within the objectives, cheapest first.
-
-    \b
-    tonnage plan serve Llama-3.1-70B --rate 4/s --traffic chat --ttft "1 s" --tpot "50 ms"
-    tonnage plan serve 8B --users 500 --traffic rag --ttft "2 s" --eu --quick
-    tonnage plan serve Qwen/Qwen3-32B --concurrency 32 --traffic code -a H100 --why
-    """,
-    "batch": """
-    The cheapest way to answer so many prompts with MODEL by a deadline, and what more speed would cost.
-
-    \b
-    tonnage plan batch 8B --items 50M --deadline "8 h" --prompt-tokens 400 --output-tokens 60
-    """,
-    "train": """
-    Accelerators, layout, time and cost of pre-training MODEL on so many tokens, by a deadline or within a budget.
-
-    \b
-    tonnage plan train 8B --tokens 100B --deadline "30 days" --seq-len 8192
-    """,
-    "finetune": """
-    Accelerators, layout, time and cost of adapting MODEL to a data set: LoRA, QLoRA, DoRA or in full.
-
-    \b
-    tonnage plan finetune 8B --method lora --examples 50k --tokens-per-example 800 --deadline "24 h"
-    """,
-    "rl": """
-    Accelerators for rollout and for training of MODEL by PPO, GRPO, RLOO or DAPO: split, layouts, time and cost.
-
-    \b
-    tonnage plan rl 8B --steps 200 --prompts-per-step 64 --response-tokens 2000 -a H100 --count 16
-    """,
-    "infer": """
-    Accelerators for cameras, images, texts or audio through MODEL, which decodes no text, and how much is used.
-
-    \b
-    tonnage plan infer ultralytics/yolov8m --streams 20 --fps 25 --latency "200 ms"
-    """,
-    "lifecycle": """
-    Make MODEL here, serve it there: one bill, one timeline, and whether one kind of accelerator could do both.
-    """,
-}
-"""Kinds of plan whose one argument is a model: what their help says, with questions that run."""
+from tonnage.questions.question import Question
+from tonnage.questions.registry import KINDS
 
 
 class _Plan(click.Group):
@@ -133,30 +89,31 @@ def _output_options(function: Command) -> Command:
     return function
 
 
-def _add_kind(kind: str, told: str) -> None:
+def _add_kind(kind: Question) -> None:
     """A command for a plan whose one argument is a model."""
 
     @name_argument("model", "models")
-    @request_options(REQUESTS[kind])
-    @request_groups(REQUESTS[kind])
+    @request_options(kind.request)
+    @request_groups(kind.request)
     @_output_options
     def answer_flags(**options: Any) -> None:
         if str(model := options["model"]).endswith((".yaml", ".yml")):
             raise BadRequest(
                 f"model: '{echo(model)}' is named as a request file; `tonnage plan {echo(model)}` answers it"
             )
-        _answer(kind, options)
+        _answer(kind.name, options)
 
-    plan.command(kind, cls=Grouped, help=told)(answer_flags)
+    plan.command(kind.name, cls=Grouped, help=kind.help)(answer_flags)
 
 
-for _kind, _told in OF_MODEL.items():
-    _add_kind(_kind, _told)
+for _question in KINDS.values():
+    if _question.help:
+        _add_kind(_question)
 
 
 @plan.command("fleet", cls=Grouped)
 @click.argument("path", metavar="REQUEST.yaml")
-@request_options(REQUESTS["fleet"])
+@request_options(KINDS["fleet"].request)
 @_output_options
 def _fleet(path: str, **options: Any) -> None:
     """The cheapest mix of accelerators and terms, by the hour, for the workloads that a file lists; flags override."""
@@ -165,7 +122,7 @@ def _fleet(path: str, **options: Any) -> None:
 
 @plan.command("own", cls=Grouped)
 @click.argument("own", metavar="INVENTORY")
-@request_options(REQUESTS["own"], argument="own")
+@request_options(KINDS["own"].request, argument="own")
 @_output_options
 def _own(own: str, **options: Any) -> None:
     """What INVENTORY serves best: "8 x A100 80GB, 4 x L40S", a request file, or recorded output of nvidia-smi …"""
@@ -196,7 +153,7 @@ def _inventory(text: str) -> dict[str, Any]:
 @click.argument("amount")
 @click.argument("model", required=False)
 @click.option("--for", "purpose_for", metavar="PURPOSE", help="the same as --purpose")
-@request_options(REQUESTS["budget"], argument=("amount", "model"))
+@request_options(KINDS["budget"].request, argument=("amount", "model"))
 @_output_options
 def _budget(purpose_for: str | None, **options: Any) -> None:
     """The largest rate, the best model or the best run that AMOUNT buys: "$3,000/month" MODEL, "$50,000"."""

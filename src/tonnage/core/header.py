@@ -41,7 +41,7 @@ from tonnage.version import __version__, can_simulate
 
 COMMUNITY = "community marketplaces and brokers are left out (--community includes them)"
 """Assumed of every request that does not include them."""
-Simulated = TypeVar("Simulated", bound=PlanHeader)
+Simulated = TypeVar("Simulated", bound=PlanHeader[Any])
 
 
 def model_facts(model: Model) -> dict[str, Any]:
@@ -173,16 +173,8 @@ def by_reason(rejected: Iterable[Rejection]) -> tuple[RejectionCount, ...]:
 
 
 Asked = TypeVar("Asked", bound=msgspec.Struct)
-
-
-class Filtered(Protocol):
-    """A request that rules out accelerators and offers."""
-
-    @property
-    def filters(self) -> Filters: ...
-
-
-Request = TypeVar("Request", bound=Filtered)
+Request = TypeVar("Request", bound=msgspec.Struct)
+"""Of any kind; those of ranked plans have `filters`."""
 
 
 class Context(Record, Generic[Request], kw_only=True):
@@ -204,7 +196,8 @@ ALL_TERMS: Final = ("on-demand", "spot", "reserved-1y", "reserved-3y")
 
 def relaxations(request: Request) -> Iterator[tuple[str, Request]]:
     """The request without each of its constraints in turn, and what was dropped, as a flag."""
-    for flag, filters in _without_each(request.filters, request.filters.__struct_fields__):
+    asked: Any = request
+    for flag, filters in _without_each(asked.filters, Filters.__struct_fields__):
         yield flag, replace(request, filters=filters)
     yield from _without_each(request, RELAXED)
     if isinstance(request, Serve):

@@ -5,104 +5,80 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from tonnage.questions.registry import KINDS, kind_of_answer
 from tonnage.report.document import EVERY, Block, Document, Text
 from tonnage.report.names import with_names
 from tonnage.report.terminal import print_blocks
 
 if TYPE_CHECKING:
-    from tonnage.questions.charts import Chart
+    from tonnage.report.charts.chart import Chart
 
 
-_LONG: Final[dict[str, str]] = {
-    "LifecyclePlan": "questions.lifecycle.page:lifecycle_document",
-    "FleetPlan": "questions.fleet.page:fleet_document",
-    "OwnPlan": "questions.own.page:own_document",
-    "BudgetPlan": "questions.budget.page:budget_document",
-    "FitAnswer": "questions.fit.page:fit_document",
-    "RentOrBuy": "questions.cost.page:rent_or_buy_document",
-    "Diagnosis": "report.diagnose:diagnosis_document",
-    "Check": "questions.check.page:check_document",
-    "Verification": "questions.check.page:verification_document",
-    "LocalAnswer": "questions.own.page_local:local_document",
-    "Advice": "questions.adopt.page_advise:advice_document",
-    "DataDiff": "report.data:diff_document",
+class _Shown(NamedTuple):
+    """Where an answer that is no plan is shown, as "package.module:function", so that one kind loads no other's."""
+
+    report: str
+    charts: str = ""
+    cut: bool = True
+    """The report takes `most`, the number of rows that are asked for; others show an answer whole."""
+    named: bool = True
+    """Ids read as names; not where they are written as they stand in files, or as they were fetched or measured."""
+
+
+_SHOWN: Final[dict[str, _Shown]] = {
+    "FitAnswer": _Shown("questions.fit.page:fit_document", charts="questions.fit.page:fit_charts"),
+    "RentOrBuy": _Shown("questions.cost.page:rent_or_buy_document", charts="questions.cost.charts:cost_charts"),
+    "Diagnosis": _Shown("report.diagnose:diagnosis_document"),
+    "Check": _Shown("questions.check.page:check_document"),
+    "Verification": _Shown("questions.check.page:verification_document", named=False),
+    "LocalAnswer": _Shown("questions.own.page_local:local_document"),
+    "Advice": _Shown("questions.adopt.page_advise:advice_document"),
+    "DataDiff": _Shown("report.data:diff_document", named=False),
+    "Simulated": _Shown(
+        "questions.simulate.page:simulation_document", charts="questions.simulate.charts:simulation_charts", cut=False
+    ),
+    "Comparison": _Shown(
+        "questions.simulate.page:comparison_document", charts="questions.simulate.charts:comparison_charts", cut=False
+    ),
+    "RlResult": _Shown("questions.predict.page:prediction_document", cut=False),
+    "Adoption": _Shown("questions.adopt.page:adoption_document", cut=False),
+    "TraceSessions": _Shown(
+        "questions.sessions.page:trace_document", charts="questions.serve.charts:trace_charts", cut=False
+    ),
+    "Breakdown": _Shown("questions.explain.page:breakdown_answer", cut=False),
+    "Measurement": _Shown("report.measure:measurement_document", cut=False, named=False),
+    "Capacity": _Shown("report.measure:capacity_document", cut=False),
+    "TrainBudget": _Shown("report.measure:budget_document", cut=False),
+    "DeviceMeasurement": _Shown("report.measure:device_document", cut=False, named=False),
+    "TrainMeasurement": _Shown("report.measure:train_measurement_document", cut=False, named=False),
+    "Calibrated": _Shown("questions.calibrate.page:calibrated_document", cut=False),
+    "MeasurePlan": _Shown("questions.calibrate.page:measure_plan_document", cut=False),
+    "History": _Shown("questions.calibrate.page:history_document", cut=False, named=False),
+    "Refreshed": _Shown("questions.calibrate.page:refreshed_document", cut=False, named=False),
+    "RefreshedModels": _Shown("questions.calibrate.page:refreshed_models_document", cut=False, named=False),
+    "Profile": _Shown("report.trace:profile_document", cut=False, named=False),
+    "Updated": _Shown("report.data:update_document", cut=False),
 }
-"""
-Name of an answer's type -> its report, as "package.module:function", so that one kind loads no other's. These take
-`most`, the number of rows that are asked for.
-"""
-_SHORT: Final[dict[str, str]] = {
-    "Simulated": "questions.simulate.page:simulation_document",
-    "Comparison": "questions.simulate.page:comparison_document",
-    "RlResult": "questions.predict.page:prediction_document",
-    "Adoption": "questions.adopt.page:adoption_document",
-    "TraceSessions": "questions.sessions.page:trace_document",
-    "Breakdown": "questions.explain.page:breakdown_answer",
-    "Measurement": "report.measure:measurement_document",
-    "Capacity": "report.measure:capacity_document",
-    "TrainBudget": "report.measure:budget_document",
-    "DeviceMeasurement": "report.measure:device_document",
-    "TrainMeasurement": "report.measure:train_measurement_document",
-    "Calibrated": "questions.calibrate.page:calibrated_document",
-    "MeasurePlan": "questions.calibrate.page:measure_plan_document",
-    "History": "questions.calibrate.page:history_document",
-    "Refreshed": "questions.calibrate.page:refreshed_document",
-    "RefreshedModels": "questions.calibrate.page:refreshed_models_document",
-    "Profile": "report.trace:profile_document",
-    "Updated": "report.data:update_document",
-}
-"""The same of answers that are shown whole."""
-_RANKED: Final = {
-    "ServePlan": "serve",
-    "TrainPlan": "train",
-    "BatchPlan": "batch",
-    "InferPlan": "infer",
-    "RlPlan": "rl",
-}
-"""Name of a plan's type that ranks options -> the room of the page with its `PAGE`."""
-_WHOLE: Final = {
-    "FleetPlan": "questions.fleet.page:explain_fleet_plan",
-    "LifecyclePlan": "questions.lifecycle.page:explain_lifecycle_plan",
-    "OwnPlan": "questions.own.page:explain_own_plan",
-    "BudgetPlan": "questions.budget.page:explain_budget_plan",
-}
-"""Name of a type of the other plans -> the report that opens its bill."""
-DOCUMENTS: Final = frozenset((*_LONG, *_SHORT, *_RANKED))
+"""By the name of the answer's type; plans are shown by the `PAGE` of their room."""
+DOCUMENTS: Final = frozenset((*_SHOWN, *(kind.answer.__name__ for kind in KINDS.values())))
 """Types that have a report."""
-EXPLANATIONS: Final = frozenset((*_WHOLE, *_RANKED))
-"""Types of plan that can be opened."""
-_WRITTEN: Final = frozenset(
-    {
-        "DataDiff",
-        "DeviceMeasurement",
-        "History",
-        "Measurement",
-        "Profile",
-        "Refreshed",
-        "RefreshedModels",
-        "TrainMeasurement",
-        "Verification",
-    }
-)
-"""Types whose ids stay as they are written: what stands in files, and what was fetched or measured."""
 
 Answer = TypeVar("Answer")
 
 
 def document_of(answer: Any, *, top: int | None = None, every: bool = False, **about: object) -> Document:
     """The answer as blocks; `top` options where it has many, or every one; otherwise the five of a first screen."""
-    kind, most = type(answer).__name__, EVERY if every else top
-    if kind in _RANKED:
-        from tonnage.report.page import page_document
-
-        return _finished(page_document(answer, _found(f"questions.{_RANKED[kind]}.page:PAGE"), most=most), answer)
-    if kind in _LONG:
-        return _finished(_found(_LONG[kind])(answer, most=most), answer)
-    return _finished(_found(_SHORT[kind])(answer, **about), answer)
+    most = EVERY if every else top
+    if (kind := kind_of_answer(answer)) is not None:
+        return _finished(kind.find("page", "PAGE").document(answer, most=most), answer)
+    shown = _SHOWN[type(answer).__name__]
+    return _finished(
+        _found(shown.report)(answer, **({"most": most} if shown.cut else about)), answer, named=shown.named
+    )
 
 
 def explanation_of(plan: Any, *, rank: int = 1) -> Document:
@@ -114,17 +90,24 @@ def explanation_of(plan: Any, *, rank: int = 1) -> Document:
     BadRequest
         The plan has no option of that rank.
     """
-    kind = type(plan).__name__
-    if kind in _RANKED:
-        from tonnage.report.page import explained
-
-        return _finished(explained(plan, _found(f"questions.{_RANKED[kind]}.page:PAGE"), rank=rank), plan)
-    return _finished(_found(_WHOLE[kind])(plan, rank=rank), plan)
+    kind = kind_of_answer(plan)
+    assert kind is not None, "whoever asks has looked whether it explains"
+    return _finished(kind.find("page", "PAGE").opened(plan, rank=rank), plan)
 
 
-def _finished(document: Document, answer: Any) -> Document:
+def charts_of(answer: Any) -> tuple[Chart, ...]:
+    """The pictures of an answer, the most telling first; none for kinds without."""
+    if (kind := kind_of_answer(answer)) is not None:
+        drawn = kind.find("page", "PAGE").charts(answer)
+    else:
+        shown = _SHOWN.get(type(answer).__name__)
+        drawn = _found(shown.charts)(answer) if shown is not None and shown.charts else ()
+    return tuple(chart for chart in drawn if chart is not None)
+
+
+def _finished(document: Document, answer: Any, *, named: bool = True) -> Document:
     """The document with names in place of ids, and with the measurements that moved its numbers, if any did."""
-    if type(answer).__name__ not in _WRITTEN:
+    if named:
         document = with_names(document)
     if not getattr(answer, "calibrations", ()):
         return document
@@ -140,7 +123,7 @@ def works(answer: Any) -> bool:
 
 def explains(answer: Any) -> bool:
     """Whether its options can be opened one by one."""
-    return type(answer).__name__ in EXPLANATIONS
+    return kind_of_answer(answer) is not None
 
 
 def _found(where: str) -> Any:
@@ -193,7 +176,6 @@ def fragment(answer: Any, *, picture: Callable[[Chart], str] | None = None) -> s
     picture : callable, optional
         The HTML that shows a chart; absent = the drawing itself, inline.
     """
-    from tonnage.questions.charts import charts_of
     from tonnage.report import html
 
     document = document_of(answer)
@@ -212,7 +194,6 @@ def plot(answer: Any, path: str) -> None:
     BadRequest
         Another suffix, nothing to draw, the `plots` extra missing, or the file cannot be written.
     """
-    from tonnage.questions.charts import charts_of
     from tonnage.report.picture import save
 
     page = fragment(answer) if path.lower().endswith(".html") else ""
@@ -242,8 +223,8 @@ def with_html_view(answer: Answer) -> Answer:
 
 def _as_html(answer: Any) -> str:
     """An answer or chart as a notebook shows it, in its own style; tables stand in without the `plots` extra."""
-    from tonnage.questions.charts.chart import Chart
     from tonnage.report import html
+    from tonnage.report.charts.chart import Chart
     from tonnage.report.document import grid
 
     drawn = importlib.util.find_spec("vl_convert") is not None

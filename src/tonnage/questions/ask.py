@@ -1,15 +1,10 @@
-"""A question as people write it, with its kind and its fields, becomes an answer, whichever face it came through.
-
-One row of `QUESTIONS` per kind names its room, which holds its reader (texts -> request) and its planner (request ->
-plan), so that asking one question imports no other.
-"""
+"""A question as people write it, with its kind and its fields, becomes an answer, whichever face it came through."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from datetime import date
-from typing import Any, Final
+from typing import Any
 
 from tonnage import catalog
 from tonnage.catalog import Additions
@@ -17,20 +12,7 @@ from tonnage.catalog.additions import any_counts
 from tonnage.core.files import read_mapping
 from tonnage.errors import BadRequest, UnknownName, echo
 from tonnage.questions.plans import Plan
-
-QUESTIONS: Final[dict[str, str]] = {
-    "serve": "serve",
-    "batch": "batch",
-    "train": "train",
-    "finetune": "train",
-    "rl": "rl",
-    "infer": "infer",
-    "lifecycle": "lifecycle",
-    "fleet": "fleet",
-    "own": "own",
-    "budget": "budget",
-}
-"""Every kind of plan, in the order people meet them -> the room that reads and plans it."""
+from tonnage.questions.registry import KINDS
 
 
 def answer(
@@ -42,7 +24,7 @@ def answer(
     Parameters
     ----------
     kind : str
-        A key of `QUESTIONS`.
+        A key of `KINDS`.
     fields : mapping
         Field name -> text or number, as in a request file without its `plan` line.
     additions : Additions
@@ -55,17 +37,16 @@ def answer(
     TonnageError
         No such kind, or a wrong request.
     """
-    if kind not in QUESTIONS:
-        raise UnknownName("kind of plan", kind, known=QUESTIONS)
+    if kind not in KINDS:
+        raise UnknownName("kind of plan", kind, known=KINDS)
     request = reader_of(kind)(fields, additions=additions)
     return planned(kind, request, additions=additions, today=today)
 
 
 def planned(kind: str, request: Any, *, additions: Additions = catalog.NOTHING, today: date | None = None) -> Plan:
     """The plan of one kind for a request that is read, with the measurements that moved its numbers."""
-    room = QUESTIONS[kind]
-    module = importlib.import_module(f"tonnage.questions.{room}.plan")
-    made: Plan = getattr(module, f"plan_{room}")(request, additions=additions, today=today)
+    question = KINDS[kind]
+    made: Plan = question.find("plan", f"plan_{question.room}")(request, additions=additions, today=today)
     if not any_counts(additions):
         return made
     from tonnage.questions.calibrate.calibrated import with_calibrations
@@ -98,13 +79,12 @@ def kind_of(request: Mapping[str, Any], *, source: str = "the request") -> tuple
     fields = dict(request)
     kind = fields.pop("plan", None)
     if kind is None:
-        others = ", ".join(list(QUESTIONS)[1:])
+        others = ", ".join(list(KINDS)[1:])
         raise BadRequest(f"'{echo(source)}' does not say what to plan; add a line 'plan: serve' (or {others})")
     return str(kind), fields
 
 
 def reader_of(kind: str) -> Callable[..., Any]:
     """What reads a request of one kind: fields -> request."""
-    module = importlib.import_module(f"tonnage.questions.{QUESTIONS[kind]}.reading")
-    reader: Callable[..., Any] = getattr(module, f"{kind}_request")
+    reader: Callable[..., Any] = KINDS[kind].find("reading", f"{kind}_request")
     return reader

@@ -8,34 +8,13 @@ import msgspec
 
 from tonnage.catalog.hub.jsonfile import decode_json
 from tonnage.core.files import read_text
-from tonnage.domain.batch_plan import BatchPlan
-from tonnage.domain.infer_plan import InferPlan
-from tonnage.domain.plan import PLAN_SCHEMA, ServePlan
-from tonnage.domain.train_plan import TrainPlan
+from tonnage.domain.plan import PLAN_SCHEMA, PlanHeader
 from tonnage.errors import BadFact, echo
 from tonnage.foreign import check_values
-from tonnage.questions.budget.answer import BudgetPlan
-from tonnage.questions.fleet.answer import FleetPlan
-from tonnage.questions.lifecycle.answer import LifecyclePlan
-from tonnage.questions.own.answer import OwnPlan
-from tonnage.questions.rl.answer import RlPlan
+from tonnage.questions.registry import KINDS
 
-Plan = ServePlan | TrainPlan | BatchPlan | LifecyclePlan | InferPlan | FleetPlan | RlPlan | OwnPlan | BudgetPlan
+Plan = PlanHeader[Any]
 """Any plan; `kind` in the file tells which."""
-
-KINDS: Final[dict[str, type[Plan]]] = {
-    "serve": ServePlan,
-    "train": TrainPlan,
-    "finetune": TrainPlan,
-    "batch": BatchPlan,
-    "lifecycle": LifecyclePlan,
-    "infer": InferPlan,
-    "rl": RlPlan,
-    "fleet": FleetPlan,
-    "own": OwnPlan,
-    "budget": BudgetPlan,
-}
-"""`kind` in a file -> the plan that it is."""
 
 SCHEMA_1: Final = "tonnage.plan/1"
 RENAMED: Final = {"choices": "sizes", "flips": "break_even", "levers": "savings"}
@@ -80,11 +59,12 @@ def plan_of_text(text: str, path: str) -> Plan:
         envelope = msgspec.json.decode(text, type=_Envelope)
         if envelope.schema != PLAN_SCHEMA:
             raise BadFact(_other_schema(path, envelope.schema))
-        noun = KINDS.get(envelope.kind or "")
-        if noun is None:
+        kind = KINDS.get(envelope.kind or "")
+        if kind is None:
             known = ", ".join(KINDS)
             raise BadFact(f"plan '{echo(path)}' is of kind '{echo(envelope.kind)}'; kinds that can be read: {known}")
-        return msgspec.json.decode(text, type=noun)
+        made: Plan = msgspec.json.decode(text, type=kind.answer)
+        return made
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadFact(f"plan '{echo(path)}' cannot be read: {echo(error)}; {_AGAIN}") from None
 

@@ -16,11 +16,9 @@ import msgspec
 from tonnage import units
 from tonnage.core.reading import request_fields
 from tonnage.domain.requests.field import Field, Group, attributes_of, groups_of
-from tonnage.questions.ask import QUESTIONS
-from tonnage.questions.requests import CASES, REQUESTS
+from tonnage.questions.registry import KINDS
+from tonnage.questions.requests import CASES
 
-REQUIRED: Final = {"lifecycle": ("months", "serve"), "fleet": ("workloads",), "own": ("own",), "budget": ("amount",)}
-"""Fields that no request of the kind goes without; of the others, the model."""
 BARE: Final = frozenset({"count", "tokens", "fraction", "years", "USD", "USD/year"})
 """Dimensions whose numbers need no unit."""
 
@@ -33,18 +31,18 @@ def request_schema() -> dict[str, Any]:
         "description": "What `tonnage plan REQUEST.yaml` reads.",
         "type": "object",
         "required": ["plan"],
-        "properties": {"plan": {"enum": list(QUESTIONS), "description": "what to plan"}},
-        "allOf": [_of_kind(kind) for kind in QUESTIONS],
+        "properties": {"plan": {"enum": list(KINDS), "description": "what to plan"}},
+        "allOf": [_of_kind(kind) for kind in KINDS],
     }
 
 
 def _of_kind(kind: str) -> dict[str, Any]:
-    struct = REQUESTS[kind]
+    question = KINDS[kind]
     return {
         "if": {"properties": {"plan": {"const": kind}}, "required": ["plan"]},
         "then": {
-            "properties": {"plan": True, **_properties(struct)},
-            "required": list(REQUIRED.get(kind, ("model",))),
+            "properties": {"plan": True, **_properties(question.request)},
+            "required": list(question.needs),
             "additionalProperties": False,
         },
     }

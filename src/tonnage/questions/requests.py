@@ -9,19 +9,12 @@ import msgspec
 from tonnage.domain.case import InferCase, ServeCase, TrainCase
 from tonnage.domain.requests.accuracy import AccuracyRequest
 from tonnage.domain.requests.cost import RentOrBuyRequest
-from tonnage.domain.requests.infer import Infer
-from tonnage.domain.requests.serve import Batch, Serve
 from tonnage.domain.requests.simulate import Simulation
-from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.rl import RlCase
 from tonnage.questions.adopt.request import Adopt
-from tonnage.questions.budget.request import Budget
 from tonnage.questions.calibrate.request import CalibrateRequest
 from tonnage.questions.fit.request import FitRequest
-from tonnage.questions.fleet.request import FleetRequest
-from tonnage.questions.lifecycle.request import LifecycleRequest
-from tonnage.questions.own.request import Own
-from tonnage.questions.rl.request import Rl
+from tonnage.questions.registry import KINDS
 from tonnage.questions.sweep.request import Sweep
 
 CASES: Final[dict[str, type[msgspec.Struct]]] = {
@@ -33,16 +26,7 @@ CASES: Final[dict[str, type[msgspec.Struct]]] = {
 """By the `kind` of a case that `tonnage predict` reads."""
 
 REQUESTS: Final[dict[str, type[msgspec.Struct]]] = {
-    "serve": Serve,
-    "batch": Batch,
-    "train": Train,
-    "finetune": FineTune,
-    "rl": Rl,
-    "infer": Infer,
-    "lifecycle": LifecycleRequest,
-    "fleet": FleetRequest,
-    "own": Own,
-    "budget": Budget,
+    **{name: question.request for name, question in KINDS.items()},
     "fit": FitRequest,
     "rent-or-buy": RentOrBuyRequest,
     "simulate": Simulation,

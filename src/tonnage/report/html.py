@@ -9,7 +9,7 @@ import html
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from tonnage.questions.charts.chart import Chart
+from tonnage.report.charts.chart import Chart
 from tonnage.report.document import Block, Command, Headline, Meter, Meters, Note, Section, Table, grid
 
 OPEN_SECTIONS: Final = 3
@@ -173,7 +173,7 @@ def _inline(chart: Chart) -> str:
     """The drawing itself, for readers without a server; both grounds, chosen by the reader's setting."""
     import base64
 
-    from tonnage.questions.charts.chart import svg
+    from tonnage.report.charts.chart import svg
 
     def link(theme: str) -> str:
         return "data:image/svg+xml;base64," + base64.b64encode(svg(chart, theme=theme).encode()).decode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.plan import PlanHeader, RankedPlan
@@ -42,7 +42,12 @@ from tonnage.report.wording import (
     spread_usd,
 )
 
+if TYPE_CHECKING:
+    from tonnage.report.charts.chart import Chart
+
 Ranked = RankedPlan[Any, Any]
+Charts = Callable[..., "tuple[Chart | None, ...]"]
+"""Pictures of a plan, and None for those that have nothing to show."""
 SHOWN: Final = 8
 """Options whose verdict stands under --why."""
 TIE: Final = " [not distinguishable from option 1 (within error)]"
@@ -109,10 +114,33 @@ class Page(Record, kw_only=True):
     """(option, short name) -> its accelerators."""
     linked: bool = True
     """Rows lead to the option that they are."""
+    charts: Charts = lambda _: ()
+
+    def document(self, plan: Ranked, *, most: int | None) -> Document:
+        """The plan as blocks: what is decided upon, and why it is so."""
+        return _document(plan, self, most=most)
+
+    def opened(self, plan: Ranked, *, rank: int) -> Document:
+        """
+        The option of that rank opened into its parts, then how the plan was made; only that where it has no options.
+
+        Raises
+        ------
+        BadRequest
+            The plan has no option of that rank.
+        """
+        return _opened(plan, self, rank=rank)
 
 
-def page_document(plan: Ranked, page: Page, *, most: int | None) -> Document:
-    """The plan as blocks: what is decided upon, and why it is so."""
+class WholePage(Record, kw_only=True):
+    """The page of a plan that ranks no options: `document` and `opened` as those of `Page`."""
+
+    document: Callable[..., Document]
+    opened: Callable[..., Document]
+    charts: Charts = lambda _: ()
+
+
+def _document(plan: Ranked, page: Page, *, most: int | None) -> Document:
     question = page.question(plan)
     if plan.options:
         few, best = () if most else page.few(plan), plan.options[0]
@@ -170,15 +198,7 @@ def _reasons(plan: Ranked, page: Page) -> tuple[Section, ...]:
     )
 
 
-def explained(plan: Ranked, page: Page, *, rank: int) -> Document:
-    """
-    The option of that rank opened into its parts, then how the plan was made; only that where it has no options.
-
-    Raises
-    ------
-    BadRequest
-        The plan has no option of that rank.
-    """
+def _opened(plan: Ranked, page: Page, *, rank: int) -> Document:
     opened: dict[str, Contents] = {}
     if plan.options:
         option = option_at_rank(plan.options, rank)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import BadRequest, echo
-from tonnage.questions.charts.chart import Chart, renderer, specification
+from tonnage.report.charts.chart import Chart, renderer, specification
 from tonnage.report.html import figures, standalone
 
 SUFFIXES: Final = (".svg", ".png", ".html")

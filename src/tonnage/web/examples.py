@@ -4,19 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-WORKLOADS: Final = """\
-- name: assistant
-  model: 8B
-  rate: 8/s
-  traffic: chat
-  ttft: 1 s
-  tpot: 60 ms
-- name: nightly summaries
-  kind: batch
-  model: 8B
-  items: 1M
-  window: 22-6
-"""
 WAYS: Final = """\
 small steps: {engine_options: {max_num_batched_tokens: 512}}
 as it is: {}

@@ -91,7 +91,7 @@ class Jobs:
         self.pictures = Lane(
             spawn_context(),
             settings=behind,
-            warm="tonnage.questions.charts",
+            warm="tonnage.questions.answers",
             workers=1,
             limits=many,
             patience_s=PATIENCE_S,

@@ -23,6 +23,7 @@ from tonnage.domain.requests.field import Field
 from tonnage.domain.train_plan import TrainPlan
 from tonnage.export import Offered
 from tonnage.questions.answers import explains, explanation_of
+from tonnage.questions.question import LENGTHS
 from tonnage.record import Record
 from tonnage.report import html
 from tonnage.report.document import Section, grid
@@ -32,7 +33,7 @@ from tonnage.report.wording import figure_name
 from tonnage.version import __version__
 from tonnage.web.listings import LISTINGS, ListingView, accuracy_rows, cheapest_rows, counts
 from tonnage.web.measured import CHOICE, NONE
-from tonnage.web.questions import LENGTHS, OWN_LENGTHS, QUESTIONS, Question, field_problems, nest_form_names
+from tonnage.web.questions import OWN_LENGTHS, QUESTIONS, Question, field_problems, nest_form_names
 from tonnage.web.records import Kept, Limits
 from tonnage.web.view import answer_view, linked_picture, without_commands
 from tonnage.web.what_if import WhatIf, changes_text, form_fields, moved_figures, value, what_ifs

@@ -18,15 +18,17 @@ from tonnage.domain.requests.field import Field, accelerator_field, groups_of
 from tonnage.domain.sessions import TraceSessions
 from tonnage.domain.simulate import Simulated
 from tonnage.errors import BadRequest, TonnageError, echo
+from tonnage.questions import question as kinds
 from tonnage.questions.adopt.advice import Advice
 from tonnage.questions.adopt.answer import Adoption
 from tonnage.questions.compare.answer import Comparison
 from tonnage.questions.fit.answer import FitAnswer
 from tonnage.questions.own.request_local import LocalRequest
-from tonnage.questions.plans import KINDS
+from tonnage.questions.question import LENGTHS, LLAMA_8B
+from tonnage.questions.registry import KINDS
 from tonnage.questions.requests import REQUESTS
 from tonnage.record import Record
-from tonnage.web.examples import CASE, LOG, METRICS, SERVICE, WAYS, WORKLOADS
+from tonnage.web.examples import CASE, LOG, METRICS, SERVICE, WAYS
 from tonnage.web.measured import with_choice
 
 
@@ -96,15 +98,11 @@ _COMPARE_FIELDS: Final = (
     Field("a name and what differs, a line each; left out: static, dynamic, continuous and disaggregated", name="ways"),
 )
 
-_QUICKER: Final = (
-    "ask with quick: true (averages), name an accelerator or a provider, or ask on the command line, which has no limit"
-)
 _SHORTER: Final = (
     "ask for fewer requests (traffic.requests: 20000) or without capacity, or follow it as a job without a limit: "
     "the same fields at GET /progress"
 )
 
-LLAMA_8B: Final = "meta-llama/Llama-3.1-8B-Instruct"
 
 _EXPLAIN_FIELDS: Final = (
     Field("a plan or prediction as JSON, or a case as YAML: pasted, or chosen as a file", name="file"),
@@ -125,100 +123,18 @@ _ADVISE_FIELDS: Final = (
 
 OWN_LENGTHS: Final = "own"
 """In place of a traffic profile: the lengths that are stated."""
-LENGTHS: Final = ("prompt_tokens", "output_tokens")
 
 
-def _plan(kind: str, **row: Any) -> Question:
+def _plan(question: kinds.Question) -> Question:
     """The form of a kind of plan."""
-    return Question(path=f"plan/{kind}", kind=kind, fields=_form(REQUESTS[kind]), answers=KINDS[kind], **row)
+    path, fields, form = f"plan/{question.name}", _form(question.request), msgspec.structs.asdict(question.form)
+    return Question(path=path, kind=question.name, fields=fields, answers=question.answer, **form)
 
 
 QUESTIONS: Final[dict[str, Question]] = {
     question.path: with_choice(question)
     for question in (
-        _plan(
-            "serve", title="Serve a model", short="Serve",
-            about="Requests and objectives in; accelerators, layout, latency and the bill out.",
-            at_first="quick",
-            essentials=("model", "rate", "concurrency", "users", "traffic", *LENGTHS, "ttft", "tpot", "budget", "eu",
-                        "accelerator", "precision"),
-            example={"model": "meta-llama/Llama-3.1-70B-Instruct", "rate": "4/s", "traffic": "chat", "ttft": "1 s",
-                     "tpot": "50 ms"},
-            instead=_QUICKER,
-        ),
-        _plan(
-            "finetune", title="Fine-tune a model", short="Fine-tune",
-            about="A data set and a method in; accelerators, hours and dollars out.",
-            essentials=("model", "method", "examples", "tokens_per_example", "epochs", "deadline", "budget", "eu",
-                        "accelerator"),
-            example={"model": LLAMA_8B, "method": "lora", "examples": "50k", "tokens_per_example": "800",
-                     "deadline": "24 h"},
-        ),
-        _plan(
-            "train", title="Train from scratch", short="Train",
-            about="Tokens and a deadline in; accelerators, parallelism, days and dollars out.",
-            essentials=("model", "tokens", "seq_len", "deadline", "budget", "precision", "eu", "accelerator"),
-            example={"model": LLAMA_8B, "tokens": "100B", "deadline": "30 days", "seq_len": "8192"},
-        ),
-        _plan(
-            "batch", title="Batch inference",
-            about="Prompts and a deadline in; the cheapest machines that are done in time out.",
-            essentials=("model", "items", "deadline", "traffic", "prompt_tokens", "output_tokens", "budget", "eu",
-                        "accelerator"),
-            example={"model": LLAMA_8B, "items": "50M", "deadline": "8 h", "prompt_tokens": "400",
-                     "output_tokens": "60"},
-        ),
-        _plan(
-            "lifecycle", title="Train, then serve",
-            about="How it is made and how it is served in; one bill and one timeline out.",
-            at_first="quick",
-            essentials=("model", "months", "finetune.method", "finetune.tokens", "finetune.deadline", "serve.rate",
-                        "serve.traffic", "serve.ttft", "serve.tpot", "serve.eu"),
-            example={"model": LLAMA_8B, "months": "12", "finetune.method": "lora", "finetune.tokens": "40M",
-                     "serve.rate": "4/s", "serve.traffic": "chat", "serve.ttft": "1 s"},
-            instead=_QUICKER,
-        ),
-        _plan(
-            "rl", title="Reinforcement learning",
-            about="Steps and lengths of rollouts in; accelerators for rollout and training, their split and cost out.",
-            essentials=("model", "algorithm", "steps", "prompts_per_step", "responses_per_prompt", "prompt_tokens",
-                        "response_tokens", "max_response_tokens", "staleness", "accelerator", "count", "deadline",
-                        "eu"),
-            example={"model": LLAMA_8B, "steps": "200", "prompts_per_step": "64", "responses_per_prompt": "16",
-                     "response_tokens": "2000", "accelerator": "H100", "count": "16"},
-        ),
-        _plan(
-            "infer", title="Vision, speech and embeddings",
-            about="Cameras, images, texts or audio in; how many accelerators and how much of them is used out.",
-            essentials=("model", "streams", "fps", "rate", "audio", "latency", "resolution", "frame", "precision",
-                        "eu", "accelerator"),
-            example={"model": "ultralytics/yolov8m", "streams": "20", "fps": "25", "frame": "1080p",
-                     "resolution": "640", "latency": "200 ms", "precision": "fp16, int8"},
-        ),
-        _plan(
-            "fleet", title="Several workloads, one fleet",
-            about="All your services, batches and machines in; which instances in which hours, on which terms, out.",
-            at_first="quick", written=("workloads", "own", "quotas"),
-            essentials=("workloads", "provider", "region", "term", "zones", "budget", "eu", "quotas", "own"),
-            example={"workloads": WORKLOADS, "provider": "gcp"},
-            instead="ask with quick: true (averages), for fewer workloads or accelerators, or on the command line, "
-                    "which has no limit",
-        ),
-        _plan(
-            "own", title="My accelerators", button="See what they serve",
-            about="What is there in; what each group serves best, what is missing, and what it draws out.",
-            written=("workloads",),
-            essentials=("own", "workloads", "traffic", "min_speed", "one_box", "host_memory", "site_power",
-                        "electricity"),
-            example={"own": "8 x A100 80GB, 4 x L40S", "traffic": "chat", "min_speed": "20"},
-        ),
-        _plan(
-            "budget", title="What a budget buys", button="See what it buys",
-            about="An amount in; the largest rate, the best model, or the best training run that it pays out.",
-            essentials=("amount", "purpose", "model", "rate", "traffic", "ttft", "tpot", "tokens", "deadline", "eu",
-                        "accelerator"),
-            example={"amount": "$3,000/month", "model": LLAMA_8B, "traffic": "chat", "ttft": "1 s", "tpot": "50 ms"},
-        ),
+        *map(_plan, KINDS.values()),
         Question(
             path="fit", title="Does it fit?", short="Check fit", button="Check",
             about="A model and an accelerator in; what fills the memory, and the largest context and batch, out.",

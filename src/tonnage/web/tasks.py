@@ -144,8 +144,8 @@ def changes_page(
 
 def chart(_: Settings, *, kept: Kept, name: str, theme: str, form: str) -> bytes | None:
     """One picture of a kept answer, drawn or as its Vega-Lite document; absent where it has none of that name."""
-    from tonnage.questions.charts import charts_of
-    from tonnage.questions.charts.chart import specification, svg
+    from tonnage.questions.answers import charts_of
+    from tonnage.report.charts.chart import specification, svg
 
     found = next((found for found in charts_of(kept.answer) if found.name == name), None)
     if found is None:
@@ -158,7 +158,7 @@ def chart(_: Settings, *, kept: Kept, name: str, theme: str, form: str) -> bytes
 
 def vega(_: Settings) -> bytes:
     """The library that draws charts in a browser, from the package that draws them here."""
-    from tonnage.questions.charts.chart import renderer
+    from tonnage.report.charts.chart import renderer
 
     bundle: str = renderer().javascript_bundle("window.vegaEmbed = vegaEmbed;")
     return bundle.encode()

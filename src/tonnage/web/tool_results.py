@@ -91,7 +91,8 @@ def call(name: str, arguments: Mapping[str, Any], *, additions: Additions) -> Re
 
 def _charts(answer: Any) -> tuple[tuple[str, str], ...]:
     """The pictures of an answer, the most telling first, as clients that draw Vega-Lite take them."""
-    from tonnage.questions.charts import charts_of, specification
+    from tonnage.questions.answers import charts_of
+    from tonnage.report.charts.chart import specification
 
     return tuple((chart.name, msgspec.json.encode(specification(chart)).decode()) for chart in charts_of(answer))
 

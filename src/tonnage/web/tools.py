@@ -17,11 +17,12 @@ from typing import Any, Final
 from tonnage.catalog import Additions
 from tonnage.domain.requests.field import Field
 from tonnage.errors import TonnageError
+from tonnage.questions.question import LLAMA_8B
 from tonnage.record import Record
 from tonnage.version import __version__
 from tonnage.web.jobs import Jobs
 from tonnage.web.measured import CHOICE
-from tonnage.web.questions import LLAMA_8B, QUESTIONS, Question, nest_form_names
+from tonnage.web.questions import QUESTIONS, Question, nest_form_names
 from tonnage.web.records import Limits, Settings, TooLong
 from tonnage.web.tool_results import CATALOGUE_KINDS, MOST_CASES, MOST_ROWS, MOST_SOURCES, PREDICT, TOOLS, Result
 from tonnage.web.workers import stop_starts

@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tonnage.domain.machine import LocalAnswer
-from tonnage.questions.answers import document_of, explains, explanation_of, works
-from tonnage.questions.charts import Chart, charts_of
+from tonnage.questions.answers import charts_of, document_of, explains, explanation_of, works
 from tonnage.record import Record
 from tonnage.report import html
+from tonnage.report.charts.chart import Chart
 from tonnage.report.document import Block, Document, Headline, Meter, Meters, Note, Section, Table, Text
 from tonnage.report.metrics import OBJECTIVES
 from tonnage.report.names import in_names, model_name

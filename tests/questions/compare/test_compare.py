@@ -8,8 +8,7 @@ import pytest
 
 import tonnage
 from tonnage.errors import BadRequest, TonnageError
-from tonnage.questions.answers import blocks_of
-from tonnage.questions.charts import charts_of
+from tonnage.questions.answers import blocks_of, charts_of
 from tonnage.questions.compare.answer import Comparison
 from tonnage.questions.compare.compare import compare, compare_figures, configurations_of
 from tonnage.report.markdown import markdown

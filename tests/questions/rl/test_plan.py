@@ -12,9 +12,8 @@ import tonnage
 from tonnage import catalog
 from tonnage.errors import BadRequest
 from tonnage.pricing.energy import IDLE_DRAW
-from tonnage.questions.answers import document_of, explanation_of
+from tonnage.questions.answers import charts_of, document_of, explanation_of
 from tonnage.questions.ask import answer
-from tonnage.questions.charts import charts_of
 from tonnage.questions.plans import plan_of_text
 from tonnage.questions.rl.answer import RlPlan
 from tonnage.questions.rl.plan import plan_rl

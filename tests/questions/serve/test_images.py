@@ -10,8 +10,7 @@ import pytest
 
 from tonnage.domain.plan import PoolWorkers, ServeOption, ServePlan
 from tonnage.errors import BadRequest
-from tonnage.questions.answers import blocks_of
-from tonnage.questions.charts import charts_of
+from tonnage.questions.answers import blocks_of, charts_of
 from tonnage.questions.launchable import launchable_option
 from tonnage.questions.serve.plan import plan_serve
 from tonnage.questions.serve.reading import serve_request

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.sweeps import examples
 
 from tonnage.domain.plan import PLAN_SCHEMA, ServePlan
-from tonnage.questions.answers import document_of
-from tonnage.questions.charts import charts_of
+from tonnage.questions.answers import charts_of, document_of
 from tonnage.questions.serve.plan import plan_serve
 from tonnage.questions.serve.reading import serve_request
 

@@ -11,7 +11,7 @@ from tests.questions.sessions.test_fit import SIZE, played
 from tonnage.catalog.traces import Trace
 from tonnage.cli.trace import trace as command
 from tonnage.errors import BadFact
-from tonnage.questions.charts import charts_of
+from tonnage.questions.answers import charts_of
 from tonnage.questions.sessions.logs import first_half, hits_over_size, trace_sessions
 
 

@@ -10,9 +10,10 @@ import pytest
 
 import tonnage
 from tonnage.domain.answer import Quantity
-from tonnage.questions.charts import Chart, charts_of, specification
-from tonnage.questions.charts.memory import memory_chart
+from tonnage.questions.answers import charts_of
 from tonnage.questions.cost.charts import _owned_line
+from tonnage.report.charts.chart import Chart, specification
+from tonnage.report.charts.memory import memory_chart
 from tonnage.units import read
 
 GIB = 1024.0**3

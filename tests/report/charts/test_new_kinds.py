@@ -9,9 +9,10 @@ import pytest
 import tonnage
 from tonnage.domain.plan import LoadPoint
 from tonnage.domain.requests.common import Slo
-from tonnage.questions.charts import charts_of, specification
-from tonnage.questions.charts.options import Axis, Point, options_chart
+from tonnage.questions.answers import charts_of
 from tonnage.questions.serve.charts import load_chart
+from tonnage.report.charts.chart import specification
+from tonnage.report.charts.options import Axis, Point, options_chart
 
 
 def test_cameras_have_their_pictures() -> None:

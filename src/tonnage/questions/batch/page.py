@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.domain.batch_plan import BatchOption, BatchPlan, TradeOff, cheapest_on
+from tonnage.questions.train.charts import batch_charts
 from tonnage.report.document import Contents, Meter, Table, Text, grid
 from tonnage.report.names import engine_title, model_name, product
 from tonnage.report.page import COST, PROVIDER, REGION, TERM, TIME, Page, at
@@ -182,6 +183,7 @@ CELLS: Final = (
     at(PROVIDER, 3), at(TERM, 2), at(REGION, 6),
 )  # fmt: skip
 PAGE: Final = Page(
+    charts=batch_charts,
     question=_question, answer=_recommendation, meters=_meters,
     cells=lambda *_: CELLS, risks=_risks, why=_why, parts=_parts,
     tried="configurations", used=used_of,

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.core.calibration_use import Run, at_once
 from tonnage.core.deployment import case_of, deploy
 from tonnage.core.driver import Found, Kind, alone, plan_or_relax
 from tonnage.core.error_model import chance_of, end_at
@@ -320,3 +321,10 @@ BATCH: Final[Kind[Batch, Context[Batch], BatchOption, BatchPlan]] = Kind(
     assumed=narrative.assumptions,
     measured=lambda asked, miss: alone(asked.request, miss),
 )
+
+
+def runs(plan: BatchPlan, _: Additions) -> Iterator[Run]:
+    """The configurations that its numbers rest on, as calibrations know them: the best option first."""
+    model, lengths = plan.request.model, plan.request.lengths
+    for option in plan.options:
+        yield at_once(option.configuration, model=model, lengths=lengths, concurrency=option.concurrency)

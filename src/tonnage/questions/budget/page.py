@@ -22,7 +22,7 @@ from tonnage.report.document import (
     sections,
 )
 from tonnage.report.names import model_name, part_name
-from tonnage.report.page import explained_whole
+from tonnage.report.page import WholePage, explained_whole
 from tonnage.report.screen import first_screen, held_text, price_dates, stale_text
 from tonnage.report.wording import (
     chance_text,
@@ -40,7 +40,7 @@ Screen = Callable[..., tuple[Block, ...]]
 """A first screen whose question, measurement and last line are given."""
 
 
-def budget_document(plan: BudgetPlan, *, most: int | None = None) -> Document:
+def _document(plan: BudgetPlan, *, most: int | None) -> Document:
     """The plan as blocks; `top` models in the table, or every one."""
     screen = partial(first_screen, question=_question(plan), measure=plan.measure_first, rest=Note(hint=REST))
     if plan.models:
@@ -52,7 +52,7 @@ def budget_document(plan: BudgetPlan, *, most: int | None = None) -> Document:
     return Document(first, _why(plan))
 
 
-def explain_budget_plan(plan: BudgetPlan, *, rank: int = 1) -> Document:
+def _opened(plan: BudgetPlan, *, rank: int) -> Document:
     """
     The plan with the bill of its first line opened; `rank` is a line of it.
 
@@ -215,3 +215,6 @@ def _why(plan: BudgetPlan) -> tuple[Section, ...]:
             "Assumptions": [*plan.provenance.assumed, *quality],
         }
     )
+
+
+PAGE: Final = WholePage(document=_document, opened=_opened)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 from functools import partial
 from typing import Final
@@ -14,6 +14,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.downloads import BENCHMARK, downloads, published_score
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.core.calibration_use import Run, TrainRun, at_once
 from tonnage.core.header import provenance
 from tonnage.core.measure_first import (
     MINUTES,
@@ -345,3 +346,12 @@ def _affordable(
         next_rate_per_s=beyond,
         next_usd_per_month=costs,
     )
+
+
+def runs(plan: BudgetPlan, _: Additions) -> Iterator[Run]:
+    """The configurations that its numbers rest on, as calibrations know them: the best option first."""
+    if (serve := plan.request.serve) is not None:
+        for one in plan.models:
+            held = one.option.capacity.concurrency
+            yield at_once(one.option.configuration, model=one.model, lengths=serve.lengths, concurrency=held)
+    yield from (TrainRun(tune.model, tune.configuration) for tune in plan.tunes)

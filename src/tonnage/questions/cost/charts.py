@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tonnage.domain.cost import Rent, RentOrBuy
-from tonnage.questions.charts.chart import Chart, axis, colour, layer_charts, log_axis, names, records
+from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, names, records
 from tonnage.report.names import provider_name
 
 MOST_RENTS: Final = 5

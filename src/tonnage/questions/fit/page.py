@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tonnage.questions.fit.answer import FitAnswer, FitRow, Rule
+from tonnage.report.charts.chart import Chart
+from tonnage.report.charts.memory import memory_chart
 from tonnage.report.document import (
     Block,
     Document,
@@ -232,3 +234,8 @@ def _rules(rules: tuple[Rule, ...]) -> Table:
         for rule in rules
     ]
     return grid(["rule~", "by the rule>", "computed>", "rule off by>", "because it~"], rows)
+
+
+def fit_charts(answer: FitAnswer) -> tuple[Chart | None, ...]:
+    """What fills the memory of each accelerator."""
+    return (memory_chart(answer.rows, lambda row: f"{row.count} x {row.name}"),)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.questions.charts.chart import Chart, axis, colour, records
 from tonnage.questions.fleet.answer import FleetPlan, PoolInstances
+from tonnage.report.charts.chart import Chart, axis, colour, records
 
 MOST_LINES: Final = 12
 

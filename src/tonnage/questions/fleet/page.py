@@ -14,6 +14,7 @@ from tonnage.questions.fleet.answer import (
     HourRange,
     PoolInstances,
 )
+from tonnage.questions.fleet.charts import fleet_charts
 from tonnage.report.document import (
     Block,
     Document,
@@ -25,7 +26,7 @@ from tonnage.report.document import (
 )
 from tonnage.report.metrics import OBJECTIVES, objectives
 from tonnage.report.names import model_name, part_name, provider_name
-from tonnage.report.page import explained_whole
+from tonnage.report.page import WholePage, explained_whole
 from tonnage.report.screen import ROWS, by_averages, dates_to, first_screen, left_out, no_plan, price_dates
 from tonnage.report.wording import commitment_text, money, plural, shortages_text
 from tonnage.units import show, whole_percent
@@ -42,7 +43,7 @@ LEFT_OUT: Final = 8
 """Accelerators left out that --why names."""
 
 
-def fleet_document(plan: FleetPlan, *, most: int | None = None) -> Document:
+def _document(plan: FleetPlan, *, most: int | None) -> Document:
     """The plan as blocks; `top` kinds of instance in the table, or every one."""
     if plan.bill is None:
         return Document(no_plan(plan, question=_question(plan), what="accelerators"), _why(plan))
@@ -235,7 +236,7 @@ def _why(plan: FleetPlan, *, left: int = LEFT_OUT) -> tuple[Block, ...]:
     )
 
 
-def explain_fleet_plan(plan: FleetPlan, *, rank: int = 1) -> Document:
+def _opened(plan: FleetPlan, *, rank: int) -> Document:
     """The plan with every line of its bill and all that was left out, each with where it comes from."""
     why = _why(plan, left=len(plan.rejected))
     return explained_whole(plan, why, question=_question(plan), bill=plan.bill, title="The month's bill, opened")
@@ -327,3 +328,6 @@ def _when(hours: tuple[HourRange, ...], *, what: str, short: bool = False) -> st
         counts = [one.count for one in hours]
         return f"{show(min(counts), 'count')} to {show(max(counts), 'count')}, mean {show(mean, 'count')}"
     return ", ".join(f"{show(one.count, 'count')} at {one.start}-{one.stop}h" for one in hours if one.count)
+
+
+PAGE: Final = WholePage(document=_document, opened=_opened, charts=fleet_charts)

@@ -9,7 +9,7 @@ the load is raised and the programme asked again.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
 from functools import partial
 from typing import Final
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.rows import data_version
+from tonnage.core.calibration_use import Run, TrainRun, at_once
 from tonnage.core.commitments import commitments_assumed
 from tonnage.core.header import Loser, by_reason, quick_without_simulator
 from tonnage.core.stop import best_is_known, stop_asked
@@ -380,3 +381,20 @@ def _rejections(
         ]
     # What the request itself rules out by name is no news.
     return (*lines, *(one for one in excluded if one.verdict.limit not in _NAMED))
+
+
+def runs(plan: FleetPlan, _: Additions) -> Iterator[Run]:
+    """The configurations that its numbers rest on, as calibrations know them: the best option first."""
+    asked = {workload.name: workload for workload in plan.request.workloads}
+    for replica in plan.replicas:
+        serve = asked[replica.workload].serve
+        if serve is not None and replica.configuration is not None:
+            yield at_once(replica.configuration, model=serve.model, lengths=serve.lengths, concurrency=_FLEET_LOAD)
+    for found in plan.runs:
+        run = asked[found.workload].run
+        if run is not None:
+            yield TrainRun(run.model, found.configuration)
+
+
+_FLEET_LOAD: Final = 16.0
+"""Requests in flight at which a replica of a fleet is looked at, whose load changes by the hour. Chosen."""

@@ -8,6 +8,7 @@ import msgspec
 
 from tonnage.domain.answer import Quantity
 from tonnage.domain.infer_plan import InferOption, InferPlan
+from tonnage.questions.infer.charts import infer_charts
 from tonnage.report.document import UNKNOWN, Contents, Meter, Text
 from tonnage.report.names import engine_title, model_name, product, provider_name
 from tonnage.report.page import EVIDENCE, SHOWN, Page
@@ -208,6 +209,7 @@ CELLS: Final = (
     ("provider<3", lambda option: provider_name(option.bill.provider) if option.bill else "to buy"),
 )
 PAGE: Final = Page(
+    charts=infer_charts,
     question=_question,
     ranking=_ranking,
     answer=_recommendation,

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.questions.lifecycle.answer import LifecyclePlan, SavingsOption
+from tonnage.questions.serve.charts import serve_charts
 from tonnage.questions.serve.page import PAGE as SERVE_PAGE
 from tonnage.questions.serve.page import chance_name, latency_meters, serve_question
+from tonnage.questions.train.charts import timeline_chart
 from tonnage.questions.train.page import PAGE as TRAIN_PAGE
 from tonnage.questions.train.page import train_question
+from tonnage.report.charts.chart import Chart
 from tonnage.report.document import (
     Block,
     Document,
@@ -19,7 +22,7 @@ from tonnage.report.document import (
     sections,
 )
 from tonnage.report.names import model_name, part_name, provider_name
-from tonnage.report.page import explained, usd_table
+from tonnage.report.page import WholePage, usd_table
 from tonnage.report.screen import (
     ROWS,
     Pick,
@@ -48,7 +51,7 @@ TYPES: Final = 8
 """Accelerators that could do both, under --why."""
 
 
-def lifecycle_document(plan: LifecyclePlan, *, most: int | None = None) -> Document:
+def _document(plan: LifecyclePlan, *, most: int | None) -> Document:
     """The plan as blocks; `top` kinds of accelerator that could do both, or every one."""
     why = _why(plan, kinds=most or TYPES)
     if plan.bill is None:
@@ -190,7 +193,7 @@ def _lever(lever: SavingsOption) -> str:
     return f"{lever.change}: {money(lever.usd)}, {lever.what}{quality}"
 
 
-def explain_lifecycle_plan(plan: LifecyclePlan, *, rank: int = 1) -> Document:
+def _opened(plan: LifecyclePlan, *, rank: int) -> Document:
     """
     The life, then both of its plans opened; `rank` chooses the option of each.
 
@@ -203,8 +206,8 @@ def explain_lifecycle_plan(plan: LifecyclePlan, *, rank: int = 1) -> Document:
     if plan.bill is not None:
         why += sections({"The whole bill, opened": parts_table(plan.bill)})
     for title, half in (
-        ("Training", explained(plan.make, TRAIN_PAGE, rank=rank)),
-        ("Serving", explained(plan.serve, SERVE_PAGE, rank=rank)),
+        ("Training", TRAIN_PAGE.opened(plan.make, rank=rank)),
+        ("Serving", SERVE_PAGE.opened(plan.serve, rank=rank)),
     ):
         why += [
             Section(f"{title}: {block.title}", block.blocks) if isinstance(block, Section) else block
@@ -212,3 +215,10 @@ def explain_lifecycle_plan(plan: LifecyclePlan, *, rank: int = 1) -> Document:
         ]
     question = first_screen(question=_question(plan), answer=plan.sentence, good=plan.feasible)
     return Document(question, tuple(why))
+
+
+def _charts(plan: LifecyclePlan) -> tuple[Chart | None, ...]:
+    return (*serve_charts(plan.serve), timeline_chart(plan.timeline))
+
+
+PAGE: Final = WholePage(document=_document, opened=_opened, charts=_charts)

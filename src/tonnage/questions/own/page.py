@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tonnage.questions.fleet.page import fleet_document
+from tonnage.questions.fleet.page import PAGE as FLEET_PAGE
 from tonnage.questions.own.answer import OwnedAnswer, OwnPlan, OwnRow
 from tonnage.report.document import (
     EVERY,
@@ -20,7 +20,7 @@ from tonnage.report.document import (
     sections,
 )
 from tonnage.report.names import model_name, part_name, provider_name
-from tonnage.report.page import explained_whole
+from tonnage.report.page import WholePage, explained_whole
 from tonnage.report.screen import first_screen
 from tonnage.report.wording import money, option_at_rank, percent, plural
 from tonnage.units import show
@@ -32,7 +32,7 @@ WHOLE: Final = 0.995
 REST: Final = "Why, assumptions, sources: --why"
 
 
-def own_document(plan: OwnPlan, *, most: int | None = None) -> Document:
+def _document(plan: OwnPlan, *, most: int | None) -> Document:
     """The plan as blocks; `top` models of each group, or every one."""
     able = plan.able
     shown = most or max(1, (LINES if plan.shared is None else LINES - 2) // max(1, len(able)))
@@ -50,7 +50,7 @@ def own_document(plan: OwnPlan, *, most: int | None = None) -> Document:
     return Document(first, _why(plan))
 
 
-def explain_own_plan(plan: OwnPlan, *, rank: int = 1) -> Document:
+def _opened(plan: OwnPlan, *, rank: int) -> Document:
     """
     Every group whole, and the bill of their power opened; `rank` is a group.
 
@@ -222,7 +222,7 @@ def _idle(plan: OwnPlan) -> list[str]:
 def _why(plan: OwnPlan) -> tuple[Block, ...]:
     able = plan.able
     commands = [f"{group.name}: {group.rows[0].command}" for group in able if group.rows[0].command]
-    shared = fleet_document(plan.shared).why if plan.shared is not None else ()
+    shared = FLEET_PAGE.document(plan.shared, most=None).why if plan.shared is not None else ()
     return sections(
         {
             "Answer": plan.sentence,
@@ -293,3 +293,6 @@ def _site(plan: OwnPlan) -> tuple[Table | str | None, ...]:
     said += f"; {show(left, 'W')} are free" if left >= 0 else f": {show(-left, 'W')} too much"
     told = f"{said}. Were all of it like {site.group} with {model_name(site.model)}:"
     return told, grid(["board limit", "accelerators>", "tokens/s>", "tokens/s per MW>"], rows)
+
+
+PAGE: Final = WholePage(document=_document, opened=_opened)

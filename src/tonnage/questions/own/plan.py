@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
+from typing import Final
+
+from msgspec.structs import replace
 
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.downloads import BENCHMARK
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.core.calibration_use import Run, at_once
 from tonnage.core.header import provenance
 from tonnage.core.host import USUAL_LOAD
 from tonnage.core.machine import host_of
@@ -17,15 +22,20 @@ from tonnage.core.measure_first import Rival, narrows
 from tonnage.core.stock import tariff
 from tonnage.domain.answer import Basis, Quantity, Verdict
 from tonnage.domain.calibration import FirstMeasurement
-from tonnage.domain.plan import PLAN_SCHEMA
+from tonnage.domain.case import ServeCase
+from tonnage.domain.layout import Engine, Layout
+from tonnage.domain.plan import PLAN_SCHEMA, Configuration
+from tonnage.domain.precision import Precision
 from tonnage.domain.refusal import refusal
+from tonnage.domain.requests.common import Lengths
+from tonnage.engines.registry import find_engine, unlisted_engine
 from tonnage.pricing.bills import HOURS_PER_MONTH
 from tonnage.pricing.energy import IDLE_DRAW
 from tonnage.questions.fleet.answer import FleetPlan, PoolInstances
 from tonnage.questions.fleet.plan import plan_fleet
 from tonnage.questions.fleet.request import FleetRequest, OwnMachine
 from tonnage.questions.fleet.stock import OWNED
-from tonnage.questions.own.answer import Beside, OwnedAnswer, OwnPlan
+from tonnage.questions.own.answer import Beside, OwnedAnswer, OwnPlan, OwnRow
 from tonnage.questions.own.groups import answer_group, part_of
 from tonnage.questions.own.local import no_files
 from tonnage.questions.own.mixed import mixed_rows
@@ -239,3 +249,40 @@ def _assumptions(request: Own, groups: tuple[OwnedAnswer, ...], shared: FleetPla
     if shared is not None:
         said += [text for text in shared.provenance.assumed if text not in said]
     return said
+
+
+_AT_HOME: Final = re.compile(r"one card|layers over (\d+)")
+"""Layout of a model on a person's own cards, as an `OwnRow` has it."""
+
+
+_DEGREE: Final = re.compile(r"(tp|pp|dp|ep)(\d+)")
+
+
+def _degrees(words: Iterable[str]) -> dict[str, int]:
+    return {found[1]: int(found[2]) for word in words if (found := _DEGREE.fullmatch(word))}
+
+
+def runs(plan: OwnPlan, _: Additions) -> Iterator[Run]:
+    """The configurations that its numbers rest on, as calibrations know them: the best option first."""
+    for group in plan.groups:
+        for row in group.rows:
+            yield _owned(row, group.accelerator, plan.request.serve.lengths)
+
+
+def _owned(row: OwnRow, accelerator: str, lengths: Lengths) -> ServeCase:
+    """A row as the case that it is; its layout stands there as a table has it."""
+    spread = _AT_HOME.fullmatch(row.layout)
+    tp = int(spread[1] or 1) if spread else 1
+    degrees = {"tp": tp} if spread else _degrees(row.layout.split())
+    case = at_once(
+        Configuration(
+            accelerator=accelerator,
+            layout=Layout(**degrees),
+            precision=Precision(weights=row.weights),
+            engine=Engine(name=(find_engine(row.engine) or unlisted_engine()).name),
+        ),
+        model=row.model,
+        lengths=lengths,
+        concurrency=row.concurrency / row.replicas,
+    )
+    return replace(case, split_mode="layer" if spread and tp > 1 else case.split_mode)

@@ -6,6 +6,7 @@ from typing import Final
 
 from tonnage.domain.answer import Quantity
 from tonnage.questions.rl.answer import RlOption, RlPlan
+from tonnage.questions.rl.charts import rl_charts
 from tonnage.questions.train.page import electricity_of_run
 from tonnage.report.document import Contents, Meter, Text
 from tonnage.report.names import model_name, product
@@ -179,6 +180,7 @@ CELLS: Final = (
     SURE, at(PROVIDER, 3), at(TERM, 7),
 )  # fmt: skip
 PAGE: Final = Page(
+    charts=rl_charts,
     question=_question,
     answer=_recommendation,
     meters=_meters,

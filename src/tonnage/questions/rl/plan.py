@@ -20,6 +20,7 @@ from tonnage.catalog import Additions
 from tonnage.catalog.fitted import with_training_totals
 from tonnage.catalog.hub.resolve import resolve
 from tonnage.core.board_power import SUM, serving_load, spread
+from tonnage.core.calibration_use import Run
 from tonnage.core.driver import Found, Kind, plan_or_relax
 from tonnage.core.header import COMMUNITY, Context, Loser, names_taken, nearness, what_if
 from tonnage.core.host import LoadShare
@@ -37,7 +38,7 @@ from tonnage.pricing.energy import IDLE_DRAW
 from tonnage.questions.rl.answer import RlOption, RlPlan
 from tonnage.questions.rl.candidates import Arranged, best_of
 from tonnage.questions.rl.request import Rl
-from tonnage.questions.rl.rollout import Generation, kept_share
+from tonnage.questions.rl.rollout import Generation, both_sides, kept_share
 from tonnage.questions.train.attempts import DOUBLINGS, WORTH, Attempt, best_first, doublings_to, search_attempts
 from tonnage.questions.train.machine import with_electricity
 from tonnage.questions.train.option import (
@@ -54,7 +55,7 @@ from tonnage.questions.train.power import training_load
 from tonnage.units import show, whole_percent
 
 if TYPE_CHECKING:
-    from tonnage.core.calibration_use import Run
+    pass
 
 
 MAX_ACCELERATORS: Final = 1024
@@ -148,7 +149,6 @@ def _sections(asked: Context[Rl], open_sites: tuple[Site, ...], kept: dict[Key, 
 
 def _measured(asked: Context[Rl], miss: Loser) -> Iterator[Run]:
     """What was arranged, as calibrations know it."""
-    from tonnage.questions.calibrate.calibrated import both_sides
 
     if isinstance(miss, InfeasibleRun) and isinstance(miss.option, RlOption):
         yield from both_sides(miss.option, asked.model, name=asked.request.model)
@@ -434,3 +434,10 @@ RL: Final[Kind[Rl, Context[Rl], RlOption, RlPlan]] = Kind(
     assumed=_assumptions,
     measured=_measured,
 )
+
+
+def runs(plan: RlPlan, additions: Additions) -> Iterator[Run]:
+    """The configurations that its numbers rest on, as calibrations know them: the best option first."""
+    model = resolve(plan.request.model, additions=additions)
+    for option in plan.options:
+        yield from both_sides(option, model, name=plan.request.model)

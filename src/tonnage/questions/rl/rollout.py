@@ -8,9 +8,11 @@ divided: what the tail of one step leaves free, the next one uses.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from tonnage.catalog.failures import run_fact
 from tonnage.catalog.traffic import profile
+from tonnage.core.calibration_use import Run, TrainRun
 from tonnage.core.deployment import Deployment, deploy
 from tonnage.core.error_model import ErrorModel
 from tonnage.core.serving_traffic import grid_of, load_of
@@ -19,6 +21,7 @@ from tonnage.domain.answer import Basis
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.model import Model
 from tonnage.domain.rl import RlCase
+from tonnage.questions.rl.answer import RlOption
 from tonnage.record import Record
 from tonnage.simulation.rollout import MAX_REQUESTS, Rollout, RolloutLoad, fullest_share, response_lengths, rollout
 from tonnage.simulation.steps import step_table
@@ -149,3 +152,10 @@ def generation(case: RlCase, model: Model, *, accelerator: Accelerator, host_s: 
         basis=basis,
         errors=at.errors(basis, load="steady"),
     )
+
+
+def both_sides(option: RlOption, model: Model, *, name: str) -> Iterator[Run]:
+    """The rollout and the training of a step, each as calibrations know it."""
+    responses = option.case.prompts_per_step * option.case.responses_per_prompt / option.replicas
+    yield rollout_case(option.case, model, replicas=option.replicas, requests=responses)
+    yield TrainRun(name, option.configuration)

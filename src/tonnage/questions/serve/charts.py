@@ -10,9 +10,9 @@ from tonnage.domain.plan import LoadPoint, ServeOption, ServePlan
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.roofline import Roofline
 from tonnage.domain.sessions import TraceSessions
-from tonnage.questions.charts.chart import COLOURS, Chart, axis, colour, layer_charts, log_axis, records
-from tonnage.questions.charts.memory import memory_chart
-from tonnage.questions.charts.options import Axis, options_chart, point_of
+from tonnage.report.charts.chart import COLOURS, Chart, axis, colour, layer_charts, log_axis, records
+from tonnage.report.charts.memory import memory_chart
+from tonnage.report.charts.options import Axis, options_chart, point_of
 from tonnage.report.metrics import SPEEDS, objectives
 from tonnage.report.names import part_name
 from tonnage.units import show

@@ -12,6 +12,7 @@ from tonnage.domain.fleet import FleetDay, FleetWay
 from tonnage.domain.plan import Capacity, ServeOption, ServePlan
 from tonnage.domain.requests.common import Slo
 from tonnage.domain.requests.serve import Serve
+from tonnage.questions.serve.charts import serve_charts
 from tonnage.questions.serve.page_option import option_parts
 from tonnage.report.document import EVERY, Contents, Meter, Text
 from tonnage.report.metrics import SPEEDS, objectives, objectives_text
@@ -331,6 +332,7 @@ def _way(way: FleetWay) -> str:
 
 
 PAGE: Final = Page(
+    charts=serve_charts,
     question=plan_question, ranking=_ranking, few=_few, answer=_recommendation, meters=_meters, cells=_cells,
     risks=_risks, why=_why, parts=option_parts,
     tried="configurations", used=used_of,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tonnage.domain.images import EncoderWay
 from tonnage.domain.plan import ServePlan
-from tonnage.questions.charts.chart import Chart, axis, layer_charts, names, records
+from tonnage.report.charts.chart import Chart, axis, layer_charts, names, records
 from tonnage.report.document import Contents, Note, grid
 from tonnage.units import show
 

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.core.calibration_use import Run, at_once
 from tonnage.core.driver import Found, Kind, alone, plan_or_relax
 from tonnage.core.header import Context, Infeasible, nearness, quick_without_simulator
 from tonnage.core.quality import apply_quality_floor, changes_among
@@ -404,3 +405,13 @@ SERVE: Final[Kind[Serve, Context[Serve], ServeOption, ServePlan]] = Kind(
     assumed=narrative.assumptions,
     measured=lambda asked, miss: alone(asked.request, miss),
 )
+
+
+def runs(plan: ServePlan, _: Additions) -> Iterator[Run]:
+    """The configurations that its numbers rest on, as calibrations know them: the best option first."""
+    request = plan.request
+    for option in plan.options:
+        held = option.capacity.concurrency
+        yield at_once(option.configuration, model=request.model, lengths=request.lengths, concurrency=held)
+    if plan.pools is not None:
+        yield at_once(plan.pools.configuration, model=request.model, lengths=request.lengths, concurrency=1.0)

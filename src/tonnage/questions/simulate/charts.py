@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tonnage.domain.simulate import Simulated
-from tonnage.questions.charts.chart import Chart, axis, colour, layer_charts, log_axis, names, records
 from tonnage.questions.compare.answer import Comparison
+from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, names, records
 from tonnage.report.metrics import METRICS, OBJECTIVES
 from tonnage.units import show
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 from tonnage.domain.answer import Quantity
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.train_plan import PAYS, Milestone, TrainOption, TrainPlan
-from tonnage.questions.charts.chart import Chart, axis, colour, layer_charts, log_axis, names, records
-from tonnage.questions.charts.memory import memory_chart
-from tonnage.questions.charts.options import Axis, Point, options_chart, point_of
+from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, log_axis, names, records
+from tonnage.report.charts.memory import memory_chart
+from tonnage.report.charts.options import Axis, Point, options_chart, point_of
 from tonnage.report.names import in_names, part_name
 from tonnage.units import show
 

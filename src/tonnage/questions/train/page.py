@@ -7,6 +7,7 @@ from typing import Final
 from tonnage.domain.answer import Quantity
 from tonnage.domain.requests.train import FineTune, Train
 from tonnage.domain.train_plan import RunOption, ScalingPoint, TrainOption, TrainPlan
+from tonnage.questions.train.charts import train_charts
 from tonnage.report.document import Contents, Meter, Text
 from tonnage.report.names import model_name, product
 from tonnage.report.page import COST, PROVIDER, REGION, SURE, TERM, TIME, Page, at
@@ -229,6 +230,7 @@ CELLS: Final = (
     SURE, at(PROVIDER, 3), at(REGION, 7), at(TERM, 8),
 )  # fmt: skip
 PAGE: Final = Page(
+    charts=train_charts,
     question=_question,
     answer=_recommendation,
     meters=_meters,

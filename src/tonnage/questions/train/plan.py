@@ -19,6 +19,7 @@ from tonnage import catalog
 from tonnage.catalog import Additions
 from tonnage.catalog.fitted import with_training_totals
 from tonnage.catalog.hub.resolve import resolve
+from tonnage.core.calibration_use import Run, TrainRun
 from tonnage.core.driver import Found, Kind, plan_or_relax
 from tonnage.core.header import Loser
 from tonnage.core.ranking import frontier, with_verdicts
@@ -50,7 +51,7 @@ from tonnage.questions.train.search import Place, floor, state_bytes, templates
 from tonnage.units import show
 
 if TYPE_CHECKING:
-    from tonnage.core.calibration_use import Run
+    pass
 
 
 KEPT: Final = 40
@@ -358,3 +359,8 @@ TRAIN: Final[Kind[Train | FineTune, TrainContext, TrainOption, TrainPlan]] = Kin
     assumed=narrative.assumptions,
     measured=_measured,
 )
+
+
+def runs(plan: TrainPlan, _: Additions) -> Iterator[Run]:
+    """The configurations that its numbers rest on, as calibrations know them: the best option first."""
+    yield from (TrainRun(plan.request.model, option.configuration) for option in plan.options)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tonnage.domain.answer import Quantity
-from tonnage.questions.charts.chart import Chart, axis, colour, layer_charts, records
+from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, records
 from tonnage.units import show
 
 Bar = tuple[str, Quantity, float | None]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from tonnage.domain.answer import Quantity
-from tonnage.questions.charts.chart import Chart, axis, log_axis, records
+from tonnage.report.charts.chart import Chart, axis, log_axis, records
 
 MOST_POINTS: Final = 60
 MOST_LABELS: Final = 4

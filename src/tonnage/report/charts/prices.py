@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.domain.listing import Listing
-from tonnage.questions.charts.chart import Chart, axis, colour, layer_charts, records
+from tonnage.report.charts.chart import Chart, axis, colour, layer_charts, records
 
 MOST = 6
 """Accelerators in one picture."""
