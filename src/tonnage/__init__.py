@@ -615,6 +615,20 @@ def diagnose(
     return with_html_view(with_plan(found, model=model, additions=own) if model is not None else found)
 
 
+def __getattr__(name: str) -> Any:
+    """`plan_KIND` of a kind of plan without a function of its own here."""
+    kind = name.removeprefix("plan_")
+    if kind != name:
+        from tonnage.questions.registry import KINDS
+    if kind == name or kind not in KINDS:
+        raise AttributeError(f"module 'tonnage' has no attribute '{name}'")
+
+    def plan(*, additions: Additions | None = None, **fields: Any) -> Any:
+        return _plan_kind(kind, fields, additions=additions)
+
+    return plan
+
+
 def _plan_kind(kind: str, fields: Mapping[str, Any], *, additions: Additions | None) -> Any:
     from tonnage.catalog import NOTHING
     from tonnage.questions.answers import with_html_view

@@ -72,6 +72,7 @@ def test_following_the_recipe_gives_what_it_says(section: str, house: Path) -> N
         place = house / path
         if what == "New file":
             assert not place.exists()
+            place.parent.mkdir(exist_ok=True)
             place.write_text(body, encoding="utf-8")
         elif what == "Add to":
             old = place.read_text(encoding="utf-8")

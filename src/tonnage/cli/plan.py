@@ -47,7 +47,7 @@ class _Plan(click.Group):
 
 @click.group(
     cls=_Plan,
-    subcommand_metavar="REQUEST.yaml | serve|batch|train|finetune|rl|infer|lifecycle MODEL | "
+    subcommand_metavar=f"REQUEST.yaml | {'|'.join(kind.name for kind in KINDS.values() if kind.help)} MODEL | "
     "fleet REQUEST.yaml | own INVENTORY | budget AMOUNT [MODEL]",
 )
 @click.option(

@@ -57,6 +57,8 @@ class Question(Record, kw_only=True):
     """Fields that no request goes without."""
     help: str = ""
     """Of a command whose one argument is a model; others write their own."""
+    tool: str = ""
+    """Its name for assistants; empty = plan_NAME."""
     form: Form
 
     def find(self, module: str, name: str) -> Any:

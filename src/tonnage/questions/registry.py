@@ -9,7 +9,7 @@ import msgspec
 
 from tonnage.questions.question import Question
 
-ROOMS: Final = ("serve", "train", "batch", "rl", "infer", "lifecycle", "fleet", "own", "budget")
+ROOMS: Final = ("serve", "train", "batch", "lifecycle", "rl", "infer", "fleet", "own", "budget")
 """Folders with a `question.py`, in the order people meet them."""
 KINDS: Final[dict[str, Question]] = {
     question.name: question

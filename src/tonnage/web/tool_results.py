@@ -20,6 +20,7 @@ from tonnage.catalog import Additions
 from tonnage.errors import BadRequest, UnknownName
 from tonnage.foreign import MOST_VALUES, check_values
 from tonnage.questions.answers import blocks_of
+from tonnage.questions.registry import KINDS
 from tonnage.report.markdown import markdown
 from tonnage.web.answering import answer_form, predict_each
 from tonnage.web.measured import chosen
@@ -33,16 +34,7 @@ MOST_ROWS: Final = 200
 MOST_CASES: Final = 50
 MOST_SOURCES: Final = 8
 TOOLS: Final[dict[str, str]] = {
-    "plan_serving": "plan/serve",
-    "plan_fine_tuning": "plan/finetune",
-    "plan_training": "plan/train",
-    "plan_batch_inference": "plan/batch",
-    "plan_training_then_serving": "plan/lifecycle",
-    "plan_vision_speech_embeddings": "plan/infer",
-    "plan_reinforcement_learning": "plan/rl",
-    "plan_fleet": "plan/fleet",
-    "plan_owned_accelerators": "plan/own",
-    "plan_within_budget": "plan/budget",
+    **{kind.tool or f"plan_{kind.name}": f"plan/{kind.name}" for kind in KINDS.values()},
     "check_memory_fit": "fit",
     "models_for_machine": "local",
     "rent_or_buy": "cost/rent-or-buy",

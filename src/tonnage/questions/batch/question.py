@@ -18,6 +18,7 @@ QUESTIONS = (
     \b
     tonnage plan batch 8B --items 50M --deadline "8 h" --prompt-tokens 400 --output-tokens 60
     """,
+        tool="plan_batch_inference",
         form=Form(
             title="Batch inference",
             about="Prompts and a deadline in; the cheapest machines that are done in time out.",

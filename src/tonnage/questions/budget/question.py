@@ -13,6 +13,7 @@ QUESTIONS = (
         request=Budget,
         answer=BudgetPlan,
         needs=("amount",),
+        tool="plan_within_budget",
         form=Form(
             title="What a budget buys",
             button="See what it buys",

@@ -18,6 +18,7 @@ QUESTIONS = (
     \b
     tonnage plan infer ultralytics/yolov8m --streams 20 --fps 25 --latency "200 ms"
     """,
+        tool="plan_vision_speech_embeddings",
         form=Form(
             title="Vision, speech and embeddings",
             about="Cameras, images, texts or audio in; how many accelerators and how much of them is used out.",

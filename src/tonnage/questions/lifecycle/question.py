@@ -16,6 +16,7 @@ QUESTIONS = (
         help="""
     Make MODEL here, serve it there: one bill, one timeline, and whether one kind of accelerator could do both.
     """,
+        tool="plan_training_then_serving",
         form=Form(
             title="Train, then serve",
             about="How it is made and how it is served in; one bill and one timeline out.",

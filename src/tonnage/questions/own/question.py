@@ -13,6 +13,7 @@ QUESTIONS = (
         request=Own,
         answer=OwnPlan,
         needs=("own",),
+        tool="plan_owned_accelerators",
         form=Form(
             title="My accelerators",
             button="See what they serve",

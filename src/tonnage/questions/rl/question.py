@@ -18,6 +18,7 @@ QUESTIONS = (
     \b
     tonnage plan rl 8B --steps 200 --prompts-per-step 64 --response-tokens 2000 -a H100 --count 16
     """,
+        tool="plan_reinforcement_learning",
         form=Form(
             title="Reinforcement learning",
             about="Steps and lengths of rollouts in; accelerators for rollout and training, their split and cost out.",

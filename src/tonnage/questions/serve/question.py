@@ -20,6 +20,7 @@ QUESTIONS = (
     tonnage plan serve 8B --users 500 --traffic rag --ttft "2 s" --eu --quick
     tonnage plan serve Qwen/Qwen3-32B --concurrency 32 --traffic code -a H100 --why
     """,
+        tool="plan_serving",
         form=Form(
             title="Serve a model",
             short="Serve",

@@ -18,6 +18,7 @@ QUESTIONS = (
     \b
     tonnage plan finetune 8B --method lora --examples 50k --tokens-per-example 800 --deadline "24 h"
     """,
+        tool="plan_fine_tuning",
         form=Form(
             title="Fine-tune a model",
             short="Fine-tune",
@@ -53,6 +54,7 @@ QUESTIONS = (
     \b
     tonnage plan train 8B --tokens 100B --deadline "30 days" --seq-len 8192
     """,
+        tool="plan_training",
         form=Form(
             title="Train from scratch",
             short="Train",
