@@ -24,41 +24,23 @@ from tonnage.questions.adopt.answer import Adoption
 from tonnage.questions.compare.answer import Comparison
 from tonnage.questions.fit.answer import FitAnswer
 from tonnage.questions.own.request_local import LocalRequest
-from tonnage.questions.question import LENGTHS, LLAMA_8B
+from tonnage.questions.question import LENGTHS, LLAMA_8B, Form
 from tonnage.questions.registry import KINDS
 from tonnage.questions.requests import REQUESTS
-from tonnage.record import Record
 from tonnage.web.examples import CASE, LOG, METRICS, SERVICE, WAYS
 from tonnage.web.measured import with_choice
 
 
-class Question(Record, kw_only=True):
+class Question(Form, kw_only=True):
     """One form: where it lives, what it asks, how it is answered and shown."""
 
     path: str
-    title: str
-    """What a person came to know, in their words."""
-    short: str = ""
-    """Its name in the bar at the top; empty = listed under More."""
-    button: str = "Find accelerators"
-    about: str
-    """What goes in and what comes out, in one sentence."""
     fields: tuple[Field, ...]
-    essentials: tuple[str, ...]
-    """Fields shown at once; the others wait under "more"."""
-    example: dict[str, str]
-    """Filled in at first: a question whose answer is worth seeing."""
     answers: type
     kind: str = ""
     """Of plan, for those that `ask` knows."""
-    at_first: str = ""
-    """Flag that answers by averages alone: what is shown until the simulated answer is there."""
     told: bool = False
     """Its work says how far it is."""
-    written: tuple[str, ...] = ()
-    """Fields that hold lists or groups, which a form takes as YAML in a large box."""
-    instead: str = "name an accelerator or a provider, or ask on the command line, which has no limit"
-    """What to ask where the answer takes too long."""
 
     @property
     def as_yaml(self) -> tuple[str, ...]:

@@ -141,98 +141,6 @@ class ServeFields(TypedDict, total=False):
     pools: bool | None
 
 
-class BatchFields(TypedDict, total=False):
-    """Finish N items by a deadline. They are independent, so that spot prices are looked at, too."""
-
-    items: Count | None
-    prompt_tokens: Tokens | None
-    output_tokens: Tokens | None
-    traffic: str | None
-    deadline: Seconds | None
-    confidence: Fraction | None
-    precision: Names | None
-    quality: Fraction | None
-    engine: Names | None
-    accelerator: Names | None
-    exclude: Names | None
-    vendor: Names | None
-    segment: Names | None
-    provider: Names | None
-    region: Names | None
-    country: Names | None
-    eu: bool | None
-    ecc: bool | None
-    nvlink: bool | None
-    term: Names | None
-    max_accelerators: Whole | None
-    certification: Names | None
-    max_power: Watts | None
-    marketplace: bool | None
-    community: bool | None
-    mig: bool | None
-    always_on: bool | None
-    provider_kind: Names | None
-    eu_owned: bool | None
-    billing: Literal["second", "minute", "hour"] | None
-    free_egress: bool | None
-    provisioning: Seconds | None
-    price: Names | None
-    own: Names | None
-    discount: Names | None
-    quotes: Entries | None
-    price_fall: Fraction | None
-    budget: Usd | None
-
-
-class TrainFields(TypedDict, total=False):
-    """Pre-train on a token budget."""
-
-    tokens: Tokens | None
-    seq_len: Whole | None
-    global_batch: Whole | None
-    deadline: Seconds | None
-    budget: Usd | None
-    confidence: Fraction | None
-    precision: str | None
-    optimizer: str | None
-    restartable: bool | None
-    accelerator: Names | None
-    exclude: Names | None
-    vendor: Names | None
-    segment: Names | None
-    provider: Names | None
-    region: Names | None
-    country: Names | None
-    eu: bool | None
-    ecc: bool | None
-    nvlink: bool | None
-    term: Names | None
-    max_accelerators: Whole | None
-    certification: Names | None
-    max_power: Watts | None
-    marketplace: bool | None
-    community: bool | None
-    mig: bool | None
-    always_on: bool | None
-    provider_kind: Names | None
-    eu_owned: bool | None
-    billing: Literal["second", "minute", "hour"] | None
-    free_egress: bool | None
-    provisioning: Seconds | None
-    price: Names | None
-    own: Names | None
-    discount: Names | None
-    quotes: Entries | None
-    price_fall: Fraction | None
-    count: Whole | None
-    framework: str | None
-    extend_context: bool | None
-    validation: Fraction | None
-    headroom: Fraction | None
-    checkpoint: Literal["async", "sync"] | None
-    spares: Whole | None
-
-
 class FinetuneFields(TypedDict, total=False):
     """Adapt a model to a data set."""
 
@@ -289,6 +197,109 @@ class FinetuneFields(TypedDict, total=False):
     headroom: Fraction | None
     checkpoint: Literal["async", "sync"] | None
     spares: Whole | None
+
+
+class TrainFields(TypedDict, total=False):
+    """Pre-train on a token budget."""
+
+    tokens: Tokens | None
+    seq_len: Whole | None
+    global_batch: Whole | None
+    deadline: Seconds | None
+    budget: Usd | None
+    confidence: Fraction | None
+    precision: str | None
+    optimizer: str | None
+    restartable: bool | None
+    accelerator: Names | None
+    exclude: Names | None
+    vendor: Names | None
+    segment: Names | None
+    provider: Names | None
+    region: Names | None
+    country: Names | None
+    eu: bool | None
+    ecc: bool | None
+    nvlink: bool | None
+    term: Names | None
+    max_accelerators: Whole | None
+    certification: Names | None
+    max_power: Watts | None
+    marketplace: bool | None
+    community: bool | None
+    mig: bool | None
+    always_on: bool | None
+    provider_kind: Names | None
+    eu_owned: bool | None
+    billing: Literal["second", "minute", "hour"] | None
+    free_egress: bool | None
+    provisioning: Seconds | None
+    price: Names | None
+    own: Names | None
+    discount: Names | None
+    quotes: Entries | None
+    price_fall: Fraction | None
+    count: Whole | None
+    framework: str | None
+    extend_context: bool | None
+    validation: Fraction | None
+    headroom: Fraction | None
+    checkpoint: Literal["async", "sync"] | None
+    spares: Whole | None
+
+
+class BatchFields(TypedDict, total=False):
+    """Finish N items by a deadline. They are independent, so that spot prices are looked at, too."""
+
+    items: Count | None
+    prompt_tokens: Tokens | None
+    output_tokens: Tokens | None
+    traffic: str | None
+    deadline: Seconds | None
+    confidence: Fraction | None
+    precision: Names | None
+    quality: Fraction | None
+    engine: Names | None
+    accelerator: Names | None
+    exclude: Names | None
+    vendor: Names | None
+    segment: Names | None
+    provider: Names | None
+    region: Names | None
+    country: Names | None
+    eu: bool | None
+    ecc: bool | None
+    nvlink: bool | None
+    term: Names | None
+    max_accelerators: Whole | None
+    certification: Names | None
+    max_power: Watts | None
+    marketplace: bool | None
+    community: bool | None
+    mig: bool | None
+    always_on: bool | None
+    provider_kind: Names | None
+    eu_owned: bool | None
+    billing: Literal["second", "minute", "hour"] | None
+    free_egress: bool | None
+    provisioning: Seconds | None
+    price: Names | None
+    own: Names | None
+    discount: Names | None
+    quotes: Entries | None
+    price_fall: Fraction | None
+    budget: Usd | None
+
+
+class LifecycleFields(TypedDict, total=False):
+    """Make a model, then serve it for some time."""
+
+    months: Count | None
+    retrainings: Count | None
+    quick: bool | None
+    finetune: Entry | None
+    train: Entry | None
+    serve: Entry | None
 
 
 class RlFields(TypedDict, total=False):
@@ -405,17 +416,6 @@ class InferFields(TypedDict, total=False):
     price_fall: Fraction | None
     battery: WattHours | None
     hours: Count | None
-
-
-class LifecycleFields(TypedDict, total=False):
-    """Make a model, then serve it for some time."""
-
-    months: Count | None
-    retrainings: Count | None
-    quick: bool | None
-    finetune: Entry | None
-    train: Entry | None
-    serve: Entry | None
 
 
 class FleetFields(TypedDict, total=False):
