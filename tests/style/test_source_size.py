@@ -18,8 +18,8 @@ SPINE = ("core", "domain", "planning", "questions", "report")
 MOST = {
     # 2026-11-28: 587,389 and 273,301 before one setup, driver, page and table of limits.
     # 200 of them: misspelt software of infer and rl is refused, explain --json keeps to its depth.
-    # 1,800 of them: one folder a question. Readers, requests, pictures and calibrations of a kind stand in files of their
-    # own with their imports, and a kind of plan is one folder and one name instead of twelve places.
+    # 1,800 of them: one folder a question. Readers, requests and pictures of a kind stand in files of their own with
+    # their imports, and a kind of plan is one folder and one name instead of twelve places.
     "all": 547_900,
     "spine": 249_400,
 }

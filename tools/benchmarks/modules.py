@@ -29,8 +29,8 @@ class Reach(NamedTuple):
 
 
 USUAL: Final[dict[str, Reach]] = {
-    # Ten modules more than 90: hidden characters are refused (foreign.py); driver, limits, metrics, pages, the registry of
-    # kinds, the readers of loads and filters and a replica's steady state stand in modules that several questions share.
+    # Ten modules more than 90: hidden characters are refused (foreign.py); driver, limits, metrics, pages, the registry
+    # of kinds, readers of loads and filters and a replica's steady state are modules that several questions share.
     "plan serve llama-3.1-70b --rate 4/s --traffic chat --ttft 1s --tpot 50ms --quick": Reach(100, 37),
     "fit llama-3.1-70b --accelerator H100": Reach(49, 17),
 }
