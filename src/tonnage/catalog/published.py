@@ -2,7 +2,7 @@
 What have others published: a compact copy of the usable rows of the repository's measurements, and quality scores.
 
 The measurements themselves stay outside the package; `tools/calibration/published.py` writes their table: what ran,
-what was measured, when and where it stands (docs/decisions/0007-published-results-travel.md).
+what was measured, when and where it stands (docs/decisions/0027-living-data.md).
 
 `data/quality/scores.csv` holds scores of lower precision, smaller models and adapters, one row each; a change is the
 ratio of two scores of the same source and benchmark. Asked about a model, its own scores come first, then those of
