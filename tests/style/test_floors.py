@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from grimp import ImportGraph
 from tests.style.floor_contract import broken_imports, read_floors
+from tools.architecture import PAGE, page
 
 ROOT = Path(__file__).parents[2]
 
@@ -74,3 +75,8 @@ def test_the_floors_have_no_cycle(floors: dict[str, frozenset[str]]) -> None:
 def test_a_line_without_a_colon_is_refused() -> None:
     with pytest.raises(ValueError, match="expected 'name: allowed"):
         read_floors(["physics units"])
+
+
+def test_the_drawing_of_layers_is_that_of_the_imports() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert page(text) == text, "run: python -m tools.architecture --write"
