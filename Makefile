@@ -6,7 +6,7 @@ BIN := .venv/bin
 RUN := $(BIN)/python -m
 CORE := .venv/.installed
 # The extras whose code the tests run. torch and ray are large: their tests skip, saying so, unless installed.
-EXTRAS ?= dev,web,mcp,plots,measure,hub,prices,traces,postgres,docs
+EXTRAS ?= dev,web,mcp,plots,measure,hub,data,prices,traces,postgres,docs
 comma := ,
 DEV := $(CORE)-$(subst $(comma),-,$(EXTRAS))
 # One process a core, eight at most; WORKERS=0 runs one test after the other. ARGS='-k roofline -x' goes on to the program.

@@ -30,11 +30,11 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from nacl.signing import SigningKey
 
 from tonnage.catalog.rows import LIVING, VERSION, order
 from tonnage.data.archive import MANIFEST, SCHEMA, SIGNATURE, Entry, Manifest, read_release
 from tonnage.data.diff import diff_of, tables_of
-from tonnage.data.signature import BASE, ORDER, SIZE, P, Point, hash_of, times
 from tonnage.errors import TonnageError
 from tonnage.version import __version__
 
@@ -63,33 +63,13 @@ def archive_bytes(members: Mapping[str, bytes], signature: bytes) -> bytes:
 
 
 def sign(seed: bytes, message: bytes) -> bytes:
-    """
-    The signature of 64 bytes by the key of a seed of 32 bytes.
-
-    It takes time that depends on the key, so it belongs on a machine that nobody else measures.
-    """
-    scalar, prefix = _secret(seed)
-    public = public_key(seed)
-    nonce = hash_of(prefix + message)
-    first = _encode(times(nonce, BASE))
-    return first + ((nonce + hash_of(first + public + message) * scalar) % ORDER).to_bytes(SIZE, "little")
+    """The signature of 64 bytes by the key of a seed of 32 bytes."""
+    return SigningKey(seed).sign(message).signature
 
 
 def public_key(seed: bytes) -> bytes:
     """The public key of a seed of 32 bytes."""
-    return _encode(times(_secret(seed)[0], BASE))
-
-
-def _secret(seed: bytes) -> tuple[int, bytes]:
-    digest = hashlib.sha512(seed).digest()
-    scalar = int.from_bytes(digest[:SIZE], "little")
-    return (scalar & ((1 << 254) - 8)) | (1 << 254), digest[SIZE:]
-
-
-def _encode(point: Point) -> bytes:
-    inverse = pow(point[2], P - 2, P)
-    x, y = point[0] * inverse % P, point[1] * inverse % P
-    return (y | (x & 1) << 255).to_bytes(SIZE, "little")
+    return bytes(SigningKey(seed).verify_key)
 
 
 def tables_in(folder: Path) -> dict[str, bytes]:
