@@ -23,8 +23,8 @@ $(BIN)/python:
 	@PYTHON='$(PYTHON)' tools/venv.sh $(MAKECMDGOALS)
 $(CORE): pyproject.toml | $(BIN)/python
 	$(RUN) pip install --quiet --disable-pip-version-check -e '.[simulate]' && touch $@
-$(DEV): pyproject.toml .ci/constraints.txt | $(BIN)/python
-	$(RUN) pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[$(EXTRAS)]' && touch $(CORE) $@
+$(DEV): pyproject.toml tools/accuracy/pyproject.toml .ci/constraints.txt | $(BIN)/python
+	$(RUN) pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[$(EXTRAS)]' -e tools/accuracy && touch $(CORE) $@
 venv: $(DEV)  ## the environment the tests use, in .venv
 demo: $(CORE)  ## plan the serving of a 70B chat model
 	$(BIN)/tonnage plan examples/chat-70b.yaml
@@ -65,7 +65,7 @@ export-validators handoff: $(DEV)  ## exported files read or started by their ta
 engines: $(DEV)  ## other engines through our own client: Transformers (1.2 GB), VLLM=1 adds vLLM (3 GB)
 	for name in transformers $(if $(VLLM),vllm); do python=$$($(PYTHON) tools/environments.py engines/$$name) && $(BIN)/python tools/engines/measure.py $$name $$python || exit 1; done
 gpu:  ## what one NVIDIA accelerator does, nine minutes: rows of measurements/own, scored; 3 where there is none
-	PYTHONPATH=src:. $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m tools.own gpu $(ARGS)
+	PYTHONPATH=src:tools/accuracy:. $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m tools.own gpu $(ARGS)
 accuracy: $(DEV)  ## predicted against measured: rewrites docs/accuracy.md and docs/peers.md
 	$(BIN)/tonnage accuracy measurements/*.csv.gz --markdown docs/accuracy.md --figures src/tonnage/catalog/data/accuracy.csv
 	$(RUN) tools.peers.page

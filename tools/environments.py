@@ -18,7 +18,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-OURS: Final = ("-e", ".[simulate,measure,hub,traces]", "pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
+OURS: Final = (
+    "-e", ".[simulate,measure,hub,traces]", "-e", "tools/accuracy", "pytest", "pytest-timeout", "pytest-xdist",
+    "hypothesis",
+)  # fmt: skip
 # The build of PyTorch for processors: pip must know where it is (PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS).
 TORCH: Final = "torch==2.13.0+cpu"
 # The package pins libraries of images and sound that do not match its torch; text and options need none.

@@ -31,8 +31,8 @@ from tonnage.domain.machine import LocalRow, Machine
 from tonnage.domain.precision import Precision
 from tonnage.questions.own.speed import Asked, speed_of, speed_with
 from tonnage.questions.predict.predict import predict
-from tonnage.validation.cases import case_of
-from tonnage.validation.rows import Row, number, read_rows, text
+from tonnage_accuracy.cases import case_of
+from tonnage_accuracy.rows import Row, number, read_rows, text
 
 __all__ = ["POINTS", "errors", "main"]
 

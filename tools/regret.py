@@ -33,11 +33,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tonnage.core.error_model import NINETY, chance_of
-from tonnage.validation.contradictions import contradicting
-from tonnage.validation.grouping import read_grouping
-from tonnage.validation.out_of_sample import group_scores
-from tonnage.validation.rows import Row, number, read_rows, text
-from tonnage.validation.scoring import Score, score
+from tonnage_accuracy.contradictions import contradicting
+from tonnage_accuracy.grouping import read_grouping
+from tonnage_accuracy.out_of_sample import group_scores
+from tonnage_accuracy.rows import Row, number, read_rows, text
+from tonnage_accuracy.scoring import Score, score
 
 ROOT: Final = Path(__file__).parents[1]
 LIMITS_MS: Final = (10.0, 20.0, 35.0, 50.0)

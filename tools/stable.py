@@ -155,7 +155,7 @@ def _leaves(
 
 
 def _answer_types() -> list[Any]:
-    from tonnage.domain import accuracy, answer, cost, diagnosis, listing, simulate
+    from tonnage.domain import answer, cost, diagnosis, listing, simulate
     from tonnage.questions.adopt import answer as adoption
     from tonnage.questions.compare import answer as compare
     from tonnage.questions.fit import answer as fit
@@ -168,7 +168,6 @@ def _answer_types() -> list[Any]:
         *found,
         adoption.Adoption,
         answer.Breakdown,
-        *(getattr(accuracy, n) for n in ("Accuracy",) if hasattr(accuracy, n)),
     ]
 
 
@@ -181,7 +180,7 @@ def _files() -> Iterator[tuple[str, str]]:
 
     for name in sorted(SECTIONS):
         yield f"section [[{name}]]", "of a file of additions"
-    for path in sorted((ROOT / "src" / "tonnage").rglob("*.py")):
+    for path in sorted([*(ROOT / "src" / "tonnage").rglob("*.py"), *(ROOT / "tools" / "accuracy").rglob("*.py")]):
         for schema in re.findall(r'"(tonnage\.[a-z-]+/\d+)"', path.read_text(encoding="utf-8")):
             yield f"schema {schema}", "of a file or of --json"
 

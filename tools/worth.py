@@ -26,9 +26,9 @@ from tools.regret import LIMITS_MS, ROOT, Point, Question, Truth, asked, by_chan
 from tonnage.catalog.intervals import causes
 from tonnage.core.error_model import NINETY
 from tonnage.questions.calibrate.worth import COMPETING, DRAWS, REPEATED, _Unknown, worth_measuring
-from tonnage.validation.out_of_sample import group_scores
-from tonnage.validation.rows import read_rows
-from tonnage.validation.scoring import score
+from tonnage_accuracy.out_of_sample import group_scores
+from tonnage_accuracy.rows import read_rows
+from tonnage_accuracy.scoring import score
 
 RIGHT: Final = 0.97
 CONFIDENCE: Final = 0.8

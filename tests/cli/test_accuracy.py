@@ -109,7 +109,7 @@ def test_the_table_says_what_was_not_predicted(files: list[str]) -> None:
 
 def test_a_terminal_gets_the_first_screen(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     whole = run(*files).stdout
-    monkeypatch.setattr("tonnage.cli.accuracy.on_terminal", lambda: True)
+    monkeypatch.setattr("tonnage_accuracy.command.on_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "100")
     lines = run(*files).stdout.splitlines()
     assert lines[0] == whole.splitlines()[0]
@@ -205,3 +205,21 @@ def test_an_entrant_of_kept_answers_says_what_it_has_read(tmp_path: Path, files:
     assert found["predictor"] == "tool"
     assert lines["A", "e2e_ms"]["median_ape"] == 0.0
     assert lines["A", "e2e_ms"]["skipped"] == {"refused": 1}
+
+
+class Hidden:
+    """An installation without the scoring package."""
+
+    def find_spec(self, name: str, *_: Any) -> None:
+        if name == "tonnage_accuracy":
+            raise ModuleNotFoundError(name=name)
+
+
+def test_without_the_scoring_package_one_sentence_says_how_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("tonnage.cli.accuracy", "tonnage_accuracy", "tonnage_accuracy.command"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Hidden(), *sys.meta_path])
+    result = run("--help")
+    assert result.exit_code == 2
+    assert "pip install 'tonnage[accuracy]'" in result.stderr and result.stderr.count("\n") == 1
+    assert "accuracy" in CliRunner().invoke(cli.root, ["--help"]).stdout

@@ -14,8 +14,8 @@ from tonnage.domain.case import InferCase, ServeCase, Traffic, TrainCase
 from tonnage.domain.layout import Layout
 from tonnage.domain.precision import Precision
 from tonnage.errors import UnknownName
-from tonnage.validation.cases import case_of
-from tonnage.validation.rows import read_rows
+from tonnage_accuracy.cases import case_of
+from tonnage_accuracy.rows import read_rows
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,7 +11,7 @@ from tools.forecasts.__main__ import SUMS, Forecast, Outcome, check, forecasts, 
 from tonnage.domain.case import ServeCase, Traffic
 from tonnage.domain.layout import Layout
 from tonnage.domain.precision import Precision
-from tonnage.validation.rows import Row
+from tonnage_accuracy.rows import Row
 
 KEPT = Path(__file__).parents[2] / "forecasts"
 CASE = ServeCase(

@@ -10,7 +10,7 @@ import pytest
 from tonnage.catalog import accelerators, hub
 from tonnage.domain.precision import number_format
 from tonnage.physics.parameters import active_parameters, embedding_parameters
-from tonnage.validation.rows import Row, number, read_rows, text
+from tonnage_accuracy.rows import Row, number, read_rows, text
 
 ROOT = Path(__file__).parents[2]
 RATED = 0.95

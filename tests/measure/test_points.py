@@ -16,8 +16,8 @@ from tonnage.errors import BadRequest, TonnageError
 from tonnage.measure.history import place_of, remember
 from tonnage.measure.points import read_pasted, read_points
 from tonnage.measure.share import shared_rows
-from tonnage.validation.rows import read_rows
-from tonnage.validation.scoring import score
+from tonnage_accuracy.rows import read_rows
+from tonnage_accuracy.scoring import score
 
 
 @pytest.mark.parametrize(

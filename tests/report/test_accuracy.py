@@ -1,7 +1,7 @@
 """An accuracy report as a table and as a page."""
 
-from tonnage.domain.accuracy import AccuracyReport, BlockErrors, PeerErrors, SkippedRow
-from tonnage.report.accuracy import Page, as_markdown, as_text, sentence, worst_first
+from tonnage_accuracy.page import Page, as_markdown, as_text, sentence, worst_first
+from tonnage_accuracy.records import AccuracyReport, BlockErrors, PeerErrors, SkippedRow
 
 
 def line(block: str, median: float | None, **more: object) -> BlockErrors:

@@ -57,7 +57,7 @@ def test_every_module_that_is_collected_can_be_imported() -> None:
         [sys.executable, "-c", IMPORTS, ",".join(apart)],
         input="\n".join(names),
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("src", "tools/accuracy", "."))},
         capture_output=True,
         text=True,
         check=False,

@@ -14,12 +14,8 @@ OWN = ("engines/", "export/targets/")
 HOMONYMS = {"fsdp", "dualpipe", "lightning", "compiled"}
 """Words of the field beside: ways of sharding, schedules, kinds of attention, a folder of machine code."""
 
-ROWS = "rows of measurements as their sources print them"
 ALLOWED = {
     "domain/layout.py": ({"vllm", "pytorch"}, "what runs where a request names none"),
-    "validation/serve_cases.py": ({"vllm", "sglang", "trtllm", "tensorrt"}, ROWS),
-    "validation/train_cases.py": ({"pytorch", "thunder", "eager", "nemo"}, ROWS),
-    "validation/training_groups.py": ({"megatron", "nemo", "foundry"}, "groups of published rows, by their sources"),
     "catalog/hub/dense.py": ({"maxtext"}, "an importer of other tools' configurations"),
     "catalog/hub/names.py": ({"hf", "unsloth", "megatron", "mlx"}, "words of model names"),
     "catalog/downloads.py": ({"mlx", "ollama"}, "columns of the table of files"),

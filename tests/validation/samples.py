@@ -1,6 +1,6 @@
 """Rows for tests: the few cells that matter, in each of the three layouts."""
 
-from tonnage.validation.rows import Layout, Row
+from tonnage_accuracy.rows import Layout, Row
 
 
 def row(layout: Layout, usable: bool = True, block: str = "X", **cells: object) -> Row:

@@ -4,9 +4,9 @@ import pytest
 from tests.validation.samples import point, training
 
 from tonnage.domain.case import InferResult, ServeResult, TrainResult
-from tonnage.validation.baselines import baseline_scores, constant_utilisation, raw_roofline
-from tonnage.validation.cases import case_of
-from tonnage.validation.scoring import score
+from tonnage_accuracy.baselines import baseline_scores, constant_utilisation, raw_roofline
+from tonnage_accuracy.cases import case_of
+from tonnage_accuracy.scoring import score
 
 
 def test_decode_is_weights_over_bandwidth_and_prefill_flop_over_peak() -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from tests.validation.samples import sample
 
-from tonnage.report.out_of_sample import DUELS, duel_sentence
-from tonnage.validation.grouping import Labels
-from tonnage.validation.peers import MEAN, medians_by_source
-from tonnage.validation.rows import Row
-from tonnage.validation.scoring import Score
+from tonnage_accuracy.grouping import Labels
+from tonnage_accuracy.peers import MEAN, medians_by_source
+from tonnage_accuracy.rows import Row
+from tonnage_accuracy.scoring import Score
+from tonnage_accuracy.sheets import DUELS, duel_sentence
 
 
 def rows(block: str, count: int) -> list[Row]:

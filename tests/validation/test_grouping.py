@@ -6,8 +6,8 @@ import pytest
 from tests.validation.samples import point, row, sample
 
 from tonnage.errors import BadFact
-from tonnage.validation.grouping import FILE, Grouping, read_grouping
-from tonnage.validation.rows import read_rows
+from tonnage_accuracy.grouping import FILE, Grouping, read_grouping
+from tonnage_accuracy.rows import read_rows
 
 ROOT = Path(__file__).parents[2]
 FIXED = read_grouping(ROOT)

@@ -2,7 +2,7 @@
 
 from tests.validation.samples import point, sample, training
 
-from tonnage.validation.grouping import UNKNOWN, group_by, labels_of, leave_out
+from tonnage_accuracy.grouping import UNKNOWN, group_by, labels_of, leave_out
 
 
 def test_labels_say_what_a_row_is_about() -> None:

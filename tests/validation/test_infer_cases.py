@@ -6,7 +6,7 @@ from tests.validation.samples import point, sample, training
 from tonnage.domain.case import InferCase, ServeCase, TrainCase
 from tonnage.domain.model import Model
 from tonnage.errors import BadFact
-from tonnage.validation.cases import case_of, infer_case, kind_of
+from tonnage_accuracy.cases import case_of, infer_case, kind_of
 
 VISION = {
     "kind": "vision", "model_id": "timm/resnet50.a1_in1k", "image_px": 224, "gmacs": 4.11, "activations_m": 11.11,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tonnage.validation.grouping import Labels
-from tonnage.validation.intervals import ANY, LEAST_UPPER, MIN_GROUPS, UPPER, Factor, fit, levels_of
-from tonnage.validation.scoring import Score
+from tonnage_accuracy.grouping import Labels
+from tonnage_accuracy.intervals import ANY, LEAST_UPPER, MIN_GROUPS, UPPER, Factor, fit, levels_of
+from tonnage_accuracy.scoring import Score
 
 
 def made(group: int, error: float, level: str = "calibrated:steady", **more: Any) -> Score:

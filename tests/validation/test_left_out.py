@@ -7,9 +7,9 @@ import pytest
 
 from tonnage.catalog.intervals import factor
 from tonnage.errors import BadFact, UnknownName
-from tonnage.validation.grouping import Labels
-from tonnage.validation.left_out import COLUMNS, FILE, LeftOut, left_out_predictions, left_out_scores
-from tonnage.validation.scoring import Score
+from tonnage_accuracy.grouping import Labels
+from tonnage_accuracy.left_out import COLUMNS, FILE, LeftOut, left_out_predictions, left_out_scores
+from tonnage_accuracy.scoring import Score
 
 
 def stored(folder: Path, text: str) -> Path:

@@ -7,9 +7,9 @@ from tests.validation.samples import point
 from tonnage.domain.case import ServeCase, ServeResult, Traffic
 from tonnage.errors import BadFact
 from tonnage.questions.predict.predict import predict
-from tonnage.validation.cases import case_of
-from tonnage.validation.limited import Limits, at_highest_rate, limits_of
-from tonnage.validation.scoring import score_row
+from tonnage_accuracy.cases import case_of
+from tonnage_accuracy.limited import Limits, at_highest_rate, limits_of
+from tonnage_accuracy.scoring import score_row
 
 SERVER = {
     "load": "open_loop",

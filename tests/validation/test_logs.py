@@ -13,8 +13,8 @@ from tools.calibration.logs import PHYSICS, refresh_facts, write_facts
 from tools.calibration.replay import Stretch, from_physics, read_log, read_logs, replay_setup, stretch_model
 
 from tonnage.errors import BadFact
-from tonnage.report.out_of_sample import LOGS, log_page
-from tonnage.validation.logs import COLUMNS, FILE, MEASURED, log_errors, read_facts
+from tonnage_accuracy.logs import COLUMNS, FILE, MEASURED, log_errors, read_facts
+from tonnage_accuracy.sheets import LOGS, log_page
 
 NAME = "RTX4090_Llama-3.1-8B"
 KWARGS: dict[str, Any] = {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.validation.metrics import absolute_error_share, bias, errors, half_width, is_covered, log_ratio, quantile
+from tonnage_accuracy.metrics import absolute_error_share, bias, errors, half_width, is_covered, log_ratio, quantile
 
 positive = st.floats(1e-3, 1e6)
 

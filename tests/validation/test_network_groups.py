@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from tonnage.validation.grouping import Labels
-from tonnage.validation.network_groups import network_figures, own_figures, prompt_rows
-from tonnage.validation.rows import Row
-from tonnage.validation.scoring import Score
+from tonnage_accuracy.grouping import Labels
+from tonnage_accuracy.network_groups import network_figures, own_figures, prompt_rows
+from tonnage_accuracy.rows import Row
+from tonnage_accuracy.scoring import Score
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,10 +7,10 @@ import pytest
 from tests.validation.predictors import fixed
 from tests.validation.samples import sample
 
-from tonnage.validation.left_out import COLUMNS, FILE, WIDTH_COLUMNS, WIDTHS
-from tonnage.validation.out_of_sample import out_of_sample, set_aside
-from tonnage.validation.rows import Row
-from tonnage.validation.scoring import score
+from tonnage_accuracy.left_out import COLUMNS, FILE, WIDTH_COLUMNS, WIDTHS
+from tonnage_accuracy.out_of_sample import out_of_sample, set_aside
+from tonnage_accuracy.rows import Row
+from tonnage_accuracy.scoring import score
 
 GROUPS = """
 fewest = 1

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.validation.published_points import MOST, PublishedNumber, published_numbers, taught_lines
-from tonnage.validation.rows import read_rows
-from tonnage.validation.scoring import score
+from tonnage_accuracy.published_points import MOST, PublishedNumber, published_numbers, taught_lines
+from tonnage_accuracy.rows import read_rows
+from tonnage_accuracy.scoring import score
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,8 +7,8 @@ from tests.validation.samples import point, sample, training
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import InferResult, Latency, ServeResult, TrainResult
 from tonnage.units import GiB
-from tonnage.validation.cases import case_of
-from tonnage.validation.quantities import NAMES, Measured, Predicted, measured_numbers, predicted_number
+from tonnage_accuracy.cases import case_of
+from tonnage_accuracy.quantities import NAMES, Measured, Predicted, measured_numbers, predicted_number
 
 
 def names(found: list[Measured]) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 from tests.validation.samples import point, sample, training
 
 from tonnage.errors import BadRequest
-from tonnage.validation.referee import PROTOCOL, referee_scores
+from tonnage_accuracy.referee import PROTOCOL, referee_scores
 
 ECHO = """
 import json, sys

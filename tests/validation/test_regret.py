@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from tests.validation.samples import sample
 
-from tonnage.domain.accuracy import Regret
-from tonnage.report.out_of_sample import REGRET, confidence_page
-from tonnage.validation.left_out import left_out_predictions
-from tonnage.validation.regret import Latencies, confidence_regrets, latencies_of, regret_lines, reliability
-from tonnage.validation.rows import Row, read_rows
+from tonnage_accuracy.left_out import left_out_predictions
+from tonnage_accuracy.records import Regret
+from tonnage_accuracy.regret import Latencies, confidence_regrets, latencies_of, regret_lines, reliability
+from tonnage_accuracy.rows import Row, read_rows
+from tonnage_accuracy.sheets import REGRET, confidence_page
 
 ROOT = Path(__file__).parents[2]
 

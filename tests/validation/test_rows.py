@@ -7,7 +7,7 @@ import pytest
 from tests.validation.samples import row
 
 from tonnage.errors import BadFact
-from tonnage.validation.rows import count, flag, number, read_rows, text
+from tonnage_accuracy.rows import count, flag, number, read_rows, text
 
 HEADER = "id,block,accelerator_id,load,e2e_ms,usable"
 LINE = "A-1,A,h100-sxm5-80gb,static_batch,12.5,1"

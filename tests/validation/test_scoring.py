@@ -5,8 +5,8 @@ from tests.validation.predictors import crashing, fixed, refusing, too_big
 from tests.validation.samples import point, sample, training
 
 from tonnage.domain.case import Case, Latency, ServeCase, ServeResult
-from tonnage.validation.rows import Row
-from tonnage.validation.scoring import CRASH, reason_class, score
+from tonnage_accuracy.rows import Row
+from tonnage_accuracy.scoring import CRASH, reason_class, score
 
 
 def rows(count: int = 40) -> list[Row]:

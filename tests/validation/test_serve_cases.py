@@ -10,9 +10,9 @@ from tonnage.domain.case import Links, Traffic
 from tonnage.domain.layout import Layout
 from tonnage.domain.precision import Precision
 from tonnage.errors import BadFact
-from tonnage.validation.rows import Row, read_rows
-from tonnage.validation.serve_cases import serve_case_of_point as of_point
-from tonnage.validation.serve_cases import serve_case_of_sample as of_sample
+from tonnage_accuracy.rows import Row, read_rows
+from tonnage_accuracy.serve_cases import serve_case_of_point as of_point
+from tonnage_accuracy.serve_cases import serve_case_of_sample as of_sample
 
 SERVING = Path(__file__).parents[2] / "measurements" / "serving_silicon.csv.gz"
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pytest
 from tests.validation.samples import point, sample, training
 
-from tonnage.validation.grouping import Labels
-from tonnage.validation.out_of_sample import group_errors, independent_figures, standing_figures
-from tonnage.validation.rows import Row
-from tonnage.validation.scoring import Score
+from tonnage_accuracy.grouping import Labels
+from tonnage_accuracy.out_of_sample import group_errors, independent_figures, standing_figures
+from tonnage_accuracy.rows import Row
+from tonnage_accuracy.scoring import Score
 
 
 @pytest.mark.parametrize(

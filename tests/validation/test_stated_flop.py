@@ -6,7 +6,7 @@ from tests.validation.samples import training
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import TrainResult
 from tonnage.errors import BadFact
-from tonnage.validation.quantities import flop_of_sequence, measured_numbers, predicted_number
+from tonnage_accuracy.quantities import flop_of_sequence, measured_numbers, predicted_number
 
 GPT_2_XL = {
     "model_id": None, "model": "GPT", "layers": 48, "hidden": 1600, "ffn": 6400, "heads": 25, "kv_heads": 25,

@@ -4,8 +4,8 @@ import pytest
 from tests.validation.predictors import crashing, fixed, too_big
 from tests.validation.samples import point, row, sample, training
 
-from tonnage.validation.rows import Row
-from tonnage.validation.scoring import by_block, by_quantity, report_of, score
+from tonnage_accuracy.rows import Row
+from tonnage_accuracy.scoring import by_block, by_quantity, report_of, score
 
 
 def served(block: str, **changes: object) -> Row:

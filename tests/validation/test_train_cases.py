@@ -7,7 +7,7 @@ from tonnage import catalog
 from tonnage.domain.case import Links, TrainCaseLayout
 from tonnage.domain.model import Attention, Mlp, Model, Moe
 from tonnage.errors import BadFact
-from tonnage.validation.train_cases import model_of, train_case
+from tonnage_accuracy.train_cases import model_of, train_case
 
 LLAMA = "meta-llama/Meta-Llama-3-8B"
 

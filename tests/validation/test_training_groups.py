@@ -3,12 +3,12 @@
 import pytest
 from tests.validation.samples import training
 
-from tonnage.domain.accuracy import Figure
-from tonnage.validation.grouping import labels_of
-from tonnage.validation.left_out import LeftOut
-from tonnage.validation.rows import Row
-from tonnage.validation.scoring import Score
-from tonnage.validation.training_groups import (
+from tonnage_accuracy.grouping import labels_of
+from tonnage_accuracy.left_out import LeftOut
+from tonnage_accuracy.records import Figure
+from tonnage_accuracy.rows import Row
+from tonnage_accuracy.scoring import Score
+from tonnage_accuracy.training_groups import (
     Compared,
     compared_layouts,
     layout_figures,

@@ -42,13 +42,13 @@ from tonnage.errors import TonnageError
 from tonnage.questions.calibrate.fit import shares_of
 from tonnage.questions.calibrate.loads import in_flight_of, shipped_interruption, shipped_overheads, under_stretch
 from tonnage.questions.calibrate.posterior import NAMES, next_point, posterior
-from tonnage.validation.cases import case_of, kind_of
-from tonnage.validation.grouping import group_by, labels_of, read_grouping
-from tonnage.validation.left_out import left_out_predictions
-from tonnage.validation.own_engine import taught_by
-from tonnage.validation.quantities import measured_numbers
-from tonnage.validation.rows import Row, number, read_rows, text
-from tonnage.validation.scoring import score
+from tonnage_accuracy.cases import case_of, kind_of
+from tonnage_accuracy.grouping import group_by, labels_of, read_grouping
+from tonnage_accuracy.left_out import left_out_predictions
+from tonnage_accuracy.own_engine import taught_by
+from tonnage_accuracy.quantities import measured_numbers
+from tonnage_accuracy.rows import Row, number, read_rows, text
+from tonnage_accuracy.scoring import score
 
 ROOT: Final = Path(__file__).parents[2]
 SHARES: Final = ROOT / "tools" / "calibration" / "few_points.csv.gz"

@@ -49,12 +49,12 @@ from tonnage.domain.calibration import Learnt
 from tonnage.domain.case import ServeCase, TrainCase
 from tonnage.questions.calibrate.posterior import NAMES, covariance_of
 from tonnage.questions.train.setup import resolve_setup
-from tonnage.validation.cases import case_of, kind_of
-from tonnage.validation.grouping import group_by, labels_of, read_grouping
-from tonnage.validation.left_out import left_out_predictions
-from tonnage.validation.quantities import measured_numbers
-from tonnage.validation.rows import Row, number, read_rows, text
-from tonnage.validation.scoring import score
+from tonnage_accuracy.cases import case_of, kind_of
+from tonnage_accuracy.grouping import group_by, labels_of, read_grouping
+from tonnage_accuracy.left_out import left_out_predictions
+from tonnage_accuracy.quantities import measured_numbers
+from tonnage_accuracy.rows import Row, number, read_rows, text
+from tonnage_accuracy.scoring import score
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 FARTHEST: Final = 1.1

@@ -30,7 +30,7 @@ from tonnage.domain.offline import Offline
 from tonnage.domain.training import TrainCoefficients
 from tonnage.engines.registry import engine_name
 from tonnage.errors import UnknownName
-from tonnage.validation.rows import read_rows
+from tonnage_accuracy.rows import read_rows
 
 __all__ = ["audit", "check", "infer_without", "only_engines", "prepare", "seen", "serving_without", "training_without"]
 

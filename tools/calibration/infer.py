@@ -30,9 +30,9 @@ from tonnage.domain.case import InferCase
 from tonnage.domain.offline import Offline
 from tonnage.errors import TonnageError
 from tonnage.questions.predict.inference import Setup, load_times, predict_infer, setup_of
-from tonnage.validation.cases import case_of, kind_of
-from tonnage.validation.quantities import measured_numbers, predicted_number
-from tonnage.validation.rows import Row, read_rows, text
+from tonnage_accuracy.cases import case_of, kind_of
+from tonnage_accuracy.quantities import measured_numbers, predicted_number
+from tonnage_accuracy.rows import Row, read_rows, text
 
 HERE = Path(__file__).resolve().parent
 ROWS = HERE.parents[1] / "measurements" / "inference.csv.gz"

@@ -6,7 +6,7 @@ Fit the 90 % factors of every estimate and write them where predictions look the
     python tools/calibration/intervals.py --kind train    one table; --dry writes none
 
 The residuals are those of tools/calibration/left_out.csv.gz: each number as predicted without its accelerator, family,
-engine and source. One factor per kind, quantity and level is fitted on whole groups (tonnage.validation.intervals),
+engine and source. One factor per kind, quantity and level is fitted on whole groups (tonnage_accuracy.intervals),
 coverage on groups left out is printed, and src/tonnage/catalog/data/intervals/*.csv is rewritten. Quantities that no
 measurement covers keep their row. Rows that contradict themselves (`validation.contradictions`), that were served at
 a rate (`queueing`) or peaks of several devices that do not say how the states were split (`undivided`) are scored like
@@ -24,15 +24,15 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from tonnage.catalog.intervals import KINDS
-from tonnage.validation.cases import kind_of
-from tonnage.validation.contradictions import contradicting
-from tonnage.validation.grouping import LEFT_OUT, group_by, labels_of, read_grouping
-from tonnage.validation.intervals import QUANTITY_OF, Factor, fit, levels_of
-from tonnage.validation.left_out import left_out_predictions
-from tonnage.validation.metrics import quantile
-from tonnage.validation.quantities import measured_numbers
-from tonnage.validation.rows import Row, number, read_rows, text
-from tonnage.validation.scoring import Score
+from tonnage_accuracy.cases import kind_of
+from tonnage_accuracy.contradictions import contradicting
+from tonnage_accuracy.grouping import LEFT_OUT, group_by, labels_of, read_grouping
+from tonnage_accuracy.intervals import QUANTITY_OF, Factor, fit, levels_of
+from tonnage_accuracy.left_out import left_out_predictions
+from tonnage_accuracy.metrics import quantile
+from tonnage_accuracy.quantities import measured_numbers
+from tonnage_accuracy.rows import Row, number, read_rows, text
+from tonnage_accuracy.scoring import Score
 
 ROOT = Path(__file__).parents[2]
 TABLES = ROOT / "src" / "tonnage" / "catalog" / "data" / "intervals"

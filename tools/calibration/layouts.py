@@ -3,7 +3,7 @@ Are published layouts near the best that the search finds?
 
 `python tools/calibration/layouts.py [N]` names the N furthest.
 
-What is compared with what stands in `tonnage.validation.training_groups`; the share within 5 % is printed by block.
+What is compared with what stands in `tonnage_accuracy.training_groups`; the share within 5 % is printed by block.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tonnage.validation.grouping import group_by
-from tonnage.validation.rows import read_rows
-from tonnage.validation.training_groups import Compared, compared_layouts
+from tonnage_accuracy.grouping import group_by
+from tonnage_accuracy.rows import read_rows
+from tonnage_accuracy.training_groups import Compared, compared_layouts
 
 ROWS = Path(__file__).parents[2] / "measurements" / "training.csv.gz"
 NEAR = 1.05

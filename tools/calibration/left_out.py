@@ -44,11 +44,11 @@ from msgspec.structs import replace
 import tonnage.catalog.engines as overheads_table
 import tonnage.questions.predict.inference as infer_door
 import tonnage.questions.predict.training as train_door
-from tonnage.validation.grouping import LEFT_OUT, Grouping, group_by, read_grouping
-from tonnage.validation.left_out import COLUMNS, left_out_predictions
-from tonnage.validation.metrics import absolute_error_share, quantile
-from tonnage.validation.rows import Row, read_rows, text
-from tonnage.validation.scoring import Score, score
+from tonnage_accuracy.grouping import LEFT_OUT, Grouping, group_by, read_grouping
+from tonnage_accuracy.left_out import COLUMNS, left_out_predictions
+from tonnage_accuracy.metrics import absolute_error_share, quantile
+from tonnage_accuracy.rows import Row, read_rows, text
+from tonnage_accuracy.scoring import Score, score
 
 ROOT = Path(__file__).parents[2]
 STORED = ROOT / "tools" / "calibration" / "left_out.csv.gz"

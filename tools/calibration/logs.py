@@ -31,7 +31,7 @@ from tools.calibration.replay import (
 
 from tonnage.core.deployment import THROUGH_HOST
 from tonnage.domain.case import Links
-from tonnage.validation.logs import COLUMNS, FILE, MEASURED, QUANTITIES, log_errors, read_facts
+from tonnage_accuracy.logs import COLUMNS, FILE, MEASURED, QUANTITIES, log_errors, read_facts
 
 SOURCE = "casys-kaist/LLMServingSim bench/examples (MIT)"
 PHYSICS = "physics"

@@ -20,10 +20,10 @@ from tonnage.catalog.published import COLUMNS, MEASURED
 from tonnage.core.near import describe_case
 from tonnage.domain.model import Model
 from tonnage.errors import TonnageError
-from tonnage.validation.cases import case_of
-from tonnage.validation.quantities import measured_numbers
-from tonnage.validation.rows import Row, read_rows, text
-from tonnage.validation.serve_cases import year
+from tonnage_accuracy.cases import case_of
+from tonnage_accuracy.quantities import measured_numbers
+from tonnage_accuracy.rows import Row, read_rows, text
+from tonnage_accuracy.serve_cases import year
 
 ROOT = Path(__file__).parents[2]
 OUT = ROOT / "src" / "tonnage" / "catalog" / "data" / "published" / "results.csv.gz"

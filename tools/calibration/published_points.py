@@ -21,10 +21,10 @@ import numpy as np
 from tools.calibration.published import date_of, source_of
 
 from tonnage.catalog.points import COLUMNS, FILE
-from tonnage.validation.cases import kind_of
-from tonnage.validation.published_points import FARTHEST, PublishedNumber, published_numbers, taught_lines
-from tonnage.validation.rows import Row, read_rows
-from tonnage.validation.scoring import score
+from tonnage_accuracy.cases import kind_of
+from tonnage_accuracy.published_points import FARTHEST, PublishedNumber, published_numbers, taught_lines
+from tonnage_accuracy.rows import Row, read_rows
+from tonnage_accuracy.scoring import score
 
 __all__ = ["as_table", "main"]
 

@@ -28,7 +28,7 @@ from tonnage.physics.parameters import active_parameters
 from tonnage.simulation.simulated import Limits, ReplicaArrays, Requests, StepArrays, requests_of, step_arrays
 from tonnage.simulation.step_parts import Placement
 from tonnage.simulation.steps import StepGrid, step_grid, step_table
-from tonnage.validation.logs import QUANTITIES
+from tonnage_accuracy.logs import QUANTITIES
 
 if TYPE_CHECKING:
     from tonnage.simulation.serving import Simulated

@@ -39,9 +39,9 @@ from tonnage.physics.parameters import active_parameters
 from tonnage.simulation.disaggregated import disaggregated_loop
 from tonnage.simulation.served import Served
 from tonnage.simulation.steps import StepGrid, step_table
-from tonnage.validation.cases import case_of, kind_of
-from tonnage.validation.quantities import Measured, measured_numbers
-from tonnage.validation.rows import Row, number, read_rows, text
+from tonnage_accuracy.cases import case_of, kind_of
+from tonnage_accuracy.quantities import Measured, measured_numbers
+from tonnage_accuracy.rows import Row, number, read_rows, text
 
 ROOT = Path(__file__).parents[2]
 FILES = ("inference", "inference_2", "serving_silicon", "serving_silicon_2")

@@ -18,9 +18,9 @@ from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple
 
-from tonnage.validation.left_out import left_out_predictions
-from tonnage.validation.quantities import measured_numbers
-from tonnage.validation.rows import Row, read_rows, text
+from tonnage_accuracy.left_out import left_out_predictions
+from tonnage_accuracy.quantities import measured_numbers
+from tonnage_accuracy.rows import Row, read_rows, text
 
 ROOT: Final = Path(__file__).parents[2]
 ASKED: Final = (

@@ -33,9 +33,9 @@ from tonnage.errors import TonnageError
 from tonnage.physics.training_memory import training_memory
 from tonnage.questions.train.setup import Chosen, resolve_setup
 from tonnage.simulation.training import step_time
-from tonnage.validation.quantities import flop_of_sequence
-from tonnage.validation.rows import Row, number, read_rows, text
-from tonnage.validation.train_cases import train_case
+from tonnage_accuracy.quantities import flop_of_sequence
+from tonnage_accuracy.rows import Row, number, read_rows, text
+from tonnage_accuracy.train_cases import train_case
 
 ROWS = tuple(Path(__file__).parents[2] / "measurements" / name for name in ("training.csv.gz", "training_2.csv.gz"))
 """Tables that the fit reads."""

@@ -22,12 +22,12 @@ from pathlib import Path
 
 from intervals import left_out, unfit
 
-from tonnage.validation.cases import kind_of
-from tonnage.validation.grouping import group_by, read_grouping
-from tonnage.validation.intervals import QUANTITY_OF, widths
-from tonnage.validation.left_out import WIDTH_COLUMNS, WIDTHS
-from tonnage.validation.quantities import measured_numbers
-from tonnage.validation.rows import Row, read_rows
+from tonnage_accuracy.cases import kind_of
+from tonnage_accuracy.grouping import group_by, read_grouping
+from tonnage_accuracy.intervals import QUANTITY_OF, widths
+from tonnage_accuracy.left_out import WIDTH_COLUMNS, WIDTHS
+from tonnage_accuracy.quantities import measured_numbers
+from tonnage_accuracy.rows import Row, read_rows
 
 ROOT = Path(__file__).parents[2]
 KINDS = ("source", "family")

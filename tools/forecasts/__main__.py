@@ -29,9 +29,9 @@ from tools.forecasts.cases import COUNT, cases
 from tonnage.domain.case import Case, ServeCase, TrainCase
 from tonnage.errors import TonnageError
 from tonnage.questions.predict.predict import predict
-from tonnage.validation.cases import case_of
-from tonnage.validation.quantities import Measured, measured_numbers, predicted_number
-from tonnage.validation.rows import Row, read_rows
+from tonnage_accuracy.cases import case_of
+from tonnage_accuracy.quantities import Measured, measured_numbers, predicted_number
+from tonnage_accuracy.rows import Row, read_rows
 
 FOLDER = Path(__file__).parents[2] / "forecasts"
 SUMS = "SHA256SUMS"

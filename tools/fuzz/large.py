@@ -143,7 +143,7 @@ def read_large(reader: str, path: Path) -> object:
 
         return read_trace(path)
     if reader == "rows":
-        from tonnage.validation.rows import read_rows
+        from tonnage_accuracy.rows import read_rows
 
         return sum(1 for _ in read_rows(path))
     if reader == "plans":

@@ -302,7 +302,7 @@ def _profiles() -> Iterator[bytes]:
 
 
 def _rows(path: Path) -> object:
-    from tonnage.validation.rows import read_rows
+    from tonnage_accuracy.rows import read_rows
 
     return list(read_rows(path))
 

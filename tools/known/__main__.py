@@ -25,9 +25,9 @@ import msgspec
 from tonnage.domain.case import Case, ServeCase
 from tonnage.errors import TonnageError
 from tonnage.questions.predict.predict import predict
-from tonnage.validation.cases import case_of
-from tonnage.validation.quantities import Measured, measured_numbers, predicted_number
-from tonnage.validation.rows import Row, read_rows, text
+from tonnage_accuracy.cases import case_of
+from tonnage_accuracy.quantities import Measured, measured_numbers, predicted_number
+from tonnage_accuracy.rows import Row, read_rows, text
 
 ROOT = Path(__file__).parents[2]
 POINTS = Path(__file__).parent / "points.toml"

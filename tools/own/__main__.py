@@ -15,8 +15,8 @@ from tools.own.sweeps import sweeps
 from tools.own.table import Row, append
 
 from tonnage.errors import TonnageError
-from tonnage.validation.network_groups import own_figures
-from tonnage.validation.own_engine import few_points
+from tonnage_accuracy.network_groups import own_figures
+from tonnage_accuracy.own_engine import few_points
 
 OWN = Path(__file__).parents[2] / "measurements" / "own"
 NOTHING = 3

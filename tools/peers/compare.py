@@ -14,10 +14,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tonnage.validation.left_out import left_out_predictions
-from tonnage.validation.peers import FILE, NAME, compare_with_peer
-from tonnage.validation.rows import read_rows
-from tonnage.validation.scoring import score
+from tonnage_accuracy.left_out import left_out_predictions
+from tonnage_accuracy.peers import FILE, NAME, compare_with_peer
+from tonnage_accuracy.rows import read_rows
+from tonnage_accuracy.scoring import score
 
 ROOT = Path(__file__).parents[2]
 

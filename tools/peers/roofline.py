@@ -19,8 +19,8 @@ import msgspec
 
 from tonnage.domain.case import Case
 from tonnage.errors import TonnageError
-from tonnage.validation.baselines import raw_roofline
-from tonnage.validation.quantities import Measured, predicted_number
+from tonnage_accuracy.baselines import raw_roofline
+from tonnage_accuracy.quantities import Measured, predicted_number
 
 SLOWER = {"ttft_ms", "tpot_ms", "e2e_ms", "step_time_s"}
 """Quantities that a lower utilisation lengthens; rates shrink."""

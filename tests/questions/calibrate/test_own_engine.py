@@ -11,7 +11,7 @@ import pytest
 from tonnage.catalog import Additions
 from tonnage.questions.calibrate.calibrate import calibrate
 from tonnage.questions.calibrate.loads import loads_of
-from tonnage.validation.own_engine import (
+from tonnage_accuracy.own_engine import (
     as_measurement,
     engine_and_model,
     few_points,

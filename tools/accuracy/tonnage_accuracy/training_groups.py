@@ -18,18 +18,18 @@ from itertools import pairwise
 from math import exp, log, log2
 from typing import Final
 
-from tonnage.domain.accuracy import Figure
 from tonnage.domain.training import TrainSetup
 from tonnage.errors import TonnageError
 from tonnage.questions.train.search import over_best_layout
 from tonnage.record import Record
-from tonnage.validation.grouping import LEFT_OUT, group_by
-from tonnage.validation.intervals import ANY, fit
-from tonnage.validation.left_out import LeftOut, left_out_scores
-from tonnage.validation.metrics import absolute_error_share, quantile
-from tonnage.validation.rows import Row, count, number, text
-from tonnage.validation.scoring import Score
-from tonnage.validation.train_cases import train_case
+from tonnage_accuracy.grouping import LEFT_OUT, group_by
+from tonnage_accuracy.intervals import ANY, fit
+from tonnage_accuracy.left_out import LeftOut, left_out_scores
+from tonnage_accuracy.metrics import absolute_error_share, quantile
+from tonnage_accuracy.records import Figure
+from tonnage_accuracy.rows import Row, count, number, text
+from tonnage_accuracy.scoring import Score
+from tonnage_accuracy.train_cases import train_case
 
 SPEEDS: Final = ("step_time_s", "tokens_per_s_per_accel", "samples_per_s_per_accel", "tflops_per_accel")
 """Scored speeds; a row counts by the first that it prints."""

@@ -3,7 +3,7 @@ How wide must an interval be to hold nine measurements in ten of a source that n
 |ln(measured / predicted)|.
 
 The residuals are those of predictions by fits that had not seen the row's accelerator, model family, engine or source
-(`tonnage.validation.left_out`). They are sorted into levels, a tree: everything, then, for serving, whether the
+(`tonnage_accuracy.left_out`). They are sorted into levels, a tree: everything, then, for serving, whether the
 engine's host was measured, the load, the structure of the model and what its kernels rest on
 (`planning.error_model.serve_level`). Rows of one deployment are near-duplicates, so that within a level every *group*
 (block, model, accelerator and engine) weighs the same; groups of one source err together, so that a source weighs as
@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from tonnage.record import Record
-from tonnage.validation.grouping import group_by
-from tonnage.validation.metrics import log_ratio
-from tonnage.validation.scoring import Score
+from tonnage_accuracy.grouping import group_by
+from tonnage_accuracy.metrics import log_ratio
+from tonnage_accuracy.scoring import Score
 
 if TYPE_CHECKING:
     import numpy as np

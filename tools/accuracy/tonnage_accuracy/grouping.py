@@ -20,8 +20,8 @@ import msgspec
 from tonnage import catalog
 from tonnage.errors import BadFact, TonnageError
 from tonnage.record import Record
-from tonnage.validation.cases import kind_of
-from tonnage.validation.rows import Row, text
+from tonnage_accuracy.cases import kind_of
+from tonnage_accuracy.rows import Row, text
 
 FILE: Final = Path("measurements") / "groups.toml"
 HALF: Final = 0.5
@@ -131,7 +131,7 @@ def read_grouping(root: Path) -> Grouping:
     try:
         return msgspec.toml.decode(path.read_bytes(), type=Grouping)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadFact(f"{FILE}: {error}; see validation/grouping.py for what it holds") from None
+        raise BadFact(f"{FILE}: {error}; see tonnage_accuracy/grouping.py for what it holds") from None
 
 
 T = TypeVar("T")

@@ -34,10 +34,10 @@ from tonnage.domain.case import (
 from tonnage.domain.model import Attention, LatentAttention, LayerGroup, Mlp, Model, Moe
 from tonnage.domain.precision import Precision, number_format
 from tonnage.errors import Unmeasured
-from tonnage.validation.grouping import group_by
-from tonnage.validation.metrics import log_ratio, quantile
-from tonnage.validation.rows import Row
-from tonnage.validation.scoring import Score, score
+from tonnage_accuracy.grouping import group_by
+from tonnage_accuracy.metrics import log_ratio, quantile
+from tonnage_accuracy.rows import Row
+from tonnage_accuracy.scoring import Score, score
 
 SPEED = {
     "ttft_ms", "tpot_ms", "e2e_ms", "output_tokens_per_s", "total_tokens_per_s", "samples_per_s", "step_time_s",

@@ -21,18 +21,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tonnage.domain.accuracy import AccuracyReport, BlockErrors, SkippedRow
 from tonnage.domain.case import Case, Latency, Result, ServeCase, ServeResult
 from tonnage.errors import BadRequest, TonnageError
 from tonnage.questions.predict.predict import predict as planned
 from tonnage.record import Record
-from tonnage.validation.cases import case_of, kind_of
-from tonnage.validation.grouping import Labels, group_by, labels_of
-from tonnage.validation.limited import at_highest_rate, limits_of
-from tonnage.validation.metrics import errors, quantile
-from tonnage.validation.quantities import NAMES, Measured, measured_numbers, predicted_number
-from tonnage.validation.rows import Row, count, number
 from tonnage.version import __version__
+from tonnage_accuracy.cases import case_of, kind_of
+from tonnage_accuracy.grouping import Labels, group_by, labels_of
+from tonnage_accuracy.limited import at_highest_rate, limits_of
+from tonnage_accuracy.metrics import errors, quantile
+from tonnage_accuracy.quantities import NAMES, Measured, measured_numbers, predicted_number
+from tonnage_accuracy.records import AccuracyReport, BlockErrors, SkippedRow
+from tonnage_accuracy.rows import Row, count, number
 
 Predict = Callable[[Case], Result]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from tonnage.domain.accuracy import (
+from tonnage_accuracy.records import (
     ConfidenceRegret,
     Duel,
     GroupErrors,

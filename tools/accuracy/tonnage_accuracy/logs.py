@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from tonnage.domain.accuracy import LogErrors
 from tonnage.errors import BadFact, echo
+from tonnage_accuracy.records import LogErrors
 
 FILE: Final = "measurements/logs.csv"
 COLUMNS: Final = ("log", "model", "accelerator", "layout", "engine", "requests", "by", "quantity",

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tonnage.domain.accuracy import Duel, PeerErrors
-from tonnage.validation.grouping import group_by, read_grouping
-from tonnage.validation.left_out import LeftOut
-from tonnage.validation.metrics import absolute_error_share, is_covered, quantile
-from tonnage.validation.out_of_sample import FIGURES, independent_figures, without_group
-from tonnage.validation.rows import Row, number, text
-from tonnage.validation.scoring import Score
+from tonnage_accuracy.grouping import group_by, read_grouping
+from tonnage_accuracy.left_out import LeftOut
+from tonnage_accuracy.metrics import absolute_error_share, is_covered, quantile
+from tonnage_accuracy.out_of_sample import FIGURES, independent_figures, without_group
+from tonnage_accuracy.records import Duel, PeerErrors
+from tonnage_accuracy.rows import Row, number, text
+from tonnage_accuracy.scoring import Score
 
 FILE: Final = Path("tools") / "peers" / "aiconfigurator.csv"
 NAME: Final = "aiconfigurator 0.12"

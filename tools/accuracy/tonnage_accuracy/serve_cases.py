@@ -23,7 +23,7 @@ from tonnage.domain.layout import SERVING_ENGINE, Disaggregation, Layout
 from tonnage.domain.model import Moe
 from tonnage.domain.precision import Precision, number_format
 from tonnage.errors import BadFact, TonnageError
-from tonnage.validation.rows import Row, count, flag, number, text
+from tonnage_accuracy.rows import Row, count, flag, number, text
 
 _FABRICS: Final = {"nvlink", "pcie", "xgmi", "ici"}
 _SIXTEEN_BITS: Final = {"fp16", "bf16", "fp32"}

@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from tonnage.catalog.intervals import factor, factor_of
 from tonnage.errors import BadFact, UnknownName
 from tonnage.record import Record
-from tonnage.validation.grouping import LEFT_OUT
-from tonnage.validation.intervals import QUANTITY_OF, UPPER
-from tonnage.validation.scoring import Score
+from tonnage_accuracy.grouping import LEFT_OUT
+from tonnage_accuracy.intervals import QUANTITY_OF, UPPER
+from tonnage_accuracy.scoring import Score
 
 FILE: Final = Path("tools") / "calibration" / "left_out.csv.gz"
 COLUMNS: Final = ("id", "quantity", *(f"{kind}{part}" for kind in LEFT_OUT for part in ("", "_level")))

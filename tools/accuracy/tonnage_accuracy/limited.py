@@ -20,7 +20,7 @@ from tonnage.catalog.intervals import factor
 from tonnage.domain.answer import Quantity
 from tonnage.domain.case import Case, Latency, Result, ServeCase, ServeResult, Traffic
 from tonnage.errors import BadFact
-from tonnage.validation.rows import Row, number
+from tonnage_accuracy.rows import Row, number
 
 _FURTHEST: Final = 64.0
 """How far from the measured rate the predicted one is looked for. [-]"""

@@ -17,9 +17,9 @@ from tonnage.domain.case import Case, InferCase
 from tonnage.domain.layout import NETWORK_ENGINE
 from tonnage.domain.model import Model, Network
 from tonnage.errors import BadFact
-from tonnage.validation.rows import Row, count, number, text
-from tonnage.validation.serve_cases import links, serve_case_of_point, serve_case_of_sample, year
-from tonnage.validation.train_cases import train_case
+from tonnage_accuracy.rows import Row, count, number, text
+from tonnage_accuracy.serve_cases import links, serve_case_of_point, serve_case_of_sample, year
+from tonnage_accuracy.train_cases import train_case
 
 _NETWORKS: Final = {"embedding", "vision", "diffusion", "speech", "recommender"}
 

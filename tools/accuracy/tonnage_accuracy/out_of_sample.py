@@ -20,13 +20,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tonnage.domain.accuracy import GroupErrors, OutOfSample, SetAside, Standing
-from tonnage.validation.cases import kind_of
-from tonnage.validation.grouping import Grouping, group_by, read_grouping
-from tonnage.validation.left_out import left_out_predictions, left_out_scores, left_out_widths
-from tonnage.validation.metrics import absolute_error_share, errors, quantile
-from tonnage.validation.rows import Row, text
-from tonnage.validation.scoring import Predict, Score, score
+from tonnage_accuracy.cases import kind_of
+from tonnage_accuracy.grouping import Grouping, group_by, read_grouping
+from tonnage_accuracy.left_out import left_out_predictions, left_out_scores, left_out_widths
+from tonnage_accuracy.metrics import absolute_error_share, errors, quantile
+from tonnage_accuracy.records import GroupErrors, OutOfSample, SetAside, Standing
+from tonnage_accuracy.rows import Row, text
+from tonnage_accuracy.scoring import Predict, Score, score
 
 KINDS: Final = ("source", "family")
 

@@ -16,14 +16,14 @@ from typing import Any, Final, get_args
 
 from msgspec.structs import replace
 
-from tonnage.domain.accuracy import AccuracyReport, Figure, OutOfSample, PointsTaught, Regret
 from tonnage.domain.requests.accuracy import AccuracyRequest, LeftOut
 from tonnage.errors import BadFact, UnknownName
 from tonnage.record import Record
-from tonnage.validation.left_out import FILE as LEFT_OUT_FILE
-from tonnage.validation.left_out import left_out_predictions, left_out_scores
-from tonnage.validation.rows import Row, read_rows
-from tonnage.validation.scoring import Score, by_quantity, report_of, score
+from tonnage_accuracy.left_out import FILE as LEFT_OUT_FILE
+from tonnage_accuracy.left_out import left_out_predictions, left_out_scores
+from tonnage_accuracy.records import AccuracyReport, Figure, OutOfSample, PointsTaught, Regret
+from tonnage_accuracy.rows import Row, read_rows
+from tonnage_accuracy.scoring import Score, by_quantity, report_of, score
 
 COLUMNS: Final = ("id", "block", "quantity", "measured", "predicted", "low", "high", "basis", "reason")
 KINDS: Final[tuple[str, ...]] = get_args(LeftOut)
@@ -115,8 +115,8 @@ def accuracy_report(
     TonnageError
         The stored fits of groups left out are missing.
     """
-    from tonnage.validation.logs import FILE, log_errors, read_facts
-    from tonnage.validation.out_of_sample import out_of_sample
+    from tonnage_accuracy.logs import FILE, log_errors, read_facts
+    from tonnage_accuracy.out_of_sample import out_of_sample
 
     rows, root, part = tables.wanted, tables.root, asked.limit is not None or asked.leave_out is not None
     scores = _score_rows(rows, rows_file=rows_file, workers=asked.workers, watch=watch)
@@ -148,8 +148,8 @@ def peer_report(tables: Tables, predictor: str, *, by: str | None, rows_file: st
     TonnageError
         The program breaks its protocol.
     """
-    from tonnage.validation.peers import medians_by_source
-    from tonnage.validation.referee import referee_scores
+    from tonnage_accuracy.peers import medians_by_source
+    from tonnage_accuracy.referee import referee_scores
 
     rows = tables.wanted
     theirs, said = referee_scores(rows, predictor)
@@ -164,11 +164,11 @@ def peer_report(tables: Tables, predictor: str, *, by: str | None, rows_file: st
 def page_figures(tables: Tables, scores: Sequence[Score]) -> dict[str, Any]:
     """What the published page adds: baselines, peers, and each group of figures on fits that never saw the rows."""
     from tonnage.questions.predict.predict import predict
-    from tonnage.validation.baselines import baseline_scores
-    from tonnage.validation.contradictions import contradicting
-    from tonnage.validation.out_of_sample import group_scores, set_aside
-    from tonnage.validation.peers import FILE, NAME, compare_with_peer
-    from tonnage.validation.regret import latencies_of, regret_lines
+    from tonnage_accuracy.baselines import baseline_scores
+    from tonnage_accuracy.contradictions import contradicting
+    from tonnage_accuracy.out_of_sample import group_scores, set_aside
+    from tonnage_accuracy.peers import FILE, NAME, compare_with_peer
+    from tonnage_accuracy.regret import latencies_of, regret_lines
 
     rows, root = tables.wanted, tables.root
     every = [row for path in tables.paths for row in read_rows(path)]
@@ -244,14 +244,14 @@ def _points(rows: Sequence[Row], scores: Sequence[Score], *, root: Path) -> tupl
     """What published rows teach of each other, where predictions without their groups are kept."""
     if not (root / LEFT_OUT_FILE).exists():
         return ()
-    from tonnage.validation.published_points import published_numbers, taught_lines
+    from tonnage_accuracy.published_points import published_numbers, taught_lines
 
     return tuple(taught_lines(list(published_numbers(rows, scores, root=root))))
 
 
 def _regret(rows: Sequence[Row], scores: Iterable[Score]) -> list[Regret]:
     """Decisions by these predictions: over all engines, and for one engine each."""
-    from tonnage.validation.regret import latencies_of, regret_lines
+    from tonnage_accuracy.regret import latencies_of, regret_lines
 
     said = latencies_of({(item.id, item.quantity): item.predicted for item in scores if item.predicted is not None})
     return [*regret_lines(rows, said=said), *regret_lines(rows, said=said, by="engine")[-1:]]
@@ -259,7 +259,7 @@ def _regret(rows: Sequence[Row], scores: Iterable[Score]) -> list[Regret]:
 
 def _chances(rows: Sequence[Row], scores: Iterable[Score], *, who: str = "") -> dict[str, Any]:
     """Decisions by chance, and how far those chances hold."""
-    from tonnage.validation.regret import confidence_regrets, latencies_of, reliability, widths_of
+    from tonnage_accuracy.regret import confidence_regrets, latencies_of, reliability, widths_of
 
     known = {(item.id, item.quantity): item for item in scores if item.predicted}
     said = latencies_of({key: item.predicted for key, item in known.items() if item.predicted})
@@ -272,7 +272,7 @@ def _chances(rows: Sequence[Row], scores: Iterable[Score], *, who: str = "") -> 
 
 def _training(rows: list[Row], scores: list[Score], *, failed: list[Score], root: Path) -> tuple[Figure, ...]:
     """Groups of training rows beside what they are to reach, those that no fit reads among them."""
-    from tonnage.validation.training_groups import training_figures
+    from tonnage_accuracy.training_groups import training_figures
 
     if not any(row.layout == "training" for row in rows):
         return ()
@@ -283,8 +283,8 @@ def _training(rows: list[Row], scores: list[Score], *, failed: list[Score], root
 
 def _networks(tables: Tables, scores: list[Score], *, whole: bool) -> tuple[Figure, ...]:
     """Groups of networks and single streams, prompts alone among them; own runs where everything is scored."""
-    from tonnage.validation.network_groups import network_figures, own_figures, prompt_rows
-    from tonnage.validation.own_engine import few_points, transfer_figures
+    from tonnage_accuracy.network_groups import network_figures, own_figures, prompt_rows
+    from tonnage_accuracy.own_engine import few_points, transfer_figures
 
     rows, root = tables.wanted, tables.root
     blocks = {row.block for row in rows}
@@ -296,6 +296,6 @@ def _networks(tables: Tables, scores: list[Score], *, whole: bool) -> tuple[Figu
 
 
 def _layouts(rows: Iterable[Row]) -> tuple[Figure, ...]:
-    from tonnage.validation.training_groups import compared_layouts, layout_figures
+    from tonnage_accuracy.training_groups import compared_layouts, layout_figures
 
     return layout_figures(list(compared_layouts(rows)))

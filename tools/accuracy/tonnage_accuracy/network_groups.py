@@ -15,12 +15,12 @@ from typing import Final
 
 import msgspec
 
-from tonnage.domain.accuracy import Figure
 from tonnage.engines.registry import find_engine
-from tonnage.validation.left_out import LeftOut, left_out_scores
-from tonnage.validation.metrics import absolute_error_share, quantile
-from tonnage.validation.rows import Row, text
-from tonnage.validation.scoring import Score
+from tonnage_accuracy.left_out import LeftOut, left_out_scores
+from tonnage_accuracy.metrics import absolute_error_share, quantile
+from tonnage_accuracy.records import Figure
+from tonnage_accuracy.rows import Row, text
+from tonnage_accuracy.scoring import Score
 
 PROMPTS: Final = "prefill_only"
 """Why rows that measured the prompt alone are not scored with the others: they have no answer."""

@@ -16,9 +16,9 @@ from tonnage import catalog
 from tonnage.core.header import model_facts
 from tonnage.domain.case import ServeCase
 from tonnage.domain.precision import number_format
-from tonnage.validation.cases import case_of
-from tonnage.validation.grouping import group_by
-from tonnage.validation.rows import Row, number, text
+from tonnage_accuracy.cases import case_of
+from tonnage_accuracy.grouping import group_by
+from tonnage_accuracy.rows import Row, number, text
 
 MOST_OF_PEAK: Final = 0.75
 """Share of the data-sheet peak that no whole engine sustains (large FP8 products alone reach 0.7). [-]"""

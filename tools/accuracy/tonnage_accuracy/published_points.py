@@ -22,17 +22,17 @@ import numpy as np
 from tonnage.catalog.intervals import priors
 from tonnage.core.deployment import resolve
 from tonnage.core.drift import STUDENT, drift_covariance, numbers_of, place_of, setting_of
-from tonnage.domain.accuracy import PointsTaught
 from tonnage.domain.calibration import Learnt
 from tonnage.domain.case import ServeCase
 from tonnage.errors import TonnageError
 from tonnage.questions.calibrate.loads import in_flight_of
-from tonnage.validation.cases import case_of, kind_of
-from tonnage.validation.grouping import Grouping, group_by, labels_of, read_grouping
-from tonnage.validation.left_out import left_out_predictions
-from tonnage.validation.quantities import measured_numbers
-from tonnage.validation.rows import Row, number, text
-from tonnage.validation.scoring import Score
+from tonnage_accuracy.cases import case_of, kind_of
+from tonnage_accuracy.grouping import Grouping, group_by, labels_of, read_grouping
+from tonnage_accuracy.left_out import left_out_predictions
+from tonnage_accuracy.quantities import measured_numbers
+from tonnage_accuracy.records import PointsTaught
+from tonnage_accuracy.rows import Row, number, text
+from tonnage_accuracy.scoring import Score
 
 QUANTITIES: Final = {"tpot_ms": "tpot_s", "ttft_ms": "ttft_s", "output_tokens_per_s": "output_tokens_per_s"}
 MOST: Final = 16

@@ -29,8 +29,8 @@ from tonnage.domain.model import Attention, Model
 from tonnage.errors import BadFact, TonnageError
 from tonnage.record import Record
 from tonnage.units import GiB
-from tonnage.validation.rows import Row, count, number, text
-from tonnage.validation.train_cases import model_of
+from tonnage_accuracy.rows import Row, count, number, text
+from tonnage_accuracy.train_cases import model_of
 
 NAMES: Final = (
     "ttft_ms", "tpot_ms", "e2e_ms", "output_tokens_per_s", "total_tokens_per_s", "samples_per_s", "kv_tokens",

@@ -18,8 +18,8 @@ from tonnage import catalog
 from tonnage.domain.case import TrainCase, TrainCaseLayout
 from tonnage.domain.model import Attention, LayerGroup, Mlp, Model, Moe
 from tonnage.errors import BadFact, UnknownName
-from tonnage.validation.rows import Row, count, flag, number, text
-from tonnage.validation.serve_cases import links, year
+from tonnage_accuracy.rows import Row, count, flag, number, text
+from tonnage_accuracy.serve_cases import links, year
 
 Method = Literal["pretrain", "full", "lora", "qlora", "dora"]
 

@@ -34,11 +34,11 @@ from msgspec.structs import replace
 from tonnage.domain.case import Case
 from tonnage.errors import BadRequest, TonnageError, echo
 from tonnage.record import Record
-from tonnage.validation.cases import case_of, kind_of
-from tonnage.validation.grouping import labels_of
-from tonnage.validation.quantities import Measured, measured_numbers
-from tonnage.validation.rows import Row, number
-from tonnage.validation.scoring import Score
+from tonnage_accuracy.cases import case_of, kind_of
+from tonnage_accuracy.grouping import labels_of
+from tonnage_accuracy.quantities import Measured, measured_numbers
+from tonnage_accuracy.rows import Row, number
+from tonnage_accuracy.scoring import Score
 
 PROTOCOL: Final = "tonnage.referee/1"
 PATIENCE_S: Final = 600.0

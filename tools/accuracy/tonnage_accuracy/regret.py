@@ -27,10 +27,10 @@ from typing import Final, NamedTuple
 
 from tonnage.core.error_model import chance_of, end_of
 from tonnage.core.ranking import unlikely
-from tonnage.domain.accuracy import ConfidenceRegret, Regret, Reliability
-from tonnage.validation.grouping import group_by
-from tonnage.validation.metrics import quantile
-from tonnage.validation.rows import Row, number, text
+from tonnage_accuracy.grouping import group_by
+from tonnage_accuracy.metrics import quantile
+from tonnage_accuracy.records import ConfidenceRegret, Regret, Reliability
+from tonnage_accuracy.rows import Row, number, text
 
 LIMITS_MS: Final = (10.0, 20.0, 35.0, 50.0)
 """Times per output token that are asked for. [ms]"""

@@ -9,7 +9,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tonnage.domain.accuracy import (
+from tonnage.record import Record
+from tonnage.report.document import Document, Headline, Note, document, grid
+from tonnage_accuracy.records import (
     AccuracyReport,
     BlockErrors,
     ConfidenceRegret,
@@ -19,9 +21,7 @@ from tonnage.domain.accuracy import (
     Reliability,
     SetAside,
 )
-from tonnage.record import Record
-from tonnage.report.document import Document, Headline, Note, document, grid
-from tonnage.report.out_of_sample import (
+from tonnage_accuracy.sheets import (
     DUELS,
     POINTS,
     REGRET,
