@@ -106,7 +106,7 @@ def front_page(additions: catalog.Additions = catalog.NOTHING) -> str:
     return _asking(
         question, values=question.example, error="", front=True, counts=counts(additions),
         cheapest=Markup(prices), accuracy=Markup(f"<p class='note'>{about}</p>{found}"),
-        example_note="The answer to the question on the left appears here in a moment.",
+        example_note="The answer to this question appears here in a moment.",
     )  # fmt: skip
 
 
