@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tonnage import cli
-from tonnage.domain.answer import BREAKDOWN_SCHEMA
+from tonnage.cli import root
 
 CASE: dict[str, Any] = {
     "kind": "serve",
@@ -22,7 +21,7 @@ CASE: dict[str, Any] = {
 
 
 def run(*args: str, given: str | None = None) -> tuple[int, str, str]:
-    result = CliRunner().invoke(cli.root, args, input=given, prog_name="tonnage", env={"COLUMNS": "170"})
+    result = CliRunner().invoke(root, args, input=given, prog_name="tonnage", env={"COLUMNS": "170"})
     return result.exit_code, result.stdout, result.stderr
 
 
@@ -63,7 +62,7 @@ def test_a_first_screen_names_the_largest_parts_of_each_number() -> None:
 
 def test_json_is_nested_nodes_with_evidence() -> None:
     found = breakdown(json.dumps(CASE))
-    assert (found["schema"], found["kind"], found["id"]) == (BREAKDOWN_SCHEMA, "serve", "mine")
+    assert (found["schema"], found["kind"], found["id"]) == ("tonnage.breakdown/1", "serve", "mine")
     assert [node["name"] for node in found["numbers"]] == [
         "TTFT",
         "TPOT",
@@ -127,7 +126,7 @@ def test_many_cases_are_opened_one_after_the_other(tmp_path: Path) -> None:
         (json.dumps({**CASE, "kind": "infer"}), "known"),
         (json.dumps({"fits": True, "kind": "infer", "basis": "derived"}), "no parts to open"),
         (json.dumps({"fits": True, "kind": "serve", "opened": 3}), "cannot be read"),
-        (json.dumps({"schema": BREAKDOWN_SCHEMA}), "cannot be read"),
+        (json.dumps({"schema": "tonnage.breakdown/1"}), "cannot be read"),
     ],
 )
 def test_what_cannot_be_explained_is_refused_with_one_sentence(given: str, told: str) -> None:

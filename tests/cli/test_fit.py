@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tonnage import cli
+from tonnage.cli import root
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 
 
 def run(*args: str) -> Result:
-    return CliRunner().invoke(cli.root, ["fit", *args, "--offline"], prog_name="tonnage")
+    return CliRunner().invoke(root, ["fit", *args, "--offline"], prog_name="tonnage")
 
 
 def document(*args: str) -> Any:

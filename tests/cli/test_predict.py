@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tonnage import cli
+from tonnage.cli import root
 
 CASE: dict[str, Any] = {
     "kind": "serve",
@@ -20,7 +20,7 @@ CASE: dict[str, Any] = {
 
 
 def run(*args: str, given: str | None = None) -> Result:
-    return CliRunner().invoke(cli.root, ["predict", *args], input=given, prog_name="tonnage")
+    return CliRunner().invoke(root, ["predict", *args], input=given, prog_name="tonnage")
 
 
 def answers(result: Result) -> list[dict[str, Any]]:
@@ -86,7 +86,7 @@ def test_published_results_stand_beside_each_prediction() -> None:
         '{"kind": "serve", "model": "Qwen/Qwen3-32B", "accelerator": "H100", "traffic": {"concurrency": 32}, '
         '"isl": 1024, "osl": 1024, "layout": {"tp": 2}}'
     )
-    result = CliRunner().invoke(cli.root, ["predict", "--near", "2"], input=case + "\n", prog_name="tonnage")
+    result = CliRunner().invoke(root, ["predict", "--near", "2"], input=case + "\n", prog_name="tonnage")
     assert result.exit_code == 0
     found = json.loads(result.stdout)
     assert found["kind"] == "serve" and found["tpot_s"]["mean"] > 0

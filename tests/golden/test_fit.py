@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 from tests.conftest import Golden
 
-from tonnage import cli
+from tonnage.cli import root
 
 ANSWERS = {
     "fit-8b-h100.txt": ("meta-llama/Llama-3.1-8B-Instruct", "-a", "h100-sxm5-80gb", "--engine-version", "0.19"),
@@ -28,6 +28,6 @@ ANSWERS = {
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_fit_answers(name: str, golden: Golden) -> None:
-    result = CliRunner().invoke(cli.root, ["fit", *ANSWERS[name], "--offline"], prog_name="tonnage")
+    result = CliRunner().invoke(root, ["fit", *ANSWERS[name], "--offline"], prog_name="tonnage")
     assert result.exit_code in {0, 3}, result.stderr
     golden.check(name, "\n".join(line.rstrip() for line in result.stdout.splitlines()) + "\n")

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from tools import release_notes
 
-from tonnage.version import __version__
+from tonnage import __version__
 
 ROOT = Path(__file__).parents[2]
 LOG = "# Changelog\n\n## Unreleased\n\n### Added\n\n- This.\n\n## [0.1.0] - 2026-11-21\n\n- That.\n\n## 0.0.9\n\n"
