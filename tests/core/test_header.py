@@ -66,6 +66,7 @@ def test_what_a_filter_excludes_is_counted_under_its_name() -> None:
 
 TODAY = date(2026, 11, 21)
 EIGHT = "meta-llama/Llama-3.1-8B-Instruct"
+CHAT = {"model": EIGHT, "traffic": "chat", "quick": True}
 
 
 def plan(kind: str, **fields: Any) -> Any:
@@ -75,13 +76,13 @@ def plan(kind: str, **fields: Any) -> Any:
 @pytest.mark.parametrize(
     ("kind", "fields", "limit", "buys"),
     [
-        ("serve", {"model": EIGHT, "rate": "4/s", "traffic": "chat", "eu": True, "accelerator": "Gaudi2"}, "eu",
+        ("serve", {**CHAT, "rate": "4/s", "eu": True, "accelerator": "Gaudi2"}, "eu",
          "--eu"),
-        ("serve", {"model": EIGHT, "rate": "40/s", "traffic": "chat", "budget": "$0.2/h", "accelerator": "L40S"},
+        ("serve", {**CHAT, "rate": "40/s", "budget": "$0.2/h", "accelerator": "L40S"},
          "budget", "--budget"),
-        ("serve", {"model": EIGHT, "rate": "4/s", "traffic": "chat", "tpot": "1 ms", "accelerator": "L40S"}, "tpot",
+        ("serve", {**CHAT, "rate": "4/s", "tpot": "1 ms", "accelerator": "L40S"}, "tpot",
          "--tpot"),
-        ("serve", {"model": EIGHT, "rate": "4/s", "traffic": "chat", "vendor": "amd", "max_power": "100 W"},
+        ("serve", {**CHAT, "rate": "4/s", "vendor": "amd", "max_power": "100 W"},
          None, "--max-power"),
         ("batch", {"model": EIGHT, "items": "50M", "deadline": "5 min", "accelerator": "H100"}, "deadline",
          "--deadline"),

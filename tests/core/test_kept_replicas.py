@@ -31,7 +31,7 @@ def test_an_edit_of_the_load_builds_nothing_anew_and_answers_the_same(kept: None
     edited = answer(rate="3/s", ttft="2 s")
     assert info().misses == built > 0 and info().hits > 0
     # Other lengths are other replicas.
-    longer = answer(traffic="rag")
+    longer = answer(prompt_tokens="2000")
     assert info().misses > built
     replica._BUILD[1:] = []
-    assert (first, edited, longer) == (answer(), answer(rate="3/s", ttft="2 s"), answer(traffic="rag"))
+    assert (first, edited, longer) == (answer(), answer(rate="3/s", ttft="2 s"), answer(prompt_tokens="2000"))

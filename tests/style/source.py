@@ -88,6 +88,12 @@ def tree_of(text: str) -> ast.Module:
 
 
 @cache
+def nodes_of(text: str) -> tuple[ast.AST, ...]:
+    """Every node of a file, walked once for all tests of a process."""
+    return tuple(ast.walk(tree_of(text)))
+
+
+@cache
 def modules() -> tuple[tuple[str, str], ...]:
     """Every file below src/tonnage: its path there, and its text."""
     return tuple(

@@ -3,7 +3,7 @@
 import ast
 
 import pytest
-from tests.style.source import modules, tree_of
+from tests.style.source import modules, nodes_of
 
 ALLOWED = {
     "Record",
@@ -19,8 +19,8 @@ ALLOWED = {
     "NamedTuple",
     "Generic",
 }
-HEADERS = {"PlanHeader", "RankedPlan", "RankedOption", "RunOption", "Context"}
-"""Records that others extend: what all plans and all options say, and all questions hold (decision 16)."""
+HEADERS = {"PlanHeader", "RankedPlan", "RankedOption", "RunOption", "Context", "Form"}
+"""Records that others extend: what all plans, options, questions and forms of a page hold (decision 16)."""
 OPENED = {"float", "StepTable", "Times"}
 """What one formula runs on, plain and explained: numbers that keep their parts, where they come from (decision 28)."""
 
@@ -42,7 +42,7 @@ def forbidden_bases(sources: dict[str, str]) -> list[str]:
     classes = [
         (f"src/tonnage/{module}:{node.lineno} {node.name}", node)
         for module, text in sources.items()
-        for node in ast.walk(tree_of(text))
+        for node in nodes_of(text)
         if isinstance(node, ast.ClassDef)
     ]
     found = {node.name: [base_name(base) for base in node.bases] for _, node in classes}
@@ -62,7 +62,7 @@ def thawed_structs(sources: dict[str, str]) -> list[str]:
         f"src/tonnage/{module}:{node.lineno} {node.name}: a noun is a Record"
         for module, text in sources.items()
         if module.startswith("domain/")
-        for node in ast.walk(tree_of(text))
+        for node in nodes_of(text)
         if isinstance(node, ast.ClassDef)
         and "Struct" in {base_name(base).rpartition(".")[2] for base in node.bases}
         and not any(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.report.examples import answered, names, texts_of
-from tests.style.source import modules, tree_of
+from tests.style.source import modules, nodes_of
 
 from tonnage.questions.answers import document_of
 
@@ -51,15 +51,15 @@ def hits(text: str) -> list[str]:
 
 def literals(source: str) -> Iterator[tuple[int, str]]:
     """Line and text of every string of a file that is not a docstring, and that people may read: it has a blank."""
-    tree = tree_of(source)
-    parents = [node for node in ast.walk(tree) if hasattr(node, "body") and isinstance(node.body, list)]
+    nodes = nodes_of(source)
+    parents = [node for node in nodes if hasattr(node, "body") and isinstance(node.body, list)]
     documented = {
         id(statement.value)
         for parent in parents
         for statement in parent.body
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented:
             yield node.lineno, node.value
 

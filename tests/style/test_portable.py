@@ -1,11 +1,10 @@
 """One wheel serves Linux, macOS and Windows: what only some systems have is asked for before it is used."""
 
 import ast
-from pathlib import Path
 
 import pytest
+from tests.style.source import modules, nodes_of
 
-SOURCE = Path(__file__).parents[2] / "src" / "tonnage"
 MODULES = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "winreg", "msvcrt"}
 NAMES = {
     "os": {"fork", "geteuid", "getpgid", "getuid", "killpg", "nice", "sched_getaffinity", "setsid", "sysconf", "uname"},
@@ -16,10 +15,9 @@ ASKS = ("hasattr(", "except AttributeError", "except (AttributeError", "except I
 
 def unguarded(source: str) -> list[str]:
     """What only some systems have, used in a function (or at the top) that does not ask whether it is there."""
-    tree = ast.parse(source)
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [node for node in nodes_of(source) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     found = []
-    for node in ast.walk(tree):
+    for node in nodes_of(source):
         name = ""
         if isinstance(node, ast.Import):
             name = next((alias.name for alias in node.names if alias.name in MODULES), "")
@@ -27,20 +25,17 @@ def unguarded(source: str) -> list[str]:
             name = node.module if node.module in MODULES else ""
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             name = f"{node.value.id}.{node.attr}" if node.attr in NAMES.get(node.value.id, ()) else ""
+        if not name:
+            continue
         line = getattr(node, "lineno", 0)
         around = [one for one in functions if one.lineno <= line <= (one.end_lineno or one.lineno)]
-        if name and not any(ask in (ast.get_source_segment(source, one) or "") for one in around for ask in ASKS):
+        if not any(ask in (ast.get_source_segment(source, one) or "") for one in around for ask in ASKS):
             found.append(f"line {line}: {name}")
     return found
 
 
 def test_what_only_some_systems_have_is_asked_for_first() -> None:
-    wrong = {
-        str(path.relative_to(SOURCE)): lines
-        for path in sorted(SOURCE.rglob("*.py"))
-        if (lines := unguarded(path.read_text(encoding="utf-8")))
-    }
-    assert wrong == {}
+    assert {module: lines for module, text in modules() if (lines := unguarded(text))} == {}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import httpx
 import jsonschema_rs
 import pytest
 from tests.patience import PATIENCE_S
+from tests.sweeps import examples
 
 schemathesis = pytest.importorskip("schemathesis", reason="the dev extra brings it")
 pytest.importorskip("litestar", reason="the web extra brings it")
@@ -21,8 +22,8 @@ from tonnage.web.listings import LISTINGS  # noqa: E402
 from tonnage.web.openapi import openapi, request_schema  # noqa: E402
 from tonnage.web.questions import QUESTIONS, nest_form_names, parse_form_lists  # noqa: E402
 
-EXAMPLES = 8
-"""Requests of each question."""
+EXAMPLES = examples(2, full=8)
+"""Requests of each question; `make contract` sends hundreds."""
 
 # Its phase "coverage" sends every field every wrong value: ten thousand requests, most of whose time goes into making
 # them up. The two tests below send one wrong value of each kind to every field and every other method to every address.
