@@ -66,7 +66,7 @@ engines: $(DEV)  ## other engines through our own client: Transformers (1.2 GB),
 	for name in transformers $(if $(VLLM),vllm); do python=$$($(PYTHON) tools/environments.py engines/$$name) && $(BIN)/python tools/engines/measure.py $$name $$python || exit 1; done
 gpu:  ## what one NVIDIA accelerator does, nine minutes: rows of measurements/own, scored; 3 where there is none
 	PYTHONPATH=src:tools/accuracy:. $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m tools.own gpu $(ARGS)
-accuracy: $(DEV)  ## predicted against measured: rewrites docs/accuracy.md and docs/peers.md
+accuracy: $(DEV)  ## predicted against measured: rewrites docs/accuracy.md, the tables beside it and docs/peers.md
 	$(BIN)/tonnage accuracy measurements/*.csv.gz --markdown docs/accuracy.md --figures src/tonnage/catalog/data/accuracy.csv
 	$(RUN) tools.peers.page
 peers: $(DEV)  ## ask aiconfigurator about the same serving rows and compare

@@ -128,7 +128,7 @@ def test_blocks_can_be_chosen_split_and_limited(files: list[str]) -> None:
     assert "no block 'AA'; did you mean 'A'?" in result.stderr
 
 
-def test_a_page_ranks_the_worst_first_and_explains(files: list[str], tmp_path: Path) -> None:
+def test_tables_beside_the_page_rank_the_worst_first_and_explain(files: list[str], tmp_path: Path) -> None:
     page = tmp_path / "accuracy.md"
     (tmp_path / "accuracy.explanations.csv").write_text(
         "block,quantity,explanation\nB,*,Nobody knows the load.\n", encoding="utf-8"
@@ -138,14 +138,16 @@ def test_a_page_ranks_the_worst_first_and_explains(files: list[str], tmp_path: P
         encoding="utf-8",
     )
     assert run(*files, "--markdown", str(page)).exit_code == 0
-    text = page.read_text(encoding="utf-8")
-    ranked = [
-        line.split("|")[1].strip() for line in text.split("worst first")[1].split("## ")[0].splitlines()[4:] if line
-    ]
-    assert ranked[:2] == ["B", "B"]
-    assert "Nobody knows the load." in text
-    assert "12.3 % / - / 20.0 % / 30.0 %" in text
-    assert "raw roofline" in text
+    assert "2 of 4 usable rows predicted" in page.read_text(encoding="utf-8")
+    with (tmp_path / "accuracy" / "blocks.csv").open(encoding="utf-8", newline="") as file:
+        blocks = list(csv.DictReader(file))
+    assert [line["block"] for line in blocks][:2] == ["B", "B"]
+    assert {line["why"] for line in blocks if line["block"] == "B"} == {"Nobody knows the load."}
+    first = next(line for line in blocks if (line["block"], line["quantity"]) == ("A", "e2e_ms"))
+    left = [first[f"without its {kind}"] for kind in ("accelerator", "family", "engine", "source")]
+    assert left == ["12.3 %", "-", "20.0 %", "30.0 %"]
+    with (tmp_path / "accuracy" / "all-blocks.csv").open(encoding="utf-8", newline="") as file:
+        assert "raw roofline" in file.readline()
 
 
 def test_left_out_scores_need_their_table(files: list[str]) -> None:

@@ -1,6 +1,6 @@
 """An accuracy report as a table and as a page."""
 
-from tonnage_accuracy.page import Page, as_markdown, as_text, sentence, worst_first
+from tonnage_accuracy.page import Page, as_markdown, as_text, page_tables, sentence, worst_first
 from tonnage_accuracy.records import AccuracyReport, BlockErrors, PeerErrors, SkippedRow
 
 
@@ -79,14 +79,13 @@ def test_a_group_has_its_own_column() -> None:
     assert "vllm" in text
 
 
-def test_the_page_explains_what_is_far_off_and_only_that() -> None:
+def test_tables_beside_the_page_explain_what_is_far_off_and_only_that() -> None:
     page = Page(
         overall=(line("all", 0.2),),
         baselines=(("raw roofline", (line("all", 0.4),)), ("constant", (line("all", 0.3),))),
         explanations={("A", "*"): "fine as it is", ("B", "tpot_ms"): "pipes | bubbles"},
         left_out={("B", "serve", "tpot_ms"): {"family": 0.61}, ("all", "serve", "tpot_ms"): {"family": 0.33}},
         unseen=(line("all", 0.3, coverage_90=0.88),),
-        peer="other 1.0",
         peers=(
             PeerErrors(
                 engine="vllm",
@@ -101,12 +100,18 @@ def test_the_page_explains_what_is_far_off_and_only_that() -> None:
             ),
         ),
     )
-    text = as_markdown(REPORT, page)
-    assert "40.0 % / 30.0 %" in text
-    assert "pipes \\| bubbles" in text
-    assert "61.0 %" in text
-    assert "| serve | tpot_ms | 20.0 % | 33.0 % | 88.0 % |" in text
-    assert "## Beside other 1.0" in text
-    assert "| 10.0 % / 20.0 % | 0.50 | 30.0 % / 40.0 % | 0.75 | - |" in text
-    assert "fine as it is" not in text
-    assert text.index("| C |") < text.index("| B |") < text.index("| A |")
+    found = page_tables(REPORT, page)
+    assert found["all-blocks"][1][-2:] == ("40.0 %", "30.0 %")
+    assert found["without-groups"][1][:5] == ("serve", "tpot_ms", "20.0 %", "33.0 %", "88.0 %")
+    assert found["aiconfigurator"][1][-5:] == ("10.0 %", "20.0 %", "30.0 %", "40.0 %", "-")
+    assert [row[0] for row in found["blocks"][1:]] == ["C", "B", "A"]
+    assert [row[-2:] for row in found["blocks"][1:]] == [("-", ""), ("61.0 %", "pipes | bubbles"), ("-", "")]
+
+
+def test_the_page_tells_sources_left_out_in_words() -> None:
+    header = tuple("abcdefghij")
+    line = ("TPOT", "its source", "14", "3,771", "11.3 %", "11.4 %", "PREM 20.3 %, 1 over 40 %", "91.2 %", "-", "34 %")
+    found = {"standings": [header, line, ("TPOT", "its family", *line[2:])]}
+    text = as_markdown(sentence(REPORT), found, names={"PREM": "premAI benchmarks"})
+    assert "| time per output token | 14 | 3,771 | 11.3 % | 91.2 % | premAI benchmarks: 20.3 % |" in text
+    assert text.count("11.3 %") == 1

@@ -9,7 +9,7 @@ from tonnage_accuracy.left_out import left_out_predictions
 from tonnage_accuracy.records import Regret
 from tonnage_accuracy.regret import Latencies, confidence_regrets, latencies_of, regret_lines, reliability
 from tonnage_accuracy.rows import Row, read_rows
-from tonnage_accuracy.sheets import REGRET, confidence_page
+from tonnage_accuracy.sheets import REGRET, RELIABILITY, confidence_sheet
 
 ROOT = Path(__file__).parents[2]
 
@@ -77,9 +77,9 @@ def test_other_lengths_and_engines_are_other_questions() -> None:
 
 
 def test_the_page_says_who_and_when() -> None:
-    text = "\n".join(REGRET.page(regret_lines(ROWS, said=TRUTH, who="family left out")))
-    assert "family left out | 10 ms" in text and "| all |" in text
-    assert REGRET.page([]) == []
+    rows = REGRET.rows(regret_lines(ROWS, said=TRUTH, who="family left out"))
+    assert ("family left out", "10 ms") in [row[:2] for row in rows] and rows[-1][1] == "all"
+    assert REGRET.rows([]) == []
 
 
 def test_left_out_predictions_decide_well_too() -> None:
@@ -128,6 +128,7 @@ def test_the_truth_with_any_confidence_keeps_every_limit() -> None:
 
 def test_the_page_shows_reached_and_kept_by_limit() -> None:
     lines = confidence_regrets(ROWS, said=TRUTH, widths=lambda id: 1.2)
-    page = "\n".join(confidence_page(lines, reliability(ROWS, said=TRUTH, widths=lambda id: 1.2)))
-    assert "| this fit | chance 80% |" in page and "100% / 100%" in page and "| chance said |" in page
-    assert confidence_page([], []) == []
+    rows = {row[:2]: row for row in confidence_sheet(lines).rows(lines)}
+    assert rows["this fit", "chance 80%"][-1] == "100% / 100%"
+    assert RELIABILITY.rows(reliability(ROWS, said=TRUTH, widths=lambda id: 1.2))[0][1] == "chance said"
+    assert confidence_sheet([]).rows([]) == []

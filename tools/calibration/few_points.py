@@ -1,7 +1,7 @@
 """
 How much do one, three, six measured points of a run teach about the rest of it? Published rows as a user's points.
 
-    python tools/calibration/few_points.py            the table of docs/accuracy.md, about five minutes on one core
+    python tools/calibration/few_points.py            the table of shares, about five minutes on one core
     python tools/calibration/few_points.py --fit      the widths of catalog/data/intervals/priors.csv, printed
     python tools/calibration/few_points.py --shares   the shares of the causes in every number again, first
     python tools/calibration/few_points.py --own      the same of our own sweeps of llama.cpp, in seconds

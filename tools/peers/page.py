@@ -3,21 +3,20 @@ docs/peers.md: what other tools answer (dated facts with their sources), and wha
 
     python -m tools.peers.page
 
-Facts stand in tools/peers/facts.csv. The counted part are the sums of the table that `make accuracy` writes into
-docs/accuracy.md from the answers that `make peers` keeps; both targets write this page at their end.
+Facts stand in tools/peers/facts.csv. The counted part are the sums of docs/accuracy/aiconfigurator.csv, which
+`make accuracy` writes from the answers that `make peers` keeps; both targets write this page at their end.
 """
 
 from __future__ import annotations
 
 import csv
-import re
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FACTS: Final = ROOT / "tools" / "peers" / "facts.csv"
 PAGE: Final = ROOT / "docs" / "peers.md"
-ACCURACY: Final = ROOT / "docs" / "accuracy.md"
+ACCURACY: Final = ROOT / "docs" / "accuracy" / "aiconfigurator.csv"
 SAID: Final = ROOT / "tools" / "peers" / "page.txt"
 """The words around both tables."""
 MODES: Final = {"agg": "one pool", "disagg": "prompt and decode apart", "all": "all"}
@@ -37,9 +36,10 @@ ROWS: Final = 40
 """Fewest rows of a cell of engine, model and mode that is listed."""
 
 
-def _table() -> str:
+def _table() -> list[dict[str, str]]:
     """The accuracy page's table by engine and model."""
-    return ACCURACY.read_text(encoding="utf-8").partition("\n## Beside aiconfigurator")[2].partition("\n## ")[0]
+    with ACCURACY.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def lost() -> list[str]:
@@ -48,15 +48,18 @@ def lost() -> list[str]:
         "| engine | model | rows | quantity | number | ours, family left out | theirs | ratio |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for row in re.findall(r"^\| (?!all|engine|---)(.*) \|$", _table(), flags=re.MULTILINE):
-        engine, model, mode, quantity, number, median, *_, left_out = row.split(" | ")
-        theirs = median.partition(" / ")[2]
-        if "%" not in left_out or int(number.replace(",", "")) < ROWS:
+    for row in _table():
+        ours, theirs = row["ours, family left out"], row["median, theirs"]
+        if row["engine"] == "all" or "%" not in ours or int(row["rows"].replace(",", "")) < ROWS:
             continue
-        ratio = float(left_out.rstrip(" %")) / float(theirs.rstrip(" %"))
+        ratio = float(ours.rstrip(" %")) / float(theirs.rstrip(" %"))
         if ratio > LOST:
-            named = QUANTITIES.get(quantity, quantity)
-            lines.append(_line([engine, model, MODES[mode], named, number, left_out, theirs, f"{ratio:.2f}"]))
+            named = QUANTITIES.get(row["quantity"], row["quantity"])
+            lines.append(
+                _line(
+                    [row["engine"], row["model"], MODES[row["mode"]], named, row["rows"], ours, theirs, f"{ratio:.2f}"]
+                )
+            )
     return lines
 
 
@@ -66,9 +69,11 @@ def counted() -> list[str]:
         "| rows | quantity | number | median, ours / theirs | mean, ours / theirs | ours, family left out |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    for row in re.findall(r"^\| all \| all \| (.*) \|$", _table(), flags=re.MULTILINE):
-        mode, quantity, number, median, _, mean, _, left_out = row.split(" | ")
-        lines.append(_line([MODES[mode], QUANTITIES.get(quantity, quantity), number, median, mean, left_out]))
+    for row in _table():
+        if row["engine"] == row["model"] == "all":
+            both = [f"{row[f'{each}, ours']} / {row[f'{each}, theirs']}" for each in ("median", "mean")]
+            named = QUANTITIES.get(row["quantity"], row["quantity"])
+            lines.append(_line([MODES[row["mode"]], named, row["rows"], *both, row["ours, family left out"]]))
     return lines
 
 

@@ -40,7 +40,6 @@ def accuracy(files: tuple[str, ...], **options: Any) -> None:
     from msgspec.structs import replace
 
     from tonnage.core.reading import build, read_fields
-    from tonnage_accuracy.page import as_markdown
     from tonnage_accuracy.report import accuracy_report, peer_report, read_tables
     from tonnage_accuracy.scoring import report_of
 
@@ -59,13 +58,11 @@ def accuracy(files: tuple[str, ...], **options: Any) -> None:
     found = accuracy_report(tables, asked, rows_file=rows_file, layouts=bool(markdown), watch=_with_progress)
     if markdown:
         whole = replace(found.report, blocks=report_of(found.scores).blocks)
-        page = _page(tables, found.scores, markdown=Path(markdown))
-        Path(markdown).write_text(as_markdown(whole, page), encoding="utf-8")
+        _write_page(whole, _page(tables, found.scores, markdown=Path(markdown)), Path(markdown), root=tables.root)
     if own["figures"]:
         from tonnage_accuracy.sheets import standing_rows
 
-        with Path(own["figures"]).open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(standing_rows(found.report.out_of_sample))
+        _write_table(Path(own["figures"]), standing_rows(found.report.out_of_sample))
     _print(found.report, why=own["why"], as_json=own["as_json"])
 
 
@@ -94,6 +91,24 @@ def _with_progress(scores: Iterable[Score], rows: int) -> Iterator[Score]:
             yield item
 
 
+def _write_page(report: AccuracyReport, page: Page, path: Path, *, root: Path) -> None:
+    """The page, and its tables in a folder of its name: accuracy.md links accuracy/blocks.csv."""
+    from tonnage_accuracy.page import as_markdown, page_tables, sentence
+
+    found = page_tables(report, page)
+    for name, rows in found.items():
+        if name != "standings":  # what --figures writes
+            _write_table(path.with_suffix("") / f"{name}.csv", rows)
+    names = {line["source"]: line["name"] for line in _lines(root / "measurements" / "sources.csv", ("source", "name"))}
+    path.write_text(as_markdown(sentence(report), found, names=names), encoding="utf-8")
+
+
+def _write_table(path: Path, rows: Iterable[Sequence[str]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
+
+
 def _page(tables: Tables, scores: Sequence[Score], *, markdown: Path) -> Page:
     """The published page; why blocks are off, and the errors of groups left out, stand in tables beside it."""
     from tonnage_accuracy.page import Page
@@ -104,18 +119,17 @@ def _page(tables: Tables, scores: Sequence[Score], *, markdown: Path) -> Page:
         **page_figures(tables, scores),
         explanations={
             (line["block"], line["quantity"]): line["explanation"]
-            for line in _companion(markdown, "explanations", ("block", "quantity", "explanation"))
+            for line in _lines(markdown.with_suffix(".explanations.csv"), ("block", "quantity", "explanation"))
         },
         left_out={
             (line["block"], line["kind"], line["quantity"]): {k: float(line[k]) if line[k] else None for k in kinds}
-            for line in _companion(markdown, "left_out", ("block", "kind", "quantity", *kinds))
+            for line in _lines(markdown.with_suffix(".left_out.csv"), ("block", "kind", "quantity", *kinds))
         },
     )
 
 
-def _companion(markdown: Path, name: str, columns: tuple[str, ...]) -> list[dict[str, str]]:
-    """A small table beside the page: accuracy.md reads accuracy.explanations.csv and accuracy.left_out.csv."""
-    path = markdown.with_suffix(f".{name}.csv")
+def _lines(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
+    """A small table with at least these columns; empty where there is none."""
     if not path.exists():
         return []
     with path.open(encoding="utf-8", newline="") as file:

@@ -167,7 +167,7 @@ def page_figures(tables: Tables, scores: Sequence[Score]) -> dict[str, Any]:
     from tonnage_accuracy.baselines import baseline_scores
     from tonnage_accuracy.contradictions import contradicting
     from tonnage_accuracy.out_of_sample import group_scores, set_aside
-    from tonnage_accuracy.peers import FILE, NAME, compare_with_peer
+    from tonnage_accuracy.peers import FILE, compare_with_peer
     from tonnage_accuracy.regret import latencies_of, regret_lines
 
     rows, root = tables.wanted, tables.root
@@ -193,7 +193,6 @@ def page_figures(tables: Tables, scores: Sequence[Score]) -> dict[str, Any]:
         "aside": tuple(set_aside(rows, scores, every=every, root=root, predict=predict)),
         "confidence": tuple(line for own in chances for line in own["confidence"]),
         "reliability": tuple(line for own in chances for line in own["reliability"]),
-        "peer": NAME,
         "peers": tuple(compare_with_peer(rows, scores, path=root / FILE, left_out=stored["family"])),
         "regret": tuple(regrets),
     }
