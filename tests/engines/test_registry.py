@@ -1,16 +1,14 @@
-"""Engines are found by their modules, under any spelling; their defaults by release, device and usage."""
+"""Engines are found in their table, under any spelling; their defaults by release, device and usage."""
 
 from __future__ import annotations
-
-import pkgutil
 
 import pytest
 
 from tonnage import catalog
-from tonnage import engines as folder
 from tonnage.catalog.engines import engine_times
 from tonnage.domain.layout import Engine, Layout
 from tonnage.engines.registry import (
+    SETTINGS,
     assumptions,
     defaults,
     engine_name,
@@ -42,9 +40,18 @@ def test_no_two_engines_share_a_spelling() -> None:
     assert len(spellings) == len(set(spellings)) and all(name == name.lower() for name in spellings)
 
 
-def test_a_module_is_called_as_its_engine() -> None:
-    stems = {module.name for module in pkgutil.iter_modules(folder.__path__)}
-    assert {name.replace("-", "_") for name in engines()} <= stems
+def test_an_engine_starts_as_one_with_rows_of_its_own() -> None:
+    for spec in engines().values():
+        assert bool(spec.defaults) == (spec.starts_as is None)
+        assert spec.starts_as is None or engines()[spec.starts_as].defaults
+
+
+def test_rows_of_defaults_name_settings_and_are_in_the_order_of_releases() -> None:
+    for spec in engines().values():
+        assert {row.field for row in spec.defaults} <= set(SETTINGS)
+        assert list(spec.defaults) == sorted(
+            spec.defaults, key=lambda row: ([one.field for one in spec.defaults].index(row.field), row.since)
+        )
 
 
 def test_what_stands_for_others_is_an_engine_itself() -> None:

@@ -3,8 +3,9 @@ Published memory of preference tuning and GRPO beside predicted memory.
 
     python -m tools.rl.memory     prints the table of docs/rl-accuracy.md
 
-Nothing is fitted on these rows: bytes of a logit are counted in the code of the loop (`engines/colossalai.py`). A
-packed sequence of ms-swift holds both answers of a pair, so its 8,192 tokens are two sequences of 4,096.
+Nothing is fitted on these rows: bytes of a logit are counted in the code of the loop (`keeps` of
+`engines/data/families.toml`). A packed sequence of ms-swift holds both answers of a pair, so its 8,192 tokens are two
+sequences of 4,096.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What Tonnage may know of a serving engine: defaults, scheduler, memory rule, kernels and names, as one record.
 
-The records themselves stand in `tonnage.engines`, a module each; formulas, simulation and planning take them as
+The records themselves are rows of tables in `tonnage.engines`; formulas, simulation and planning take them as
 arguments and never look at a name. Whatever is absent in a record is how most engines do it.
 
 What an engine adds to its kernels (`Overheads`) is a few numbers, shared by every model and accelerator it runs on. The
@@ -13,7 +13,7 @@ Values are fitted by `tools/calibration/serving.py` and live in the catalogue by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from math import log2
 from typing import Any, Final, Literal
 
@@ -27,7 +27,7 @@ from tonnage.record import Record, SparseRecord
 from tonnage.units import GiB
 
 
-class Series(Record, kw_only=True):
+class Series(Record, kw_only=True, forbid_unknown_fields=True):
     """Where a page states one of our numbers."""
 
     names: tuple[str, ...]
@@ -40,22 +40,7 @@ class Series(Record, kw_only=True):
     scale: float = 1.0
 
 
-def gauge(*names: str, **rest: Any) -> Series:
-    """A number that rises and falls."""
-    return Series(names=names, **rest)
-
-
-def counter(*names: str, **rest: Any) -> Series:
-    """A number whose growth matters."""
-    return Series(names=names, kind="counter", **rest)
-
-
-def histogram(*names: str, **rest: Any) -> Series:
-    """Times in buckets."""
-    return Series(names=names, kind="histogram", **rest)
-
-
-class ServerMetrics(Record, kw_only=True):
+class ServerMetrics(Record, kw_only=True, forbid_unknown_fields=True):
     """The metrics page of one server."""
 
     name: str
@@ -85,12 +70,17 @@ LIBRARY_BYTES: Final = 1.1 * GiB
 beyond weights and cache (two 7B models, seven engines, and three GPT sizes on A100; the median of all). [bytes]"""
 
 
-class Default(Record, kw_only=True):
+class Default(Record, kw_only=True, forbid_unknown_fields=True):
     """One setting an engine chooses by itself, and where that is written."""
 
     field: str
-    value: Any
+    value: Any = None
+    """Of max_model_len: what it takes where the model's own context is not known; absent = none."""
     source: str
+    since: Release = ()
+    """Release from which it does; of several that a release reached the last row counts."""
+    capped: bool = False
+    """Of max_model_len: a longer context of the model is not taken."""
 
 
 class Starting(Record, kw_only=True):
@@ -110,7 +100,7 @@ class Starting(Record, kw_only=True):
         return self.accelerator.visible_memory_bytes / GiB
 
 
-class MemoryRule(Record, kw_only=True):
+class MemoryRule(Record, kw_only=True, forbid_unknown_fields=True):
     """
     How an engine divides the memory of an accelerator.
 
@@ -147,7 +137,7 @@ class MemoryRule(Record, kw_only=True):
     """Of kind need: max_model_len is the sum over all sequences, not of each."""
 
 
-class Scheduling(Record, kw_only=True):
+class Scheduling(Record, kw_only=True, forbid_unknown_fields=True):
     """How an engine batches requests: who joins a step, what is kept for answers, and who goes back when room ends."""
 
     separate_prompts: bool = False
@@ -174,15 +164,19 @@ class Scheduling(Record, kw_only=True):
     """A compiled scheduler with an offline run of its own, where no client reads along and host time is not seen."""
 
 
-class EngineSpec(Record, kw_only=True):
+class EngineSpec(Record, kw_only=True, forbid_unknown_fields=True):
     """One serving engine."""
 
     name: str
     """In requests, answers and tables of measurements."""
     title: str
     """As its authors write it."""
-    defaults: Callable[[Starting], Iterable[Default]]
-    """Settings it chooses itself, by release, device and model."""
+    defaults: tuple[Default, ...] = ()
+    """Settings it chooses itself, by release."""
+    starts_as: str | None = None
+    """Engine whose rows of defaults hold for it; absent = its own."""
+    rule: bool = False
+    """Further settings follow from device, model and layout: `defaults` in the module of its name."""
     memory: MemoryRule
     scheduling: Scheduling = Scheduling()
     aliases: tuple[str, ...] = ()

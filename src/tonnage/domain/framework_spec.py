@@ -1,9 +1,9 @@
 """What Tonnage may know of training software: what it keeps, fuses, shards and splits, as records.
 
 Frameworks that keep and fuse the same things are one family, `SoftwareSpec`: memory, step times and the search take it
-as an argument. `FrameworkSpec` is one framework of a family with what is particular to it alone. The records stand in
-`tonnage.engines`, a module each. Absent traits are those of a plain PyTorch loop; a year is that in which a mechanism
-became the default.
+as an argument. `FrameworkSpec` is one framework of a family with what is particular to it alone. The records are
+rows of tables in `tonnage.engines`. Absent traits are those of a plain PyTorch loop; a year is that in which a
+mechanism became the default.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Situation = Literal["pretrain", "pretrain_alone", "finetune", "finetune_whole", 
 fine-tuning, fine-tuning of whole models on many, and anything on Google's parts."""
 
 
-class Keeps(Record, kw_only=True):
+class Keeps(Record, kw_only=True, forbid_unknown_fields=True):
     """What one family of training software leaves in memory. Bytes are of 16-bit training."""
 
     rms_norm: float
@@ -39,7 +39,7 @@ class Keeps(Record, kw_only=True):
     source: str
 
 
-class SoftwareSpec(Record, kw_only=True):
+class SoftwareSpec(Record, kw_only=True, forbid_unknown_fields=True):
     """One family of training software."""
 
     name: str
@@ -127,7 +127,7 @@ class SoftwareSpec(Record, kw_only=True):
         return self.timed_as or self.name
 
 
-class FrameworkSpec(Record, kw_only=True):
+class FrameworkSpec(Record, kw_only=True, forbid_unknown_fields=True):
     """One framework with what is particular to it, beside its family."""
 
     words: tuple[str, ...]

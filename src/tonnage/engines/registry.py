@@ -1,26 +1,26 @@
 """
 Which engines and frameworks are known, and what does one do when a setting is not given, or a release?
 
-Each engine's record has a function that returns its defaults as `Default`s: field, value, and where it is written.
-Versions matter: vLLM raised its memory share in 0.21 and changed its batch limits four times. A version can be a
-release ("0.6.4"), a word around one ("rocm7.0_vllm_0.10.2"), or a date ("2025-07"), which stands for the release of
-that month; without any of them the newest release known here is assumed, and `assumptions` says so.
+Facts stand in tables of the folder `data`: an engine's defaults are rows of field, value, release and source there;
+what no row can say is a function in the module of its name. Versions matter: vLLM raised its memory share in 0.21 and
+changed its batch limits four times. A version can be a release ("0.6.4"), a word around one ("rocm7.0_vllm_0.10.2"), or
+a date ("2025-07"), which stands for the release of that month; without any of them the newest release known here is
+assumed, and `assumptions` says so.
 """
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
-from types import MappingProxyType, ModuleType
-from typing import Any, Final
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from tonnage import engines as folder
 from tonnage.domain.accelerator import Accelerator
 from tonnage.domain.engine_spec import Default, EngineSpec, ResolvedEngine, ServerMetrics, Starting
 from tonnage.domain.layout import Engine, Layout
@@ -30,14 +30,21 @@ from tonnage.errors import BadRequest, UnknownName, did_you_mean, echo, nearest
 
 SETTINGS: Final = tuple(name for name in Engine.__struct_fields__ if name not in {"name", "version"})
 """Settings of an engine that a case may state."""
+_FOLDER: Final = Path(__file__).parent / "data"
+_T = TypeVar("_T")
 _COUNTS: Final = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "block_tokens")
 
 
 @cache
 def engines() -> Mapping[str, EngineSpec]:
     """Every engine by its name."""
-    found: list[EngineSpec] = records("ENGINE")
+    found = read_table("engines", dict[str, tuple[EngineSpec, ...]])["engine"]
     return MappingProxyType({spec.name: spec for spec in found})
+
+
+def read_table(name: str, kind: type[_T]) -> _T:
+    """A table of facts of this folder."""
+    return msgspec.toml.decode((_FOLDER / f"{name}.toml").read_bytes(), type=kind)
 
 
 def read_settings(options: Mapping[str, Any], spec: EngineSpec, *, version: str | None) -> Engine:
@@ -116,9 +123,7 @@ def engine_name(name: str) -> str:
 
 def find_engine(name: str) -> EngineSpec | None:
     """The same; absent where no engine is called so."""
-    key = name.strip().lower()
-    own = _engine_module(key)
-    return own if own is not None else _spellings().get(key)
+    return _spellings().get(name.strip().lower())
 
 
 def unlisted_engine() -> EngineSpec:
@@ -127,27 +132,19 @@ def unlisted_engine() -> EngineSpec:
 
 
 @cache
+def _pages() -> Mapping[str, ServerMetrics]:
+    return read_table("metrics", dict[str, ServerMetrics])
+
+
+@cache
 def server_metrics() -> tuple[ServerMetrics, ...]:
     """Metrics pages, those of engines before those of servers around them."""
-    found: list[ServerMetrics] = [make() for make in records("metrics")]
-    return tuple(sorted(found, key=lambda page: (page.around, page.name)))
+    return tuple(sorted(_pages().values(), key=lambda page: (page.around, page.name)))
 
 
 def metrics_of(name: str) -> ServerMetrics | None:
     """The metrics page of an engine; absent where nobody documented one."""
-    stem = engine_name(name).replace("-", "_")
-    make = getattr(_module(stem), "metrics", None) if stem in _stems() else None
-    return make() if make is not None else None
-
-
-@cache
-def _engine_module(name: str) -> EngineSpec | None:
-    """The engine whose module is called as it is: asking for one does not import all."""
-    stem = name.replace("-", "_")
-    if stem not in _stems():
-        return None
-    found: EngineSpec | None = getattr(_module(stem), "ENGINE", None)
-    return found if found is not None and found.name == name else None
+    return _pages().get(engine_name(name))
 
 
 @cache
@@ -155,21 +152,6 @@ def _spellings() -> Mapping[str, EngineSpec]:
     every = engines().values()
     aliases = {alias: spec for spec in every for alias in spec.aliases}
     return MappingProxyType({**aliases, **{spec.name: spec for spec in every}})
-
-
-@cache
-def _stems() -> frozenset[str]:
-    return frozenset(module.name for module in pkgutil.iter_modules(folder.__path__))
-
-
-def _module(stem: str) -> ModuleType:
-    return importlib.import_module(f"{folder.__name__}.{stem}")
-
-
-def records(attribute: str) -> list[Any]:
-    """What the modules of the folder hold under that name, in the order of the modules' names."""
-    found = (getattr(_module(stem), attribute, None) for stem in sorted(_stems()))
-    return [record for record in found if record is not None]
 
 
 Release = tuple[int, ...]
@@ -273,7 +255,19 @@ def explain_defaults(
         layout=layout or Layout(),
         offline=offline,
     )
-    return tuple(spec.defaults(at))
+    return tuple(_chosen(spec, at))
+
+
+def _chosen(spec: EngineSpec, at: Starting) -> Iterator[Default]:
+    rows = engines()[spec.starts_as or spec.name].defaults
+    for row in {row.field: row for row in rows if row.since <= at.release}.values():
+        stated = at.model.max_context
+        if row.field != "max_model_len" or not stated:
+            yield row
+        else:
+            yield replace(row, value=min(stated, row.value) if row.capped else stated)
+    if spec.rule:
+        yield from importlib.import_module(f"{__package__}.{spec.name}").defaults(at)
 
 
 def defaults(

@@ -7,19 +7,19 @@ from functools import cache
 from types import MappingProxyType
 
 from tonnage.domain.framework_spec import FrameworkSpec, Situation, SoftwareSpec
-from tonnage.engines.registry import records
+from tonnage.engines.registry import read_table
 
 
 @cache
 def training_families() -> Mapping[str, SoftwareSpec]:
     """Every family of training software by its name, in the order in which names are matched."""
-    found: list[SoftwareSpec] = sorted(records("SOFTWARE"), key=lambda spec: spec.precedence)
-    return MappingProxyType({spec.name: spec for spec in found})
+    found = read_table("families", dict[str, tuple[SoftwareSpec, ...]])["software"]
+    return MappingProxyType({spec.name: spec for spec in sorted(found, key=lambda spec: spec.precedence)})
 
 
 @cache
 def _frameworks() -> tuple[FrameworkSpec, ...]:
-    return tuple(records("FRAMEWORK"))
+    return read_table("frameworks", dict[str, tuple[FrameworkSpec, ...]])["framework"]
 
 
 def software_spec(name: str) -> SoftwareSpec:

@@ -2,8 +2,8 @@
 What to watch of a plan that runs: objectives, load and cache as PromQL over the engine's own metrics page.
 
 A plan says which TTFT it promised at which percentile, how many requests a second it was made for, how many it takes
-and on how many replicas. Each becomes a `Signal`: an expression over names that the engine documents (`metrics()` of
-its module in `engines/`), the planned value and the limit. Series renamed between releases are joined by `or`. Servers
+and on how many replicas. Each becomes a `Signal`: an expression over names that the engine documents (`metrics.toml` in
+`engines/data`), the planned value and the limit. Series renamed between releases are joined by `or`. Servers
 are found by the scrape job alone, so that no name of a plan file enters an expression; what an engine does not state is
 named in `unwatched` instead of guessed.
 """

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tonnage.domain.diagnosis import Histogram, Reading
-from tonnage.domain.engine_spec import Series, counter, gauge
-from tonnage.engines.registry import server_metrics
+from tonnage.domain.engine_spec import Series
+from tonnage.engines.registry import read_table, server_metrics
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.foreign import plain_text
 
@@ -23,29 +23,7 @@ Sample = tuple[str, Mapping[str, str], float]
 """Name, labels, value."""
 
 
-_MACHINES: Final[Mapping[str, Mapping[str, Series]]] = {
-    "dcgm": {
-        "utilisation": gauge("DCGM_FI_DEV_GPU_UTIL", over="mean", scale=0.01),
-        "sm_active": gauge("DCGM_FI_PROF_SM_ACTIVE", over="mean"),
-        "tensor_active": gauge("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", over="mean"),
-        "dram_active": gauge("DCGM_FI_PROF_DRAM_ACTIVE", over="mean"),
-        "memory_used_bytes": gauge("DCGM_FI_DEV_FB_USED", scale=2.0**20),
-        "memory_free_bytes": gauge("DCGM_FI_DEV_FB_FREE", scale=2.0**20),
-        "temperature_c": gauge("DCGM_FI_DEV_GPU_TEMP", over="most"),
-        "power_w": gauge("DCGM_FI_DEV_POWER_USAGE", over="mean"),
-        "power_throttled_s": counter("DCGM_FI_DEV_POWER_VIOLATION", over="most", scale=1e-9),
-        "thermal_throttled_s": counter("DCGM_FI_DEV_THERMAL_VIOLATION", over="most", scale=1e-9),
-        "clock_reasons": gauge("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", over="most"),
-        # Exporters before 3.3 name these the same and export a rate.
-        "link_bytes": counter("DCGM_FI_PROF_NVLINK_TX_BYTES", over="mean"),
-    },
-    "node": {
-        "cpu_total_s": counter("node_cpu_seconds_total"),
-        "cpu_idle_s": counter("node_cpu_seconds_total", where=(("mode", "idle"),)),
-        "cpu_iowait_s": counter("node_cpu_seconds_total", where=(("mode", "iowait"),)),
-        "disk_busy_s": counter("node_disk_io_time_seconds_total", over="most"),
-    },
-}
+_MACHINES: Final = read_table("exporters", dict[str, dict[str, Series]])
 """Exporters of a machine, whatever it serves."""
 
 EXPORTERS: Final[Mapping[str, Mapping[str, Series]]] = {
