@@ -30,9 +30,11 @@ from tonnage.catalog.hub.fields import (
     first_given,
     flag,
     integer,
+    layer,
     layer_count,
     mlp,
     moe,
+    optional_count,
     optional_integer,
     section,
     text,
@@ -44,7 +46,7 @@ from tonnage.catalog.hub.latent import LATENT
 from tonnage.catalog.hub.moe import MOE, sparse_step
 from tonnage.catalog.hub.recent import RECENT, sparse_layers
 from tonnage.catalog.hub.vision import VISION, tower
-from tonnage.domain.model import LayerGroup, Model, Moe
+from tonnage.domain.model import Model, Moe
 from tonnage.errors import BadFact, echo
 
 DTYPES: Final = {
@@ -149,8 +151,8 @@ def _by_layers(settings: Config) -> Formats | None:
     if layers is None:
         return None
     votes: dict[str, dict[str, int]] = {"routed": {}, "dense": {}, "rest": {}}
-    for name, layer in layers.data.items():
-        algorithm = layer.get("quant_algo") if isinstance(layer, Mapping) else None
+    for name, chosen in layers.data.items():
+        algorithm = chosen.get("quant_algo") if isinstance(chosen, Mapping) else None
         if isinstance(algorithm, str):
             shared = "shared" in name or ".mlp." in name or "head" in name
             group = votes[
@@ -400,14 +402,14 @@ def read_unknown(c: Config, kind: str) -> Model:
 
 def _plain(c: Config, *, mixture: bool) -> Model:
     """Ordinary attention, with the window of each layer, before a mixture or a dense feed-forward."""
-    base = attention(c, qk_norm=flag(c, "use_qk_norm", "qk_norm", default=False))
+    base = attention(c, qk_norm=flag(c, "use_qk_norm", "qk_norm"))
     experts = _experts(c) if mixture else None
     dense = mlp(c, gated=flag(c, "mlp_gated", default=True)) if not mixture or _has_dense(c) else experts
     layers = [
-        LayerGroup(count=1, mixer=replace(base, window=window), feed_forward=experts if sparse else dense)
+        layer(replace(base, window=window), experts if sparse else dense)
         for window, sparse in zip(_windows(c), _sparse(c, mixture=mixture), strict=True)
     ]
-    return decoder(c, layers, mtp_layers=integer(c, "num_nextn_predict_layers", default=0, low=0))
+    return decoder(c, layers, mtp_layers=optional_count(c, "num_nextn_predict_layers"))
 
 
 def _has_dense(c: Config) -> bool:
@@ -418,7 +420,7 @@ def _experts(c: Config) -> Moe:
     """Experts, and those that every token sees: by their number, or by their width alone."""
     width = integer(c, "moe_intermediate_size", "intermediate_size")
     stated = optional_integer(c, *SHARED)
-    count = integer(c, "n_shared_experts", "num_shared_experts", "moe_num_shared_experts", default=0, low=0)
+    count = optional_count(c, "n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
     shared = count * width if count else (stated or 0)
     return moe(c, moe_intermediate_size=width, shared_intermediate_size=shared)
 

@@ -6,13 +6,14 @@ totals in the tests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final, Literal
 
 import msgspec
 
 from tonnage.catalog.hub.fields import (
+    Adapter,
     Config,
     attention,
     decoder,
@@ -23,8 +24,11 @@ from tonnage.catalog.hub.fields import (
     identical_layers,
     integer,
     integers,
+    layer,
     layer_count,
     mlp,
+    normed_channels,
+    optional_count,
     optional_integer,
     section,
     text,
@@ -32,8 +36,6 @@ from tonnage.catalog.hub.fields import (
 )
 from tonnage.domain.model import Attention, FeedForward, LayerGroup, Mlp, Model
 from tonnage.record import Record
-
-Adapter = Callable[[Config], Model]
 
 
 class Traits(Record, kw_only=True):
@@ -82,7 +84,7 @@ def _plain(t: Traits, c: Config) -> Model:
         norm_bias=t.norm_bias,
         final_norms=t.final_norms,
         head_bias=t.head_bias,
-        mtp_layers=integer(c, "num_nextn_predict_layers", default=0, low=0) if t.mtp else 0,
+        mtp_layers=optional_count(c, "num_nextn_predict_layers") if t.mtp else 0,
     )
 
 
@@ -93,7 +95,7 @@ def group_by_window(
     base, feed_forward = parts
     for window in windows(c, every=every):
         mixer = msgspec.structs.replace(base, window=window)
-        yield LayerGroup(count=1, mixer=mixer, feed_forward=feed_forward, **changes)
+        yield layer(mixer, feed_forward, **changes)
 
 
 def _qwen1(c: Config) -> Model:
@@ -124,10 +126,10 @@ def _gemma3(c: Config) -> Model:
 def _falcon(c: Config) -> Model:
     """Multi-query (7B) or grouped (40B, 180B) attention in parallel with the feed-forward; LayerNorm."""
     heads, width = integer(c, "num_attention_heads", "n_head"), hidden_size(c)
-    new = flag(c, "new_decoder_architecture", default=False)
+    new = flag(c, "new_decoder_architecture")
     grouped = integer(c, "num_kv_heads", "num_key_value_heads", "n_head_kv", default=heads)
     kv_heads = grouped if new else 1 if flag(c, "multi_query", default=True) else heads
-    bias = flag(c, "bias", default=False)
+    bias = flag(c, "bias")
     mixer = attention(c, num_key_value_heads=kv_heads, bias=bias, output_bias=bias)
     feed_forward = Mlp(intermediate_size=integer(c, "ffn_hidden_size", default=4 * width), gated=False, bias=bias)
     parallel = flag(c, "parallel_attn", default=True)
@@ -210,15 +212,14 @@ def _mpt(c: Config) -> Model:
     hidden = integer(c, "intermediate_size", default=integer(c, "expansion_ratio", default=4) * width)
     layers = identical_layers(c, (mixer, Mlp(intermediate_size=hidden, gated=False, bias=bias)), norm_bias=bias)
     context = integer(c, "max_seq_len", "max_position_embeddings", default=2048)
-    learned = flag(c, "learned_pos_emb", default=False) and not flag(settings, "alibi", default=False)
+    learned = flag(c, "learned_pos_emb") and not flag(settings, "alibi")
     return decoder(c, layers, tied=True, learned_positions=context if learned else 0, max_context=context)
 
 
 def _cohere(c: Config) -> Model:
     """Command-R: one LayerNorm without bias in front of both sub-layers; Command-R+ norms each query and key head."""
     base = attention(c)
-    normed = (base.num_attention_heads + base.num_key_value_heads) * base.head_dim
-    extra = float(normed) if flag(c, "use_qk_norm", default=False) else 0.0
+    extra = normed_channels(base) if flag(c, "use_qk_norm") else 0.0
     layers = identical_layers(c, (base, mlp(c)), norms=1, extra_parameters=extra)
     return decoder(c, layers, tied=True)
 
@@ -231,14 +232,13 @@ def _cohere2(c: Config) -> Model:
 def _olmo2(c: Config) -> Model:
     """OLMo 2 and 3: query and key norms over all heads together; OLMo 3 sees a window in three of four layers."""
     base = attention(c, qk_norm_all_heads=True)
-    normed = float((base.num_attention_heads + base.num_key_value_heads) * base.head_dim)
-    return decoder(c, group_by_window(c, (base, mlp(c)), every=4, extra_parameters=normed))
+    return decoder(c, group_by_window(c, (base, mlp(c)), every=4, extra_parameters=normed_channels(base)))
 
 
 def _stablelm(c: Config) -> Model:
     """StableLM 2: LayerNorm with bias; optional query, key and value biases; parallel blocks have one norm."""
-    mixer = attention(c, bias=flag(c, "use_qkv_bias", default=False))
-    norms = 1 if flag(c, "use_parallel_residual", default=False) else 2
+    mixer = attention(c, bias=flag(c, "use_qkv_bias"))
+    norms = 1 if flag(c, "use_parallel_residual") else 2
     return decoder(c, identical_layers(c, (mixer, mlp(c)), norms=norms, norm_bias=True), norm_bias=True)
 
 
@@ -248,15 +248,13 @@ def _deci(c: Config) -> Model:
     per_layer = integers(c, "num_key_value_heads_per_layer", length=count)
     if per_layer is None:
         raise field_error(c, "num_key_value_heads_per_layer", value=None, expected="a number for each layer")
-    layers = (
-        LayerGroup(count=1, mixer=attention(c, num_key_value_heads=max(k, 1)), feed_forward=mlp(c)) for k in per_layer
-    )
+    layers = (layer(attention(c, num_key_value_heads=max(k, 1)), mlp(c)) for k in per_layer)
     return decoder(c, layers)
 
 
 def _chatglm(c: Config) -> Model:
     """ChatGLM 2-3 and GLM-4-9B in the vendors' own field names."""
-    groups = integer(c, "multi_query_group_num") if flag(c, "multi_query_attention", default=False) else None
+    groups = integer(c, "multi_query_group_num") if flag(c, "multi_query_attention") else None
     heads = integer(c, "num_attention_heads")
     mixer = attention(
         c,
@@ -283,17 +281,13 @@ def _nemotron_nas(c: Config) -> Model:
         look = section(block, "attention") or Config(c.file, {"no_op": True})
         feed = section(block, "ffn") or Config(c.file, {"no_op": True})
         mixer, feed_forward = None, None
-        if not flag(look, "no_op", default=False) and not flag(look, "replace_with_linear", default=False):
+        if not flag(look, "no_op") and not flag(look, "replace_with_linear"):
             mixer = attention(c, num_key_value_heads=max(heads // integer(look, "n_heads_in_group"), 1))
-        if not flag(feed, "no_op", default=False) and not flag(feed, "replace_with_linear", default=False):
+        if not flag(feed, "no_op") and not flag(feed, "replace_with_linear"):
             feed_forward = Mlp(intermediate_size=_round_width(feed, width))
-        linear = sum(flag(part, "replace_with_linear", default=False) for part in (look, feed))
-        norms = sum(not flag(part, "no_op", default=False) for part in (look, feed))
-        layers.append(
-            LayerGroup(
-                count=1, mixer=mixer, feed_forward=feed_forward, norms=norms, extra_parameters=float(linear * width**2)
-            )
-        )
+        linear = sum(flag(part, "replace_with_linear") for part in (look, feed))
+        norms = sum(not flag(part, "no_op") for part in (look, feed))
+        layers.append(layer(mixer, feed_forward, norms=norms, extra_parameters=float(linear * width**2)))
     return decoder(c, layers)
 
 

@@ -7,20 +7,23 @@ its masked-language head.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from tonnage.catalog.hub.fields import (
+    Adapter,
     Config,
     attention,
+    equal_heads,
     flag,
     fold_layers,
     hidden_size,
     integer,
+    layer,
     layer_count,
     mlp,
+    optional_count,
     optional_integer,
     text,
 )
@@ -63,14 +66,7 @@ def _bert(c: Config) -> Model:
 
 def _distilbert(c: Config) -> Model:
     width, heads = integer(c, "dim", "hidden_size"), integer(c, "n_heads", "num_attention_heads")
-    mixer = Attention(
-        num_attention_heads=heads,
-        num_key_value_heads=heads,
-        head_dim=width // heads,
-        bias=True,
-        output_bias=True,
-        causal=False,
-    )
+    mixer = equal_heads(heads, width // heads)
     feed = Mlp(intermediate_size=integer(c, "hidden_dim", "intermediate_size"), gated=False, bias=True)
     layers = _post_norm(c, mixer=mixer, feed_forward=feed)
     return _encoder(c, layers, hidden_size=width, learned_positions=integer(c, "max_position_embeddings", default=512))
@@ -85,9 +81,9 @@ def _deberta2(c: Config) -> Model:
     """Relative positions: one table of rows shared by all layers, with its own LayerNorm; no pooler of its own."""
     width = hidden_size(c)
     buckets = integer(c, "position_buckets", default=256)
-    absolute = flag(c, "position_biased_input", default=False)
+    absolute = flag(c, "position_biased_input")
     positions = integer(c, "max_position_embeddings", default=512) if absolute else 0
-    types = integer(c, "type_vocab_size", default=0, low=0) * width
+    types = optional_count(c, "type_vocab_size") * width
     table = float(2 * buckets * width + 2 * width + types)
     return _encoder(c, _post_norm(c), learned_positions=positions, extra_parameters=table)
 
@@ -99,12 +95,7 @@ def _modernbert(c: Config) -> Model:
     window, feed = integer(c, "local_attention", default=128), mlp(c)
     base = attention(c, causal=False)
     layers = [
-        LayerGroup(
-            count=1,
-            mixer=replace(base, window=None if index % every == 0 else window),
-            feed_forward=feed,
-            norms=1 if index == 0 else 2,
-        )
+        layer(replace(base, window=None if index % every == 0 else window), feed, norms=1 if index == 0 else 2)
         for index in range(count)
     ]
     head = float(width * width + width)
@@ -116,10 +107,8 @@ def _modernbert(c: Config) -> Model:
 def _nomic(c: Config) -> Model:
     """Nomic-BERT: rotary and gated, LayerNorm, without biases in the projections."""
     width = hidden_size(c)
-    bias = flag(c, "qkv_proj_bias", default=False)
-    feed = Mlp(
-        intermediate_size=integer(c, "n_inner", "intermediate_size"), bias=flag(c, "mlp_fc1_bias", default=False)
-    )
+    bias = flag(c, "qkv_proj_bias")
+    feed = Mlp(intermediate_size=integer(c, "n_inner", "intermediate_size"), bias=flag(c, "mlp_fc1_bias"))
     layers = _post_norm(c, mixer=attention(c, bias=bias, output_bias=bias, causal=False), feed_forward=feed)
     types = integer(c, "type_vocab_size", default=2, low=0)
     return _encoder(c, layers, extra_parameters=float(types * width))
@@ -146,7 +135,7 @@ def _t5(c: Config) -> Model:
     heads, head = integer(c, "num_heads", "num_attention_heads"), integer(c, "d_kv", "head_dim")
     gated = "gated" in text(c, "feed_forward_proj", default="relu")
     feed = Mlp(intermediate_size=integer(c, "d_ff", "intermediate_size"), gated=gated)
-    look = Attention(num_attention_heads=heads, num_key_value_heads=heads, head_dim=head, causal=False)
+    look = equal_heads(heads, head, bias=False)
     own = replace(look, causal=True)
     count = integer(c, "num_layers", "num_hidden_layers")
     table = integer(c, "relative_attention_num_buckets", default=32) * heads
@@ -163,22 +152,11 @@ def _t5(c: Config) -> Model:
     return _seq2seq(c, (encoder,), (decoder,), extra_parameters=0.0 if each else 2.0 * table)
 
 
-def _biased_heads(heads: int, width: int, *, causal: bool) -> Attention:
-    return Attention(
-        num_attention_heads=heads,
-        num_key_value_heads=heads,
-        head_dim=width // heads,
-        bias=True,
-        output_bias=True,
-        causal=causal,
-    )
-
-
 def _stacks(c: Config, *, extra: float = 0.0, biased: bool = True) -> tuple[LayerGroup, LayerGroup]:
     """Encoder and decoder layers of BART's kind; `extra` is added for each attention."""
     width = hidden_size(c)
-    near = _biased_heads(integer(c, "encoder_attention_heads"), width, causal=False)
-    own = _biased_heads(integer(c, "decoder_attention_heads"), width, causal=True)
+    reads, writes = integer(c, "encoder_attention_heads"), integer(c, "decoder_attention_heads")
+    near, own = equal_heads(reads, width // reads), equal_heads(writes, width // writes, causal=True)
     if not biased:
         near, own = (replace(look, bias=False) for look in (near, own))
     far = replace(own, causal=False)
@@ -212,7 +190,7 @@ def _bart(c: Config) -> Model:
 def _marian(c: Config) -> Model:
     """Translation models with computed positions; `final_norms` when layers norm before their sub-layers."""
     encoder, decoder = _stacks(c)
-    final = integer(c, "final_norms", default=0, low=0)
+    final = optional_count(c, "final_norms")
     return _seq2seq(c, (encoder,), (decoder,), final_norms=final, norm_bias=True)
 
 
@@ -234,8 +212,6 @@ def _whisper(c: Config) -> Model:
         max_context=context,
     )
 
-
-Adapter = Callable[[Config], Model]
 
 ENCODERS: Final[dict[str, tuple[str, Adapter]]] = {
     "bert": ("BERT", _bert),

@@ -11,7 +11,7 @@ groups; `decoder` makes the model around them. An adapter says only what its fam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -32,6 +32,9 @@ MAX_INTEGER: Final = {
 """Upper limits of sane shapes by the first name of a field; others must stay below 2^31."""
 
 _REQUIRED: Final = object()
+
+
+Adapter = Callable[["Config"], Model]
 
 
 class Config(Record):
@@ -67,6 +70,11 @@ def integer(c: Config, *names: str, default: Any = _REQUIRED, low: int = 1) -> i
     return int(value)
 
 
+def optional_count(c: Config, *names: str) -> int:
+    """A whole number that may be 0, as it is where the field is absent or null."""
+    return integer(c, *names, default=0, low=0)
+
+
 def int_or_none(value: float) -> int | None:
     """The whole number a JSON number stands for; none for infinities and not-a-number."""
     try:
@@ -80,7 +88,7 @@ def optional_integer(c: Config, *names: str, low: int = 0) -> int | None:
     return None if first_given(c, *names) is None else integer(c, *names, low=low)
 
 
-def flag(c: Config, *names: str, default: bool) -> bool:
+def flag(c: Config, *names: str, default: bool = False) -> bool:
     """A yes or no."""
     value = first_given(c, *names)
     if value is None:
@@ -171,14 +179,32 @@ def attention(c: Config, **changes: Any) -> Attention:
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
         "head_dim": width,
-        "bias": flag(c, "attention_bias", default=False),
+        "bias": flag(c, "attention_bias"),
     }
     return Attention(**{**facts, **changes})
 
 
+def equal_heads(heads: int, width: int, *, bias: bool = True, causal: bool = False, **changes: Any) -> Attention:
+    """Attention of as many key-value heads as query heads, `width` wide each."""
+    return Attention(
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        head_dim=width,
+        bias=bias,
+        output_bias=bias,
+        causal=causal,
+        **changes,
+    )
+
+
+def normed_channels(mixer: Attention) -> float:
+    """Values of a token's queries and keys, of which norms over all heads, or apart from `qk_norm`, have one weight."""
+    return float((mixer.num_attention_heads + mixer.num_key_value_heads) * mixer.head_dim)
+
+
 def mlp(c: Config, **changes: Any) -> Mlp:
     """A dense feed-forward as llama-like files describe it."""
-    facts: dict[str, Any] = {"bias": flag(c, "mlp_bias", default=False), **changes}
+    facts: dict[str, Any] = {"bias": flag(c, "mlp_bias"), **changes}
     if "intermediate_size" not in facts:
         facts["intermediate_size"] = integer(c, "intermediate_size", "ffn_dim", "n_inner")
     return Mlp(**facts)
@@ -203,6 +229,11 @@ def fold_layers(layers: Iterable[LayerGroup]) -> tuple[LayerGroup, ...]:
         one = layer if layer.count == 1 else replace(layer, count=1)
         counts[one] = counts.get(one, 0) + layer.count
     return tuple(replace(layer, count=count) for layer, count in counts.items())
+
+
+def layer(mixer: Mixer | None, feed_forward: FeedForward | None = None, **changes: Any) -> LayerGroup:
+    """One layer of this mixer and feed-forward."""
+    return LayerGroup(count=1, mixer=mixer, feed_forward=feed_forward, **changes)
 
 
 def identical_layers(

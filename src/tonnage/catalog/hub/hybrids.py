@@ -6,12 +6,12 @@ Sources: Mamba (arXiv 2312.00752), Mamba-2 (2405.21060), gated DeltaNet (2412.06
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from msgspec.structs import replace
 
 from tonnage.catalog.hub.fields import (
+    Adapter,
     Config,
     attention,
     decoder,
@@ -23,10 +23,12 @@ from tonnage.catalog.hub.fields import (
     identical_layers,
     integer,
     integers,
+    layer,
     layer_count,
     mlp,
     moe,
     moe_layers,
+    optional_count,
     optional_integer,
     text,
     texts,
@@ -63,14 +65,14 @@ def _qwen_hybrid(c: Config) -> Model:
     dense = mlp(c) if not sparse or dense_only else None
     experts = None
     if sparse:
-        shared = integer(c, "shared_expert_intermediate_size", default=0, low=0)
+        shared = optional_count(c, "shared_expert_intermediate_size")
         experts = moe(c, shared_intermediate_size=shared, shared_gate=shared > 0)
     layers = []
     for index, kind in enumerate(_kinds(c)):
         mixer: Mixer = full if kind == "full_attention" else state
         feed: FeedForward | None = experts if experts is not None and index not in dense_only else dense
-        layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=feed))
-    return decoder(c, layers, mtp_layers=integer(c, "mtp_num_hidden_layers", default=0, low=0))
+        layers.append(layer(mixer, feed))
+    return decoder(c, layers, mtp_layers=optional_count(c, "mtp_num_hidden_layers"))
 
 
 def _mamba2(c: Config, *, heads: int | None = None) -> StateSpace:
@@ -104,26 +106,22 @@ def _nemotron_h(c: Config) -> Model:
             raise field_error(c, "hybrid_override_pattern", value=pattern or None, expected=expected)
         kinds = tuple(_LETTERS[letter] for letter in pattern[:count])
     blocks = {kind: _nemotron_block(c, kind) for kind in set(kinds)}
-    model = decoder(
-        c, [blocks[kind] for kind in kinds], mtp_layers=integer(c, "num_nextn_predict_layers", default=0, low=0)
-    )
+    model = decoder(c, [blocks[kind] for kind in kinds], mtp_layers=optional_count(c, "num_nextn_predict_layers"))
     return model
 
 
 def _nemotron_block(c: Config, kind: str) -> LayerGroup:
     if kind == "mamba":
-        return LayerGroup(count=1, mixer=_mamba2(c), norms=1)
+        return layer(_mamba2(c), norms=1)
     if kind == "attention":
         width = integer(c, "head_dim", "attention_head_dim", default=128)
-        return LayerGroup(count=1, mixer=attention(c, head_dim=width), norms=1)
+        return layer(attention(c, head_dim=width), norms=1)
     if kind == "mlp":
         return LayerGroup(count=1, feed_forward=mlp(c, gated=False), norms=1)
     if kind != "moe":
         raise field_error(c, "layers_block_type", value=kind, expected="mamba, attention, mlp or moe")
     narrow = optional_integer(c, "moe_latent_size", low=1)
-    shared = integer(c, "n_shared_experts", default=1, low=0) * integer(
-        c, "moe_shared_expert_intermediate_size", default=0, low=0
-    )
+    shared = integer(c, "n_shared_experts", default=1, low=0) * optional_count(c, "moe_shared_expert_intermediate_size")
     experts = moe(c, gated=False, latent_size=narrow, shared_intermediate_size=shared, router_bias=True)
     return LayerGroup(count=1, feed_forward=experts, norms=1)
 
@@ -184,7 +182,7 @@ def _jamba(c: Config) -> Model:
         attends = index % period == offset
         mixer: Mixer = attention(c) if attends else state
         feed: FeedForward = experts if sparse[index] and experts.num_experts > 1 else dense
-        layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=feed, extra_parameters=0.0 if attends else inside))
+        layers.append(layer(mixer, feed, extra_parameters=0.0 if attends else inside))
     return decoder(c, layers)
 
 
@@ -192,23 +190,17 @@ def _granite_hybrid(c: Config) -> Model:
     """Granite 4: Mamba-2 and attention layers, each with experts, a shared expert, or a plain feed-forward."""
     count = layer_count(c)
     kinds = texts(c, "layer_types", length=count) or texts(c, "layers_block_type", length=count) or ("mamba",) * count
-    shared = integer(c, "shared_intermediate_size", default=0, low=0)
+    shared = optional_count(c, "shared_intermediate_size")
     feed: FeedForward = Mlp(intermediate_size=shared or 1)
-    if integer(c, "num_local_experts", default=0, low=0):
+    if optional_count(c, "num_local_experts"):
         feed = moe(c, moe_intermediate_size=integer(c, "intermediate_size"), shared_intermediate_size=shared)
-    layers = [
-        LayerGroup(count=1, mixer=attention(c) if kind == "attention" else _mamba2(c), feed_forward=feed)
-        for kind in kinds
-    ]
+    layers = [layer(attention(c) if kind == "attention" else _mamba2(c), feed) for kind in kinds]
     return decoder(c, layers, tied=True)
 
 
 def _bamba(c: Config) -> Model:
     attends = set(integers(c, "attn_layer_indices") or ())
-    layers = [
-        LayerGroup(count=1, mixer=attention(c) if index in attends else _mamba2(c), feed_forward=mlp(c))
-        for index in range(layer_count(c))
-    ]
+    layers = [layer(attention(c) if index in attends else _mamba2(c), mlp(c)) for index in range(layer_count(c))]
     return decoder(c, layers)
 
 
@@ -232,7 +224,7 @@ def _lfm2(c: Config) -> Model:
         attends = set(listed or ())
         kinds = tuple("full_attention" if index in attends else "conv" for index in range(count))
     inner = integer(c, "intermediate_size", "block_ff_dim", default=4 * width)
-    if flag(c, "block_auto_adjust_ff_dim", default=False):
+    if flag(c, "block_auto_adjust_ff_dim"):
         multiple = integer(c, "block_multiple_of", default=256)
         inner = -(-int(integer(c, "block_ffn_dim_multiplier", default=1) * (2 * inner // 3)) // multiple) * multiple
     conv = StateSpace(
@@ -244,7 +236,7 @@ def _lfm2(c: Config) -> Model:
     for index, kind in enumerate(kinds):
         mixer: Mixer = attention(c, qk_norm=True) if kind == "full_attention" else conv
         feed: FeedForward = Mlp(intermediate_size=inner) if experts is None or index < first else experts
-        layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=feed))
+        layers.append(layer(mixer, feed))
     return decoder(c, layers, tied=True)
 
 
@@ -265,7 +257,7 @@ def _minimax_m1(c: Config) -> Model:
         kinds = texts(c, "layer_types", length=count) or ("full_attention",) * count
         attends = tuple(kind == "full_attention" for kind in kinds)
     experts = moe(c, moe_intermediate_size=integer(c, "intermediate_size"))
-    layers = [LayerGroup(count=1, mixer=full if a else lightning, feed_forward=experts) for a in attends]
+    layers = [layer(full if a else lightning, experts) for a in attends]
     return decoder(c, layers)
 
 
@@ -279,8 +271,6 @@ def _xlstm(c: Config) -> Model:
     inner = -(-int(width * 8 / 3) // 64) * 64
     return decoder(c, identical_layers(c, (state, Mlp(intermediate_size=inner))), hidden_size=width)
 
-
-Adapter = Callable[[Config], Model]
 
 HYBRIDS: Final[dict[str, tuple[str, Adapter]]] = {
     "qwen3_next": ("Qwen3", _qwen_hybrid),

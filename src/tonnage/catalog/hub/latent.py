@@ -6,28 +6,30 @@ Sources: DeepSeek-V2 (arXiv 2405.04434), DeepSeek-V3 (2412.19437), DeepSeek-V3.2
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from msgspec.structs import replace
 
 from tonnage.catalog.hub.fields import (
+    Adapter,
     Config,
     decoder,
     flag,
     hidden_size,
     integer,
     integers,
+    layer,
     layer_count,
     mlp,
     moe,
     moe_layers,
+    optional_count,
     optional_integer,
     section,
     text,
     texts,
 )
-from tonnage.domain.model import LatentAttention, LayerGroup, Mixer, Model, Moe, StateSpace
+from tonnage.domain.model import LatentAttention, Mixer, Model, Moe, StateSpace
 
 
 def _latent(c: Config) -> LatentAttention:
@@ -38,16 +40,16 @@ def _latent(c: Config) -> LatentAttention:
         qk_nope_head_dim=integer(c, "qk_nope_head_dim"),
         v_head_dim=integer(c, "v_head_dim"),
         q_lora_rank=optional_integer(c, "q_lora_rank", low=1),
-        index_heads=integer(c, "index_n_heads", default=0, low=0),
-        index_head_dim=integer(c, "index_head_dim", default=0, low=0),
-        index_topk=integer(c, "index_topk", default=0, low=0),
+        index_heads=optional_count(c, "index_n_heads"),
+        index_head_dim=optional_count(c, "index_head_dim"),
+        index_topk=optional_count(c, "index_topk"),
     )
 
 
 def _experts(c: Config) -> Moe:
     """Routed and shared experts; the correction bias of `noaux_tc` is a parameter."""
     width = integer(c, "moe_intermediate_size")
-    shared = integer(c, "n_shared_experts", "num_shared_experts", default=0, low=0) * width
+    shared = optional_count(c, "n_shared_experts", "num_shared_experts") * width
     balanced = text(c, "topk_method", default="noaux_tc") == "noaux_tc"
     return moe(c, moe_intermediate_size=width, shared_intermediate_size=shared, router_bias=balanced)
 
@@ -59,7 +61,7 @@ def _sparse(c: Config) -> tuple[bool, ...]:
         return tuple(kind == "sparse" for kind in listed)
     freq = c.data.get("moe_layer_freq")
     every = integer(c, "moe_layer_freq", default=1) if not isinstance(freq, list) else 1
-    return moe_layers(c, first_dense=integer(c, "first_k_dense_replace", default=0, low=0), every=every, offset=0)
+    return moe_layers(c, first_dense=optional_count(c, "first_k_dense_replace"), every=every, offset=0)
 
 
 def _deepseek(c: Config) -> Model:
@@ -70,8 +72,8 @@ def _deepseek(c: Config) -> Model:
     layers = []
     for index, sparse in enumerate(_sparse(c)):
         mixer = reused if indexers is not None and indexers[index] == "shared" else base
-        layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=experts if sparse else mlp(c)))
-    return decoder(c, layers, mtp_layers=integer(c, "num_nextn_predict_layers", default=0, low=0))
+        layers.append(layer(mixer, experts if sparse else mlp(c)))
+    return decoder(c, layers, mtp_layers=optional_count(c, "num_nextn_predict_layers"))
 
 
 def _compressed_layer(c: Config, ratio: int) -> tuple[LatentAttention, float]:
@@ -112,16 +114,16 @@ def _deepseek_v4(c: Config) -> Model:
     count, width, streams = layer_count(c), hidden_size(c), integer(c, "hc_mult", default=4)
     ratios = integers(c, "compress_ratios", length=count) or (0,) * count
     mixing = 2 * ((2 + streams) * streams * (streams * width + 1) + 3)
-    hashed, layers = integer(c, "num_hash_layers", default=0, low=0), []
+    hashed, layers = optional_count(c, "num_hash_layers"), []
     for index, ratio in enumerate(ratios):
         mixer, extra = _compressed_layer(c, ratio)
         experts = replace(_experts(c), router_bias=index >= hashed)
-        layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=experts, extra_parameters=extra + mixing))
+        layers.append(layer(mixer, experts, extra_parameters=extra + mixing))
     return decoder(
         c,
         layers,
         extra_parameters=float(streams * (streams * width + 1) + 1),
-        mtp_layers=integer(c, "num_nextn_predict_layers", default=0, low=0),
+        mtp_layers=optional_count(c, "num_nextn_predict_layers"),
     )
 
 
@@ -141,11 +143,9 @@ def _kimi_linear(c: Config) -> Model:
         conv_kernel=integer(settings, "short_conv_kernel_size", default=4),
     )
     inner = heads * head
-    widened = (
-        float(inner * width - head * (width + inner)) if flag(settings, "use_full_rank_gate", default=False) else 0.0
-    )
+    widened = float(inner * width - head * (width + inner)) if flag(settings, "use_full_rank_gate") else 0.0
     gate = float(latent.num_attention_heads * latent.v_head_dim * width)
-    gated = gate if flag(c, "mla_use_output_gate", default=False) else 0.0
+    gated = gate if flag(c, "mla_use_output_gate") else 0.0
     narrow = optional_integer(c, "routed_expert_hidden_size", low=1)
     experts, dense = replace(_experts(c), latent_size=narrow), mlp(c)
     layers = []
@@ -154,13 +154,11 @@ def _kimi_linear(c: Config) -> Model:
         mixer: Mixer = latent if attends else delta
         feed_forward = experts if sparse else dense
         extra = gated if attends else widened
-        layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=feed_forward, extra_parameters=extra))
+        layers.append(layer(mixer, feed_forward, extra_parameters=extra))
     return decoder(
         c, layers[:count], max_context=optional_integer(c, "model_max_length", "max_position_embeddings", low=1)
     )
 
-
-Adapter = Callable[[Config], Model]
 
 LATENT: Final[dict[str, tuple[str, Adapter]]] = {
     "deepseek_v2": ("DeepSeek", _deepseek),

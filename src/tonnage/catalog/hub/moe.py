@@ -6,12 +6,13 @@ against published totals in the tests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec.structs import replace
 
 from tonnage.catalog.hub.fields import (
+    Adapter,
     Config,
     attention,
     decoder,
@@ -21,10 +22,13 @@ from tonnage.catalog.hub.fields import (
     identical_layers,
     integer,
     integers,
+    layer,
     layer_count,
     mlp,
     moe,
     moe_layers,
+    normed_channels,
+    optional_count,
     optional_integer,
     section,
     texts,
@@ -44,7 +48,7 @@ def _group_layers(
     mixer: Attention, sparse: Iterable[bool], *, experts: Moe, dense: FeedForward | None, norms: int = 2
 ) -> list[LayerGroup]:
     """Layers with one mixer, whose feed-forward is a mixture where `sparse` says so."""
-    return [LayerGroup(count=1, mixer=mixer, feed_forward=experts if s else dense, norms=norms) for s in sparse]
+    return [layer(mixer, experts if s else dense, norms=norms) for s in sparse]
 
 
 def _mixtral(c: Config) -> Model:
@@ -75,8 +79,7 @@ def _phimoe(c: Config) -> Model:
 def _olmoe(c: Config) -> Model:
     """Query and key norms over all heads together."""
     base = attention(c, qk_norm_all_heads=True)
-    normed = float((base.num_attention_heads + base.num_key_value_heads) * base.head_dim)
-    return decoder(c, identical_layers(c, (base, moe(c)), extra_parameters=normed))
+    return decoder(c, identical_layers(c, (base, moe(c)), extra_parameters=normed_channels(base)))
 
 
 def _dbrx(c: Config) -> Model:
@@ -103,7 +106,7 @@ def _grok1(c: Config) -> Model:
 
 
 def _granitemoe(c: Config) -> Model:
-    shared = integer(c, "shared_intermediate_size", default=0, low=0)
+    shared = optional_count(c, "shared_intermediate_size")
     return decoder(c, identical_layers(c, (attention(c), moe(c, shared_intermediate_size=shared))), tied=True)
 
 
@@ -111,10 +114,10 @@ def _ernie(c: Config) -> Model:
     """ERNIE 4.5: dense layers first, shared experts, a correction bias on the router."""
     first = integer(c, "moe_layer_start_index", default=1, low=0)
     width = integer(c, "moe_intermediate_size")
-    shared = integer(c, "moe_num_shared_experts", default=0, low=0) * width
+    shared = optional_count(c, "moe_num_shared_experts") * width
     experts = moe(c, moe_intermediate_size=width, shared_intermediate_size=shared, router_bias=True)
     sparse = moe_layers(c, first_dense=first)
-    bias = flag(c, "use_bias", default=False)
+    bias = flag(c, "use_bias")
     return decoder(c, _group_layers(attention(c, bias=bias), sparse, experts=experts, dense=mlp(c)), tied=True)
 
 
@@ -122,7 +125,7 @@ def _gpt_oss(c: Config) -> Model:
     """Biases everywhere, a sink logit for each head, every second layer with a window."""
     base = attention(c, bias=True, output_bias=True, sinks=True)
     experts = moe(c, moe_intermediate_size=integer(c, "intermediate_size"), bias=True, router_bias=True)
-    layers = (LayerGroup(count=1, mixer=replace(base, window=w), feed_forward=experts) for w in windows(c, every=2))
+    layers = (layer(replace(base, window=w), experts) for w in windows(c, every=2))
     return decoder(c, layers)
 
 
@@ -139,18 +142,17 @@ def _llama4(c: Config) -> Model:
     for index, window in enumerate(windows(c, every=4)):
         seen = window if rotary is None or rotary[index] else None
         mixer = replace(base, window=seen)
-        layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=experts if index in sparse else dense))
+        layers.append(layer(mixer, experts if index in sparse else dense))
     return decoder(c, layers)
 
 
 def _minimax_m2(c: Config) -> Model:
     """Query and key norms over all heads together; a correction bias on the router."""
     base = attention(c, qk_norm_all_heads=flag(c, "use_qk_norm", default=True))
-    normed = float((base.num_attention_heads + base.num_key_value_heads) * base.head_dim)
     experts = moe(c, moe_intermediate_size=integer(c, "intermediate_size"), router_bias=True)
-    extra = normed if base.qk_norm_all_heads else 0.0
+    extra = normed_channels(base) if base.qk_norm_all_heads else 0.0
     return decoder(
-        c, identical_layers(c, (base, experts), extra_parameters=extra), mtp_layers=_mtp(c, "num_mtp_modules")
+        c, identical_layers(c, (base, experts), extra_parameters=extra), mtp_layers=optional_count(c, "num_mtp_modules")
     )
 
 
@@ -169,32 +171,23 @@ def _minimax_m3(c: Config) -> Model:
         )
         chosen = flags(settings, "sparse_attention_freq", length=count) or (True,) * count
     width = integer(c, "moe_intermediate_size", "intermediate_size")
-    shared = integer(
-        c, "shared_intermediate_size", default=integer(c, "n_shared_experts", default=0, low=0) * width, low=0
-    )
+    shared = integer(c, "shared_intermediate_size", default=optional_count(c, "n_shared_experts") * width, low=0)
     experts = moe(c, moe_intermediate_size=width, shared_intermediate_size=shared, router_bias=True)
-    sparse = moe_layers(c, first_dense=integer(c, "first_k_dense_replace", default=0, low=0))
+    sparse = moe_layers(c, first_dense=optional_count(c, "first_k_dense_replace"))
     dense = Mlp(intermediate_size=integer(c, "dense_intermediate_size", default=width))
-    layers = [
-        LayerGroup(count=1, mixer=indexed if chosen[i] else plain, feed_forward=experts if sparse[i] else dense)
-        for i in range(count)
-    ]
-    return decoder(c, layers, mtp_layers=_mtp(c, "num_mtp_modules", "num_nextn_predict_layers"))
-
-
-def _mtp(c: Config, *names: str) -> int:
-    return integer(c, *names, default=0, low=0)
+    layers = [layer(indexed if chosen[i] else plain, experts if sparse[i] else dense) for i in range(count)]
+    return decoder(c, layers, mtp_layers=optional_count(c, "num_mtp_modules", "num_nextn_predict_layers"))
 
 
 def _glm4_moe(c: Config) -> Model:
     """GLM-4.5 to 4.7: dense layers first, a shared expert, a correction bias on the router."""
     width = integer(c, "moe_intermediate_size")
-    shared = integer(c, "n_shared_experts", default=0, low=0) * width
-    mixer = attention(c, bias=flag(c, "attention_bias", default=True), qk_norm=flag(c, "use_qk_norm", default=False))
-    sparse = moe_layers(c, first_dense=integer(c, "first_k_dense_replace", default=0, low=0))
+    shared = optional_count(c, "n_shared_experts") * width
+    mixer = attention(c, bias=flag(c, "attention_bias", default=True), qk_norm=flag(c, "use_qk_norm"))
+    sparse = moe_layers(c, first_dense=optional_count(c, "first_k_dense_replace"))
     experts = moe(c, shared_intermediate_size=shared, router_bias=True)
     layers = _group_layers(mixer, sparse, experts=experts, dense=mlp(c))
-    return decoder(c, layers, mtp_layers=_mtp(c, "num_nextn_predict_layers"))
+    return decoder(c, layers, mtp_layers=optional_count(c, "num_nextn_predict_layers"))
 
 
 def _mimo_v2(c: Config) -> Model:
@@ -202,21 +195,18 @@ def _mimo_v2(c: Config) -> Model:
     count = layer_count(c)
     windowed = flags(c, "hybrid_layer_pattern", length=count) or (False,) * count
     value = optional_integer(c, "v_head_dim")
-    full = attention(c, v_head_dim=value, sinks=flag(c, "add_full_attention_sink_bias", default=False))
+    full = attention(c, v_head_dim=value, sinks=flag(c, "add_full_attention_sink_bias"))
     local = Attention(
         num_attention_heads=integer(c, "swa_num_attention_heads", default=full.num_attention_heads),
         num_key_value_heads=integer(c, "swa_num_key_value_heads", default=full.num_key_value_heads),
         head_dim=integer(c, "swa_head_dim", default=full.head_dim),
         v_head_dim=optional_integer(c, "swa_v_head_dim") or value,
         window=optional_integer(c, "sliding_window", low=1),
-        sinks=flag(c, "add_swa_attention_sink_bias", default=False),
+        sinks=flag(c, "add_swa_attention_sink_bias"),
     )
     experts, dense = moe(c, router_bias=True), mlp(c)
     sparse = moe_layers(c)
-    layers = [
-        LayerGroup(count=1, mixer=local if windowed[i] else full, feed_forward=experts if sparse[i] else dense)
-        for i in range(count)
-    ]
+    layers = [layer(local if windowed[i] else full, experts if sparse[i] else dense) for i in range(count)]
     return decoder(c, layers)
 
 
@@ -227,17 +217,17 @@ def _step3(c: Config) -> Model:
     heads = integer(settings, "num_attention_heads")
     groups = integer(settings, "num_attention_groups", default=base.num_key_value_heads)
     local = replace(base, num_attention_heads=heads, num_key_value_heads=groups)
-    shared = integer(c, "share_expert_dim", "share_expert_dims", default=0, low=0)
+    shared = optional_count(c, "share_expert_dim", "share_expert_dims")
     experts = moe(c, shared_intermediate_size=shared, router_bias=flag(c, "use_moe_router_bias", default=True))
-    sparse = moe_layers(c, first_dense=integer(c, "first_k_dense_replace", default=0, low=0))
+    sparse = moe_layers(c, first_dense=optional_count(c, "first_k_dense_replace"))
     dense, width = mlp(c), hidden_size(c)
     layers = []
     for index, window in enumerate(windows(c, every=4, full_first=True)):
         mixer = base if window is None else replace(local, window=window)
         feed_forward = experts if sparse[index] else dense
         gate = float(mixer.num_attention_heads * width)
-        layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=feed_forward, extra_parameters=gate))
-    return decoder(c, layers, mtp_layers=_mtp(c, "num_nextn_predict_layers"))
+        layers.append(layer(mixer, feed_forward, extra_parameters=gate))
+    return decoder(c, layers, mtp_layers=optional_count(c, "num_nextn_predict_layers"))
 
 
 def gemma4_layers(c: Config) -> list[LayerGroup]:
@@ -249,7 +239,7 @@ def gemma4_layers(c: Config) -> list[LayerGroup]:
     """
     count, width = layer_count(c), hidden_size(c)
     local = attention(c, qk_norm=True)
-    one = flag(c, "attention_k_eq_v", default=False)
+    one = flag(c, "attention_k_eq_v")
     kv_heads = optional_integer(c, "num_global_key_value_heads") if one else None
     full = attention(
         c,
@@ -258,12 +248,12 @@ def gemma4_layers(c: Config) -> list[LayerGroup]:
         head_dim=integer(c, "global_head_dim", "head_dim"),
         num_key_value_heads=kv_heads or local.num_key_value_heads,
     )
-    shared = integer(c, "num_kv_shared_layers", default=0, low=0)
-    double = flag(c, "use_double_wide_mlp", default=False)
-    gate = integer(c, "hidden_size_per_layer_input", default=0, low=0)
+    shared = optional_count(c, "num_kv_shared_layers")
+    double = flag(c, "use_double_wide_mlp")
+    gate = optional_count(c, "hidden_size_per_layer_input")
     dense = mlp(c)
     experts = None
-    if flag(c, "enable_moe_block", default=False):
+    if flag(c, "enable_moe_block"):
         experts = moe(c, dense_intermediate_size=dense.intermediate_size)
     layers = []
     for index, window in enumerate(windows(c, every=6)):
@@ -276,12 +266,12 @@ def gemma4_layers(c: Config) -> list[LayerGroup]:
         extra = float(routing + (2 * width * gate + width if gate else 0))
         mixer = replace(base, kv_shared=reuses)
         norms = 4 if experts is None else 7
-        layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=feed, norms=norms, extra_parameters=extra))
+        layers.append(layer(mixer, feed, norms=norms, extra_parameters=extra))
     return layers
 
 
 def _gemma4(c: Config) -> Model:
-    gate = integer(c, "hidden_size_per_layer_input", default=0, low=0)
+    gate = optional_count(c, "hidden_size_per_layer_input")
     extra = 0.0
     if gate:
         rows = integer(c, "vocab_size_per_layer_input", "vocab_size")
@@ -302,7 +292,7 @@ def _gemma3n(c: Config) -> Model:
     kept = float(2 * base.num_key_value_heads * base.head_dim * width + base.head_dim)
     altup = 2 * width + width * streams + streams**2 + streams**3
     each = float(2 * width * rank + width + 2 * width * gate + width + altup)
-    shared = integer(c, "num_kv_shared_layers", default=0, low=0)
+    shared = optional_count(c, "num_kv_shared_layers")
     kinds = texts(c, "layer_types", length=count)
     every = 5 if kinds is None else None
     layers = []
@@ -311,13 +301,11 @@ def _gemma3n(c: Config) -> Model:
         mixer = replace(base, window=window, kv_shared=reuses)
         extra = each + (kept if reuses else 0.0)
         feed = Mlp(intermediate_size=sizes[index])
-        layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=feed, norms=4, extra_parameters=extra))
+        layers.append(layer(mixer, feed, norms=4, extra_parameters=extra))
     rows = integer(c, "vocab_size_per_layer_input", default=262144)
     outside = count * gate * (rows + width) + gate + 2 * (streams - 1) * width**2
     return decoder(c, layers, tied=True, extra_parameters=float(outside))
 
-
-Adapter = Callable[[Config], Model]
 
 MOE: Final[dict[str, tuple[str, Adapter]]] = {
     "mixtral": ("Mixtral", _mixtral),

@@ -7,12 +7,13 @@ Face transformers and the vendors' repositories), checked against published tota
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from tonnage.catalog.hub.fields import (
+    Adapter,
     Config,
     attention,
     decoder,
@@ -22,10 +23,12 @@ from tonnage.catalog.hub.fields import (
     identical_layers,
     integer,
     integers,
+    layer,
     layer_count,
     mlp,
     moe,
     moe_layers,
+    optional_count,
     optional_integer,
     text,
     texts,
@@ -46,7 +49,7 @@ from tonnage.domain.model import (
 
 def _shared_width(c: Config, width: int) -> int:
     """Total width of the shared experts."""
-    count = integer(c, "n_shared_experts", "num_shared_experts", "num_shared_expert", default=0, low=0)
+    count = optional_count(c, "n_shared_experts", "num_shared_experts", "num_shared_expert")
     return integer(c, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", default=width) * count
 
 
@@ -55,7 +58,7 @@ def sparse_layers(c: Config) -> tuple[bool, ...]:
     listed = texts(c, "mlp_layer_types", length=layer_count(c))
     if listed is not None:
         return tuple(kind == "sparse" for kind in listed)
-    return moe_layers(c, first_dense=integer(c, "first_k_dense_replace", "num_dense_layers", default=0, low=0))
+    return moe_layers(c, first_dense=optional_count(c, "first_k_dense_replace", "num_dense_layers"))
 
 
 def _windowed_decoder(
@@ -64,15 +67,10 @@ def _windowed_decoder(
     """A decoder whose attention is `base` with the window of each layer, and whose layers hold experts or are dense."""
     experts, dense = feeds
     layers = [
-        LayerGroup(
-            count=1,
-            mixer=replace(base, window=window),
-            feed_forward=experts if sparse else dense,
-            **changes,
-        )
+        layer(replace(base, window=window), experts if sparse else dense, **changes)
         for window, sparse in zip(windows(c, every=4), sparse_layers(c), strict=True)
     ]
-    return decoder(c, layers, mtp_layers=integer(c, "num_nextn_predict_layers", default=0, low=0))
+    return decoder(c, layers, mtp_layers=optional_count(c, "num_nextn_predict_layers"))
 
 
 def _afmoe(c: Config) -> Model:
@@ -87,10 +85,8 @@ def _hy_v3(c: Config) -> Model:
     width = integer(c, "moe_intermediate_size", "expert_hidden_dim")
     experts = moe(c, moe_intermediate_size=width, shared_intermediate_size=_shared_width(c, width), router_bias=True)
     normed = attention(c, qk_norm=flag(c, "qk_norm", default=True))
-    layers = [
-        LayerGroup(count=1, mixer=normed, feed_forward=experts if sparse else mlp(c)) for sparse in sparse_layers(c)
-    ]
-    return decoder(c, layers, mtp_layers=integer(c, "num_nextn_predict_layers", default=0, low=0))
+    layers = [layer(normed, experts if sparse else mlp(c)) for sparse in sparse_layers(c)]
+    return decoder(c, layers, mtp_layers=optional_count(c, "num_nextn_predict_layers"))
 
 
 def _hunyuan_moe(c: Config) -> Model:
@@ -118,14 +114,14 @@ def _laguna(c: Config) -> Model:
     count, width = layer_count(c), hidden_size(c)
     heads = integers(c, "num_attention_heads_per_layer", length=count) or (integer(c, "num_attention_heads"),) * count
     by_channel = first_given(c, "gating") == "per-element"  # else true or "per-head"
-    experts = moe(c, shared_intermediate_size=integer(c, "shared_expert_intermediate_size", default=0, low=0))
+    experts = moe(c, shared_intermediate_size=optional_count(c, "shared_expert_intermediate_size"))
     dense, base = mlp(c), attention(c, qk_norm=True, gated=by_channel)
     layers = []
     for number, window, sparse in zip(heads, windows(c), sparse_layers(c), strict=True):
         mixer = replace(base, num_attention_heads=number, window=window)
         gate = 0.0 if by_channel else float(number * width)
         feed = experts if sparse else dense
-        layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=feed, extra_parameters=gate))
+        layers.append(layer(mixer, feed, extra_parameters=gate))
     return decoder(c, layers)
 
 
@@ -148,17 +144,15 @@ def _k2_horizon(c: Config) -> Model:
     queries.
     """
     gated = bool(text(c, "attention_gate_func"))
-    mixer = attention(c, gated=gated, qk_norm=flag(c, "query_key_norm", default=False))
-    values = integer(c, "mova_num_experts", default=0, low=0)
-    if not integer(c, "num_experts", default=0, low=0):
+    mixer = attention(c, gated=gated, qk_norm=flag(c, "query_key_norm"))
+    values = optional_count(c, "mova_num_experts")
+    if not optional_count(c, "num_experts"):
         return decoder(c, identical_layers(c, (mixer, mlp(c))))
     width = integer(c, "moe_intermediate_size")
-    experts = moe(
-        c, shared_intermediate_size=_shared_width(c, width), router_bias=flag(c, "moe_gate_bias", default=False)
-    )
+    experts = moe(c, shared_intermediate_size=_shared_width(c, width), router_bias=flag(c, "moe_gate_bias"))
     layers = []
     for sparse in sparse_step(c):
-        layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=experts if sparse else mlp(c)))
+        layers.append(layer(mixer, experts if sparse else mlp(c)))
         if sparse and values > 1:
             chosen = max(integer(c, "mova_num_experts_per_tok") - 1, 1)
             routed = Moe(
@@ -200,7 +194,7 @@ def _bailing_hybrid(c: Config) -> Model:
     heads, head = integer(c, "num_attention_heads"), integer(c, "head_dim")
     inner, group = heads * head, integer(c, "layer_group_size")
     # Without low rank, the decay and the output gate are whole matrices: what they have more than the factored ones.
-    whole = 2.0 * (inner * width - head * (width + inner)) if flag(c, "no_kda_lora", default=False) else 0.0
+    whole = 2.0 * (inner * width - head * (width + inner)) if flag(c, "no_kda_lora") else 0.0
     latent, delta = _latent(c), _delta(c, heads, head)
     expert = integer(c, "moe_intermediate_size")
     experts = moe(c, shared_intermediate_size=_shared_width(c, expert), router_bias=True)
@@ -210,8 +204,8 @@ def _bailing_hybrid(c: Config) -> Model:
         mixer: Mixer = latent if attends else delta
         extra = float(heads * width) if attends else whole
         feed = experts if sparse else mlp(c)
-        layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=feed, extra_parameters=extra))
-    return decoder(c, layers, mtp_layers=integer(c, "num_nextn_predict_layers", default=0, low=0))
+        layers.append(layer(mixer, feed, extra_parameters=extra))
+    return decoder(c, layers, mtp_layers=optional_count(c, "num_nextn_predict_layers"))
 
 
 def _glm5_next(c: Config) -> Model:
@@ -232,8 +226,8 @@ def _glm5_next(c: Config) -> Model:
     for kind, sparse in zip(kinds, sparse_layers(c), strict=True):
         mixer: Mixer = delta if kind == "linear_attention" else latent
         feed = experts if sparse else mlp(c)
-        layers.append(LayerGroup(count=1, mixer=mixer, feed_forward=feed, extra_parameters=mixing))
-    return decoder(c, layers, mtp_layers=integer(c, "num_nextn_predict_layers", default=0, low=0))
+        layers.append(layer(mixer, feed, extra_parameters=mixing))
+    return decoder(c, layers, mtp_layers=optional_count(c, "num_nextn_predict_layers"))
 
 
 def _every_fourth(count: int) -> tuple[str, ...]:
@@ -257,19 +251,16 @@ def _inkling(c: Config) -> Model:
         window=integer(c, "sliding_window_size", "sliding_window"),
     )
     expert = integer(c, "moe_intermediate_size")
-    experts = moe(c, shared_intermediate_size=integer(c, "n_shared_experts", default=0, low=0) * expert)
+    experts = moe(c, shared_intermediate_size=optional_count(c, "n_shared_experts") * expert)
     dense, kernel = mlp(c), integer(c, "conv_kernel_size", "sconv_kernel_size", default=4)
-    first, rank = integer(c, "dense_mlp_idx", default=0, low=0), integer(c, "d_rel", default=16)
+    first, rank = optional_count(c, "dense_mlp_idx"), integer(c, "d_rel", default=16)
     layers = [
-        LayerGroup(
-            count=1,
-            mixer=mixer,
-            feed_forward=dense if index < first else experts,
-            extra_parameters=_inkling_extra(mixer, width, kernel, rank=rank),
+        layer(
+            mixer, dense if index < first else experts, extra_parameters=_inkling_extra(mixer, width, kernel, rank=rank)
         )
         for index, mixer in enumerate(_inkling_mixers(c, full, local, count=count))
     ]
-    return decoder(c, layers, mtp_layers=integer(c, "num_mtp_layers", default=0, low=0))
+    return decoder(c, layers, mtp_layers=optional_count(c, "num_mtp_layers"))
 
 
 def _inkling_mixers(c: Config, full: Attention, local: Attention, *, count: int) -> Iterator[Attention]:
@@ -284,8 +275,6 @@ def _inkling_extra(mixer: Attention, width: int, kernel: int, *, rank: int) -> f
     cached = 2 * mixer.num_key_value_heads * mixer.head_dim
     return float(mixer.num_attention_heads * rank * width + kernel * (cached + 2 * width))
 
-
-Adapter = Callable[[Config], Model]
 
 RECENT: Final[dict[str, tuple[str, Adapter]]] = {
     "afmoe": ("Trinity", _afmoe),

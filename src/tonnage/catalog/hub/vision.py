@@ -13,12 +13,15 @@ from typing import Any, Final, cast
 from msgspec.structs import replace
 
 from tonnage.catalog.hub.fields import (
+    Adapter,
     Config,
+    equal_heads,
     first_given,
     flag,
     hidden_size,
     integer,
     integers,
+    layer,
     layer_count,
     optional_integer,
     section,
@@ -30,16 +33,9 @@ def _block(
     width: int, heads: int, inner: int, *, gated: bool = False, bias: bool = True, norm_bias: bool = True
 ) -> LayerGroup:
     """One layer of a vision transformer."""
-    look = Attention(
-        num_attention_heads=heads,
-        num_key_value_heads=heads,
-        head_dim=max(width // heads, 1),
-        bias=bias,
-        output_bias=bias,
-        causal=False,
-    )
+    look = equal_heads(heads, max(width // heads, 1), bias=bias)
     feed = Mlp(intermediate_size=inner, gated=gated, bias=bias)
-    return LayerGroup(count=1, mixer=look, feed_forward=feed, norm_bias=norm_bias, hidden_size=width)
+    return layer(look, feed, norm_bias=norm_bias, hidden_size=width)
 
 
 def blocks_parameters(group: LayerGroup) -> float:
@@ -63,15 +59,19 @@ def blocks_parameters(group: LayerGroup) -> float:
     return float(group.count * (each + group.extra_parameters))
 
 
-def _repeat(block: LayerGroup, count: int) -> LayerGroup:
-    return LayerGroup(
-        count=count,
-        mixer=block.mixer,
-        feed_forward=block.feed_forward,
-        norm_bias=block.norm_bias,
-        hidden_size=block.hidden_size,
-        norms=block.norms,
-        extra_parameters=block.extra_parameters,
+def _images(layers: tuple[LayerGroup, ...], width: int, tokens: int, *, extra: float, **changes: Any) -> Model:
+    """A network of images around these layers, with learned positions and norms with biases."""
+    facts: dict[str, Any] = {"kind": "vision", "max_context": tokens, **changes}
+    return Model(
+        id="",
+        family="",
+        hidden_size=width,
+        layers=layers,
+        has_head=False,
+        norm_bias=True,
+        learned_positions=tokens,
+        extra_parameters=float(extra),
+        **facts,
     )
 
 
@@ -87,49 +87,21 @@ def _vit(c: Config) -> Model:
     tokens = _patches(c) + 1
     classes = integer(c, "num_labels", default=1000, low=0)
     extra = 3 * patch**2 * width + width + width + (width + 1) * classes
-    return Model(
-        id="",
-        family="",
-        kind="vision",
-        hidden_size=width,
-        layers=(_repeat(block, layer_count(c)),),
-        has_head=False,
-        norm_bias=True,
-        learned_positions=tokens,
-        extra_parameters=float(extra),
-        max_context=tokens,
-    )
+    return _images((replace(block, count=layer_count(c)),), width, tokens, extra=extra)
 
 
 def _dinov2(c: Config) -> Model:
     """A class and a mask token, a scale on each sub-layer; the giant has a gated feed-forward."""
     width, patch = hidden_size(c), integer(c, "patch_size", default=14)
     inner = integer(c, "mlp_ratio", default=4) * width
-    gated = flag(c, "use_swiglu_ffn", default=False)
+    gated = flag(c, "use_swiglu_ffn")
     if gated:
         inner = (int(inner * 2 / 3) + 7) // 8 * 8
     block = _block(width, integer(c, "num_attention_heads"), inner, gated=gated)
-    layers = LayerGroup(
-        count=layer_count(c),
-        mixer=block.mixer,
-        feed_forward=block.feed_forward,
-        norm_bias=True,
-        extra_parameters=2.0 * width,
-    )
+    layers = replace(block, count=layer_count(c), hidden_size=None, extra_parameters=2.0 * width)
     tokens = (integer(c, "image_size", default=518) // patch) ** 2 + 1
     extra = 3 * patch**2 * width + 3 * width
-    return Model(
-        id="",
-        family="",
-        kind="vision",
-        hidden_size=width,
-        layers=(layers,),
-        has_head=False,
-        norm_bias=True,
-        learned_positions=tokens,
-        extra_parameters=float(extra),
-        max_context=tokens,
-    )
+    return _images((layers,), width, tokens, extra=extra)
 
 
 def _sam(c: Config) -> Model:
@@ -145,15 +117,7 @@ def _sam(c: Config) -> Model:
     full, count = len(integers(vision, "global_attn_indexes") or (7, 15, 23, 31)), layer_count(vision)
     groups = []
     for number, reach, seen in ((full, side, None), (count - full, window, window**2)):
-        mixer = Attention(
-            num_attention_heads=heads,
-            num_key_value_heads=heads,
-            head_dim=head,
-            bias=True,
-            output_bias=True,
-            causal=False,
-            window=seen,
-        )
+        mixer = equal_heads(heads, head, window=seen)
         tables = float(2 * (2 * reach - 1) * head)
         groups.append(
             LayerGroup(
@@ -164,20 +128,7 @@ def _sam(c: Config) -> Model:
     neck = channels * width + channels**2 * 9 + 4 * channels
     patch = 3 * integer(vision, "patch_size", default=16) ** 2 * width + width
     tower = Tower(name="mask decoder and prompt encoder", parameters=4_064_560.0)
-    return Model(
-        id="",
-        family="",
-        kind="vision",
-        hidden_size=width,
-        layers=tuple(groups),
-        has_head=False,
-        final_norms=0,
-        norm_bias=True,
-        learned_positions=side**2,
-        extra_parameters=float(neck + patch),
-        max_context=side**2,
-        towers=(tower,),
-    )
+    return _images(tuple(groups), width, side**2, extra=neck + patch, final_norms=0, towers=(tower,))
 
 
 def _clip(c: Config) -> Model:
@@ -193,8 +144,8 @@ def _clip(c: Config) -> Model:
     text_block = _block(
         narrow, integer(words, "num_attention_heads", default=8), integer(words, "intermediate_size", default=2048)
     )
-    layers = _repeat(look, integer(vision, "num_hidden_layers", default=12))
-    encoder = _repeat(text_block, integer(words, "num_hidden_layers", default=12))
+    layers = replace(look, count=integer(vision, "num_hidden_layers", default=12))
+    encoder = replace(text_block, count=integer(words, "num_hidden_layers", default=12))
     vocabulary, context = (
         integer(words, "vocab_size", default=49408),
         integer(words, "max_position_embeddings", default=77),
@@ -202,23 +153,9 @@ def _clip(c: Config) -> Model:
     tokens = (integer(vision, "image_size", default=224) // patch) ** 2 + 1
     extra = 3 * patch**2 * width + width + meet * (width + narrow) + 1
     extra += vocabulary * narrow + context * narrow + 2 * narrow  # text embedding, positions and last norm
-    return Model(
-        id="",
-        family="",
-        kind="vision-text",
-        hidden_size=width,
-        layers=(layers,),
-        encoder=(encoder,),
-        has_head=False,
-        final_norms=2,
-        norm_bias=True,
-        learned_positions=tokens,
-        extra_parameters=float(extra),
-        max_context=context,
-    )
+    more = {"kind": "vision-text", "encoder": (encoder,), "final_norms": 2, "max_context": context}
+    return _images((layers,), width, tokens, extra=extra, **more)
 
-
-Adapter = Callable[[Config], Model]
 
 VISION: Final[dict[str, tuple[str, Adapter]]] = {
     "vit": ("ViT", _vit),
@@ -243,6 +180,16 @@ def _as_tower(*layers: LayerGroup, rest: float, patch: int, tokens: int | None =
     )
 
 
+def _usual_blocks(
+    v: Config, *, width: int = 1024, inner: int = 4096, count: int = 24, patch: int = 14, **block: bool
+) -> tuple[LayerGroup, int, int]:
+    """Layers of a tower in the usual field names, their width and the side of a patch; what the file may leave out."""
+    own = integer(v, "hidden_size", default=width)
+    heads, wide = integer(v, "num_attention_heads", default=16), integer(v, "intermediate_size", default=inner)
+    layers = replace(_block(own, heads, wide, **block), count=integer(v, "num_hidden_layers", default=count))
+    return layers, own, integer(v, "patch_size", default=patch)
+
+
 def _own_size(unit_px: int, least_units: float, most_units: float) -> dict[str, Any]:
     """Bounds of images that keep their size, in squares of `unit_px` pixels."""
     return {"least_px": least_units * unit_px**2, "most_px": most_units * unit_px**2}
@@ -257,7 +204,7 @@ def _qwen3_vl(v: Config, c: Config, width: int) -> Tower:
     """Qwen3-VL and Qwen3.5: learned positions, a merger of four patches, deepstack mergers of the same size."""
     own, patch = integer(v, "hidden_size"), integer(v, "patch_size", default=16)
     block = _block(own, integer(v, "num_heads"), integer(v, "intermediate_size"))
-    layers = _repeat(block, integer(v, "depth"))
+    layers = replace(block, count=integer(v, "depth"))
     merged = own * integer(v, "spatial_merge_size", default=2) ** 2
     mergers = 1 + len(integers(v, "deepstack_visual_indexes") or ())
     rest = 3 * integer(v, "temporal_patch_size", default=2) * patch**2 * own + own
@@ -279,11 +226,11 @@ def _qwen2_vl(v: Config, c: Config, width: int) -> Tower:
     block = _block(own, heads, inner, gated=newer, norm_bias=not newer)
     depth = integer(v, "depth", default=32)
     full = len(integers(v, "fullatt_block_indexes") or (7, 15, 23, 31)) if newer else depth
-    layers: tuple[LayerGroup, ...] = (_repeat(block, full),)
+    layers: tuple[LayerGroup, ...] = (replace(block, count=full),)
     if depth > full:
         near = (integer(v, "window_size", default=112) // patch) ** 2
         look = replace(cast(Attention, block.mixer), window=near)
-        layers = (*layers, _repeat(replace(block, mixer=look), depth - full))
+        layers = (*layers, replace(block, mixer=look, count=depth - full))
     merged = own * integer(v, "spatial_merge_size", default=2) ** 2
     out = integer(v, "out_hidden_size", default=width) if newer else integer(v, "hidden_size", default=width)
     rest = 3 * integer(v, "temporal_patch_size", default=2) * patch**2 * own + _two_layers(merged, merged, out)
@@ -295,9 +242,7 @@ def _qwen2_vl(v: Config, c: Config, width: int) -> Tower:
 
 def _siglip(v: Config, c: Config, width: int) -> Tower:
     """SigLIP: learned positions, a last LayerNorm; then the projector of Gemma 3, PaliGemma or Idefics 3."""
-    own, patch = integer(v, "hidden_size", default=1152), integer(v, "patch_size", default=14)
-    block = _block(own, integer(v, "num_attention_heads", default=16), integer(v, "intermediate_size", default=4304))
-    layers = _repeat(block, integer(v, "num_hidden_layers", default=27))
+    layers, own, patch = _usual_blocks(v, width=1152, inner=4304, count=27)
     rest = 3 * patch**2 * own + own + (integer(v, "image_size", default=896) // patch) ** 2 * own + 2 * own
     rest += own * width + own
     side = integer(v, "image_size", default=896)
@@ -308,9 +253,7 @@ def _siglip(v: Config, c: Config, width: int) -> Tower:
 
 def _llava(v: Config, c: Config, width: int) -> Tower:
     """CLIP's vision encoder and a projector of two layers."""
-    own, patch = integer(v, "hidden_size", default=1024), integer(v, "patch_size", default=14)
-    block = _block(own, integer(v, "num_attention_heads", default=16), integer(v, "intermediate_size", default=4096))
-    layers = _repeat(block, integer(v, "num_hidden_layers", default=24))
+    layers, own, patch = _usual_blocks(v)
     tokens = (integer(v, "image_size", default=336) // patch) ** 2
     rest = 3 * patch**2 * own + own + (tokens + 1) * own + 4 * own + _two_layers(own, width, width)
     return _as_tower(layers, rest=float(rest), patch=patch, tokens=tokens, tile_px=math.isqrt(tokens) * patch, merge=1)
@@ -318,19 +261,9 @@ def _llava(v: Config, c: Config, width: int) -> Tower:
 
 def _internvl(v: Config, c: Config, width: int) -> Tower:
     """InternViT: a class token, a scale on each sub-layer; pixels shuffled four to one before two layers."""
-    own, patch = integer(v, "hidden_size", default=1024), integer(v, "patch_size", default=14)
-    heads, inner = integer(v, "num_attention_heads", default=16), integer(v, "intermediate_size", default=4096)
-    block = _block(own, heads, inner)
-    count = integer(v, "num_hidden_layers", default=24)
-    normed = 2 * own if flag(v, "qk_normalization", default=False) else 0
-    layers = LayerGroup(
-        count=count,
-        mixer=block.mixer,
-        feed_forward=block.feed_forward,
-        norm_bias=True,
-        hidden_size=own,
-        extra_parameters=float(2 * own + normed),
-    )
+    block, own, patch = _usual_blocks(v)
+    normed = 2 * own if flag(v, "qk_normalization") else 0
+    layers = replace(block, extra_parameters=float(2 * own + normed))
     side = integer(v, "image_size", default=448) // patch
     rest = 3 * patch**2 * own + own + (side**2 + 1) * own + own
     rest += 8 * own + _two_layers(4 * own, width, width)
@@ -340,16 +273,7 @@ def _internvl(v: Config, c: Config, width: int) -> Tower:
 
 def _pixtral(v: Config, c: Config, width: int) -> Tower:
     """Pixtral: gated, rotary, RMSNorm, no biases; Mistral 3 merges four patches before the projector."""
-    own, patch = integer(v, "hidden_size", default=1024), integer(v, "patch_size", default=16)
-    block = _block(
-        own,
-        integer(v, "num_attention_heads", default=16),
-        integer(v, "intermediate_size", default=4096),
-        gated=True,
-        bias=False,
-        norm_bias=False,
-    )
-    layers = _repeat(block, integer(v, "num_hidden_layers", default=24))
+    layers, own, patch = _usual_blocks(v, patch=16, gated=True, bias=False, norm_bias=False)
     merge = integer(c, "spatial_merge_size", default=1)
     merger = (own * merge**2) * own + own if merge > 1 else 0
     projector = own * width + width * width
@@ -363,9 +287,7 @@ def _pixtral(v: Config, c: Config, width: int) -> Tower:
 
 def _llama4_tower(v: Config, c: Config, width: int) -> Tower:
     """Llama 4: a class token, learned positions, a pixel-shuffle MLP and one linear projector."""
-    own, patch = integer(v, "hidden_size", default=1408), integer(v, "patch_size", default=14)
-    block = _block(own, integer(v, "num_attention_heads", default=16), integer(v, "intermediate_size", default=5632))
-    layers = _repeat(block, integer(v, "num_hidden_layers", default=34))
+    layers, own, patch = _usual_blocks(v, width=1408, inner=5632, count=34)
     side = integer(v, "image_size", default=336) // patch
     inner, out = integer(v, "projector_input_dim", default=4096), integer(v, "projector_output_dim", default=4096)
     rest = 3 * patch**2 * own + own + (side**2 + 1) * own + 4 * own
@@ -381,14 +303,7 @@ def _moonvit(v: Config, c: Config, width: int) -> Tower:
     heads, inner = integer(v, "vt_num_attention_heads"), integer(v, "vt_intermediate_size")
     biased = flag(v, "linear_bias", default=True)
     wide = integer(v, "qkv_hidden_size", default=own)
-    look = Attention(
-        num_attention_heads=heads,
-        num_key_value_heads=heads,
-        head_dim=max(wide // heads, 1),
-        bias=biased,
-        output_bias=biased,
-        causal=False,
-    )
+    look = equal_heads(heads, max(wide // heads, 1), bias=biased)
     norm_bias = first_given(v, "norm_type") != "rmsnorm"
     feed = Mlp(intermediate_size=inner, gated=False, bias=biased)
     layers = LayerGroup(
@@ -403,13 +318,7 @@ def _moonvit(v: Config, c: Config, width: int) -> Tower:
 def _gemma4_tower(v: Config, c: Config, width: int) -> Tower:
     """Gemma 4: gated, four norms and query and key norms in each layer; positions for each axis."""
     own, heads = integer(v, "hidden_size"), integer(v, "num_attention_heads")
-    look = Attention(
-        num_attention_heads=heads,
-        num_key_value_heads=heads,
-        head_dim=integer(v, "head_dim"),
-        causal=False,
-        qk_norm=True,
-    )
+    look = equal_heads(heads, integer(v, "head_dim"), bias=False, qk_norm=True)
     feed = Mlp(intermediate_size=integer(v, "intermediate_size"))
     layers = LayerGroup(count=integer(v, "num_hidden_layers"), mixer=look, feed_forward=feed, norms=4, hidden_size=own)
     patch = integer(v, "patch_size", default=16)
