@@ -11,7 +11,7 @@ from functools import cache
 from typing import Final
 
 from tonnage.catalog.models import look_up
-from tonnage.catalog.rows import DATA, table
+from tonnage.catalog.rows import DATA, read_rows
 from tonnage.domain.machine import Download
 
 BENCHMARK = "MMLU-Pro"
@@ -24,19 +24,7 @@ _SAME: Final = frozenset({"instruct", "it", "chat", "base"})
 @cache
 def downloads() -> tuple[Download, ...]:
     """Every downloadable model, in the order of the table."""
-    return tuple(
-        Download(
-            model=row["model"],
-            released=row["released"],
-            gguf=row["gguf"],
-            native=row["native"],
-            ollama=row["ollama"],
-            mlx=row["mlx"],
-            awq=row["awq"],
-            source=row["source"],
-        )
-        for row in table(DATA / "models" / "downloads.csv")
-    )
+    return read_rows(DATA / "models" / "downloads.csv", Download)
 
 
 def download_of(name: str) -> Download | None:

@@ -8,12 +8,16 @@ rate of as many such nodes. Spot figures are measured on traces of older parts: 
 from __future__ import annotations
 
 from functools import cache
+from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
-from tonnage.catalog.rows import DATA, Row, number, table
-from tonnage.errors import BadFact, UnknownName
+from tonnage.catalog.rows import DATA, read_rows
+from tonnage.errors import UnknownName
 from tonnage.record import Record
+
+_FOLDER: Final = DATA / "failures"
+_HOURS: Final = {"mean_up_s": "mean_up_h", "low_s": "low", "high_s": "high", "mean_down_s": "mean_down_h"}
 
 
 class Interruptions(Record, kw_only=True):
@@ -91,7 +95,7 @@ def spot_uptime(*, instances: int) -> SpotUptime:
             return row
     last = rows[-1]
     factor = last.instances / instances
-    return msgspec.structs.replace(
+    return replace(
         last,
         instances=instances,
         mean_up_s=last.mean_up_s * factor,
@@ -104,51 +108,17 @@ def spot_uptime(*, instances: int) -> SpotUptime:
 @cache
 def _interruptions() -> tuple[Interruptions, ...]:
     return tuple(
-        Interruptions(
-            cluster=row["cluster"],
-            min_nodes=int(_required_number(row, "min_nodes")),
-            per_node_day=_required_number(row, "per_1000_node_days") / 1000,
-            low=_required_number(row, "low") / 1000,
-            high=_required_number(row, "high") / 1000,
-            source=row["source"],
-        )
-        for row in table(DATA / "failures" / "interruptions.csv")
+        replace(row, per_node_day=row.per_node_day / 1000, low=row.low / 1000, high=row.high / 1000)
+        for row in read_rows(_FOLDER / "interruptions.csv", Interruptions, per_node_day=("per_1000_node_days", 1.0))
     )
 
 
 @cache
 def _facts() -> dict[str, RunFact]:
-    return {
-        row["key"]: RunFact(
-            key=row["key"],
-            value=_required_number(row, "value"),
-            low=_required_number(row, "low"),
-            high=_required_number(row, "high"),
-            unit=row["unit"],
-            source=row["source"],
-        )
-        for row in table(DATA / "failures" / "recovery.csv")
-    }
+    return {fact.key: fact for fact in read_rows(_FOLDER / "recovery.csv", RunFact)}
 
 
 @cache
 def _spot() -> tuple[SpotUptime, ...]:
-    return tuple(
-        SpotUptime(
-            instances=int(_required_number(row, "instances")),
-            mean_up_s=_required_number(row, "mean_up_h") * 3600,
-            low_s=_required_number(row, "low") * 3600,
-            high_s=_required_number(row, "high") * 3600,
-            mean_down_s=_required_number(row, "mean_down_h") * 3600,
-            availability=_required_number(row, "availability"),
-            source=row["source"],
-        )
-        for row in table(DATA / "failures" / "spot.csv")
-    )
-
-
-def _required_number(row: Row, column: str) -> float:
-    value = number(row, column)
-    if value is None:
-        raise BadFact(f"failures, {next(iter(row.values()))}: {column} is empty")
-    return value
+    hours = {name: (column, 3600.0) for name, column in _HOURS.items()}
+    return read_rows(_FOLDER / "spot.csv", SpotUptime, **hours)

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from tonnage.catalog.rows import DATA, Row, number, table
+from tonnage.catalog.rows import DATA, Row, number, read_rows, table
 from tonnage.domain.accelerator import (
     Accelerator,
     Fact,
@@ -230,16 +230,4 @@ def _sides(text: str) -> tuple[int, ...]:
 
 @cache
 def _results() -> tuple[PublishedResult, ...]:
-    return tuple(
-        PublishedResult(
-            accelerator=row["accelerator"],
-            model=row["model"],
-            metric=row["metric"],
-            value=number(row, "value") or 0.0,
-            unit=row["unit"],
-            conditions=row["conditions"],
-            source=row["source"],
-            as_of=row["as_of"],
-        )
-        for row in table(DATA / "results" / "published.csv")
-    )
+    return read_rows(DATA / "results" / "published.csv", PublishedResult)

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
-from tonnage.catalog.rows import DATA, Row, number, table
+from msgspec import Meta
+
+from tonnage.catalog.rows import DATA, Row, number, read_rows, table
 from tonnage.domain.money import CarbonIntensity, Provider
 from tonnage.errors import BadFact
 from tonnage.record import Record
@@ -117,7 +119,7 @@ class StoragePrice(Record, kw_only=True):
     """The list price of the tier that a running job reads and writes."""
 
     provider: str
-    usd_per_gb_month: float
+    usd_per_gb_month: Annotated[float, Meta(gt=0)]
     tier: str
     source: str
     checked: str
@@ -126,13 +128,4 @@ class StoragePrice(Record, kw_only=True):
 @cache
 def storage_prices() -> Mapping[str, StoragePrice]:
     """Prices by provider, of those that publish one."""
-    return MappingProxyType({row["provider"]: _storage_price(row) for row in table(_STORAGE)})
-
-
-def _storage_price(row: dict[str, str]) -> StoragePrice:
-    price = number(row, "usd_per_gb_month")
-    if price is None or price <= 0:
-        raise BadFact(f"{_STORAGE.name}: {row['provider']} has no price; leave its row out")
-    return StoragePrice(
-        provider=row["provider"], usd_per_gb_month=price, tier=row["tier"], source=row["source"], checked=row["checked"]
-    )
+    return MappingProxyType({price.provider: price for price in read_rows(_STORAGE, StoragePrice)})

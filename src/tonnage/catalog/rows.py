@@ -23,7 +23,10 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
+
+from msgspec import Struct, ValidationError, convert
+from msgspec.structs import fields
 
 from tonnage.errors import BadFact, BadRequest, echo
 
@@ -164,6 +167,7 @@ class _Data:
 DATA: Final = _Data()
 
 Row = dict[str, str]
+_T = TypeVar("_T", bound=Struct)
 
 
 @cache
@@ -192,6 +196,37 @@ def table(path: Path) -> Iterator[Row]:
             if len(cells) != len(header):
                 raise BadFact(f"{path.name}, row {number_of_row}: {len(cells)} cells, but {len(header)} columns")
             yield dict(zip(header, cells, strict=True))
+
+
+def read_rows(path: Path, kind: type[_T], **units: tuple[str, float]) -> tuple[_T, ...]:
+    """
+    The rows of one file as records, whose types say what a column may hold: columns are called as fields.
+
+    An empty cell is the field's default. `units` names the columns of fields in another unit: their name, and its size.
+
+    Raises
+    ------
+    BadFact
+        File, row, column, what stands there and what is expected.
+
+    Examples
+    --------
+    >>> from tonnage.catalog.failures import SpotUptime
+    >>> rows = read_rows(DATA / "failures" / "spot.csv", SpotUptime, mean_up_s=("mean_up_h", 3600.0),
+    ...     low_s=("low", 3600.0), high_s=("high", 3600.0), mean_down_s=("mean_down_h", 3600.0))
+    >>> rows[0].instances, rows[0].mean_up_s
+    (1, 9360.0)
+    """
+    found = []
+    needed = {field.name for field in fields(kind) if field.required}
+    for at, row in enumerate(table(path), start=2):
+        given: dict[str, object] = {name: text for name, text in row.items() if text or name in needed}
+        given |= {name: number(row, column, factor=size) for name, (column, size) in units.items()}
+        try:
+            found.append(convert(given, kind, strict=False))
+        except ValidationError as error:
+            raise BadFact(f"{path.name}, row {at}: {error}") from None
+    return tuple(found)
 
 
 def number(row: Row, column: str, *, factor: float = 1.0) -> float | None:

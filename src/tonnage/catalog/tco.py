@@ -12,7 +12,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-from tonnage.catalog.rows import DATA, Row, number, table
+from tonnage.catalog.rows import DATA, Row, number, read_rows, table
 from tonnage.domain.cost import OwnedServer
 from tonnage.domain.money import OwnedParameter
 from tonnage.errors import BadFact, UnknownName
@@ -30,7 +30,7 @@ def tco() -> Mapping[tuple[str, str], OwnedParameter]:
 @cache
 def servers() -> Mapping[str, OwnedServer]:
     """Every machine that can be bought, and which parameters describe it; the usual one of an accelerator first."""
-    return MappingProxyType({row["server"]: _server(row) for row in table(DATA / "tco" / "servers.csv")})
+    return MappingProxyType({one.server: one for one in read_rows(DATA / "tco" / "servers.csv", OwnedServer)})
 
 
 def parameter(group: str, key: str) -> OwnedParameter:
@@ -55,10 +55,6 @@ def parameter(group: str, key: str) -> OwnedParameter:
             raise UnknownName("group of ownership parameters", group, known=groups)
         raise UnknownName(group, key, known=[known for of, known in tco() if of == group])
     return found
-
-
-def _server(row: Row) -> OwnedServer:
-    return OwnedServer(**{**row, "count": int(row["count"])})  # type: ignore[arg-type]
 
 
 def _from_row(row: Row) -> OwnedParameter:

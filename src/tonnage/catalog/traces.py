@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Final
 
-from tonnage.catalog.rows import DATA, table
+from tonnage.catalog.rows import DATA, read_rows
 from tonnage.catalog.trace_columns import Columns, add_requests
 from tonnage.errors import BadFact, UnknownName, echo
 from tonnage.record import Record
@@ -73,19 +73,7 @@ class Trace(Record, kw_only=True):
 @cache
 def public_traces() -> Mapping[str, PublicTrace]:
     """Every public log by name."""
-    return {
-        row["name"]: PublicTrace(
-            name=row["name"],
-            what=row["what"],
-            repository=row["repository"],
-            path=row["path"],
-            licence=row["licence"],
-            cite=row["cite"],
-            requests=int(row["requests"]),
-            hash_tokens=int(row["hash_tokens"]) if row["hash_tokens"] else None,
-        )
-        for row in table(DATA / "traffic" / "traces.csv")
-    }
+    return {trace.name: trace for trace in read_rows(DATA / "traffic" / "traces.csv", PublicTrace)}
 
 
 def public_trace(name: str) -> PublicTrace:
