@@ -227,7 +227,7 @@ def as_markdown(said: str, found: Mapping[str, Rows], *, names: Mapping[str, str
     names : mapping
         Words for the ids of sources.
     """
-    text = Template((Path(__file__).parent / "page.md").read_text(encoding="utf-8"))
+    text = Template((Path(__file__).parent / "page.txt").read_text(encoding="utf-8"))
     return text.substitute(
         said=said,
         unseen=_in_words(found.get("unseen", ()), names),
