@@ -17,10 +17,10 @@ import msgspec
 
 from tonnage.engines.registry import find_engine
 from tonnage_accuracy.left_out import LeftOut, left_out_scores
-from tonnage_accuracy.metrics import absolute_error_share, quantile
+from tonnage_accuracy.metrics import absolute_error_share
 from tonnage_accuracy.records import Figure
 from tonnage_accuracy.rows import Row, text
-from tonnage_accuracy.scoring import Score
+from tonnage_accuracy.scoring import Score, error_shares, median_figure
 
 PROMPTS: Final = "prefill_only"
 """Why rows that measured the prompt alone are not scored with the others: they have no answer."""
@@ -65,36 +65,36 @@ def network_figures(
     spread = {item.id for item in asked if _several(ids[item.id])}
 
     def of(chosen: Iterable[Score], pick: Callable[[Row], bool], quantity: str) -> list[float]:
-        return _errors(item for item in chosen if item.quantity == quantity and pick(ids[item.id]))
+        return error_shares(item for item in chosen if item.quantity == quantity and pick(ids[item.id]))
 
     found = [
-        _figure("vision (timm)", rate, of(known, _timm, "samples_per_s"), at_most=0.15),
-        _figure("vision (timm)", left, of(unseen, _timm, "samples_per_s"), at_most=0.22),
-        _figure("encoders (TensorRT, FasterTransformer)", latency, of(known, _encoder, "e2e_ms"), at_most=0.15),
-        _figure("diffusion, one step", latency, of(known, _step, "tpot_ms"), at_most=0.25),
-        _figure(
+        median_figure("vision (timm)", rate, of(known, _timm, "samples_per_s"), at_most=0.15),
+        median_figure("vision (timm)", left, of(unseen, _timm, "samples_per_s"), at_most=0.22),
+        median_figure("encoders (TensorRT, FasterTransformer)", latency, of(known, _encoder, "e2e_ms"), at_most=0.15),
+        median_figure("diffusion, one step", latency, of(known, _step, "tpot_ms"), at_most=0.25),
+        median_figure(
             "diffusion and video, whole",
             "median error of rate or latency",
             _first(known, ids, "diffusion"),
             at_most=0.25,
         ),
-        _figure("speech", rate, of(known, _speech, "samples_per_s"), at_most=0.25),
-        _figure(
+        median_figure("speech", rate, of(known, _speech, "samples_per_s"), at_most=0.25),
+        median_figure(
             "one stream: llama.cpp, ExLlama, MLC",
             "median error of the time per token",
             of(known, _single, "tpot_ms"),
             at_most=0.12,
         ),
-        _figure(
+        median_figure(
             "one stream: llama.cpp, ExLlama, MLC",
             "median error of the prompt on one accelerator",
-            _errors(item for item in asked if item.id not in spread),
+            error_shares(item for item in asked if item.id not in spread),
             at_most=0.20,
         ),
-        _figure(
+        median_figure(
             "one stream: llama.cpp, ExLlama, MLC",
             "median error of the prompt over several accelerators",
-            _errors(item for item in asked if item.id in spread),
+            error_shares(item for item in asked if item.id in spread),
             at_most=0.20,
         ),
     ]
@@ -139,16 +139,6 @@ def own_figures(folder: Path) -> tuple[Figure, ...]:
     )
 
 
-def _figure(group: str, figure: str, errors: Sequence[float], *, at_most: float) -> Figure:
-    return Figure(group=group, figure=figure, rows=len(errors), value=quantile(errors, 0.5), at_most=at_most)
-
-
-def _errors(scores: Iterable[Score]) -> list[float]:
-    return [
-        absolute_error_share(predicted=s.predicted, measured=s.measured) for s in scores if s.predicted and s.measured
-    ]
-
-
 def _first(scores: Iterable[Score], ids: Mapping[str, Row], kind: str) -> list[float]:
     """One error for each row of a kind: of its rate, else of its latency."""
     best: dict[str, Score] = {}
@@ -156,7 +146,7 @@ def _first(scores: Iterable[Score], ids: Mapping[str, Row], kind: str) -> list[f
         for item in scores:
             if item.kind == "infer" and item.quantity == quantity and text(ids[item.id], "kind") == kind:
                 best[item.id] = item
-    return _errors(best.values())
+    return error_shares(best.values())
 
 
 def _timm(row: Row) -> bool:

@@ -29,9 +29,9 @@ from tonnage.version import __version__
 from tonnage_accuracy.cases import case_of, kind_of
 from tonnage_accuracy.grouping import Labels, group_by, labels_of
 from tonnage_accuracy.limited import at_highest_rate, limits_of
-from tonnage_accuracy.metrics import errors, quantile
+from tonnage_accuracy.metrics import absolute_error_share, errors, quantile
 from tonnage_accuracy.quantities import NAMES, Measured, measured_numbers, predicted_number
-from tonnage_accuracy.records import AccuracyReport, BlockErrors, SkippedRow
+from tonnage_accuracy.records import AccuracyReport, BlockErrors, Figure, SkippedRow
 from tonnage_accuracy.rows import Row, count, number
 
 Predict = Callable[[Case], Result]
@@ -192,6 +192,18 @@ def by_block(scores: Iterable[Score], by: str | None = None) -> list[BlockErrors
     found = [_errors(own, block=block, group=group) for (block, _, _, group), own in groups.items()]
     order = {block: place for place, block in enumerate(dict.fromkeys(line.block for line in found))}
     return sorted(found, key=lambda line: (order[line.block], line.kind, NAMES.index(line.quantity), line.group or ""))
+
+
+def error_shares(scores: Iterable[Score]) -> list[float]:
+    """|predicted - measured| / measured of what was predicted. [-]"""
+    return [
+        absolute_error_share(predicted=s.predicted, measured=s.measured) for s in scores if s.predicted and s.measured
+    ]
+
+
+def median_figure(group: str, figure: str, shares: Sequence[float], *, at_most: float) -> Figure:
+    """The median of errors beside what it is to be."""
+    return Figure(group=group, figure=figure, rows=len(shares), value=quantile(shares, 0.5), at_most=at_most)
 
 
 def by_quantity(scores: Iterable[Score]) -> list[BlockErrors]:

@@ -28,7 +28,7 @@ from tonnage_accuracy.left_out import LeftOut, left_out_scores
 from tonnage_accuracy.metrics import absolute_error_share, quantile
 from tonnage_accuracy.records import Figure
 from tonnage_accuracy.rows import Row, count, number, text
-from tonnage_accuracy.scoring import Score
+from tonnage_accuracy.scoring import Score, error_shares, median_figure
 from tonnage_accuracy.train_cases import train_case
 
 SPEEDS: Final = ("step_time_s", "tokens_per_s_per_accel", "samples_per_s_per_accel", "tflops_per_accel")
@@ -213,43 +213,23 @@ def _scaling_figures(rows: Sequence[Row], own: Sequence[Score]) -> list[Figure]:
     language = scaling_errors(speed for speed in speeds if _language(speed.row))
     small = scaling_errors((speed for speed in speeds if _small(speed.row)), per_doubling=False)
     return [
-        Figure(
-            group="language models",
-            figure="median error of growth per doubling of accelerators",
-            rows=len(language),
-            value=quantile(language, 0.5),
-            at_most=0.04,
-        ),
-        Figure(
-            group=SMALL,
-            figure="median error of growth from one count to the next",
-            rows=len(small),
-            value=quantile(small, 0.5),
-            at_most=0.10,
-        ),
+        median_figure("language models", "median error of growth per doubling of accelerators", language, at_most=0.04),
+        median_figure(SMALL, "median error of growth from one count to the next", small, at_most=0.10),
     ]
 
 
 def _tuning_figures(rows: Sequence[Row], own: Sequence[Score]) -> list[Figure]:
     group = "LoRA, QLoRA, full fine-tuning"
     tuned = {row.id for row in rows if _is_tuned(row)}
-    peaks = _errors(item for item in own if item.quantity == "peak_mem_gb" and item.id in tuned)
+    peaks = error_shares(item for item in own if item.quantity == "peak_mem_gb" and item.id in tuned)
     return [
         _median(speeds_of(rows, own), _is_tuned, group=group, figure="median error of the step", at_most=0.18),
-        Figure(
-            group=group, figure="median error of peak memory", rows=len(peaks), value=quantile(peaks, 0.5), at_most=0.08
-        ),
-    ]
-
-
-def _errors(scores: Iterable[Score]) -> list[float]:
-    return [
-        absolute_error_share(predicted=s.predicted, measured=s.measured) for s in scores if s.predicted and s.measured
+        median_figure(group, "median error of peak memory", peaks, at_most=0.08),
     ]
 
 
 def _memory_figures(own: Sequence[Score], out_of_memory: Sequence[Score]) -> list[Figure]:
-    peaks = _errors(item for item in own if item.quantity == "peak_mem_gb")
+    peaks = error_shares(item for item in own if item.quantity == "peak_mem_gb")
     verdicts = [
         (bool(item.predicted), bool(item.measured))
         for item in (*own, *out_of_memory)
@@ -258,13 +238,7 @@ def _memory_figures(own: Sequence[Score], out_of_memory: Sequence[Score]) -> lis
     right = sum(said == ran for said, ran in verdicts) / len(verdicts) if verdicts else None
     unsafe = sum(said and not ran for said, ran in verdicts) / len(verdicts) if verdicts else None
     return [
-        Figure(
-            group="all peaks",
-            figure="median error of peak memory",
-            rows=len(peaks),
-            value=quantile(peaks, 0.5),
-            at_most=0.07,
-        ),
+        median_figure("all peaks", "median error of peak memory", peaks, at_most=0.07),
         Figure(
             group="all peaks",
             figure="nine in ten are nearer than",
