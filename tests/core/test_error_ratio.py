@@ -21,7 +21,7 @@ FACTORS = st.floats(1.0, 4.0)
 ASKED: dict[str, dict[str, Any]] = {
     "serve": {
         "model": "meta-llama/Llama-3.1-8B-Instruct", "rate": "30/s", "traffic": "chat", "ttft": "2 s", "tpot": "60 ms",
-        "quick": True,
+        "quick": True, "accelerator": "H100,A100,L40S,L4",
     },
     "train": {"model": "7B", "tokens": "100B", "deadline": "30 days"},
     "batch": {
