@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.catalog.rows import number, table, yes_no
+from tonnage.catalog.providers import StoragePrice
+from tonnage.catalog.rows import number, read_rows, table, yes_no
 from tonnage.errors import BadFact
 
 
@@ -23,3 +24,21 @@ def test_a_row_of_the_wrong_length_is_named(tmp_path: Path) -> None:
     path.write_text("id,rate\na,1\nb,1,2\n", encoding="utf-8")
     with pytest.raises(BadFact, match=r"x\.csv, row 3: 3 cells, but 2 columns"):
         list(table(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("provider,dollars,tier,source,checked\na,much,b,c,d\n", "x.csv, row 2: dollars is 'much'"),
+        ("provider,dollars,tier,source,checked\na,1,b,c,d\na,-1,b,c,d\n", "x.csv, row 3: dollars is '-1'"),
+        ("provider,dollars,tier,source,checked\na,nan,b,c,d\n", "x.csv, row 2: dollars is 'nan'"),
+        ("provider,dollars,tier,source,checked\na,,b,c,d\n", "x.csv, row 2: dollars is ''"),
+        ("provider,dollars,tier,source\na,1,b,c\n", "x.csv, row 2: Object missing required field `checked`"),
+    ],
+)
+def test_a_row_that_is_no_record_is_refused_with_its_file_row_and_cell(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(BadFact) as found:
+        read_rows(path, StoragePrice, usd_per_gb_month=("dollars", 1.0))
+    assert said in str(found.value)

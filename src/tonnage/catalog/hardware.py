@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from functools import cache
 from math import prod
-from typing import Final
+from typing import Annotated, Final, Literal
 
 import msgspec
+from msgspec import Meta
 
 from tonnage.catalog.rows import DATA, Row, number, read_rows, table
 from tonnage.domain.accelerator import (
@@ -139,9 +140,10 @@ PIXELS_PER_STREAM: Final = 1920.0 * 1080.0 * 30.0
 class Decoder(Record, kw_only=True):
     """The video decoders of one part, all together."""
 
-    pixels_per_s: float
+    accelerator: str
+    pixels_per_s: Annotated[float, Meta(gt=0)]
     source: str
-    codec: str
+    codec: Literal["h264", "hevc"]
     """The row's own; another than asked for where only that is published."""
 
 
@@ -156,17 +158,8 @@ def decoder(accelerator: str, *, codec: str) -> Decoder | None:
 
 @cache
 def _decoders() -> dict[tuple[str, str], Decoder]:
-    found = {}
-    for row in table(DATA / "media" / "decoders.csv"):
-        streams = number(row, "streams_1080p30")
-        if streams is None or streams <= 0 or row["codec"] not in CODECS:
-            raise BadFact(
-                f"decoders.csv: {row['accelerator']} needs streams above 0 and a codec of {', '.join(CODECS)}"
-            )
-        found[row["accelerator"], row["codec"]] = Decoder(
-            pixels_per_s=streams * PIXELS_PER_STREAM, source=row["source"], codec=row["codec"]
-        )
-    return found
+    rows = read_rows(DATA / "media" / "decoders.csv", Decoder, pixels_per_s=("streams_1080p30", PIXELS_PER_STREAM))
+    return {(row.accelerator, row.codec): row for row in rows}
 
 
 SHAPES: Final = ("switched", "mesh", "torus")

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from msgspec import Struct, ValidationError, convert
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from tonnage.errors import BadFact, BadRequest, echo
 
@@ -217,15 +217,22 @@ def read_rows(path: Path, kind: type[_T], **units: tuple[str, float]) -> tuple[_
     >>> rows[0].instances, rows[0].mean_up_s
     (1, 9360.0)
     """
-    found = []
     needed = {field.name for field in fields(kind) if field.required}
+    found = []
     for at, row in enumerate(table(path), start=2):
-        given: dict[str, object] = {name: text for name, text in row.items() if text or name in needed}
-        given |= {name: number(row, column, factor=size) for name, (column, size) in units.items()}
+        cells = row | {name: row.get(column, "") for name, (column, _) in units.items()}
         try:
-            found.append(convert(given, kind, strict=False))
+            one = convert({name: text for name, text in cells.items() if text or name in needed}, kind, strict=False)
+            for name in cells:
+                if isinstance(value := getattr(one, name, None), float) and not math.isfinite(value):
+                    raise ValidationError(f"Expected a finite number - at `$.{name}`")
         except ValidationError as error:
-            raise BadFact(f"{path.name}, row {at}: {error}") from None
+            expected, _, place = str(error).partition(" - at `$.")
+            name = place.rstrip("`")
+            column = units[name][0] if name in units else name
+            cell = f"{column} is '{echo(row[column])}': " if column in row else ""
+            raise BadFact(f"{path.name}, row {at}: {cell}{expected}") from None
+        found.append(replace(one, **{name: getattr(one, name) * size for name, (_, size) in units.items()}))
     return tuple(found)
 
 
