@@ -50,7 +50,7 @@ def test_fp8_is_quantised_while_loading_only_from_sixteen_bits() -> None:
         ("vllm", {"weights": "awq"}, "--checkpoint"),
         ("vllm", {"kv": "int8"}, "KV cache"),
         ("trtllm", {"name": "trtllm"}, "--checkpoint"),
-        ("trtllm", {"name": "trtllm", "named": "a/b", **TWO_NODES}, "MPI"),
+        ("trtllm", {"name": "trtllm", "named": "a/b", **TWO_NODES}, "runs on one; .* plan with --engine"),
         ("trtllm", {"name": "trtllm", "named": "a/b", "tp": 2, "dp": 2}, "attention"),
         ("llamacpp", {"name": "llamacpp", "weights": "gguf-q4_k_m", "kv": "fp16"}, "GGUF"),
         ("compose", TWO_NODES, "runs on one"),

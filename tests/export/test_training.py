@@ -212,8 +212,8 @@ def test_maxtext_trains_what_was_planned(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"precision": "fp8"}, "not fp8"),
-        ({"sharding": "zero1"}, "not zero1"),
+        ({"precision": "fp8"}, "no precision 'fp8'"),
+        ({"sharding": "zero1"}, "no sharding 'zero1'"),
         ({"pp": 2, "dp": 16}, "pp 2"),
         ({"model": "openai-community/gpt2"}, "MaxText files know"),
         ({"shape": SHAPE}, "MaxText files know"),

@@ -125,7 +125,7 @@ def _expected(plan: TrainPlan) -> dict[str, Any]:
     layout = {name: getattr(made.layout, name) for name in ("tp", "pp", "cp", "ep", "dp", "sharding")}
     run = {"steps": made.steps, "save_steps": made.checkpoint_steps, "seq_len": made.seq_len}
     batch = {"micro_batch": made.micro_batch, "accumulation": made.accumulation, "global_batch": made.global_batch}
-    more = {"count": made.count, "precision": made.precision, "recompute": made.recompute, "lora_rank": made.lora_rank}
+    more = {"count": made.count, "precision": made.precision, "recompute": made.recompute, "lora_rank": made.rank}
     base = {"rotary_base": made.rotary_base} if made.rotary_base else {}
     return {**layout, **run, **batch, **made.shape, **base, **more, "method": made.method, "optimizer": made.optimizer}
 

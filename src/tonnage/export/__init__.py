@@ -1,17 +1,15 @@
 """
 How is it started? A plan becomes the files that run it: one module of `targets` per engine or orchestrator.
 
-A target is a module with a `TARGET` (what it is called, the version its files were written for, the plans it accepts)
-and a function `export(plan, option) -> {path: text}`. Targets are found by listing the folder, so a new one is one new
-file. A target that is a serving engine also has `serve(deployment) -> Server`, which the orchestrators start.
+A target is a module with a `TARGET` (what it is called, the version its files were written for, what it accepts) and a
+function `export(reading) -> {path: text}`, given the option as its kind of plan is read: a `Deployment`, a `Job`, an
+`RlJob`, or the `TrainingFiles` that it carries. A serving engine has `serve(deployment) -> Server` instead, which the
+orchestrators start, and its own script is written here. Targets are found by listing the folder.
 """
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-from functools import cache
-from types import ModuleType
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -19,9 +17,17 @@ import msgspec
 from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.train_plan import TrainOption, TrainPlan
-from tonnage.errors import BadRequest, NoCheckpoint, UnknownName
-from tonnage.export.target import Target, names
+from tonnage.errors import BadRequest, NoCheckpoint
+from tonnage.export.batch import check_batch
+from tonnage.export.deployment import Deployment, Option, Plan, check_deployment, deployment, script
+from tonnage.export.job import Job, check_job, job
+from tonnage.export.registry import known_targets, target_module
+from tonnage.export.rl import RlJob, rl_job
+from tonnage.export.target import Target
+from tonnage.export.training_files import TrainingFiles, training_files
 from tonnage.questions.rl.answer import RlOption, RlPlan
+
+__all__ = ["Offered", "export", "known_targets", "offered", "target_module"]
 
 
 class Offered(NamedTuple):
@@ -35,37 +41,7 @@ class Offered(NamedTuple):
     """Other targets, and why they cannot start it."""
 
 
-@cache
-def known_targets() -> dict[str, Target]:
-    """Every target by the name that `--to` takes."""
-    from tonnage.export import targets as folder
-
-    names = (module.name for module in pkgutil.iter_modules(folder.__path__))
-    found = [importlib.import_module(f"{folder.__name__}.{name}").TARGET for name in sorted(names)]
-    return {target.name: target for target in found}
-
-
-def target_module(name: str) -> ModuleType:
-    """
-    The module of a target.
-
-    Raises
-    ------
-    UnknownName
-        No such target.
-    """
-    known = known_targets()
-    if name not in known:
-        raise UnknownName("target", name, known=known)
-    return importlib.import_module(f"tonnage.export.targets.{name.replace('-', '_')}")
-
-
-def export(
-    plan: ServePlan | TrainPlan | BatchPlan | RlPlan,
-    option: ServeOption | TrainOption | BatchOption | RlOption,
-    *,
-    to: str,
-) -> dict[str, str]:
+def export(plan: Plan, option: Option, *, to: str) -> dict[str, str]:
     """
     The files that start one option of a plan on a target, by their names.
 
@@ -76,27 +52,46 @@ def export(
     """
     module, kind = target_module(to), _kind(plan)
     if kind not in module.TARGET.kinds:
-        able = ", ".join(name for name, target in known_targets().items() if kind in target.kinds)
+        able = _able(lambda target: kind in target.kinds)
         raise BadRequest(f"{to} takes plans of kind {', '.join(module.TARGET.kinds)}, not '{kind}'; {kind}: {able}")
     objective = getattr(plan.request, "objective", "sft")
     if objective not in module.TARGET.objectives:
-        able = ", ".join(name for name, target in known_targets().items() if objective in target.objectives)
+        able = _able(lambda target: objective in target.objectives)
         raise BadRequest(f"{to} files here say nothing of {objective}; {objective}: {able or 'none'}")
     if plan.model.get("pools") and not module.TARGET.pools:
-        able = ", ".join(name for name, target in known_targets().items() if target.pools)
+        able = _able(lambda target: target.pools)
         raise BadRequest(
             f"{to} files cannot keep prefill and decode workers apart; export to {able}, leave out --pools, or"
             " choose an option without them (--rank)"
         )
-    if isinstance(plan, TrainPlan) and isinstance(option, TrainOption):
-        _runs_there(plan, option, target=module.TARGET)
-    files: dict[str, str] = module.export(plan, option)
+    found = _reading(plan, option, target=module.TARGET)
+    if isinstance(found, Deployment) and hasattr(module, "serve"):
+        return {"serve.sh": script(found, module.TARGET)}
+    files: dict[str, str] = module.export(found)
     return files
 
 
-def offered(
-    plan: ServePlan | TrainPlan | BatchPlan | RlPlan, option: ServeOption | TrainOption | BatchOption | RlOption
-) -> Offered:
+def _able(takes: Callable[[Target], bool]) -> str:
+    return ", ".join(name for name, target in known_targets().items() if takes(target))
+
+
+def _reading(plan: Plan, option: Option, *, target: Target) -> Deployment | Job | RlJob | TrainingFiles:
+    """The option as a target's files take it, refused where they cannot say it."""
+    if isinstance(plan, TrainPlan) and isinstance(option, TrainOption):
+        made = job(plan, option)
+        check_job(made, target, kind=plan.kind)
+        return training_files(plan, option, made=made) if target.carries else made
+    if isinstance(plan, RlPlan) and isinstance(option, RlOption):
+        return rl_job(plan, option)
+    assert isinstance(plan, ServePlan | BatchPlan) and isinstance(option, ServeOption | BatchOption)
+    found = deployment(plan, option)
+    if isinstance(plan, BatchPlan):
+        check_batch(found, title=target.title)
+    check_deployment(found, target)
+    return found
+
+
+def offered(plan: Plan, option: Option) -> Offered:
     """Where a launchable option can be started: tried at every target that takes its kind of plan."""
     stated = msgspec.structs.replace(plan, model={**plan.model, "named": "OWNER/CHECKPOINT"})
     ready, lacking, refused = list[str](), dict[str, str](), dict[str, str]()
@@ -113,21 +108,6 @@ def offered(
     return Offered(tuple(ready), lacking, refused)
 
 
-def _kind(plan: ServePlan | TrainPlan | BatchPlan | RlPlan) -> str:
+def _kind(plan: Plan) -> str:
     """As targets name the kinds that they take."""
-    if isinstance(plan, TrainPlan):
-        return plan.kind
-    return "batch" if isinstance(plan, BatchPlan) else "rl" if isinstance(plan, RlPlan) else "serve"
-
-
-def _runs_there(plan: TrainPlan, option: TrainOption, *, target: Target) -> None:
-    """Refuse files of a framework that has no backend for the planned accelerator, and name those that have one."""
-    part = option.configuration.accelerator
-    vendor = str(plan.model.get("vendor") or names(part).vendor)
-    if not vendor or vendor in target.vendors:
-        return
-    able = [other.name for other in known_targets().values() if plan.kind in other.kinds and vendor in other.vendors]
-    instead = (
-        f"export to {' or '.join(able)}" if able else "no target here writes files for it; plan with --vendor nvidia"
-    )
-    raise BadRequest(f"{target.title} does not run on {part} ({vendor}); {instead}")
+    return plan.kind if isinstance(plan, TrainPlan) else str(plan.__struct_config__.tag)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from tonnage.domain.batch_plan import BatchOption, BatchPlan
+from tonnage.domain.batch_plan import BatchOption
 from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, deployment
+from tonnage.export.deployment import Deployment
 from tonnage.export.text import data_text
 
 ENGINE: Final = "vllm"
@@ -18,23 +18,21 @@ MAX_PART: Final = 50_000
 """Requests of a part are held in memory together. [requests]"""
 
 
-def batch_deployment(plan: BatchPlan, option: BatchOption, *, title: str) -> Deployment:
+def check_batch(d: Deployment, *, title: str) -> None:
     """
-    The option, if the offline class of its engine can run it.
+    Refuse an option that the offline class of an engine cannot run.
 
     Raises
     ------
     BadRequest
         Another engine, several nodes, or data-parallel attention inside a replica.
     """
-    d = deployment(plan, option)
     if d.engine.name != ENGINE:
         raise BadRequest(
             f"{title} runs vLLM's offline class, and the plan is for {d.engine.name}; plan with --engine vllm"
         )
     if d.nodes > 1 or d.layout.dp > 1:
         raise BadRequest(f"{title} runs a replica on one node without data-parallel attention; choose another option")
-    return d
 
 
 def requests_per_part(option: BatchOption) -> int:
@@ -42,9 +40,10 @@ def requests_per_part(option: BatchOption) -> int:
     return max(1, min(MAX_PART, max(round(option.items_per_s.value * PART_S), round(option.concurrency))))
 
 
-def batch_files(d: Deployment, option: BatchOption, *, settings: dict[str, Any]) -> dict[str, str]:
+def batch_files(d: Deployment, *, settings: dict[str, Any]) -> dict[str, str]:
     """`batch.py` and the settings it reads."""
-    written = {"engine": {"model": d.model, **settings}, "requests_per_part": requests_per_part(option)}
+    assert isinstance(d.option, BatchOption)
+    written = {"engine": {"model": d.model, **settings}, "requests_per_part": requests_per_part(d.option)}
     return {
         "batch.py": data_text("batch.py.txt"),
         "engine.json": json.dumps(written, indent=2) + "\n",

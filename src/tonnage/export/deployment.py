@@ -17,14 +17,17 @@ from tonnage.domain.batch_plan import BatchOption, BatchPlan
 from tonnage.domain.layout import Engine, Layout
 from tonnage.domain.plan import Bill, ServeOption, ServePlan
 from tonnage.domain.precision import Precision, number_format
-from tonnage.domain.train_plan import TrainPlan
+from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.engines.registry import engine_spec
 from tonnage.errors import BadRequest, NoCheckpoint, echo
+from tonnage.export.registry import known_targets, target_module
 from tonnage.export.target import Server, Target
 from tonnage.export.text import comment, label, safe_name, shell
-from tonnage.questions.rl.answer import RlPlan
+from tonnage.questions.rl.answer import RlOption, RlPlan
 from tonnage.record import Record
 
+Plan = ServePlan | TrainPlan | BatchPlan | RlPlan
+Option = ServeOption | TrainOption | BatchOption | RlOption
 PORT: Final = 8000
 USUAL_DISK_GB: Final = 512
 """Where the size of the checkpoint is not known. [GB]"""
@@ -41,6 +44,8 @@ LOADING_S: Final = 1800.0
 class Deployment(Record, kw_only=True):
     """One option, ready to be written down."""
 
+    plan: ServePlan | BatchPlan
+    option: ServeOption | BatchOption
     model: str
     """The checkpoint to load: an id on the Hugging Face Hub."""
     name: str
@@ -116,6 +121,8 @@ def deployment(plan: ServePlan | BatchPlan, option: ServeOption | BatchOption) -
     per_node = max(1, int(bill.accelerators_per_instance))
     nodes = max(1, math.ceil(layout.ranks / per_node))
     return Deployment(
+        plan=plan,
+        option=option,
         model=model,
         name=label(model),
         accelerator=configuration.accelerator,
@@ -157,7 +164,7 @@ def _stored_bytes(plan: ServePlan | BatchPlan, precision: Precision) -> float | 
     return stored
 
 
-def checkpoint_of(plan: ServePlan | TrainPlan | BatchPlan | RlPlan, *, required: bool = True) -> str:
+def checkpoint_of(plan: Plan, *, required: bool = True) -> str:
     """
     The Hub id asked for, or that of the catalogue's model; any name where no checkpoint is required.
 
@@ -213,6 +220,29 @@ def _lines(plan: ServePlan | BatchPlan, option: ServeOption | BatchOption, model
     return tuple(lines)
 
 
+def check_deployment(deployment: Deployment, target: Target) -> None:
+    """
+    Refuse an option that a target's files cannot start.
+
+    Raises
+    ------
+    BadRequest
+        It was planned for another engine, whose settings and speed are others, or spans more machines.
+    """
+    planned = deployment.engine.name
+    if target.engines and planned not in target.engines:
+        raise BadRequest(
+            f"{target.title} starts {' or '.join(target.engines)}, and the option was planned for {planned}; "
+            f"plan with --engine {target.engines[0]}, or export to {planned}"
+        )
+    if deployment.nodes > 1 and target.one_node:
+        instead = "plan with --engine vllm" if planned == target.name else "export to dynamo or kubernetes"
+        raise BadRequest(
+            f"a replica spans {deployment.nodes} nodes, and {target.title} runs on one; choose another option, or "
+            f"{instead}"
+        )
+
+
 def server(deployment: Deployment) -> Server:
     """
     How the deployment's engine starts one replica.
@@ -222,15 +252,15 @@ def server(deployment: Deployment) -> Server:
     BadRequest
         No file can be written for that engine, or the engine cannot express the option.
     """
-    from tonnage.export import known_targets, target_module
-
     engine = deployment.engine.name
     known = [name for name in known_targets() if hasattr(target_module(name), "serve")]
     if engine not in known:
         raise BadRequest(
             f"no files can be written for engine '{engine}'; plan again with --engine {' or '.join(known)}"
         )
-    made: Server = target_module(engine).serve(deployment)
+    module = target_module(engine)
+    check_deployment(deployment, module.TARGET)
+    made: Server = module.serve(deployment)
     return made
 
 
@@ -263,20 +293,18 @@ def needs_quantised(deployment: Deployment) -> bool:
     )
 
 
-def script(deployment: Deployment, target: Target) -> str:
-    """
-    A shell script that starts one replica on this machine, or one node of it.
+def weight_notes(deployment: Deployment, title: str) -> list[str]:
+    """What a reader has to know of the weights that an engine loads."""
+    stored = deployment.precision.weights
+    if needs_quantised(deployment):
+        return ["Weights are quantised to FP8 while loading (--quantization fp8); the checkpoint stays 16-bit."]
+    if stored in ("bf16", "fp16", "fp32"):
+        return []
+    return [f"The checkpoint must be stored in {stored}; {title} reads that from its config.json."]
 
-    Raises
-    ------
-    BadRequest
-        The option was planned for another engine, whose settings and speed are others.
-    """
-    planned = deployment.engine.name
-    if planned != target.name:
-        raise BadRequest(
-            f"the option was planned for {planned}; export to {planned}, or plan with --engine {target.name}"
-        )
+
+def script(deployment: Deployment, target: Target) -> str:
+    """A shell script that starts one replica on this machine, or one node of it."""
     made = server(deployment)
     lines = [*deployment.lines, *made.notes, f"This starts one replica; the plan has {deployment.replicas}."]
     lines.append("Tokens are read from the environment: export HF_TOKEN before starting a gated model.")
@@ -290,6 +318,5 @@ def script(deployment: Deployment, target: Target) -> str:
         ]
     )
     return (
-        f'{text}{usage}: "${{LEADER_ADDRESS:?the first node}}" "${{NODE_RANK:?0 on the first node}}"\n'
-        f'if [ "$NODE_RANK" = 0 ]; then\n{made.leader}\nelse\n{made.worker}\nfi\n'
+        f'{text}{usage}: "${{LEADER_ADDRESS:?the first node}}" "${{NODE_RANK:?0 on the first node}}"\n{made.by_rank}\n'
     )

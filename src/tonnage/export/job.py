@@ -13,11 +13,19 @@ from tonnage.domain.layout import TrainLayout
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.export.deployment import checkpoint_of, offer_line
+from tonnage.export.registry import known_targets
+from tonnage.export.target import Target, names
 from tonnage.export.text import label, safe_name
 from tonnage.record import Record
 
 FLASH_FROM: Final = 8
 """First compute capability (major) that FlashAttention-2 runs on."""
+USUAL_RANK: Final = 16
+"""Of adapters, where none is asked for."""
+ALPHA_PER_RANK: Final = 2
+"""LoRA's alpha over its rank: it scales the update and costs nothing."""
+DATA_PARALLEL: Final = {"tp": 1, "pp": 1, "cp": 1, "ep": 1}
+"""Degrees of targets that split the batch and shard states alone."""
 
 
 class Job(Record, kw_only=True):
@@ -39,12 +47,15 @@ class Job(Record, kw_only=True):
     seq_len: int
     packed: bool
     precision: str
-    weights: str
     optimizer: str
     recompute: str
-    lora_rank: int | None
+    rank: int
+    """Of adapters."""
+    objective: str
+    """Of fine-tuning: sft, or a preference."""
+    reference: str
+    """How a preference's reference model is kept; empty = there is none."""
     steps: int
-    epochs: float | None
     checkpoint_steps: int
     asynchronous: bool
     spot: bool
@@ -64,7 +75,6 @@ class Job(Record, kw_only=True):
     """Of the accelerator; empty = not known."""
     provider: str
     region: str
-    instance_type: str
     lines: tuple[str, ...]
     """The plan in a few sentences, for the head of a file."""
 
@@ -74,44 +84,53 @@ class Job(Record, kw_only=True):
         return self.micro_batch * self.accumulation * self.layout.dp
 
     @property
+    def alpha(self) -> int:
+        """Of adapters: scales their update."""
+        return ALPHA_PER_RANK * self.rank
+
+    @property
+    def sharded(self) -> bool:
+        """States are spread over several ranks."""
+        return self.count > 1 and self.layout.sharding != "none"
+
+    @property
+    def network(self) -> str:
+        """The model's name as frameworks list networks: of the base, without its owner."""
+        return self.model.rsplit("/", 1)[-1].removesuffix("-Instruct").removesuffix("-Base").removeprefix("Meta-")
+
+    @property
     def adapters(self) -> bool:
         """Only small matrices beside the weights are trained."""
         return self.method in ("lora", "qlora", "dora")
 
-    def only_text(self, what: str) -> None:
-        """
-        Refuse a network that a trainer of causal language models cannot load.
 
-        Raises
-        ------
-        BadRequest
-            The model decodes no text.
-        """
-        if not self.decodes:
-            raise BadRequest(f"{what} trains causal language models, and {self.model} is none; export to torchrun")
+def check_job(made: Job, target: Target, *, kind: str) -> None:
+    """
+    Refuse a run that a target's files cannot say.
 
-    def only(self, what: str, **degrees: int) -> None:
-        """
-        Refuse an option that a target cannot express.
-
-        Parameters
-        ----------
-        what : str
-            The target's title.
-        degrees
-            Parallel degree -> the most the target can do.
-
-        Raises
-        ------
-        BadRequest
-            A degree is larger.
-        """
-        for name, most in degrees.items():
-            asked = getattr(self.layout, name)
-            if asked > most:
-                raise BadRequest(
-                    f"{what} cannot do {name} {asked} in these files; export to megatron, or plan another framework"
-                )
+    Raises
+    ------
+    BadRequest
+        It has no backend for the planned accelerator (those that have one are named), the model decodes no text and it
+        trains nothing else, or a parallel degree is larger than it takes.
+    """
+    vendor = made.vendor or names(made.accelerator).vendor
+    if vendor and vendor not in target.vendors:
+        able = [other.name for other in known_targets().values() if kind in other.kinds and vendor in other.vendors]
+        instead = (
+            f"export to {' or '.join(able)}"
+            if able
+            else "no target here writes files for it; plan with --vendor nvidia"
+        )
+        raise BadRequest(f"{target.title} does not run on {made.accelerator} ({vendor}); {instead}")
+    if target.text_only and not made.decodes:
+        raise BadRequest(f"{target.title} trains causal language models, and {made.model} is none; export to torchrun")
+    for name, most in target.most.items():
+        asked = getattr(made.layout, name)
+        if asked > most:
+            raise BadRequest(
+                f"{target.title} cannot do {name} {asked} in these files; export to megatron, or plan another framework"
+            )
 
 
 def job(plan: TrainPlan, option: TrainOption) -> Job:
@@ -141,12 +160,12 @@ def job(plan: TrainPlan, option: TrainOption) -> Job:
         seq_len=configuration.seq_len,
         packed=getattr(request, "packed", True),
         precision=configuration.precision,
-        weights=configuration.weights,
         optimizer=configuration.optimizer,
         recompute=configuration.recompute,
-        lora_rank=getattr(request, "lora_rank", None),
+        rank=getattr(request, "lora_rank", None) or USUAL_RANK,
+        objective=getattr(request, "objective", "sft"),
+        reference=getattr(request, "reference", ""),
         steps=math.ceil(option.run.steps),
-        epochs=getattr(request, "epochs", None),
         checkpoint_steps=max(1, round(option.run.checkpoint_interval_s / step_s)),
         asynchronous=request.checkpoint == "async",
         spot=bill.term == "spot",
@@ -159,7 +178,6 @@ def job(plan: TrainPlan, option: TrainOption) -> Job:
         vendor=str(plan.model.get("vendor", "")),
         provider=bill.provider,
         region=bill.region,
-        instance_type=bill.instance_type,
         lines=_lines(plan, option, model),
     )
 

@@ -15,7 +15,7 @@ from tonnage.domain.engine_spec import Series, ServerMetrics
 from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.engines.registry import engine_spec, metrics_of
 from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, deployment
+from tonnage.export.deployment import Deployment
 from tonnage.record import Record
 
 
@@ -34,6 +34,11 @@ class Signal(Record, kw_only=True):
     """End of the prediction's 90 % interval."""
     limit: float | None = None
     """Objective, or most that the plan takes."""
+
+    @property
+    def warns_at(self) -> float | None:
+        """The end of the prediction, where the objective allows more."""
+        return None if self.high is None or (self.limit is not None and self.high >= self.limit) else self.high
 
 
 class Watched(Record, kw_only=True):
@@ -55,16 +60,17 @@ class Watched(Record, kw_only=True):
         return next((one for one in self.signals if one.name == name), None)
 
 
-def watched(plan: ServePlan, option: ServeOption) -> Watched:
+def watched(d: Deployment) -> Watched:
     """
-    The plan's option as signals.
+    A served option as signals.
 
     Raises
     ------
     BadRequest
-        Nobody documented a metrics page of its engine, or the plan names no checkpoint.
+        Nobody documented a metrics page of its engine.
     """
-    d = deployment(plan, option)
+    plan, option = d.plan, d.option
+    assert isinstance(plan, ServePlan) and isinstance(option, ServeOption)
     page = metrics_of(d.engine.name)
     title = engine_spec(d.engine.name).title
     if page is None:

@@ -44,6 +44,16 @@ class RlJob(Record, kw_only=True):
     lines: tuple[str, ...]
 
     @property
+    def generated(self) -> int:
+        """Groups generated for each that DAPO keeps; three where the plan does not say."""
+        return 3 if self.case.kept is None else round(1 / self.case.kept)
+
+    @property
+    def splits_nodes(self) -> bool:
+        """Whether a machine of several is shared between the sides."""
+        return self.case.rollout_count is not None and not self.whole_nodes and self.nodes > 1
+
+    @property
     def whole_nodes(self) -> bool:
         """Whether both sides have whole machines."""
         return self.rollout_nodes == int(self.rollout_nodes)

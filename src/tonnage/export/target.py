@@ -10,10 +10,13 @@ from __future__ import annotations
 import csv
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
+from typing import TypeVar
 
 from tonnage.errors import BadRequest
 from tonnage.export.text import data_text, head
 from tonnage.record import Record
+
+T = TypeVar("T")
 
 
 class Target(Record, kw_only=True):
@@ -34,6 +37,16 @@ class Target(Record, kw_only=True):
     """Of fine-tuning, that its files can say."""
     vendors: tuple[str, ...] = ("nvidia", "amd")
     """Makers of the accelerators that its training files run on; serving files ask their engine."""
+    engines: tuple[str, ...] = ()
+    """Serving engines that its files start; empty = every one that has files of its own."""
+    one_node: bool = False
+    """Its files start a replica on one machine."""
+    most: Mapping[str, int] = {}
+    """Parallel degree of a training run -> the most that its files can say."""
+    text_only: bool = False
+    """Its training files load causal language models alone."""
+    carries: bool = False
+    """Of a training plan it starts the files of a framework."""
     pools: bool = False
     """Its files can say that prompts and answers are worked on by workers apart."""
     carried: int = 0
@@ -44,6 +57,22 @@ class Target(Record, kw_only=True):
     """What pip is asked for beside an image's PyTorch."""
     source: str = ""
     """Where its format is described."""
+
+    def choose(self, what: str, value: str, *, among: Mapping[str, T]) -> T:
+        """
+        What its files call a setting.
+
+        Raises
+        ------
+        BadRequest
+            They have no such value.
+        """
+        if value not in among:
+            raise BadRequest(
+                f"{self.title} has no {what} '{value}' in these files; plan with {', '.join(among)}, or choose another "
+                "option"
+            )
+        return among[value]
 
     def start_of(self, files: Collection[str]) -> str:
         """The command that uses the files that were written."""
@@ -73,6 +102,11 @@ class Server(Record, kw_only=True):
     """Shell script of every other node."""
     notes: tuple[str, ...] = ()
     """What the reader has to know or do: sentences for the head of a file."""
+
+    @property
+    def by_rank(self) -> str:
+        """Shell script of any node, which $NODE_RANK tells apart."""
+        return f'if [ "$NODE_RANK" = 0 ]; then\n{self.leader}\nelse\n{self.worker}\nfi'
 
     def options(self, without: Mapping[str, int]) -> list[str]:
         """The arguments from the first option on, less some of so many words each."""

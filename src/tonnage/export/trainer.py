@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final
+
+from tonnage.export.job import Job
+from tonnage.export.target import Target
 
 OPTIMIZER_NAMES: Final = {
     "adamw": "adamw_torch_fused",
@@ -19,6 +23,20 @@ Adam in eight bits where parameters are sharded by FSDP2: bitsandbytes' does not
 
 Source: axolotl 0.19.0, axolotl/utils/schemas/validation.py refuses the former.
 """
+
+LEARNING_RATE: Final = {True: 0.0002, False: 0.00002}
+"""
+Where to start with adapters, and without.
+
+Source: axolotl's examples for Llama 3 (lora-8b.yml, fft-8b.yaml) and TRL's for supervised fine-tuning ("SFT", "PEFT").
+"""
+
+
+def optimizer_of(made: Job, target: Target, *, among: Mapping[str, str]) -> str:
+    """A target's name of the run's optimizer."""
+    if made.sharded and made.optimizer == "adamw-8bit":
+        return SHARDED_8BIT
+    return target.choose("optimizer", made.optimizer, among=among)
 
 
 def optimizer_called(name: str) -> str:

@@ -13,7 +13,8 @@ from typing import Final
 
 from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
-from tonnage.export.job import Job, job
+from tonnage.export.job import Job, check_job
+from tonnage.export.registry import known_targets, target_module
 from tonnage.export.target import Target
 from tonnage.record import Record
 
@@ -56,7 +57,7 @@ class TrainingFiles(Record, kw_only=True):
         )
 
 
-def training_files(plan: TrainPlan, option: TrainOption) -> TrainingFiles:
+def training_files(plan: TrainPlan, option: TrainOption, *, made: Job) -> TrainingFiles:
     """
     The option's files of the first framework that can say it.
 
@@ -65,16 +66,15 @@ def training_files(plan: TrainPlan, option: TrainOption) -> TrainingFiles:
     BadRequest
         None can: what the first of them lacks is said.
     """
-    from tonnage.export import export, known_targets
-
-    made, software = job(plan, option), option.configuration.software
+    software = option.configuration.software
     able = [one for one in known_targets().values() if one.carried and plan.kind in one.kinds]
     # Those whose times were planned, then those that shard as PyTorch does, then whatever can say the option.
     able.sort(key=lambda one: (software not in one.software, bool(one.software), one.carried))
     refused = ""
     for framework in able:
         try:
-            found = export(plan, option, to=framework.name)
+            check_job(made, framework, kind=plan.kind)
+            found = target_module(framework.name).export(made)
         except BadRequest as wrong:
             refused = refused or str(wrong)
             continue

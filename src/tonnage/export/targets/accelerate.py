@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.domain.train_plan import TrainOption, TrainPlan
-from tonnage.export.job import Job, job
+from tonnage.export.job import DATA_PARALLEL, Job
 from tonnage.export.target import Target
 from tonnage.export.targets.torchrun import PORT, SCRIPT
 from tonnage.export.text import yaml_text
@@ -17,14 +16,13 @@ TARGET = Target(
     files=("accelerate.yaml", "launch.sh"),
     start="SCRIPT=train.py bash launch.sh, on every node",
     kinds=("train", "finetune"),
+    most=DATA_PARALLEL,
     source="accelerate.commands.config.config_args.ClusterConfig, 1.15.0",
 )
 
 
-def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
+def export(made: Job) -> dict[str, str]:
     """`accelerate.yaml` and `launch.sh`."""
-    made = job(plan, option)
-    made.only(TARGET.title, tp=1, pp=1, cp=1, ep=1)
     notes = [
         *made.lines,
         f"The script makes micro-batches of {made.micro_batch} x {made.seq_len} tokens, {made.accumulation} to a step,",
@@ -49,8 +47,7 @@ def machines(made: Job) -> str:
 
 def configuration(made: Job) -> dict[str, Any]:
     """The fields of Accelerate's own configuration."""
-    sharded = made.layout.sharding not in ("none",) and made.count > 1
-    kind = "FSDP" if sharded else "MULTI_GPU" if made.count > 1 else "NO"
+    kind = "FSDP" if made.sharded else "MULTI_GPU" if made.count > 1 else "NO"
     found: dict[str, Any] = {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": kind,
@@ -63,7 +60,7 @@ def configuration(made: Job) -> dict[str, Any]:
         "same_network": True,
         "use_cpu": False,
     }
-    if sharded:
+    if made.sharded:
         found["fsdp_config"] = {
             "fsdp_version": 2,
             "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",

@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, deployment
+from tonnage.export.deployment import Deployment
 from tonnage.export.target import Target
 from tonnage.version import __version__
 
@@ -31,15 +30,14 @@ SHARES: Final = ((50, False), (80, True), (100, False))
 Budget = tuple[dict[str, str], str, dict[str, Any]]
 
 
-def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+def export(d: Deployment) -> dict[str, str]:
     """`budget.tf.json`."""
-    d = deployment(plan, option)
     if d.provider not in BUDGETS:
         raise BadRequest(
             f"budgets are written for {', '.join(BUDGETS)}, and the plan rents at {d.provider}: set "
-            f"${option.bill.usd_per_hour * MONTH_H:,.0f} a month there, or plan with --provider"
+            f"${d.option.bill.usd_per_hour * MONTH_H:,.0f} a month there, or plan with --provider"
         )
-    month = f"{option.bill.usd_per_hour * MONTH_H:.0f}"
+    month = f"{d.option.bill.usd_per_hour * MONTH_H:.0f}"
     variables, kind, budget = BUDGETS[d.provider](d, month)
     document = {
         "//": [

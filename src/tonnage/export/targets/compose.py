@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, deployment, server
+from tonnage.export.deployment import Deployment, server
 from tonnage.export.target import Server, Target, names
 from tonnage.export.targets.kubernetes import literal_argument
 from tonnage.export.text import head, yaml_text
@@ -18,17 +17,13 @@ TARGET = Target(
     version="Compose Specification, as of check-jsonschema 0.39",
     files=("compose.yaml",),
     start="docker compose up -d",
+    one_node=True,
     source="github.com/compose-spec/compose-spec",
 )
 
 
-def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+def export(d: Deployment) -> dict[str, str]:
     """`compose.yaml` for one machine."""
-    d = deployment(plan, option)
-    if d.nodes > 1:
-        raise BadRequest(
-            f"a replica spans {d.nodes} machines, and Docker Compose runs on one; export to kubernetes or slurm instead"
-        )
     if names(d.accelerator).vendor not in {"nvidia", "amd"}:
         raise BadRequest(
             f"image and devices for '{d.accelerator}' are not known; export to {d.engine.name} and place it yourself"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from tonnage.domain.train_plan import TrainOption, TrainPlan
-from tonnage.export.job import Job, job
+from tonnage.export.job import DATA_PARALLEL, Job
 from tonnage.export.target import Target
 from tonnage.export.targets.torchrun import SCRIPT
 
@@ -17,6 +16,7 @@ TARGET = Target(
     files=("deepspeed.json", "launch.sh"),
     start="SCRIPT=train.py bash launch.sh",
     kinds=("train", "finetune"),
+    most=DATA_PARALLEL,
     carried=5,
     software=("deepspeed",),
     install="deepspeed==0.19.8",
@@ -25,10 +25,8 @@ TARGET = Target(
 STAGES: Final = {"none": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "hsdp": 3}
 
 
-def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
+def export(made: Job) -> dict[str, str]:
     """`deepspeed.json` and `launch.sh`."""
-    made = job(plan, option)
-    made.only(TARGET.title, tp=1, pp=1, cp=1, ep=1)
     hosts = ""
     if made.nodes > 1:
         hosts = ' \\\n  --hostfile "${HOSTFILE:?lines of HOST slots=' + str(made.per_node) + '}"'

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.domain.plan import ServeOption, ServePlan
-from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, deployment, server
+from tonnage.export.deployment import Deployment, server
 from tonnage.export.target import Target, names
 from tonnage.export.text import shell, yaml_text
 
@@ -16,19 +14,15 @@ TARGET = Target(
     version="0.22.5",
     files=("service.dstack.yml",),
     start="dstack apply -f service.dstack.yml",
+    one_node=True,
     source="dstack.ai/docs/reference/dstack.yml/service; names from gpuhunt",
 )
 
 BACKENDS = frozenset({"aws", "azure", "gcp", "lambda", "nebius", "oci", "runpod", "vastai", "verda"})
 
 
-def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+def export(d: Deployment) -> dict[str, str]:
     """`service.dstack.yml`."""
-    d = deployment(plan, option)
-    if d.nodes > 1:
-        raise BadRequest(
-            f"a replica spans {d.nodes} nodes, and a dstack service runs on one; export to kubernetes or skypilot"
-        )
     made = server(d)
     document: dict[str, Any] = {
         "type": "service",

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, deployment, server
+from tonnage.export.deployment import Deployment, server
 from tonnage.export.target import Server, Target, image, names
 from tonnage.export.targets.kubernetes import literal_argument, models_claim, models_volume, node_selector
 from tonnage.export.targets.vllm import NIXL
@@ -24,6 +23,7 @@ TARGET = Target(
     version="1.5.0",
     files=("graph.yaml",),
     start="kubectl apply -f graph.yaml",
+    engines=("vllm", "sglang"),
     pools=True,
     source="ai-dynamo/dynamo: deploy/operator/api/v1alpha1 at 00686d6, components/src/dynamo/vllm/args.py at 000a36a, "
     "docs of multinode deployment at 2c3066b",
@@ -38,14 +38,8 @@ FOLLOWS_PREFIXES: Final = [
 """Its router takes turns by default; it follows prefixes by what it has sent itself, without events of the workers."""
 
 
-def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+def export(d: Deployment) -> dict[str, str]:
     """`graph.yaml`: the frontend and the workers, and the claim for their weights."""
-    d = deployment(plan, option)
-    if d.engine.name not in MODEL_OPTION:
-        raise BadRequest(
-            f"Dynamo files are written for {' and '.join(MODEL_OPTION)}, and the option was planned for "
-            f"{d.engine.name}; plan again with --engine vllm, or export to {d.engine.name}"
-        )
     if names(d.accelerator).vendor != "nvidia":
         raise BadRequest(f"Dynamo's images are built for NVIDIA's parts, not for {d.accelerator}; export to kubernetes")
     made = server(d)

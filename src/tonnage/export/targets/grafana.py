@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.export.deployment import Deployment
 from tonnage.export.observe import Signal, Watched, watched
 from tonnage.export.target import Target
 from tonnage.version import __version__
@@ -31,9 +31,9 @@ HEIGHT: Final = 8
 GREEN, YELLOW, RED = "green", "yellow", "red"
 
 
-def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+def export(d: Deployment) -> dict[str, str]:
     """`dashboard.json`."""
-    seen = watched(plan, option)
+    seen = watched(d)
     panels = [_panel(signal, place) for place, signal in enumerate(seen.signals)]
     dashboard: dict[str, Any] = {
         "title": f"Tonnage: {seen.job}",
@@ -66,8 +66,8 @@ def _panel(signal: Signal, place: int) -> dict[str, Any]:
     if signal.planned is not None:
         targets.append(_target("B", f"vector({signal.planned:g})", "planned"))
     steps: list[dict[str, Any]] = [{"color": GREEN, "value": None}]
-    if signal.high is not None and (signal.limit is None or signal.high < signal.limit):
-        steps.append({"color": YELLOW, "value": signal.high})
+    if signal.warns_at is not None:
+        steps.append({"color": YELLOW, "value": signal.warns_at})
     if signal.limit is not None:
         steps.append({"color": RED, "value": signal.limit})
     dashed = {

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
 from tonnage.export.target import Target, image, names
 from tonnage.export.text import UNTESTED, shell, templated_name, yaml_text
-from tonnage.export.training_files import CHECKPOINTS, TrainingFiles, training_files
+from tonnage.export.training_files import CHECKPOINTS, TrainingFiles
 
 TARGET = Target(
     name="jobset",
@@ -23,6 +22,7 @@ TARGET = Target(
     start="kubectl apply -f queue.yaml -f jobset.yaml",
     kinds=("train", "finetune"),
     vendors=("nvidia", "amd", "aws"),
+    carries=True,
     source="kubernetes-sigs/jobset api/jobset/v1alpha2, kubernetes-sigs/kueue apis/kueue/v1beta2",
 )
 RESOURCE: Final = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "aws": "aws.amazon.com/neuron"}
@@ -31,9 +31,8 @@ POD: Final = "node"
 FOLDER: Final = "/checkpoints"
 
 
-def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
+def export(found: TrainingFiles) -> dict[str, str]:
     """`jobset.yaml` and `queue.yaml`."""
-    found = training_files(plan, option)
     made = found.job
     templated_name(made.model, what="model", by="Kubernetes")
     vendor = made.vendor or names(made.accelerator).vendor

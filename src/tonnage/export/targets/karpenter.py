@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, deployment
+from tonnage.export.deployment import Deployment
 from tonnage.export.target import Target
 from tonnage.export.targets.kubernetes import resource_name
 from tonnage.export.text import templated_name, yaml_text
@@ -31,9 +30,8 @@ SPARE: Final = 1
 """Instances beyond the planned count, for a node that is replaced. [instances]"""
 
 
-def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+def export(d: Deployment) -> dict[str, str]:
     """`pool.yaml`: the pool and its node class."""
-    d = deployment(plan, option)
     if d.provider != "aws":
         raise BadRequest(
             f"these Karpenter files are for EKS, and the plan rents at {d.provider}; "

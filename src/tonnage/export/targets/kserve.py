@@ -10,9 +10,8 @@ from __future__ import annotations
 import shlex
 from typing import Any, Final
 
-from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, deployment, server
+from tonnage.export.deployment import Deployment, server
 from tonnage.export.target import Server, Target
 from tonnage.export.targets.kubernetes import literal_argument, node_selector, resource_name
 from tonnage.export.targets.vllm import NIXL, NIXL_HOST
@@ -24,6 +23,7 @@ TARGET = Target(
     version="serving.kserve.io/v1alpha2",
     files=("service.yaml",),
     start="kubectl apply -f service.yaml",
+    engines=("vllm",),
     pools=True,
     source="kserve/kserve: pkg/apis/serving/v1alpha2/llm_inference_service_types.go at 01b1241, docs/samples/llmisvc",
 )
@@ -34,13 +34,8 @@ WRITTEN_BY_KSERVE: Final = {"--host": 2, "--port": 2, "--tensor-parallel-size": 
 """Options that the resource's own fields become, and the words of each."""
 
 
-def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+def export(d: Deployment) -> dict[str, str]:
     """`service.yaml`."""
-    d = deployment(plan, option)
-    if d.engine.name != "vllm":
-        raise BadRequest(
-            f"these KServe files start vLLM, and the option was planned for {d.engine.name}; plan with --engine vllm"
-        )
     alone = d.layout.tp * d.layout.pp
     if d.nodes > 1 and (d.layout.dp % d.nodes or alone > d.ranks_per_node):
         raise BadRequest(

@@ -14,10 +14,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.domain.plan import ServePlan
 from tonnage.engines.registry import server_metrics
 from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, deployment, server
+from tonnage.export.deployment import Deployment, server
 from tonnage.export.target import Server, Target, names
 from tonnage.export.text import head, yaml_text
 
@@ -41,10 +41,10 @@ INGRESS = "nginx_ingress_controller_requests"
 """Counter of requests that ingress-nginx exports; others name theirs otherwise."""
 
 
-def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+def export(d: Deployment) -> dict[str, str]:
     """`serve.yaml`, and for replicas of one node whose engine reports its load what scales them, to none if planned."""
-    d = deployment(plan, option)
-    made = server(d)
+    plan, made = d.plan, server(d)
+    assert isinstance(plan, ServePlan)
     lines = [
         *d.lines,
         *made.notes,

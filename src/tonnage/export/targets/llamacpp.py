@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest, NoCheckpoint
-from tonnage.export.deployment import Deployment, deployment, script
+from tonnage.export.deployment import Deployment
 from tonnage.export.options import Options, whole
 from tonnage.export.target import Server, Target, image, names
 from tonnage.export.text import flags
@@ -17,6 +16,8 @@ TARGET = Target(
     title="llama.cpp",
     version="00dc8057",
     files=("serve.sh",),
+    engines=("llamacpp",),
+    one_node=True,
     start="bash serve.sh",
     source="tools/server/README.md @00dc8057",
 )
@@ -86,27 +87,19 @@ OPTIONS = Options(
 )
 
 
-def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
-    """`serve.sh`: starts one replica on this machine."""
-    return {"serve.sh": script(deployment(plan, option), TARGET)}
-
-
 def serve(d: Deployment) -> Server:
     """One replica of `llama-server`: its context is shared by the slots, so the flag is the product of the two."""
-    if d.nodes > 1:
-        raise BadRequest(f"a replica spans {d.nodes} nodes, which llama.cpp does not serve; choose another option")
     if d.layout.dp > 1 or d.layout.ep > 1:
         raise BadRequest("llama.cpp has neither data-parallel attention nor expert parallelism; choose another option")
-    if d.precision.kv not in _KV:
-        raise BadRequest(f"llama.cpp keeps no {d.precision.kv} KV cache; plan again with --kv-precision fp16")
+    cache = TARGET.choose("KV cache", d.precision.kv, among=_KV)
     argv = ["llama-server", "--hf-repo", f"{_repository(d)}:{_weights(d.precision.weights)}"]
     slots, length = d.engine.max_num_seqs, d.max_model_len
     options: dict[str, str | int | None] = {
         "parallel": slots,
         "ctx-size": length * (slots or 1) if length is not None else None,
         "batch-size": d.engine.max_num_batched_tokens,
-        "cache-type-k": _KV[d.precision.kv],
-        "cache-type-v": _KV[d.precision.kv],
+        "cache-type-k": cache,
+        "cache-type-v": cache,
         "n-gpu-layers": "all",
         "split-mode": _split(d),
         "flash-attn": "on",

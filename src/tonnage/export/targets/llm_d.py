@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.domain.plan import ServeOption, ServePlan
-from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, deployment, server
+from tonnage.export.deployment import Deployment, server
 from tonnage.export.target import Server, Target, names
 from tonnage.export.targets.kubernetes import node_selector, resource_name
 from tonnage.export.targets.vllm import NIXL, NIXL_HOST
@@ -23,6 +21,8 @@ TARGET = Target(
     version="v0.4.1",
     files=("values.yaml",),
     start="helm install NAME llm-d-modelservice/llm-d-modelservice -f values.yaml",
+    engines=("vllm",),
+    one_node=True,  # how pods with a command of their own find their leader was not read
     pools=True,
     source="llm-d-incubation/llm-d-modelservice: values.yaml at 024c0f2, templates/_helpers.tpl at 6ab49a0",
 )
@@ -32,18 +32,8 @@ BEHIND_PROXY_PORT: Final = 8200
 """Where a decode pod's vLLM listens when the routing sidecar stands before it."""
 
 
-def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+def export(d: Deployment) -> dict[str, str]:
     """`values.yaml`."""
-    d = deployment(plan, option)
-    if d.engine.name != "vllm":
-        raise BadRequest(
-            f"llm-d starts vLLM, and the option was planned for {d.engine.name}; plan again with --engine vllm"
-        )
-    if d.nodes > 1:
-        raise BadRequest(
-            f"a worker spans {d.nodes} nodes, and how the chart's pods find their leader with a command of their own "
-            "was not read: export to dynamo or kubernetes"
-        )
     made = server(d)
     model = templated_name(d.model, what="model", by="the chart")
     resource_name(d)  # refuses parts of makers whose image is not known

@@ -7,9 +7,8 @@ import shlex
 from functools import lru_cache
 from typing import Any, Final
 
-from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
-from tonnage.export.job import Job, builds_as_planned, job
+from tonnage.export.job import Job, builds_as_planned
 from tonnage.export.target import Target
 from tonnage.export.text import data_text
 
@@ -20,6 +19,7 @@ TARGET = Target(
     files=("train.sh",),
     start="OUTPUT=gs://... DATA=... TOKENIZER=... bash train.sh, in a checkout, on every host",
     kinds=("train",),
+    most={"pp": 1, "vpp": 1},
     vendors=("google",),
     carried=6,
     software=("jax",),
@@ -38,6 +38,9 @@ NETWORKS: Final = {
 """Model -> its `model_name`. What each builds (`data/options/maxtext.json`) is held against the plan; rotary base and
 norms are the file's own, those of the model named: the plain file of Qwen3-30B-A3B has the base of its later release,
 that of Mistral the vocabulary of its second version."""
+OPTIMIZERS: Final = {"adamw": "adamw", "sgd": "sgd", "muon": "muon"}
+WHOLE: Final = {"none": True, "fsdp": False, "zero3": False}
+"""Sharding -> whether every rank holds all weights."""
 NEEDS: Final = {
     "OUTPUT": "bucket for checkpoints and logs",
     "DATA": "pattern of the training files",
@@ -47,10 +50,8 @@ REMAT: Final = {"full": "full", "selective": "minimal", "none": "minimal_with_co
 """Recomputation -> `remat_policy`: everything; attention's result and what is element-wise; the latter alone."""
 
 
-def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
+def export(made: Job) -> dict[str, str]:
     """`train.sh`."""
-    made = job(plan, option)
-    made.only(TARGET.title, pp=1, vpp=1)
     notes = [
         *made.lines,
         "One slice of TPUs. OUTPUT is a bucket, DATA a pattern of ArrayRecord files, TOKENIZER a Hugging Face id.",
@@ -74,24 +75,16 @@ def arguments(made: Job) -> dict[str, Any]:
     BadRequest
         A network, a precision, an optimizer or a sharding that MaxText's files do not offer.
     """
-    if made.precision != "bf16":
-        raise BadRequest(f"these MaxText files train in bf16, not {made.precision}; plan again with --precision bf16")
-    if made.optimizer not in ("adamw", "sgd", "muon"):
-        raise BadRequest(f"MaxText trains with adamw, sgd or muon, not {made.optimizer}; plan with --optimizer adamw")
     layout = made.layout
-    if layout.sharding not in ("none", "fsdp", "zero3"):
-        raise BadRequest(
-            f"MaxText shards as fsdp or not at all, not {layout.sharding}; take an option with FSDP (--option)"
-        )
-    whole = layout.sharding == "none"
+    whole = TARGET.choose("sharding", layout.sharding, among=WHOLE)
     # Experts are spread over ranks that also take batches of their own.
     apart = layout.dp // layout.ep
     return {
         "run_name": made.name,
         "model_name": _network(made),
-        "dtype": "bfloat16",
+        "dtype": TARGET.choose("precision", made.precision, among={"bf16": "bfloat16"}),
         "weight_dtype": "float32",
-        "opt_type": made.optimizer,
+        "opt_type": TARGET.choose("optimizer", made.optimizer, among=OPTIMIZERS),
         "max_target_length": made.seq_len,
         "steps": made.steps,
         "per_device_batch_size": f"{made.micro_batch / (layout.tp * layout.cp):g}",
@@ -120,8 +113,7 @@ def _built() -> dict[str, tuple[int, ...]]:
 
 
 def _network(made: Job) -> str:
-    name = made.model.rsplit("/", 1)[-1].removesuffix("-Instruct").removesuffix("-Base").removeprefix("Meta-")
-    network = NETWORKS.get(name, "")
+    network = NETWORKS.get(made.network, "")
     *built, vocabulary, _ = _built().get(network, (0,) * 8)
     if not network or not builds_as_planned(made, tuple(built)) or made.widths.get("vocab_size", 0) > vocabulary:
         raise BadRequest(

@@ -6,9 +6,8 @@ import shlex
 from typing import Any, Final
 
 from tonnage.domain.layout import TrainLayout
-from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
-from tonnage.export.job import Job, job
+from tonnage.export.job import Job
 from tonnage.export.options import Options, whole
 from tonnage.export.target import Target
 from tonnage.export.targets.torchrun import launcher
@@ -125,9 +124,8 @@ OPTIONS = Options(
 )
 
 
-def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
+def export(made: Job) -> dict[str, str]:
     """`pretrain.sh`."""
-    made = job(plan, option)
     if made.adapters:
         raise BadRequest(f"Megatron-LM's own script trains no {made.method}; export to axolotl or accelerate")
     if not made.shape:
@@ -182,10 +180,6 @@ def arguments(made: Job) -> list[str]:
     BadRequest
         A precision or an optimizer that Megatron-LM has not.
     """
-    if made.precision not in PRECISIONS:
-        raise BadRequest(f"Megatron-LM {TARGET.version} has no {made.precision} recipe here; plan with bf16 or fp8")
-    if made.optimizer not in OPTIMIZERS:
-        raise BadRequest(f"Megatron-LM has no optimizer '{made.optimizer}'; plan with {', '.join(OPTIMIZERS)}")
     layout = made.layout
     pairs: dict[str, Any] = {
         "tensor-model-parallel-size": layout.tp,
@@ -200,7 +194,7 @@ def arguments(made: Job) -> list[str]:
         "seq-length": made.seq_len,
         "max-position-embeddings": made.seq_len,
         "train-iters": made.steps,
-        "optimizer": OPTIMIZERS[made.optimizer],
+        "optimizer": TARGET.choose("optimizer", made.optimizer, among=OPTIMIZERS),
         "position-embedding-type": "rope",
         "normalization": "RMSNorm",
         "save-interval": made.checkpoint_steps,
@@ -208,7 +202,7 @@ def arguments(made: Job) -> list[str]:
     }
     found = flags(pairs)
     found += [f"--{name.replace('_', '-')}" for name, value in made.shape.items() if value is True]
-    found += PRECISIONS[made.precision]
+    found += TARGET.choose("precision", made.precision, among=PRECISIONS)
     found += ["--sequence-parallel"] if layout.sequence_parallel and layout.tp > 1 else []
     found += _sharded(layout)
     if made.recompute == "full":

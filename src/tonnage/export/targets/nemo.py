@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
-from tonnage.export.job import Job, job
+from tonnage.export.job import Job
 from tonnage.export.target import Target
 from tonnage.export.targets.megatron import SHARDED
 from tonnage.export.targets.torchrun import planned_program
@@ -23,6 +22,7 @@ TARGET = Target(
     files=("launch.sh", "train.py", "plan.json"),
     start="DATA=... OUTPUT=... WEIGHTS=... bash launch.sh, on every node",
     kinds=("train", "finetune"),
+    text_only=True,
     vendors=("nvidia",),
     carried=3,
     software=("megatron",),
@@ -38,7 +38,8 @@ PRECISIONS: Final = {
 }
 """Precision -> recipe of megatron.bridge.training.mixed_precision."""
 OPTIMIZERS: Final = {"adamw": "adam", "sgd": "sgd", "muon": "dist_muon"}
-ALPHA_PER_RANK: Final = 2
+STRATEGIES: Final = {"none": "no_shard", "zero1": "optim", **SHARDED}
+"""Sharding -> `data_parallel_sharding_strategy`."""
 LEARNING_RATE: Final = {"pretrain": 3e-4, "full": 5e-6, "lora": 1e-4, "dora": 1e-4}
 """Where to start: those of megatron.bridge.recipes.common."""
 WIDTHS: Final = ("num_layers", "hidden_size", "num_attention_heads", "num_query_groups", "kv_channels",
@@ -46,10 +47,8 @@ WIDTHS: Final = ("num_layers", "hidden_size", "num_attention_heads", "num_query_
 """Fields of the bridge's description that are held against the plan."""
 
 
-def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
+def export(made: Job) -> dict[str, str]:
     """`launch.sh`, `train.py` and `plan.json`."""
-    made = job(plan, option)
-    made.only_text(TARGET.title)
     pretrains = made.method == "pretrain"
     lines = [
         "OUTPUT is a folder that every node sees: checkpoints, and where a start goes on from.",
@@ -75,15 +74,8 @@ def settings(made: Job) -> dict[str, Any]:
         A method, a precision, an optimizer or a sharding that Megatron-Bridge has not.
     """
     layout = made.layout
-    for what, value, known in (
-        ("method", made.method, LEARNING_RATE),
-        ("precision", made.precision, PRECISIONS),
-        ("optimizer", made.optimizer, OPTIMIZERS),
-        ("sharding", layout.sharding, {"none", "zero1", *SHARDED}),
-    ):
-        if value not in known:
-            raise BadRequest(f"Megatron-Bridge has no {what} '{value}' in these files; plan with {', '.join(known)}")
-    apart = SHARDED.get(layout.sharding)
+    strategy = TARGET.choose("sharding", layout.sharding, among=STRATEGIES)
+    apart, shards = layout.sharding in SHARDED, layout.sharding != "none"
     if apart and layout.pp > 1:
         raise BadRequest(f"Megatron-FSDP and pipeline stages exclude each other: pp {layout.pp}; plan zero1")
     return {
@@ -91,8 +83,8 @@ def settings(made: Job) -> dict[str, Any]:
         "method": made.method,
         "packed": made.packed,
         "seq_length": made.seq_len,
-        "learning_rate": LEARNING_RATE[made.method],
-        "mixed_precision": PRECISIONS[made.precision],
+        "learning_rate": TARGET.choose("method", made.method, among=LEARNING_RATE),
+        "mixed_precision": TARGET.choose("precision", made.precision, among=PRECISIONS),
         "widths": _widths(made),
         "provider": {
             "tensor_model_parallel_size": layout.tp,
@@ -112,24 +104,22 @@ def settings(made: Job) -> dict[str, Any]:
             "train_iters": made.steps,
         },
         "optimizer": {
-            "optimizer": OPTIMIZERS[made.optimizer],
-            "use_distributed_optimizer": layout.sharding != "none",
+            "optimizer": TARGET.choose("optimizer", made.optimizer, among=OPTIMIZERS),
+            "use_distributed_optimizer": shards,
         },
         "ddp": {
-            "use_distributed_optimizer": layout.sharding != "none",
-            "overlap_grad_reduce": layout.sharding != "none",
-            "overlap_param_gather": layout.sharding != "none",
-            "use_megatron_fsdp": bool(apart),
-            "data_parallel_sharding_strategy": apart or ("optim" if layout.sharding == "zero1" else "no_shard"),
+            "use_distributed_optimizer": shards,
+            "overlap_grad_reduce": shards,
+            "overlap_param_gather": shards,
+            "use_megatron_fsdp": apart,
+            "data_parallel_sharding_strategy": strategy,
         },
         "checkpoint": {
             "save_interval": made.checkpoint_steps,
             "async_save": made.asynchronous,
             "ckpt_format": "fsdp_dtensor" if apart else "torch_dist",
         },
-        "adapters": {"dim": made.lora_rank or 16, "alpha": ALPHA_PER_RANK * (made.lora_rank or 16), "dropout": 0.0}
-        if made.adapters
-        else None,
+        "adapters": {"dim": made.rank, "alpha": made.alpha, "dropout": 0.0} if made.adapters else None,
     }
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.errors import BadRequest
-from tonnage.export.rl import RlJob, rl_job
+from tonnage.export.rl import RlJob
 from tonnage.export.target import Target
 from tonnage.export.text import yaml_text
-from tonnage.questions.rl.answer import RlOption, RlPlan
 
 TARGET = Target(
     name="nemo-rl",
@@ -21,12 +20,11 @@ TARGET = Target(
 )
 
 
-def export(plan: RlPlan, option: RlOption) -> dict[str, str]:
+def export(made: RlJob) -> dict[str, str]:
     """`nemo_rl.yaml`."""
-    made = rl_job(plan, option)
     if made.case.algorithm == "ppo":
         raise BadRequest("algorithm: the recipe here has no critic; export ppo to verl, or plan grpo, rloo or dapo")
-    if made.case.rollout_count is not None and not made.whole_nodes and made.nodes > 1:
+    if made.splits_nodes:
         raise BadRequest("rollout_count: NeMo-RL splits whole machines; plan a split of whole machines")
     notes = [*made.lines, "Put it beside examples/configs, whose grpo_math_1B.yaml it builds on."]
     return {"nemo_rl.yaml": TARGET.head(notes) + yaml_text(_recipe(made))}
@@ -41,7 +39,7 @@ def _recipe(made: RlJob) -> dict[str, Any]:
         "use_leave_one_out_baseline": case.algorithm == "rloo",
     }
     if case.algorithm == "dapo":
-        grpo |= {"use_dynamic_sampling": True, "batch_multiplier": 3 if case.kept is None else round(1 / case.kept)}
+        grpo |= {"use_dynamic_sampling": True, "batch_multiplier": made.generated}
     if case.staleness:
         grpo["async_grpo"] = {"enabled": True, "max_trajectory_age_steps": case.staleness}
         if case.partial_rollouts:

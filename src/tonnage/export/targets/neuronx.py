@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
-from tonnage.export.job import Job, job
+from tonnage.export.job import Job
 from tonnage.export.target import Target
 from tonnage.export.targets.torchrun import planned_program
 
@@ -22,6 +21,8 @@ TARGET = Target(
     files=("launch.sh", "train.py", "plan.json"),
     start="DATA=... OUTPUT=... bash launch.sh, on every node",
     kinds=("train", "finetune"),
+    most={"cp": 1, "ep": 1, "vpp": 1},
+    text_only=True,
     vendors=("aws",),
     carried=1,
     install="optimum-neuron[training]==0.4.3",
@@ -32,7 +33,6 @@ CORES: Final = {"trainium1": 2, "trainium2": 4, "trainium3": 4}
 FAMILIES: Final = ("Llama", "Meta", "CodeLlama", "TinyLlama", "Yi", "SmolLM2", "Qwen3", "Granite")
 """Families whose networks it can train: model types llama, qwen3 and granite, none with experts."""
 OPTIMIZERS: Final = {"adamw": "adamw_torch", "sgd": "sgd"}
-ALPHA_PER_RANK: Final = 2
 LEARNING_RATE: Final = {"pretrain": 3e-4, "full": 2e-5, "lora": 2e-4}
 WIDTHS: Final = {
     "num_layers": "num_hidden_layers",
@@ -44,10 +44,8 @@ WIDTHS: Final = {
 """Planned widths -> fields of config.json."""
 
 
-def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
+def export(made: Job) -> dict[str, str]:
     """`launch.sh`, `train.py` and `plan.json`."""
-    made = job(plan, option)
-    made.only_text(TARGET.title)
     written = settings(made)
     cores = CORES[made.accelerator]
     lines = [
@@ -72,25 +70,13 @@ def settings(made: Job) -> dict[str, Any]:
     BadRequest
         A network, a chip or a setting that optimum-neuron has not.
     """
-    made.only(TARGET.title, cp=1, ep=1, vpp=1)
-    layout, title = made.layout, TARGET.title
-    if made.accelerator not in CORES:
-        raise BadRequest(f"{title}: cores of {made.accelerator} are not known here; known: {', '.join(CORES)}")
+    layout = made.layout
     if not made.family.startswith(FAMILIES) or made.shape.get("num_experts"):
         raise BadRequest(
-            f"{title} {TARGET.version} trains networks of the types llama, qwen3 and granite, without experts; "
+            f"{TARGET.title} {TARGET.version} trains networks of the types llama, qwen3 and granite, without experts; "
             f"{made.name} is not known as one"
         )
-    for what, value, known in (
-        ("method", made.method, LEARNING_RATE),
-        ("optimizer", made.optimizer, OPTIMIZERS),
-        ("precision", made.precision, ("bf16",)),
-        ("sharding", layout.sharding, ("none", "zero1")),
-        ("recompute", made.recompute, ("full", "none")),
-    ):
-        if value not in known:
-            raise BadRequest(f"{title} has no {what} '{value}'; plan with {', '.join(known)}, or take another option")
-    split = layout.tp * CORES[made.accelerator]
+    split = layout.tp * TARGET.choose("accelerator", made.accelerator, among=CORES)
     heads = made.shape.get("num_attention_heads", split)
     if heads % split:
         raise BadRequest(f"{heads} heads do not divide among {split} cores of {layout.tp} chips; plan another layout")
@@ -100,20 +86,20 @@ def settings(made: Job) -> dict[str, Any]:
         "method": made.method,
         "packed": made.packed,
         "seq_length": made.seq_len,
-        "learning_rate": LEARNING_RATE[made.method],
+        "learning_rate": TARGET.choose("method", made.method, among=LEARNING_RATE),
         "widths": {theirs: known[ours] for ours, theirs in WIDTHS.items() if ours in known},
         "arguments": {
             "per_device_train_batch_size": made.micro_batch,
             "gradient_accumulation_steps": made.accumulation,
             "max_steps": made.steps,
-            "bf16": True,
-            "optim": OPTIMIZERS[made.optimizer],
-            "gradient_checkpointing": made.recompute == "full",
+            "bf16": TARGET.choose("precision", made.precision, among={"bf16": True}),
+            "optim": TARGET.choose("optimizer", made.optimizer, among=OPTIMIZERS),
+            "gradient_checkpointing": TARGET.choose("recompute", made.recompute, among={"full": True, "none": False}),
             "tensor_parallel_size": split,
             "disable_sequence_parallel": False,
             "pipeline_parallel_size": layout.pp,
             "pipeline_parallel_num_microbatches": made.accumulation if layout.pp > 1 else -1,
-            "zero_1": layout.sharding == "zero1",
+            "zero_1": TARGET.choose("sharding", layout.sharding, among={"none": False, "zero1": True}),
             "save_strategy": "steps",
             "save_steps": made.checkpoint_steps,
             "async_save": made.asynchronous,
@@ -121,8 +107,8 @@ def settings(made: Job) -> dict[str, Any]:
             "lr_scheduler_type": "cosine",
         },
         "adapters": {
-            "r": made.lora_rank or 16,
-            "lora_alpha": ALPHA_PER_RANK * (made.lora_rank or 16),
+            "r": made.rank,
+            "lora_alpha": made.alpha,
             "lora_dropout": 0.0,
             "target_modules": "all-linear",
         }

@@ -6,9 +6,8 @@ import shlex
 from typing import Any, Final
 
 from tonnage.errors import BadRequest
-from tonnage.export.rl import RlJob, rl_job
+from tonnage.export.rl import RlJob
 from tonnage.export.target import Target
-from tonnage.questions.rl.answer import RlOption, RlPlan
 
 TARGET = Target(
     name="openrlhf",
@@ -27,9 +26,8 @@ KL_WEIGHT: Final = 0.01
 """The program's own default of `algo.kl.init_coef`; 0 loads no reference."""
 
 
-def export(plan: RlPlan, option: RlOption) -> dict[str, str]:
+def export(made: RlJob) -> dict[str, str]:
     """`openrlhf.sh`."""
-    made = rl_job(plan, option)
     _check(made)
     words = [f"  {line} \\" for line in _lines(_options(made))]
     lines = ["python3 -m openrlhf.cli.train_ppo_ray \\", *words, '  "$@"']
@@ -60,7 +58,7 @@ def _check(made: RlJob) -> None:
         raise BadRequest(f"optimizer: OpenRLHF has {', '.join(OPTIMIZERS)}, not {case.optimizer}; plan with adamw")
     if case.staleness and case.rollout_count is None:
         raise BadRequest("staleness: OpenRLHF's engines that run ahead have accelerators of their own; plan a split")
-    if case.rollout_count is not None and not made.whole_nodes and made.nodes > 1:
+    if made.splits_nodes:
         raise BadRequest("rollout_count: OpenRLHF's trainer takes whole machines; plan a split of whole machines")
 
 
@@ -110,8 +108,7 @@ def _options(made: RlJob) -> dict[str, Any]:
     if case.reference and case.algorithm != "ppo":
         found |= {"algo.kl.use_loss": True, "algo.kl.estimator": "k3"}
     if case.algorithm == "dapo":
-        generated = 3 if case.kept is None else round(1 / case.kept)
-        found |= {"algo.dynamic_filtering_enable": True, "data.max_samples": generated * found["data.max_samples"]}
+        found |= {"algo.dynamic_filtering_enable": True, "data.max_samples": made.generated * found["data.max_samples"]}
     if case.staleness:
         found |= {
             "train.async_enable": True,

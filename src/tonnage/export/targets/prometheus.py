@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.domain.plan import ServeOption, ServePlan
+from tonnage.export.deployment import Deployment
 from tonnage.export.observe import Signal, Watched, watched
 from tonnage.export.target import Target
 from tonnage.export.text import yaml_text
@@ -31,9 +31,9 @@ FULL: Final = 0.95
 Rule = dict[str, Any]
 
 
-def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+def export(d: Deployment) -> dict[str, str]:
     """`tonnage.rules.yaml`."""
-    seen = watched(plan, option)
+    seen = watched(d)
     rules = [*_objectives(seen), *_load(seen), *_state(seen)]
     lines = [
         *seen.deployment.lines,
@@ -62,15 +62,15 @@ def _objectives(seen: Watched) -> list[Rule]:
                     "{{ $value | humanizeDuration }}",
                 )
             )
-        if signal.high is not None and (signal.limit is None or signal.high < signal.limit):
+        if signal.warns_at is not None:
             rules.append(
                 _rule(
                     seen,
                     f"{signal.name}BeyondPrediction",
-                    f"{signal.expression} > {signal.high:g}",
+                    f"{signal.expression} > {signal.warns_at:g}",
                     "30m",
                     "warning",
-                    f"{signal.title} is beyond the plan's 90 % interval, which ends at {show(signal.high, 's')}; "
+                    f"{signal.title} is beyond the plan's 90 % interval, which ends at {show(signal.warns_at, 's')}; "
                     "measure the server and plan again",
                     "{{ $value | humanizeDuration }}",
                 )

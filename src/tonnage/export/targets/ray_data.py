@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tonnage.domain.batch_plan import BatchOption, BatchPlan
-from tonnage.export.batch import batch_deployment
+from tonnage.export.deployment import Deployment
 from tonnage.export.target import Target
 from tonnage.export.targets.vllm import settings
 from tonnage.export.text import head
@@ -21,9 +20,8 @@ TARGET = Target(
 )
 
 
-def export(plan: BatchPlan, option: BatchOption) -> dict[str, str]:
+def export(d: Deployment) -> dict[str, str]:
     """`batch.py`."""
-    d = batch_deployment(plan, option, title=TARGET.title)
     lines = [*d.lines, "Ray takes up lost tasks by itself; a run that ends is started anew from its first block."]
     engine = ascii(json.dumps(settings(d), sort_keys=True))
     body = f"""
@@ -37,7 +35,7 @@ config = vLLMEngineProcessorConfig(
     model_source={d.model!a},
     engine_kwargs=json.loads({engine}),
     concurrency={d.replicas},
-    batch_size={max(1, round(option.concurrency))},
+    batch_size={max(1, round(d.concurrency))},
 )
 processor = build_processor(
     config,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tonnage.domain.plan import ServeOption, ServePlan
-from tonnage.errors import BadRequest
-from tonnage.export.deployment import deployment, server
+from tonnage.export.deployment import Deployment, server
 from tonnage.export.target import Target, names
+from tonnage.export.targets.vllm import settings
 from tonnage.export.text import head, yaml_text
 
 TARGET = Target(
@@ -17,19 +16,13 @@ TARGET = Target(
     version="2.60",
     files=("serve.yaml",),
     start="serve deploy serve.yaml",
+    engines=("vllm",),
     source="ray.serve.llm.LLMConfig of the 2.60.0 wheel; docs.ray.io/en/latest/serve/llm; ray.util.accelerators",
 )
 
 
-def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+def export(d: Deployment) -> dict[str, str]:
     """`serve.yaml`."""
-    from tonnage.export.targets.vllm import settings
-
-    d = deployment(plan, option)
-    if d.engine.name != "vllm":
-        raise BadRequest(
-            f"Ray Serve runs vLLM, and the option was planned for {d.engine.name}; plan with --engine vllm"
-        )
     made = server(d)
     config: dict[str, Any] = {
         "model_loading_config": {"model_id": d.name, "model_source": d.model},

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.domain.plan import ServeOption, ServePlan
-from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, deployment, needs_quantised, script, version_of
+from tonnage.export.deployment import Deployment, needs_quantised, version_of, weight_notes
 from tonnage.export.options import Options, number, whole
 from tonnage.export.target import Server, Target, image, names
 from tonnage.export.text import flags, shell
@@ -16,6 +14,7 @@ TARGET = Target(
     title="SGLang",
     version="0.5.23",
     files=("serve.sh",),
+    engines=("sglang",),
     start="bash serve.sh",
     source="sglang.srt.server_args.ServerArgs, 0.5.23",
 )
@@ -88,11 +87,6 @@ OPTIONS = Options(
 )
 
 
-def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
-    """`serve.sh`: starts one replica on this machine."""
-    return {"serve.sh": script(deployment(plan, option), TARGET)}
-
-
 def serve(d: Deployment) -> Server:
     """One replica of SGLang's server; its tensor degree counts the ranks of data-parallel attention too."""
     argv = ["python3", "-m", "sglang.launch_server", "--model-path", d.model, *_options(d)]
@@ -113,13 +107,11 @@ def serve(d: Deployment) -> Server:
 
 
 def _options(d: Deployment) -> list[str]:
-    if d.precision.kv not in _KV:
-        raise BadRequest(f"SGLang keeps no {d.precision.kv} KV cache; plan again with --kv-precision bf16 or fp8")
     engine, layout = d.engine, d.layout
     options = {
         "dtype": _DTYPE.get(d.precision.activations, "auto"),
         "quantization": "fp8" if needs_quantised(d) else None,
-        "kv-cache-dtype": _KV[d.precision.kv],
+        "kv-cache-dtype": TARGET.choose("KV cache", d.precision.kv, among=_KV),
         "tp-size": layout.tp * layout.dp,
         "pp-size": layout.pp,
         "dp-size": layout.dp if layout.dp > 1 else None,
@@ -170,10 +162,7 @@ def _notes(d: Deployment) -> tuple[str, ...]:
     notes = []
     if names(d.accelerator).vendor == "amd" and d.accelerator not in (*GFX942, *GFX950):
         notes.append(f"SGLang's images are built for gfx942 and gfx950, which {d.accelerator} is not: build your own.")
-    if needs_quantised(d):
-        notes.append("Weights are quantised to FP8 while loading (--quantization fp8); the checkpoint stays 16-bit.")
-    elif d.precision.weights not in ("bf16", "fp16", "fp32"):
-        notes.append(f"The checkpoint must be stored in {d.precision.weights}; SGLang reads that from its config.json.")
+    notes += weight_notes(d, TARGET.title)
     if d.nodes > 1:
         notes.append(f"A replica spans {d.nodes} nodes; port {JOIN_PORT} of the first must be open to the others.")
     return tuple(notes)

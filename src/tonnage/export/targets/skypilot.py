@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.domain.batch_plan import BatchOption, BatchPlan
-from tonnage.domain.plan import ServeOption, ServePlan
-from tonnage.domain.train_plan import TrainOption, TrainPlan
-from tonnage.export.batch import batch_deployment, batch_files
-from tonnage.export.deployment import Deployment, deployment, server
+from tonnage.domain.batch_plan import BatchPlan
+from tonnage.export.batch import batch_files
+from tonnage.export.deployment import Deployment, server
 from tonnage.export.target import Target, image, names
 from tonnage.export.targets.slurm import FRAMEWORK_FILES
 from tonnage.export.targets.vllm import settings
 from tonnage.export.text import shell, yaml_text
-from tonnage.export.training_files import CHECKPOINTS, TrainingFiles, training_files
+from tonnage.export.training_files import CHECKPOINTS, TrainingFiles
 
 TARGET = Target(
     name="skypilot",
@@ -27,6 +25,7 @@ TARGET = Target(
     },
     kinds=("serve", "batch", "train", "finetune"),
     vendors=("nvidia", "amd"),
+    carries=True,
     source="docs.skypilot.co/en/stable/reference/yaml-spec.html; names from its catalogue",
 )
 
@@ -34,29 +33,28 @@ CLOUDS = frozenset(
     {"aws", "azure", "gcp", "lambda", "nebius", "oci", "paperspace", "runpod", "seeweb", "vast", "verda"}
 )
 """Providers that SkyPilot calls as the catalogue does (sky.utils.registry.CLOUD_REGISTRY, 0.14.1)."""
+PLACE = 'export LEADER_ADDRESS="$(head -n1 <<< "$SKYPILOT_NODE_IPS")" NODE_RANK="$SKYPILOT_NODE_RANK"'
+"""What a script needs to know of its node, in SkyPilot's variables."""
 IMAGE_GB = 256
 """Disk of a node that trains: image, packages and the base model; checkpoints lie in the bucket. [GB]"""
 SXM_AT_RUNPOD = frozenset({"A100-80GB", "H100", "H200"})
 """Parts whose SXM variant SkyPilot's listing of RunPod names apart."""
 
 
-def export(plan: ServePlan | BatchPlan | TrainPlan, option: ServeOption | BatchOption | TrainOption) -> dict[str, str]:
+def export(d: Deployment | TrainingFiles) -> dict[str, str]:
     """
     `service.yaml`; of a batch plan `job.yaml`, what starts it for each replica, and the loop it runs.
 
     Of a training plan `train.yaml` beside its framework's files.
     """
-    if isinstance(plan, TrainPlan) and isinstance(option, TrainOption):
-        return _training(training_files(plan, option))
-    if isinstance(plan, BatchPlan) and isinstance(option, BatchOption):
-        return _managed_job(plan, option)
-    assert isinstance(plan, ServePlan) and isinstance(option, ServeOption)
-    d = deployment(plan, option)
+    if isinstance(d, TrainingFiles):
+        return _training(d)
+    if isinstance(d.plan, BatchPlan):
+        return _managed_job(d)
     made = server(d)
     command = shell(made.argv)
     if d.nodes > 1:
-        place = 'export LEADER_ADDRESS="$(head -n1 <<< "$SKYPILOT_NODE_IPS")" NODE_RANK="$SKYPILOT_NODE_RANK"'
-        command = f'{place}\nif [ "$NODE_RANK" = 0 ]; then\n{made.leader}\nelse\n{made.worker}\nfi'
+        command = f"{PLACE}\n{made.by_rank}"
     document: dict[str, Any] = {
         "name": d.name,
         "resources": _resources(d, made.image),
@@ -87,7 +85,6 @@ def _training(found: TrainingFiles) -> dict[str, str]:
         "job_recovery": {"strategy": "EAGER_NEXT_REGION", "max_restarts_on_errors": found.restarts},
         **_infra(made.provider, made.region),
     }
-    place = 'export LEADER_ADDRESS="$(head -n1 <<< "$SKYPILOT_NODE_IPS")" NODE_RANK="$SKYPILOT_NODE_RANK"'
     links = "\n".join(f"ln -sfn /checkpoints {folder}" for folder in found.written)
     document: dict[str, Any] = {
         "name": f"{made.name}-train",
@@ -102,7 +99,7 @@ def _training(found: TrainingFiles) -> dict[str, str]:
             if found.framework.install
             else {}
         ),
-        "run": f"{place}\n{links}\nexec bash {found.script}\n",
+        "run": f"{PLACE}\n{links}\nexec bash {found.script}\n",
     }
     lines = [
         *found.lines,
@@ -113,9 +110,8 @@ def _training(found: TrainingFiles) -> dict[str, str]:
     return {"train.yaml": TARGET.head(lines) + yaml_text(document), **found.files}
 
 
-def _managed_job(plan: BatchPlan, option: BatchOption) -> dict[str, str]:
+def _managed_job(d: Deployment) -> dict[str, str]:
     """A managed job of one replica: started again elsewhere when it is preempted; finished parts stay."""
-    d = batch_deployment(plan, option, title="a SkyPilot job")
     made = server(d)
     resources = {name: value for name, value in _resources(d, made.image).items() if name != "ports"}
     document = {
@@ -138,7 +134,7 @@ def _managed_job(plan: BatchPlan, option: BatchOption) -> dict[str, str]:
     return {
         "job.yaml": TARGET.head(lines) + yaml_text(document),
         "launch.sh": TARGET.script(lines, start, needs={"BUCKET": "s3:// or gs:// with requests.jsonl"}),
-        **batch_files(d, option, settings=settings(d)),
+        **batch_files(d, settings=settings(d)),
     }
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 
-from tonnage.domain.plan import ServeOption, ServePlan
-from tonnage.domain.train_plan import TrainOption, TrainPlan
-from tonnage.export.deployment import Deployment, deployment, server
+from tonnage.export.deployment import Deployment, server
 from tonnage.export.target import Server, Target
 from tonnage.export.text import comment, shell
-from tonnage.export.training_files import TrainingFiles, training_files
+from tonnage.export.training_files import TrainingFiles
 
 FRAMEWORK_FILES = (
     "launch.sh", "pretrain.sh", "train.sh", "plan.json", "fsdp2.py", "train.py", "sft.yaml", "accelerate.yaml",
     "deepspeed.json", "model_flags.py",
 )  # fmt: skip
 """Files of a training framework that may stand beside the batch script."""
+LEADER = 'read -r LEADER_ADDRESS < <(scontrol show hostnames "$SLURM_JOB_NODELIST")'
+"""The first of the job's nodes."""
 TARGET = Target(
     name="slurm",
     title="Slurm",
@@ -25,16 +25,15 @@ TARGET = Target(
     starts={"train.sbatch": "sbatch train.sbatch"},
     kinds=("serve", "train", "finetune"),
     vendors=("nvidia", "amd", "aws"),
+    carries=True,
     source="slurm.schedmd.com/sbatch.html",
 )
 
 
-def export(plan: ServePlan | TrainPlan, option: ServeOption | TrainOption) -> dict[str, str]:
+def export(d: Deployment | TrainingFiles) -> dict[str, str]:
     """`serve.sbatch`; of a training plan `train.sbatch` beside its framework's files."""
-    if isinstance(plan, TrainPlan) and isinstance(option, TrainOption):
-        return _training(training_files(plan, option))
-    assert isinstance(plan, ServePlan) and isinstance(option, ServeOption)
-    d = deployment(plan, option)
+    if isinstance(d, TrainingFiles):
+        return _training(d)
     made = server(d)
     directives = [
         f"--job-name={d.name}",
@@ -54,8 +53,12 @@ def export(plan: ServePlan | TrainPlan, option: ServeOption | TrainOption) -> di
         f"nodes differ, as in --gpus-per-node=TYPE:{d.ranks_per_node} ({d.accelerator}).",
         "HF_TOKEN is taken from the environment of sbatch; it never stands here.",
     ]
+    return {"serve.sbatch": _script(directives, notes, _body(d, made))}
+
+
+def _script(directives: list[str], notes: list[str], body: str) -> str:
     text = "#!/usr/bin/env bash\n" + "".join(f"#SBATCH {line}\n" for line in directives) + comment(notes)
-    return {"serve.sbatch": f"{text}set -euo pipefail\n\n{_body(d, made)}\n"}
+    return f"{text}set -euo pipefail\n\n{body}\n"
 
 
 def _training(found: TrainingFiles) -> dict[str, str]:
@@ -82,20 +85,15 @@ def _training(found: TrainingFiles) -> dict[str, str]:
     ]
     task = f'export NODE_RANK="$SLURM_NODEID"\nexec bash {found.script}'
     body = (
-        'read -r LEADER_ADDRESS < <(scontrol show hostnames "$SLURM_JOB_NODELIST")\n'
+        f"{LEADER}\n"
         + 'export LEADER_ADDRESS CHECKPOINTS="${CHECKPOINTS:-$PWD/checkpoints}" OUTPUT="${OUTPUT:-$PWD/checkpoints}"\n'
-        + f"srun bash -c {shell([task])}\n"
+        + f"srun bash -c {shell([task])}"
     )
-    text = "#!/usr/bin/env bash\n" + "".join(f"#SBATCH {line}\n" for line in directives) + comment(lines)
-    return {"train.sbatch": f"{text}set -euo pipefail\n\n{body}", **found.files}
+    return {"train.sbatch": _script(directives, lines, body), **found.files}
 
 
 def _body(d: Deployment, made: Server) -> str:
     if d.nodes == 1:
         return f"srun {shell(made.argv)}"
-    both = f'if [ "$NODE_RANK" = 0 ]; then\n{made.leader}\nelse\n{made.worker}\nfi'
-    task = shell([f'export NODE_RANK="$SLURM_NODEID"\n{both}'])
-    return (
-        'read -r LEADER_ADDRESS < <(scontrol show hostnames "$SLURM_JOB_NODELIST")\n'
-        f"export LEADER_ADDRESS\nsrun bash -c {task}"
-    )
+    task = shell([f'export NODE_RANK="$SLURM_NODEID"\n{made.by_rank}'])
+    return f"{LEADER}\nexport LEADER_ADDRESS\nsrun bash -c {task}"

@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, deployment
+from tonnage.export.deployment import Deployment
 from tonnage.export.target import Target
 from tonnage.version import __version__
 
@@ -26,9 +25,8 @@ TARGET = Target(
 )
 
 
-def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
+def export(d: Deployment) -> dict[str, str]:
     """`nodes.tf.json`."""
-    d = deployment(plan, option)
     if d.provider not in GROUPS:
         raise BadRequest(
             f"Terraform files are written for node groups of {', '.join(GROUPS)}, and the plan rents at {d.provider}; "

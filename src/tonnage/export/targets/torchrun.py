@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from tonnage.domain.train_plan import TrainOption, TrainPlan
-from tonnage.export.job import Job, job
+from tonnage.export.job import DATA_PARALLEL, Job
 from tonnage.export.target import Target
 from tonnage.export.text import UNTESTED, data_text, shell
 
@@ -17,6 +16,7 @@ TARGET = Target(
     files=("launch.sh", "plan.json", "fsdp2.py"),
     start="SCRIPT=train.py bash launch.sh, on every node",
     kinds=("train", "finetune"),
+    most=DATA_PARALLEL,
     carried=2,
     source="docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html, torchrun",
 )
@@ -26,10 +26,8 @@ SCRIPT: Final = {"SCRIPT": "the training script, for example train.py"}
 DTYPES: Final = {"bf16": "bfloat16", "fp16": "float16"}
 
 
-def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
+def export(made: Job) -> dict[str, str]:
     """`launch.sh`, `plan.json` with the settings, and `fsdp2.py`, which reads them."""
-    made = job(plan, option)
-    made.only(TARGET.title, tp=1, pp=1, cp=1, ep=1)
     notes = [
         *made.lines,
         "SCRIPT is your training script. It calls fsdp2.parallelise(model) after building the model on the meta",
@@ -77,7 +75,7 @@ def _settings(made: Job) -> dict[str, object]:
         "checkpoint_every_steps": made.checkpoint_steps,
         "asynchronous_checkpoints": made.asynchronous,
         "method": made.method,
-        "lora_rank": made.lora_rank if made.adapters else None,
+        "lora_rank": made.rank if made.adapters else None,
     }
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.domain.train_plan import TrainOption, TrainPlan
 from tonnage.errors import BadRequest
-from tonnage.export.job import Job, builds_as_planned, job
+from tonnage.export.job import Job, builds_as_planned
 from tonnage.export.options import Options, whole
 from tonnage.export.target import Target
 from tonnage.export.targets.torchrun import launcher
@@ -19,6 +18,7 @@ TARGET = Target(
     files=("train.sh",),
     start="bash train.sh, on every node",
     kinds=("train",),
+    most={"vpp": 1},
     carried=1,
     install="torchtitan==0.3.0",
     source="torchtitan.config.configs, torchtitan.models.*.config_registry, 0.3.0",
@@ -87,10 +87,8 @@ OPTIONS = Options(
 )
 
 
-def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
+def export(made: Job) -> dict[str, str]:
     """`train.sh`."""
-    made = job(plan, option)
-    made.only(TARGET.title, vpp=1)
     module, flavour = _flavour(made)
     notes = [
         *made.lines,
@@ -113,10 +111,9 @@ def arguments(made: Job) -> list[str]:
     BadRequest
         A precision, an optimizer or a sharding that its configurations do not choose by a flag.
     """
-    if made.precision != "bf16":
-        raise BadRequest(f"torchtitan chooses {made.precision} by a configuration of its own; export to megatron")
-    if made.optimizer != "adamw":
-        raise BadRequest(f"torchtitan's configurations train with adamw, not {made.optimizer}; export to megatron")
+    # Others are chosen by configurations of one's own.
+    for what, value, known in (("precision", made.precision, "bf16"), ("optimizer", made.optimizer, "adamw")):
+        TARGET.choose(what, value, among={known: None})
     layout = made.layout
     replicate = {"none": layout.dp, "hsdp": made.nodes}.get(layout.sharding, 1)
     pairs: dict[str, Any] = {
@@ -140,8 +137,7 @@ def arguments(made: Job) -> list[str]:
 
 
 def _flavour(made: Job) -> tuple[str, str]:
-    name = made.model.rsplit("/", 1)[-1].removesuffix("-Instruct").removesuffix("-Base").removeprefix("Meta-")
-    module, flavour, built = FLAVOURS.get(name, ("", "", ()))
+    module, flavour, built = FLAVOURS.get(made.network, ("", "", ()))
     if not flavour or not builds_as_planned(made, built):
         raise BadRequest(
             f"torchtitan {TARGET.version} has no flavour of {made.name} ({', '.join(FLAVOURS)}); export to megatron"

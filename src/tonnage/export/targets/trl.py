@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
-from tonnage.domain.train_plan import TrainOption, TrainPlan
-from tonnage.errors import BadRequest
-from tonnage.export.job import Job, attention_of, job
+from tonnage.export.job import DATA_PARALLEL, Job, attention_of
 from tonnage.export.options import Options, whole
 from tonnage.export.target import Target
 from tonnage.export.targets.accelerate import configuration, machines
 from tonnage.export.text import yaml_text
-from tonnage.export.trainer import OPTIMIZER_NAMES, SHARDED_8BIT, optimizer_called, read_switch, settle_trainer
+from tonnage.export.trainer import (
+    LEARNING_RATE,
+    OPTIMIZER_NAMES,
+    optimizer_called,
+    optimizer_of,
+    read_switch,
+    settle_trainer,
+)
 
 TARGET = Target(
     name="trl",
@@ -20,13 +25,12 @@ TARGET = Target(
     files=("sft.yaml", "accelerate.yaml", "launch.sh"),
     start="bash launch.sh, on every node",
     kinds=("finetune",),
+    most=DATA_PARALLEL,
+    text_only=True,
     carried=1,
     install="trl[peft,quantization]==1.16.0 torchao",
     source="trl.SFTConfig, trl.ModelConfig, 1.16.0; transformers.TrainingArguments, 5.23.0",
 )
-ALPHA_PER_RANK: Final = 2
-LEARNING_RATE: Final = {True: 0.0002, False: 0.00002}
-"""Where to start with adapters, and without: those of TRL's examples for supervised fine-tuning (SFT, "PEFT")."""
 
 OPTIONS = Options(
     programs=(("trl", "sft"), ("sft.py",), ("trl", "dpo"), ("dpo.py",)),
@@ -60,13 +64,8 @@ OPTIONS = Options(
 )
 
 
-def export(plan: TrainPlan, option: TrainOption) -> dict[str, str]:
+def export(made: Job) -> dict[str, str]:
     """`sft.yaml`, `accelerate.yaml` and `launch.sh`."""
-    made = job(plan, option)
-    made.only_text(TARGET.title)
-    made.only(TARGET.title, tp=1, pp=1, cp=1, ep=1)
-    if made.optimizer not in OPTIMIZER_NAMES:
-        raise BadRequest(f"TRL has no optimizer '{made.optimizer}'; plan with one of {', '.join(OPTIMIZER_NAMES)}")
     notes = [*made.lines, "Put your data into `dataset_name`; learning_rate is a start, not a part of the plan."]
     # Started again, it goes on from the newest checkpoint; the configuration alone would begin anew.
     start = (
@@ -86,7 +85,6 @@ def _output(made: Job) -> str:
 
 
 def _sft(made: Job) -> dict[str, Any]:
-    sharded = configuration(made)["distributed_type"] == "FSDP"
     found: dict[str, Any] = {
         "model_name_or_path": made.model,
         "dataset_name": "your-name/your-data",
@@ -96,12 +94,12 @@ def _sft(made: Job) -> dict[str, Any]:
         "per_device_train_batch_size": made.micro_batch,
         "gradient_accumulation_steps": made.accumulation,
         "max_steps": made.steps,
-        "optim": SHARDED_8BIT if sharded and made.optimizer == "adamw-8bit" else OPTIMIZER_NAMES[made.optimizer],
+        "optim": optimizer_of(made, TARGET, among=OPTIMIZER_NAMES),
         "learning_rate": LEARNING_RATE[made.adapters],
         "bf16": made.precision == "bf16",
         "fp16": made.precision == "fp16",
         # FSDP recomputes by its own switch (accelerate.yaml); the trainer refuses both.
-        "gradient_checkpointing": made.recompute != "none" and not sharded,
+        "gradient_checkpointing": made.recompute != "none" and not made.sharded,
         "attn_implementation": attention_of(made),
         "save_strategy": "steps",
         "save_steps": made.checkpoint_steps,
@@ -109,10 +107,9 @@ def _sft(made: Job) -> dict[str, Any]:
         "use_peft": made.adapters,
     }
     if made.adapters:
-        rank = made.lora_rank or 16
         found |= {
-            "lora_r": rank,
-            "lora_alpha": ALPHA_PER_RANK * rank,
+            "lora_r": made.rank,
+            "lora_alpha": made.alpha,
             "lora_dropout": 0.0,
             "lora_target_modules": ["all-linear"],
             "load_in_4bit": made.method == "qlora",

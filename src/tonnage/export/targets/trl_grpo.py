@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tonnage.errors import BadRequest
-from tonnage.export.rl import RlJob, rl_job
+from tonnage.export.rl import RlJob
 from tonnage.export.target import Target
 from tonnage.export.text import yaml_text
-from tonnage.questions.rl.answer import RlOption, RlPlan
 
 TARGET = Target(
     name="trl-grpo",
@@ -24,9 +23,8 @@ KL_WEIGHT: Final = 0.001
 """Of DeepSeek-R1, as TRL's own documentation of `beta` says; 0 loads no reference."""
 
 
-def export(plan: RlPlan, option: RlOption) -> dict[str, str]:
+def export(made: RlJob) -> dict[str, str]:
     """`trl.yaml`."""
-    made = rl_job(plan, option)
     if made.case.algorithm not in LOSSES:
         raise BadRequest(f"algorithm: `trl grpo` runs grpo and dapo, not {made.case.algorithm}; export to verl")
     if made.case.staleness:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, deployment, needs_quantised, script, version_of
+from tonnage.export.deployment import Deployment, needs_quantised, version_of
 from tonnage.export.options import Options, number, whole
 from tonnage.export.target import Server, Target, image
 from tonnage.export.text import flags, shell
@@ -21,6 +20,8 @@ TARGET = Target(
     title="TensorRT-LLM",
     version="1.2.0",
     files=("serve.sh",),
+    engines=("trtllm",),
+    one_node=True,  # over several it needs an MPI launcher of the site's own
     start="bash serve.sh",
     source="tensorrt_llm/commands/serve.py, tensorrt_llm/llmapi/llm_args.py, @00209af",
 )
@@ -69,18 +70,8 @@ OPTIONS = Options(
 """Flags of trtllm-serve, and what its options file holds, groups with a dot."""
 
 
-def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
-    """`serve.sh`: starts one replica on this machine."""
-    return {"serve.sh": script(deployment(plan, option), TARGET)}
-
-
 def serve(d: Deployment) -> Server:
     """One replica of `trtllm-serve`."""
-    if d.nodes > 1:
-        raise BadRequest(
-            f"a replica spans {d.nodes} nodes, where TensorRT-LLM needs an MPI launcher of the site's own; "
-            f"choose an option of one node, or plan again with --engine vllm"
-        )
     needs_quantised(d)
     engine, layout = d.engine, d.layout
     limits = {
@@ -111,14 +102,12 @@ def serve(d: Deployment) -> Server:
 
 
 def _options(d: Deployment) -> dict[str, Any]:
-    if d.precision.kv not in _KV:
-        raise BadRequest(f"TensorRT-LLM keeps no {d.precision.kv} KV cache; plan again with --kv-precision bf16 or fp8")
     if d.layout.dp > 1 and d.layout.tp > 1:
         raise BadRequest(
             f"TensorRT-LLM replicates attention over all ranks or none, not tp {d.layout.tp} with dp {d.layout.dp}; "
             f"choose another option"
         )
-    cache: dict[str, Any] = {"dtype": _KV[d.precision.kv]}
+    cache: dict[str, Any] = {"dtype": TARGET.choose("KV cache", d.precision.kv, among=_KV)}
     if d.engine.prefix_caching is not None:
         cache["enable_block_reuse"] = d.engine.prefix_caching
     if d.engine.block_tokens is not None:

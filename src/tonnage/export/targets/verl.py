@@ -6,9 +6,8 @@ import shlex
 from typing import Any, Final
 
 from tonnage.errors import BadRequest
-from tonnage.export.rl import RlJob, rl_job
+from tonnage.export.rl import RlJob
 from tonnage.export.target import Target
-from tonnage.questions.rl.answer import RlOption, RlPlan
 
 TARGET = Target(
     name="verl",
@@ -24,9 +23,8 @@ LONGEST_PROMPT: Final = 4
 ESTIMATORS: Final = {"grpo": "grpo", "dapo": "grpo", "rloo": "rloo", "ppo": "gae"}
 
 
-def export(plan: RlPlan, option: RlOption) -> dict[str, str]:
+def export(made: RlJob) -> dict[str, str]:
     """`verl.sh`."""
-    made = rl_job(plan, option)
     if made.case.staleness > 1:
         raise BadRequest("staleness: verl's files here know 0 and 1; plan with --staleness 1")
     if made.case.staleness and not made.whole_nodes:

@@ -7,10 +7,8 @@ import shlex
 from typing import Any
 
 from tonnage.domain.layout import Engine
-from tonnage.domain.plan import ServeOption, ServePlan
 from tonnage.domain.requests.adapters import Adapters
-from tonnage.errors import BadRequest
-from tonnage.export.deployment import Deployment, deployment, needs_quantised, script, version_of
+from tonnage.export.deployment import Deployment, needs_quantised, version_of, weight_notes
 from tonnage.export.options import Options, number, whole
 from tonnage.export.target import Server, Target, image, names
 from tonnage.export.text import shell
@@ -20,6 +18,7 @@ TARGET = Target(
     title="vLLM",
     version="0.32.0",
     files=("serve.sh",),
+    engines=("vllm",),
     start="bash serve.sh",
     source="vllm.engine.arg_utils.EngineArgs, vllm.entrypoints.launchers.cli_args, 0.32.0",
 )
@@ -87,20 +86,13 @@ OPTIONS = Options(
 """As vLLM's own parser names them (`data/options/vllm.json`); KServe's runtime says --model_id."""
 
 
-def export(plan: ServePlan, option: ServeOption) -> dict[str, str]:
-    """`serve.sh`: starts one replica on this machine."""
-    return {"serve.sh": script(deployment(plan, option), TARGET)}
-
-
 def settings(d: Deployment) -> dict[str, str | int | float | bool]:
     """The plan's settings by the names of vLLM's engine arguments; None of them is left to a default that moves."""
-    if d.precision.kv not in _KV:
-        raise BadRequest(f"vLLM keeps no {d.precision.kv} KV cache; plan again with --kv-precision bf16 or fp8")
     engine, layout = d.engine, d.layout
     found: dict[str, str | int | float | bool | None] = {
         "dtype": _DTYPE.get(d.precision.activations, "auto"),
         "quantization": "fp8" if needs_quantised(d) else None,
-        "kv_cache_dtype": _KV[d.precision.kv],
+        "kv_cache_dtype": TARGET.choose("KV cache", d.precision.kv, among=_KV),
         "tensor_parallel_size": layout.tp,
         "pipeline_parallel_size": layout.pp,
         "data_parallel_size": layout.dp if layout.dp > 1 else None,
@@ -170,11 +162,7 @@ def _leader(d: Deployment, argv: list[str]) -> str:
 
 
 def _notes(d: Deployment) -> tuple[str, ...]:
-    notes = []
-    if needs_quantised(d):
-        notes.append("Weights are quantised to FP8 while loading (--quantization fp8); the checkpoint stays 16-bit.")
-    elif d.precision.weights not in ("bf16", "fp16", "fp32"):
-        notes.append(f"The checkpoint must be stored in {d.precision.weights}; vLLM reads that from its config.json.")
+    notes = weight_notes(d, TARGET.title)
     if d.layout.ep > 1:
         notes.append(f"Whole experts on {d.layout.tp * d.layout.dp} ranks (--enable-expert-parallel).")
     if d.nodes > 1:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tonnage.domain.batch_plan import BatchOption, BatchPlan
-from tonnage.export.batch import batch_deployment, batch_files
-from tonnage.export.deployment import version_of
+from tonnage.domain.batch_plan import BatchPlan
+from tonnage.export.batch import batch_files
+from tonnage.export.deployment import Deployment, version_of
 from tonnage.export.target import Target
 from tonnage.export.targets.vllm import TARGET as ENGINE
 from tonnage.export.targets.vllm import settings
@@ -20,13 +20,13 @@ TARGET = Target(
 )
 
 
-def export(plan: BatchPlan, option: BatchOption) -> dict[str, str]:
+def export(d: Deployment) -> dict[str, str]:
     """`batch.sh`, which starts the replicas of one machine; `batch.py` and `engine.json`."""
-    d = batch_deployment(plan, option, title=TARGET.title)
+    assert isinstance(d.plan, BatchPlan)
     here, ranks = min(d.replicas, d.replicas_per_node), d.layout.ranks
     notes = [
         *d.lines,
-        f"{plan.request.items:,.0f} requests by {d.replicas} replicas, {here} on each of {d.instances} machines:",
+        f"{d.plan.request.items:,.0f} requests by {d.replicas} replicas, {here} on each of {d.instances} machines:",
         "MACHINE is 0, 1, ... on each of them.",
         "OUTPUT is a folder that outlives the machines: parts that are there are not computed again.",
         "Tokens are read from the environment: export HF_TOKEN before starting a gated model.",
@@ -42,4 +42,4 @@ done
 for pid in "${{pids[@]}}"; do wait "$pid"; done
 """
     script = TARGET.script(notes, body, version=version_of(d, ENGINE))
-    return {"batch.sh": script, **batch_files(d, option, settings=settings(d))}
+    return {"batch.sh": script, **batch_files(d, settings=settings(d))}
