@@ -56,7 +56,7 @@ def test_a_sweep_is_refused_for_its_highest_rate(tmp_path: Path, monkeypatch: py
         output_tokens=3,
     )
     with pytest.raises(BadRequest, match="90,000 requests/s"):
-        Clients(asked, tmp_path / "run.jsonl", key_env=None)
+        Clients(asked, tmp_path / "run.jsonl")
 
 
 def test_the_rehearsal_measures_what_tokens_cost() -> None:

@@ -16,6 +16,7 @@ import os
 import ssl
 import time
 from collections import deque
+from functools import partial
 from typing import Any, Final, Literal, cast
 from urllib.parse import SplitResult, urlsplit
 
@@ -88,6 +89,10 @@ class Connection(Record, kw_only=True):
     idle: deque[_Wire]
     closed: list[float]
     """When the server had closed a waiting connection as it was used: after a few, none is kept."""
+
+    def __reduce__(self) -> tuple[partial[Connection], tuple[Target]]:
+        """For another process, which connects anew."""
+        return partial(open_connection, key=self.secret), (self.target,)
 
 
 def target_of(url: str, *, model: str, kind: Literal["chat", "completions"]) -> Target:

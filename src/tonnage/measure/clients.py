@@ -30,7 +30,7 @@ from msgspec.structs import replace
 
 from tonnage.domain.measurement import Load
 from tonnage.errors import BadRequest
-from tonnage.measure.client import Target, ask, close, key_of, open_connection, request_bytes, target_of
+from tonnage.measure.client import ask, close, open_connection, request_bytes, target_of
 from tonnage.measure.load import Stage, Stop, faster_loop, run_stage
 from tonnage.measure.records import Spec
 from tonnage.record import Record
@@ -148,8 +148,6 @@ class Clients:
         What is measured.
     file : Path
         File of results; each line of each process is one write to its end.
-    key_env : str, optional
-        Environment variable that holds the API key.
 
     Raises
     ------
@@ -157,8 +155,8 @@ class Clients:
         All cores together are too slow for a rate that is named; a sweep's own levels are marked instead.
     """
 
-    def __init__(self, spec: Spec, file: Path, *, key_env: str | None) -> None:
-        self._spec, self._file, self._key_env = spec, file, key_env
+    def __init__(self, spec: Spec, file: Path) -> None:
+        self._spec, self._file = spec, file
         self._cost: Cost | None = None
         for rate in (spec.load.rate_per_s, spec.most if spec.sweep == "rate" else None):
             if rate is not None and rate > QUIET_PER_S:
@@ -169,7 +167,7 @@ class Clients:
         number = self._number(stage.load)
         if number == 1:
             return await run_stage(stage, progress)
-        return await _run_clients(stage, number=number, file=self._file, key_env=self._key_env)
+        return await _run_clients(stage, number=number, file=self._file)
 
     def _number(self, load: Load) -> int:
         if (load.rate_per_s or 0.0) <= QUIET_PER_S:
@@ -187,44 +185,21 @@ class Clients:
 class _Task(Record, kw_only=True):
     """What one process needs to know."""
 
-    target: Target
-    spec: Spec
-    load: Load
-    stage: int
-    segment: int
-    words: int
-    salt: str
-    done: frozenset[int]
-    spent_s: float
+    stage: Stage
     file: str
     share: tuple[int, int]
 
 
-async def _run_clients(stage: Stage, *, number: int, file: Path, key_env: str | None) -> Stop:
+async def _run_clients(stage: Stage, *, number: int, file: Path) -> Stop:
     """One stage by several processes, which are gone when this ends, however it ends."""
     context = multiprocessing.get_context("spawn")
-    tasks = [
-        _Task(
-            target=stage.connection.target,
-            spec=stage.spec,
-            load=stage.load,
-            stage=stage.stage,
-            done=stage.done,
-            segment=stage.segment,
-            words=stage.words,
-            salt=stage.salt,
-            spent_s=stage.spent_s,
-            file=str(file),
-            share=(place, number),
-        )
-        for place in range(number)
-    ]
+    tasks = [_Task(stage=stage, file=str(file), share=(place, number)) for place in range(number)]
     pipes: list[Pipe] = []
     processes: list[Any] = []
     try:
         for task in tasks:
             mine, theirs = context.Pipe()
-            process = context.Process(target=_client, args=(theirs, task, key_env), daemon=True)
+            process = context.Process(target=_client, args=(theirs, task), daemon=True)
             process.start()
             theirs.close()
             pipes.append(mine)
@@ -252,23 +227,10 @@ def _lead(pipes: Sequence[Pipe]) -> Stop:
     return Stop(reason=first.reason, fatal=any(stop.fatal for stop in stops), lag_s=max(lags, default=None))
 
 
-def _client(pipe: Pipe, task: _Task, key_env: str | None) -> None:
+def _client(pipe: Pipe, task: _Task) -> None:
     """One process: its share of the arrivals."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process ends the others
-    connection = open_connection(task.target, key=key_of(key_env))
-    file = os.open(task.file, os.O_WRONLY | os.O_APPEND)
-    stage = Stage(
-        connection=connection,
-        spec=task.spec,
-        load=task.load,
-        stage=task.stage,
-        segment=task.segment,
-        words=task.words,
-        salt=task.salt,
-        file=file,
-        done=task.done,
-        spent_s=task.spent_s,
-    )
+    stage = replace(task.stage, file=os.open(task.file, os.O_WRONLY | os.O_APPEND))
 
     def begin() -> float:
         pipe.send("ready")
@@ -277,8 +239,8 @@ def _client(pipe: Pipe, task: _Task, key_env: str | None) -> None:
 
     with asyncio.Runner(loop_factory=faster_loop()) as runner:
         pipe.send(runner.run(run_stage(stage, share=task.share, begin=begin)))
-    close(connection)
-    os.close(file)
+    close(stage.connection)
+    os.close(stage.file)
 
 
 def _usable_cores() -> Sequence[int]:

@@ -110,7 +110,7 @@ def measure_serve(
     target = target_of(spec.url, model=spec.model, kind=spec.kind)
     connection = open_connection(target, key=key_of(key_env))
     log = _resumable(spec, output) if resume else None
-    clients = Clients(spec, output, key_env=key_env)
+    clients = Clients(spec, output)
     _raise_file_limit()
     pages = pages_of(target, metrics)
     with asyncio.Runner(loop_factory=faster_loop()) as runner:
