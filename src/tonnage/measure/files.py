@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import zlib
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from tonnage.errors import BadFact, echo
 
@@ -56,6 +58,14 @@ def _unpack(data: bytes, path: Path) -> bytes:
     except zlib.error:
         raise BadFact(f"'{echo(path)}' is a damaged gzip file; fetch it again") from None
     return found
+
+
+def json_in(data: bytes) -> Any:
+    """What JSON says; None where it is none."""
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def refuse_heavy(data: bytes, path: Path) -> None:

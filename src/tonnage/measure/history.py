@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.domain.measurement import Entry, History
+from tonnage.domain.measurement import Entry, History, Measurement
 from tonnage.errors import BadFact, BadRequest, TonnageError, echo
 from tonnage.record import Record
 from tonnage.sqlitefile import HISTORY_ID, refuse_other, stamp_version
@@ -99,6 +99,21 @@ def entry(place: Place, number: int) -> Entry:
             f"history: no measurement {number} in '{place.shown}'; `tonnage history list` shows those kept"
         )
     return _entry(row, place)
+
+
+def measured_server(place: Place, number: int) -> Measurement:
+    """
+    The measurement of a server that is kept under a number.
+
+    Raises
+    ------
+    BadRequest
+        There is none, or something else was measured.
+    """
+    found = entry(place, number)
+    if found.kind != "serve" or found.document is None:
+        raise BadRequest(f"history: measurement {number} is of kind {found.kind}; one of a server is needed")
+    return msgspec.json.decode(found.document, type=Measurement)
 
 
 def export(

@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from tonnage.domain.diagnosis import Diagnosis, Evidence
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
 from tonnage.domain.train_measurement import (
@@ -351,14 +349,11 @@ def _ttft_without_queue(seen: Evidence) -> float | None:
 
 
 def _read_number(number: str, place: Place | None) -> Measurement:
-    from tonnage.measure.history import entry, place_of
+    from tonnage.measure.history import measured_server, place_of
 
     place = place or place_of()
     if place is None:
         raise BadRequest("history: TONNAGE_HISTORY is 'off'; name a file")
     if not number.isdecimal() or len(number) > LONGEST_NUMBER:
         raise BadRequest(f"history:{echo(number)}: write history:N with a number of `tonnage history list`")
-    found = entry(place, int(number))
-    if found.kind != "serve" or found.document is None:
-        raise BadRequest(f"history:{number} is of kind {found.kind}; a calibration takes measured servers")
-    return msgspec.json.decode(found.document, type=Measurement)
+    return measured_server(place, int(number))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import asdict, replace
 
@@ -34,6 +35,11 @@ MIN_LATE_S = 0.001
 MIN_REQUESTS = 30
 
 
+def stated_values(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of some values, by name."""
+    return {name: value for name, value in found.items() if value is not None}
+
+
 def ratio(total: float | None, count: float | None) -> float | None:
     """A total over what it is of; absent where one is not known or nothing is counted."""
     return total / count if total is not None and count else None
@@ -45,20 +51,58 @@ def latency(values: Sequence[float]) -> Latency | None:
     return None if found is None else Latency(**asdict(found))
 
 
+def stated_latency(
+    said: Mapping[str, Any], names: Mapping[str, str], *, at: str = "{}", unit: float = 1.0, count: int | None = None
+) -> Latency | None:
+    """
+    The statistics that a report states; one that it lacks is absent, and the latency where it has none.
+
+    Parameters
+    ----------
+    said : mapping
+        The report.
+    names : mapping
+        Our statistic -> the report's word for it.
+    at : str
+        The report's field, with that word in place of {}.
+    unit : float
+        How many of its units are a second. [1/s]
+    count : int, optional
+        Requests or gaps.
+    """
+    found = stated_values({ours: said.get(at.format(theirs)) for ours, theirs in names.items()})
+    known = {ours: float(value) / unit for ours, value in found.items()}
+    return Latency(count=count, **known) if known else None
+
+
+def times_of(answers: Iterable[tuple[float, float | None, float | None, float]]) -> dict[str, list[float]]:
+    """TTFT, TPOT (NaN of one token) and E2E of answers: sent, first and last token [s], output tokens."""
+    rows = list(answers)
+    return {
+        "ttft_s": [ttft_s(sent_s=sent, first_s=first) for sent, first, _, _ in rows],
+        "tpot_s": [tpot_s(first_s=first, last_s=last, output_tokens=tokens) for _, first, last, tokens in rows],
+        "e2e_s": [e2e_s(sent_s=sent, last_s=last) for sent, _, last, _ in rows],
+    }
+
+
+def with_latencies(point: Point, times: Mapping[str, Sequence[float]]) -> Point:
+    """The point with a latency of each list of times, what is not a number left out."""
+    found = {name: latency([value for value in values if not math.isnan(value)]) for name, values in times.items()}
+    return replace(point, **found)
+
+
 def point_of(load: Load, outcomes: Iterable[Outcome], *, slo: Slo, lag_s: float | None = None) -> Point:
     """One stage in the words of `tonnage.simulation.metrics`."""
     counted = [outcome for outcome in outcomes if not outcome.warmup]
     good = [outcome for outcome in counted if outcome.failure is None and outcome.first_s is not None]
     span = sum(_span_s(counted, segment) for segment in {outcome.segment for outcome in counted})
-    ttft = [ttft_s(sent_s=o.intended_s, first_s=o.first_s) for o in good]
-    e2e = [e2e_s(sent_s=o.intended_s, last_s=o.last_s) for o in good]
-    tpot = [tpot_s(first_s=o.first_s, last_s=o.last_s, output_tokens=o.output_tokens or 1) for o in good]
+    times = times_of((o.intended_s, o.first_s, o.last_s, o.output_tokens or 1) for o in good)
     written = sum(o.output_tokens or 0 for o in good)
     read = [o.prompt_tokens for o in good if o.prompt_tokens is not None]
     late = latency([o.sent_s - o.intended_s for o in counted])
     delays = [value for value in (late.p99 if late else None, lag_s) if value is not None]
     lengths = [o.output_tokens for o in good if o.output_tokens is not None]
-    return Point(
+    point = Point(
         rate_per_s=load.rate_per_s,
         concurrency=load.concurrency,
         requests=len(counted),
@@ -73,16 +117,11 @@ def point_of(load: Load, outcomes: Iterable[Outcome], *, slo: Slo, lag_s: float 
         requests_per_s=ratio(len(good), span),
         output_tokens_per_s=ratio(written, span),
         total_tokens_per_s=ratio(written + sum(read), span) if len(read) == len(good) > 0 else None,
-        goodput_per_s=goodput_per_s({"ttft_s": ttft, "tpot_s": tpot, "e2e_s": e2e}, slo, span_s=span)
-        if stated(slo) and span > 0
-        else None,
-        ttft_s=latency(ttft),
-        tpot_s=latency([value for value in tpot if not math.isnan(value)]),
-        itl_s=latency([gap for o in good for gap in o.gap_s]),
-        e2e_s=latency(e2e),
+        goodput_per_s=goodput_per_s(times, slo, span_s=span) if stated(slo) and span > 0 else None,
         client_delay_s=max(delays, default=None),
         cached_share=_cached_share(good),
     )
+    return with_latencies(point, {**times, "itl_s": [gap for o in good for gap in o.gap_s]})
 
 
 def _cached_share(good: Sequence[Outcome]) -> float | None:

@@ -13,11 +13,10 @@ import time
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
-import msgspec
-
 from tonnage.domain.diagnosis import Reading
 from tonnage.errors import BadFact, BadRequest, echo
 from tonnage.fetch import cut_off
+from tonnage.measure.files import json_in
 from tonnage.measure.metrics import Sample, all_names, reading_of, reading_of_samples
 
 MAX_PAGE_BYTES: Final = 256 * 1024 * 1024
@@ -108,10 +107,7 @@ MAX_POINTS: Final = 600
 def is_prometheus(url: str, *, key: str | None) -> bool:
     """Whether a Prometheus (or Thanos, Mimir, VictoriaMetrics) answers at this address."""
     status, body = get_page(f"{url.rstrip('/')}/api/v1/query?{urlencode({'query': 'vector(1)'})}", key=key)
-    try:
-        found = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
+    found = json_in(body)
     return status == 200 and isinstance(found, dict) and found.get("status") == "success"
 
 
@@ -135,10 +131,9 @@ def readings_between(url: str, *, window_s: float, match: str | None, key: str |
     now = time.time()
     asked = {"query": f"{{{labels}}}", "start": f"{now - window_s:.3f}", "end": f"{now:.3f}", "step": f"{step:g}"}
     status, body = get_page(f"{url.rstrip('/')}/api/v1/query_range", key=key, form=urlencode(asked).encode())
-    try:
-        found = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise BadRequest(f"{echo(url)}: the query was answered by http {status} and no JSON") from None
+    found = json_in(body)
+    if not isinstance(found, dict):
+        raise BadRequest(f"{echo(url)}: the query was answered by http {status} and no JSON")
     if status != 200 or found.get("status") != "success":
         raise BadRequest(f"{echo(url)}: the query was refused (http {status}: {echo(found.get('error', ''))})")
     return _readings(found["data"]["result"], url=url)

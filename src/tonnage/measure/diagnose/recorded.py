@@ -15,6 +15,7 @@ from tonnage.measure.diagnose.limits import fact
 from tonnage.measure.diagnose.window import evidence_of, merge_readings
 from tonnage.measure.knee import objective_missed
 from tonnage.measure.records import Log
+from tonnage.measure.summary import stated_values
 
 
 def evidence_of_measurement(measurement: Measurement, *, source: str = "") -> Evidence:
@@ -55,8 +56,7 @@ def evidence_of_measurement(measurement: Measurement, *, source: str = "") -> Ev
         "preemptions": state.preemptions,
         "engine": state.engine or None,
     }
-    given = {name: value for name, value in found.items() if value is not None}
-    return replace(Evidence(kinds=("serving",), sources=(source,), model=measurement.model), **given)
+    return replace(Evidence(kinds=("serving",), sources=(source,), model=measurement.model), **stated_values(found))
 
 
 def evidence_of_log(log: Log, measurement: Measurement, *, source: str) -> Evidence:
@@ -142,8 +142,7 @@ def evidence_of_training(measurement: TrainMeasurement, *, source: str = "") -> 
         "memory_bytes_per_s": seen.memory_bytes_per_s,
         "throttle_reasons": seen.throttle_reasons,
     }
-    given = {name: value for name, value in found.items() if value is not None}
-    return replace(Evidence(kinds=("training",), sources=(source,), parts=run.parts), **given)
+    return replace(Evidence(kinds=("training",), sources=(source,), parts=run.parts), **stated_values(found))
 
 
 def _computing_s(parts: StepTimes) -> float | None:

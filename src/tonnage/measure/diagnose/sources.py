@@ -29,8 +29,8 @@ from tonnage.measure.diagnose.recorded import (
     evidence_of_training,
 )
 from tonnage.measure.diagnose.window import evidence_of, merge_readings
-from tonnage.measure.files import read_whole, refuse_heavy
-from tonnage.measure.history import entries, entry, place_of
+from tonnage.measure.files import json_in, read_whole, refuse_heavy
+from tonnage.measure.history import entries, measured_server, place_of
 from tonnage.measure.importers import read_report
 from tonnage.measure.metrics import reading_of
 from tonnage.measure.records import LOG_SCHEMA, read_log
@@ -247,12 +247,9 @@ def _from_json(path: Path) -> Evidence:
 
 def _document(path: Path) -> dict[str, Any] | None:
     """The one JSON object of a file, or nothing where it holds lines or a list."""
-    try:
-        data = read_whole(path, what="measurements")
-        refuse_heavy(data, path)
-        found = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+    data = read_whole(path, what="measurements")
+    refuse_heavy(data, path)
+    found = json_in(data)
     return found if isinstance(found, dict) else None
 
 
@@ -274,16 +271,12 @@ def _before(now: Measurement, baseline: str) -> Measurement:
     if place is None:
         raise BadRequest("--baseline: no history is kept (TONNAGE_HISTORY=off); name a file")
     if number:
-        found = entry(place, int(baseline))
-    else:
-        kept = entries(place, kind="serve", model=now.model, most=1000).entries
-        earlier = next((one for one in kept if now.date is None or one.date < now.date), None)
-        if earlier is None:
-            raise BadRequest(f"--baseline: the history holds no earlier measurement of '{echo(now.model or 'it')}'")
-        found = entry(place, earlier.id)
-    if found.kind != "serve" or found.document is None:
-        raise BadRequest(f"--baseline: measurement {found.id} is of kind {found.kind}, and only servers are compared")
-    return msgspec.json.decode(found.document, type=Measurement)
+        return measured_server(place, int(baseline))
+    kept = entries(place, kind="serve", model=now.model, most=1000).entries
+    earlier = next((one for one in kept if now.date is None or one.date < now.date), None)
+    if earlier is None:
+        raise BadRequest(f"--baseline: the history holds no earlier measurement of '{echo(now.model or 'it')}'")
+    return measured_server(place, earlier.id)
 
 
 def _read_measurement(source: str) -> Measurement:

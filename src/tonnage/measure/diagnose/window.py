@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tonnage.domain.diagnosis import Evidence, Histogram, LoadLevel, Reading
 from tonnage.measure.metrics import COUNTERS
-from tonnage.measure.summary import ratio
+from tonnage.measure.summary import ratio, stated_values
 
 PARTS: Final = 6
 """A window is cut into so many parts, to see load and latency move together."""
@@ -46,7 +46,7 @@ def evidence_of(readings: Sequence[Reading], *, source: str = "") -> Evidence:
         samples=len(ordered),
     )
     for part in (_serving(ordered, window), _accelerator(ordered, window), _host(ordered)):
-        found = replace(found, **{name: value for name, value in part.items() if value is not None})
+        found = replace(found, **stated_values(part))
     return found
 
 

@@ -17,7 +17,7 @@ import msgspec
 from tonnage.domain.measurement import Measurement
 from tonnage.errors import BadFact, echo
 from tonnage.foreign import check_values
-from tonnage.measure.files import read_whole, refuse_heavy
+from tonnage.measure.files import json_in, read_whole, refuse_heavy
 
 _LOADGEN = b":::MLLOG "
 """Before each JSON object of MLPerf's detail log."""
@@ -56,10 +56,9 @@ def _document(path: Path) -> Any:
     if data.startswith(_LOADGEN):
         data = data.replace(_LOADGEN, b"")
     refuse_heavy(data, path)
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass
+    found = json_in(data)
+    if found is not None:
+        return found
     lines = data[: data.rfind(b"\n") + 1].splitlines() or [data]
     try:
         return [msgspec.json.decode(line) for line in lines if line.strip()]

@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
-from tonnage.measure.summary import cached_notes, latency, ratio
-from tonnage.simulation.metrics import tpot_s
+from tonnage.measure.summary import cached_notes, ratio, stated_latency, times_of, with_latencies
 
-RANKS = ("p50", "p90", "p95", "p99")
+NAMES = {"mean": "avg", "p50": "p50", "p90": "p90", "p95": "p95", "p99": "p99", "most": "max"}
 
 
 def recognise(document: Any) -> bool:
@@ -115,24 +114,20 @@ def _latency(document: Mapping[str, Any], name: str) -> Latency | None:
     found = document.get(name)
     if not isinstance(found, dict) or found.get("unit") != "ms":
         return None
-    ranks = {rank: found[rank] / 1e3 for rank in RANKS if rank in found}
-    return Latency(count=found.get("count"), mean=found["avg"] / 1e3, most=found["max"] / 1e3, **ranks)
+    return stated_latency(found, NAMES, unit=1e3, count=found.get("count"))
 
 
 def _from_lines(lines: Sequence[Mapping[str, Any]]) -> Measurement:
     counted = [line for line in lines if line["metadata"].get("benchmark_phase", "profiling") == "profiling"]
     good = [line for line in counted if not line.get("error") and not line["metadata"].get("was_cancelled")]
-    ttft, tpot, itl, e2e, written, read_ = [], [], [], [], 0, 0
+    answers, itl, written, read_ = [], [], 0, 0
     for line in good:
         # Times count from the credit, when the load said the request was due, not from when it was sent.
         late = (line["metadata"]["request_start_ns"] - line["metadata"]["credit_issued_ns"]) / 1e9
         first, whole = (_value(line, name) / 1e3 for name in ("time_to_first_token", "request_latency"))
         tokens = int(_value(line, "usage_completion_tokens", "output_sequence_length"))
-        ttft.append(late + first)
-        e2e.append(late + whole)
+        answers.append((-late, first, whole, tokens))
         itl += [gap / 1e3 for gap in _values(line, "inter_chunk_latency")]
-        if tokens > 1:
-            tpot.append(tpot_s(first_s=first, last_s=whole, output_tokens=tokens))
         written += tokens
         read_ += int(_value(line, "usage_prompt_tokens", "input_sequence_length"))
     span = (
@@ -151,12 +146,9 @@ def _from_lines(lines: Sequence[Mapping[str, Any]]) -> Measurement:
         requests_per_s=len(good) / span,
         output_tokens_per_s=written / span,
         total_tokens_per_s=(written + read_) / span,
-        ttft_s=latency(ttft),
-        tpot_s=latency(tpot),
-        itl_s=latency(itl),
-        e2e_s=latency(e2e),
         cached_share=sum(cached) / read_ if cached else None,
     )
+    point = with_latencies(point, {**times_of(answers), "itl_s": itl})
     notes = (*cached_notes((point,)), "The per-request file does not say which load was applied.")
     return Measurement(schema=MEASUREMENT_SCHEMA, tool="aiperf", points=(point,), notes=notes)
 

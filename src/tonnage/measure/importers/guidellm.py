@@ -10,15 +10,16 @@ is in the report (`requests`), TTFT, TPOT and E2E are computed from their times 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
-from tonnage.measure.summary import cached_notes, latency
-from tonnage.simulation.metrics import e2e_s, tpot_s, ttft_s
+from msgspec.structs import replace
 
-RANKS = ("p50", "p90", "p95", "p99")
+from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
+from tonnage.measure.summary import cached_notes, stated_latency, times_of, with_latencies
+
+NAMES = {"mean": "mean", "p50": "p50", "p90": "p90", "p95": "p95", "p99": "p99", "most": "max"}
 
 
 def recognise(document: Any) -> bool:
@@ -71,9 +72,8 @@ def _point(benchmark: Mapping[str, Any]) -> Point:
     kind = strategy["type_"]
     streams = 1 if kind == "synchronous" else strategy.get("streams", strategy.get("max_concurrency"))
     rate = strategy.get("rate")
-    ttft, tpot, e2e = _from_requests(benchmark) if _whole(benchmark) else _from_statistics(metrics)
     failures = {kind: totals[kind] for kind in ("errored",) if totals.get(kind)}
-    return Point(
+    point = Point(
         rate_per_s=rate,
         concurrency=streams if rate is None else None,
         requests=totals["successful"] + sum(failures.values()),
@@ -85,10 +85,15 @@ def _point(benchmark: Mapping[str, Any]) -> Point:
         requests_per_s=_mean(metrics, "requests_per_second"),
         output_tokens_per_s=_mean(metrics, "output_tokens_per_second"),
         total_tokens_per_s=_mean(metrics, "tokens_per_second"),
-        ttft_s=ttft,
-        tpot_s=tpot,
-        e2e_s=e2e,
         cached_share=_cached_share(benchmark["requests"].get("successful") or ()),
+    )
+    if _whole(benchmark):
+        return with_latencies(point, times_of(_answers(benchmark["requests"]["successful"])))
+    return replace(
+        point,
+        ttft_s=_latency(metrics.get("time_to_first_token_ms"), 1e3),
+        tpot_s=_latency(metrics.get("inter_token_latency_ms"), 1e3),
+        e2e_s=_latency(metrics.get("request_latency"), 1.0),
     )
 
 
@@ -103,32 +108,18 @@ def _mean(metrics: Mapping[str, Any], name: str) -> float | None:
     return found["mean"] if found and found["count"] else None
 
 
-def _from_statistics(metrics: Mapping[str, Any]) -> tuple[Latency | None, Latency | None, Latency | None]:
-    return (
-        _latency(metrics.get("time_to_first_token_ms"), 1e-3),
-        _latency(metrics.get("inter_token_latency_ms"), 1e-3),
-        _latency(metrics.get("request_latency"), 1.0),
-    )
-
-
-def _latency(metric: Mapping[str, Any] | None, seconds: float) -> Latency | None:
+def _latency(metric: Mapping[str, Any] | None, unit: float) -> Latency | None:
     found = (metric or {}).get("successful")
     if not found or not found["count"]:
         return None
-    ranks = {rank: found["percentiles"][rank] * seconds for rank in RANKS}
-    return Latency(count=found["count"], mean=found["mean"] * seconds, most=found["max"] * seconds, **ranks)
+    return stated_latency({**found, **found["percentiles"]}, NAMES, unit=unit, count=found["count"])
 
 
-def _from_requests(benchmark: Mapping[str, Any]) -> tuple[Latency | None, Latency | None, Latency | None]:
-    ttft, tpot, e2e = [], [], []
-    for request in benchmark["requests"]["successful"]:
-        times, tokens = request["info"]["timings"], request["output_tokens"]
+def _answers(requests: Sequence[Mapping[str, Any]]) -> Iterator[tuple[float, float, float, float]]:
+    """When each was due, its first and its last token, and its output tokens."""
+    for request in requests:
+        times = request["info"]["timings"]
         sent = times["targeted_start"] if times.get("targeted_start") is not None else times["request_start"]
         first, last = times["first_token_iteration"], times["last_token_iteration"]
-        if first is None or last is None:
-            continue
-        ttft.append(ttft_s(sent_s=sent, first_s=first))
-        e2e.append(e2e_s(sent_s=sent, last_s=last))
-        if tokens is not None and tokens > 1:
-            tpot.append(tpot_s(first_s=first, last_s=last, output_tokens=tokens))
-    return latency(ttft), latency(tpot), latency(e2e)
+        if first is not None and last is not None:
+            yield sent, first, last, request["output_tokens"] or 1

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
-from tonnage.measure.summary import latency, ratio
+from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Measurement, Point
+from tonnage.measure.summary import ratio, stated_latency, times_of, with_latencies
 
 _NAMES = {
     "mean": "mean",
@@ -62,8 +62,8 @@ def _from_summary(document: Mapping[str, Any]) -> Measurement:
                 output_most=document.get("results_number_output_tokens_max"),
                 requests_per_s=ratio(document.get("results_num_completed_requests_per_min"), 60.0),
                 output_tokens_per_s=document.get("results_mean_output_throughput_token_per_s"),
-                ttft_s=_latency(document, "ttft_s", completed),
-                e2e_s=_latency(document, "end_to_end_latency_s", completed),
+                ttft_s=stated_latency(document, _NAMES, at="results_ttft_s_{}", count=completed),
+                e2e_s=stated_latency(document, _NAMES, at="results_end_to_end_latency_s_{}", count=completed),
             ),
         ),
         notes=(
@@ -73,37 +73,28 @@ def _from_summary(document: Mapping[str, Any]) -> Measurement:
     )
 
 
-def _latency(document: Mapping[str, Any], name: str, count: int) -> Latency | None:
-    found = {ours: document.get(f"results_{name}_{theirs}") for ours, theirs in _NAMES.items()}
-    known = {ours: float(value) for ours, value in found.items() if value is not None}
-    return Latency(count=count, **known) if known else None
-
-
 def _from_requests(rows: Sequence[Mapping[str, Any]]) -> Measurement:
     good = [row for row in rows if row.get("error_code") is None and row.get("number_output_tokens")]
     written = [float(row["number_output_tokens"]) for row in good]
-    tpot = [
-        (row["end_to_end_latency_s"] - row["ttft_s"]) / (tokens - 1.0)
-        for row, tokens in zip(good, written, strict=True)
-        if tokens > 1
-    ]
+    rows_s = [(float(row["ttft_s"]), float(row["end_to_end_latency_s"])) for row in good]
+    times = times_of((0.0, *row, tokens) for row, tokens in zip(rows_s, written, strict=True))
     read_in = [float(row["number_input_tokens"]) for row in good if row.get("number_input_tokens") is not None]
     failed = len(rows) - len(good)
     return Measurement(
         schema=MEASUREMENT_SCHEMA,
         tool="llmperf",
         points=(
-            Point(
-                requests=len(rows),
-                completed=len(good),
-                failures={"errors": failed} if failed else {},
-                prompt_tokens=ratio(sum(read_in), len(read_in)),
-                output_tokens=ratio(sum(written), len(written)),
-                output_least=min(written, default=None),
-                output_most=max(written, default=None),
-                ttft_s=latency([float(row["ttft_s"]) for row in good]),
-                tpot_s=latency(tpot),
-                e2e_s=latency([float(row["end_to_end_latency_s"]) for row in good]),
+            with_latencies(
+                Point(
+                    requests=len(rows),
+                    completed=len(good),
+                    failures={"errors": failed} if failed else {},
+                    prompt_tokens=ratio(sum(read_in), len(read_in)),
+                    output_tokens=ratio(sum(written), len(written)),
+                    output_least=min(written, default=None),
+                    output_most=max(written, default=None),
+                ),
+                times,
             ),
         ),
         notes=(_COUNTED, "The per-request file says neither how many ran at once nor how long it took: no rates."),

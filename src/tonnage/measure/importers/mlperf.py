@@ -13,12 +13,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
-from tonnage.measure.summary import ratio
+from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Measurement, Point
+from tonnage.measure.summary import ratio, stated_latency
 
 _HEADING: Final = "MLPerf Results Summary"
 _RANKS: Final = {"p50": "50.00", "p90": "90.00", "p95": "95.00", "p99": "99.00"}
-_NANO: Final = 1e-9
+_NAMES: Final = {name: name for name in ("mean", *_RANKS)}
+_NANO: Final = 1e9
+"""A second. [ns]"""
 
 
 def recognise(document: Any) -> bool:
@@ -117,16 +119,10 @@ def _measurement(found: Mapping[str, Any]) -> Measurement:
                 output_tokens=ratio(tokens or None, rate),
                 requests_per_s=rate,
                 output_tokens_per_s=tokens,
-                ttft_s=_latency(found["ttft"]) if server else None,
-                tpot_s=_latency(found["tpot"]) if server else None,
-                e2e_s=_latency(found["e2e"]) if server else None,
+                ttft_s=stated_latency(found["ttft"], _NAMES, unit=_NANO) if server else None,
+                tpot_s=stated_latency(found["tpot"], _NAMES, unit=_NANO) if server else None,
+                e2e_s=stated_latency(found["e2e"], _NAMES, unit=_NANO) if server else None,
             ),
         ),
         notes=tuple(notes),
     )
-
-
-def _latency(found: Mapping[str, Any]) -> Latency | None:
-    """Nanoseconds to seconds."""
-    known: dict[str, Any] = {name: float(value) * _NANO for name, value in found.items() if value is not None}
-    return Latency(**known) if known else None

@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Latency, Measurement, Point
-from tonnage.measure.summary import ratio
+from tonnage.domain.measurement import MEASUREMENT_SCHEMA, Measurement, Point
+from tonnage.measure.summary import ratio, stated_latency
 
 NAMES = {"mean": "mean", "p50": "median", "p90": "p90", "p95": "p95", "p99": "p99"}
+"""Our statistic -> its own word; one that was not asked for is absent."""
 
 
 def recognise(document: Any) -> bool:
@@ -59,21 +60,14 @@ def read(document: dict[str, Any]) -> Measurement:
                 output_tokens_per_s=document["output_throughput"],
                 total_tokens_per_s=document.get("total_token_throughput"),
                 goodput_per_s=document.get("request_goodput"),
-                ttft_s=_latency(document, "ttft", completed),
-                tpot_s=_latency(document, "tpot", None),
-                itl_s=_latency(document, "itl", None),
-                e2e_s=_latency(document, "e2el", completed),
+                ttft_s=stated_latency(document, NAMES, at="{}_ttft_ms", unit=1e3, count=completed),
+                tpot_s=stated_latency(document, NAMES, at="{}_tpot_ms", unit=1e3),
+                itl_s=stated_latency(document, NAMES, at="{}_itl_ms", unit=1e3),
+                e2e_s=stated_latency(document, NAMES, at="{}_e2el_ms", unit=1e3, count=completed),
             ),
         ),
         notes=tuple(notes),
     )
-
-
-def _latency(document: dict[str, Any], name: str, count: int | None) -> Latency | None:
-    """Milliseconds to seconds; a statistic that was not asked for is absent."""
-    found = {ours: document.get(f"{theirs}_{name}_ms") for ours, theirs in NAMES.items()}
-    known = {ours: value / 1e3 for ours, value in found.items() if value is not None}
-    return Latency(count=count, **known) if known else None
 
 
 def _date(text: Any) -> str | None:

@@ -15,8 +15,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from tonnage.domain.train_measurement import (
     TRAIN_MEASUREMENT_SCHEMA,
     DeviceActivity,
@@ -24,7 +22,7 @@ from tonnage.domain.train_measurement import (
     TrainRun,
 )
 from tonnage.errors import BadFact, echo
-from tonnage.measure.files import read_whole, refuse_heavy
+from tonnage.measure.files import json_in, read_whole, refuse_heavy
 from tonnage.measure.train.records import mean, mean_parts
 from tonnage.version import __version__
 
@@ -85,10 +83,7 @@ def measurement_of_trace(path: Path) -> TrainMeasurement:
 def _document(path: Path) -> dict[str, Any]:
     data = read_whole(path, what="fewer steps", unpack=True)
     refuse_heavy(data, path)
-    try:
-        found = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadFact(f"'{echo(path)}' is no trace of torch.profiler: {echo(error)}") from None
+    found = json_in(data)
     if not isinstance(found, dict) or not isinstance(found.get("traceEvents"), list):
         raise BadFact(f"'{echo(path)}' is no trace of torch.profiler: it has no traceEvents")
     return found
