@@ -25,7 +25,8 @@ Asked = tuple[Callable[..., Any], dict[str, Any], Callable[[Any], tuple[Any, ...
 ASKED: dict[str, Asked] = {
     "serve": (tonnage.plan_serve, {**CHAT, "rate": "20/s", "accelerator": "L40S", "quick": True},
               lambda p: p.options[:1]),
-    "budget": (tonnage.plan_budget, {**CHAT, "amount": "$3,000/month"}, lambda p: (p.models[0].option,)),
+    "budget": (tonnage.plan_budget, {**CHAT, "amount": "$3,000/month", "accelerator": "L40S,H100"},
+               lambda p: (p.models[0].option,)),
     "lifecycle": (
         tonnage.plan_lifecycle,
         {"model": MODEL, "months": "12", "finetune": TUNE, "quick": True,
