@@ -26,6 +26,8 @@ from typing import Any, Final
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+ITSELF: Final = "tonnage"
+"""Whom an extra's own distribution may need."""
 NOT_SHIPPED: Final = {"dev", "docs", "all"}
 """Extras of those who work on Tonnage, and the one that names the others again."""
 
@@ -72,7 +74,7 @@ def _needed(written: list[str]) -> Iterator[tuple[str, bool, tuple[str, ...]]]:
     for line in written:
         wanted = Requirement(line)
         asking = [part.split("'" if "'" in part else '"')[1] for part in line.split("extra ==")[1:]]
-        if _is_here(wanted, asking) and canonicalize_name(wanted.name) != "tonnage" and not set(asking) & NOT_SHIPPED:
+        if _is_here(wanted, asking) and canonicalize_name(wanted.name) != ITSELF and not set(asking) & NOT_SHIPPED:
             yield canonicalize_name(wanted.name), bool(asking), tuple(sorted(wanted.extras))
 
 
@@ -98,7 +100,7 @@ def _reached(needed: list[tuple[str, bool, tuple[str, ...]]]) -> tuple[dict[str,
             written = metadata.distribution(name).requires or []
         except metadata.PackageNotFoundError:
             written = []
-        inner = [one for one in map(Requirement, written) if _is_here(one, extras)]
+        inner = [one for one in map(Requirement, written) if _is_here(one, extras) and one.name != ITSELF]
         edges.setdefault(name, set()).update(canonicalize_name(one.name) for one in inner)
         waiting += [(canonicalize_name(one.name), optional, tuple(sorted(one.extras))) for one in inner]
     return found, {name: sorted(needs) for name, needs in edges.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Final
 
@@ -82,6 +83,18 @@ def keep_replicas(most: int) -> None:
     accelerator's. Off unless asked for, since measuring and fitting change what lies below.
     """
     _BUILD[1:] = [lru_cache(maxsize=most)(_built)]
+
+
+@contextmanager
+def kept_replicas(most: int) -> Iterator[None]:
+    """The same for one question that looks at many loads; where replicas are kept already, those stay."""
+    before = _BUILD[1:]
+    if not before:
+        keep_replicas(most)
+    try:
+        yield
+    finally:
+        _BUILD[1:] = before
 
 
 class _Same:
