@@ -22,8 +22,9 @@ ENVIRONMENT = {"COLUMNS": "120", "LC_ALL": "C.UTF-8"}
 # Printed once a machine, by whichever command is the first to need some entry of the simulator.
 COMPILING = "tonnage: compiling the simulator"
 
-# Text, files shown whole, and commands of the checkout (make, git) or against somebody's own machines.
-KINDS = ("", "text", "yaml", "toml", "json", "sh", "console", "python")
+# Text, the drawing made of the imports, files shown whole, and commands of the checkout (make, git) or against
+# somebody's own machines.
+KINDS = ("", "text", "mermaid", "yaml", "toml", "json", "sh", "console", "python")
 
 
 def documents() -> list[str]:
