@@ -19,6 +19,8 @@ tests/uncompiled.py runs the loops as plain Python, with views of the arrays for
 
 from __future__ import annotations
 
+import atexit
+import gc
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -37,6 +39,8 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 _NUMBA: Final[Any] = numba
 """Of which some releases say types and others do not."""
+atexit.register(gc.freeze)
+"""At its end Python looks for cycles among all objects, and numba's are so many that it takes 0.4 s of CPU."""
 ERRORS: Final = "numpy"
 """Divisions follow NumPy and raise nothing; sums keep their order, so that the plain twin agrees to the last bit."""
 

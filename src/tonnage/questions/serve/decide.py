@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import date
 from typing import TYPE_CHECKING, Final
 
@@ -120,24 +121,17 @@ def _search_contenders(
     found: list[Priced | Infeasible] = []
     for least, i in order:
         candidate = candidates[i]
-        if stop_asked():
-            found.append(_price(request, candidate, today=today))
-            continue
-        if len(leaders) >= CONTENDERS:
-            learnt = min(margin, BEYOND * max(ratios)) if len(ratios) >= ENOUGH else margin
-            at_best = max(least, _least_cost(request, candidate, margin=learnt))
-            if at_best > sorted(leaders)[CONTENDERS - 1]:
-                found.append(_price(request, candidate, today=today))
-                continue
-        try:
-            with abandoned_at_stop():
+        last = sorted(leaders)[CONTENDERS - 1] if len(leaders) >= CONTENDERS else math.inf
+        if stop_asked() and candidate.simulated is None and least > last:
+            continue  # an estimate that can only come after all that are shown is not waited for
+        learnt = min(margin, BEYOND * max(ratios)) if len(ratios) >= ENOUGH else margin
+        seen: Candidate | Infeasible = candidate
+        if not stop_asked() and max(least, _least_cost(request, candidate, margin=learnt)) <= last:
+            with suppress(Abandoned), abandoned_at_stop():
                 seen = look(candidate)
-        except Abandoned:
-            found.append(_price(request, candidate, today=today))
-            continue
+                ratios.append(0.0 if isinstance(seen, Infeasible) else seen.best.rate_per_s / candidate.best.rate_per_s)
         outcome = seen if isinstance(seen, Infeasible) else _price(request, seen, today=today)
         found.append(outcome)
-        ratios.append(0.0 if isinstance(seen, Infeasible) else seen.best.rate_per_s / candidate.best.rate_per_s)
         if not isinstance(outcome, Infeasible) and outcome[1].sure:
             leaders.append(outcome[1].bill.compared_usd_per_hour)
     return found

@@ -28,6 +28,7 @@ from tonnage.core.quality import apply_quality_floor, changes_among
 from tonnage.core.ranking import frontier, with_verdicts
 from tonnage.core.session_reuse import reusing_replica, sessions_assumed
 from tonnage.core.sites import Site, rack_notes, reach_of, sites, with_slices
+from tonnage.core.stop import stop_asked
 from tonnage.domain.fleet import FleetDay
 from tonnage.domain.images import ImageCosts
 from tonnage.domain.model import Model
@@ -108,7 +109,7 @@ def _look(asked: Context[Serve]) -> Found[Serve, ServeOption, ServePlan]:
     within = replace(asked, request=allowed)
     search = _search(within, open_sites)
     ranked = search.ranked
-    if not allowed.precisions and ranked and ranked[0].sure:
+    if not allowed.precisions and ranked and ranked[0].sure and not stop_asked():
         # The option by averages that another checkpoint would bring, where it costs less than the first.
         averaged = replace(within, request=replace(allowed, quick=True))
         other = _search_formats(averaged, open_sites, times=1.0, startable=False)
@@ -135,7 +136,8 @@ def _sections(asked: Context[Serve], search: _Search, open_sites: Sequence[Site]
     request, model, today, ranked = asked.request, asked.model, asked.today, plan.options
     serving, missed, first = search.serving, search.missed, ranked[0]
     day = _day(asked, first)
-    apart = separate_pools(request, serving, first=first, today=today) if request.pools else None
+    stopped = stop_asked()  # what explains the plan and takes a search of its own is then left out
+    apart = separate_pools(request, serving, first=first, today=today) if request.pools and not stopped else None
     return replace(
         plan,
         sentence=plan.sentence + narrative.following_text(day, apart),
@@ -148,12 +150,14 @@ def _sections(asked: Context[Serve], search: _Search, open_sites: Sequence[Site]
             ),
         ),
         cheaper_at_risk=narrative.cheaper_at_risk(request, ranked),
-        confidence_prices=confidence_prices(request, serving),
+        confidence_prices=() if stopped else confidence_prices(request, serving),
         why_not_fewer=narrative.why_not_fewer(request, first),
         sizes=narrative.sizes(request, first),
         trail=narrative.trail(request, ranked, missed_memory=limits.missed_memory(missed))
         + adapters_kept(request, ranked, found=serving),
-        break_even=serve_break_even(
+        break_even=()
+        if stopped
+        else serve_break_even(
             request,
             ranked,
             # At a price as well confirmed as the first's: no other may come before it.
@@ -201,7 +205,7 @@ def _search(asked: Context[Serve], open_sites: Sequence[Site], *, times: float =
     Those that need another checkpoint come with them only where no other meets the objectives surely enough.
     """
     found = _search_formats(asked, open_sites, times=times)
-    if asked.request.precisions or (found.ranked and found.ranked[0].sure):
+    if asked.request.precisions or (found.ranked and (found.ranked[0].sure or stop_asked())):
         return found
     other = _search_formats(asked, open_sites, times=times, startable=False)
     serving = found.serving + other.serving
