@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 from tests.training_setups import train_setup
 
+import tonnage
 from tonnage import catalog
 from tonnage.catalog.fitted import training_coefficients
 from tonnage.domain.accelerator import Accelerator, Fact, Link
@@ -234,3 +235,11 @@ def test_sixteen_bit_training_on_mi300x_stays_below_what_its_products_reach() ->
     op = gemm(compute="bf16")
     # About 620 measured: catalog/data/efficiency/sustained.csv.
     assert op.flop / seconds(op, catalog.accelerator("mi300x")) < 640e12
+
+
+def test_machines_of_four_are_not_joined_by_the_link_inside_one_of_eight() -> None:
+    """Eight ranks of tensor parallelism cross the network where machines hold four."""
+    case = {"kind": "train", "model": "meta-llama/Llama-3.1-8B", "accelerator": "H100", "count": 8, "seq_len": 8192,
+            "global_batch": 16, "micro_batch": 1, "layout": {"tp": 8}}  # fmt: skip
+    four, eight = (tonnage.predict({**case, "accelerators_per_node": node}).step_s.value for node in (4, 8))
+    assert four > 1.1 * eight

@@ -121,6 +121,11 @@ class Accelerator(SparseRecord, kw_only=True):
             peaks={dtype: peak * share for dtype, peak in self.peaks.items()},
         )
 
+    def linked(self, per_node: int) -> int:
+        """How many the fast link joins where a machine holds so many: those of the machine, or of a rack beyond it."""
+        beyond = self.link.domain > (self.max_per_node or 8)
+        return self.link.domain if beyond else min(self.link.domain, per_node)
+
     @property
     def driver_memory_bytes(self) -> float:
         """Memory a process can see: the driver's total, else the vendor's figure. [bytes]"""

@@ -220,7 +220,7 @@ def network(setup: TrainSetup) -> Network:
     direct = setup.intra not in {"pcie", "none"} and bool(link.bytes_per_s) and link.domain > 1
     if accelerator.segment == "consumer":
         host *= min(1.0, 2.0 / max(1, min(node, setup.layout.ranks)))  # no peer access: all share the host's memory
-    linked = max(link.domain, node if setup.intra in {"nvlink", "xgmi", "ici"} else 1) if direct else 1
+    linked = max(accelerator.linked(node), node if setup.intra in {"nvlink", "xgmi", "ici"} else 1) if direct else 1
     inside = (link.bytes_per_s or 0.0) * coefficients.link if direct else host
     stated = setup.inter_bytes_per_s or _DEFAULT_NETWORK.get(accelerator.architecture, 50e9)
     return Network(

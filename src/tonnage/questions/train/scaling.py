@@ -107,7 +107,8 @@ def _weak(asked: TrainContext, best: TrainOption, places: dict[int, Place]) -> I
         dp, rest = divmod(base.layout.dp * count, best.accelerators)
         if rest or not dp:
             continue
-        setup = replace(base, layout=replace(base.layout, dp=dp), inter_bytes_per_s=place.inter_bytes_per_s)
+        joined = {"inter_bytes_per_s": place.inter_bytes_per_s, "accelerators_per_node": min(place.per_node, count)}
+        setup = replace(base, layout=replace(base.layout, dp=dp), **joined)
         yield "weak", count, setup, step_time(setup).value * estimate.pace(setup)
 
 

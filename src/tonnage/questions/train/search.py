@@ -253,8 +253,8 @@ def trained_parameters(setup: TrainSetup) -> float:
 
 def _domain(place: Place) -> int:
     """Accelerators that tensor parallelism may join: the fast link's, else the instance's."""
-    joined = place.accelerator.link.domain if place.intra_link != "pcie" else 1
-    return max(min(place.per_node, place.count), min(joined, place.count) if joined > place.per_node else 1)
+    joined = place.accelerator.linked(place.per_node) if place.intra_link != "pcie" else 1
+    return min(max(place.per_node, joined), place.count)
 
 
 def over_best_layout(case: TrainCase) -> tuple[float, TrainSetup, TrainSetup] | None:
