@@ -279,7 +279,7 @@ def _price_service(request: Budget, model: str, *, additions: Additions, today: 
     serve = replace(request.serve, model=model, quick=True, budget_usd_per_h=request.usd_per_h)
 
     def anybody(rate: float) -> ServeOption | None:
-        options = serve_options(replace(serve, rate_per_s=rate), additions=additions, today=today)
+        options = serve_options(replace(serve, rate_per_s=rate), additions=additions, today=today, times=1.0)
         return options[0] if options and options[0].sure else None
 
     def seller(rate: float) -> ServeOption | None:
@@ -300,7 +300,8 @@ def largest_affordable(request: Budget, *, additions: Additions, today: date) ->
     if found is None:
         return ()
     option, rate, beyond = found
-    more = serve_options(replace(serve, rate_per_s=beyond, budget_usd_per_h=None), additions=additions, today=today)
+    unbounded = replace(serve, rate_per_s=beyond, budget_usd_per_h=None)
+    more = serve_options(unbounded, additions=additions, today=today, times=1.0)
     sure = next((one.usd_per_month for one in more if one.sure), None)
     return (_affordable(serve, option, rate=rate, beyond=beyond, costs=sure),)
 

@@ -284,6 +284,8 @@ def _worth_it(
     the others take: neither an objective nor the load moves the bound but through the plan's own cost.
     """
     best = math.inf
+    if times == 1.0 and request.budget_usd_per_h is not None:
+        best = math.nextafter(request.budget_usd_per_h, math.inf)  # what costs more is no option at any load
     kept: list[Candidate | Infeasible] = []
     tries: list[tuple[float, int, Site, Configuration]] = []
     for site in open_sites:
