@@ -40,6 +40,7 @@ def test_nine_in_ten_of_unseen_groups_are_inside() -> None:
     assert sum(value <= limit for value in unseen) / len(unseen) == pytest.approx(0.9, abs=0.03)
     assert found.coverage_90 == pytest.approx(0.9, abs=0.02)
     assert found.coverage_rows == pytest.approx(0.9, abs=0.02)
+    assert type(found.coverage_rows) is float, "as JSON writes it"
 
 
 def test_few_groups_hold_all_they_have() -> None:

@@ -287,7 +287,7 @@ def _fit(of: Counted, residuals: Sequence[Residual]) -> list[Factor]:
     held: dict[str, dict[Group, list[bool]]] = {}
     for level, group, value in residuals:
         names = _kept(level, widths)
-        inside = value <= widths[names[-1]][of.source[group]] + 1e-9
+        inside = bool(value <= widths[names[-1]][of.source[group]] + 1e-9)
         for name in names:
             held.setdefault(name, {}).setdefault(group, []).append(inside)
     judged = len(set(of.source.values())) >= MIN_SOURCES
